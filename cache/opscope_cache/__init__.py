@@ -1,0 +1,1 @@
+"""Content-addressed keys and the store behind them."""

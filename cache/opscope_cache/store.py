@@ -1,0 +1,148 @@
+"""The store: bytes and text by key, on disk, bounded, safe under several processes, rebuilt when damaged.
+
+`Store` is the small Protocol that the rest of opscope sees; `DiskStore` implements it over diskcache (SQLite), and
+`MemoryStore` serves tests and read-only machines.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import platformdirs
+from opscope_schemas.errors import OutputError
+
+#: bytes that the cache may take on disk before the least recently used entries go
+SIZE_LIMIT = 1 << 30
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class StoreInfo:
+    """What `opscope cache info` prints."""
+
+    location: str
+    entries: int
+    size_bytes: int
+    limit_bytes: int
+
+
+class Store(Protocol):
+    """Text values by key."""
+
+    def get(self, key: str) -> str | None: ...
+    def put(self, key: str, value: str) -> None: ...
+    def keys(self) -> Iterator[str]: ...
+    def clear(self) -> int: ...
+    def info(self) -> StoreInfo: ...
+    def close(self) -> None: ...
+
+
+class MemoryStore:
+    """A store that lives as long as the process."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, str] = {}
+
+    def get(self, key: str) -> str | None:
+        return self._values.get(key)
+
+    def put(self, key: str, value: str) -> None:
+        self._values[key] = value
+
+    def keys(self) -> Iterator[str]:
+        return iter(list(self._values))
+
+    def clear(self) -> int:
+        count = len(self._values)
+        self._values.clear()
+        return count
+
+    def info(self) -> StoreInfo:
+        size = sum(len(value.encode()) for value in self._values.values())
+        return StoreInfo("memory", len(self._values), size, 0)
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+
+class DiskStore:
+    """diskcache behind `Store`. A damaged database is set aside and an empty one takes its place."""
+
+    def __init__(self, folder: Path, size_limit: int = SIZE_LIMIT) -> None:
+        self.folder = folder
+        self._size_limit = size_limit
+        self._cache: Any = self._open()
+
+    def _open(self) -> Any:
+        import diskcache  # here: 30 ms that commands without a cache need not pay
+
+        def opened() -> Any:
+            # values are JSON text: diskcache keeps text as it is and never unpickles it
+            cache = diskcache.Cache(
+                str(self.folder), size_limit=self._size_limit, eviction_policy="least-recently-used", timeout=30
+            )
+            cache.get("probe")
+            return cache
+
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            return opened()
+        except sqlite3.DatabaseError:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            self.folder.mkdir(parents=True, exist_ok=True)
+            return opened()
+        except OSError as error:
+            raise OutputError(
+                f"The cache folder {self.folder} cannot be used: {error.strerror or error}.",
+                next_step="Name another one with --cache-dir or OPSCOPE_CACHE_DIR.",
+            ) from error
+
+    def _guarded(self, operation: Callable[[], T], default: T) -> T:
+        """Run `operation`; on a damaged database rebuild an empty one and answer `default`: a cache may forget."""
+        try:
+            return operation()
+        except sqlite3.DatabaseError:
+            with contextlib.suppress(Exception):
+                self._cache.close()
+            shutil.rmtree(self.folder, ignore_errors=True)
+            self._cache = self._open()
+            return default
+
+    def get(self, key: str) -> str | None:
+        value = self._guarded(lambda: self._cache.get(key), None)
+        return value if isinstance(value, str) else None
+
+    def put(self, key: str, value: str) -> None:
+        self._guarded(lambda: self._cache.set(key, value), True)
+
+    def keys(self) -> Iterator[str]:
+        return iter(self._guarded(lambda: [key for key in self._cache if isinstance(key, str)], []))
+
+    def clear(self) -> int:
+        return int(self._guarded(lambda: self._cache.clear(), 0))
+
+    def info(self) -> StoreInfo:
+        count, size = self._guarded(lambda: (len(self._cache), int(self._cache.volume())), (0, 0))
+        return StoreInfo(str(self.folder), count, size, self._size_limit)
+
+    def close(self) -> None:
+        self._cache.close()
+
+
+def default_folder() -> Path:
+    """`OPSCOPE_CACHE_DIR`, or the platform's cache folder for opscope."""
+    named = os.environ.get("OPSCOPE_CACHE_DIR")
+    return Path(named).expanduser() if named else Path(platformdirs.user_cache_dir("opscope", appauthor=False))
+
+
+def open_store(folder: Path | None = None) -> Store:
+    """The disk store at `folder`, or at the default place."""
+    return DiskStore((folder or default_folder()).expanduser().absolute())

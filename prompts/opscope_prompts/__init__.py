@@ -1,0 +1,1 @@
+"""MCP prompts and report templates, and their loader."""

@@ -1,0 +1,1 @@
+"""The vocabulary that engines, server, clients and reports share; imports nothing of ours."""

@@ -1,0 +1,202 @@
+"""The cost documents: `module_analysis` (one module, references kept) and `model_analysis` (references expanded).
+
+Every cost is a formula string in the standard variables (formula.py parses and evaluates them). In both documents the
+costs of a kernel are its whole share of the document: a layer that runs {num_layers} times is listed once, `repeat`
+says how often it runs, and its formulas (and those of everything nested in it) already carry that factor. So the
+kernels of a list always add up to what holds them, and the leaves of the tree add up to `totals`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from opscope_schemas.common import Frozen, ToolResult
+
+FormulaText = str
+Phase = Literal["prefill", "decode", "forward"]
+
+
+class MemoryAccess(Frozen):
+    """Bytes moved, as formulas."""
+
+    read: FormulaText
+    write: FormulaText
+
+
+class CallSite(Frozen):
+    """A line of a helper function on the way from the module's forward to the operator."""
+
+    function: str
+    file: str
+    line: int
+
+
+class TensorInfo(Frozen):
+    """A tensor as it passes: `shape` holds a formula per dimension."""
+
+    name: str
+    shape: tuple[FormulaText, ...]
+    dtype: str
+
+
+class Kernel(Frozen):
+    """One computation on one line of a forward: an operator (basic) or a call of a submodule (composite)."""
+
+    kernel_type: Literal["basic", "composite"]
+    operation: str = Field(
+        description="The operator, or for a composite kernel the reference `${{qualified.ClassName}}(parameters)`."
+    )
+    analysis: str = Field(description="How the figures come about.")
+    flops: FormulaText
+    matmul_flops: FormulaText
+    memory_access: MemoryAccess
+    file: str = Field(description="File of the forward that issued the kernel.")
+    line: int = Field(description="Line of that forward, 1-based.")
+    code: str = Field(default="", description="The source line.")
+    via: tuple[CallSite, ...] = Field(default=(), description="Helper functions between that line and the operator.")
+    operator: str = Field(default="", description="ATen operator of a basic kernel.")
+    attribute: str = Field(
+        default="", description="Path of the submodule below the analysed module, e.g. `layers.*.mlp`."
+    )
+    class_name: str = Field(default="", description="Qualified class of a composite kernel.")
+    repeat: FormulaText = Field(default="1", description="How often the kernel runs; already in the figures.")
+    inputs: tuple[TensorInfo, ...] = ()
+    outputs: tuple[TensorInfo, ...] = ()
+    kernels: tuple[Kernel, ...] | None = Field(
+        default=None, description="model_analysis: the kernels of the referenced module; they add up to this one."
+    )
+
+
+class Totals(Frozen):
+    """Sums over a document's kernels; `floor` is what no implementation can avoid moving."""
+
+    flops: FormulaText
+    matmul_flops: FormulaText
+    memory_access: MemoryAccess
+    floor: MemoryAccess = Field(description="Weights, cache and inputs read once, outputs and new cache written once.")
+    causal_saving: FormulaText = Field(
+        default="0", description="FLOPs of attention above the diagonal, which a causal kernel may skip; not deducted."
+    )
+
+
+class Variable(Frozen):
+    """A name that formulas use."""
+
+    name: str
+    meaning: str
+    config_key: str = Field(default="", description="Attribute of the config class; empty for run-time variables.")
+    default: int | None = None
+    definition: FormulaText = Field(
+        default="", description="Formula that the variable follows where neither config nor values set it."
+    )
+    kind: Literal["symbol", "fixed"] = Field(
+        default="symbol", description="symbol: formulas hold for any value; fixed: only for `default`."
+    )
+
+
+class LineTotal(Frozen):
+    """Sum of the kernels of one line."""
+
+    file: str
+    line: int
+    code: str
+    flops: FormulaText
+    matmul_flops: FormulaText
+    memory_access: MemoryAccess
+
+
+class GroupTotal(Frozen):
+    """Sum over a class of modules or operators."""
+
+    name: str
+    count: FormulaText
+    flops: FormulaText
+    matmul_flops: FormulaText
+    memory_access: MemoryAccess
+
+
+class Analysis(Frozen):
+    """What both documents share."""
+
+    class_name: str
+    file: str
+    line: int
+    forward_file: str = ""
+    forward_line: int = 0
+    model_class: str = Field(default="", description="The model that was traced to analyse the class.")
+    instance: str = Field(default="", description="Path of the analysed instance in that model; `*` stands for layers.")
+    phase: Phase
+    attention: str
+    dtype: str = "bfloat16"
+    kernels: tuple[Kernel, ...]
+    totals: Totals
+    variables: tuple[Variable, ...]
+    assumptions: tuple[str, ...] = ()
+    conditions: tuple[str, ...] = Field(default=(), description="Under which the formulas hold; each a comparison.")
+    not_counted: tuple[str, ...] = ()
+    conventions: tuple[str, ...] = ()
+    parameters: FormulaText = Field(default="0", description="Number of weights of the module.")
+
+
+class ModuleAnalysis(Analysis):
+    """Seed document: one module's forward, submodule calls kept as references."""
+
+    lines: tuple[LineTotal, ...] = ()
+
+
+class ModelAnalysis(Analysis):
+    """Seed document: every reference replaced by the referenced module's kernels."""
+
+    per_class: tuple[GroupTotal, ...] = Field(default=(), description="Per module class: kernels of its own lines.")
+    per_operator: tuple[GroupTotal, ...] = Field(default=(), description="Per operator.")
+
+
+class Evaluated(Frozen):
+    """The totals at one point: exact integers, FLOPs and bytes."""
+
+    flops: int
+    matmul_flops: int
+    memory_read: int
+    memory_write: int
+    floor_read: int
+    floor_write: int
+    parameters: int
+    values: dict[str, int] = Field(description="Every variable's value at this point.")
+
+
+class ModuleAnalysisResult(ToolResult):
+    """Answer of `count_flops`."""
+
+    document: ModuleAnalysis
+    evaluated: Evaluated | None = None
+
+
+class ModelAnalysisResult(ToolResult):
+    """Answer of `expand_refs`."""
+
+    document: ModelAnalysis
+    evaluated: Evaluated | None = None
+
+
+class ModuleNode(Frozen):
+    """A module of a model, repeated siblings folded."""
+
+    name: str
+    class_name: str
+    repeat: int = 1
+    parameters: int = Field(default=0, description="Weights in this subtree, all repeats together.")
+    weights: dict[str, tuple[int, ...]] = Field(default_factory=dict, description="Own parameters and buffers: shapes.")
+    children: tuple[ModuleNode, ...] = ()
+
+
+class ModelTreeResult(ToolResult):
+    """Answer of `inspect_model`."""
+
+    model_class: str
+    config_class: str
+    config: dict[str, object] = Field(default_factory=dict)
+    parameters: int
+    tree: ModuleNode
+    text: str = Field(description="The tree as an indented listing.")

@@ -1,0 +1,70 @@
+"""What a tool is: data (name, text, input and output types, annotations) and one handler.
+
+`Tool` is listed once, in catalog.py; the MCP server and the command line are two thin users of that list. `ToolContext`
+is what a handler may ask of whoever runs it: the workspace, progress, cancellation.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+from opscope_schemas.common import ToolArguments, ToolResult
+from opscope_schemas.errors import CancelledError
+
+from opscope_tools.workspace import Workspace
+
+A = TypeVar("A", bound=ToolArguments)
+R = TypeVar("R", bound=ToolResult)
+
+
+class ProgressSink(Protocol):
+    """Receives progress: `done` of `total` (None where unknown) and a short message. Called from a worker thread."""
+
+    def __call__(self, done: float, total: float | None, message: str) -> None: ...
+
+
+def _silent(done: float, total: float | None, message: str) -> None:
+    """Progress that nobody asked for."""
+
+
+@dataclass
+class ToolContext:
+    """What a running tool may use. `cancelled` is set by the caller; long work calls `checkpoint()` often."""
+
+    workspace: Workspace
+    progress: ProgressSink = _silent
+    cancelled: threading.Event = field(default_factory=threading.Event)
+
+    def checkpoint(self) -> None:
+        """Raise `CancelledError` if the caller has cancelled."""
+        if self.cancelled.is_set():
+            raise CancelledError("The call was cancelled.")
+
+
+@dataclass(frozen=True)
+class Tool(Generic[A, R]):
+    """One MCP tool and one subcommand.
+
+    `shorter` is the ladder of shorter forms: each takes the whole result and returns a smaller one whose `shortened`
+    says what was left out and how to ask for it. Whoever has an output budget takes the first that fits.
+    """
+
+    name: str
+    title: str
+    description: str
+    arguments: type[A]
+    result: type[R]
+    run: Callable[[A, ToolContext], R]
+    shorter: tuple[Callable[[R], R], ...] = ()
+    read_only: bool = True
+    idempotent: bool = True
+    #: arguments that the command line takes without an option name, in order
+    positional: tuple[str, ...] = ("target",)
+    #: keep the result on disk, keyed by arguments, sources and engine version
+    cached: bool = True
+
+
+AnyTool = Tool[Any, Any]

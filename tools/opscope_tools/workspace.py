@@ -1,0 +1,146 @@
+"""Where a session works: the repositories it may read, the folder it may write, the cache, the tracing interpreter.
+
+One `Workspace` lives as long as a server or a command; tools reach everything through it.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from opscope_cache.store import Store, open_store
+from opscope_schemas.common import Repository, Source
+from opscope_schemas.errors import InputError, PathRefusedError, UnknownNameError
+
+#: repository name -> top-level package of the installed distribution that is read by default
+DEFAULT_PACKAGES: Mapping[str, str] = {"transformers": "transformers", "pytorch": "torch"}
+
+
+def installed_repository(name: str, package: str) -> Repository | None:
+    """The installed `package` as a repository, found without importing it; None where it is not installed."""
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    folder = Path(next(iter(spec.submodule_search_locations))).resolve()
+    try:
+        version = importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        version = ""
+    return Repository(name=name, root=folder.parent, packages=(package,), version=version, installed=True)
+
+
+def folder_repository(name: str, folder: Path) -> Repository:
+    """A folder as a repository: a checkout, an unpacked sdist, or the inside of a package folder.
+
+    Raises `InputError` where the folder does not exist.
+    """
+    folder = folder.expanduser()
+    if not folder.is_dir():
+        raise InputError(
+            f"The repository {name} points at {folder}, which is not a folder.",
+            next_step="Give --repo NAME=PATH an existing folder.",
+        )
+    folder = folder.resolve()
+    version = _git_commit(folder)
+    if (folder / "__init__.py").is_file():  # a package folder itself: paths start with its own name
+        return Repository(name=name, root=folder.parent, packages=(folder.name,), version=version)
+    return Repository(name=name, root=folder, version=version)
+
+
+def _git_commit(folder: Path) -> str:
+    """The checked-out commit of `folder`, or an empty string where it is not the top of a git work tree."""
+    if not (folder / ".git").exists():
+        return ""
+    environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), "rev-parse", "HEAD"],
+            capture_output=True, text=True, timeout=10, env=environment, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+@dataclass
+class Workspace:
+    """The session's repositories, output folder, cache and tracing interpreter."""
+
+    repositories: dict[str, Repository]
+    output: Path
+    store: Store
+    #: interpreter that the trace worker runs in; the one that runs us by default
+    python: str = sys.executable
+    #: names of folder repositories whose code the trace worker may import
+    trusted: frozenset[str] = frozenset()
+    #: seconds and bytes that one trace may take
+    trace_timeout: float = 600.0
+    trace_memory: int = 12 << 30
+    _engines: dict[str, object] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def create(
+        cls,
+        *,
+        repositories: Iterable[tuple[str, Path]] = (),
+        output: Path | None = None,
+        cache_folder: Path | None = None,
+        python: str | None = None,
+        trusted: Iterable[str] = (),
+    ) -> Workspace:
+        """The installed `transformers` and `torch`, plus (or replaced by) the named folders."""
+        found = {}
+        for name, package in DEFAULT_PACKAGES.items():
+            installed = installed_repository(name, package)
+            if installed is not None:
+                found[name] = installed
+        for name, folder in repositories:
+            found[name] = folder_repository(name, folder)
+        return cls(
+            repositories=found,
+            output=(output or Path.cwd()).resolve(),
+            store=open_store(cache_folder),
+            python=python or sys.executable,
+            trusted=frozenset(trusted),
+        )
+
+    def repository(self, name: str) -> Repository:
+        """The repository called `name`; raises `UnknownNameError` with the registered ones."""
+        try:
+            return self.repositories[name]
+        except KeyError:
+            raise UnknownNameError(
+                "repository", name, sorted(self.repositories), next_step="Register it with --repo NAME=PATH."
+            ) from None
+
+    def select(self, repo: str | None) -> list[Repository]:
+        """The repositories that a tool's `repo` argument means: the named one, or all."""
+        return [self.repository(repo)] if repo else list(self.repositories.values())
+
+    def source(self, repository: Repository) -> Source:
+        """What results say of `repository`."""
+        return Source(repository=repository.name, version=repository.version)
+
+    def resolve_inside(self, path: str) -> tuple[Repository, Path]:
+        """The repository and absolute path of `path`, as results print it or absolute.
+
+        Symlinks and `..` that lead out of every repository are refused with `PathRefusedError`.
+        """
+        for repository in self.repositories.values():
+            candidate = (repository.root / path).resolve()
+            inside = candidate.is_relative_to(repository.root) and (
+                not repository.packages
+                or candidate.relative_to(repository.root).parts[:1] in [(p,) for p in repository.packages]
+            )
+            if inside and candidate.exists():
+                return repository, candidate
+        raise PathRefusedError(
+            f"{path!r} is not a file of any registered repository ({', '.join(sorted(self.repositories))}).",
+            next_step="Give a path relative to a repository's root, or register its folder with --repo NAME=PATH.",
+        )
