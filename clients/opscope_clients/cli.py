@@ -1,0 +1,97 @@
+"""The `opscope` command: the catalogue's tools as subcommands, the server, the scripted analysis, the cache.
+
+Only `serve` and `analyze` import the MCP SDK, each when it runs.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+from opscope_cache.store import open_store
+from opscope_tools.catalog import ALL_TOOLS
+
+from opscope_clients import console, session
+from opscope_clients.commands import tool_command
+from opscope_clients.documents import document_commands
+from opscope_clients.session import Session, SessionCommand
+
+
+@click.group(
+    params=list(session.options()),
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+)
+@click.version_option(package_name="opscope", message="opscope %(version)s")
+@click.pass_context
+def opscope(ctx: click.Context, /, **given: Any) -> None:
+    """FLOPs and bytes per source line of LLM implementations, GPU kernel tiling, reports: computed, with file:line.
+
+    Every option of the session also comes from the environment: OPSCOPE_REPO, OPSCOPE_TRUST, OPSCOPE_PYTHON,
+    OPSCOPE_CACHE_DIR, OPSCOPE_OUTPUT.
+    """
+    ctx.obj = Session().merged(given)
+
+
+@opscope.command(cls=SessionCommand)
+@click.option("--http", is_flag=True, help="Streamable HTTP instead of stdio.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port for HTTP (default 8000; 0: any free one).")
+@click.option("--host", help="Address to bind for HTTP (default 127.0.0.1).")
+@click.option("--allow-host", multiple=True, metavar="NAME", help="Host header to accept beside loopback. Repeatable.")
+def serve(session: Session, http: bool, port: int | None, host: str | None, allow_host: tuple[str, ...]) -> None:
+    """Start the MCP server, over stdio unless --http is given."""
+    from opscope_server.launch import main as launch  # here: no other command needs the SDK
+
+    arguments = session.server_arguments()
+    arguments += ["--http"] if http else []
+    arguments += ["--port", str(port)] if port is not None else []
+    arguments += ["--host", host] if host else []
+    arguments += [part for name in allow_host for part in ("--allow-host", name)]
+    launch(arguments)
+
+
+@opscope.command(cls=SessionCommand)
+@click.argument("target")
+@click.option("--name", help="Name of the report (default: from the target).")
+def analyze(session: Session, target: str, name: str | None) -> int:
+    """Analyse TARGET (a model type, a class or path.py:line) through the server, and save a report.
+
+    Drives the whole protocol as an MCP client: reconnaissance, architecture, components, data flow, report.
+    """
+    from opscope_clients.protocol import analyze as drive
+
+    return drive(target, session, name=name)
+
+
+@opscope.group()
+def cache() -> None:
+    """The cache of results."""
+
+
+@cache.command("info", cls=SessionCommand)
+def cache_info(session: Session) -> None:
+    """Where the cache is and what it holds."""
+    store = open_store(console.folder(session.cache_dir))
+    info = store.info()
+    store.close()
+    share = f" of {info.limit_bytes / 2**20:,.0f} MiB" if info.limit_bytes else ""
+    click.echo(f"{info.location}: {info.entries:,} entries, {info.size_bytes / 2**20:,.1f} MiB{share}")
+
+
+@cache.command("clear", cls=SessionCommand)
+def cache_clear(session: Session) -> None:
+    """Forget every cached result."""
+    store = open_store(console.folder(session.cache_dir))
+    click.echo(f"{store.clear():,} entries removed.")
+    store.close()
+
+
+for _tool in ALL_TOOLS:
+    opscope.add_command(tool_command(_tool))
+for _command in document_commands():
+    opscope.add_command(_command)
+
+
+def main() -> None:
+    """Entry point of the console script; every end is an exit status, never a traceback."""
+    sys.exit(console.guarded(lambda: opscope.main(standalone_mode=False)))

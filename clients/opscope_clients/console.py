@@ -1,0 +1,99 @@
+"""The terminal: stdout for answers, stderr for everything else, and how a command ends.
+
+Order: consoles, progress of a running tool, `guarded` (every way in which a command can end, as an exit status).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+
+import click
+from opscope_schemas.errors import CancelledError, OpscopeError
+from opscope_tools.spec import ProgressSink
+from rich.console import Console
+
+INTERRUPTED = 128 + signal.SIGINT
+CLOSED_PIPE = 128 + 13  # SIGPIPE; the signal module lacks it on some platforms
+
+
+def out() -> Console:
+    """Where answers go. Without a terminal lines are not folded at 80: whoever reads them is a program."""
+    return Console(width=None if sys.stdout.isatty() else 160, highlight=False, soft_wrap=not sys.stdout.isatty())
+
+
+def err() -> Console:
+    """Where everything else goes."""
+    return Console(stderr=True, highlight=False)
+
+
+@contextlib.contextmanager
+def progress(title: str) -> Iterator[ProgressSink]:
+    """Shows what a running tool says about its progress, on a terminal only."""
+    console = err()
+    if not console.is_terminal:
+        yield _unseen
+        return
+    with console.status(title) as status:
+
+        def sink(done: float, total: float | None, message: str) -> None:
+            share = f" {done:g}/{total:g}" if total else ""
+            status.update(f"{title}{share} {message}")
+
+        yield sink
+
+
+def _unseen(done: float, total: float | None, message: str) -> None:  # noqa: ARG001 - the sink's signature
+    """Progress without a terminal: standard error is then somebody's log."""
+
+
+def fail(message: str) -> None:
+    """The one sentence on stderr."""
+    sys.stderr.write(f"opscope: {message}\n")
+
+
+def guarded(run: Callable[[], int | None]) -> int:
+    """Run a command. Exit status 1: a sentence on stderr says why; 2: usage; 130: interrupted; 141: closed pipe."""
+    with contextlib.suppress(ValueError):  # not the main thread
+        signal.signal(signal.SIGTERM, _terminated)
+    try:
+        status = run() or 0
+        sys.stdout.flush()
+        return status
+    except OpscopeError as error:
+        if isinstance(error, CancelledError):
+            fail("interrupted.")
+            return INTERRUPTED
+        fail(str(error))
+        return 1
+    except click.UsageError as error:
+        error.show()
+        return error.exit_code
+    except click.ClickException as error:
+        fail(error.format_message())
+        return error.exit_code
+    except click.exceptions.Exit as leaving:
+        return leaving.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        fail("interrupted.")
+        return INTERRUPTED
+    except BrokenPipeError:
+        # the reader has gone; what is still buffered must not complain again at exit
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return CLOSED_PIPE
+
+
+def _terminated(number: int, _frame: FrameType | None) -> None:
+    """SIGTERM unwinds like Ctrl-C does, so that workers are ended and temporary files removed."""
+    raise SystemExit(128 + number)
+
+
+def folder(text: str | None) -> Path | None:
+    """A folder option as a path."""
+    return Path(text).expanduser() if text else None

@@ -1,0 +1,126 @@
+"""The commands that write analysis documents: `module`, `model` and `inspect`.
+
+`module` writes module_analysis.json, `model` writes model_analysis.json, each into the output folder; `inspect` prints
+the module tree. `--transformers DIR` is the user's own choice of code to run, so tracing may import it; `--pytorch DIR`
+is only read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import click
+from opscope_schemas.errors import OutputError
+from opscope_tools.catalog import tool_named
+from opscope_tools.runner import compact
+
+from opscope_clients import commands, console
+from opscope_clients.options import parse_object
+from opscope_clients.session import Session, SessionCommand, command
+
+
+def write_document(folder: Path, name: str, document: object) -> Path:
+    """Write JSON to `folder/name` whole or not at all; raises `OutputError`."""
+    path = folder / name
+    text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    temporary = ""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{name}.")
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(text)
+        umask = os.umask(0)
+        os.umask(umask)
+        Path(temporary).chmod(0o666 & ~umask)  # mkstemp makes private files; a document is an ordinary one
+        Path(temporary).replace(path)
+    except BaseException as error:
+        if temporary:
+            with contextlib.suppress(OSError):
+                Path(temporary).unlink()
+        if isinstance(error, OSError):
+            raise OutputError(
+                f"{path} cannot be written: {error.strerror or error}.", next_step="Name another folder with -o."
+            ) from error
+        raise
+    return path
+
+
+def _sources(session: Session, given: dict[str, Any]) -> Session:
+    """The session with --transformers and --pytorch folded in."""
+    transformers, pytorch = given.pop("transformers"), given.pop("pytorch")
+    repo = session.repo
+    if transformers:
+        repo += (f"transformers={transformers}",)
+    if pytorch:
+        repo += (f"pytorch={pytorch}",)
+    trust = (*session.trust, "transformers") if transformers else session.trust
+    return Session(repo, trust, session.python, session.cache_dir, given.pop("output_folder", None) or session.output)
+
+
+def _analyse(tool_name: str, file: str, target: str, session: Session, as_json: bool, given: dict[str, Any]) -> None:
+    session = _sources(session, given)
+    arguments: dict[str, Any] = {"target": target, "phase": given["phase"]}
+    if given["config"]:
+        arguments["config"] = parse_object("config", given["config"], path=True)
+    if given["values"]:
+        arguments["values"] = parse_object("values", given["values"])
+    workspace = session.workspace()
+    result = commands.run(tool_named(tool_name), arguments, workspace)
+    path = write_document(workspace.output, file, compact(getattr(result, "document")))  # noqa: B009 - only these two tools have one
+    commands.show(result, as_json=as_json)
+    console.err().print(f"Written: {path}", soft_wrap=True)
+
+
+def _module(session: Session, module: str, as_json: bool, **given: Any) -> None:
+    _analyse("count_flops", "module_analysis.json", module, session, as_json, given)
+
+
+def _model(session: Session, model: str, as_json: bool, **given: Any) -> None:
+    _analyse("expand_refs", "model_analysis.json", model, session, as_json, given)
+
+
+def _inspect(session: Session, model_id: str, as_json: bool, **given: Any) -> None:
+    session = _sources(session, given)
+    arguments: dict[str, Any] = {"model": model_id}
+    if given["config"]:
+        arguments["config"] = parse_object("config", given["config"], path=True)
+    commands.show(commands.run(tool_named("inspect_model"), arguments, session.workspace()), as_json=as_json)
+
+
+def _common(with_phase: bool) -> list[click.Parameter]:
+    sources: list[click.Parameter] = [
+        click.Option(["--transformers"], metavar="DIR", help="transformers sources to analyse and trace."),
+        click.Option(["--pytorch"], metavar="DIR", help="PyTorch sources to read."),
+        click.Option(["--config"], multiple=True, metavar="PATH|KEY=VALUE|JSON", help="Config file, or overrides."),
+        click.Option(["--json", "as_json"], is_flag=True, help="Print the whole result as JSON."),
+    ]
+    if not with_phase:
+        return sources
+    return [
+        *sources,
+        click.Option(["--phase"], type=click.Choice(["prefill", "decode"]), default="prefill", show_default=True),
+        click.Option(["--values"], multiple=True, metavar="KEY=VALUE|JSON", help="Variable values. Repeatable."),
+        click.Option(["-o", "--output-folder"], metavar="DIR", help="Folder to write to (default: here)."),
+    ]
+
+
+def document_commands() -> list[SessionCommand]:
+    """`module`, `model` and `inspect`."""
+    module = click.Option(["--module"], required=True, metavar="CLASS", help="Class, short or qualified.")
+    model = click.Option(["--model"], required=True, metavar="CLASS|TYPE", help="Model type or class.")
+    model_id = click.Option(
+        ["--model-id", "--model_id", "model_id"],
+        required=True,
+        metavar="ID",
+        help="Model type, folder, config.json or hub id.",
+    )
+    return [
+        command(_module, "module", "Analyse one module's forward into module_analysis.json.", [module, *_common(True)]),
+        command(_model, "model", "Expand a model's references into model_analysis.json.", [model, *_common(True)]),
+        command(_inspect, "inspect", "Print a model's module tree, without its weights.", [model_id, *_common(False)]),
+    ]

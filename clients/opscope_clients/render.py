@@ -1,0 +1,133 @@
+"""Results for people: short tables from any result type; `--json` is there for programs.
+
+Order: special shapes (cost documents, module trees), then the general one: scalars as lines, lists as tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from opscope_schemas.analysis import Analysis, Evaluated, ModelTreeResult
+from opscope_schemas.common import ToolResult
+from opscope_tools.runner import compact
+from pydantic import BaseModel
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+#: rows of a table before the rest is only counted
+ROWS = 40
+#: characters of a cell
+CELL = 100
+
+
+def show(console: Console, result: ToolResult) -> None:
+    """Print `result`."""
+    document = getattr(result, "document", None)
+    if isinstance(document, Analysis):
+        _show_analysis(console, document, getattr(result, "evaluated", None))
+    elif isinstance(result, ModelTreeResult):
+        console.print(escape(result.text))
+        console.print(f"[bold]{escape(result.model_class)}[/bold]: {result.parameters:,} parameters")
+    else:
+        _show_fields(console, result)
+    for note in result.notes:
+        console.print(f"[dim]note:[/dim] {escape(note)}")
+    sources = ", ".join(f"{source.repository} {source.version}".strip() for source in result.sources)
+    if sources:
+        console.print(f"[dim]source: {escape(sources)}[/dim]")
+
+
+def _show_analysis(console: Console, document: Analysis, evaluated: object) -> None:
+    console.print(
+        f"[bold]{escape(document.class_name)}[/bold]  {escape(document.file)}:{document.line}"
+        f"  {document.phase}, {escape(document.attention)} attention"
+    )
+    table = Table("line", "operation", "FLOPs", "read, bytes", "written, bytes", box=None, header_style="dim")
+    for kernel in document.kernels[:ROWS]:
+        table.add_row(
+            str(kernel.line),
+            *(
+                _cell(text)
+                for text in (kernel.operation, kernel.flops, kernel.memory_access.read, kernel.memory_access.write)
+            ),
+        )
+    console.print(table)
+    _more(console, document.kernels)
+    totals = document.totals
+    for name, formula in (
+        ("FLOPs", totals.flops),
+        ("of these matrix products", totals.matmul_flops),
+        ("bytes read", totals.memory_access.read),
+        ("bytes written", totals.memory_access.write),
+    ):
+        console.print(f"{name}: {escape(formula)}")
+    for missing in document.not_counted:
+        console.print(f"[yellow]not counted:[/yellow] {escape(missing)}")
+    if isinstance(evaluated, Evaluated):
+        point = ", ".join(f"{name}={value}" for name, value in evaluated.values.items())
+        console.print(
+            f"at {escape(point)}: {evaluated.flops:,} FLOPs ({evaluated.matmul_flops:,} in matrix products), "
+            f"{evaluated.memory_read:,} bytes read, {evaluated.memory_write:,} written"
+        )
+
+
+def _show_fields(console: Console, value: BaseModel, indent: str = "") -> None:
+    for name, field in type(value).model_fields.items():
+        held = getattr(value, name)
+        if name in ToolResult.model_fields or held in (None, "", (), [], {}):
+            continue
+        del field
+        label = f"{indent}[bold]{name.replace('_', ' ')}[/bold]"
+        if isinstance(held, BaseModel):
+            console.print(label)
+            _show_fields(console, held, indent + "  ")
+        elif _is_table(held):
+            _show_models(console, label, held, indent)
+        elif isinstance(held, list | tuple):
+            console.print(f"{label}: {escape(_text(held))}")
+        else:
+            console.print(f"{label}: {escape(str(held))}")
+
+
+def _is_table(held: object) -> bool:
+    return isinstance(held, list | tuple) and bool(held) and all(isinstance(entry, BaseModel) for entry in held)
+
+
+def _show_models(console: Console, label: str, held: Sequence[BaseModel], indent: str) -> None:
+    """A list of records: a table where they are flat, one after the other where they hold lists of records."""
+    if any(_is_table(getattr(entry, name)) for entry in held for name in type(entry).model_fields):
+        for entry in held[:ROWS]:
+            console.print(label)
+            _show_fields(console, entry, indent + "  ")
+        _more(console, held)
+        return
+    columns = [
+        name
+        for name in type(held[0]).model_fields
+        if any(getattr(entry, name, None) not in (None, "", (), [], {}) for entry in held)
+    ]
+    console.print(label)
+    table = Table(*(column.replace("_", " ") for column in columns), box=None, header_style="dim")
+    for entry in held[:ROWS]:
+        table.add_row(*(_cell(_text(getattr(entry, column))) for column in columns))
+    console.print(table)
+    _more(console, held)
+
+
+def _more(console: Console, held: Sequence[object]) -> None:
+    if len(held) > ROWS:
+        console.print(f"... and {len(held) - ROWS} more; --json shows all")
+
+
+def _text(value: object) -> str:
+    plain = compact(value)
+    if isinstance(plain, list):
+        return ", ".join(_text(entry) for entry in plain)
+    if isinstance(plain, dict):
+        return ", ".join(f"{key}={_text(entry)}" for key, entry in plain.items() if entry not in (None, "", [], {}))
+    return "" if plain is None else str(plain)
+
+
+def _cell(text: str) -> str:
+    return escape(text if len(text) <= CELL else text[: CELL - 3] + "...")

@@ -1,0 +1,94 @@
+"""The options that say where a session works, accepted before and after any subcommand.
+
+Order: the options, the session that they add up to, the command class that carries them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import click
+from opscope_tools.session import open_workspace
+from opscope_tools.workspace import Workspace
+
+
+def options() -> list[click.Option]:
+    """A fresh set of the session's options."""
+    return [
+        click.Option(["--repo"], multiple=True, metavar="NAME=PATH", help="Add a repository of source. Repeatable."),
+        click.Option(
+            ["--trust"], multiple=True, metavar="NAME", help="Allow tracing to import that repository. Repeatable."
+        ),
+        click.Option(["--python"], metavar="PATH", help="Interpreter that traces (default: this one)."),
+        click.Option(["--cache-dir"], metavar="DIR", help="Folder of the cache."),
+        click.Option(["--output"], metavar="DIR", help="Folder that reports are written under (default: here)."),
+    ]
+
+
+@dataclass
+class Session:
+    """What the session options add up to; each `OPSCOPE_NAME` variable stands behind its option."""
+
+    repo: tuple[str, ...] = ()
+    trust: tuple[str, ...] = ()
+    python: str | None = None
+    cache_dir: str | None = None
+    output: str | None = None
+
+    def merged(self, given: dict[str, Any]) -> Session:
+        """This session with a subcommand's own options added."""
+        return Session(
+            repo=(*self.repo, *(given.get("repo") or ())),
+            trust=(*self.trust, *(given.get("trust") or ())),
+            python=given.get("python") or self.python,
+            cache_dir=given.get("cache_dir") or self.cache_dir,
+            output=given.get("output") or self.output,
+        )
+
+    def workspace(self) -> Workspace:
+        """Open it; raises `InputError`."""
+        return open_workspace(
+            repositories=self.repo,
+            trust=self.trust,
+            python=self.python,
+            cache_folder=self.cache_dir,
+            output=self.output,
+        )
+
+    def server_arguments(self) -> list[str]:
+        """The same session as arguments of `python -m opscope_server`."""
+        found = [part for text in self.repo for part in ("--repo", text)]
+        found += [part for name in self.trust for part in ("--trust", name)]
+        for flag, value in (("--python", self.python), ("--cache-dir", self.cache_dir), ("--output", self.output)):
+            found += [flag, value] if value else []
+        return found
+
+
+class SessionCommand(click.Command):
+    """A command that takes the session options too, and hands its callback the merged session as `session`."""
+
+    def __init__(self, name: str | None, *, params: list[click.Parameter] | None = None, **kwargs: Any) -> None:
+        own = list(params or [])
+        taken = {parameter.name for parameter in own}
+        added = [option for option in options() if option.name not in taken]
+        self._added = [option.name for option in added if option.name]
+        super().__init__(name, params=[*own, *added], **kwargs)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Take the session options out of the parameters, and put the session in."""
+        given = {name: ctx.params.pop(name, None) for name in self._added}
+        base = ctx.find_object(Session) or Session()
+        # a tool that has a `repo` of its own: NAME=PATH both registers the repository and selects it
+        selected = ctx.params.get("repo")
+        if isinstance(selected, str) and "=" in selected:
+            given["repo"] = (selected,)
+            ctx.params["repo"] = selected.partition("=")[0].strip()
+        ctx.params["session"] = base.merged(given)
+        return super().invoke(ctx)
+
+
+def command(callback: Callable[..., Any], name: str, help_text: str, params: list[click.Parameter]) -> SessionCommand:
+    """A session command made from data rather than a decorated function."""
+    return SessionCommand(name, callback=callback, help=help_text, params=params, short_help=help_text.split(". ")[0])

@@ -1,0 +1,61 @@
+"""Terminal progress of the scripted analysis: five named steps, as a bar on a terminal, as plain lines elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+STEPS = ("Reconnaissance", "Architecture", "Components", "Data flow", "Report")
+
+
+class Steps:
+    """Where the analysis is. `begin` opens a step, `say` tells what it is doing."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._bar: Progress | None = None
+        self._task: TaskID | None = None
+        self._begun = time.monotonic()
+        self._step = 0
+
+    @contextlib.contextmanager
+    def shown(self) -> Iterator[Steps]:
+        """Show the progress while inside."""
+        if not self._console.is_terminal:
+            yield self
+            return
+        bar = Progress(
+            TextColumn("[progress.description]{task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+            TimeElapsedColumn(),
+            TextColumn("[dim]{task.fields[doing]}"),
+            console=self._console,
+            transient=True,
+        )
+        with bar:
+            self._bar = bar
+            self._task = bar.add_task(STEPS[0], total=len(STEPS), doing="")
+            try:
+                yield self
+            finally:
+                self._bar = self._task = None
+
+    def begin(self, name: str) -> None:
+        """Enter the step `name`."""
+        self._step = STEPS.index(name)
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, completed=self._step, description=name, doing="")
+        else:
+            self._console.print(
+                f"[{self._step + 1}/{len(STEPS)}] {name} ({time.monotonic() - self._begun:.1f} s)", markup=False
+            )
+
+    def say(self, doing: str) -> None:
+        """Tell what the step is doing."""
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, doing=doing[:60])

@@ -1,0 +1,109 @@
+"""Binds an opscope `Tool` to the SDK: schemas, annotations, errors, both channels of the answer, the output budget.
+
+The SDK derives tools from function signatures; ours are data, so `BoundTool` takes its place in the SDK's list and
+answers for itself. Both channels carry the same facts as compact JSON: some hosts forward only one of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
+from mcp.server.mcpserver.tools import Tool as SdkTool
+from mcp.server.mcpserver.utilities.func_metadata import ArgModelBase, FuncMetadata
+from mcp.types import CallToolResult, ResourceLink, TextContent, ToolAnnotations
+from opscope_schemas.common import ToolResult
+from opscope_schemas.errors import OpscopeError
+from opscope_tools.runner import compact, run_tool, shorten_to, to_json, validate
+from opscope_tools.spec import AnyTool, ToolContext
+from pydantic import BaseModel, PrivateAttr
+from pydantic.json_schema import GenerateJsonSchema
+
+from opscope_server.settings import Settings
+from opscope_server.work import Work
+
+_DEFINITIONS = "#/$defs/"
+
+
+class _PlainSchema(GenerateJsonSchema):
+    """JSON Schema without a title per field: the field's name says as much, and an agent reads every character."""
+
+    def field_title_should_be_set(self, schema: object) -> bool:  # noqa: ARG002 - pydantic's signature
+        return False
+
+
+def schema_of(model: type[BaseModel]) -> dict[str, Any]:
+    """The JSON Schema of `model`, with an object at its root even where the model refers to itself."""
+    schema = model.model_json_schema(schema_generator=_PlainSchema)
+    reference = schema.get("$ref", "")
+    if reference.startswith(_DEFINITIONS):
+        definition = schema["$defs"][reference.removeprefix(_DEFINITIONS)]
+        schema = {**definition, **{key: value for key, value in schema.items() if key != "$ref"}}
+    return schema
+
+
+class BoundTool(SdkTool):
+    """An opscope tool in the SDK's list."""
+
+    _tool: AnyTool = PrivateAttr()
+    _work: Work = PrivateAttr()
+    _settings: Settings = PrivateAttr()
+
+    @classmethod
+    def bind(cls, tool: AnyTool, work: Work, settings: Settings) -> BoundTool:
+        """`tool` as the SDK lists and calls it."""
+        bound = cls(
+            fn=tool.run,
+            name=tool.name,
+            title=tool.title,
+            description=tool.description,
+            parameters=schema_of(tool.arguments),
+            fn_metadata=FuncMetadata(arg_model=ArgModelBase, output_schema=schema_of(tool.result)),
+            is_async=True,
+            context_kwarg=None,
+            annotations=ToolAnnotations(
+                title=tool.title,
+                read_only_hint=tool.read_only,
+                destructive_hint=False,
+                idempotent_hint=tool.idempotent,
+                open_world_hint=False,
+            ),
+        )
+        bound._tool, bound._work, bound._settings = tool, work, settings
+        return bound
+
+    async def run(self, arguments: dict[str, Any], context: Context[Any, Any], convert_result: bool = False) -> Any:
+        """Answer one call; every failure leaves as a `ToolError` whose text is all that the caller sees."""
+        del convert_result  # the answer is complete as it is
+
+        def body(tool_context: ToolContext) -> CallToolResult:
+            whole = run_tool(self._tool, checked, tool_context)
+            return answer(self._tool, whole, self._settings.budget)
+
+        async def report(done: float, total: float | None, message: str) -> None:
+            await context.report_progress(done, total, message or None)
+
+        try:
+            checked = validate(self._tool, arguments)
+            return await self._work.run(body, report)
+        except OpscopeError as error:
+            raise ToolError(str(error)) from error
+        except Exception as error:  # the SDK logs it with its traceback; the caller learns whose fault it is
+            raise UnexpectedToolError(
+                f"{self._tool.name} stopped on a defect of opscope itself, not of your arguments; "
+                "the server's log holds the details."
+            ) from error
+
+
+def answer(tool: AnyTool, whole: ToolResult, budget: int) -> CallToolResult:
+    """Both channels of an answer within the budget, and a link to the whole where there is one."""
+    shown = shorten_to(tool, whole, budget)
+    content: list[TextContent | ResourceLink] = [TextContent(type="text", text=to_json(shown))]
+    if shown.artifact:
+        content.append(
+            ResourceLink(
+                type="resource_link", uri=shown.artifact, name=f"{tool.name} result", mime_type="application/json"
+            )
+        )
+    return CallToolResult(content=list(content), structured_content=compact(shown))

@@ -1,0 +1,75 @@
+"""The command line of the server itself: `python -m opscope_server`, and what `opscope serve` and clients start.
+
+Uses only the standard library until the arguments are known to be good. stdout is reserved first of all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from opscope_server.wire import Wire, reserve
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Parse, build, serve; exits with 2 on usage errors and 1 on any other that the user can put right."""
+    wire = reserve()
+    options = _parser().parse_args(arguments)
+    from opscope_schemas.errors import OpscopeError  # after stdout is safe, like every import that follows
+
+    try:
+        serve(options, wire)
+    except OpscopeError as error:
+        sys.stderr.write(f"opscope: {error}\n")
+        sys.exit(1)
+
+
+def serve(options: argparse.Namespace, wire: Wire) -> None:
+    """Serve as the options say; ends the process."""
+    from opscope_tools.session import open_workspace
+
+    from opscope_server.settings import Settings
+
+    settings = Settings.from_environment(
+        os.environ, host=options.host, port=options.port, allowed_hosts=tuple(options.allow_host) or None
+    )
+    workspace = open_workspace(
+        repositories=options.repo,
+        trust=options.trust,
+        python=options.python,
+        cache_folder=options.cache_dir,
+        output=options.output,
+    )
+    from opscope_server import transports
+    from opscope_server.server import build_server
+
+    server = build_server(workspace, settings)
+    if options.http:
+        transports.run_http(server, announce=_announce)
+    else:
+        transports.run_stdio(server, wire)
+
+
+def _announce(address: str) -> None:
+    sys.stderr.write(f"opscope serves MCP at {address}\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m opscope_server", description="The opscope MCP server.")
+    add_options(parser)
+    return parser
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The server's options; each session option may also come from the environment as OPSCOPE_NAME."""
+    parser.add_argument("--http", action="store_true", help="streamable HTTP instead of stdio")
+    parser.add_argument("--host", default=None, help="address to bind (HTTP; default 127.0.0.1)")
+    parser.add_argument("--port", type=int, default=None, help="port (HTTP; default 8000, 0 for any free one)")
+    parser.add_argument("--allow-host", action="append", default=[], metavar="NAME", help="Host header to accept too")
+    parser.add_argument("--repo", action="append", default=[], metavar="NAME=PATH")
+    parser.add_argument("--trust", action="append", default=[], metavar="NAME")
+    parser.add_argument("--python", default=None, metavar="PATH")
+    parser.add_argument("--cache-dir", default=None, metavar="DIR")
+    parser.add_argument("--output", default=None, metavar="DIR")

@@ -1,0 +1,115 @@
+"""Resources: JSON Schemas, report templates, whole results by key, saved reports. Names, never paths, come in.
+
+`opscope://schema/NAME`, `opscope://template/NAME`, `opscope://artifact/KEY`, `opscope://report/NAME`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+
+from mcp.server import MCPServer
+from mcp.server.mcpserver.exceptions import ResourceNotFoundError
+from mcp.types import Resource
+from opscope_prompts import loader
+from opscope_tools.workspace import Workspace
+
+#: below the output folder, in the order in which a report's name is looked up
+REPORT_FOLDERS = ("reports/implementations", "reports/repos", "posts")
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*\Z")
+_KEY = re.compile(r"[0-9a-f]{40}\Z")
+_SUFFIX = "_schema.json"
+
+
+def schema_names() -> list[str]:
+    """Documents that have a published JSON Schema."""
+    folder = files("opscope_schemas").joinpath("json")
+    if not folder.is_dir():
+        return []
+    return sorted(entry.name.removesuffix(_SUFFIX) for entry in folder.iterdir() if entry.name.endswith(_SUFFIX))
+
+
+def reports(workspace: Workspace) -> dict[str, Path]:
+    """Saved reports by name; links that lead out of the output folder are not followed."""
+    found: dict[str, Path] = {}
+    for folder in REPORT_FOLDERS:
+        for path in sorted((workspace.output / folder).glob("*.md")):
+            if _NAME.match(path.stem) and path.resolve().is_relative_to(workspace.output.resolve()):
+                found.setdefault(path.stem, path)
+    return found
+
+
+def read_schema(name: str) -> str:
+    """The text of the schema `name`."""
+    if name not in schema_names():
+        raise _missing("schema", name, schema_names())
+    return files("opscope_schemas").joinpath("json", f"{name}{_SUFFIX}").read_text(encoding="utf-8")
+
+
+def read_template(name: str) -> str:
+    """The source of the report template `name`."""
+    try:
+        return loader.template_text(name)
+    except KeyError:
+        raise _missing("template", name, loader.template_names()) from None
+
+
+def _missing(kind: str, name: str, known: object) -> ResourceNotFoundError:
+    names = ", ".join(known) if isinstance(known, list | tuple) else ""
+    return ResourceNotFoundError(
+        f"No {kind} is called {name!r}. {'There are: ' + names + '.' if names else ''}".strip()
+    )
+
+
+def add_resources(server: MCPServer, workspace: Workspace) -> None:
+    """Register the four templates on `server`."""
+
+    @server.resource("opscope://schema/{name}", name="schema", title="JSON Schema", mime_type="application/schema+json")
+    def schema(name: str) -> str:
+        """JSON Schema of an analysis document."""
+        return read_schema(name)
+
+    @server.resource("opscope://template/{name}", name="template", title="Report template", mime_type="text/plain")
+    def template(name: str) -> str:
+        """Source of a report template."""
+        return read_template(name)
+
+    @server.resource("opscope://artifact/{key}", name="artifact", title="Whole result", mime_type="application/json")
+    def artifact(key: str) -> str:
+        """A tool's whole, unshortened result, by the key that its answer names."""
+        kept = workspace.store.get(f"artifact/{key}") if _KEY.match(key) else None
+        if kept is None:
+            raise ResourceNotFoundError(
+                f"No result is kept under {key!r}. Call the tool again; its answer names the artifact."
+            )
+        return kept
+
+    @server.resource("opscope://report/{name}", name="report", title="Saved report", mime_type="text/markdown")
+    def report(name: str) -> str:
+        """A report that write_report has saved."""
+        found = reports(workspace)
+        path = found.get(name.removesuffix(".md"))
+        if path is None:
+            raise _missing("saved report", name, list(found))
+        return path.read_text(encoding="utf-8")
+
+    del schema, template, artifact, report  # registered; the names serve only the SDK
+
+
+def listed(workspace: Workspace) -> list[Resource]:
+    """What can be read now, by name: schemas, templates, saved reports."""
+
+    def entries(kind: str, names: object, mime: str, title: Callable[[str], str]) -> list[Resource]:
+        assert isinstance(names, list | tuple)
+        return [
+            Resource(uri=f"opscope://{kind}/{name}", name=f"{kind}/{name}", title=title(name), mime_type=mime)
+            for name in names
+        ]
+
+    return [
+        *entries("schema", schema_names(), "application/schema+json", lambda name: f"JSON Schema of {name} documents"),
+        *entries("template", loader.template_names(), "text/plain", lambda name: f"Template of the {name} report"),
+        *entries("report", list(reports(workspace)), "text/markdown", lambda name: f"Saved report {name}"),
+    ]

@@ -1,0 +1,104 @@
+"""Puts the server together: `build_server(workspace, settings)` returns an SDK server, ready for any transport.
+
+Importing this module imports the SDK and the tool definitions, but no parser, no template engine, no torch.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from mcp.server import MCPServer
+from mcp.server.caching import CacheHint
+from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.types import CallToolResult, GetPromptResult, InputRequiredResult, Resource
+from opscope_prompts import loader
+from opscope_tools.catalog import ALL_TOOLS
+from opscope_tools.spec import AnyTool
+from opscope_tools.workspace import Workspace
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+
+from opscope_server import prompts, resources
+from opscope_server.binding import BoundTool
+from opscope_server.completion import add_completion
+from opscope_server.settings import Settings
+from opscope_server.wire import configure_logging
+from opscope_server.work import Work
+
+
+def package_version() -> str:
+    """opscope's own version."""
+    try:
+        return version("opscope")
+    except PackageNotFoundError:  # a source tree on sys.path
+        return "0"
+
+
+class OpscopeServer(MCPServer[Any]):
+    """The SDK's server, with sentences where it would mask a caller's mistake."""
+
+    def __init__(self, workspace: Workspace, settings: Settings, tools: Sequence[AnyTool]) -> None:
+        self.workspace = workspace
+        self.opscope_settings = settings
+        self.work = Work(workspace, settings.workers)
+        names = [tool.name for tool in tools]
+        assert len(set(names)) == len(names), f"two tools bear one name: {names}"
+        super().__init__(
+            name="opscope",
+            title="opscope",
+            description="FLOPs, bytes and kernel tiling of LLM implementations, computed from their source",
+            instructions=loader.instructions(),
+            version=package_version(),
+            tools=[BoundTool.bind(tool, self.work, settings) for tool in tools],
+            log_level=settings.log_level,  # type: ignore[arg-type] # checked by Settings against the SDK's own list
+            # the list is fixed for the life of the process
+            cache_hints={"tools/list": CacheHint(ttl_ms=60_000, scope="public")},
+        )
+        for prompt in prompts.all_prompts():
+            self.add_prompt(prompt)
+        resources.add_resources(self, workspace)
+        add_completion(self, workspace, self.work)
+        self.custom_route("/health", methods=["GET"])(self._health)
+
+    async def _health(self, _request: Request) -> JSONResponse:
+        """Answers without a session: GET on the protocol's own path would open a stream."""
+        return JSONResponse({"status": "ok", "name": "opscope", "version": self.version})
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
+    ) -> CallToolResult | InputRequiredResult:
+        """Call a tool; an unknown name gets the nearest ones."""
+        known = [tool.name for tool in self._tool_manager.list_tools()]
+        if name not in known:
+            nearest = difflib.get_close_matches(name, known, n=3, cutoff=0.4) or known
+            raise ToolError(f"No tool is called {name!r}. Nearest names: {', '.join(nearest)}.")
+        return await super().call_tool(name, arguments, context)
+
+    async def list_resources(self) -> list[Resource]:
+        """The registered resources, and what can be read through the templates now."""
+        return [*await super().list_resources(), *resources.listed(self.workspace)]
+
+    async def get_prompt(
+        self, name: str, arguments: dict[str, Any] | None = None, context: Context[Any, Any] | None = None
+    ) -> GetPromptResult | InputRequiredResult:
+        """Render a prompt; unknown names and arguments are invalid params, with a sentence."""
+        known = {prompt.name: prompt for prompt in self._prompt_manager.list_prompts()}
+        if name not in known:
+            raise prompts.unknown_prompt(name, list(known))
+        if name in loader.prompt_names():
+            places = [argument.name for argument in known[name].arguments or []]
+            prompts.check_arguments(name, places, arguments)
+        return await super().get_prompt(name, arguments, context)
+
+
+def build_server(
+    workspace: Workspace, settings: Settings | None = None, tools: Sequence[AnyTool] = ALL_TOOLS
+) -> OpscopeServer:
+    """The opscope server over `workspace`, ready for any transport."""
+    settings = settings or Settings()
+    configure_logging(settings.log_level)  # before the SDK does it, with tracebacks in boxes
+    return OpscopeServer(workspace, settings, tools)

@@ -1,0 +1,25 @@
+"""The one explicit list of tools; the MCP server, the command line and the golden files are its only readers.
+
+The order is the order in which an agent meets them: find the class, read it, cost it, expand it, look at its kernels,
+write and check. It never depends on anything at run time, so that two listings are always equal.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+from opscope_schemas.errors import UnknownNameError
+
+from opscope_tools.spec import AnyTool
+
+ALL_TOOLS: tuple[AnyTool, ...] = ()
+
+
+def tool_named(name: str, tools: Sequence[AnyTool] = ALL_TOOLS) -> AnyTool:
+    """The tool called `name`; raises `UnknownNameError` with the nearest names."""
+    for tool in tools:
+        if tool.name == name:
+            return tool
+    names = [tool.name for tool in tools]
+    raise UnknownNameError("tool", name, difflib.get_close_matches(name, names, n=3, cutoff=0.4) or names)

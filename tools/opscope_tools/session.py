@@ -1,0 +1,73 @@
+"""Opens the `Workspace` that a user's options and environment describe; the server and the command line share it.
+
+What is given wins over the environment: OPSCOPE_REPO and OPSCOPE_TRUST (several, separated as in PATH),
+OPSCOPE_PYTHON, OPSCOPE_OUTPUT; OPSCOPE_CACHE_DIR is read where the store is opened.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from opscope_schemas.errors import InputError, UnknownNameError
+
+from opscope_tools.workspace import Workspace
+
+
+def open_workspace(
+    *,
+    repositories: Sequence[str] = (),
+    trust: Sequence[str] = (),
+    python: str | None = None,
+    cache_folder: str | None = None,
+    output: str | None = None,
+) -> Workspace:
+    """The workspace of `--repo NAME=PATH ... --trust NAME ... --python --cache-dir --output`.
+
+    Raises `InputError` where an option cannot be taken.
+    """
+    named = [*_listed("OPSCOPE_REPO"), *repositories]
+    trusted = [*_listed("OPSCOPE_TRUST"), *trust]
+    output = output or os.environ.get("OPSCOPE_OUTPUT")
+    workspace = Workspace.create(
+        repositories=[parse_repository(text) for text in named],
+        output=Path(output).expanduser() if output else None,
+        cache_folder=Path(cache_folder).expanduser() if cache_folder else None,
+        python=_interpreter(python or os.environ.get("OPSCOPE_PYTHON")),
+        trusted=trusted,
+    )
+    for name in trusted:
+        if name not in workspace.repositories:
+            raise UnknownNameError(
+                "repository", name, sorted(workspace.repositories), next_step="Register it with --repo NAME=PATH."
+            )
+    return workspace
+
+
+def parse_repository(text: str) -> tuple[str, Path]:
+    """Name and path of `NAME=PATH`; raises `InputError`."""
+    name, equals, path = text.partition("=")
+    if not equals or not name.strip() or not path.strip():
+        raise InputError(
+            f"--repo {text!r} is not of the form NAME=PATH.", next_step="Example: --repo liger=./liger-kernel."
+        )
+    return name.strip(), Path(path.strip())
+
+
+def _interpreter(python: str | None) -> str | None:
+    """The interpreter as an absolute path that is not resolved: a virtual environment's is a symlink."""
+    if not python:
+        return None
+    found = shutil.which(Path(python).expanduser())
+    if found is None:
+        raise InputError(
+            f"--python {python!r} is not an executable file.",
+            next_step="Name a Python interpreter, e.g. .venv/bin/python.",
+        )
+    return str(Path(found).absolute())
+
+
+def _listed(variable: str) -> list[str]:
+    return [part for part in os.environ.get(variable, "").split(os.pathsep) if part]
