@@ -1,0 +1,138 @@
+"""What the index answers: a class as it is defined (`resolve_class`), and the lines of the forward that would run
+(`find_forward`). Paths are relative to the repository's root, lines are 1-based; a line is that of the `class` or
+`def` keyword.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Literal
+
+from pydantic import Field
+
+from opscope_schemas.common import Frozen, ToolResult
+
+LineKind = Literal["op", "submodule_call", "helper_call", "control_flow", "return"]
+
+
+with warnings.catch_warnings():
+    # every class object has a method `mro`; that a field bears the name does not matter to instances
+    warnings.filterwarnings("ignore", 'Field name "mro"', UserWarning)
+
+    class Linearised(Frozen):
+        """Carries the method resolution order of a class."""
+
+        mro: tuple[str, ...] = Field(
+            default=(), description="Qualified names; a class that is not in the source goes by its import name."
+        )
+
+
+class Parameter(Frozen):
+    """One parameter of a signature, as written."""
+
+    name: str
+    annotation: str = ""
+    default: str = ""
+
+
+class Call(Frozen):
+    """One computation on a line: a call, or an operator such as `operator.add`."""
+
+    kind: Literal["op", "submodule_call", "helper_call"]
+    code: str
+    callee: str = Field(default="", description="Qualified name; empty where source does not tell.")
+    callee_file: str = ""
+    callee_line: int = 0
+    attribute: str = Field(default="", description="Path of the submodule that is called, e.g. `self_attn.q_proj`.")
+    dispatch: str = Field(default="", description="The expression that picks the callee at run time.")
+    line: int = 0
+
+
+class ForwardLine(Frozen):
+    """One computational line of a forward; `callee` is that of its most telling call, `calls` lists all of them."""
+
+    line: int
+    end_line: int
+    code: str
+    kind: LineKind
+    callee: str = ""
+    callee_file: str = ""
+    callee_line: int = 0
+    attribute: str = ""
+    dispatch: str = ""
+    condition: str = Field(default="", description="The conditions and loops that the line stands in.")
+    training_only: bool = Field(default=False, description="Runs, or has an effect, in training only.")
+    calls: tuple[Call, ...] = ()
+
+
+class FindForwardResult(Linearised, ToolResult):
+    """Answer of `find_forward`."""
+
+    target: str
+    class_name: str
+    defined_in: str
+    inherited: bool
+    file: str
+    line: int
+    end_line: int
+    decorators: tuple[str, ...] = ()
+    signature: str = ""
+    parameters: tuple[Parameter, ...] = ()
+    returns: str = ""
+    lines: tuple[ForwardLine, ...] = ()
+    line_count: int = Field(default=0, description="Computational lines in all, before `limit`.")
+
+
+class SubmoduleInfo(Frozen):
+    """An attribute that holds a module; `layers.*` are the modules in the container `layers`."""
+
+    attribute: str
+    class_name: str = Field(description="Qualified class; empty where the configuration picks it (see `dispatch`).")
+    arguments: str = ""
+    line: int = 0
+    condition: str = ""
+    repeat: str = Field(default="", description="The loop that builds it.")
+    dispatch: str = ""
+    file: str = Field(default="", description="File of the assignment where it is not the class's own.")
+
+
+class ForwardPlace(Frozen):
+    """Where the forward of a class is defined."""
+
+    defined_in: str
+    file: str
+    line: int
+    end_line: int
+
+
+class ClassMatch(Linearised):
+    """One class."""
+
+    qualified_name: str
+    file: str
+    line: int
+    end_line: int
+    repository: str = ""
+    decorators: tuple[str, ...] = ()
+    bases: tuple[str, ...] = ()
+    submodules: tuple[SubmoduleInfo, ...] = ()
+    subclasses: tuple[str, ...] = Field(default=(), description="Classes that name this one as a base.")
+    subclass_count: int = 0
+    subclasses_verified: bool = Field(
+        default=True, description="False: too many to check each; they name a base of the same last name."
+    )
+    exported_as: tuple[str, ...] = ()
+    condition: str = Field(default="", description="The guard that the definition stands under.")
+    forward: ForwardPlace | None = None
+    method: str = Field(default="", description="For `path:line`: the method at that line.")
+    generated_from: str = Field(default="", description="The modular_*.py file that this file is generated from.")
+
+
+class ResolveClassResult(ToolResult):
+    """Answer of `resolve_class`."""
+
+    name: str
+    model_type: str = Field(default="", description="Set where the name is a model type.")
+    matches: tuple[ClassMatch, ...] = ()
+    match_count: int = Field(default=0, description="Matches in all, before `offset` and `limit`.")
+    suggestions: tuple[str, ...] = ()

@@ -1,0 +1,39 @@
+"""The engines that a workspace keeps: built on first use, one per workspace, shared by the tools."""
+
+from __future__ import annotations
+
+from opscope_tools.index import Index, open_index
+from opscope_tools.trace.engine import TraceEngine
+from opscope_tools.workspace import Workspace
+
+
+def index_of(workspace: Workspace) -> Index:
+    """The index over the workspace's repositories; a new one where repositories were added since."""
+    repositories = list(workspace.repositories.values())
+    kept = workspace._engines.get("index")
+    if isinstance(kept, tuple) and kept[0] == repositories and isinstance(kept[1], Index):
+        return kept[1]
+    index = open_index(repositories, workspace.store)
+    workspace._engines["index"] = (repositories, index)
+    return index
+
+
+def tracer_of(workspace: Workspace) -> TraceEngine:
+    """The trace engine over the workspace's repositories, with one worker in the workspace's interpreter."""
+    repositories = list(workspace.repositories.values())
+    kept = workspace._engines.get("trace")
+    if isinstance(kept, tuple) and kept[0] == repositories and isinstance(kept[1], TraceEngine):
+        return kept[1]
+    engine = TraceEngine(
+        repositories, workspace.store, python=workspace.python, timeout=workspace.trace_timeout,
+        memory=workspace.trace_memory,
+    )  # fmt: skip
+    workspace._engines["trace"] = (repositories, engine)
+    return engine
+
+
+def close_engines(workspace: Workspace) -> None:
+    """End what the engines keep running; idempotent."""
+    kept = workspace._engines.pop("trace", None)
+    if isinstance(kept, tuple) and isinstance(kept[1], TraceEngine):
+        kept[1].close()

@@ -1,0 +1,183 @@
+"""The tool `find_forward`: where the forward that would run is defined, and what each of its lines does."""
+
+from __future__ import annotations
+
+import re
+
+from opscope_schemas.common import ToolArguments
+from opscope_schemas.errors import SourceError
+from opscope_schemas.index import FindForwardResult, ForwardLine, Parameter
+from pydantic import Field
+
+from opscope_tools.engines import index_of
+from opscope_tools.index import ClassSymbol, ForwardDef, Index
+from opscope_tools.spec import Tool, ToolContext
+
+
+class FindForwardArguments(ToolArguments):
+    """What `find_forward` takes."""
+
+    target: str = Field(
+        description="Class name, short, dotted or re-exported; model type such as `llama`; or `path.py:line`."
+    )
+    repo: str | None = Field(default=None, description="Name of the repository to look in; all of them where left out.")
+    offset: int = Field(default=0, ge=0, description="Lines to skip.")
+    limit: int | None = Field(default=None, ge=1, description="Lines to return; all where left out.")
+
+
+def run(arguments: FindForwardArguments, context: ToolContext) -> FindForwardResult:
+    """Raises `UnknownNameError`, `AmbiguousNameError`, or `SourceError` for a class without a forward."""
+    index = index_of(context.workspace)
+    symbol = index.target(arguments.target, arguments.repo).symbol
+    context.checkpoint()
+    forward = index.forward(symbol)
+    if forward is None:
+        raise _without_forward(index, symbol)
+    lines = index.forward_lines(forward)
+    page = lines[arguments.offset :]
+    page = page[: arguments.limit] if arguments.limit is not None else page
+    left_out = ""
+    if len(page) < len(lines):
+        left_out = (
+            f"Lines {arguments.offset + 1} to {arguments.offset + len(page)} of {len(lines)}; the rest with offset."
+        )
+    row = forward.row
+    repositories = {r.name: r for r in (symbol.repository, forward.unit.tree.repository)}
+    return FindForwardResult(
+        target=arguments.target,
+        class_name=symbol.qualified_name,
+        defined_in=forward.defined_in.qualified_name,
+        inherited=not forward.defined_in.same(symbol),
+        file=forward.file,
+        line=forward.line,
+        end_line=forward.end_line,
+        decorators=row.decorators,
+        signature=_signature(forward),
+        parameters=tuple(Parameter(name=p.name, annotation=p.annotation, default=p.default) for p in row.parameters),
+        returns=row.returns,
+        lines=tuple(page),
+        line_count=len(lines),
+        mro=tuple(index.mro(symbol)),
+        sources=tuple(context.workspace.source(repository) for repository in repositories.values()),
+        notes=tuple(_notes(index, symbol, forward)),
+        shortened=left_out,
+    )
+
+
+def _without_forward(index: Index, symbol: ClassSymbol) -> SourceError:
+    mro = [name for name in index.mro(symbol) if name != "object"]
+    methods = [name for name in ("generate", "step", "__call__") if index.method(symbol, name) is not None]
+    why = "torch.nn.Module only provides a stand-in that raises" if "torch.nn.modules.module.Module" in mro else ""
+    searched = f"none of the {len(mro)} classes in its MRO defines one" if len(mro) > 1 else "it does not define one"
+    return SourceError(
+        f"{symbol.qualified_name} has no forward: {searched}{'; ' + why if why else ''}.",
+        next_step="Name a class that computes, for instance one of its subclasses or submodules (see resolve_class)."
+        + (f" It does define {', '.join(methods)}." if methods else ""),
+        location=f"{symbol.file}:{symbol.line}",
+    )
+
+
+def _signature(forward: ForwardDef) -> str:
+    parts = []
+    for parameter in forward.row.parameters:
+        text = parameter.name
+        if parameter.annotation:
+            text += f": {parameter.annotation}"
+        if parameter.default:
+            text += f" = {parameter.default}" if parameter.annotation else f"={parameter.default}"
+        parts.append(text)
+    returns = f" -> {forward.row.returns}" if forward.row.returns else ""
+    return f"forward({', '.join(parts)}){returns}"
+
+
+def _notes(index: Index, symbol: ClassSymbol, forward: ForwardDef) -> list[str]:
+    notes = source_notes(index, symbol)
+    if not forward.defined_in.same(symbol):
+        notes.append(f"{symbol.name} inherits its forward from {forward.defined_in.qualified_name}.")
+    for decorator in symbol.row.decorators:
+        if re.search(r"kernel.*forward|forward.*kernel", decorator):
+            notes.append(f"The class decorator @{decorator} may put a hub kernel in place of this forward at run time.")
+    for holder in index.resolver.mro(symbol):
+        if isinstance(holder, str) or "__init_subclass__" not in holder.members:
+            continue
+        hook = index.method(holder, "__init_subclass__")
+        if hook is not None and hook.defined_in.same(holder):
+            text = hook.unit.tree.source(hook.file).split(b"\n")[hook.line - 1 : hook.end_line]
+            if any(b"cls.forward =" in line for line in text):
+                notes.append(
+                    f"{holder.qualified_name} wraps the forward of its subclasses when they are defined "
+                    f"({hook.file}:{hook.line}); the lines below are those of the wrapped one."
+                )
+    if forward.row.stub:
+        notes.append("This forward only raises NotImplementedError; subclasses provide the real one.")
+    broken = forward.unit.rows.syntax_errors
+    if broken and forward.unit is not symbol.unit:
+        notes.append(f"{forward.file} has a syntax error at line {broken[0]}; what parses was read.")
+    return notes
+
+
+def source_notes(index: Index, symbol: ClassSymbol) -> list[str]:
+    """What a reader must know of the file that defines `symbol`."""
+    notes = []
+    rows = symbol.unit.rows
+    if rows.syntax_errors:
+        notes.append(f"{symbol.file} has a syntax error at line {rows.syntax_errors[0]}; what parses was read.")
+    if not rows.utf8:
+        notes.append(f"{symbol.file} is not UTF-8; bytes that cannot be read are shown as U+FFFD.")
+    if symbol.row.guard.condition:
+        notes.append(f"The class is defined under the condition `{symbol.row.guard.condition}`.")
+    template = index.template_of(symbol)
+    if template:
+        notes.append(f"{symbol.file} is generated from {template}; the generated file is what runs.")
+    return notes
+
+
+def _without_calls(result: FindForwardResult) -> FindForwardResult:
+    return result.model_copy(
+        update={
+            "lines": tuple(line.model_copy(update={"calls": ()}) for line in result.lines),
+            "shortened": "The calls of each line were left out; ask with a smaller limit to see them.",
+        }
+    )
+
+
+def _brief(result: FindForwardResult) -> FindForwardResult:
+    def short(line: ForwardLine) -> ForwardLine:
+        code = line.code if len(line.code) <= 60 else line.code[:60] + " ..."
+        return line.model_copy(update={"calls": (), "condition": "", "dispatch": "", "code": code})
+
+    return result.model_copy(
+        update={
+            "lines": tuple(short(line) for line in result.lines),
+            "shortened": "Calls and conditions were left out and code was cut; ask with offset and limit to see all.",
+        }
+    )
+
+
+def _first(result: FindForwardResult) -> FindForwardResult:
+    return _brief(result).model_copy(
+        update={
+            "lines": _brief(result).lines[:60],
+            "shortened": f"The first 60 of {result.line_count} lines, cut; ask with offset and limit for the others.",
+        }
+    )
+
+
+FIND_FORWARD: Tool[FindForwardArguments, FindForwardResult] = Tool(
+    name="find_forward",
+    title="Find the forward that runs",
+    description=(
+        "Where the `forward` of a module class is defined, and what each line does. Give a class name "
+        "(`LlamaAttention`, `transformers.models.llama.modeling_llama.LlamaAttention`, `torch.nn.Linear`), a "
+        "model type (`llama`) or `path.py:line`. Returns the class that holds the def (following the MRO), file "
+        "and line, signature, decorators, and every computational line in order: code, kind (op, submodule_call, "
+        "helper_call, control_flow, return), the resolved callee with its file and line, the condition it stands "
+        "under, and whether it matters in training only. A callee picked at run time is given as the expression "
+        "that picks it. Read statically; nothing is imported. An ambiguous short name is refused with the full "
+        "names to choose from."
+    ),
+    arguments=FindForwardArguments,
+    result=FindForwardResult,
+    run=run,
+    shorter=(_without_calls, _brief, _first),
+)

@@ -1,0 +1,285 @@
+"""From a syntax tree to the rows of rows.py: a walk over statements, not over expressions.
+
+Function bodies are entered only for what builds an object (construction.py) and for classes defined inside them; that
+keeps the extraction close to the cost of the bare parse.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from opscope_tools.index.construction import constructions, init_calls
+from opscope_tools.index.parse import Node, dotted, line_of, named, parse, text_of
+from opscope_tools.index.rows import AssignRow, ClassRow, FileRows, FunctionRow, Guard, ImportRow, ParameterRow, Row
+
+_VALUE_LIMIT = 400
+_INNER_CLASS = re.compile(rb"\n[ \t]+class[ \t]+\w")
+_LAZY_FOLDER = re.compile(rb"define_import_structure\(\s*([^,\n]*)")
+
+
+def extract(source: bytes) -> FileRows:
+    """Everything the index knows of one file."""
+    root = parse(source)
+    rows = tuple(_statements(root, Guard()))
+    lazy: tuple[str, ...] | None = None
+    if b"_LazyModule(" in source and b"sys.modules[" in source:
+        # `define_import_structure(_file)` serves the package's own folder, `Path(...).parent / "models"` that folder
+        folders = [re.findall(rb"/\s*[\"'](\w+)[\"']", match) for match in _LAZY_FOLDER.findall(source)]
+        lazy = tuple("/".join(part.decode() for part in parts) for parts in folders)
+    try:
+        source.decode("utf-8")
+        utf8 = True
+    except UnicodeDecodeError:
+        utf8 = False
+    errors = tuple(_errors(root)) if root.has_error else ()
+    return FileRows(rows, _exports(root), lazy, errors, utf8)
+
+
+def _errors(node: Node) -> Iterator[int]:
+    """Lines where parsing failed, outermost first, at most ten."""
+    pending, seen = [node], 0
+    while pending and seen < 10:
+        here = pending.pop()
+        if here.type == "ERROR" or here.is_missing:
+            seen += 1
+            yield line_of(here)
+        elif here.has_error:
+            pending.extend(reversed(here.children))
+
+
+def _statements(block: Node, guard: Guard) -> Iterator[Row]:
+    for node in block.named_children:
+        kind = node.type
+        if kind in {"class_definition", "function_definition"}:
+            yield _definition(node, guard, (), line_of(node))
+        elif kind == "decorated_definition":
+            inner = node.child_by_field_name("definition")
+            if inner is not None:
+                decorators = tuple(
+                    text_of(child.named_children[0])
+                    for child in node.named_children
+                    if child.type == "decorator" and child.named_children
+                )
+                yield _definition(inner, guard, decorators, line_of(node))
+        elif kind == "import_statement":
+            yield from _import(node, guard)
+        elif kind == "import_from_statement":
+            yield from _import_from(node, guard)
+        elif kind == "expression_statement":
+            yield from _assignments(node, guard)
+        elif kind == "if_statement":
+            yield from _if(node, guard)
+        elif kind == "try_statement":
+            yield from _try(node, guard)
+        elif kind in {"with_statement", "for_statement", "while_statement"}:
+            body = node.child_by_field_name("body")
+            if body is not None:
+                yield from _statements(body, guard)
+        elif kind == "ERROR":
+            yield from _statements(node, guard)
+
+
+def _if(node: Node, guard: Guard) -> Iterator[Row]:
+    condition = text_of(node.child_by_field_name("condition"))
+    body = node.child_by_field_name("consequence")
+    checking = condition in {"TYPE_CHECKING", "typing.TYPE_CHECKING"}
+    negated = condition.startswith("not ")
+    if body is not None:
+        yield from _statements(
+            body,
+            Guard(_both(guard.condition, condition), guard.fallback or negated, guard.type_checking or checking),
+        )
+    otherwise = _both(guard.condition, condition[4:] if negated else f"not ({condition})")
+    for clause in named(node):
+        if clause.type in {"elif_clause", "else_clause"}:
+            inner = clause.child_by_field_name("consequence") or clause.child_by_field_name("body")
+            case = text_of(clause.child_by_field_name("condition")) if clause.type == "elif_clause" else otherwise
+            if inner is not None:
+                fallback = guard.fallback or not (negated or checking)
+                yield from _statements(inner, Guard(case, fallback, guard.type_checking))
+
+
+def _try(node: Node, guard: Guard) -> Iterator[Row]:
+    for clause in named(node):
+        if clause.type == "block":
+            yield from _statements(clause, Guard(_both(guard.condition, "try"), guard.fallback, guard.type_checking))
+        elif clause.type in {"except_clause", "except_group_clause"}:
+            parts = named(clause)
+            condition = " ".join(["except", *(text_of(part) for part in parts[:-1])])
+            if parts:
+                yield from _statements(parts[-1], Guard(condition, True, guard.type_checking))
+        elif clause.type in {"else_clause", "finally_clause"}:
+            for inner in named(clause):
+                yield from _statements(inner, guard)
+
+
+def _both(first: str, second: str) -> str:
+    return f"{first} and {second}" if first else second
+
+
+def _import(node: Node, guard: Guard) -> Iterator[Row]:
+    for child in named(node):
+        if child.type == "dotted_name":
+            full = text_of(child)
+            top = full.split(".", 1)[0]
+            yield ImportRow(top, top, "", line_of(node), guard)
+        elif child.type == "aliased_import":
+            full = text_of(child.child_by_field_name("name"))
+            yield ImportRow(text_of(child.child_by_field_name("alias")), full, "", line_of(node), guard)
+
+
+def _import_from(node: Node, guard: Guard) -> Iterator[Row]:
+    module = text_of(node.child_by_field_name("module_name")).replace(" ", "")
+    for child in node.children_by_field_name("name"):
+        if child.type == "aliased_import":
+            member = text_of(child.child_by_field_name("name"))
+            yield ImportRow(text_of(child.child_by_field_name("alias")), module, member, line_of(node), guard)
+        else:
+            yield ImportRow(text_of(child), module, text_of(child), line_of(node), guard)
+    if any(child.type == "wildcard_import" for child in node.named_children):
+        yield ImportRow("*", module, "*", line_of(node), guard)
+
+
+def _assignments(statement: Node, guard: Guard) -> Iterator[Row]:
+    for node in named(statement):
+        if node.type != "assignment":
+            continue
+        value = node.child_by_field_name("right")
+        targets = [node.child_by_field_name("left")]
+        while value is not None and value.type == "assignment":  # a = b = value
+            targets.append(value.child_by_field_name("left"))
+            value = value.child_by_field_name("right")
+        annotation = text_of(node.child_by_field_name("type"))
+        for target in targets:
+            if target is None:
+                continue
+            if target.type == "identifier":
+                shown = text_of(value)[:_VALUE_LIMIT]
+                yield AssignRow(text_of(target), shown, line_of(node), guard, annotation, _entries(value))
+            elif target.type == "subscript" and dotted(target.child_by_field_name("value")) == "_import_structure":
+                # _import_structure["submodule"] = [names] fills the same table as its literal does
+                key = text_of(target.child_by_field_name("subscript")).strip("\"'")
+                entry = ((key, text_of(value)),)
+                yield AssignRow("_import_structure", "", line_of(node), guard, "", entry)
+
+
+def _entries(value: Node | None) -> tuple[tuple[str, str], ...]:
+    """Pairs of `{...}`, `Call({...})`, `Call([(k, v), ...])` and of either on the sides of `|`."""
+    if value is None:
+        return ()
+    if value.type == "call":
+        arguments = value.child_by_field_name("arguments")
+        inner = named(arguments) if arguments is not None else []
+        return _entries(inner[0]) if len(inner) == 1 else ()
+    found: list[tuple[str, str]] = []
+    if value.type == "dictionary":
+        for pair in named(value):
+            if pair.type == "pair":
+                found.append(_pair(pair.child_by_field_name("key"), pair.child_by_field_name("value")))
+            elif pair.type == "dictionary_splat":
+                found.append(("**", text_of(pair).lstrip("*")))
+    elif value.type == "list":
+        for item in named(value):
+            parts = named(item)
+            if item.type != "tuple" or len(parts) != 2:
+                return ()
+            found.append(_pair(parts[0], parts[1]))
+    return tuple(found)
+
+
+def _pair(key: Node | None, value: Node | None) -> tuple[str, str]:
+    name = text_of(key)
+    return (name[1:-1] if key is not None and key.type == "string" else name, text_of(value))
+
+
+def _exports(root: Node) -> tuple[str, ...] | None:
+    """`__all__`, with what `+=`, `.extend` and `.append` add to it."""
+    names: list[str] = []
+    found = False
+    for statement in root.named_children:
+        for node in named(statement) if statement.type == "expression_statement" else []:
+            target: Node | None = None
+            value: Node | None = None
+            if node.type in {"assignment", "augmented_assignment"}:
+                target, value = node.child_by_field_name("left"), node.child_by_field_name("right")
+            elif node.type == "call":
+                function = node.child_by_field_name("function")
+                if dotted(function) in {"__all__.extend", "__all__.append"} and function is not None:
+                    target = function.child_by_field_name("object")
+                    value = node.child_by_field_name("arguments")
+            if target is not None and target.type == "identifier" and target.text == b"__all__":
+                found = True
+                names.extend(_strings(value))
+    return tuple(names) if found else None
+
+
+def _strings(node: Node | None) -> list[str]:
+    if node is None:
+        return []
+    if node.type == "string":
+        return [text_of(child) for child in node.named_children if child.type == "string_content"]
+    return [name for child in named(node) for name in _strings(child)]
+
+
+def _definition(node: Node, guard: Guard, decorators: tuple[str, ...], first_line: int) -> Row:
+    name = text_of(node.child_by_field_name("name"))
+    body = node.child_by_field_name("body")
+    end_line = node.end_point[0] + 1
+    if node.type == "function_definition":
+        inner: tuple[ClassRow, ...] = ()
+        if body is not None and _INNER_CLASS.search(node.text or b""):
+            inner = tuple(row for row in _statements(body, guard) if isinstance(row, ClassRow))
+        return FunctionRow(
+            name=name,
+            line=line_of(node),
+            end_line=end_line,
+            decorators=decorators,
+            parameters=parameters(node),
+            returns=text_of(node.child_by_field_name("return_type")),
+            stub=_is_stub(body),
+            guard=guard,
+            classes=inner,
+        )
+    arguments = node.child_by_field_name("superclasses")
+    bases = tuple(text_of(child) for child in named(arguments) if child.type != "keyword_argument") if arguments else ()
+    rows = tuple(_statements(body, Guard())) if body is not None else ()
+    methods = _methods(body) if body is not None else {}
+    return ClassRow(
+        name, line_of(node), end_line, first_line, decorators, bases, rows,
+        constructions(methods), init_calls(methods.get("__init__")), guard,
+    )  # fmt: skip
+
+
+def _methods(body: Node) -> dict[str, Node]:
+    found = {}
+    for child in body.named_children:
+        node = child.child_by_field_name("definition") if child.type == "decorated_definition" else child
+        if node is not None and node.type == "function_definition":
+            found[text_of(node.child_by_field_name("name"))] = node
+    return found
+
+
+def _is_stub(body: Node | None) -> bool:
+    statements = named(body) if body is not None else []
+    rest = [
+        s for s in statements if not (s.type == "expression_statement" and [n.type for n in named(s)] == ["string"])
+    ]
+    return len(rest) == 1 and rest[0].type == "raise_statement" and b"NotImplementedError" in (rest[0].text or b"")
+
+
+def parameters(function: Node) -> tuple[ParameterRow, ...]:
+    """The parameters of a `def`, with their annotations and defaults as written."""
+    node = function.child_by_field_name("parameters")
+    found = []
+    for child in named(node) if node is not None else []:
+        default = text_of(child.child_by_field_name("value"))
+        annotation = text_of(child.child_by_field_name("type"))
+        if child.type in {"default_parameter", "typed_default_parameter"}:
+            name = text_of(child.child_by_field_name("name"))
+        elif child.type == "typed_parameter":
+            name = text_of(child.named_children[0])
+        else:
+            name = text_of(child)
+        found.append(ParameterRow(name, annotation, default))
+    return tuple(found)

@@ -1,0 +1,168 @@
+"""The tool `resolve_class`: what a name means, and what the class is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from opscope_schemas.common import ToolArguments
+from opscope_schemas.errors import UnknownNameError
+from opscope_schemas.index import ClassMatch, ForwardPlace, ResolveClassResult, SubmoduleInfo
+from pydantic import Field
+
+from opscope_tools.engines import index_of
+from opscope_tools.find_forward import source_notes
+from opscope_tools.index import ClassSymbol, Index, Submodule, Target
+from opscope_tools.spec import Tool, ToolContext
+
+
+class ResolveClassArguments(ToolArguments):
+    """What `resolve_class` takes."""
+
+    name: str = Field(
+        min_length=1,
+        description="Class name, short, dotted or re-exported; model type such as `llama`; or `path.py:line`.",
+    )
+    repo: str | None = Field(default=None, description="Name of the repository to look in; all of them where left out.")
+    offset: int = Field(default=0, ge=0, description="Matches to skip.")
+    limit: int = Field(default=5, ge=1, le=50, description="Matches to return.")
+    subclass_limit: int = Field(default=50, ge=0, description="Subclasses to list of each match; all are counted.")
+
+
+def run(arguments: ResolveClassArguments, context: ToolContext) -> ResolveClassResult:
+    """Every class that the name may mean; none, with suggestions, where the name is unknown."""
+    index = index_of(context.workspace)
+    try:
+        targets = index.targets(arguments.name, arguments.repo)
+    except UnknownNameError as error:
+        if error.kind != "class" or ":" in arguments.name:
+            raise
+        return ResolveClassResult(
+            name=arguments.name,
+            suggestions=tuple(error.nearest),
+            sources=tuple(context.workspace.source(r) for r in context.workspace.select(arguments.repo)),
+            notes=(str(error),),
+        )
+    page = targets[arguments.offset : arguments.offset + arguments.limit]
+    matches = []
+    for target in page:
+        context.checkpoint()
+        matches.append(_match(index, target, arguments.subclass_limit))
+    notes = [note for target in page for note in source_notes(index, target.symbol)]
+    if len(targets) > 1:
+        notes.insert(0, f"{len(targets)} classes bear this name; give a qualified name to mean one of them.")
+    if any(target.symbol.unit.template for target in targets):
+        notes.append(
+            "Definitions in modular_*.py are listed last: they are templates of the modeling files, which run."
+        )
+    left_out = "" if len(page) == len(targets) else f"{len(page)} of {len(targets)} matches; the rest with offset."
+    return ResolveClassResult(
+        name=arguments.name,
+        model_type=next((target.model_type for target in page if target.model_type), ""),
+        matches=tuple(matches),
+        match_count=len(targets),
+        sources=tuple(
+            context.workspace.source(r) for r in {t.symbol.repository.name: t.symbol.repository for t in page}.values()
+        ),
+        notes=tuple(dict.fromkeys(notes)),
+        shortened=left_out,
+    )
+
+
+def _match(index: Index, target: Target, subclass_limit: int) -> ClassMatch:
+    symbol = target.symbol
+    subclasses, verified = index.subclasses(symbol)
+    forward = index.forward(symbol)
+    return ClassMatch(
+        qualified_name=symbol.qualified_name,
+        file=symbol.file,
+        line=symbol.line,
+        end_line=symbol.end_line,
+        repository=symbol.repository.name,
+        decorators=symbol.row.decorators,
+        bases=tuple(index.bases(symbol)),
+        mro=tuple(index.mro(symbol)),
+        submodules=tuple(submodule_info(symbol, module) for module in index.submodules(symbol)),
+        subclasses=tuple(subclasses[:subclass_limit]),
+        subclass_count=len(subclasses),
+        subclasses_verified=verified,
+        exported_as=tuple(index.exported_as(symbol)),
+        condition=symbol.row.guard.condition,
+        forward=ForwardPlace(
+            defined_in=forward.defined_in.qualified_name,
+            file=forward.file,
+            line=forward.line,
+            end_line=forward.end_line,
+        )
+        if forward is not None
+        else None,
+        method=target.method,
+        generated_from=index.template_of(symbol),
+    )
+
+
+def submodule_info(symbol: ClassSymbol, module: Submodule) -> SubmoduleInfo:
+    """A submodule as results show it; the file is given where the assignment stands outside the class's own file."""
+    return SubmoduleInfo(
+        attribute=module.attribute,
+        class_name=module.class_name,
+        arguments=module.row.arguments if module.symbol is not None and not module.dispatch else module.row.inner,
+        line=module.line,
+        condition=module.condition,
+        repeat=module.row.repeat,
+        dispatch=module.dispatch,
+        file=module.holder.file if module.holder.file != symbol.file else "",
+    )
+
+
+def _without_arguments(result: ResolveClassResult) -> ResolveClassResult:
+    def short(match: ClassMatch) -> ClassMatch:
+        modules = tuple(m.model_copy(update={"arguments": "", "repeat": ""}) for m in match.submodules)
+        return match.model_copy(update={"submodules": modules, "subclasses": match.subclasses[:10]})
+
+    return _with(result, short, "Arguments of submodules and all but ten subclasses were left out; ask with limit=1.")
+
+
+def _names_only(result: ResolveClassResult) -> ResolveClassResult:
+    def short(match: ClassMatch) -> ClassMatch:
+        modules = tuple(
+            SubmoduleInfo(attribute=m.attribute, class_name=m.class_name, line=m.line) for m in match.submodules[:60]
+        )
+        return match.model_copy(
+            update={"submodules": modules, "subclasses": (), "mro": match.mro[:12], "decorators": ()}
+        )
+
+    return _with(result, short, "Only names and lines were kept; ask with limit=1 and offset for one match at a time.")
+
+
+def _places_only(result: ResolveClassResult) -> ResolveClassResult:
+    def short(match: ClassMatch) -> ClassMatch:
+        return ClassMatch(
+            qualified_name=match.qualified_name, file=match.file, line=match.line, end_line=match.end_line,
+            repository=match.repository, subclass_count=match.subclass_count,
+        )  # fmt: skip
+
+    return _with(result, short, "Only the place of each match was kept; ask with limit=1 and offset for the others.")
+
+
+def _with(result: ResolveClassResult, short: Callable[[ClassMatch], ClassMatch], said: str) -> ResolveClassResult:
+    return result.model_copy(update={"matches": tuple(short(match) for match in result.matches), "shortened": said})
+
+
+RESOLVE_CLASS: Tool[ResolveClassArguments, ResolveClassResult] = Tool(
+    name="resolve_class",
+    title="Resolve a class name",
+    description=(
+        "What a class name means and what the class is made of. Give a short name (`LlamaAttention`), a dotted or "
+        "re-exported one (`transformers.LlamaForCausalLM`, `torch.nn.Linear`), a model type (`gemma3_text`: its "
+        "causal-LM class, else its main class) or `path.py:line`. Returns for each match: qualified name, file, "
+        "lines, bases, MRO, where its forward is defined, submodules (attribute, class, constructor arguments, "
+        "condition, loop; `layers.*` are the items of the container `layers`; where the configuration picks the "
+        "class, the expression), direct subclasses, and the shorter names that export it. Several matches: all "
+        "are listed; none: the nearest names. Read statically; nothing is imported."
+    ),
+    arguments=ResolveClassArguments,
+    result=ResolveClassResult,
+    run=run,
+    shorter=(_without_arguments, _names_only, _places_only),
+    positional=("name",),
+)
