@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: analyze test lint setup schemas golden sweep clean
+.PHONY: analyze test lint setup golden conformance bench-server sweep clean
 
 analyze: $(STAMP)
 	$(BIN)/opscope analyze $(TARGET)
@@ -19,6 +19,19 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# what is derived from the code and kept in the tree: tool definitions, JSON Schemas, README's table
+golden: $(STAMP)
+	$(BIN)/python tests/golden/refresh.py
+
+# the official suites against the real server; installs Node and both suites from npm first
+conformance: $(STAMP)
+	.ci/install-node
+	OPSCOPE_NEEDS_NODE=1 $(BIN)/pytest -m nodejs tests/conformance
+
+# time to the first listing of tools, beside a bare server of the SDK
+bench-server: $(STAMP)
+	$(BIN)/python benchmarks/server.py
 
 setup: $(STAMP)
 

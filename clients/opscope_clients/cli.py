@@ -5,6 +5,7 @@ Only `serve` and `analyze` import the MCP SDK, each when it runs.
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
@@ -60,6 +61,7 @@ def analyze(session: Session, target: str, name: str | None) -> int:
     """
     from opscope_clients.protocol import analyze as drive
 
+    session.workspace().store.close()  # a bad option is told here, not by a server that fails to start
     return drive(target, session, name=name)
 
 
@@ -94,4 +96,13 @@ for _command in document_commands():
 
 def main() -> None:
     """Entry point of the console script; every end is an exit status, never a traceback."""
-    sys.exit(console.guarded(lambda: opscope.main(standalone_mode=False)))
+    if "_OPSCOPE_COMPLETE" in os.environ:  # the shell asks for completions
+        opscope.main()
+    sys.exit(console.guarded(_invoke))
+
+
+def _invoke() -> int | None:
+    # not `opscope.main`: it answers Ctrl-C and closed pipes in its own way
+    with opscope.make_context("opscope", sys.argv[1:]) as context:
+        status: int | None = opscope.invoke(context)
+        return status

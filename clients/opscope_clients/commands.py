@@ -43,6 +43,6 @@ def show(result: ToolResult, *, as_json: bool) -> None:
     """Print a result: whole as JSON, or short for people."""
     if as_json:
         indent = 2 if sys.stdout.isatty() else None
-        sys.stdout.write(json.dumps(compact(result), ensure_ascii=False, indent=indent) + "\n")
+        console.emit(json.dumps(compact(result), ensure_ascii=False, indent=indent) + "\n")
     else:
         render.show(console.out(), result)

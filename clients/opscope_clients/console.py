@@ -27,6 +27,12 @@ def out() -> Console:
     return Console(width=None if sys.stdout.isatty() else 160, highlight=False, soft_wrap=not sys.stdout.isatty())
 
 
+def emit(text: str) -> None:
+    """Write a long text in pieces: an unbuffered stdout takes a short write for a whole one when its reader leaves."""
+    for start in range(0, len(text), 1 << 15):
+        sys.stdout.write(text[start : start + (1 << 15)])
+
+
 def err() -> Console:
     """Where everything else goes."""
     return Console(stderr=True, highlight=False)
@@ -48,7 +54,7 @@ def progress(title: str) -> Iterator[ProgressSink]:
         yield sink
 
 
-def _unseen(done: float, total: float | None, message: str) -> None:  # noqa: ARG001 - the sink's signature
+def _unseen(done: float, total: float | None, message: str) -> None:
     """Progress without a terminal: standard error is then somebody's log."""
 
 

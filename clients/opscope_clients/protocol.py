@@ -69,7 +69,9 @@ def _unwrapped(target: str, session: Session, name: str) -> Findings:
         if isinstance(first, MCPError | OSError | anyio.BrokenResourceError | anyio.ClosedResourceError):
             raise _lost(first) from None
         raise
-    except MCPError as error:
+    except OpscopeError:
+        raise
+    except (MCPError, OSError) as error:
         raise _lost(error) from None
 
 

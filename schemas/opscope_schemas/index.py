@@ -136,3 +136,10 @@ class ResolveClassResult(ToolResult):
     matches: tuple[ClassMatch, ...] = ()
     match_count: int = Field(default=0, description="Matches in all, before `offset` and `limit`.")
     suggestions: tuple[str, ...] = ()
+
+
+for _model in (ClassMatch, ResolveClassResult, FindForwardResult):
+    # pydantic takes an inherited field's default off the class, where `mro` is type's own method
+    if "mro" in _model.model_fields:
+        _model.model_fields["mro"].default = ()
+    _model.model_rebuild(force=True)

@@ -47,12 +47,13 @@ def serve(options: argparse.Namespace, wire: Wire) -> None:
 
     server = build_server(workspace, settings)
     if options.http:
-        transports.run_http(server, announce=_announce)
+        transports.run_http(server, announce=announce)
     else:
         transports.run_stdio(server, wire)
 
 
-def _announce(address: str) -> None:
+def announce(address: str) -> None:
+    """Tell where an HTTP server listens; on stderr, because stdout stays empty."""
     sys.stderr.write(f"opscope serves MCP at {address}\n")
 
 

@@ -11,9 +11,26 @@ from collections.abc import Sequence
 
 from opscope_schemas.errors import UnknownNameError
 
+from opscope_tools.check_report import CHECK_REPORT
+from opscope_tools.count_flops import COUNT_FLOPS
+from opscope_tools.cuda_kernel_tiling import CUDA_KERNEL_TILING
+from opscope_tools.expand_refs import EXPAND_REFS
+from opscope_tools.find_forward import FIND_FORWARD
+from opscope_tools.inspect_model import INSPECT_MODEL
+from opscope_tools.resolve_class import RESOLVE_CLASS
 from opscope_tools.spec import AnyTool
+from opscope_tools.write_report import WRITE_REPORT
 
-ALL_TOOLS: tuple[AnyTool, ...] = ()
+ALL_TOOLS: tuple[AnyTool, ...] = (
+    RESOLVE_CLASS,
+    FIND_FORWARD,
+    INSPECT_MODEL,
+    COUNT_FLOPS,
+    EXPAND_REFS,
+    CUDA_KERNEL_TILING,
+    WRITE_REPORT,
+    CHECK_REPORT,
+)
 
 
 def tool_named(name: str, tools: Sequence[AnyTool] = ALL_TOOLS) -> AnyTool:

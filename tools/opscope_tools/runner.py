@@ -31,12 +31,13 @@ SUFFIXES = (".py", ".pyi", ".cu", ".cuh", ".h", ".hpp", ".hh", ".inl", ".c", ".c
 _PROMISED = (
     "matches qualified_name file line end_line bases mro submodules attribute class_name arguments condition"
     " subclasses exported_as suggestions defined_in inherited decorators parameters lines code kind callee"
-    " document kernels kernel_type operation analysis flops matmul_flops memory_access read write totals variables"
+    " document kernel_type operation analysis flops matmul_flops memory_access read write totals variables"
     " assumptions conditions not_counted conventions memory_read memory_write"
     " name language constexpr tile grid num_tiles mapping num_warps num_stages autotune loads stores shared_memory"
     " constraints resources path ok problems rule message summary"
 )
-#: fields that other programs rely on: always present, even when they hold their default
+#: fields that other programs rely on: always present, even when they hold their default (`kernels` has none where it
+#: is promised; inside a kernel it is null where the kernel is basic)
 KEPT = frozenset(_PROMISED.split())
 
 

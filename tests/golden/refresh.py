@@ -1,0 +1,87 @@
+"""Writes what is derived from the code and kept in the tree: `make golden`.
+
+Tool definitions (golden/tools/NAME.json), the exported JSON Schemas (schemas/opscope_schemas/json) and the tool table
+of README.md. test_golden.py compares each with what `derived()` gives now.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from opscope_schemas.analysis import ModelAnalysis, ModuleAnalysis
+from opscope_server.binding import schema_of
+from opscope_tools.catalog import ALL_TOOLS
+from opscope_tools.spec import AnyTool
+from pydantic import BaseModel
+
+ROOT = Path(__file__).parent.parent.parent
+TOOLS = ROOT / "tests/golden/tools"
+SCHEMAS = ROOT / "schemas/opscope_schemas/json"
+README = ROOT / "README.md"
+BEGIN, END = "<!-- tools: begin -->", "<!-- tools: end -->"
+DOCUMENTS: dict[str, type[BaseModel]] = {"module_analysis": ModuleAnalysis, "model_analysis": ModelAnalysis}
+
+
+def definition(tool: AnyTool) -> dict[str, Any]:
+    """All that a client sees of `tool`."""
+    return {
+        "name": tool.name,
+        "title": tool.title,
+        "description": tool.description,
+        "inputSchema": schema_of(tool.arguments),
+        "outputSchema": schema_of(tool.result),
+        "annotations": {"readOnlyHint": tool.read_only, "idempotentHint": tool.idempotent},
+    }
+
+
+def document_schema(name: str) -> dict[str, Any]:
+    """The published schema of an analysis document."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema_of(DOCUMENTS[name])}
+
+
+def table() -> str:
+    """README's table of tools, between its markers."""
+    rows = [
+        f"| `{tool.name}({', '.join(tool.arguments.model_fields)})` | {tool.description.split('. ')[0].rstrip('.')} |"
+        for tool in ALL_TOOLS
+    ]
+    return "\n".join([BEGIN, "| tool | what it answers |", "|---|---|", *rows, END])
+
+
+def derived() -> dict[Path, str]:
+    """Every derived file and its text."""
+
+    def text(value: object) -> str:
+        return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+
+    files = {TOOLS / f"{tool.name}.json": text(definition(tool)) for tool in ALL_TOOLS}
+    files |= {SCHEMAS / f"{name}_schema.json": text(document_schema(name)) for name in DOCUMENTS}
+    return files
+
+
+def with_table(readme: str) -> str:
+    """README with its table renewed; appended where there is none yet."""
+    before, begin, rest = readme.partition(BEGIN)
+    if not begin:
+        return f"{readme.rstrip()}\n\n## Tools\n\n{table()}\n".lstrip()
+    return before + table() + rest.partition(END)[2]
+
+
+def main() -> None:
+    """Write everything anew, and remove definitions of tools that are gone."""
+    files = derived()
+    for path in TOOLS.glob("*.json"):
+        if path not in files:
+            path.unlink()
+    for path, text in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    README.write_text(with_table(README.read_text(encoding="utf-8")), encoding="utf-8")
+    sys.stdout.write(f"{len(files)} files and README's table written.\n")
+
+
+if __name__ == "__main__":
+    main()

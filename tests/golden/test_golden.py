@@ -1,0 +1,55 @@
+"""What is derived from the code and kept in the tree is what the code gives now; `make golden` renews it."""
+
+from __future__ import annotations
+
+import json
+
+import jsonschema
+import pytest
+import refresh
+from opscope_prompts import loader
+from opscope_server.binding import schema_of
+from opscope_tools.catalog import ALL_TOOLS
+from opscope_tools.spec import AnyTool
+
+
+def test_every_derived_file_is_up_to_date_and_none_is_left_over() -> None:
+    files = refresh.derived()
+    stale = [path.name for path, text in files.items() if not path.is_file() or path.read_text() != text]
+    assert not stale, f"run `make golden` and look at the difference: {stale}"
+    assert set(refresh.TOOLS.glob("*.json")) <= set(files)
+
+
+def test_the_readme_lists_exactly_the_tools() -> None:
+    readme = refresh.README.read_text()
+    assert readme == refresh.with_table(readme), "run `make golden`"
+
+
+@pytest.mark.parametrize("tool", ALL_TOOLS, ids=lambda tool: tool.name)
+def test_a_tool_definition_reads_well_alone(tool: AnyTool) -> None:
+    assert len(tool.description) < 4096
+    for schema in (schema_of(tool.arguments), schema_of(tool.result)):
+        jsonschema.Draft202012Validator.check_schema(schema)
+        assert schema["type"] == "object"
+    for name, field in tool.arguments.model_fields.items():
+        assert field.description, f"{tool.name}.{name} has no description"
+
+
+@pytest.mark.parametrize("name", refresh.DOCUMENTS)
+def test_a_published_schema_is_a_valid_schema(name: str) -> None:
+    schema = json.loads((refresh.SCHEMAS / f"{name}_schema.json").read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert {"class_name", "kernels", "totals", "variables"} <= set(schema["required"])
+
+
+def test_prompts_call_tools_and_arguments_that_exist() -> None:
+    import re
+
+    tools = {tool.name: set(tool.arguments.model_fields) for tool in ALL_TOOLS}
+    for name in (*loader.prompt_names(), "instructions"):
+        places = {} if name == "instructions" else dict.fromkeys(loader.prompt_places(name), "X")
+        text = loader.prompt_text(name, places)
+        for tool, arguments in re.findall(r"`(\w+)\(([^`]*)\)`", text):
+            used = set(re.findall(r"(\w+)=", arguments))
+            assert tool in tools, f"{name}.md calls {tool}"
+            assert used <= tools[tool], f"{name}.md calls {tool} with {used - tools[tool]}"

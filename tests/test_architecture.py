@@ -1,0 +1,129 @@
+"""The arrows between packages, the weight of starting a server, and that each of these checks can fail."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = {
+    "server": "opscope_server",
+    "tools": "opscope_tools",
+    "prompts": "opscope_prompts",
+    "schemas": "opscope_schemas",
+    "cache": "opscope_cache",
+    "clients": "opscope_clients",
+}
+#: what neither starting the server nor running a command that needs no tracing may load
+HEAVY = ("torch", "transformers", "tree_sitter", "jinja2", "numpy", "sympy")
+LOADED = "import sys; print(sorted({name.partition('.')[0] for name in sys.modules}))"
+
+
+def lint(folder: Path) -> subprocess.CompletedProcess[str]:
+    """import-linter over the packages below `folder`."""
+    path = ":".join(str(folder / top) for top in PACKAGES)
+    return subprocess.run(
+        [str(Path(sys.executable).with_name("lint-imports")), "--no-cache", "--config", str(folder / "pyproject.toml")],
+        capture_output=True, text=True, timeout=120, cwd=folder, env={"PYTHONPATH": path, "PATH": "/usr/bin:/bin"},
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The packages and contracts, to plant imports in."""
+    folder = tmp_path_factory.mktemp("copy")
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    for top, package in PACKAGES.items():
+        shutil.copytree(ROOT / top / package, folder / top / package, ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+def test_no_import_runs_against_the_arrows(copy: Path) -> None:
+    done = lint(copy)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("module", "planted", "contract"),
+    [
+        ("schemas/opscope_schemas/errors.py", "import opscope_cache.keys", "one road"),
+        ("tools/opscope_tools/spec.py", "import opscope_server.settings", "one road"),
+        ("prompts/opscope_prompts/loader.py", "import opscope_schemas.errors", "prompts import nothing of ours"),
+        ("tools/opscope_tools/report/__init__.py", "import opscope_tools.index", "engines are siblings"),
+        ("tools/opscope_tools/runner.py", "import mcp", "only server and clients speak MCP"),
+        ("tools/opscope_tools/index/__init__.py", "import torch", "only the trace worker imports torch"),
+    ],
+)
+def test_a_planted_import_is_caught(copy: Path, module: str, planted: str, contract: str) -> None:
+    path = copy / module
+    kept = path.read_text()
+    path.write_text(f"{kept}\n{planted}\n")
+    try:
+        done = lint(copy)
+    finally:
+        path.write_text(kept)
+    assert done.returncode != 0
+    broken = [line for line in done.stdout.splitlines() if line.endswith("BROKEN")]
+    assert any(line.startswith(contract) for line in broken), done.stdout
+
+
+def loaded(statement: str) -> set[str]:
+    """Top-level modules that a fresh interpreter holds after `statement`."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"{statement}\n{LOADED}"], capture_output=True, text=True, timeout=60, check=True
+    )
+    return set(eval(done.stdout.splitlines()[-1], {"__builtins__": {}}))
+
+
+START = (
+    "from pathlib import Path; from opscope_cache.store import MemoryStore\n"
+    "from opscope_tools.workspace import Workspace\n"
+    "from opscope_server.server import build_server; import anyio\n"
+    "server = build_server(Workspace(repositories={}, output=Path('.'), store=MemoryStore()))\n"
+    "anyio.run(server.list_tools)"
+)
+
+
+def test_starting_the_server_and_listing_its_tools_loads_nothing_heavy() -> None:
+    assert loaded(START).isdisjoint(HEAVY)
+
+
+def test_the_command_line_loads_neither_the_sdk_nor_anything_heavy() -> None:
+    assert loaded("import opscope_clients.cli").isdisjoint({*HEAVY, "mcp", "mcp_types", "starlette", "uvicorn"})
+
+
+@pytest.mark.parametrize("module", ["jinja2", "tree_sitter"])
+def test_a_heavy_module_would_be_seen(module: str) -> None:
+    assert module in loaded(f"{START}\nimport {module}")
+
+
+def modules() -> list[str]:
+    return [
+        name
+        for package in PACKAGES.values()
+        for _, name, _ in pkgutil.walk_packages([str(ROOT / _top(package) / package)], f"{package}.")
+        if "worker" not in name and not name.endswith("__main__")
+    ]
+
+
+def _top(package: str) -> str:
+    return next(top for top, name in PACKAGES.items() if name == package)
+
+
+def test_every_name_that_a_module_exports_exists() -> None:
+    for name in modules():
+        module = importlib.import_module(name)
+        missing = [entry for entry in getattr(module, "__all__", ()) if not hasattr(module, entry)]
+        assert not missing, f"{name}.__all__ names {missing}"
+
+
+def test_every_module_tells_its_maintainer_what_is_in_it() -> None:
+    for name in modules():
+        module = importlib.import_module(name)
+        assert module.__doc__ or not Path(str(module.__file__)).read_text(), f"{name} has no docstring"
