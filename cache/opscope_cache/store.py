@@ -124,7 +124,8 @@ class DiskStore:
         self._guarded(lambda: self._cache.set(key, value), True)
 
     def keys(self) -> Iterator[str]:
-        return iter(self._guarded(lambda: [key for key in self._cache if isinstance(key, str)], []))
+        nothing: list[str] = []
+        return iter(self._guarded(lambda: [key for key in self._cache if isinstance(key, str)], nothing))
 
     def clear(self) -> int:
         return int(self._guarded(lambda: self._cache.clear(), 0))

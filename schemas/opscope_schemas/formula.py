@@ -1,0 +1,586 @@
+"""The formula language: exact integer arithmetic over named variables, as text that is safe to read.
+
+Two independent halves. `evaluate`, `holds` and `variables` read a formula's text with Python's own parser, allow only
+the arithmetic below and compute with exact rationals; nothing is ever passed to `eval`. `Formula` is the algebra that
+writes such text: a polynomial with integer (or exact rational) coefficients whose generators are variables and the
+calls `//`, `%`, `ceil(a / b)`, `min`, `max`; it adds, multiplies, substitutes and prints itself factored.
+
+Grammar: integers, `{name}`, `+ - * / // % **`, parentheses, `min max ceil floor`; conditions add one comparison
+(`== != < <= > >=`), and `and`, `or`, `not` between comparisons.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache, reduce
+from typing import TypeAlias, Union
+
+from opscope_schemas.errors import ValuesError
+
+__all__ = ["STANDARD_ORDER", "Formula", "evaluate", "holds", "variables"]
+
+#: the order in which products name their factors; other variables follow alphabetically
+STANDARD_ORDER = (
+    "num_layers", "batch_size", "encoder_seq_len", "seq_len", "cache_len", "num_heads", "num_kv_heads", "head_dim",
+    "num_experts", "num_experts_per_tok", "hidden_size", "intermediate_size", "moe_intermediate_size", "vocab_size",
+    "image_height", "image_width", "num_frames",
+)  # fmt: skip
+_TRAILING = ("w_bytes", "a_bytes")
+_NAME = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_MAX_LENGTH = 200_000
+_MAX_EXPONENT = 64
+_PREFIX = "v_"  # keeps a variable called `lambda` or `min` apart from Python's words
+
+
+# ---------------------------------------------------------------- reading
+
+
+@lru_cache(maxsize=4096)
+def _tree(text: str) -> ast.expr:
+    if len(text) > _MAX_LENGTH:
+        raise ValuesError(f"The formula is {len(text)} characters long, over the limit of {_MAX_LENGTH}.")
+    if "{" not in text and "}" not in text and re.search(r"[A-Za-z_]", text):
+        bare = set(re.findall(r"[A-Za-z_]\w*", text)) - {"min", "max", "ceil", "floor", "and", "or", "not"}
+        if bare:
+            raise ValuesError(f"The formula {text!r} names {sorted(bare)[0]!r} without braces.")
+    try:
+        parsed = ast.parse(_NAME.sub(rf" {_PREFIX}\1 ", text).strip(), mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise ValuesError(f"{text[:200]!r} is not a formula.", next_step="Write variables in braces.") from None
+    return parsed.body
+
+
+def variables(text: str) -> frozenset[str]:
+    """The variables that a formula or condition names.
+
+    >>> sorted(variables("2 * {batch_size} * {seq_len}"))
+    ['batch_size', 'seq_len']
+    """
+    return frozenset(_NAME.findall(text))
+
+
+def evaluate(text: str, values: Mapping[str, int]) -> int:
+    """The exact integer that the formula has at `values`.
+
+    Raises `ValuesError` for a variable that is not bound, a division by zero, a result that is not an integer, and
+    anything outside the grammar.
+
+    >>> evaluate("2 * {batch_size} * ({seq_len} + 1)", {"batch_size": 2, "seq_len": 3})
+    16
+    """
+    result = _number(_tree(text), values, text)
+    if result.denominator != 1:
+        raise ValuesError(f"The formula {text[:200]!r} is {result} at these values, which is not an integer.")
+    return int(result)
+
+
+def holds(condition: str, values: Mapping[str, int]) -> bool:
+    """Whether a condition such as `{cache_len} < {sliding_window}` is true at `values`."""
+    return _truth(_tree(condition), values, condition)
+
+
+def _truth(node: ast.expr, values: Mapping[str, int], text: str) -> bool:
+    match node:
+        case ast.BoolOp(op=ast.And()):
+            return all(_truth(part, values, text) for part in node.values)
+        case ast.BoolOp(op=ast.Or()):
+            return any(_truth(part, values, text) for part in node.values)
+        case ast.UnaryOp(op=ast.Not()):
+            return not _truth(node.operand, values, text)
+        case ast.Compare(left=left, ops=[op], comparators=[right]):
+            a, b = _number(left, values, text), _number(right, values, text)
+            match op:
+                case ast.Eq():
+                    return a == b
+                case ast.NotEq():
+                    return a != b
+                case ast.Lt():
+                    return a < b
+                case ast.LtE():
+                    return a <= b
+                case ast.Gt():
+                    return a > b
+                case ast.GtE():
+                    return a >= b
+    raise ValuesError(f"{text[:200]!r} is not a condition.")
+
+
+def _number(node: ast.expr, values: Mapping[str, int], text: str) -> Fraction:
+    match node:
+        case ast.Constant(value=int(value)) if not isinstance(value, bool):
+            return Fraction(value)
+        case ast.Name(id=name) if name.startswith(_PREFIX):
+            name = name[len(_PREFIX) :]
+            if name not in values:
+                raise ValuesError(f"The variable {{{name}}} has no value.", next_step="Give it in `values`.")
+            return Fraction(values[name])
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_number(operand, values, text)
+        case ast.UnaryOp(op=ast.UAdd(), operand=operand):
+            return _number(operand, values, text)
+        case ast.Call(func=ast.Name(id="min" | "max" | "ceil" | "floor" as name), args=args, keywords=[]) if args:
+            return _called(name, [_number(arg, values, text) for arg in args], text)
+        case ast.BinOp(left=left, op=op, right=right):
+            return _binary(op, _number(left, values, text), _number(right, values, text), text)
+    raise ValuesError(f"{text[:200]!r} is not a formula: it may hold integers, {{variables}} and arithmetic only.")
+
+
+def _called(name: str, arguments: list[Fraction], text: str) -> Fraction:
+    if name == "min":
+        return min(arguments)
+    if name == "max":
+        return max(arguments)
+    if len(arguments) != 1:
+        raise ValuesError(f"{name} takes one argument in {text[:200]!r}.")
+    return Fraction(math.ceil(arguments[0]) if name == "ceil" else math.floor(arguments[0]))
+
+
+def _binary(op: ast.operator, a: Fraction, b: Fraction, text: str) -> Fraction:
+    if isinstance(op, ast.Div | ast.FloorDiv | ast.Mod) and b == 0:
+        raise ValuesError(f"The formula {text[:200]!r} divides by zero at these values.")
+    match op:
+        case ast.Add():
+            return a + b
+        case ast.Sub():
+            return a - b
+        case ast.Mult():
+            return a * b
+        case ast.Div():
+            return a / b
+        case ast.FloorDiv():
+            return Fraction(a // b)
+        case ast.Mod():
+            return a % b
+        case ast.Pow() if b.denominator == 1 and 0 <= b <= _MAX_EXPONENT:
+            return Fraction(a ** int(b))
+    raise ValuesError(f"{text[:200]!r} uses an operator that formulas do not have, or too large an exponent.")
+
+
+# ---------------------------------------------------------------- algebra
+
+
+@dataclass(frozen=True)
+class Call:
+    """A generator that is no variable: `floordiv`, `mod`, `ceildiv`, `min` or `max` of formulas."""
+
+    op: str
+    args: tuple[Formula, ...]
+
+    def __str__(self) -> str:
+        if self.op in ("min", "max"):
+            return f"{self.op}({', '.join(str(arg) for arg in self.args)})"
+        a, b = self.args
+        left, right = a._factor_text(), b._factor_text()
+        match self.op:
+            case "floordiv":
+                return f"({left} // {right})"
+            case "mod":
+                return f"({left} % {right})"
+            case _:
+                return f"ceil({left} / {right})"
+
+
+Atom: TypeAlias = str | Call
+Monomial: TypeAlias = tuple[tuple[Atom, int], ...]
+Operand: TypeAlias = Union["Formula", int]
+
+
+@lru_cache(maxsize=8192)
+def _rank(atom: Atom) -> tuple[int, int, str]:
+    if isinstance(atom, Call):
+        return (2, 0, str(atom))
+    if atom in _TRAILING:
+        return (3, _TRAILING.index(atom), atom)
+    if atom in STANDARD_ORDER:
+        return (0, STANDARD_ORDER.index(atom), atom)
+    return (1, 0, atom)
+
+
+def _monomial(powers: Mapping[Atom, int]) -> Monomial:
+    return tuple(sorted(((a, e) for a, e in powers.items() if e), key=lambda item: _rank(item[0])))
+
+
+class Formula:
+    """An immutable polynomial over variables and calls. Build with `var`, `const`, operators and the functions below.
+
+    >>> b, h = Formula.var("batch_size"), Formula.var("hidden_size")
+    >>> str(2 * b * h + 4 * b)
+    '2 * {batch_size} * ({hidden_size} + 2)'
+    """
+
+    __slots__ = ("_hash", "terms")
+    terms: Mapping[Monomial, Fraction]
+    _hash: int | None
+
+    def __init__(self, terms: Mapping[Monomial, Fraction]) -> None:
+        object.__setattr__(self, "terms", {m: c for m, c in terms.items() if c})
+        object.__setattr__(self, "_hash", None)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("a Formula is immutable")
+
+    @classmethod
+    def const(cls, value: int | Fraction) -> Formula:
+        return cls({(): Fraction(value)})
+
+    @classmethod
+    def var(cls, name: str) -> Formula:
+        return cls({((name, 1),): Fraction(1)})
+
+    @classmethod
+    def of(cls, value: Operand) -> Formula:
+        return value if isinstance(value, Formula) else cls.const(value)
+
+    @classmethod
+    def parse(cls, text: str) -> Formula:
+        """The formula that `text` writes; raises `ValuesError` where it is none."""
+        return _build(_tree(text), text)
+
+    # ---- comparison
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, int):
+            other = Formula.const(other)
+        return isinstance(other, Formula) and self.terms == other.terms
+
+    def __hash__(self) -> int:
+        known = self._hash
+        if known is None:
+            known = hash(frozenset(self.terms.items()))
+            object.__setattr__(self, "_hash", known)
+        return known
+
+    def constant(self) -> Fraction | None:
+        """The value where the formula holds no variable, else None."""
+        if not self.terms:
+            return Fraction(0)
+        return self.terms.get(()) if len(self.terms) == 1 else None
+
+    def variables(self) -> frozenset[str]:
+        found: set[str] = set()
+        for monomial in self.terms:
+            for atom, _ in monomial:
+                if isinstance(atom, Call):
+                    found.update(*(arg.variables() for arg in atom.args))
+                else:
+                    found.add(atom)
+        return frozenset(found)
+
+    # ---- arithmetic
+
+    def __add__(self, other: Operand) -> Formula:
+        other = Formula.of(other)
+        terms = dict(self.terms)
+        for monomial, coefficient in other.terms.items():
+            terms[monomial] = terms.get(monomial, Fraction(0)) + coefficient
+        return Formula(terms)
+
+    __radd__ = __add__
+
+    def __neg__(self) -> Formula:
+        return Formula({m: -c for m, c in self.terms.items()})
+
+    def __sub__(self, other: Operand) -> Formula:
+        return self + (-Formula.of(other))
+
+    def __rsub__(self, other: Operand) -> Formula:
+        return Formula.of(other) - self
+
+    def __mul__(self, other: Operand) -> Formula:
+        other = Formula.of(other)
+        terms: dict[Monomial, Fraction] = {}
+        for left, a in self.terms.items():
+            for right, b in other.terms.items():
+                powers = dict(left)
+                for atom, exponent in right:
+                    powers[atom] = powers.get(atom, 0) + exponent
+                key = _monomial(powers)
+                terms[key] = terms.get(key, Fraction(0)) + a * b
+        return Formula(terms)
+
+    __rmul__ = __mul__
+
+    def __pow__(self, exponent: int) -> Formula:
+        return reduce(lambda acc, _: acc * self, range(exponent), Formula.const(1))
+
+    def divided(self, other: Formula) -> Formula | None:
+        """`self / other` where it is a polynomial with the same generators, else None."""
+        if self == other and other.terms:
+            return Formula.const(1)
+        if len(other.terms) != 1:
+            return _long_division(self, other)
+        (divisor, d), *_ = other.terms.items()
+        terms = {}
+        for monomial, coefficient in self.terms.items():
+            powers = dict(monomial)
+            for atom, exponent in divisor:
+                powers[atom] = powers.get(atom, 0) - exponent
+                if powers[atom] < 0:
+                    return None
+            terms[_monomial(powers)] = coefficient / d
+        return Formula(terms)
+
+    def _integral(self) -> bool:
+        return all(c.denominator == 1 for c in self.terms.values())
+
+    def __floordiv__(self, other: Operand) -> Formula:
+        other = Formula.of(other)
+        a, b = self.constant(), other.constant()
+        if a is not None and b:
+            return Formula.const(a // b)
+        exact = self.divided(other)
+        if exact is not None and exact._integral():
+            return exact
+        # the part that divides exactly leaves the call: (a*b + c) // b = a + c // b
+        if len(other.terms) == 1:
+            whole, rest = Formula({}), Formula({})
+            for monomial, coefficient in self.terms.items():
+                term = Formula({monomial: coefficient})
+                part = term.divided(other)
+                if part is not None and part._integral():
+                    whole = whole + part
+                else:
+                    rest = rest + term
+            if whole.terms and rest.terms:
+                return whole + (rest // other)
+        return _call("floordiv", self, other)
+
+    def __mod__(self, other: Operand) -> Formula:
+        other = Formula.of(other)
+        a, b = self.constant(), other.constant()
+        if a is not None and b:
+            return Formula.const(a % b)
+        exact = self.divided(other)
+        if exact is not None and exact._integral():
+            return Formula({})
+        return _call("mod", self, other)
+
+    def ceildiv(self, other: Operand) -> Formula:
+        """`ceil(self / other)`."""
+        other = Formula.of(other)
+        a, b = self.constant(), other.constant()
+        if a is not None and b:
+            return Formula.const(math.ceil(a / b))
+        exact = self.divided(other)
+        if exact is not None and exact._integral():
+            return exact
+        return _call("ceildiv", self, other)
+
+    @staticmethod
+    def minimum(*operands: Operand) -> Formula:
+        return _extremum("min", operands)
+
+    @staticmethod
+    def maximum(*operands: Operand) -> Formula:
+        return _extremum("max", operands)
+
+    def substitute(self, replacements: Mapping[str, Operand]) -> Formula:
+        """Replace variables, also inside calls."""
+        if not self.variables() & replacements.keys():
+            return self
+        total = Formula({})
+        for monomial, coefficient in self.terms.items():
+            term = Formula.const(coefficient)
+            for atom, exponent in monomial:
+                if isinstance(atom, Call):
+                    base = _apply(atom.op, [arg.substitute(replacements) for arg in atom.args])
+                else:
+                    base = Formula.of(replacements.get(atom, Formula.var(atom)))
+                term = term * base**exponent
+            total = total + term
+        return total
+
+    def evaluate(self, values: Mapping[str, int]) -> int:
+        return evaluate(str(self), values)
+
+    # ---- printing
+
+    def __str__(self) -> str:
+        return _print(dict(self.terms))
+
+    def __repr__(self) -> str:
+        return f"Formula({str(self)!r})"
+
+    def _factor_text(self) -> str:
+        """The text, in parentheses unless it is one number, variable or call."""
+        text = str(self)
+        return text if re.fullmatch(r"\d+|\{\w+\}|\w+\([^()]*\)", text) else f"({text})"
+
+
+def _long_division(dividend: Formula, divisor: Formula) -> Formula | None:
+    """Exact division by a sum: repeatedly divide the leading terms under one fixed monomial order."""
+    if not divisor.terms:
+        return None
+    generators = sorted({a for f in (dividend, divisor) for m in f.terms for a, _ in m}, key=_rank)
+
+    def order(monomial: Monomial) -> tuple[int, ...]:
+        powers = dict(monomial)
+        return tuple(powers.get(generator, 0) for generator in generators)
+
+    lead = max(divisor.terms, key=order)
+    lead_term = Formula({lead: divisor.terms[lead]})
+    rest, quotient = dividend, Formula({})
+    for _ in range(64):
+        if not rest.terms:
+            return quotient
+        top = max(rest.terms, key=order)
+        part = Formula({top: rest.terms[top]}).divided(lead_term)
+        if part is None:
+            return None
+        quotient, rest = quotient + part, rest - part * divisor
+    return None
+
+
+def _call(op: str, *args: Formula) -> Formula:
+    return Formula({((Call(op, args), 1),): Fraction(1)})
+
+
+def _apply(op: str, args: list[Formula]) -> Formula:
+    match op:
+        case "floordiv":
+            return args[0] // args[1]
+        case "mod":
+            return args[0] % args[1]
+        case "ceildiv":
+            return args[0].ceildiv(args[1])
+        case _:
+            return _extremum(op, args)
+
+
+def _extremum(op: str, operands: Iterable[Operand]) -> Formula:
+    flat: list[Formula] = []
+    for operand in map(Formula.of, operands):
+        only = next(iter(operand.terms.items()), ((), Fraction(0))) if len(operand.terms) == 1 else None
+        if only and only[1] == 1 and len(only[0]) == 1 and only[0][0][1] == 1:
+            atom = only[0][0][0]
+            if isinstance(atom, Call) and atom.op == op:
+                flat.extend(atom.args)
+                continue
+        flat.append(operand)
+    constants = [c for c in (f.constant() for f in flat) if c is not None]
+    kept = list(dict.fromkeys(f for f in flat if f.constant() is None))
+    if constants:
+        kept.append(Formula.const(min(constants) if op == "min" else max(constants)))
+    if len(kept) == 1:
+        return kept[0]
+    return _call(op, *sorted(kept, key=str))
+
+
+def _build(node: ast.expr, text: str) -> Formula:
+    match node:
+        case ast.Constant(value=int(value)) if not isinstance(value, bool):
+            return Formula.const(value)
+        case ast.Name(id=name) if name.startswith(_PREFIX):
+            return Formula.var(name[len(_PREFIX) :])
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_build(operand, text)
+        case ast.Call(func=ast.Name(id="min" | "max" as name), args=args, keywords=[]) if args:
+            return _extremum(name, [_build(arg, text) for arg in args])
+        case ast.Call(
+            func=ast.Name(id="ceil" | "floor" as name),
+            args=[ast.BinOp(left=left, op=ast.Div(), right=right)],
+            keywords=[],
+        ):
+            a, b = _build(left, text), _build(right, text)
+            return a.ceildiv(b) if name == "ceil" else a // b
+        case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=int(exponent))) if (
+            0 <= exponent <= _MAX_EXPONENT
+        ):
+            return _build(left, text) ** exponent
+        case ast.BinOp(left=left, op=op, right=right):
+            a, b = _build(left, text), _build(right, text)
+            match op:
+                case ast.Add():
+                    return a + b
+                case ast.Sub():
+                    return a - b
+                case ast.Mult():
+                    return a * b
+                case ast.FloorDiv():
+                    return a // b
+                case ast.Mod():
+                    return a % b
+                case ast.Div():
+                    exact = a.divided(b)
+                    if exact is not None:
+                        return exact
+    raise ValuesError(f"{text[:200]!r} is not a formula.")
+
+
+def _common(terms: Mapping[Monomial, Fraction]) -> tuple[Fraction, Monomial]:
+    """The largest factor of all terms: a positive rational and a monomial."""
+    coefficients = [abs(c) for c in terms.values()]
+    numerator = math.gcd(*(c.numerator for c in coefficients))
+    denominator = math.gcd(*(c.denominator for c in coefficients))  # never a fraction over a sum of whole terms
+    shared: dict[Atom, int] | None = None
+    for monomial in terms:
+        powers = dict(monomial)
+        shared = (
+            powers if shared is None else {a: min(e, powers.get(a, 0)) for a, e in shared.items() if powers.get(a, 0)}
+        )
+    return Fraction(numerator, denominator), _monomial(shared or {})
+
+
+def _product(coefficient: Fraction, monomial: Monomial, tail: str = "") -> str:
+    factors = [str(atom) if isinstance(atom, Call) else f"{{{atom}}}" for atom, _ in monomial]
+    powered = [f if e == 1 else f"{f}**{e}" for f, (_, e) in zip(factors, monomial, strict=True)]
+    trailing = sum(1 for atom, _ in monomial if atom in _TRAILING)
+    at = len(powered) - trailing  # bytes per element close a product
+    powered[at:at] = [tail] if tail else []
+    if coefficient.numerator != 1 or not powered:
+        powered.insert(0, str(coefficient.numerator))
+    text = " * ".join(powered)
+    return text if coefficient.denominator == 1 else f"{text} / {coefficient.denominator}"
+
+
+def _degree_key(item: tuple[Monomial, Fraction]) -> tuple[object, ...]:
+    monomial, coefficient = item
+    return (coefficient < 0, -sum(e for _, e in monomial), [(_rank(a), -e) for a, e in monomial])
+
+
+def _print(terms: dict[Monomial, Fraction]) -> str:
+    if not terms:
+        return "0"
+    factor, shared = _common(terms)
+    if len(terms) == 1:
+        sign = "-" if next(iter(terms.values())) < 0 else ""
+        return sign + _product(factor, shared)
+    scale = Formula({shared: factor})
+    inner = Formula(terms).divided(scale)
+    assert inner is not None, "a common factor divides every term"
+    body = _print_sum(dict(inner.terms))
+    return body if scale == 1 else _product(factor, shared, f"({body})")
+
+
+def _print_sum(terms: dict[Monomial, Fraction]) -> str:
+    """A sum without common factor: terms that share the most frequent generator are grouped and factored in turn."""
+    counts: dict[Atom, int] = {}
+    for monomial in terms:
+        for atom, _ in monomial:
+            counts[atom] = counts.get(atom, 0) + 1
+    repeated = [(count, atom) for atom, count in counts.items() if 1 < count < len(terms)]
+    if len(terms) > 2 and repeated:
+        _, chosen = min(repeated, key=lambda item: (-item[0], _rank(item[1])))
+        group = {m: c for m, c in terms.items() if any(atom == chosen for atom, _ in m)}
+        rest = {m: c for m, c in terms.items() if m not in group}
+        return _joined([_print(group), *_addends(rest)])
+    return _joined([_print({m: c}) for m, c in sorted(terms.items(), key=_degree_key)])
+
+
+def _addends(terms: dict[Monomial, Fraction]) -> list[str]:
+    if not terms:
+        return []
+    factor, shared = _common(terms)
+    return [_print(terms)] if shared or factor != 1 or len(terms) == 1 else [_print_sum(terms)]
+
+
+def _joined(parts: list[str]) -> str:
+    text = parts[0]
+    for part in parts[1:]:
+        text += f" - {part[1:]}" if part.startswith("-") else f" + {part}"
+    return text

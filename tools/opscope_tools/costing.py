@@ -1,0 +1,107 @@
+"""What `count_flops`, `expand_refs` and `inspect_model` share: their arguments, and from a target to a model spec."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from opscope_schemas.common import Source, ToolArguments
+from opscope_schemas.errors import ConfigError, TraceError
+from pydantic import Field, Strict
+
+from opscope_tools.engines import index_of, tracer_of
+from opscope_tools.spec import ToolContext
+from opscope_tools.trace.engine import Found, Running
+from opscope_tools.trace.protocol import ModelSpec, TraceRequest
+from opscope_tools.workspace import Workspace
+
+Config = str | dict[str, Any] | None
+TARGET = "A model type (`llama`), a class name, short or qualified (`LlamaAttention`), or `path.py:line`."
+CONFIG = (
+    "Path of a config.json, or an object of overrides on the class's default config, by the config's own names or "
+    "the standard ones ({'hidden_size': 2048, 'num_layers': 16})."
+)
+VALUES = (
+    "Values of variables at which to evaluate the totals, e.g. {'batch_size': 1, 'seq_len': 128, 'cache_len': 127}; "
+    "config variables not given take the config's value."
+)
+
+
+class CostArguments(ToolArguments):
+    """Arguments of a cost analysis."""
+
+    target: str = Field(description=TARGET, min_length=1)
+    phase: Literal["prefill", "decode"] = Field(
+        default="prefill",
+        description="prefill: seq_len tokens into an empty cache; decode: seq_len new ones after cache_len.",
+    )
+    config: Config = Field(default=None, description=CONFIG)
+    values: dict[str, Annotated[int, Strict()]] | None = Field(default=None, description=VALUES)
+    attention: Literal["sdpa", "eager"] = Field(
+        default="sdpa", description="sdpa: one fused operator; eager: the scores are materialised."
+    )
+    instance: str = Field(
+        default="", description="Which instance of the class, as `document.instance` names them (`model.layers.*.mlp`)."
+    )
+
+
+def model_spec(workspace: Workspace, target: str, config: Config) -> ModelSpec:
+    """The target as the trace worker takes it. Raises the index's errors for unknown and ambiguous names."""
+    found = index_of(workspace).target(target)
+    symbol, name = found.symbol, found.symbol.repository.name
+    if not symbol.installed and name not in ("transformers", "pytorch") and name not in workspace.trusted:
+        raise TraceError(
+            f"Tracing {symbol.qualified_name} would import code of the repository {name}, which is not trusted.",
+            next_step=f"Start with --trust {name} to allow it.",
+        )
+    file, overrides = "", {}
+    if isinstance(config, dict):
+        overrides = config
+    elif config:
+        path = Path(config).expanduser()
+        path = path / "config.json" if path.is_dir() else path
+        if not path.is_file():
+            raise ConfigError(
+                f"The config file {config} does not exist.", next_step="Give a config.json, or an object."
+            )
+        file = str(path.resolve())
+    return ModelSpec(
+        class_name="" if found.model_type else symbol.qualified_name, model_type=found.model_type or "",
+        config_file=file, overrides=overrides,
+    )  # fmt: skip
+
+
+def running(context: ToolContext) -> Running:
+    """The context as the trace engine takes it."""
+    return Running(context.cancelled, lambda text: context.progress(0, None, text))
+
+
+def find(arguments: CostArguments, context: ToolContext) -> Found:
+    """The trace to read and the call in it that the arguments ask about."""
+    workspace = context.workspace
+    spec = model_spec(workspace, arguments.target, arguments.config)
+    request = TraceRequest(model=spec, phase=arguments.phase, attention=arguments.attention)
+    return tracer_of(workspace).find(request, spec.class_name, arguments.instance, arguments.values, running(context))
+
+
+def sources(workspace: Workspace) -> tuple[Source, ...]:
+    """The trees that a trace runs over."""
+    return tuple(workspace.source(r) for n, r in workspace.repositories.items() if n in ("transformers", "pytorch"))
+
+
+def variants(found: Found) -> tuple[str, ...]:
+    """A note where the class runs in several places, so that no reader takes one instance for all."""
+    tree, call = found.tree, found.call
+    paths: dict[str, None] = {}
+    for other in tree.instances(call.class_name):
+        if other.index != call.index:
+            paths[tree.pattern(other)] = None
+    paths.pop(tree.pattern(call), None)
+    if not paths:
+        return ()
+    name, shown = call.class_name.rpartition(".")[2], ", ".join(list(paths)[:6])
+    more = f" and {len(paths) - 6} more" if len(paths) > 6 else ""
+    return (f"{name} also runs at {shown}{more}; this document is of {tree.pattern(call)} (choose with `instance`).",)
+
+
+__all__ = ["CostArguments", "find", "model_spec", "running", "sources", "variants"]

@@ -1,0 +1,78 @@
+"""The MCP tool `expand_refs`: a module's whole cost tree, every reference replaced by kernels, down to operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from opscope_schemas.analysis import Kernel, ModelAnalysisResult
+from pydantic import Field
+
+from opscope_tools.costing import CostArguments, find, sources, variants
+from opscope_tools.spec import Tool, ToolContext
+from opscope_tools.trace.document import evaluated, model_analysis, pruned
+
+
+class ExpandArguments(CostArguments):
+    """Arguments of `expand_refs`."""
+
+    depth: int | None = Field(default=None, ge=0, description="Levels of references to replace; null: all, 0: none.")
+
+
+def expand_refs(arguments: ExpandArguments, context: ToolContext) -> ModelAnalysisResult:
+    """The `model_analysis` document, evaluated where `values` are given."""
+    found = find(arguments, context)
+    document = model_analysis(found.tree, found.call, arguments.depth)
+    return ModelAnalysisResult(
+        document=document, evaluated=evaluated(document, found.values) if found.values is not None else None,
+        sources=sources(context.workspace), notes=(*found.notes, *variants(found)),
+    )  # fmt: skip
+
+
+def _plain(kernels: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
+    return tuple(
+        k.model_copy(
+            update={
+                "inputs": (),
+                "outputs": (),
+                "via": (),
+                "kernels": _plain(k.kernels) if k.kernels is not None else None,
+            }
+        )
+        for k in kernels
+    )
+
+
+def _shortened(result: ModelAnalysisResult, kernels: tuple[Kernel, ...], why: str) -> ModelAnalysisResult:
+    document = result.document.model_copy(update={"kernels": kernels})
+    return result.model_copy(update={"document": document, "shortened": why})
+
+
+def _without_tensors(result: ModelAnalysisResult) -> ModelAnalysisResult:
+    return _shortened(
+        result, _plain(result.document.kernels), "Tensor lists and helper lines are left out; the artifact holds them."
+    )
+
+
+def _to_depth(depth: int) -> Callable[[ModelAnalysisResult], ModelAnalysisResult]:
+    def rung(result: ModelAnalysisResult) -> ModelAnalysisResult:
+        why = f"Expanded {depth} levels only; every level adds up. Call expand_refs on a class below, or read the artifact."
+        return _shortened(result, pruned(_plain(result.document.kernels), depth), why)
+
+    return rung
+
+
+EXPAND_REFS: Tool[ExpandArguments, ModelAnalysisResult] = Tool(
+    name="expand_refs",
+    title="The whole cost tree of a model or module",
+    description=(
+        "A model_analysis document: every submodule reference of a model or module replaced by that module's kernels, "
+        "nested, down to operators, each with file, line, and exact formulas for FLOPs, matrix-product FLOPs and bytes. "
+        "Repeated layers are listed once with `repeat` ({num_layers}); figures already carry it, so the kernels of each "
+        "level add up to the level above and to `totals`. Also totals per module class and per operator. Give `values` "
+        "for `evaluated` numbers, `depth` for fewer levels; use count_flops for one module's lines."
+    ),
+    arguments=ExpandArguments,
+    result=ModelAnalysisResult,
+    run=expand_refs,
+    shorter=(_without_tensors, _to_depth(3), _to_depth(2), _to_depth(1), _to_depth(0)),
+)

@@ -1,0 +1,159 @@
+"""What the tools call: traces from the cache or the worker, and the document that holds at given values.
+
+A trace follows one way through the model's branches and records the conditions for it. Where values break a condition
+the model is traced again with those sizes deciding the branches; if both traces then agree at the values the general
+document stands, else the special one is returned. So a number is never taken from a formula outside its conditions.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from opscope_cache import keys
+from opscope_cache.store import Store
+from opscope_schemas.analysis import Evaluated, ModelTreeResult
+from opscope_schemas.common import Repository
+from opscope_schemas.errors import TraceError
+
+from opscope_tools.trace import document as documents
+from opscope_tools.trace.client import Worker
+from opscope_tools.trace.document import CallTree
+from opscope_tools.trace.protocol import CallRecord, InspectRequest, ModelSpec, Trace, TraceRequest
+
+_KEPT = 32
+
+
+@dataclass(frozen=True)
+class Running:
+    """How a caller hears of progress and stops the work."""
+
+    cancelled: threading.Event
+    progress: Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Found:
+    """The trace to read, the call in it that the document is about, and the totals at the values asked for."""
+
+    tree: CallTree
+    call: CallRecord
+    values: Mapping[str, int] | None
+    notes: tuple[str, ...] = ()
+
+
+class TraceEngine:
+    """Traces over the given repositories, in one worker."""
+
+    def __init__(
+        self, repositories: Sequence[Repository], store: Store, *, python: str, timeout: float = 600.0, memory: int = 0
+    ) -> None:
+        self._repositories = list(repositories)
+        self._store = store
+        self._python = python
+        paths = [r.root for r in self._repositories if not r.installed and r.packages == ("transformers",)]
+        self._worker = Worker(python, paths=paths, timeout=timeout, memory=memory)
+        self._recent: OrderedDict[str, CallTree] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def _key(self, kind: str, request: TraceRequest | InspectRequest) -> str:
+        sources = [
+            f"{r.name}@{r.version}:{keys.of_tree(r.root, r.packages)}"
+            for r in self._repositories
+            if r.name in ("transformers", "pytorch")
+        ]
+        file = request.model.config_file
+        content = Path(file).read_text() if file and Path(file).is_file() else ""
+        return f"{kind}/" + keys.digest(
+            keys.engine_version(), self._python, *sources, request.model_dump_json(), content
+        )
+
+    def trace(self, request: TraceRequest, running: Running) -> CallTree:
+        """The trace, from memory, disk or the worker."""
+        key = self._key("trace", request)
+        with self._lock:
+            if key in self._recent:
+                self._recent.move_to_end(key)
+                return self._recent[key]
+        text = self._store.get(key)
+        if text is not None:
+            trace = Trace.model_validate_json(text)
+        else:
+            answer = self._worker.ask(
+                "trace", request.model_dump(mode="json"), cancelled=running.cancelled, progress=running.progress
+            )
+            trace = Trace.model_validate(answer)
+            self._store.put(key, trace.model_dump_json())
+        tree = CallTree(trace)
+        with self._lock:
+            self._recent[key] = tree
+            while len(self._recent) > _KEPT:
+                self._recent.popitem(last=False)
+        return tree
+
+    def inspect(self, model: ModelSpec, running: Running) -> ModelTreeResult:
+        """The model's tree on the meta device."""
+        request = InspectRequest(model=model)
+        key = self._key("inspect", request)
+        text = self._store.get(key)
+        if text is not None:
+            return ModelTreeResult.model_validate_json(text)
+        answer = self._worker.ask(
+            "inspect", request.model_dump(mode="json"), cancelled=running.cancelled, progress=running.progress
+        )
+        result = ModelTreeResult.model_validate(answer)
+        self._store.put(key, result.model_dump_json())
+        return result
+
+    def find(
+        self, request: TraceRequest, class_name: str, instance: str, given: Mapping[str, int] | None, running: Running
+    ) -> Found:
+        """The trace that holds at `given` (or the general one), and the analysed call in it."""
+        tree = self.trace(request, running)
+        call = documents.find_instance(tree, class_name, instance)
+        if given is None:
+            return Found(tree, call, None)
+        values = documents.assignment(tree.trace.variables, given)
+        broken = documents.broken_guard(tree.trace, values)
+        depth = tree.trace.point.get("num_layers")
+        if not broken and values.get("num_layers") in (None, depth):
+            return Found(tree, call, values)
+        hints = {k: v for k, v in values.items() if k not in ("w_bytes", "a_bytes")}
+        running.progress("tracing again at these values")
+        special = self.trace(request.model_copy(update={"hints": hints}), running)
+        still = documents.broken_guard(special.trace, values)
+        if still:
+            raise TraceError(f"No trace holds at these values: it would need {still}.")
+        there = documents.find_instance(special, class_name, instance)
+        if _agree(tree, call, special, there, values):
+            return Found(tree, call, values, ("A second trace at these values gave the same figures.",))
+        why = f"The general formulas need {broken}" if broken else "The stack of layers differs"
+        return Found(
+            special,
+            there,
+            values,
+            (f"{why}: the document was traced anew at these values and holds under its own conditions.",),
+        )
+
+    def close(self) -> None:
+        """End the worker."""
+        self._worker.close()
+
+
+def _agree(a: CallTree, one: CallRecord, b: CallTree, other: CallRecord, values: Mapping[str, int]) -> bool:
+    """Whether two traces give every total of the call the same value."""
+    first, second = _figures(a, one, values), _figures(b, other, values)
+    return first is not None and first == second
+
+
+def _figures(tree: CallTree, call: CallRecord, values: Mapping[str, int]) -> Evaluated | None:
+    from opscope_schemas.errors import ValuesError
+
+    try:
+        found = documents.evaluated(documents.module_analysis(tree, call), values)
+    except (ValuesError, KeyError):
+        return None
+    return found.model_copy(update={"values": {}})

@@ -1,0 +1,106 @@
+"""What the server and its trace worker say to each other: one JSON object a line, a request down, replies up.
+
+A reply line is `{"progress": text}` any number of times and then one `{"result": ...}` or `{"error": ...}`. The types
+below are the request and the result of a trace. Formulas travel as text.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from opscope_schemas.analysis import CallSite, TensorInfo, Variable
+from opscope_schemas.common import Frozen
+from pydantic import Field
+
+
+class ModelSpec(Frozen):
+    """Which model, and from which configuration."""
+
+    class_name: str = Field(default="", description="Qualified class; empty: the main class of model_type.")
+    model_type: str = ""
+    config_file: str = ""
+    overrides: dict[str, Any] = Field(default_factory=dict, description="Config attributes or standard variables.")
+
+
+class TraceRequest(Frozen):
+    """Trace one pass of a model."""
+
+    model: ModelSpec
+    phase: Literal["prefill", "decode"] = "prefill"
+    attention: Literal["sdpa", "eager"] = "sdpa"
+    hints: dict[str, int] = Field(
+        default_factory=dict,
+        description="Sizes that decide which way branches go, by variable; the rest as configured.",
+    )
+
+
+class Site(Frozen):
+    """Where in source something happened: a line of the enclosing module's forward, and helpers on the way."""
+
+    file: str
+    line: int
+    code: str = ""
+    via: tuple[CallSite, ...] = ()
+
+
+class OpRecord(Frozen):
+    """One operator call."""
+
+    order: int
+    call: int = Field(description="Index of the module call that issued it.")
+    site: Site
+    operator: str
+    derivation: str
+    flops: str
+    matmul_flops: str
+    read: str
+    write: str
+    causal_saving: str = "0"
+    counted: bool = True
+    inputs: tuple[TensorInfo, ...] = ()
+    outputs: tuple[TensorInfo, ...] = ()
+
+
+class CallRecord(Frozen):
+    """One call of a module. `repeat` counts it and its folded siblings, per call of the parent."""
+
+    index: int
+    order: int
+    parent: int = -1
+    path: str
+    class_name: str
+    file: str
+    line: int
+    forward_file: str = ""
+    forward_line: int = 0
+    site: Site | None = None
+    repeat: str = "1"
+    parameters: str = "0"
+    description: str = Field(default="", description="The module's extra_repr, in variables.")
+    inputs: tuple[TensorInfo, ...] = ()
+    outputs: tuple[TensorInfo, ...] = ()
+    floor_read: str = "0"
+    floor_write: str = "0"
+
+
+class Trace(Frozen):
+    """One pass, recorded."""
+
+    model_class: str
+    config_class: str
+    model_type: str
+    phase: str
+    attention: str
+    calls: tuple[CallRecord, ...]
+    ops: tuple[OpRecord, ...]
+    variables: tuple[Variable, ...]
+    guards: tuple[str, ...] = Field(description="Conditions under which the record holds, complete.")
+    point: dict[str, int] = Field(description="The sizes at which the branches were taken.")
+    assumptions: tuple[str, ...] = ()
+    not_counted: tuple[str, ...] = ()
+
+
+class InspectRequest(Frozen):
+    """Build a model on the meta device and describe its tree."""
+
+    model: ModelSpec

@@ -1,0 +1,90 @@
+"""The request loop: one JSON request a line on stdin, replies on the pipe that was stdout.
+
+Nothing but replies can reach that pipe: file descriptor 1 is pointed at stderr before torch is imported. A thread
+watches stdin, so that the worker ends at once when its keeper is gone, also in the middle of a trace.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import sys
+import threading
+from typing import Any
+
+
+def main() -> None:
+    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    requests: queue.Queue[str] = queue.Queue()
+    stdin = os.fdopen(os.dup(0), "r", encoding="utf-8")
+
+    def read() -> None:
+        for line in stdin:
+            requests.put(line)
+        os._exit(0)
+
+    _limit_memory()
+    threading.Thread(target=read, daemon=True).start()
+
+    def reply(**message: Any) -> None:
+        replies.write(json.dumps(message) + "\n")
+        replies.flush()
+
+    from opscope_schemas.errors import OpscopeError
+
+    while True:
+        request = json.loads(requests.get())
+        try:
+            reply(result=_answer(request, lambda text: reply(progress=text)))
+        except OpscopeError as error:
+            reply(error=_described(error))
+        except MemoryError:
+            reply(error={"type": "WorkerError", "message": "The trace needs more memory than its limit allows."})
+        except Exception as error:  # a bug of ours: the keeper reports it as one
+            import traceback
+
+            traceback.print_exc(file=sys.stderr)
+            reply(
+                error={"type": "TraceError", "message": f"Tracing failed unexpectedly: {type(error).__name__}: {error}"}
+            )
+
+
+def _answer(request: dict[str, Any], say: Any) -> Any:
+    kind, payload = request["kind"], request["payload"]
+    if kind == "ping":
+        return "pong"
+    say("importing torch and transformers")
+    from opscope_tools.trace.protocol import InspectRequest, TraceRequest
+
+    if kind == "trace":
+        from opscope_tools.trace.worker.session import trace
+
+        return trace(TraceRequest.model_validate(payload), say).model_dump(mode="json")
+    if kind == "inspect":
+        from opscope_tools.trace.worker.inspection import inspect_model
+
+        return inspect_model(InspectRequest.model_validate(payload)).model_dump(mode="json")
+    raise ValueError(f"unknown request {kind!r}")
+
+
+def _described(error: Any) -> dict[str, Any]:
+    return {
+        "type": type(error).__name__, "message": error.message, "next_step": error.next_step, "location": error.location
+    }  # fmt: skip
+
+
+def _limit_memory() -> None:
+    limit = int(os.environ.get("OPSCOPE_WORKER_MEMORY", "0"))
+    if limit:
+        try:
+            import resource
+
+            resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+        except (ImportError, ValueError, OSError):  # no such limit on this platform
+            pass
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""From stack frames to source lines.
+
+A module call is a boundary on the stack (`recorder.traced_call`). Between an operator and the innermost boundary lie
+the frames of that module's forward, of wrappers around it, and of helpers it calls. The forward's own line is the
+kernel's line; helpers are `via`, outermost first.
+"""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+import sys
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+from opscope_schemas.analysis import CallSite
+
+from opscope_tools.trace.protocol import Site
+
+#: torch's own machinery between a line of model code and an operator is not source that anybody analyses
+_MACHINERY = ("torch/_", "torch/utils/", "torch/nn/functional.py", "torch/nn/modules/module.py", "torch/overrides.py",
+              "torch/fx/", "torch/autograd/", "torch/functional.py", "torch/library.py", "torch/_ops.py", "torch/nn/modules/container.py")  # fmt: skip
+
+
+class Frames:
+    """Reads stacks relative to a set of source roots."""
+
+    def __init__(self, boundary: CodeType) -> None:
+        self._boundary = boundary
+        self._relative: dict[str, str | None] = {}
+        self._forward: dict[type, tuple[CodeType, ...]] = {}
+        self._roots = sorted({str(Path(p).resolve()) for p in sys.path if p}, key=len, reverse=True)
+
+    def relative(self, filename: str) -> str | None:
+        """The path as results print it, or None for what is no analysable source."""
+        if filename not in self._relative:
+            self._relative[filename] = self._shorten(filename)
+        return self._relative[filename]
+
+    def _shorten(self, filename: str) -> str | None:
+        if filename.startswith("<") or "/opscope_tools/" in filename:
+            return None
+        resolved = str(Path(filename).resolve())
+        for root in self._roots:
+            if resolved.startswith(root + "/"):
+                path = resolved[len(root) + 1 :]
+                return None if path.startswith(_MACHINERY) or "/" not in path or path.startswith("contextlib") else path
+        return None
+
+    def codes(self, kind: type) -> tuple[CodeType, ...]:
+        """Code objects of a class's forward, outermost wrapper first, the function as written last."""
+        if kind not in self._forward:
+            found: list[CodeType] = []
+            function: Any = getattr(kind, "forward", None)
+            while function is not None:
+                code = getattr(function, "__code__", None)
+                if code is not None:
+                    found.append(code)
+                function = getattr(function, "__wrapped__", None)
+            self._forward[kind] = tuple(found)
+        return self._forward[kind]
+
+    def site(self, frame: FrameType | None, kind: type | None) -> tuple[Site | None, CodeType | None]:
+        """Where `frame` is in the forward of `kind`, and the code object that is that forward."""
+        stack: list[tuple[CodeType, int]] = []
+        while frame is not None and frame.f_code is not self._boundary:
+            stack.append((frame.f_code, frame.f_lineno))
+            frame = frame.f_back
+        stack.reverse()  # outermost first
+        codes = self.codes(kind) if kind is not None else ()
+        at = self._forward_frame(stack, codes)
+        visible = [(code, line) for code, line in stack[at:] if self.relative(code.co_filename) is not None]
+        if not visible:
+            return None, None
+        (code, line), *helpers = visible
+        via = tuple(
+            CallSite(function=c.co_qualname.rpartition(".")[2], file=self.relative(c.co_filename) or "", line=n)
+            for c, n in helpers
+            if not c.co_name.startswith("<")
+        )
+        text = linecache.getline(code.co_filename, line).strip()
+        return Site(file=self.relative(code.co_filename) or "", line=line, code=text, via=via), code
+
+    def _forward_frame(self, stack: list[tuple[CodeType, int]], codes: tuple[CodeType, ...]) -> int:
+        """Index of the forward's frame: the function as written, else what the innermost wrapper runs instead of it."""
+        place = {code: index for index, (code, _) in enumerate(stack)}
+        for depth in range(len(codes) - 1, -1, -1):
+            at = place.get(codes[depth])
+            if at is None:
+                continue
+            if depth == len(codes) - 1:
+                return at
+            inner = [i for i in range(at + 1, len(stack)) if self.relative(stack[i][0].co_filename) is not None]
+            return inner[0] if inner else at
+        return 0
+
+    def definition(self, kind: type) -> tuple[str, int]:
+        """File and line of the class statement."""
+        try:
+            file = inspect.getsourcefile(kind) or ""
+            return self.relative_any(file), inspect.getsourcelines(kind)[1]
+        except (OSError, TypeError):
+            return "", 0
+
+    def relative_any(self, filename: str) -> str:
+        """As `relative`, also for torch's machinery."""
+        resolved = str(Path(filename).resolve())
+        for root in self._roots:
+            if resolved.startswith(root + "/"):
+                return resolved[len(root) + 1 :]
+        return filename
+
+    def forward_definition(self, kind: type) -> tuple[str, int]:
+        """File and line of the `def` of the forward as written (decorators above it not counted)."""
+        codes = self.codes(kind)
+        if not codes:
+            return "", 0
+        return self.code_definition(codes[-1])
+
+    def code_definition(self, code: CodeType) -> tuple[str, int]:
+        """File and line of the `def` keyword of a code object: its first line may be a decorator."""
+        line = code.co_firstlineno
+        for offset in range(200):
+            if linecache.getline(code.co_filename, line + offset).lstrip().startswith(("def ", "async def ")):
+                return self.relative_any(code.co_filename), line + offset
+        return self.relative_any(code.co_filename), line

@@ -1,0 +1,90 @@
+"""A model's tree on the meta device: classes, shapes and counts, no weights, repeated siblings folded."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import torch
+import transformers
+from opscope_schemas.analysis import ModelTreeResult, ModuleNode
+from opscope_schemas.errors import TraceError
+
+from opscope_tools.trace.protocol import InspectRequest
+from opscope_tools.trace.worker import models, patches
+
+
+def inspect_model(request: InspectRequest) -> ModelTreeResult:
+    """Build the model's class from its config and describe it; raises `TraceError` with the reason."""
+    target, candidates = models.resolve(request.model)
+    model_class, config_class = candidates[0]
+    config = models.make_config(config_class, request.model)
+    transformers.logging.set_verbosity_error()
+    try:
+        with warnings.catch_warnings(), torch.device("meta"), patches.no_initialisation():
+            warnings.simplefilter("ignore")
+            model = model_class._from_config(config)
+    except Exception as error:
+        raise TraceError(
+            f"{model_class.__name__} cannot be built from its config: {type(error).__name__}: {str(error)[:200]}."
+        ) from error
+    root: Any = model
+    if target is not model_class:
+        root = next((m for m in model.modules() if type(m) is target), None)
+        if root is None:
+            raise TraceError(f"{model_class.__name__} holds no {target.__qualname__} under this config.")
+    tree = _node("", root)
+    seen: set[int] = set()
+    total = sum(p.numel() for p in root.parameters() if not (id(p) in seen or seen.add(id(p))))  # type: ignore[func-returns-value]
+    return ModelTreeResult(
+        model_class=_qualified(model_class), config_class=_qualified(config_class),
+        config={k: v for k, v in config.to_dict().items() if isinstance(v, int | float | str | bool | type(None))},
+        parameters=total, tree=tree, text="\n".join(_lines(tree)),
+    )  # fmt: skip
+
+
+def _qualified(kind: Any) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _node(name: str, module: Any) -> ModuleNode:
+    weights = {n: tuple(p.shape) for n, p in [*module._parameters.items(), *module._buffers.items()] if p is not None}
+    children: list[ModuleNode] = []
+    for child_name, child in module.named_children():
+        node = _node(child_name, child)
+        last = children[-1] if children else None
+        if last is not None and isinstance(module, torch.nn.ModuleList) and _same(last, node):
+            first = last.name.split("-")[0]
+            children[-1] = last.model_copy(
+                update={
+                    "name": f"{first}-{child_name}",
+                    "repeat": last.repeat + 1,
+                    "parameters": last.parameters + node.parameters,
+                }
+            )
+        else:
+            children.append(node)
+    own = sum(p.numel() for p in module._parameters.values() if p is not None)
+    return ModuleNode(
+        name=name, class_name=_qualified(type(module)), parameters=own + sum(c.parameters for c in children),
+        weights=weights, children=tuple(children),
+    )  # fmt: skip
+
+
+def _same(a: ModuleNode, b: ModuleNode) -> bool:
+    per = a.parameters // a.repeat
+    return (
+        a.class_name == b.class_name and per == b.parameters and a.weights == b.weights
+        and len(a.children) == len(b.children) and all(x.name == y.name and _same(x, y) for x, y in zip(a.children, b.children, strict=True))
+    )  # fmt: skip
+
+
+def _lines(node: ModuleNode, depth: int = 0) -> list[str]:
+    name = f"({node.name}) " if node.name else ""
+    times = f" x{node.repeat}" if node.repeat > 1 else ""
+    shapes = "".join(f", {k} {list(v)}" for k, v in node.weights.items())
+    count = f"  [{node.parameters:,} parameters]" if node.parameters else ""
+    lines = [f"{'  ' * depth}{name}{node.class_name}{times}{shapes}{count}"]
+    for child in node.children:
+        lines.extend(_lines(child, depth + 1))
+    return lines

@@ -1,0 +1,369 @@
+"""What runs, line by line: every module call and every operator of one pass, with its cost and its source line.
+
+`Recorder` is a dispatch mode (it sees each operator that reaches torch's dispatcher, below autograd and composite
+operators) and stands behind every `nn.Module` call. Siblings of a `ModuleList` that are alike (same classes, shapes
+and settings) and are called with arguments alike run once: the others return the first one's result and add to its
+`repeat`, so cost does not grow with depth.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from opscope_schemas.analysis import TensorInfo
+from opscope_schemas.formula import Formula
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from opscope_tools.trace import operators
+from opscope_tools.trace.operators import ZERO, Call, Cost, Tensor
+from opscope_tools.trace.protocol import Site
+from opscope_tools.trace.worker.frames import Frames
+from opscope_tools.trace.worker.symbols import NoFormulaError, Symbols
+
+_module_call = torch.nn.Module.__call__
+_active: list[Recorder] = []
+
+
+def traced_call(module: Any, *args: Any, **kwargs: Any) -> Any:
+    """Stands in for `nn.Module.__call__`; its frame marks where a module begins on the stack."""
+    if not _active:
+        return _module_call(module, *args, **kwargs)
+    return _active[-1].call(module, args, kwargs, sys._getframe(1))
+
+
+@dataclass
+class OpEvent:
+    """One operator call, as recorded."""
+
+    order: int
+    call: int
+    site: Site
+    operator: str
+    cost: Cost | None
+    inputs: tuple[TensorInfo, ...]
+    outputs: tuple[TensorInfo, ...]
+    #: storage -> bytes that this operator reads of a weight
+    weights: dict[int, Formula] = field(default_factory=dict)
+
+
+@dataclass
+class CallEvent:
+    """One module call, as recorded."""
+
+    index: int
+    order: int
+    parent: int
+    module: Any
+    path: str
+    site: Site | None
+    container: str = ""
+    repeat: int = 1
+    inputs: tuple[TensorInfo, ...] = ()
+    outputs: tuple[TensorInfo, ...] = ()
+    input_bytes: Formula = ZERO
+    output_bytes: Formula = ZERO
+    cache_read: Formula = ZERO
+    cache_written: Formula = ZERO
+    #: the function that really ran as the forward, where a decorator put another in its place
+    forward: Any = None
+
+
+def tensors_in(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Every tensor in arguments or results, with the path to it."""
+    if isinstance(value, torch.Tensor):
+        yield name, value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from tensors_in(item, f"{name}.{key}" if name else str(key))
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from tensors_in(item, f"{name}[{index}]")
+
+
+class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped here
+    """Records one pass of `model` while `recording`; folds alike siblings also while not."""
+
+    def __init__(self, model: Any, symbols: Symbols, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.symbols = symbols
+        self.frames = Frames(traced_call.__code__)
+        self.calls: list[CallEvent] = []
+        self.ops: list[OpEvent] = []
+        self.uncounted: dict[str, None] = {}
+        self.recording = False
+        self._order = 0
+        self._stack: list[int] = []
+        self._modules: list[Any] = []
+        self._dtype = dtype
+        self._memo: dict[Any, tuple[CallEvent | None, Any]] = {}
+        self._paths = {id(module): path for path, module in model.named_modules()}
+        self._weights = {
+            tensor.untyped_storage()._cdata
+            for tensor in [*model.parameters(), *model.buffers()]
+            if isinstance(tensor, torch.Tensor)
+        }
+        self._alike = _alike_siblings(model)
+
+    @contextlib.contextmanager
+    def active(self) -> Iterator[None]:
+        """Stand behind every module call."""
+        torch.nn.Module.__call__ = traced_call
+        _active.append(self)
+        try:
+            yield
+        finally:
+            _active.pop()
+            torch.nn.Module.__call__ = _module_call
+
+    @contextlib.contextmanager
+    def phase(self, *, record: bool) -> Iterator[None]:
+        """One pass: what is alike is found anew in it."""
+        self._memo.clear()
+        self.recording = record
+        try:
+            with self, self.active():
+                yield
+        finally:
+            self.recording = False
+
+    # ---- module calls
+
+    def call(self, module: Any, args: Any, kwargs: Any, caller: Any) -> Any:
+        """Run `module`, or hand back what an alike sibling returned."""
+        key = None
+        alike = self._alike.get(id(module))
+        if alike is not None:
+            key = (alike, _argument_signature(args), _argument_signature(kwargs))
+            if key in self._memo:
+                event, result = self._memo[key]
+                if event is not None:
+                    event.repeat += 1
+                return result
+        event = self._enter(module, args, kwargs, caller) if self.recording else None
+        self._modules.append(module)
+        try:
+            result = _module_call(module, *args, **kwargs)
+        finally:
+            self._modules.pop()
+            if event is not None:
+                self._stack.pop()
+        if event is not None:
+            self._leave(event, result)
+        if key is not None:
+            self._memo[key] = (event, result)
+        return result
+
+    def _enter(self, module: Any, args: Any, kwargs: Any, caller: Any) -> CallEvent:
+        parent = self._stack[-1] if self._stack else -1
+        site = None
+        if parent >= 0:
+            site, code = self.frames.site(caller, type(self.calls[parent].module))
+            self._note_forward(self.calls[parent], code)
+        path = self._paths.get(id(module), type(module).__name__)
+        named = list(tensors_in(_bound(module, args, kwargs)))
+        event = CallEvent(
+            index=len(self.calls), order=self._next(), parent=parent, module=module, path=path, site=site,
+            container=path.rpartition(".")[0], inputs=self._infos(named), input_bytes=self._distinct_bytes(named),
+        )  # fmt: skip
+        self.calls.append(event)
+        self._stack.append(event.index)
+        return event
+
+    def _leave(self, event: CallEvent, result: Any) -> None:
+        if hasattr(result, "to_tuple") and hasattr(result, "items"):
+            result = {k: v for k, v in result.items() if isinstance(v, torch.Tensor | tuple | list)}
+        named = list(tensors_in(result))
+        event.outputs = self._infos(named)
+        event.output_bytes = self._distinct_bytes(named)
+
+    def _note_forward(self, event: CallEvent, code: Any) -> None:
+        if code is not None and code not in self.frames.codes(type(event.module)):
+            event.forward = code
+
+    def _next(self) -> int:
+        self._order += 1
+        return self._order
+
+    def cache_update(self, old: list[Any], new: list[Any]) -> None:
+        """A KV cache took `new` tensors beside the `old` ones it held."""
+        if self.recording and self._stack:
+            event = self.calls[self._stack[-1]]
+            with contextlib.suppress(NoFormulaError):
+                event.cache_read = event.cache_read + self._distinct_bytes([("", t) for t in old])
+                event.cache_written = event.cache_written + self._distinct_bytes([("", t) for t in new])
+
+    # ---- operators
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        if self.recording and self._stack:
+            name = func._schema.name.replace("::", ".") if hasattr(func, "_schema") else str(func)
+            if not (hasattr(func, "is_view") and func.is_view):
+                arguments = _arguments(func, args, kwargs)
+                inputs = [tensor for _, tensor in tensors_in((args, kwargs))]
+                self.report(name, inputs, [t for _, t in tensors_in(result)], arguments)
+        return result
+
+    def report(self, name: str, inputs: list[Any], outputs: list[Any], arguments: dict[str, Any]) -> None:
+        """Record one operator issued by the innermost module, from the current stack."""
+        if not (self.recording and self._stack):
+            return
+        event = self.calls[self._stack[-1]]
+        if name == "opscope.sdpa":
+            masked = len(inputs) > 3 and bool(getattr(self._modules[-1], "is_causal", False))
+            arguments = {**arguments, "causal": arguments.get("causal") or masked}
+        try:
+            call = Call(name, [self._tensor(t) for t in inputs], [self._tensor(t) for t in outputs], arguments)
+            cost = operators.cost_of(call)
+        except NoFormulaError as problem:
+            call, cost = Call(name, (), ()), None
+            self.uncounted[f"{name}: {problem.message}"] = None
+        if cost is not None and (cost.free or not (cost.flops.terms or cost.read.terms or cost.write.terms)):
+            return
+        site, code = self.frames.site(sys._getframe(1), type(event.module))
+        self._note_forward(event, code)
+        if site is None:
+            file, line = self.frames.forward_definition(type(event.module))
+            site = Site(file=file, line=line)
+        if cost is None:
+            self.uncounted[f"{name} at {site.file}:{site.line}: no cost rule is registered"] = None
+        weights = {}
+        for raw, tensor in zip(inputs, call.inputs, strict=False):
+            if tensor.weight and cost is not None:
+                others = sum((t.bytes for t in call.inputs if t is not tensor), ZERO)
+                gathered = name in (
+                    "aten.embedding",
+                    "aten.index_select",
+                    "aten._grouped_mm",
+                    "aten.index",
+                    "aten.gather",
+                )
+                weights[raw.untyped_storage()._cdata] = cost.read - others if gathered else tensor.bytes
+        self.ops.append(
+            OpEvent(
+                order=self._next(), call=event.index, site=site, operator=name, cost=cost,
+                inputs=self._infos([("", t) for t in inputs]), outputs=self._infos([("", t) for t in outputs]),
+                weights=weights,
+            )
+        )  # fmt: skip
+
+    def _tensor(self, tensor: Any) -> Tensor:
+        shape = tuple(self.symbols.formula(size) for size in tensor.shape)
+        stored = Formula.const(1)
+        for size, stride in zip(shape, tensor.stride(), strict=True):
+            if not (isinstance(stride, int) and stride == 0):
+                stored = stored * size
+        storage = tensor.untyped_storage()._cdata
+        weight = storage in self._weights
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        if tensor.dtype == self._dtype:
+            element = Formula.var("w_bytes" if weight else "a_bytes")
+        else:
+            element = Formula.const(tensor.element_size())
+        # the same view of the same memory: torch's offset and strides as text, since symbolic ones do not hash
+        key = (storage, str(tensor.storage_offset()), shape, str(tensor.stride()), dtype)
+        return Tensor(shape, dtype, element, stored, weight, key)
+
+    def _infos(self, named: list[tuple[str, Any]]) -> tuple[TensorInfo, ...]:
+        found = []
+        for name, tensor in named:
+            try:
+                shape = tuple(str(self.symbols.formula(size)) for size in tensor.shape)
+            except NoFormulaError:
+                shape = tuple("?" for _ in tensor.shape)
+            found.append(TensorInfo(name=name, shape=shape, dtype=str(tensor.dtype).removeprefix("torch.")))
+        return tuple(found)
+
+    def _distinct_bytes(self, named: list[tuple[str, Any]]) -> Formula:
+        total, seen = ZERO, set()
+        for _, raw in named:
+            try:
+                tensor = self._tensor(raw)
+            except NoFormulaError:
+                continue
+            if tensor.key not in seen:
+                seen.add(tensor.key)
+                total = total + tensor.bytes
+        return total
+
+
+def _arguments(func: Any, args: Any, kwargs: Any) -> dict[str, Any]:
+    """Non-tensor arguments by schema name."""
+    found = dict(kwargs)
+    if hasattr(func, "_schema"):
+        for declared, value in zip(func._schema.arguments, args, strict=False):
+            found[declared.name] = value
+    return {k: v for k, v in found.items() if not isinstance(v, torch.Tensor)}
+
+
+def _bound(module: Any, args: Any, kwargs: Any) -> dict[str, Any]:
+    """The arguments by the forward's parameter names."""
+    try:
+        bound = inspect.signature(module.forward).bind(*args, **kwargs)
+    except (TypeError, ValueError):
+        return {**{f"args[{i}]": a for i, a in enumerate(args)}, **kwargs}
+    flat: dict[str, Any] = {}
+    for name, value in bound.arguments.items():
+        kind = bound.signature.parameters[name].kind
+        flat.update(value) if kind is inspect.Parameter.VAR_KEYWORD else flat.update({name: value})
+    return flat
+
+
+# ---------------------------------------------------------------- what is alike
+
+_IDENTITY = frozenset({"layer_idx", "layer_id", "layer_index", "layer_number", "block_idx", "idx"})
+
+
+def _alike_siblings(model: Any) -> dict[int, Any]:
+    """For each child of a ModuleList of several: a key that equal siblings share."""
+    found: dict[int, Any] = {}
+    for path, module in model.named_modules():
+        if isinstance(module, torch.nn.ModuleList) and len(module) > 1:
+            for child in module:
+                found[id(child)] = (path, _signature(child))
+    return found
+
+
+def _signature(module: Any) -> Any:
+    """Everything of a module that can change what its forward costs, but for its place in the stack."""
+    settings = tuple(
+        sorted(
+            (k, _plain(v))
+            for k, v in vars(module).items()
+            if not k.startswith("_") and k not in _IDENTITY and _is_plain(v)
+        )
+    )
+    shapes = tuple((n, str(tuple(p.shape)), str(p.dtype)) for n, p in module._parameters.items() if p is not None)
+    buffers = tuple((n, str(tuple(b.shape)), str(b.dtype)) for n, b in module._buffers.items() if b is not None)
+    missing = tuple(n for n, p in module._parameters.items() if p is None)
+    children = tuple((name, _signature(child)) for name, child in module.named_children())
+    kind = f"{type(module).__module__}.{type(module).__qualname__}"
+    return (kind, settings, shapes, buffers, missing, children)
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, int | float | str | bool | type(None) | torch.SymInt | torch.SymFloat | torch.dtype) or (
+        isinstance(value, tuple | list) and all(_is_plain(item) for item in value)
+    )
+
+
+def _plain(value: Any) -> str:
+    return str(value)
+
+
+def _argument_signature(value: Any) -> Any:
+    """Arguments as far as they can change cost: shapes and plain values; other objects by identity."""
+    if isinstance(value, torch.Tensor):
+        return ("tensor", str(tuple(value.shape)), str(value.dtype), str(value.stride()))
+    if isinstance(value, dict):
+        return tuple((k, _argument_signature(v)) for k, v in sorted(value.items(), key=lambda item: str(item[0])))
+    if isinstance(value, list | tuple):
+        return tuple(_argument_signature(item) for item in value)
+    return _plain(value) if _is_plain(value) else id(value)

@@ -1,0 +1,293 @@
+"""Symbolic sizes: named symbols in a ShapeEnv, their expressions as formulas, guards as conditions.
+
+torch decides a branch on a symbolic size by the symbol's hint and records the decision as a guard; each guard becomes a
+condition of the trace. `Symbols.formula` turns a sympy expression into a `Formula`, then uses the divisions that the
+guards prove exact to write `heads * (hidden // heads)` and its like plainly.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from fractions import Fraction
+from typing import Any
+
+import sympy
+import torch
+from opscope_schemas.errors import TraceError
+from opscope_schemas.formula import Call, Formula
+from torch._dynamo.source import ConstantSource
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
+from torch.utils._sympy import functions as sympy_functions
+
+ONE = Formula.const(1)
+
+
+class NoFormulaError(TraceError):
+    """A size that the formula language cannot write."""
+
+
+def _positive(formula: Formula) -> bool:
+    """Certainly at least 1 for positive variables: a sum of products with positive whole coefficients, no calls."""
+    return bool(formula.terms) and all(
+        c >= 1 and c.denominator == 1 and all(isinstance(a, str) for a, _ in m) for m, c in formula.terms.items()
+    )
+
+
+class Symbols:
+    """The symbols of one trace."""
+
+    def __init__(self) -> None:
+        self.env = ShapeEnv(specialize_zero_one=False, duck_shape=False)
+        self._names: dict[Any, str] = {}
+        self._cache: dict[Any, Formula] = {}
+        self.hints: dict[str, int] = {}
+        self._divisible: set[tuple[Formula, Formula]] = set()
+        self._aliases: dict[Call, Formula] = {}
+
+    def create(self, name: str, hint: int) -> Any:
+        """A symbolic integer called `name` whose branches are decided as for `hint`."""
+        source = ConstantSource(name)
+        symbol = self.env.create_symbol(
+            hint, source=source, dynamic_dim=DimDynamic.DYNAMIC, constraint_dim=None, do_not_specialize_zero_one=True
+        )
+        self.hints[name] = hint
+        if isinstance(symbol, sympy.Symbol):
+            self._names[symbol] = name
+        return self.env.create_symintnode(symbol, hint=hint, source=source)
+
+    # ---- expressions
+
+    def formula(self, size: Any) -> Formula:
+        """The formula of an int or SymInt; raises `NoFormulaError`."""
+        if isinstance(size, torch.SymInt):
+            return self._convert(size.node.expr)
+        return Formula.const(int(size))
+
+    def _convert(self, expr: Any) -> Formula:
+        found = self._cache.get(expr)
+        if found is None:
+            found = self._cache[expr] = self._expression(expr)
+        return found
+
+    def _expression(self, e: Any) -> Formula:
+        f = sympy_functions
+        if e.is_Integer:
+            return Formula.const(int(e))
+        if e.is_Rational:
+            return Formula.const(Fraction(int(e.p), int(e.q)))
+        if e.is_Symbol:
+            if e not in self._names:
+                raise NoFormulaError(f"The size {e} depends on data.")
+            return Formula.var(self._names[e])
+        args = [self._convert(a) for a in e.args] if not isinstance(e, _INEXACT) else []
+        if e.is_Add:
+            return sum(args, Formula({}))
+        if e.is_Mul:
+            product = ONE
+            for arg in args:
+                product = product * arg
+            return product
+        if e.is_Pow or isinstance(e, f.PowByNatural):
+            exponent = args[1].constant()
+            if exponent is not None and exponent.denominator == 1 and exponent >= 0:
+                return args[0] ** int(exponent)
+        if isinstance(e, f.FloorDiv | f.CleanDiv):
+            return args[0] // args[1]
+        if isinstance(e, f.Mod | f.PythonMod) or e.func.__name__ == "Mod":
+            return args[0] % args[1]
+        if isinstance(e, f.ModularIndexing):
+            return (args[0] // args[1]) % args[2]
+        if isinstance(e, f.Max | sympy.Max):
+            kept = [a for a in args if a != ONE]
+            if len(kept) < len(args) and len(kept) == 1 and _positive(kept[0]):
+                return kept[0]
+            return Formula.maximum(*args)
+        if isinstance(e, f.Min | sympy.Min):
+            return Formula.minimum(*args)
+        if isinstance(e, f.Identity):
+            return args[0]
+        if isinstance(e, f.TruncToInt | f.FloorToInt | f.CeilToInt):
+            numerator, denominator = self._ratio(e.args[0])
+            return numerator.ceildiv(denominator) if isinstance(e, f.CeilToInt) else numerator // denominator
+        raise NoFormulaError(f"The size {e} has no formula.")
+
+    def _ratio(self, e: Any) -> tuple[Formula, Formula]:
+        """A float expression as an exact ratio: products of whole sizes and short decimal fractions."""
+        f = sympy_functions
+        if isinstance(e, f.ToFloat):
+            return self._convert(e.args[0]), ONE
+        if isinstance(e, f.IntTrueDiv | f.FloatTrueDiv):
+            (a, b), (c, d) = (
+                self._ratio(arg) if arg.is_Float or arg.args else (self._convert(arg), ONE) for arg in e.args
+            )
+            return a * d, b * c
+        if e.is_Integer or e.is_Symbol:
+            return self._convert(e), ONE
+        if e.is_Float or e.is_Rational:
+            fraction = Fraction(float(e)).limit_denominator(1 << 20)
+            if abs(float(fraction) - float(e)) <= 1e-12 * abs(float(e)):
+                return Formula.const(fraction.numerator), Formula.const(fraction.denominator)
+        if e.is_Mul:
+            top, bottom = ONE, ONE
+            for arg in e.args:
+                a, b = self._ratio(arg)
+                top, bottom = top * a, bottom * b
+            return top, bottom
+        raise NoFormulaError(f"The size {e} has no exact formula.")
+
+    # ---- guards
+
+    def conditions(self) -> list[str]:
+        """Every decision taken, as a condition, written with the exact divisions that the decisions prove."""
+        for guard in self.env.guards:
+            self._condition(guard.expr)  # learns what divides what
+        found: dict[str, None] = {f"{a} % {b._factor_text()} == 0": None for a, b in sorted(self._divisible, key=str)}
+        for guard in self.env.guards:
+            text = self._condition(guard.expr)
+            if text:
+                found[text] = None
+        for symbol, target in self.env.replacements.items():
+            if symbol in self._names:
+                name = self._names[symbol]
+                with contextlib.suppress(NoFormulaError):
+                    found[f"{{{name}}} == {self._convert(target)}"] = None
+        return list(found)
+
+    def _condition(self, e: Any) -> str:
+        """The condition's text; empty for one about float values, which steer numbers and not sizes."""
+        if isinstance(e, sympy.And | sympy.Or):
+            parts = [self._condition(arg) for arg in e.args]
+            word = " and " if isinstance(e, sympy.And) else " or "
+            return "" if not all(parts) else "(" + word.join(parts) + ")"
+        if isinstance(e, sympy.Not):
+            inner = self._condition(e.args[0])
+            return f"not ({inner})" if inner else ""
+        for kind, sign in _RELATIONS.items():
+            if isinstance(e, kind):
+                try:
+                    left, right = self._convert(e.lhs), self._convert(e.rhs)
+                except NoFormulaError:
+                    return ""
+                if sign == "==":
+                    self._learn(left, right)
+                left, right = self.simplified(left), self.simplified(right)
+                if sign == "==" and (left == right or (Formula({}) in (left, right) and self._is_learnt(left, right))):
+                    return ""
+                return f"{left} {sign} {right}"
+        return ""
+
+    def _learn(self, left: Formula, right: Formula) -> None:
+        """From `a % b == 0`, or `a == k * (a // b)`-like equalities: that b divides a."""
+        for one, other in ((left, right), (right, left)):
+            if len(one.terms) != 1:
+                continue
+            (monomial, coefficient), *_ = one.terms.items()
+            calls = [a for a, e in monomial if isinstance(a, Call) and e == 1]
+            if other == Formula({}) and len(monomial) == 1 and calls and calls[0].op == "mod":
+                self._divisible.add((calls[0].args[0], calls[0].args[1]))
+            if len(calls) == 1 and calls[0].op == "floordiv":
+                call = calls[0]
+                rest = Formula({tuple((a, e) for a, e in monomial if a != call): coefficient})
+                if rest != call.args[1]:
+                    continue
+                if other == call.args[0]:
+                    self._divisible.add((other, rest))
+                elif other.variables() and (call.args[0] - other).constant() is not None:
+                    slack = (call.args[0] - other).constant()
+                    divisor = rest.constant()
+                    if slack is not None and divisor is not None and 0 <= slack < divisor:
+                        self._divisible.add((other, rest))
+
+    def _is_learnt(self, left: Formula, right: Formula) -> bool:
+        """`a % b == 0` for a known division: listed once already."""
+        other = right if left == Formula({}) else left
+        return any(other == _call_of("mod", a, b) for a, b in self._divisible)
+
+    # ---- writing divisions plainly
+
+    def alias(self, dividend: str, divisor: str, name: str) -> None:
+        """Write `dividend // divisor` as the variable `name`."""
+        self._aliases[Call("floordiv", (Formula.var(dividend), Formula.var(divisor)))] = Formula.var(name)
+
+    def simplified(self, formula: Formula) -> Formula:
+        """The same value under the trace's conditions, with exact divisions carried out and aliases used."""
+        calls = {a for m in formula.terms for a, _ in m if isinstance(a, Call)}
+        if not calls:
+            return formula
+        total = Formula({})
+        for monomial, coefficient in formula.terms.items():
+            term, quotients = Formula.const(coefficient), []
+            for atom, exponent in monomial:
+                if isinstance(atom, Call) and atom.op == "floordiv" and exponent == 1:
+                    quotients.append(atom)
+                else:
+                    base = self._call(atom) if isinstance(atom, Call) else Formula.var(atom)
+                    term = term * base**exponent
+            for quotient in quotients:
+                dividend, divisor = quotient.args
+                cancelled = term.divided(divisor) if (dividend, divisor) in self._divisible else None
+                if cancelled is not None and quotient not in self._aliases:
+                    term = cancelled * self.simplified(dividend)
+                else:
+                    term = term * self._call(quotient)
+            total = total + term
+        return total
+
+    def _call(self, call: Call) -> Formula:
+        if call in self._aliases:
+            return self._aliases[call]
+        if call.op == "floordiv":
+            dividend, divisor = call.args
+            exact = self._quotient(dividend, divisor)
+            if exact is not None:
+                return exact
+        args = [self.simplified(arg) for arg in call.args]
+        match call.op:
+            case "floordiv":
+                return args[0] // args[1]
+            case "mod":
+                return args[0] % args[1]
+            case "ceildiv":
+                return args[0].ceildiv(args[1])
+            case "min":
+                return Formula.minimum(*args)
+            case _:
+                return Formula.maximum(*args)
+
+    def _divides(self, dividend: Formula, divisor: Formula) -> bool:
+        if (dividend, divisor) in self._divisible:
+            return True
+        plain = {(self.simplified(a), b) for a, b in self._divisible if b.constant() is not None}
+        return (dividend, divisor) in plain
+
+    def _quotient(self, dividend: Formula, divisor: Formula) -> Formula | None:
+        number = divisor.constant()
+        if number is not None:
+            inner = self.simplified(dividend)
+            for candidate in (inner, dividend):
+                slack = candidate.terms.get((), Fraction(0))
+                base = candidate - Formula.const(slack)
+                if base.terms and 0 <= slack < number and self._divides(base, divisor):
+                    return self.simplified(base) * Formula.const(1 / number)
+            return None
+        if len(divisor.terms) == 1:
+            (monomial, coefficient), *_ = divisor.terms.items()
+            if coefficient > 1 and coefficient.denominator == 1:  # a // (c * b) = (a // b) // c
+                inner = self.simplified(dividend // Formula({monomial: Fraction(1)}))
+                return self._quotient(inner, Formula.const(coefficient)) or inner // Formula.const(coefficient)
+            if len(monomial) == 1 and isinstance(monomial[0][0], Call):  # a // (a // b) = b where b divides a
+                nested = monomial[0][0]
+                if nested.op == "floordiv" and nested.args[0] == dividend and nested.args in self._divisible:
+                    return self.simplified(nested.args[1])
+        return None
+
+
+def _call_of(op: str, *args: Formula) -> Formula:
+    return Formula({((Call(op, args), 1),): Fraction(1)})
+
+
+_INEXACT = (sympy_functions.TruncToInt, sympy_functions.FloorToInt, sympy_functions.CeilToInt)
+_RELATIONS: dict[Any, str] = {
+    sympy.Eq: "==", sympy.Ne: "!=", sympy.StrictLessThan: "<", sympy.LessThan: "<=",
+    sympy.StrictGreaterThan: ">", sympy.GreaterThan: ">=",
+}  # fmt: skip
