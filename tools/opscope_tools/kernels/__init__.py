@@ -1,0 +1,14 @@
+"""The kernel engine: how CUDA and Triton kernels are tiled, read from source; nothing analysed is imported or compiled.
+
+`scan` takes the inventory of a repository, `select` finds what a target names in it, `describe` reads those kernels.
+Below: files, inventory (with the cache), facts, arch. Triton: triton_find, triton_body, autotune, triton_launch,
+triton, over interpret with evaluate, symbols, calls, pymodule, host. CUDA: ctext, cuda_find, cuda_expr, cuda_host, cuda_body,
+cuda_templates, cuda.
+"""
+
+from opscope_tools.kernels.arch import Arch, parse_arch
+from opscope_tools.kernels.describe import describe, nearest, select
+from opscope_tools.kernels.facts import Inventory, KernelRef
+from opscope_tools.kernels.inventory import scan
+
+__all__ = ["Arch", "Inventory", "KernelRef", "describe", "nearest", "parse_arch", "scan", "select"]

@@ -1,0 +1,178 @@
+"""The tool `cuda_kernel_tiling`: how a CUDA or Triton kernel, a file of them, or a repository is tiled."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Literal
+
+from opscope_schemas.common import Repository, ToolArguments
+from opscope_schemas.errors import UnknownNameError
+from opscope_schemas.tiling import KernelTiling, TilingResult
+from pydantic import Field
+
+from opscope_tools.kernels import Inventory, KernelRef, describe, nearest, parse_arch, scan, select
+from opscope_tools.spec import Tool, ToolContext
+
+_LISTED = 60
+
+
+class TilingArguments(ToolArguments):
+    """What the tool is asked."""
+
+    target: str = Field(
+        description="Kernel name, path::name, path:line, file, folder, or the repository's name for all of its kernels."
+    )
+    repo: str | None = Field(default=None, description="Name of the repository to read; default: all registered ones.")
+    arch: str | None = Field(
+        default=None,
+        description="sm_90, gfx942, ...: decides platform predicates such as is_hip(); default: every case is listed.",
+    )
+    limit: int = Field(default=10, ge=1, le=200, description="Kernels per page.")
+    offset: int = Field(default=0, ge=0, description="Kernels to skip.")
+    detail: Literal["summary", "full"] = Field(
+        default="full", description="summary leaves out loads, stores, instructions, loops and autotune bodies."
+    )
+
+
+def run(arguments: TilingArguments, context: ToolContext) -> TilingResult:
+    """Find the kernels that the target names and describe one page of them."""
+    arch = parse_arch(arguments.arch)
+    workspace = context.workspace
+    chosen: list[tuple[Repository, Inventory, KernelRef]] = []
+    inventories = []
+    for repository in workspace.select(arguments.repo):
+        inventory = scan(repository, workspace.store, checkpoint=context.checkpoint, progress=context.progress)
+        inventories.append((repository, inventory))
+        chosen.extend((repository, inventory, kernel) for kernel in select(inventory, arguments.target))
+    unread = [
+        u
+        for _, inventory in inventories
+        for u in inventory.not_analysed
+        if _concerns(arguments.target, inventory, u.name, u.file)
+    ]
+    if not chosen and not unread:
+        raise UnknownNameError(
+            "kernel, file or folder with kernels",
+            arguments.target,
+            nearest([i for _, i in inventories], arguments.target),
+            next_step="Name a registered repository to list its kernels, or register one with --repo NAME=PATH.",
+        )
+    page = chosen[arguments.offset : arguments.offset + arguments.limit]
+    kernels: list[KernelTiling] = []
+    for repository, inventory in inventories:
+        mine = [k for r, _, k in page if r is repository]
+        if mine:
+            kernels.extend(
+                describe(
+                    repository, inventory, mine, arch=arch, checkpoint=context.checkpoint, progress=context.progress
+                )
+            )
+    following = arguments.offset + len(page)
+    concerned = {r.name: (r, i) for r, i, _ in chosen} or {r.name: (r, i) for r, i in inventories}
+    result = TilingResult(
+        kernels=tuple(kernels), total=len(chosen), offset=arguments.offset,
+        next_offset=following if following < len(chosen) else None,
+        assumptions=(f"The target architecture is {arch.name}; platform predicates follow it.",) if arch else (),
+        not_analysed=tuple(unread[:_LISTED]), not_analysed_counts=dict(sorted(Counter(u.form for u in unread).items())),
+        sources=tuple(workspace.source(r) for r, _ in concerned.values()),
+        notes=tuple(_notes(arguments, chosen, [i for _, i in concerned.values()], len(unread))),
+    )  # fmt: skip
+    return summary(result) if arguments.detail == "summary" else result
+
+
+def _concerns(target: str, inventory: Inventory, name: str, file: str) -> bool:
+    """Whether something that was recognised but not read falls under the target."""
+    if target.strip() in {"", "*", ".", inventory.repository}:
+        return True
+    return (
+        target in {name, file, f"{file}::{name}"}
+        or file.endswith("/" + target)
+        or file.startswith(target.rstrip("/") + "/")
+    )
+
+
+def _notes(
+    arguments: TilingArguments,
+    chosen: list[tuple[Repository, Inventory, KernelRef]],
+    inventories: list[Inventory],
+    unread: int,
+) -> list[str]:
+    notes = []
+    ids = [k.id for _, _, k in chosen]
+    names = {k.name for _, _, k in chosen}
+    if len(ids) > 1 and names == {arguments.target}:
+        notes.append(f"{len(ids)} kernels are called {arguments.target}: {', '.join(dict.fromkeys(ids))}.")
+    if len(names) > 1:
+        roles = Counter((k.language, k.role) for _, _, k in chosen)
+        shown = ", ".join(f"{n} {language} {role.replace('_', ' ')}s" for (language, role), n in sorted(roles.items()))
+        notes.append(f"The target names {shown}.")
+    if unread:
+        notes.append(f"{unread} kernels are in forms that are recognised but not analysed; see not_analysed_counts.")
+    notes.extend(note for inventory in inventories for note in inventory.notes[:5])
+    return notes
+
+
+# the ladder of shorter forms -----------------------------------------------------------------------------------------
+
+
+def _marked(result: TilingResult, kernels: list[KernelTiling], left_out: str) -> TilingResult:
+    return result.model_copy(update={"kernels": tuple(kernels), "shortened": left_out})
+
+
+def without_accesses(result: TilingResult) -> TilingResult:
+    """Loads, stores, instructions and loops left out."""
+    empty = {"loads": (), "stores": (), "instructions": (), "loops": (), "calls": ()}
+    return _marked(
+        result, [k.model_copy(update=empty) for k in result.kernels],
+        "Left out: loads, stores, instructions, loops, calls. Ask for one kernel by path::name, or a smaller limit.",
+    )  # fmt: skip
+
+
+def summary(result: TilingResult) -> TilingResult:
+    """Also without the bodies of autotune configurations and the definitions of host variables."""
+    kernels = []
+    for kernel in without_accesses(result).kernels:
+        tuned = kernel.autotune.model_copy(update={"configs": ()}) if kernel.autotune else None
+        grid = tuple(g.model_copy(update={"definitions": ()}) for g in kernel.grid)
+        constexpr = tuple(
+            c.model_copy(update={"values": tuple(v.model_copy(update={"definitions": ()}) for v in c.values[:8])})
+            for c in kernel.constexpr
+        )
+        kernels.append(
+            kernel.model_copy(
+                update={"autotune": tuned, "grid": grid, "constexpr": constexpr, "constraints": kernel.constraints[:5]}
+            )
+        )
+    return _marked(
+        result, kernels,
+        "Left out: loads, stores, instructions, loops, calls, autotune configurations (counted), host definitions. "
+        "Ask for one kernel by path::name with detail=full.",
+    )  # fmt: skip
+
+
+def names_only(result: TilingResult) -> TilingResult:
+    """Names, lines, number of tiles."""
+    kept = ("id", "name", "language", "role", "file", "line", "end_line", "num_tiles", "macro")
+    kernels = [KernelTiling(**{field: getattr(k, field) for field in kept}) for k in result.kernels]
+    shorter = result.model_copy(update={"not_analysed": result.not_analysed[:10]})
+    return _marked(shorter, kernels, "Only names, lines and num_tiles. Ask for one kernel by path::name.")
+
+
+CUDA_KERNEL_TILING: Tool[TilingArguments, TilingResult] = Tool(
+    name="cuda_kernel_tiling",
+    title="Tiling of CUDA and Triton kernels",
+    description=(
+        "How a GPU kernel is tiled, read from CUDA or Triton source without compiling: tile sizes, grid and number of "
+        "tiles as formulas at every launch site, program or block id to tile mapping, warps, stages, autotune "
+        "configurations, template and constexpr values, loads and stores with memory level, shared memory, assertions; "
+        "each with its line. In formulas {name} is a run-time quantity, a bare name a compile-time constant. Target: a "
+        "kernel name, path::name, path:line, file, folder, or a repository's name to list its kernels page by page "
+        "(use detail=summary there). "
+        "Values that depend on the platform or on sizes say so in `when`; give arch to decide platform tests. "
+        "Registers, spills and occupancy need compilation and are not given. Add repositories with --repo NAME=PATH."
+    ),
+    arguments=TilingArguments,
+    result=TilingResult,
+    run=run,
+    shorter=(without_accesses, summary, names_only),
+)

@@ -1,0 +1,165 @@
+"""CUDA source as text whose comments and strings are blanked, with brackets that match across `#if` branches.
+
+`CSource` keeps the original beside the blanked text, both of the same length, so that positions hold in both.
+`split_arguments` and `matching` do the bracket work of everything above.
+"""
+
+from __future__ import annotations
+
+import bisect
+import re
+from collections.abc import Iterator
+
+from opscope_tools.kernels.facts import MacroRef
+
+_NOISE = re.compile(
+    r"//(?:\\\n|[^\n])*|/\*.*?\*/|R\"([^\s()\\]{0,16})\(.*?\)\1\"|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])'", re.DOTALL
+)
+_DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(\([^)]*\))?((?:\\\r?\n|[^\n])*)", re.MULTILINE)
+_DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif)\b", re.MULTILINE)
+_OPENING = {"(": ")", "[": "]", "{": "}"}
+
+
+def _blank(match: re.Match[str]) -> str:
+    return re.sub(r"[^\n]", " ", match[0])
+
+
+class CSource:
+    """One file."""
+
+    def __init__(self, path: str, text: str) -> None:
+        self.path = path
+        self.original = text
+        self.code = _NOISE.sub(_blank, text)
+        self._lines = [0, *(m.end() for m in re.finditer(r"\n", text))]
+        self.defines = [(m.start(), m.end()) for m in _DEFINE.finditer(self.code)]
+        #: the code with preprocessor lines blanked too: what statements are read from
+        self.statements = re.sub(r"^[ \t]*#(?:\\\r?\n|[^\n])*", _blank, self.code, flags=re.MULTILINE)
+        self._directives = [(m.start(), m[1]) for m in _DIRECTIVE.finditer(self.code)]
+
+    def line(self, position: int) -> int:
+        """1-based line of a position."""
+        return bisect.bisect_right(self._lines, position)
+
+    def in_define(self, position: int) -> bool:
+        """Whether a position lies in the body of a macro."""
+        index = bisect.bisect_right(self.defines, (position, len(self.code))) - 1
+        return index >= 0 and self.defines[index][0] <= position < self.defines[index][1]
+
+    def macros(self) -> Iterator[MacroRef]:
+        """Every macro definition."""
+        for match in _DEFINE.finditer(self.code):
+            parameters = None if match[2] is None else tuple(p.strip() for p in match[2][1:-1].split(",") if p.strip())
+            body = re.sub(r"\\\r?\n", "\n", self.code[match.start(3) : match.end(3)]).strip()
+            yield MacroRef(
+                name=match[1], parameters=parameters, body=body, file=self.path, line=self.line(match.start())
+            )
+
+    def block_end(self, opening: int) -> int:
+        """Position of the `}` that closes the `{` at `opening`; branches of one `#if` count once."""
+        depth, stack = 0, []
+        start = bisect.bisect_left(self._directives, (opening, ""))
+        events = iter(self._directives[start:])
+        upcoming = next(events, None)
+        for match in re.compile(r"[{}]").finditer(self.statements, opening):
+            while upcoming is not None and upcoming[0] < match.start():
+                if upcoming[1] in {"if", "ifdef", "ifndef"}:
+                    stack.append(depth)
+                elif upcoming[1] in {"elif", "else"} and stack:
+                    depth = stack[-1]
+                elif upcoming[1] == "endif" and stack:
+                    stack.pop()
+                upcoming = next(events, None)
+            depth += 1 if match[0] == "{" else -1
+            if depth <= 0 and not stack:
+                return match.start()
+            if depth < 0:
+                depth = 0
+        return len(self.statements) - 1
+
+
+def matching(text: str, opening: int) -> int:
+    """Position of the bracket that closes the one at `opening`; -1 where there is none."""
+    depth = 0
+    for position in range(opening, len(text)):
+        c = text[position]
+        if c in _OPENING:
+            depth += 1
+        elif c in ")]}":
+            depth -= 1
+            if depth == 0:
+                return position
+    return -1
+
+
+def matching_angle(text: str, opening: int) -> int:
+    """Position of the `>` that closes the `<` of a template argument list; -1 where it is none."""
+    depth, position = 0, opening
+    while position < len(text):
+        c = text[position]
+        if c in "([{":
+            position = matching(text, position)
+            if position < 0:
+                return -1
+        elif c == "<" and text[position + 1 : position + 2] != "=":
+            depth += 1
+        elif c == ">" and text[position - 1] not in "-=" and text[position : position + 3] != ">= ":
+            depth -= 1
+            if depth == 0:
+                return position
+        elif c in ";}":
+            return -1
+        position += 1
+    return -1
+
+
+def opening_angle(text: str, closing: int) -> int:
+    """Position of the `<` that opens the list closed by the `>` at `closing`; -1 where there is none."""
+    depth, position = 0, closing
+    while position >= 0:
+        c = text[position]
+        if c == ">" and text[position - 1] not in "-=" and text[position : position + 3] != ">= ":
+            depth += 1
+        elif c == "<" and text[position + 1 : position + 2] != "=":
+            depth -= 1
+            if depth == 0:
+                return position
+        elif c in ";{}":
+            return -1
+        position -= 1
+    return -1
+
+
+def split_arguments(text: str) -> list[str]:
+    """The arguments of a call or template list, at its top level, trimmed."""
+    parts, depth, angle, start = [], 0, 0, 0
+    for position, c in enumerate(text):
+        if c in "([{":
+            depth += 1
+        elif c in ")]}":
+            depth -= 1
+        elif (
+            c == "<"
+            and depth == 0
+            and text[position + 1 : position + 2] != "="
+            and re.search(r"[A-Za-z_]\w*\s*$", text[start:position])
+            and _closes(text, position)
+        ):
+            angle += 1
+        elif c == ">" and angle and depth == 0 and text[position - 1] not in "-=":
+            angle -= 1
+        elif c == "," and depth == 0 and angle == 0:
+            parts.append(text[start:position])
+            start = position + 1
+    parts.append(text[start:])
+    return [squeeze(p) for p in parts if p.strip()]
+
+
+def _closes(text: str, position: int) -> bool:
+    end = matching_angle(text, position)
+    return end > 0 and not re.search(r"&&|\|\|", text[position:end])
+
+
+def squeeze(text: str) -> str:
+    """The text on one line."""
+    return re.sub(r"\s+", " ", text.replace("\\\n", " ")).strip()

@@ -1,0 +1,314 @@
+"""Description of one CUDA kernel: its definition, its launches, and the values that its template parameters take.
+
+Order: the description, the parameters, the launches, the template arguments, the device functions that are read along.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from opscope_schemas.errors import SourceError
+from opscope_schemas.tiling import (
+    BoundValue,
+    Constexpr,
+    DeviceCall,
+    KernelTiling,
+    Launch,
+    Parameter,
+    TileSize,
+)  # fmt: skip
+
+from opscope_tools.kernels.ctext import CSource, split_arguments, squeeze
+from opscope_tools.kernels.cuda_body import CudaBody, Region, read_region
+from opscope_tools.kernels.cuda_find import Definition
+from opscope_tools.kernels.cuda_host import Names
+from opscope_tools.kernels.cuda_launch import CudaContext, CudaSite, read_sites
+from opscope_tools.kernels.cuda_templates import trait_constants
+from opscope_tools.kernels.facts import KernelRef, LaunchRef
+from opscope_tools.kernels.symbols import leaf, product
+from opscope_tools.kernels.triton import common_tiles
+
+_FOLLOWED = 24
+_DEPTH = 4
+
+
+def describe_cuda(reference: KernelRef, launches: Sequence[LaunchRef], context: CudaContext) -> KernelTiling:
+    """Everything source says about the kernel at `reference`."""
+    source = context.load(reference.file)
+    found = None if source is None else _definition_at(reference, source, context)
+    if source is None or found is None:
+        raise SourceError(
+            f"{reference.name} is no longer where it was found.", location=f"{reference.file}:{reference.line}",
+            next_step="Call again: the repository changed while it was read.",
+        )  # fmt: skip
+    template = _template_parameters(found, source)
+    parameters = _parameters(found, source)
+    compile_time = frozenset(t.name for t in template)
+    body = CudaBody()
+    pointers = {p.name: p.name for p in parameters if p.pointer or p.type.endswith("&") or "params" in p.name}
+    read_region(Region(source, found.body, found.end, compile_time, pointers), body)
+    calls = _follow(source, body, context)
+    sites = [site for launch in launches for site in read_sites(launch, reference, context)]
+    grids = tuple(site.launch for site in sites)
+    constexprs = tuple(_with_values(t, index, sites) for index, t in enumerate(template))
+    traits = _traits(constexprs, launches, context)
+    attributes = re.findall(r"__\w+__\s*\([^()]*(?:\([^()]*\)[^()]*)*\)|__\w+__", found.attributes)
+    return KernelTiling(
+        id=reference.id,
+        name=reference.name,
+        language="cuda",
+        role="kernel" if reference.role == "kernel" else "device_function",
+        file=reference.file,
+        line=reference.line,
+        end_line=reference.end_line,
+        decorators=tuple(attributes),
+        macro=found.macro,
+        parameters=tuple(parameters),
+        constexpr=constexprs,
+        tile=(*_tiles(body, constexprs, source, found), *traits),
+        grid=grids,
+        num_tiles=common_tiles(grids),
+        mapping=tuple(body.mapping),
+        num_warps=tuple(_warps(grids, found, source)),
+        num_stages=tuple(_stages(constexprs)),
+        loads=tuple(body.loads),
+        stores=tuple(body.stores),
+        shared_memory=tuple(body.shared),
+        loops=tuple(body.loops),
+        instructions=tuple(body.instructions),
+        calls=tuple(calls),
+        notes=tuple(_notes(reference, found, grids, body)),
+        constraints=(*body.constraints, *dict.fromkeys(c for s in sites for c in s.constraints)),
+    )
+
+
+def _definition_at(reference: KernelRef, source: CSource, context: CudaContext) -> Definition | None:
+    for found in context.definitions(source, reference.role != "kernel"):
+        if found.name == reference.name and source.line(found.name_position) == reference.line:
+            return found
+    return None
+
+
+def _notes(reference: KernelRef, found: Definition, grids: tuple[Launch, ...], body: CudaBody) -> list[str]:
+    notes = []
+    if reference.role == "kernel" and not grids:
+        notes.append("No launch site was found in this repository.")
+    if found.macro:
+        notes.append(f"The definition is written by the macro {found.macro}.")
+    if len({g.num_tiles for g in grids if g.num_tiles}) > 1:
+        notes.append("Launch sites use different grids; each entry of `grid` has its own num_tiles.")
+    if not (body.loads or body.stores):
+        notes.append(
+            "No access through a pointer parameter was recognised; those through CuTe or CUTLASS are instructions."
+        )
+    return notes
+
+
+# parameters ----------------------------------------------------------------------------------------------------------
+
+
+def _declared(text: str) -> tuple[str, str, str]:
+    """(type, name, default) of one parameter declaration."""
+    before, _, default = text.partition("=")
+    found = re.match(r"^(.*?[\s*&>.])([A-Za-z_]\w*)\s*((?:\[[^\]]*\])*)$", before.strip(), re.DOTALL)
+    if found is None:
+        return before.strip(), "", default.strip()
+    return squeeze(found[1] + found[3]), found[2], default.strip()
+
+
+def _parameters(found: Definition, source: CSource) -> list[Parameter]:
+    position, parameters = found.parameters_position, []
+    for text in split_arguments(found.parameters):
+        kind, name, default = _declared(text)
+        at = (
+            re.compile(rf"\b{re.escape(name)}\b").search(source.statements, position, found.body)
+            if name and not found.macro
+            else None
+        )
+        if at is not None:
+            position = at.end()
+        parameters.append(
+            Parameter(name=name or kind, type=kind if name else "", pointer="*" in kind or "[" in kind, default=default,
+                      line=source.line(at.start() if at else found.name_position))
+        )  # fmt: skip
+    return parameters
+
+
+def _template_parameters(found: Definition, source: CSource) -> list[Constexpr]:
+    position, parameters = found.start, []
+    for text in split_arguments(found.template):
+        kind, name, default = _declared(text)
+        at = re.compile(rf"\b{re.escape(name)}\b").search(source.statements, position, found.body) if name else None
+        if at is not None:
+            position = at.end()
+        parameters.append(
+            Constexpr(
+                name=name or kind,
+                kind="template",
+                type=kind,
+                default=default,
+                line=source.line(at.start() if at else found.start),
+            )
+        )
+    return parameters
+
+
+# template arguments and traits -----------------------------------------------------------------------------------------
+
+
+def _with_values(parameter: Constexpr, index: int, sites: list[CudaSite]) -> Constexpr:
+    values: list[BoundValue] = []
+    for site in sites:
+        for instance in site.instances:
+            if "..." in parameter.type:
+                given = ", ".join(instance[index:])
+            else:
+                given = instance[index] if index < len(instance) else parameter.default
+            bound = [
+                BoundValue(line=i.line, file=i.file, value=i.value, origin="instantiation", basis="evaluated")
+                for i in site.given.get(given, [])
+            ] or [
+                BoundValue(
+                    line=site.launch.line, file=site.launch.file, value=given, origin="launch", basis="evaluated"
+                )
+            ]
+            values.extend(b for b in bound if given and b.value not in [v.value for v in values])
+    if not values and parameter.default:
+        values.append(BoundValue(line=parameter.line, value=parameter.default, origin="default"))
+    return parameter.model_copy(update={"values": tuple(values)})
+
+
+def _traits(constexprs: tuple[Constexpr, ...], launches: Iterable[LaunchRef], context: CudaContext) -> list[TileSize]:
+    """Tile constants of the traits classes that are passed as template arguments."""
+    spelled = [(c, v) for c in constexprs for v in c.values if re.match(r"^[\w:]+\s*<", v.value)]
+    files = dict.fromkeys(launch.file for launch in launches)
+    sources = {s.path: s for f in files for s in context.around(f)} if spelled else {}
+    found: dict[tuple[str, int], tuple[str, list[str], list[str]]] = {}
+    for parameter, bound in spelled:
+        for constant in trait_constants(list(sources.values()), bound.value):
+            if _TILE_NAME.search(constant.name) and not constant.name.startswith(("Is_", "Share")):
+                entry = found.setdefault((constant.file, constant.line), (f"{parameter.name}::{constant.name}", [], []))
+                entry[1].append(constant.value)
+                entry[2].append(f"{constant.value} in {bound.value}")
+    return [
+        TileSize(
+            name=name,
+            file=file,
+            line=line,
+            values=tuple(dict.fromkeys(values)),
+            used_as=tuple(dict.fromkeys(uses)),
+            basis="evaluated",
+        )
+        for (file, line), (name, values, uses) in found.items()
+    ]
+
+
+_TILE_NAME = re.compile(
+    r"^k?(Block[MNK]\w*|HeadDim\w*|Tile\w*|NWarps|NThreads|Stages|Smem\w*)$|TILE|BLOCK|ROWS|COLS|WARPS|THREADS|STAGES|CTAS|SMEM"
+)
+
+
+# tiles, warps, stages ------------------------------------------------------------------------------------------------
+
+
+def _tiles(body: CudaBody, constexprs: tuple[Constexpr, ...], source: CSource, found: Definition) -> Iterable[TileSize]:
+    given = {c.name: tuple(v.value for v in c.values) for c in constexprs}
+    names = Names(source, found.body, found.end, frozenset(given))
+    tiles = dict(body.tiles)
+    for c in constexprs:
+        if (
+            re.search(r"(?i)(block|tile|head_?dim|kBlock|^B[MNK]$|_[MNK]$|rows|cols)", c.name)
+            and "bool" not in c.type
+            and c.type not in {"typename", "class"}
+        ):
+            tiles.setdefault(c.name, [(c.line, f"template parameter {c.type} {c.name}")])
+    for match in re.finditer(
+        r"\bconstexpr\b[\w\s:]*?\b(k(?:Block|Head|Tile)\w*|\w*(?:TILE|BLOCK)\w*)\s*=\s*([^;]+);",
+        source.statements[found.body : found.end],
+    ):
+        tiles.setdefault(match[1], [(source.line(found.body + match.start()), squeeze(match[0]))])
+    for name, uses in tiles.items():
+        values = given.get(name)
+        if values is None:
+            settled = names(name)
+            values = (str(settled),) if isinstance(settled, int) else ()
+            if not values and len(local := names.definitions(name)) == 1:
+                values = (squeeze(local[0][1]),)
+        yield TileSize(
+            line=uses[0][0],
+            name=name,
+            values=values,
+            used_as=tuple(text for _, text in uses),
+            basis="evaluated" if values else "source",
+        )
+
+
+def _warps(grids: tuple[Launch, ...], found: Definition, source: CSource) -> Iterable[BoundValue]:
+    """Warps per block of each launch, and the bound that the kernel declares."""
+    seen: dict[str, BoundValue] = {}
+    for launch in grids:
+        if launch.threads is not None:
+            value, basis = str(-(-launch.threads // 32)), ("a warp is 32 threads",)
+        elif launch.block:
+            value, basis = f"cdiv({product(launch.block)}, 32)", ("a warp is 32 threads",)
+        else:
+            continue
+        seen.setdefault(
+            value,
+            BoundValue(
+                line=launch.line, file=launch.file, basis="evaluated", assumptions=basis, value=value, origin="block"
+            ),
+        )
+    yield from seen.values()
+    bounds = re.search(r"__launch_bounds__\s*\(([^;{]*?)\)\s*(?:\w|$)", found.attributes + " ")
+    if bounds:
+        limit = split_arguments(bounds[1])[0]
+        yield BoundValue(
+            line=source.line(found.name_position),
+            value=f"at most cdiv({limit}, 32)",
+            origin="attribute",
+            assumptions=("a warp is 32 threads",),
+            basis="evaluated",
+        )
+
+
+def _stages(constexprs: tuple[Constexpr, ...]) -> Iterable[BoundValue]:
+    for c in constexprs:
+        if re.search(r"(?i)stages?\b|stages?_?", c.name):
+            yield from c.values or (BoundValue(line=c.line, value=c.name, origin="instantiation"),)
+
+
+# device functions ----------------------------------------------------------------------------------------------------
+
+
+def _follow(source: CSource, body: CudaBody, context: CudaContext) -> list[DeviceCall]:
+    """Read the device functions that a body calls; a name counts where it is unique in its file or the repository."""
+    calls: dict[str, DeviceCall] = {}
+    pending = [(name, line, source, "", 0) for name, line in body.called.items()]
+    while pending:
+        name, line, caller, via, depth = pending.pop(0)
+        candidates = context.device_functions.get(name, [])
+        if not candidates or name in calls:
+            continue
+        here = [c for c in candidates if c.file == caller.path]
+        chosen = here or candidates
+        follow = len(chosen) == 1 and depth < _DEPTH and sum(c.followed for c in calls.values()) < _FOLLOWED
+        calls[name] = DeviceCall(line=line, file="" if caller is source else caller.path, name=name, followed=follow)
+        other = context.load(chosen[0].file) if follow else None
+        found = None if other is None else _definition_at(chosen[0], other, context)
+        if not other or not found:
+            continue
+        context.checkpoint()
+        inner = CudaBody(
+            body.mapping, body.loads, body.stores, body.shared, body.instructions, body.loops, body.constraints
+        )
+        path = f"{via} > {name}" if via else name
+        template = frozenset(t.name for t in _template_parameters(found, other))
+        pointers = {p.name: "" for p in _parameters(found, other) if p.pointer}
+        read_region(Region(other, found.body, found.end, template, pointers, path), inner)
+        pending.extend((n, at, other, path, depth + 1) for n, at in inner.called.items())
+    return list(calls.values())
+
+
+__all__ = ["CudaContext", "describe_cuda", "leaf"]

@@ -1,0 +1,445 @@
+"""The body of a CUDA kernel: index mapping, shared arrays, global and shared accesses, matrix and copy instructions.
+
+A line-order reading of statements, not a compiler: an access belongs to a parameter when its base name is that
+parameter or a local pointer made from it. Device functions that the kernel calls are read along (`via`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from opscope_schemas.tiling import Constraint, IndexMapping, Instruction, Level, Loop, MemoryOperation, SharedArray
+
+from opscope_tools.kernels.ctext import CSource, matching, split_arguments, squeeze
+from opscope_tools.kernels.cuda_expr import formula
+from opscope_tools.kernels.cuda_host import Names
+from opscope_tools.kernels.symbols import PRODUCT, SUM, Sym, product, render
+
+#: bytes of the element types that shared arrays are declared with
+_BYTES = {
+    "char": 1,
+    "int8_t": 1,
+    "uint8_t": 1,
+    "bool": 1,
+    "half": 2,
+    "__half": 2,
+    "nv_bfloat16": 2,
+    "__nv_bfloat16": 2,
+    "short": 2,
+    "int16_t": 2,
+    "uint16_t": 2,
+    "half2": 4,
+    "__half2": 4,
+    "int": 4,
+    "float": 4,
+    "unsigned": 4,
+    "uint": 4,
+    "int32_t": 4,
+    "uint32_t": 4,
+    "unsigned int": 4,
+    "unsigned char": 1,
+    "unsigned short": 2,
+    "double": 8,
+    "int64_t": 8,
+    "uint64_t": 8,
+    "size_t": 8,
+    "long long": 8,
+    "float2": 8,
+    "int2": 8,
+    "uint2": 8,
+    "float4": 16,
+    "int4": 16,
+    "uint4": 16,
+    "double2": 16,
+}
+
+#: what a call or an assembly text does, by its spelling
+_INSTRUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
+    (name, re.compile(pattern))
+    for name, pattern in (
+        ("TMA copy", r"cp\.async\.bulk|\bSM90_TMA\w*|\btma_(?:load|store)\w*|\bcp_async_bulk\w*"),
+        (
+            "cp.async",
+            r"cp\.async(?!\.bulk)|\bcp_async(?!_bulk)\w*|__pipeline_memcpy_async|\bSM80_CP_ASYNC\w*|cuda::memcpy_async",
+        ),
+        ("ldmatrix", r"\bldmatrix\b|\bldsm\w*|\bSM75_U\w*_LDSM\w*"),
+        ("stmatrix", r"\bstmatrix\b|\bSM90_U\w*_STSM\w*"),
+        ("wgmma", r"\bwgmma\b|\bwarpgroup_\w+|\bSM90_\w*GMMA\w*"),
+        ("tcgen05", r"\btcgen05\b"),
+        ("mma.sync", r"\bmma\.sync\b|\bmma_sync_\w+|\bSM80_\d+x\d+x\d+\w*"),
+        ("wmma", r"\bwmma::(?:mma_sync|load_matrix_sync|store_matrix_sync)\b"),
+        (
+            "cute::gemm",
+            r"\b(?:cute::gemm|FLASH_NAMESPACE::gemm\w*|flash::gemm\w*|gemm(?:_rs|_smem)?)\s*[<(](?=[^;]*\))",
+        ),
+        ("cute::copy", r"\b(?:cute::copy|FLASH_NAMESPACE::copy\w*|flash::copy\w*)\s*[<(]"),
+        ("atomic", r"\batomic[A-Z]\w*\s*\("),
+        ("warp shuffle", r"\b__shfl\w*\s*\("),
+        ("barrier", r"\b__syncthreads\w*\s*\(|\b__syncwarp\s*\("),
+        ("dot product", r"\b__dp4a\s*\("),
+        ("read-only load", r"\b__ldg\s*\(|\b__ldcs\s*\("),
+    )
+)
+_TENSOR = {"wgmma", "tcgen05", "mma.sync", "wmma"}
+_IDS = re.compile(
+    r"\b(blockIdx|threadIdx|blockDim|gridDim|cluster_ctarank)\b(?:\.([xyz]))?|\bget_(?:group_id|global_id)\b"
+)
+_ASSIGN = re.compile(
+    r"(?:^|[;{}(])\s*((?:[A-Za-z_][\w:]*(?:<[^;=]*>)?[\s*&]+)*)([A-Za-z_]\w*)\s*=(?!=)\s*([^;{}]+)(?=;)", re.MULTILINE
+)
+_SHARED = re.compile(
+    r"((?:extern\s+)?__shared__|__shared__(?:\s+extern)?)\s+((?:__\w+__\s*\([^)]*\)|alignas\s*\([^)]*\)|__align__\([^)]*\)|\s)*)([^;=]+)\s*;"
+)
+
+
+@dataclass
+class CudaBody:
+    """What a body says."""
+
+    mapping: list[IndexMapping] = field(default_factory=list)
+    loads: list[MemoryOperation] = field(default_factory=list)
+    stores: list[MemoryOperation] = field(default_factory=list)
+    shared: list[SharedArray] = field(default_factory=list)
+    instructions: list[Instruction] = field(default_factory=list)
+    loops: list[Loop] = field(default_factory=list)
+    constraints: list[Constraint] = field(default_factory=list)
+    #: compile-time name -> (line, how it measures a tile)
+    tiles: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
+    #: functions called, with the position of the first call
+    called: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Region:
+    """The part of a file that is read, and how facts from it are labelled."""
+
+    source: CSource
+    start: int
+    end: int
+    compile_time: frozenset[str]
+    #: local name -> kernel parameter, for pointers
+    pointers: dict[str, str]
+    via: str = ""
+
+
+def read_region(region: Region, body: CudaBody) -> None:
+    """Add what one function body says to `body`."""
+    _Reader(region, body).run()
+
+
+class _Reader:
+    def __init__(self, region: Region, body: CudaBody) -> None:
+        self.region, self.body, self.source = region, body, region.source
+        self.file = self.source.path if region.via else ""
+        self.text = self.source.statements[region.start : region.end]
+        self.names = Names(self.source, region.start, region.end, region.compile_time)
+        self.pointers = dict(region.pointers)
+        self.shared: set[str] = set()
+        self.local_pointers: dict[str, tuple[int, str]] = {}
+
+    def line(self, position: int) -> int:
+        return self.source.line(self.region.start + position)
+
+    def run(self) -> None:
+        self._shared_arrays()
+        self._loops()
+        self._mapping()
+        self._accesses()
+        self._instructions()
+        self._constraints()
+        for match in re.finditer(r"\b([A-Za-z_]\w*)\s*(?:<[^;{}()]*>)?\s*\(", self.text):
+            self.body.called.setdefault(match[1], self.line(match.start()))
+
+    def _formula(self, text: str) -> str:
+        return render(formula(text, self.names))
+
+    # shared memory -----------------------------------------------------------------------------------------------
+
+    def _shared_arrays(self) -> None:
+        for match in _SHARED.finditer(self.text):
+            declared = squeeze(match[3])
+            found = re.match(r"^(.*?[\s*&>])([A-Za-z_]\w*)\s*((?:\[[^\]]*\]\s*)*)$", declared)
+            if found is None:
+                continue
+            kind, name = found[1].strip(), found[2]
+            kind = re.sub(r"(__align__|alignas|__attribute__)\s*\([^)]*\)+", "", kind).strip()
+            written = re.findall(r"\[([^\]]*)\]", found[3])
+            dynamic = "extern" in match[1]
+            values = [formula(d, self.names) for d in written if d.strip()]
+            size = _BYTES.get(kind.replace("volatile", "").strip())
+            total: int | None = None
+            if not dynamic and size is not None and all(isinstance(v, int) for v in values):
+                total = size
+                for value in values:
+                    total *= int(value)
+            element = str(size) if size is not None else f"sizeof({kind})"
+            self.shared.add(name)
+            self.body.shared.append(
+                SharedArray(
+                    line=self.line(match.start()),
+                    file=self.file,
+                    name=name,
+                    type=kind,
+                    dynamic=dynamic,
+                    bytes=total,
+                    dimensions=tuple(render(v) for v in values),
+                    via=self.region.via,
+                    formula="given at the launch" if dynamic else product([*(render(v) for v in values), element]),
+                    basis="source" if dynamic or total is None else "evaluated",
+                )
+            )
+            for text in written:
+                self._tile(text, self.line(match.start()), f"__shared__ {declared}")
+
+    def _tile(self, text: str, line: int, use: str) -> None:
+        for name in dict.fromkeys(re.findall(r"[A-Za-z_][\w:]*", text)):
+            if name in self.region.compile_time or re.fullmatch(r"k[A-Z]\w*|[A-Z][A-Z0-9_]{2,}|\w+::k[A-Z]\w*", name):
+                uses = self.body.tiles.setdefault(name, [])
+                if not self.region.via and len(uses) < 6 and use not in [u for _, u in uses]:
+                    uses.append((line, use[:160]))
+                elif not uses:
+                    del self.body.tiles[name]
+
+    # index mapping -----------------------------------------------------------------------------------------------
+
+    def _mapping(self) -> None:
+        ids: set[str] = set()
+        for match in _ASSIGN.finditer(self.text):
+            name, value, place = match[2], squeeze(match[3]), match.start(2)
+            axes = [f"{m[1]}.{m[2]}" if m[2] else m[0] for m in _IDS.finditer(value)]
+            used = set(re.findall(r"[A-Za-z_]\w*", value))
+            loads = bool(re.search(r"\w\s*\[", value)) or value.startswith("*")
+            pointer = "*" in match[1]
+            if axes or (used & ids and not loads and len(value) < 200 and _is_arithmetic(value)):
+                if not pointer:
+                    ids.add(name)
+                if len(self.body.mapping) < 80:
+                    self.body.mapping.append(
+                        IndexMapping(
+                            line=self.line(place),
+                            file=self.file,
+                            axis=", ".join(dict.fromkeys(axes)),
+                            variable=name,
+                            expression=value,
+                            via=self.region.via,
+                        )
+                    )
+                if "blockIdx" in value or used & ids:
+                    for term in re.findall(r"\*\s*([A-Za-z_][\w:]*)|([A-Za-z_][\w:]*)\s*\*", value):
+                        self._tile(term[0] or term[1], self.line(place), f"{name} = {value}")
+        for match in re.finditer(r"\bblockIdx\.[xyz]", self.text):  # ids used in place, not through a variable
+            line = self.line(match.start())
+            if line not in {m.line for m in self.body.mapping if m.file == self.file}:
+                statement = self._statement(match.start())
+                self.body.mapping.append(
+                    IndexMapping(
+                        line=line, file=self.file, axis=match[0], variable="", expression=statement, via=self.region.via
+                    )
+                )
+
+    def _statement(self, position: int, original: bool = False) -> str:
+        start = max(self.text.rfind(c, 0, position) for c in ";{}") + 1
+        stop = min((p for p in (self.text.find(c, position) for c in ";{") if p >= 0), default=len(self.text))
+        text = self.source.original if original else self.source.statements
+        shown = text[self.region.start + start : self.region.start + stop]
+        return squeeze(re.sub(r"//[^\n]*|/\*.*?\*/", "", shown, flags=re.DOTALL))[:240]
+
+    # memory ------------------------------------------------------------------------------------------------------
+
+    def _alias_pointers(self) -> None:
+        """Local pointers made from parameters or shared arrays, in order of definition."""
+        for match in _ASSIGN.finditer(self.text):
+            if "*" not in match[1] and "auto" not in match[1] and match[2] not in self.pointers:
+                continue
+            base = self._base(match[3])
+            if base in self.shared:
+                self.shared.add(match[2])
+            elif base in self.pointers:
+                self.pointers.setdefault(match[2], self.pointers[base])
+            if base in self.shared or base in self.pointers:
+                self.local_pointers.setdefault(match[2], (self.line(match.start(2)), squeeze(match[3])))
+
+    def _base(self, expression: str) -> str:
+        """The first pointer name in an expression, casts skipped."""
+        text = re.sub(r"(?:reinterpret|static|const)_cast\s*<[^>]*>", "", expression)
+        for name in re.findall(r"[A-Za-z_]\w*(?:\s*(?:\.|->)\s*\w+)?", text):
+            plain = re.sub(r"\s", "", name)
+            if plain in self.pointers or plain in self.shared:
+                return plain
+            if plain.partition(".")[0].partition("->")[0] in self.pointers:
+                return plain.partition(".")[0].partition("->")[0]
+        return ""
+
+    def _accesses(self) -> None:
+        self._alias_pointers()
+        known = self.shared | self.pointers.keys()
+        if not known:
+            return
+        declared = [m.span() for m in _SHARED.finditer(self.text)]
+        pattern = re.compile(rf"(?<![\w.>])({'|'.join(map(re.escape, sorted(known, key=len, reverse=True)))})\s*\[")
+        for match in pattern.finditer(self.text):
+            if any(a <= match.start() < b for a, b in declared):
+                continue
+            closing = matching(self.text, match.end() - 1)
+            while closing > 0 and re.match(r"\s*\[", self.text[closing + 1 :]):
+                closing = matching(self.text, self.text.index("[", closing + 1))
+            if closing < 0:
+                continue
+            tail = re.match(r"(?:\s*(?:\.|->)\s*\w+)?\s*(\+\+|--|[-+*/|&^]=|<<=|=(?!=))?", self.text[closing + 1 :])
+            operator = tail[1] if tail else None
+            address = self.text[: match.start()].rstrip().endswith("&") and not self.text[
+                : match.start()
+            ].rstrip().endswith("&&")
+            self._access(match[1], match.start(), squeeze(self.text[match.start() : closing + 1]), operator, address)
+        for match in re.finditer(
+            r"(?:^|[;{}=(,])\s*\*\s*\(?\s*(?:\([^()]*\*\s*\)\s*)?(\w+)([^;=]*?)\)?\s*(=(?!=)|;|,)", self.text
+        ):
+            if match[1] in known:
+                operator = "=" if match[3] == "=" else None
+                self._access(match[1], match.start(1), squeeze(f"*({match[1]}{match[2]})"), operator, False)
+
+    def _access(self, name: str, position: int, text: str, operator: str | None, address: bool) -> None:
+        level: Level = "shared" if name in self.shared else "global"
+        line = self.line(position)
+        defined = self.local_pointers.get(name)
+        operation = MemoryOperation(
+            line=line,
+            file=self.file,
+            operation="address" if address else "store" if operator == "=" else "load",
+            level=level,
+            expression=text,
+            parameter="" if level == "shared" else self.pointers.get(name, ""),
+            loop=self._loop_of(line),
+            definition=f"{defined[1]} ({self.source.path}:{defined[0]})" if defined else "",
+            via=self.region.via,
+        )
+        if operator == "=":
+            _add(self.body.stores, operation)
+        else:
+            _add(self.body.loads, operation)
+            if operator:
+                _add(self.body.stores, operation.model_copy(update={"operation": f"store {operator}"}))
+
+    def _loop_of(self, line: int) -> int:
+        inside = [start for start, end in self._loop_spans if start <= line <= end]
+        return max(inside, default=0)
+
+    # loops, instructions, constraints ----------------------------------------------------------------------------
+
+    def _loops(self) -> None:
+        self._loop_spans: list[tuple[int, int]] = []
+        for match in re.finditer(r"\b(for|while)\s*\(", self.text):
+            closing = matching(self.text, match.end() - 1)
+            if closing < 0:
+                continue
+            header = squeeze(self.text[match.end() : closing])
+            following = re.compile(r"\s*\{").match(self.text, closing + 1)
+            end = matching(self.text, following.end() - 1) if following else self.text.find(";", closing)
+            self._loop_spans.append((self.line(match.start()), self.line(max(end, closing))))
+            variable, trip = self._trip_count(header) if match[1] == "for" else ("", "")
+            self.body.loops.append(
+                Loop(
+                    line=self.line(match.start()),
+                    file=self.file,
+                    variable=variable,
+                    expression=header[:240],
+                    trip_count=trip,
+                    kind=match[1],
+                    basis="evaluated" if trip else "source",
+                    via=self.region.via,
+                )
+            )
+
+    def _trip_count(self, header: str) -> tuple[str, str]:
+        parts = [p.strip() for p in header.split(";")]
+        if len(parts) != 3:
+            return "", ""
+        first = re.match(r"^(?:[\w:]+[\s&]+)*(\w+)\s*=\s*([^,]+)$", parts[0])
+        if first is None:
+            return "", ""
+        name = first[1]
+        until = re.match(rf"^{name}\s*(<|<=|!=)\s*([^&|?]+)$", parts[1])
+        step = re.match(rf"^(?:\+\+\s*{name}|{name}\s*\+\+)$", parts[2])
+        by = re.match(rf"^{name}\s*\+=\s*(.+)$", parts[2])
+        if until is None or not (step or by):
+            return name, ""
+        begin, stop = formula(first[2], self.names), formula(until[2], self.names)
+        if until[1] == "<=":
+            stop = stop + 1 if isinstance(stop, int) else Sym(f"{render(stop, SUM)} + 1", SUM)
+        if isinstance(begin, int) and isinstance(stop, int):
+            span: object = stop - begin
+        else:
+            span = stop if begin == 0 else Sym(f"{render(stop, SUM)} - {render(begin, PRODUCT)}", SUM)
+        if by is None:
+            return name, render(span)
+        stride = formula(by[1], self.names)
+        if isinstance(span, int) and isinstance(stride, int) and stride > 0:
+            return name, str(-(-span // stride))
+        return name, f"cdiv({render(span)}, {render(stride)})"
+
+    def _instructions(self) -> None:
+        original = self.source.original[self.region.start : self.region.end]
+        comments = [m.span() for m in re.finditer(r"//[^\n]*|/\*.*?\*/", original, re.DOTALL)]
+        seen: set[tuple[str, int]] = set()
+        for name, pattern in _INSTRUCTIONS:
+            for match in pattern.finditer(original):
+                line = self.line(match.start())
+                if (name, line) in seen or any(a <= match.start() < b for a, b in comments):
+                    continue
+                seen.add((name, line))
+                text = self._statement(match.start(), original=True)
+                if name == "read-only load":
+                    call = re.compile(r"__ld\w+\s*\(").search(self.text, match.start())
+                    closing = matching(self.text, call.end() - 1) if call else -1
+                    argument = squeeze(self.text[call.end() : closing]) if call and closing > 0 else text
+                    _add(self.body.loads, MemoryOperation(
+                        line=line, file=self.file, operation=match[0].rstrip("( "), level="global", expression=argument,
+                        parameter=self.pointers.get(self._base(argument), ""), via=self.region.via,
+                    ))  # fmt: skip
+                else:
+                    self.body.instructions.append(
+                        Instruction(line=line, file=self.file, operation=name, expression=text, via=self.region.via)
+                    )
+        self.body.instructions.sort(key=lambda i: (i.via, i.file, i.line))
+
+    def _constraints(self) -> None:
+        self.body.constraints.extend(
+            assertions(self.source, self.region.start, self.region.end, self.file, self.region.via)
+        )
+
+
+_CHECK = re.compile(
+    r"\b(static_assert|TORCH_CHECK\w*|TORCH_INTERNAL_ASSERT|AT_ASSERT\w*|CHECK_\w+|GGML_ASSERT|assert|FLASHINFER_CHECK|C10_CHECK\w*)\s*\("
+)
+
+
+def assertions(source: CSource, start: int, end: int, file: str, via: str) -> Iterator[Constraint]:
+    """Compile-time and host assertions of a range, with their messages from the original text."""
+    for match in _CHECK.finditer(source.statements, start, end):
+        closing = matching(source.statements, match.end() - 1)
+        if closing < 0:
+            continue
+        parts = split_arguments(source.statements[match.end() : closing])
+        quoted = re.findall(r"\"((?:\\.|[^\"\\])*)\"", source.original[match.end() : closing])
+        if parts:
+            yield Constraint(
+                line=source.line(match.start()),
+                file=file,
+                kind=match[1],
+                condition=parts[0],
+                message=" ".join(quoted)[:240],
+                via=via,
+            )
+
+
+def _is_arithmetic(value: str) -> bool:
+    """Index arithmetic: no calls but casts, min and max, no templates."""
+    calls = set(re.findall(r"\b(\w+)\s*(?:<[^<>]*>)?\s*\(", value))
+    return calls <= {"min", "max", "static_cast", "int", "size_t", "int64_t", "uint32_t", "__umulhi", "return"}
+
+
+def _add(operations: list[MemoryOperation], operation: MemoryOperation) -> None:
+    if operation not in operations:
+        operations.append(operation)

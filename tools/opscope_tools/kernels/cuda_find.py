@@ -1,0 +1,285 @@
+"""One pass over a CUDA file: kernel definitions, also those that macros write, and launches.
+
+`kernel_macros` first collects, over the whole repository, the macros whose text holds `__global__`: object macros stand
+for the keyword, function macros for a whole definition. `definitions` yields every function that carries such a mark.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from opscope_tools.kernels.ctext import CSource, matching, matching_angle, opening_angle, split_arguments, squeeze
+from opscope_tools.kernels.facts import FileFacts, KernelRef, LaunchRef, MacroRef
+
+#: bytes that a file must contain to be read at all
+WORTH_READING = re.compile(rb"__global__|<<<|cudaLaunch\w*Kernel|__device__")
+_GROUP = re.compile(r"([A-Za-z_~][\w:]*)\s*(<[^;{}()]*>)?\s*\(")
+_ATTRIBUTE = re.compile(
+    r"^(__\w+__|__\w+|alignas|decltype|noexcept|requires|[A-Z][A-Z0-9_]+)$"
+)  # what may stand with parentheses before the name
+_LAUNCH_CALL = re.compile(
+    r"\b(cudaLaunchKernelExC?|cudaLaunchKernel|cudaLaunchCooperativeKernel|hipLaunchKernelGGL|cuLaunchKernel)\s*\("
+)
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A function marked `__global__` or `__device__`, by positions in its file."""
+
+    name: str
+    start: int
+    name_position: int
+    template: str
+    parameters: str
+    parameters_position: int
+    attributes: str
+    body: int
+    end: int
+    macro: str = ""
+
+
+@dataclass(frozen=True)
+class KernelMacros:
+    """Macros that write `__global__`."""
+
+    objects: frozenset[str]
+    functions: dict[str, MacroRef]
+
+
+def kernel_macros(macros: Iterable[MacroRef]) -> KernelMacros:
+    """The macros that stand for `__global__` or write a definition with it, through other macros too."""
+    table = list(macros)
+    objects = {"__global__"}
+    while True:
+        pattern = re.compile(rf"\b(?:{'|'.join(map(re.escape, objects))})\b")
+        more = {
+            m.name for m in table if m.parameters is None and pattern.search(m.body) and "(" not in _plain(m.body)
+        } - objects
+        if not more:
+            break
+        objects |= more
+    functions = {m.name: m for m in table if m.parameters is not None and pattern.search(m.body)}
+    return KernelMacros(frozenset(objects - {"__global__"}), functions)
+
+
+def _plain(body: str) -> str:
+    return re.sub(r"\b(__\w+__|__\w+)\s*\([^()]*\)", "", body)
+
+
+def find_in_cuda(path: str, text: str, macros: KernelMacros) -> FileFacts:
+    """The facts of one file."""
+    source = CSource(path, text)
+    kernels = [
+        *_references(definitions(source, macros), source, "kernel"),
+        *_references(devices(source), source, "device_function"),
+    ]
+    return FileFacts(kernels=tuple(kernels), launches=tuple(_launches(source)))
+
+
+def _references(found: Iterable[Definition], source: CSource, role: str) -> Iterator[KernelRef]:
+    for d in found:
+        yield KernelRef(
+            name=d.name, language="cuda", role=role, file=source.path, line=source.line(d.name_position),
+            end_line=source.line(d.end), macro=d.macro,
+        )  # fmt: skip
+
+
+def definitions(source: CSource, macros: KernelMacros) -> Iterator[Definition]:
+    """Every kernel of the file, in order."""
+    marks = "|".join(map(re.escape, ["__global__", *sorted(macros.objects)]))
+    seen: set[int] = set()
+    for match in re.finditer(rf"\b(?:{marks})\b", source.code):
+        found = None if source.in_define(match.start()) else _definition(source, match.start(), match.end())
+        if found is not None and found.body not in seen:
+            seen.add(found.body)
+            yield found
+    for name, macro in macros.functions.items():
+        if name in source.code:
+            yield from _macro_definitions(source, name, macro)
+
+
+def devices(source: CSource) -> Iterator[Definition]:
+    """Every named `__device__` function that is defined here."""
+    seen: set[int] = set()
+    for match in re.finditer(r"\b(?:__device__|CUTE_DEVICE|CUTLASS_DEVICE)\b", source.code):
+        if source.in_define(match.start()):
+            continue
+        found = _definition(source, match.start(), match.end())
+        if found is not None and found.body not in seen and "__global__" not in source.code[found.start : found.body]:
+            seen.add(found.body)
+            yield found
+
+
+def _definition(source: CSource, mark: int, after: int) -> Definition | None:
+    """The definition that carries the mark; None for declarations, variables and lambdas."""
+    text = source.statements
+    position = after
+    name, name_at, parameters, parameters_at = "", 0, "", 0
+    while True:
+        stop = re.compile(r"[;{}=]").search(text, position)
+        group = _GROUP.search(text, position)
+        if stop is None:
+            return None
+        if group is None or group.start() > stop.start():
+            break
+        opening = group.end() - 1
+        closing = matching(text, opening)
+        if closing < 0:
+            return None
+        if name and _ATTRIBUTE.match(name) is None:
+            position = closing + 1  # noexcept(...), requires (...), a member initialiser: after the parameters
+            continue
+        name, name_at = group[1].rpartition("::")[2], group.start(1)
+        parameters, parameters_at = text[opening + 1 : closing], opening + 1
+        position = closing + 1
+    if text[stop.start()] != "{" or not name or name in {"if", "for", "while", "switch", "operator"}:
+        return None
+    start, template = _heading(text, mark)
+    return Definition(
+        name=name, start=start, name_position=name_at, template=template, parameters=parameters,
+        parameters_position=parameters_at, attributes=squeeze(text[mark:name_at]), body=stop.start(),
+        end=source.block_end(stop.start()),
+    )  # fmt: skip
+
+
+def _heading(text: str, mark: int) -> tuple[int, str]:
+    """(start, template parameter list) of the declaration that holds the mark."""
+    start = max(text.rfind(c, 0, mark) for c in ";}{") + 1
+    found = re.compile(r"\btemplate\s*<").search(text, start, mark)
+    while found is None and start > 0 and text[start - 1] in "}{" and ">" in text[start:mark]:
+        before = text.rfind("template", max(0, start - 400), start)  # a default template argument in braces
+        if before < 0:
+            break
+        found, start = re.compile(r"\btemplate\s*<").match(text, before), before
+    if found is None:
+        return mark, ""
+    closing = matching_angle(text, found.end() - 1)
+    return found.start(), squeeze(text[found.end() : closing]) if closing > 0 else ""
+
+
+def _macro_definitions(source: CSource, name: str, macro: MacroRef) -> Iterator[Definition]:
+    """Kernels that a function macro writes: `NAME(args) { body }`, or a macro that holds the body too."""
+    for match in re.finditer(rf"\b{re.escape(name)}\s*\(", source.code):
+        if source.in_define(match.start()):
+            continue
+        closing = matching(source.code, match.end() - 1)
+        if closing < 0:
+            continue
+        expanded = expand(macro, split_arguments(source.code[match.end() : closing]))
+        written = CSource("", squeeze(expanded) + (" {}" if not re.search(r"\{", expanded) else ""))
+        marks = re.search(r"\b__global__\b", written.code)
+        inner = _definition(written, marks.start(), marks.end()) if marks else None
+        if inner is None:
+            continue
+        after = re.compile(r"\s*\{").match(source.statements, closing + 1)
+        body = after.end() - 1 if after else closing
+        yield Definition(
+            name=inner.name, start=match.start(), name_position=match.start(), template=inner.template,
+            parameters=inner.parameters, parameters_position=match.start(), attributes=inner.attributes, body=body,
+            end=source.block_end(body) if after else closing, macro=f"{macro.name} ({macro.file}:{macro.line})",
+        )  # fmt: skip
+
+
+def expand(macro: MacroRef, arguments: list[str]) -> str:
+    """One expansion of a function macro; `##` pastes."""
+    names = list(macro.parameters or ())
+    table = dict(zip((n for n in names if n != "..."), arguments, strict=False))
+    if "..." in names:
+        table["__VA_ARGS__"] = ", ".join(arguments[names.index("...") :])
+    body = re.sub(r"\b(\w+)\b", lambda m: table.get(m[1], m[1]), macro.body)
+    return re.sub(r"\s*##\s*", "", body)
+
+
+def launch_sites(source: CSource) -> Iterator[tuple[int, int, int, str]]:
+    """(start of the callee, start and end of the configuration, form) of every launch."""
+    code = source.code
+    for match in re.finditer(r"<<<", code):
+        end = code.find(">>>", match.end())
+        while end > 0 and code[end + 3 : end + 4] == ">":  # `f<g<1>>>>`: the configuration ends at the last three
+            end += 1
+        if end < 0 or (start := callee_start(code, match.start())) is None:
+            continue
+        yield start, match.end(), end, "<<<>>>"
+    for match in _LAUNCH_CALL.finditer(code):
+        closing = matching(code, match.end() - 1)
+        if closing > 0:
+            yield match.start(), match.end(), closing, match[1]
+
+
+def callee_start(code: str, end: int) -> int | None:
+    """Where the launched expression that ends at `end` begins."""
+    position = end - 1
+    while position >= 0 and code[position].isspace():
+        position -= 1
+    if position >= 0 and code[position] == ">":
+        position = opening_angle(code, position) - 1
+        while position >= 0 and code[position].isspace():
+            position -= 1
+    elif position >= 0 and code[position] in ")]":
+        depth = 0
+        while position >= 0:
+            depth += (code[position] in ")]") - (code[position] in "([")
+            position -= 1
+            if depth == 0:
+                break
+    stop = position
+    while stop >= 0 and (code[stop].isalnum() or code[stop] in "_:.#"):
+        stop -= 1
+    return stop + 1 if stop < position or code[position + 1] == "(" else None
+
+
+def _launches(source: CSource) -> Iterator[LaunchRef]:
+    for start, first, last, form in launch_sites(source):
+        names = launched_names(source, start, first, last, form)
+        if names:
+            yield LaunchRef(callees=tuple(names), file=source.path, line=source.line(start))
+
+
+def launched_names(source: CSource, start: int, first: int, last: int, form: str) -> list[str]:
+    """Names that a launch may mean: the callee, and what local aliases of it stand for."""
+    if form == "<<<>>>":
+        expression = source.code[start : first - 3]
+    else:
+        arguments = split_arguments(source.code[first:last])
+        if form in {"cudaLaunchKernelEx", "cudaLaunchKernelExC"}:
+            expression = arguments[1] if len(arguments) > 1 else ""
+        else:
+            expression = arguments[0] if arguments else ""
+    base = _base_name(expression)
+    if not base:
+        return []
+    named = [n for n in (_base_name(value) for _, value in aliases(source, base, start)) if n and n != base]
+    picked = [n for name in dict.fromkeys(named) for n in _picked(source, name)]
+    return list(dict.fromkeys([base, *named, *picked]))
+
+
+def _picked(source: CSource, name: str) -> list[str]:
+    """Names that a function of this file may return: `return kernel<4>;`, also through macros in its body."""
+    found = re.search(rf"\b{re.escape(name)}\s*\([^;{{}}]*\)\s*\{{", source.statements)
+    if found is None:
+        return []
+    body = source.statements[found.end() : source.block_end(found.end() - 1)]
+    used = [m.body for m in source.macros() if re.search(rf"\b{re.escape(m.name)}\b", body)]
+    return [n for text in (body, *used) for n in re.findall(r"\breturn\s+&?\s*(\w+)", text)]
+
+
+def _base_name(expression: str) -> str:
+    """`kernel` of `&ns::kernel<A, B>`, of `(void*) kernel<A>` and of `reinterpret_cast<...>(kernel)`."""
+    text = re.sub(
+        r"^\s*(?:\(\s*(?:const\s+)?void\s*\*+\s*\)|(?:reinterpret|static)_cast\s*<[^>]*>|[&(\s])*",
+        "",
+        expression.replace("##", ""),
+    )
+    found = re.match(r"(?:template\s+)?((?:\w+(?:::|\.))*)(\w+)", text)
+    return found[2] if found else ""
+
+
+def aliases(source: CSource, name: str, before: int, reach: int = 12_000) -> list[tuple[int, str]]:
+    """(position, value) of the assignments of a local kernel pointer, nearest first."""
+    first = max(0, before - reach, source.code.rfind("\n}", 0, before))  # a brace in the first column ends a function
+    window = source.code[first:before]
+    pattern = re.compile(rf"(?<![\w.>:]){re.escape(name)}\s*=(?!=)\s*((?:&|\(|\w|::|[\s\S])[^;]*);")
+    found = [(first + m.start(), m[1]) for m in pattern.finditer(window)]
+    return found[::-1][:16]

@@ -1,0 +1,189 @@
+"""A CUDA launch site: grid, block, shared memory, cluster, and the template arguments that the kernel takes there.
+
+`CudaContext` is what reading a repository's CUDA files needs; `read_sites` reads the launches of one kernel on a line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from opscope_schemas.tiling import Constraint, Launch
+
+from opscope_tools.kernels.ctext import CSource, matching_angle, split_arguments, squeeze
+from opscope_tools.kernels.cuda_body import assertions
+from opscope_tools.kernels.cuda_expr import formula
+from opscope_tools.kernels.cuda_find import (
+    Definition,
+    KernelMacros,
+    aliases,
+    definitions,
+    devices,
+    launch_sites,
+    launched_names,
+)  # fmt: skip
+from opscope_tools.kernels.cuda_host import Names, dim3, enclosing_function, member
+from opscope_tools.kernels.cuda_templates import Instance, callers, enclosing_template, included
+from opscope_tools.kernels.facts import KernelRef, LaunchRef, MacroRef
+from opscope_tools.kernels.symbols import product, render
+
+
+@dataclass
+class CudaContext:
+    """What describing needs beside the kernel."""
+
+    load: Callable[[str], CSource | None]
+    macros: dict[str, MacroRef]
+    kernel_macros: KernelMacros
+    device_functions: dict[str, list[KernelRef]]
+    checkpoint: Callable[[], None]
+    #: files of the repository that hold kernels or launches, where callers are looked for
+    files: tuple[str, ...] = ()
+    _found: dict[tuple[str, bool], list[Definition]] = field(default_factory=dict)
+
+    def definitions(self, source: CSource, device: bool) -> list[Definition]:
+        """The kernels, or the device functions, of a file."""
+        key = (source.path, device)
+        if key not in self._found:
+            self._found[key] = list(devices(source) if device else definitions(source, self.kernel_macros))
+        return self._found[key]
+
+    def around(self, path: str) -> list[CSource]:
+        """Where callers and traits of a launch are looked for: the file, its includes, the files of its folder."""
+        source = self.load(path)
+        if source is None:
+            return []
+        folder = path.rpartition("/")[0]
+        found = {s.path: s for s in included(source, self.load)}
+        for other in self.files:
+            if other.rpartition("/")[0] == folder and other not in found and len(found) < 80:
+                loaded = self.load(other)
+                if loaded is not None:
+                    found[other] = loaded
+        return list(found.values())
+
+
+@dataclass(frozen=True)
+class CudaSite:
+    launch: Launch
+    #: template arguments of each spelling of the kernel, settled where they can be
+    instances: tuple[tuple[str, ...], ...]
+    #: template parameter of the launching function -> the values that its callers give
+    given: dict[str, list[Instance]]
+    constraints: tuple[Constraint, ...]
+
+
+def read_sites(reference: LaunchRef, kernel: KernelRef, context: CudaContext) -> list[CudaSite]:
+    source = context.load(reference.file)
+    if source is None:
+        return []
+    found = []
+    for start, first, last, form in launch_sites(source):
+        if source.line(start) == reference.line and kernel.name in launched_names(source, start, first, last, form):
+            context.checkpoint()
+            found.append(_site(source, start, first, last, form, kernel, context))
+    return found
+
+
+def _site(
+    source: CSource, start: int, first: int, last: int, form: str, kernel: KernelRef, context: CudaContext
+) -> CudaSite:
+    heading, _, function = enclosing_function(source, start)
+    outer = enclosing_template(source, heading, start)
+    compile_time = frozenset(outer)
+    names = Names(source, heading, start, compile_time, context.macros)
+    arguments = split_arguments(source.code[first:last])
+    callee, grid, block, shared, stream = _configuration(form, source.code[start : first - 3], arguments, names)
+    dimensions, unresolved = dim3(grid, names) if grid else ((), ("grid",))
+    grid_used = tuple(names.used.values())
+    names.used = {}
+    threads_by_axis, block_unresolved = dim3(block, names) if block else ((), ("block",))
+    shown_shared = render(formula(shared, names)) if shared else "0"
+    instances = _instances(source, callee, kernel.name, start, names)
+    file = "" if source.path == kernel.file else source.path
+    threads: int | None = None
+    if threads_by_axis and all(t.isdigit() for t in threads_by_axis):
+        threads = 1
+        for t in threads_by_axis:
+            threads *= int(t)
+    macro = next((d for d in source.macros() if source.in_define(start) and d.line <= source.line(start)), None)
+    spelled = [f"{kernel.name}<{', '.join(i)}>" for i in instances if i]
+    launch = Launch(
+        line=source.line(start),
+        file=file,
+        function=function or ("a macro" if macro else ""),
+        basis="evaluated",
+        kernel=spelled[0] if len(spelled) == 1 else squeeze(callee)[:200],
+        expression=squeeze(grid),
+        dimensions=dimensions,
+        num_tiles=product(dimensions),
+        block=threads_by_axis,
+        threads=threads,
+        shared_memory=shown_shared,
+        stream=squeeze(stream),
+        cluster=_cluster(names, form),
+        definitions=tuple(dict.fromkeys((*grid_used, *names.used.values()))),
+        unresolved=tuple(dict.fromkeys((*unresolved, *block_unresolved))),
+    )
+    checks = tuple(assertions(source, heading, start, file, function)) if heading else ()
+    used = {a for instance in instances for a in instance}
+    around = context.around(source.path) if used & compile_time else []
+    given = {name: callers(around, function, index) for index, name in enumerate(outer) if name in used}
+    return CudaSite(launch, tuple(instances), given, checks)
+
+
+def _configuration(form: str, callee: str, arguments: list[str], names: Names) -> tuple[str, str, str, str, str]:
+    """(callee, grid, block, shared bytes, stream) of any form of launch."""
+    padded = [*arguments, "", "", "", "", "", ""]
+    if form == "<<<>>>":
+        return squeeze(callee), padded[0], padded[1], padded[2], padded[3]
+    if form in {"cudaLaunchKernelEx", "cudaLaunchKernelExC"}:
+        variable = padded[0].lstrip("&").strip()
+        parts = {f: member(variable, f, names) for f in ("gridDim", "blockDim", "dynamicSmemBytes", "stream")}
+        for axis in ("gridDim", "blockDim"):
+            if not parts[axis]:
+                components = [member(variable, rf"{axis}\s*\.\s*{c}", names) for c in "xyz"]
+                if any(components):
+                    parts[axis] = f"dim3({', '.join(c or '1' for c in components)})"
+        return padded[1], parts["gridDim"], parts["blockDim"], parts["dynamicSmemBytes"], parts["stream"]
+    if form == "hipLaunchKernelGGL":
+        return padded[0], padded[1], padded[2], padded[3], padded[4]
+    return padded[0], padded[1], padded[2], padded[4], padded[5]
+
+
+def _cluster(names: Names, form: str) -> str:
+    """Cluster dimensions from the launch attributes, where a launch has them."""
+    if not form.startswith("cudaLaunchKernelEx"):
+        return ""
+    values = [
+        re.compile(rf"\bclusterDim\s*\.\s*{axis}\s*=(?!=)\s*([^;]+);").findall(
+            names.source.statements, names.start, names.position
+        )
+        for axis in "xyz"
+    ]
+    return ", ".join(squeeze(v[-1]) for v in values if v)
+
+
+def _instances(source: CSource, callee: str, kernel: str, start: int, names: Names) -> list[tuple[str, ...]]:
+    """Template arguments of every spelling of the kernel that the launch may mean."""
+    spellings = [callee]
+    if not re.search(rf"\b{re.escape(kernel)}\b", callee):
+        base = re.match(r"[&(\s]*(\w+)", callee)
+        spellings = [value for _, value in aliases(source, base[1], start)] if base else []
+    found: dict[tuple[str, ...], None] = {}
+    for spelling in spellings:
+        match = re.search(rf"\b{re.escape(kernel)}\s*<", spelling)
+        closing = matching_angle(spelling, match.end() - 1) if match else -1
+        if match and closing > 0:
+            inner = split_arguments(spelling[match.end() : closing])
+            found.setdefault(tuple(_template_argument(a, names) for a in inner), None)
+    return list(found)
+
+
+def _template_argument(text: str, names: Names) -> str:
+    """A settled number where the argument is one, else as written."""
+    if text in {"true", "false"}:
+        return text
+    value = formula(text, names)
+    return str(value) if isinstance(value, int) else text

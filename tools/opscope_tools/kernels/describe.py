@@ -1,0 +1,132 @@
+"""From an inventory to descriptions: choosing the kernels that a target names, and describing a page of them."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+from opscope_schemas.common import Repository
+from opscope_schemas.tiling import KernelTiling
+
+from opscope_tools.kernels.arch import Arch
+from opscope_tools.kernels.autotune import Context
+from opscope_tools.kernels.ctext import CSource
+from opscope_tools.kernels.cuda import CudaContext, describe_cuda
+from opscope_tools.kernels.cuda_find import KernelMacros
+from opscope_tools.kernels.facts import Inventory, KernelRef, LaunchRef
+from opscope_tools.kernels.files import read_text
+from opscope_tools.kernels.pymodule import Modules
+from opscope_tools.kernels.triton import describe_triton
+
+_WHOLE = {"", "*", "."}
+
+
+def select(inventory: Inventory, target: str) -> list[KernelRef]:
+    """The kernels that a target names: a name, `path::name`, `path:line`, a file, a folder, or the whole repository."""
+    target = target.strip()
+    if target in _WHOLE or target == inventory.repository:
+        return list(inventory.kernels)
+    path, separator, name = target.rpartition("::")
+    if separator:
+        found = [k for k in inventory.kernels if k.name == name and _same_file(k.file, path)]
+        if found:
+            return found
+    exact = [k for k in inventory.kernels if k.name == target]
+    if exact:
+        return exact
+    if at := re.fullmatch(r"(.+\.\w+):(\d+)", target):
+        return [k for k in inventory.kernels if _same_file(k.file, at[1]) and k.line <= int(at[2]) <= k.end_line][:1]
+    in_file = [k for k in inventory.kernels if _same_file(k.file, target)]
+    if in_file:
+        return in_file
+    folder = target.rstrip("/") + "/"
+    return [k for k in inventory.kernels if k.file.startswith(folder)]
+
+
+def _same_file(file: str, given: str) -> bool:
+    return file == given or file.endswith("/" + given.lstrip("/"))
+
+
+def nearest(inventories: Iterable[Inventory], target: str, limit: int = 6) -> list[str]:
+    """Kernel names and files that resemble a target."""
+    last = target.rpartition("::")[2]
+    names = {k.name for i in inventories for k in i.kernels}
+    lowered = {n.lower(): n for n in names}
+    close = [lowered[n] for n in difflib.get_close_matches(last.lower(), list(lowered), n=limit, cutoff=0.5)]
+    containing = [n for n in sorted(names) if len(last) > 3 and last.lower() in n.lower()]
+    return list(dict.fromkeys([*close, *containing]))[:limit]
+
+
+def describe(
+    repository: Repository, inventory: Inventory, kernels: Sequence[KernelRef], *, arch: Arch | None = None,
+    checkpoint: Callable[[], None], progress: Callable[[float, float | None, str], None],
+) -> list[KernelTiling]:  # fmt: skip
+    """Describe kernels of one inventory, in the given order."""
+    modules = Modules(repository, lambda path: read_text(repository, path))
+    context = Context(modules, arch, checkpoint)
+    cuda = _cuda_context(repository, inventory, checkpoint)
+    described = []
+    for index, kernel in enumerate(kernels):
+        checkpoint()
+        progress(index, len(kernels), f"reading {kernel.name}")
+        launches = launches_of(inventory, kernel)
+        if kernel.language == "triton":
+            described.append(describe_triton(kernel, launches, context))
+        else:
+            described.append(describe_cuda(kernel, launches, cuda))
+    return described
+
+
+def launches_of(inventory: Inventory, kernel: KernelRef) -> list[LaunchRef]:
+    """The launches that mean this kernel; where several kernels share the name, the import or the file decides."""
+    namesakes = [
+        k for k in inventory.kernels if k.name == kernel.name and k.role == "kernel" and k.language == kernel.language
+    ]
+    suffixes = (".py",) if kernel.language == "triton" else ()
+    found = []
+    for launch in inventory.launches:
+        if kernel.name not in launch.callees or (launch.file.endswith(".py") != bool(suffixes)):
+            continue
+        if len(namesakes) < 2 or _means(launch, kernel, namesakes):
+            found.append(launch)
+    return found
+
+
+def _means(launch: LaunchRef, kernel: KernelRef, namesakes: list[KernelRef]) -> bool:
+    files = {k.file for k in namesakes}
+    if launch.file in files:
+        return launch.file == kernel.file
+    if launch.imported_from:
+        module = launch.imported_from.rpartition(".")[0].replace(".", "/")
+        named = {f for f in files if f.removesuffix(".py").removesuffix("/__init__").endswith(module)}
+        if named:
+            return kernel.file in named
+    folder = kernel.file.rpartition("/")[0]
+    beside = {f for f in files if f.rpartition("/")[0] == launch.file.rpartition("/")[0]}
+    return kernel.file in beside if beside else bool(folder) or True
+
+
+def _cuda_context(repository: Repository, inventory: Inventory, checkpoint: Callable[[], None]) -> CudaContext:
+    sources: dict[str, CSource | None] = {}
+
+    def load(path: str) -> CSource | None:
+        if path not in sources:
+            text = read_text(repository, path)
+            sources[path] = None if text is None else CSource(path, text)
+        return sources[path]
+
+    devices: dict[str, list[KernelRef]] = {}
+    for kernel in inventory.kernels:
+        if kernel.language == "cuda" and kernel.role != "kernel":
+            devices.setdefault(kernel.name, []).append(kernel)
+    writing = KernelMacros(
+        frozenset(m.name for m in inventory.macros if m.parameters is None and "__global__" in m.body),
+        {m.name: m for m in inventory.macros if m.parameters is not None and _writes(m.body, inventory)},
+    )
+    return CudaContext(load, {m.name: m for m in inventory.macros}, writing, devices, checkpoint, inventory.cuda_files)
+
+
+def _writes(body: str, inventory: Inventory) -> bool:
+    marks = {"__global__", *(m.name for m in inventory.macros if m.parameters is None and "__global__" in m.body)}
+    return any(re.search(rf"\b{re.escape(mark)}\b", body) for mark in marks)

@@ -1,0 +1,70 @@
+"""What one pass over a file keeps: where its kernels, launches, macros and unread kernels are.
+
+These are the cached values, so they hold positions and names only; descriptions are worked out from the source again.
+"""
+
+from __future__ import annotations
+
+from opscope_schemas.common import Frozen
+from opscope_schemas.tiling import Language, Unanalysed
+
+
+class KernelRef(Frozen):
+    """A kernel or device function, where it is defined."""
+
+    name: str
+    language: Language
+    role: str
+    file: str
+    line: int
+    end_line: int
+    macro: str = ""
+
+    @property
+    def id(self) -> str:
+        """`path::name`."""
+        return f"{self.file}::{self.name}"
+
+
+class LaunchRef(Frozen):
+    """A launch site; `callees` are the names it may launch."""
+
+    callees: tuple[str, ...]
+    file: str
+    line: int
+    #: dotted name that the first callee was imported from, where it was
+    imported_from: str = ""
+
+
+class MacroRef(Frozen):
+    """A preprocessor macro with parameters, or an object macro (`parameters` is None)."""
+
+    name: str
+    parameters: tuple[str, ...] | None
+    body: str
+    file: str
+    line: int
+
+
+class FileFacts(Frozen):
+    """Everything found in one file."""
+
+    kernels: tuple[KernelRef, ...] = ()
+    launches: tuple[LaunchRef, ...] = ()
+    not_analysed: tuple[Unanalysed, ...] = ()
+    note: str = ""
+
+
+class Inventory(Frozen):
+    """Everything found in one repository."""
+
+    repository: str
+    kernels: tuple[KernelRef, ...]
+    launches: tuple[LaunchRef, ...]
+    #: macros that write kernels, and small function macros that size expressions may use
+    macros: tuple[MacroRef, ...]
+    not_analysed: tuple[Unanalysed, ...]
+    notes: tuple[str, ...]
+    files_read: int
+    #: CUDA files that hold kernels, device functions or launches
+    cuda_files: tuple[str, ...] = ()

@@ -1,0 +1,62 @@
+"""The files of a repository that may hold kernels, read without leaving it.
+
+Folders reached through symlinks are not entered, and a file whose real path lies outside is refused.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from opscope_schemas.common import Repository
+
+PYTHON = (".py",)
+CUDA = (".cu", ".cuh", ".inl", ".h", ".hpp", ".hip", ".cc", ".cpp")
+TEMPLATES = (".jinja", ".jinja2")
+SUFFIXES = (*PYTHON, *CUDA, *TEMPLATES)
+_SKIPPED = {"__pycache__", ".git", ".hg", ".venv", "node_modules"}
+_LIMIT = 8 << 20  # bytes; larger files are generated tables
+
+
+def walk(repository: Repository) -> Iterator[str]:
+    """Relative paths of every candidate file, in sorted order."""
+    pending = [repository.root / package for package in repository.packages] or [repository.root]
+    while pending:
+        here = pending.pop()
+        try:
+            entries = sorted(os.scandir(here), key=lambda entry: entry.name)
+        except OSError:
+            continue
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                if entry.name not in _SKIPPED:
+                    pending.append(Path(entry.path))
+            elif entry.name.endswith(SUFFIXES) and (not entry.is_symlink() or _inside(repository, Path(entry.path))):
+                yield repository.relative(Path(entry.path))
+
+
+def _inside(repository: Repository, path: Path) -> bool:
+    try:
+        real = path.resolve(strict=True)
+    except (OSError, RuntimeError):
+        return False
+    tops = [repository.root / package for package in repository.packages] or [repository.root]
+    return any(real.is_relative_to(top) for top in tops)
+
+
+def read_bytes(repository: Repository, relative: str) -> bytes | None:
+    """The content of a file inside the repository; None where it is missing, too large, or outside."""
+    path = repository.root / relative
+    try:
+        if not path.is_file() or not _inside(repository, path) or path.stat().st_size > _LIMIT:
+            return None
+        return path.read_bytes()
+    except OSError:
+        return None
+
+
+def read_text(repository: Repository, relative: str) -> str | None:
+    """The same as text; bytes that are no UTF-8 are replaced, so that positions and lines stay."""
+    data = read_bytes(repository, relative)
+    return None if data is None else data.decode("utf-8-sig", errors="replace")

@@ -1,0 +1,169 @@
+"""The inventory of a repository: every kernel, launch and kernel-writing macro, cached by file content.
+
+Two passes over the CUDA files, because a macro of one file writes kernels in another. The stored entry holds the
+facts of each file under the digest of its content, so an edit re-reads one file, and the whole under
+the tree's fingerprint.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from opscope_cache.keys import digest, engine_version, of_document, of_tree
+from opscope_cache.store import Store
+from opscope_schemas.common import Frozen, Repository
+from opscope_schemas.tiling import Unanalysed
+from pydantic import ValidationError
+
+from opscope_tools.kernels.ctext import CSource
+from opscope_tools.kernels.cuda_find import WORTH_READING, KernelMacros, find_in_cuda, kernel_macros
+from opscope_tools.kernels.facts import FileFacts, Inventory, KernelRef, MacroRef
+from opscope_tools.kernels.files import CUDA, PYTHON, SUFFIXES, TEMPLATES, read_bytes, walk
+from opscope_tools.kernels.triton_find import WORTH_PARSING, find_in_python
+
+Progress = Callable[[float, float | None, str], None]
+_TEMPLATE_KERNEL = re.compile(r"@triton\.jit[^\n]*\n\s*def\s+([^(\s]+)|__global__\s+[^;{]*?(\w+)\s*\(")
+_DEFINE = re.compile(rb"#[ \t]*define")
+
+
+class _Stored(Frozen):
+    tree: str
+    inventory: Inventory
+    #: path -> (digest of content and macros, facts)
+    files: dict[str, tuple[str, FileFacts]]
+
+
+def scan(repository: Repository, store: Store, *, checkpoint: Callable[[], None], progress: Progress) -> Inventory:
+    """Every kernel and launch of a repository."""
+    key = digest("kernels", engine_version(), str(repository.root), *repository.packages)
+    fingerprint = of_tree(repository.root, repository.packages, SUFFIXES)
+    stored = _load(store.get(key))
+    if stored is not None and stored.tree == fingerprint:
+        return stored.inventory
+    reader = _Reader(repository, stored.files if stored else {}, checkpoint, progress)
+    inventory = reader.read()
+    store.put(key, _Stored(tree=fingerprint, inventory=inventory, files=reader.kept).model_dump_json())
+    return inventory
+
+
+def _load(text: str | None) -> _Stored | None:
+    if text is None:
+        return None
+    try:
+        return _Stored.model_validate_json(text)
+    except ValidationError:
+        return None
+
+
+class _Reader:
+    def __init__(
+        self,
+        repository: Repository,
+        known: dict[str, tuple[str, FileFacts]],
+        checkpoint: Callable[[], None],
+        progress: Progress,
+    ) -> None:
+        self.repository, self.known = repository, known
+        self.checkpoint, self.progress = checkpoint, progress
+        self.kept: dict[str, tuple[str, FileFacts]] = {}
+
+    def read(self) -> Inventory:
+        paths = list(walk(self.repository))
+        total = len(paths)
+        cuda: dict[str, bytes] = {}
+        macros: list[MacroRef] = []
+        for index, path in enumerate(paths):
+            if index % 64 == 0:
+                self.checkpoint()
+                self.progress(index, total, f"reading {self.repository.name} for kernels")
+            data = read_bytes(self.repository, path)
+            if data is None:
+                continue
+            if path.endswith(PYTHON):
+                if WORTH_PARSING.search(data):
+                    self._keep(path, digest(data), lambda p=path, d=data: find_in_python(p, _text(d)))  # type: ignore[misc]
+            elif path.endswith(CUDA):
+                if WORTH_READING.search(data) or (b"__global__" in data):
+                    cuda[path] = data
+                    if _DEFINE.search(data):
+                        macros.extend(CSource(path, _text(data)).macros())
+            elif path.endswith(TEMPLATES) and (b"triton.jit" in data or b"__global__" in data):
+                self._keep(path, digest(data), lambda p=path, d=data: _template(p, _text(d)))  # type: ignore[misc]
+        writing = kernel_macros(macros)
+        marks = of_document(
+            [sorted(writing.objects), {n: m.model_dump() for n, m in sorted(writing.functions.items())}]
+        )
+        cuda |= self._also_written(paths, cuda, writing)
+        for path, data in cuda.items():
+            self.checkpoint()
+            self._keep(path, digest(data, marks), lambda p=path, d=data: find_in_cuda(p, _text(d), writing))  # type: ignore[misc]
+        self.progress(total, total, f"read {self.repository.name}")
+        written = tuple(path for path in self.kept if path.endswith(CUDA))
+        return _assembled(self.repository, written, [facts for _, facts in self.kept.values()], macros, writing, total)
+
+    def _also_written(self, paths: list[str], cuda: dict[str, bytes], writing: KernelMacros) -> dict[str, bytes]:
+        """Files without the keyword in which a macro writes a kernel."""
+        names = [*writing.functions, *writing.objects]
+        if not names:
+            return {}
+        pattern = re.compile("|".join(rf"\b{re.escape(n)}\b" for n in names).encode())
+        found = {}
+        for path in paths:
+            if path.endswith(CUDA) and path not in cuda:
+                data = read_bytes(self.repository, path)
+                if data is not None and pattern.search(data):
+                    found[path] = data
+        return found
+
+    def _keep(self, path: str, identity: str, make: Callable[[], FileFacts]) -> None:
+        old = self.known.get(path)
+        facts = old[1] if old is not None and old[0] == identity else make()
+        if facts != FileFacts():
+            self.kept[path] = (identity, facts)
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8-sig", errors="replace")
+
+
+def _template(path: str, text: str) -> FileFacts:
+    found = [
+        Unanalysed(
+            form="kernel in a Jinja template",
+            name=m[1] or m[2] or "",
+            file=path,
+            line=text.count("\n", 0, m.start()) + 1,
+        )
+        for m in _TEMPLATE_KERNEL.finditer(text)
+    ]
+    return FileFacts(not_analysed=tuple(found))
+
+
+def _assembled(
+    repository: Repository,
+    written: tuple[str, ...],
+    files: list[FileFacts],
+    macros: list[MacroRef],
+    writing: KernelMacros,
+    total: int,
+) -> Inventory:
+    """The files put together; a launched device function turns out to be a kernel."""
+    launched = {name for facts in files for launch in facts.launches for name in launch.callees}
+    kernels = [
+        k.model_copy(update={"role": "kernel"}) if k.language == "triton" and k.name in launched else k
+        for facts in files for k in facts.kernels
+    ]  # fmt: skip
+    names = {k.name for k in kernels if k.role == "kernel"}
+    launches = [launch for facts in files for launch in facts.launches if names & set(launch.callees)]
+    kept = {m.name: m for m in macros if len(m.body) <= 120 and re.search(r"\d|/", m.body)}
+    kept |= writing.functions | {m.name: m for m in macros if m.name in writing.objects}
+    return Inventory(
+        repository=repository.name, kernels=tuple(sorted(kernels, key=_order)), launches=tuple(launches),
+        macros=tuple(kept.values()), not_analysed=tuple(u for facts in files for u in facts.not_analysed),
+        notes=tuple(facts.note for facts in files if facts.note), files_read=total, cuda_files=written,
+    )  # fmt: skip
+
+
+def _order(kernel: KernelRef) -> tuple[bool, str, int]:
+    return kernel.role != "kernel", kernel.file, kernel.line

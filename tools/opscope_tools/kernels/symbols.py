@@ -1,0 +1,288 @@
+"""Values of the small interpreter, and the worlds it can be in.
+
+A value is an ordinary Python object where reading alone settles it, else a `Sym`: formula text over other names.
+An `Oracle` answers the tests that nobody can settle (`is_hip()`); `worlds` runs a computation once for every way in
+which the oracle can answer, so that each result is known together with the assumptions it rests on.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+#: precedence of a formula's outermost operator
+ATOM, POWER, UNARY, PRODUCT, SUM, COMPARISON, CONDITION = 7, 6, 5, 4, 3, 2, 1
+
+
+class UnresolvedError(Exception):
+    """Source that the interpreter does not follow; carries the text."""
+
+
+class DroppedError(Exception):
+    """This world raises an exception in the analysed source: it never gets to a launch."""
+
+
+@dataclass(frozen=True)
+class Sym:
+    """Formula text that reading does not reduce to a value. `leaf`: one name, not an expression over names."""
+
+    text: str
+    precedence: int = ATOM
+    leaf: bool = False
+
+    def within(self, precedence: int) -> str:
+        """The text, in parentheses where `precedence` binds tighter."""
+        return self.text if self.precedence >= precedence else f"({self.text})"
+
+
+@dataclass(frozen=True)
+class ImportRef:
+    """A name that an import statement binds."""
+
+    dotted: str
+
+
+@dataclass(frozen=True)
+class Meta:
+    """The argument that Triton hands to a grid function: its items are the kernel's constexprs."""
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function or lambda of the analysed source, with the scope it was made in."""
+
+    node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+    scope: Any
+
+
+@dataclass
+class ConfigValue:
+    """A `triton.Config`."""
+
+    values: dict[str, Any]
+    options: dict[str, Any]
+    file: str
+    line: int
+
+
+def leaf(text: str) -> Sym:
+    """A run-time quantity of the caller."""
+    return Sym("{" + text.replace("{", "").replace("}", "") + "}", ATOM, leaf=True)
+
+
+def render(value: Any, precedence: int = 0) -> str:
+    """A value as formula text."""
+    if isinstance(value, Sym):
+        return value.within(precedence)
+    if isinstance(value, tuple | list):
+        inner = ", ".join(render(item) for item in value)
+        return f"({inner})" if isinstance(value, tuple) else f"[{inner}]"
+    if isinstance(value, int | float) and not isinstance(value, bool) and value < 0 and precedence > SUM:
+        return f"({value!r})"
+    if isinstance(value, Function):
+        return ast.unparse(value.node.body) if isinstance(value.node, ast.Lambda) else value.node.name
+    if isinstance(value, ImportRef):
+        return value.dotted.removeprefix("builtins.")
+    return repr(value)
+
+
+def is_concrete(value: Any) -> bool:
+    """Plain data all the way down."""
+    if isinstance(value, list | tuple | set | frozenset):
+        return all(is_concrete(item) for item in value)
+    if isinstance(value, dict):
+        return all(is_concrete(k) and is_concrete(v) for k, v in value.items())
+    return value is None or isinstance(value, bool | int | float | str)
+
+
+_SYMBOL = {
+    ast.Add: ("+", SUM), ast.Sub: ("-", SUM), ast.Mult: ("*", PRODUCT), ast.Div: ("/", PRODUCT),
+    ast.FloorDiv: ("//", PRODUCT), ast.Mod: ("%", PRODUCT), ast.Pow: ("**", POWER), ast.LShift: ("<<", SUM),
+    ast.RShift: (">>", SUM), ast.BitAnd: ("&", COMPARISON), ast.BitOr: ("|", COMPARISON),
+    ast.BitXor: ("^", COMPARISON),
+}  # fmt: skip
+
+
+def combine(operator: ast.operator, left: Any, right: Any) -> Any:
+    """`left operator right` as formula text; `(a + b - 1) // b` becomes `cdiv(a, b)`."""
+    symbol, precedence = _SYMBOL.get(type(operator), ("@", PRODUCT))
+    if symbol == "*" and 1 in (left, right) and not isinstance(left, bool) and not isinstance(right, bool):
+        return right if left == 1 else left
+    if symbol in "+-" and right == 0 and not isinstance(right, Sym):
+        return left
+    tighter = precedence + (0 if symbol in "+*" else 1)
+    text = f"{render(left, precedence)} {symbol} {render(right, tighter if symbol != '+' else precedence)}"
+    if symbol == "//" and (rewritten := _as_cdiv(render(left), render(right), render(right, PRODUCT))) is not None:
+        return Sym(rewritten)
+    return Sym(text, precedence)
+
+
+def _as_cdiv(numerator: str, plain: str, wrapped: str) -> str | None:
+    """`a + b - 1` over `b`, in the orders in which people write it; with a literal b the `b - 1` may be folded."""
+    endings = [f" + {b} - 1" for b in {plain, wrapped}] + [f" - 1 + {b}" for b in {plain, wrapped}]
+    if plain.isdigit():
+        endings.append(f" + {int(plain) - 1}")
+    for ending in endings:
+        if numerator.endswith(ending) and len(numerator) > len(ending):
+            return f"cdiv({numerator.removesuffix(ending)}, {plain})"
+    for b in {plain, wrapped}:
+        if numerator.startswith(f"{b} - 1 + "):
+            return f"cdiv({numerator.removeprefix(f'{b} - 1 + ')}, {plain})"
+    for b in {plain, wrapped}:
+        if numerator.startswith(f"{b} + ") and numerator.endswith(" - 1"):
+            return f"cdiv({numerator.removeprefix(f'{b} + ').removesuffix(' - 1')}, {plain})"
+    return None
+
+
+def product(terms: Sequence[str]) -> str:
+    """The terms multiplied, ones left out."""
+    factors = [t for t in terms if t != "1"]
+    if not factors:
+        return "1" if terms else ""
+    return " * ".join(f if _is_factor(f) or len(factors) == 1 else f"({f})" for f in factors)
+
+
+def _is_factor(text: str) -> bool:
+    """Whether multiplying needs no parentheses: a name, a call, or a product."""
+    depth = 0
+    for i, c in enumerate(text):
+        if c in "([{":
+            depth += 1
+        elif c in ")]}":
+            depth -= 1
+        elif (depth == 0 and c in "+-%/?|&<>=" and i) or (depth == 0 and text.startswith(" if ", i)):
+            return False
+    return True
+
+
+_FLIP = {"<": ">=", "<=": ">", "!=": "==", "is not": "is", "not in": "in"}
+_COMPARISON = re.compile(r"^(.*?[^<>=!]) (<=|>=|==|!=|<|>|is not|is|not in|in) (.*)$")
+
+
+@dataclass
+class Oracle:
+    """Answers tests that reading does not settle: first as `prefix` says, then True."""
+
+    prefix: Sequence[bool] = ()
+    trail: list[tuple[str, bool]] = field(default_factory=list)
+    #: facts taken for granted in every world (an architecture's, an unset environment variable)
+    assumed: dict[str, None] = field(default_factory=dict)
+
+    def ask(self, text: str) -> bool:
+        """The answer for `text`; the same question, or its negation, is never answered in two ways."""
+        plain, positive = canonical(text)
+        for known, answer in self.trail:
+            if known == plain:
+                return answer == positive
+        index = len(self.trail)
+        answer = self.prefix[index] if index < len(self.prefix) else positive
+        self.trail.append((plain, answer))
+        return answer == positive
+
+
+def canonical(text: str) -> tuple[str, bool]:
+    """A test without braces, in the one of its two forms that is kept, and whether that is the asked one."""
+    plain = text.replace("{", "").replace("}", "")
+    if plain.startswith("not "):
+        inner, positive = canonical(plain[4:])
+        return inner, not positive
+    found = _COMPARISON.match(plain)
+    if found and found[2] in _FLIP and not re.search(r"\b(and|or)\b", plain):
+        return f"{found[1]} {_FLIP[found[2]]} {found[3]}", False
+    return plain, True
+
+
+def negated(text: str) -> str:
+    """The opposite of a test, for reading."""
+    found = _COMPARISON.match(text)
+    if found and not re.search(r"\b(and|or)\b", text):
+        opposite = {**_FLIP, **{v: k for k, v in _FLIP.items()}}
+        return f"{found[1]} {opposite[found[2]]} {found[3]}"
+    return f"not {text}" if re.match(r"^[\w.]+(\([^()]*\))?$", text) else f"not ({text})"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One result with what it rests on: `trail` may be answered otherwise, `assumed` holds in every world."""
+
+    trail: tuple[tuple[str, bool], ...]
+    assumed: tuple[str, ...]
+    value: Any
+
+
+def worlds(run: Callable[[Oracle], Any], limit: int = 32) -> tuple[list[Outcome], bool]:
+    """Every outcome of `run`, and whether that is all of them (False: more than `limit`)."""
+    outcomes: list[Outcome] = []
+    prefix: list[bool] = []
+    tried: list[int] = []  # questions, by place, that have had both answers
+    for _ in range(limit):
+        oracle = Oracle(prefix)
+        try:
+            value = run(oracle)
+        except DroppedError:
+            pass
+        else:
+            outcomes.append(Outcome(tuple(oracle.trail), tuple(oracle.assumed), value))
+        # depth first: the last question that has been answered in one way only is answered in the other
+        tried = [t for t in tried if t < len(oracle.trail)]
+        answers = [answer for _, answer in oracle.trail]
+        while answers and len(answers) - 1 in tried:
+            tried.remove(len(answers) - 1)
+            answers.pop()
+        if not answers:
+            return outcomes, True
+        tried.append(len(answers) - 1)
+        prefix = [*answers[:-1], not answers[-1]]
+    return outcomes, False
+
+
+def when_text(trails: Sequence[Sequence[tuple[str, bool]]]) -> str:
+    """Trails as one readable condition; an empty one among them means always."""
+    if not trails or any(not trail for trail in trails):
+        return ""
+    merged = _merge([tuple(trail) for trail in trails])
+    if any(not trail for trail in merged):
+        return ""
+    shown = [" and ".join(_tightest([text if yes else negated(text) for text, yes in trail])) for trail in merged]
+    return " or ".join(f"({s})" if len(shown) > 1 and " and " in s else s for s in shown)
+
+
+_BOUND = re.compile(r"^(.+) (<=|<|>=|>) (-?\d+)$")
+
+
+def _tightest(tests: list[str]) -> list[str]:
+    """Of several constant bounds on one side of one expression, only the tightest."""
+    kept: dict[tuple[str, str], tuple[int, str]] = {}
+    for test in tests:
+        found = _BOUND.match(test)
+        if found is None:
+            kept[test, ""] = (0, test)
+            continue
+        side, bound = found[2][0], int(found[3])
+        # `< 8` and `<= 7`, `> 7` and `>= 8` bound integers alike
+        limit = bound - (found[2] == "<") if side == "<" else bound + (found[2] == ">")
+        old = kept.get((found[1], side))
+        if old is None or (limit < old[0] if side == "<" else limit > old[0]):
+            kept[found[1], side] = (limit, test)
+    return [test for _, test in kept.values()]
+
+
+def _merge(trails: list[tuple[tuple[str, bool], ...]]) -> list[tuple[tuple[str, bool], ...]]:
+    """Trails that differ in the answer to one question only need not mention it."""
+    changed = True
+    while changed:
+        changed = False
+        for i, first in enumerate(trails):
+            for j in range(i + 1, len(trails)):
+                difference = set(first) ^ set(trails[j])
+                if len(difference) == 2 and len({text for text, _ in difference}) == 1:
+                    kept = tuple(item for item in first if item not in difference)
+                    trails = [t for k, t in enumerate(trails) if k not in (i, j)] + [kept]
+                    changed = True
+                    break
+            if changed:
+                break
+    return trails

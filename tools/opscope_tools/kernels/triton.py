@@ -1,0 +1,203 @@
+"""Description of one Triton kernel: body, decorators and every launch site put together.
+
+Order: the description, the values of each constexpr from all who give them, the search for device functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+from opscope_schemas.errors import SourceError
+from opscope_schemas.tiling import (
+    Autotune,
+    BoundValue,
+    Constexpr,
+    Constraint,
+    KernelTiling,
+    Launch,
+    Resources,
+)  # fmt: skip
+
+from opscope_tools.kernels.autotune import Context, decorators
+from opscope_tools.kernels.facts import KernelRef, LaunchRef
+from opscope_tools.kernels.pymodule import PyModule
+from opscope_tools.kernels.triton_body import Finder, parameters, read_body, runtime_parameters, tile_sizes
+from opscope_tools.kernels.triton_find import FunctionNode, decorator_name, functions, is_triton_jit, jitted_functions
+from opscope_tools.kernels.triton_launch import SiteFacts, read_launch
+
+T = TypeVar("T")
+
+
+def describe_triton(reference: KernelRef, launches: Iterable[LaunchRef], context: Context) -> KernelTiling:
+    """Everything source says about the kernel at `reference`."""
+    module = context.modules.load(reference.file)
+    function = None if module is None else _function_at(module, reference)
+    if module is None or function is None:
+        raise SourceError(
+            f"{reference.name} is no longer where it was found.", location=f"{reference.file}:{reference.line}",
+            next_step="Call again: the repository changed while it was read.",
+        )  # fmt: skip
+    body = read_body(function, module, device_functions(context))
+    tuned, heuristics = decorators(function, module, context)
+    sites: list[SiteFacts] = []
+    for launch in launches:
+        context.checkpoint()
+        host = context.modules.load(launch.file)
+        if (
+            host is not None
+            and (facts := read_launch(launch, host, function, context, reference.file, body.tiles)) is not None
+        ):
+            sites.append(facts)
+    constexprs = _constexprs(function, tuned, heuristics, sites)
+    grids = tuple(launch for site in sites for launch in site.grids)
+    values = {c.name: tuple(dict.fromkeys(v.value for v in c.values)) for c in constexprs}
+    constraints = [*body.constraints, *_unique(c for site in sites for c in site.constraints)]
+    return KernelTiling(
+        id=reference.id,
+        name=reference.name,
+        language="triton",
+        role="kernel" if reference.role == "kernel" else "device_function",
+        file=reference.file,
+        line=reference.line,
+        end_line=reference.end_line,
+        decorators=tuple(decorator_name(d, module) for d in function.decorator_list),
+        parameters=tuple(runtime_parameters(function, body.pointers)),
+        constexpr=tuple(constexprs),
+        tile=tuple(tile_sizes(body, values)),
+        grid=grids,
+        num_tiles=common_tiles(grids),
+        mapping=tuple(body.mapping),
+        num_warps=tuple(_option("num_warps", tuned, sites)),
+        num_stages=tuple(_option("num_stages", tuned, sites)),
+        autotune=tuned,
+        heuristics=tuple(heuristics),
+        loads=tuple(body.loads),
+        stores=tuple(body.stores),
+        instructions=tuple(body.instructions),
+        loops=tuple(body.loops),
+        constraints=tuple(constraints),
+        calls=tuple(body.calls.values()),
+        resources=Resources(),
+        notes=tuple(_notes(reference, grids, body.calls.keys())),
+    )
+
+
+def common_tiles(grids: tuple[Launch, ...]) -> str:
+    """The number of tiles where all resolved launch sites agree on it; else the alternatives, joined by `or`."""
+    return " or ".join(dict.fromkeys(g.num_tiles for g in grids if g.num_tiles))
+
+
+def _notes(reference: KernelRef, grids: tuple[Launch, ...], calls: Iterable[str]) -> list[str]:
+    notes = ["Triton places operands of tl.dot in shared memory at compile time; source does not say how many bytes."]
+    if reference.role == "kernel" and not grids:
+        notes.append("No launch site was found in this repository.")
+    if reference.role != "kernel":
+        notes.append("A device function: it asks for no program id and is called by kernels.")
+    if len({g.num_tiles for g in grids if g.num_tiles}) > 1:
+        notes.append("Launch sites use different grids; each entry of `grid` has its own num_tiles.")
+    if list(calls):
+        notes.append("Facts with `via` are in device functions that the kernel calls.")
+    return notes
+
+
+def _function_at(module: PyModule, reference: KernelRef) -> FunctionNode | None:
+    return next((f for f in functions(module.tree) if f.name == reference.name and f.lineno == reference.line), None)
+
+
+def device_functions(context: Context) -> Finder:
+    """A finder of jitted functions by the name a kernel calls them by: same file first, then the file's imports."""
+    tables: dict[str, dict[str, FunctionNode]] = {}
+
+    def table(module: PyModule) -> dict[str, FunctionNode]:
+        if module.path not in tables:
+            tables[module.path] = {f.name: f for f in jitted_functions(module)}
+        return tables[module.path]
+
+    def find(module: PyModule, name: str) -> tuple[PyModule, FunctionNode] | None:
+        if name in (own := table(module)):
+            return module, own[name]
+        dotted = module.imports.get(name)
+        if dotted is None or is_triton_jit(dotted) or dotted.startswith("triton."):
+            return None
+        resolved = context.modules.resolve(dotted, module.path)
+        if resolved is not None and resolved[1] in (other := table(resolved[0])):
+            return resolved[0], other[resolved[1]]
+        return None
+
+    return find
+
+
+def _constexprs(
+    function: FunctionNode, tuned: Autotune | None, heuristics: list[BoundValue], sites: list[SiteFacts]
+) -> list[Constexpr]:
+    """Each constexpr with the values that default, launch sites, autotune and heuristics give it."""
+    computed = {h.value.partition(" = ")[0]: h for h in heuristics}
+    found = []
+    for argument, annotation, default, constexpr in parameters(function):
+        if not constexpr:
+            continue
+        name = argument.arg
+        values: list[BoundValue] = []
+        if tuned is not None:
+            values.extend(_tuned(name, tuned))
+        if name in computed:
+            values.append(computed[name].model_copy(update={"value": computed[name].value.partition(" = ")[2]}))
+        for site in sites:
+            values.extend(site.constexprs.get(name, []))
+        if default and not values:
+            values.append(BoundValue(line=argument.lineno, value=default, origin="default"))
+        found.append(
+            Constexpr(
+                line=argument.lineno,
+                name=name,
+                kind="constexpr",
+                type=annotation,
+                default=default,
+                values=tuple(_unique(values)),
+            )
+        )
+    return found
+
+
+def _tuned(name: str, tuned: Autotune) -> list[BoundValue]:
+    """Distinct values of one name over the autotune configurations."""
+    found: dict[str, BoundValue] = {}
+    for config in tuned.configs:
+        if name in config.values:
+            value = str(config.values[name])
+            found.setdefault(
+                value,
+                BoundValue(
+                    line=config.line,
+                    file=config.file,
+                    basis="evaluated",
+                    value=value,
+                    origin="autotune",
+                    when=config.when,
+                ),
+            )
+    return list(found.values())
+
+
+def _option(name: str, tuned: Autotune | None, sites: list[SiteFacts]) -> list[BoundValue]:
+    values: dict[str, BoundValue] = {}
+    for config in tuned.configs if tuned else ():
+        given = config.num_warps if name == "num_warps" else config.num_stages
+        if given is not None:
+            values.setdefault(
+                str(given),
+                BoundValue(line=config.line, file=config.file, basis="evaluated", value=str(given), origin="autotune"),
+            )
+    return _unique([*values.values(), *(v for site in sites for v in site.options.get(name, []))])
+
+
+def _unique(items: Iterable[T]) -> list[T]:
+    kept: list[T] = []
+    for item in items:
+        if item not in kept:
+            kept.append(item)
+    return kept
+
+
+__all__ = ["Constraint", "common_tiles", "describe_triton"]

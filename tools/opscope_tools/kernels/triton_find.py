@@ -1,0 +1,199 @@
+"""One pass over a Python file: Triton kernels, their launch sites, and kernels of other Python-embedded languages.
+
+A kernel is a function whose decorators lead to `triton.jit` through the file's imports, whatever wraps it
+(`autotune`, `heuristics`, a project's own caching decorator).
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from opscope_schemas.tiling import Unanalysed
+
+from opscope_tools.kernels.facts import FileFacts, KernelRef, LaunchRef
+from opscope_tools.kernels.pymodule import PyModule, make_module
+
+#: bytes that a file must contain to be worth parsing: it defines kernels, or has the shape of a launch
+WORTH_PARSING = re.compile(
+    rb"triton|tilelang|cutlass|cuda\.tile|cuda_tile|gluon|\w\s*\[\s*\(?\s*(?:grid|lambda)\b|_kernel\w*\s*\["
+)
+_SOURCE_TEXT = re.compile(r"^\s*@(?:\w+\.)?triton\.jit\b|^\s*@triton\.jit\b", re.MULTILINE)
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def find_in_python(path: str, text: str) -> FileFacts:
+    """The facts of one file; a file that does not parse yields a note."""
+    try:
+        module = make_module(path, text)
+    except (SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None) or 1
+        return FileFacts(
+            note=f"{path}:{line} does not parse as Python ({getattr(error, 'msg', error)}); it was left out."
+        )
+    except RecursionError:
+        return FileFacts(note=f"{path} is nested too deeply to be read; it was left out.")
+    return FileFacts(
+        kernels=tuple(_kernels(module)),
+        launches=tuple(_launches(module)),
+        not_analysed=tuple(_other_languages(module)),
+    )
+
+
+def dotted_name(node: ast.expr, module: PyModule) -> str:
+    """`tr.jit` as `triton.jit`, through the file's imports; empty where the node is not a dotted name."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return ""
+    return ".".join([module.imports.get(node.id, node.id), *reversed(parts)])
+
+
+def decorator_name(node: ast.expr, module: PyModule) -> str:
+    """The dotted name of a decorator, called or not."""
+    return dotted_name(node.func if isinstance(node, ast.Call) else node, module)
+
+
+def is_triton_jit(dotted: str) -> bool:
+    """`triton.jit`, also through a project's re-export (`vllm.triton_utils.triton.jit`)."""
+    return (
+        dotted == "triton.jit"
+        or dotted.endswith(".triton.jit")
+        or dotted in {"triton.runtime.jit", "triton.runtime.jit.jit"}
+    )
+
+
+def functions(tree: ast.AST) -> Iterator[FunctionNode]:
+    """Every function of the file, nested ones too."""
+    for node in ast.walk(tree):
+        if isinstance(node, FunctionNode):
+            yield node
+
+
+def uses_program_id(node: ast.AST) -> bool:
+    """Whether a function asks for its program id itself."""
+    return any(
+        isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute | ast.Name) and _last(n.func) == "program_id"
+        for n in ast.walk(node)
+    )
+
+
+def _last(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def jitted_functions(module: PyModule) -> Iterator[FunctionNode]:
+    """Functions that `triton.jit` compiles: decorated, or passed to it by name."""
+    passed = {
+        node.args[0].id
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Name)
+        and is_triton_jit(dotted_name(node.func, module))
+    }  # fmt: skip
+    for function in functions(module.tree):
+        if any(is_triton_jit(decorator_name(d, module)) for d in function.decorator_list) or function.name in passed:
+            yield function
+
+
+def _kernels(module: PyModule) -> Iterator[KernelRef]:
+    for function in jitted_functions(module):
+        tuned = any("autotune" in decorator_name(d, module) for d in function.decorator_list)
+        entry = tuned or uses_program_id(function)
+        yield KernelRef(
+            name=function.name, language="triton", role="kernel" if entry else "device_function", file=module.path,
+            line=function.lineno, end_line=function.end_lineno or function.lineno,
+        )  # fmt: skip
+
+
+def launched(node: ast.Call) -> tuple[ast.expr, ast.expr] | None:
+    """(kernel, grid) of `kernel[grid](...)`, `kernel.run(grid=...)` or `kernel.warmup(grid=...)`."""
+    if isinstance(node.func, ast.Subscript):
+        return node.func.value, node.func.slice
+    if isinstance(node.func, ast.Attribute) and node.func.attr in {"run", "warmup"}:
+        for keyword in node.keywords:
+            if keyword.arg == "grid":
+                return node.func.value, keyword.value
+    return None
+
+
+def _launches(module: PyModule) -> Iterator[LaunchRef]:
+    """Calls that have the shape of a launch; which of them mean a kernel is known once all files are read."""
+    aliases = _aliases(module)
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Call) and (parts := launched(node)) is not None:
+            names = tuple(dict.fromkeys(_kernel_names(parts[0], aliases)))
+            if names:
+                yield LaunchRef(
+                    callees=names, file=module.path, line=node.lineno, imported_from=module.imports.get(names[0], "")
+                )
+
+
+def _aliases(module: PyModule) -> dict[str, list[ast.expr]]:
+    """Name -> the expressions assigned to it anywhere in the file, where they are names, choices or tables of names."""
+    found: dict[str, list[ast.expr]] = {}
+    for node in ast.walk(module.tree):
+        match node:
+            case ast.Assign(
+                targets=[ast.Name(id=name)],
+                value=ast.Name() | ast.Attribute() | ast.IfExp() | ast.Dict() | ast.Subscript() | ast.Call() as value,
+            ):
+                found.setdefault(name, []).append(value)
+    return found
+
+
+def _kernel_names(node: ast.expr, aliases: dict[str, list[ast.expr]], depth: int = 4) -> Iterator[str]:
+    """Names that a launched expression can stand for."""
+    if depth == 0:
+        return
+    if isinstance(node, ast.Attribute):
+        yield node.attr
+    elif isinstance(node, ast.Name):
+        yield node.id
+        for value in aliases.get(node.id, []):
+            yield from _kernel_names(value, aliases, depth - 1)
+    elif isinstance(node, ast.IfExp):
+        yield from _kernel_names(node.body, aliases, depth - 1)
+        yield from _kernel_names(node.orelse, aliases, depth - 1)
+    elif isinstance(node, ast.Dict):
+        for value in node.values:
+            yield from _kernel_names(value, aliases, depth - 1)
+    elif isinstance(node, ast.Subscript):
+        yield from _kernel_names(node.value, aliases, depth - 1)
+    elif isinstance(node, ast.Call):  # wrap_triton(kernel), triton.autotune(...)(kernel), functools.partial(kernel)
+        for argument in node.args[:1]:
+            yield from _kernel_names(argument, aliases, depth - 1)
+
+
+#: how a decorator's or caller's dotted name ends -> the language that it belongs to
+_OTHER = (
+    (re.compile(r"(^|\.)gluon\.jit$"), "Gluon"),
+    (re.compile(r"(^|\.)cute\.(kernel|jit)$"), "CuTe-DSL"),
+    (re.compile(r"(^|\.)(cuda\.tile|cuda_tile|cutile|ct)\.kernel$"), "cuTile"),
+    (re.compile(r"(^|\.)(T|tilelang\.language|tilelang)\.(prim_func|macro)$"), "TileLang"),
+    (re.compile(r"(^|\.)numba\.cuda\.jit$"), "Numba CUDA"),
+)
+
+
+def _other_languages(module: PyModule) -> Iterator[Unanalysed]:
+    for function in functions(module.tree):
+        for decorator in function.decorator_list:
+            form = _form(decorator_name(decorator, module))
+            if form:
+                yield Unanalysed(form=form, name=function.name, file=module.path, line=function.lineno)
+                break
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and "triton.jit" in node.value:
+            for match in _SOURCE_TEXT.finditer(node.value):
+                named = re.search(r"\bdef\s+([\w{}]+)", node.value[match.end() :])
+                line = node.lineno + node.value.count("\n", 0, match.start())
+                yield Unanalysed(
+                    form="Triton source in a string", name=named[1] if named else "", file=module.path, line=line
+                )
+
+
+def _form(dotted: str) -> str:
+    return next((form for pattern, form in _OTHER if pattern.search(dotted)), "")
