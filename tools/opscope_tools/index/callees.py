@@ -19,191 +19,10 @@ from opscope_tools.index.parse import Node, dotted, line_of, named, text_of
 from opscope_tools.index.resolve import ClassSymbol, Found, Resolver
 from opscope_tools.index.rows import FunctionRow
 from opscope_tools.index.submodules import MODULE, Submodule, is_module, submodules
+from opscope_tools.index.tensors import METADATA, TENSOR_METHODS
 
 _CODE_LIMIT = 300
-#: methods that a receiver of unknown type is taken to have as a tensor; the names are torch.Tensor's own
-_TENSOR_METHODS = frozenset(
-    [
-        "abs",
-        "add",
-        "add_",
-        "all",
-        "amax",
-        "amin",
-        "any",
-        "argmax",
-        "argmin",
-        "argsort",
-        "bernoulli_",
-        "bfloat16",
-        "bmm",
-        "bool",
-        "broadcast_to",
-        "cat",
-        "ceil",
-        "chunk",
-        "clamp",
-        "clamp_",
-        "clamp_max",
-        "clamp_min",
-        "clone",
-        "contiguous",
-        "copy_",
-        "cos",
-        "cumprod",
-        "cumsum",
-        "cpu",
-        "detach",
-        "diag",
-        "diagonal",
-        "diff",
-        "div",
-        "div_",
-        "dot",
-        "einsum",
-        "eq",
-        "erf",
-        "exp",
-        "exp_",
-        "expand",
-        "expand_as",
-        "fill_",
-        "flatten",
-        "flip",
-        "float",
-        "floor",
-        "fmod",
-        "gather",
-        "ge",
-        "gt",
-        "half",
-        "index_add",
-        "index_add_",
-        "index_copy_",
-        "index_fill_",
-        "index_put",
-        "index_put_",
-        "index_select",
-        "int",
-        "inverse",
-        "isfinite",
-        "isinf",
-        "isnan",
-        "item",
-        "layer_norm",
-        "le",
-        "lerp",
-        "log",
-        "log1p",
-        "log_softmax",
-        "logical_and",
-        "logical_not",
-        "logical_or",
-        "logsumexp",
-        "long",
-        "lt",
-        "masked_fill",
-        "masked_fill_",
-        "masked_scatter",
-        "masked_scatter_",
-        "masked_select",
-        "matmul",
-        "max",
-        "mean",
-        "min",
-        "mm",
-        "movedim",
-        "mul",
-        "mul_",
-        "multinomial",
-        "mv",
-        "narrow",
-        "narrow_copy",
-        "ne",
-        "neg",
-        "new_empty",
-        "new_full",
-        "new_ones",
-        "new_tensor",
-        "new_zeros",
-        "nonzero",
-        "norm",
-        "normal_",
-        "numpy",
-        "outer",
-        "pad",
-        "permute",
-        "pow",
-        "prod",
-        "reciprocal",
-        "relu",
-        "relu_",
-        "repeat",
-        "repeat_interleave",
-        "requires_grad_",
-        "reshape",
-        "roll",
-        "round",
-        "rsqrt",
-        "scatter",
-        "scatter_",
-        "scatter_add",
-        "scatter_add_",
-        "scatter_reduce",
-        "select",
-        "sigmoid",
-        "sign",
-        "sin",
-        "softmax",
-        "sort",
-        "split",
-        "sqrt",
-        "square",
-        "squeeze",
-        "std",
-        "stft",
-        "sub",
-        "sub_",
-        "sum",
-        "swapaxes",
-        "t",
-        "take_along_dim",
-        "tanh",
-        "tile",
-        "to",
-        "tolist",
-        "topk",
-        "transpose",
-        "transpose_",
-        "tril",
-        "triu",
-        "type",
-        "type_as",
-        "unbind",
-        "unflatten",
-        "unfold",
-        "uniform_",
-        "unique",
-        "unsqueeze",
-        "unsqueeze_",
-        "var",
-        "view",
-        "view_as",
-        "where",
-        "zero_",
-    ]
-)
-_METADATA = {"size", "dim", "numel", "stride", "is_contiguous", "element_size", "get_device", "nelement", "data_ptr"}
-_DROPOUT = re.compile(
-    r"(^|\.)((alpha_|feature_)?dropout\d?d?|(Alpha|FeatureAlpha)?Dropout\d?d?|DropPath\w*|\w*DropPath)_?$"
-)
-_CHECKPOINT = re.compile(r"(^|\.)(checkpoint|_gradient_checkpointing_func)$")
 Kind = Literal["op", "submodule_call", "helper_call"]
-
-
-def is_dropout(call: Call) -> bool:
-    """Whether the call does nothing in inference."""
-    return bool(_DROPOUT.search(call.callee) or _CHECKPOINT.search(call.callee))
 
 
 @dataclass
@@ -243,9 +62,10 @@ class Callees:
         if target.type == "identifier":
             self.local[text_of(target)] = value if value is not None else ""
         else:
+            sizes = value if value is not None and self.describes(value) else None  # batch, length = x.shape
             for child in named(target):
                 if child.type == "identifier":
-                    self.local[text_of(child)] = ""
+                    self.local[text_of(child)] = sizes if sizes is not None else ""
 
     def loop(self, target: Node, iterable: Node) -> None:
         """`for target in iterable`: names bound to the items of a container of submodules."""
@@ -276,6 +96,31 @@ class Callees:
         if name.startswith("self."):
             return f"{name[5:]}.*" in self.modules or name[5:] in self.modules
         return bool(name) and name.rpartition(".")[2].isupper()
+
+    def describes(self, node: Node, depth: int = 0) -> bool:
+        """Whether an expression is a literal or only reads shapes, dtypes and the like."""
+        kind = node.type
+        if kind in {"integer", "none", "true", "false", "string"}:
+            return True
+        if kind == "identifier":
+            value = self.local.get(text_of(node))
+            return value is not None and not isinstance(value, str) and depth < 6 and self.describes(value, depth + 1)
+        if kind == "attribute":
+            inner = node.child_by_field_name("object")
+            if text_of(node.child_by_field_name("attribute")) in METADATA:
+                return True
+            return inner is not None and inner.type == "attribute" and self.describes(inner, depth)
+        if kind == "subscript":
+            inner = node.child_by_field_name("value")
+            return inner is not None and self.describes(inner, depth)
+        if kind == "call":
+            function = node.child_by_field_name("function")
+            if dotted(function) in {"len", "int"}:
+                return True
+            return function is not None and function.type == "attribute" and self.describes(function, depth)
+        if kind in {"binary_operator", "unary_operator", "parenthesized_expression", "tuple", "pattern_list"}:
+            return all(self.describes(child, depth) for child in named(node))
+        return False
 
     # what is called
 
@@ -329,6 +174,10 @@ class Callees:
             exact = f"{path}.{text_of(key).strip(chr(34) + chr(39))}"
             return exact if exact in self.modules else f"{path}.*"
         name = dotted(node)
+        if not name and node.type == "attribute":  # self.layers[0].inner
+            inner = node.child_by_field_name("object")
+            path = self._path(inner) if inner is not None else ""
+            return f"{path}.{text_of(node.child_by_field_name('attribute'))}" if path else ""
         if name.startswith("self."):
             return name[5:]
         head, _, tail = name.partition(".")
@@ -391,9 +240,9 @@ class Callees:
             if member is not None:
                 return self._found(member[1], code, line)
         method = name.rpartition(".")[2]
-        if rest.count(".") >= 1 and method in _METADATA:
+        if rest.count(".") >= 1 and method in METADATA:
             return None
-        if rest.count(".") >= 1 and method in _TENSOR_METHODS:  # self.weight.to(...), self.inv_freq.float()
+        if rest.count(".") >= 1 and method in TENSOR_METHODS:  # self.weight.to(...), self.inv_freq.float()
             return Call(kind="op", code=code, callee=f"torch.Tensor.{method}", line=line)
         return Call(kind="helper_call", code=code, dispatch=name, line=line)
 
@@ -424,16 +273,20 @@ class Callees:
                 member = self.resolver.class_member(symbol, method)
                 if member is not None:
                     return self._found(member[1], code, line)
-        if method in _METADATA:
+        if method in METADATA:
             return None
-        if method in _TENSOR_METHODS:
+        if method in TENSOR_METHODS:
             return Call(kind="op", code=code, callee=f"torch.Tensor.{method}", line=line)
         return Call(kind="helper_call", code=code, dispatch=text_of(function)[:_CODE_LIMIT], line=line)
 
     def _classes_of(self, name: str) -> list[ClassSymbol]:
         """Classes that a local or a parameter may be an instance of: the one it was made from, those it is declared as.
         Tensors are left out: their methods are known by name."""
-        value, texts = self.local.get(name), re.findall(r"[A-Za-z_][\w.]*", self.annotations.get(name, ""))
+        value = self.local.get(name)
+        if value is not None and not isinstance(value, str) and value.type == "identifier" and text_of(value) != name:
+            name = text_of(value)  # another name of a parameter
+            value = self.local.get(name)
+        texts = re.findall(r"[A-Za-z_][\w.]*", self.annotations.get(name, ""))
         if value is not None and not isinstance(value, str) and value.type == "call":
             texts = [*texts, dotted(value.child_by_field_name("function"))]
         found = [

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 
 from opscope_schemas.index import Call, ForwardLine, LineKind
 
-from opscope_tools.index.callees import Callees, is_dropout
+from opscope_tools.index.callees import Callees
 from opscope_tools.index.parse import Node, dotted, line_of, named, text_of
+from opscope_tools.index.tensors import is_dropout, weight
 
 _CODE_LIMIT = 300
 _CONTINUED = "... "
@@ -23,9 +24,6 @@ _OPERATORS = {
     "&": "and_", "|": "or_", "^": "xor", "<<": "lshift", ">>": "rshift", "<": "lt", "<=": "le", ">": "gt", ">=": "ge",
     "==": "eq", "!=": "ne",
 }  # fmt: skip
-_RANK = {"submodule_call": 3, "helper_call": 2, "op": 1}
-#: attributes that describe a tensor; reading them computes nothing
-_METADATA = {"shape", "dtype", "device", "ndim", "size", "dim", "numel", "is_cuda", "stride"}
 
 
 @dataclass(frozen=True)
@@ -139,7 +137,7 @@ class LineReader:
         for line in sorted({first, *(call.line for call in calls)}):
             here = [call for call in calls if call.line == line]
             # the line that opens a statement stands for all of it
-            main = max(reversed(here or calls), key=_weight, default=None)
+            main = max(reversed(here or calls), key=weight, default=None)
             shown = code if line == first else _CONTINUED + self.callees.line_text(line)
             self.lines.append(
                 ForwardLine(
@@ -187,25 +185,25 @@ class LineReader:
             for side in named(node):
                 self._visit(side, found)
             sign = text_of(node.child_by_field_name("operator"))
-            if not all(_is_shape(side) for side in named(node)):
+            if not all(self.callees.describes(side) for side in named(node)):
                 found.append(_operator(node, _OPERATORS.get(sign, sign)))
         elif kind == "unary_operator":
             for side in named(node):
                 self._visit(side, found)
             sign = text_of(node.child_by_field_name("operator"))
-            if not all(_is_shape(side) for side in named(node)):
+            if not all(self.callees.describes(side) for side in named(node)):
                 found.append(_operator(node, {"-": "neg", "~": "invert", "+": "pos"}.get(sign, sign)))
         elif kind == "comparison_operator":
             for side in named(node):
                 self._visit(side, found)
             signs = [child.type for child in node.children if child.type in _OPERATORS]
-            if signs and not any(_is_shape(side) for side in named(node)):
+            if signs and not any(self.callees.describes(side) for side in named(node)):
                 found.extend(_operator(node, _OPERATORS[sign]) for sign in signs)
         elif kind == "subscript":
             value = node.child_by_field_name("value")
             for child in named(node):
                 self._visit(child, found)
-            if value is not None and not _is_shape(node) and not self.callees.is_table(value):
+            if value is not None and not self.callees.describes(node) and not self.callees.is_table(value):
                 keys = node.children_by_field_name("subscript")
                 if not all(key.type == "string" for key in keys):
                     found.append(_operator(node, "getitem"))
@@ -239,35 +237,6 @@ def trains(condition: str) -> bool:
 
 def _operator(node: Node, name: str) -> Call:
     return Call(kind="op", code=text_of(node)[:_CODE_LIMIT], callee=f"operator.{name}", line=line_of(node))
-
-
-def _weight(call: Call) -> int:
-    """How telling a call is for its line; a bare operator says least."""
-    return 0 if call.callee.startswith("operator.") else _RANK[call.kind]
-
-
-def _is_shape(node: Node) -> bool:
-    """An integer literal, or an expression that only reads a tensor's metadata."""
-    if node.type in {"integer", "none", "true", "false", "string"}:
-        return True
-    if node.type == "attribute":
-        return text_of(node.child_by_field_name("attribute")) in _METADATA or _shape_inside(node)
-    if node.type == "subscript":
-        value = node.child_by_field_name("value")
-        return value is not None and _is_shape(value)
-    if node.type == "call":
-        function = node.child_by_field_name("function")
-        if dotted(function) in {"len", "int"}:
-            return True
-        return function is not None and function.type == "attribute" and _is_shape(function)
-    if node.type in {"binary_operator", "unary_operator", "parenthesized_expression"}:
-        return all(_is_shape(child) for child in named(node))
-    return False
-
-
-def _shape_inside(node: Node) -> bool:
-    inner = node.child_by_field_name("object")
-    return inner is not None and inner.type == "attribute" and _is_shape(inner)
 
 
 def _both(first: str, second: str) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from opscope_cache.store import Store
 from opscope_schemas.common import Repository
-from opscope_schemas.errors import AmbiguousNameError, PathRefusedError, SourceError, UnknownNameError
+from opscope_schemas.errors import AmbiguousNameError, InputError, PathRefusedError, SourceError, UnknownNameError
 from opscope_schemas.index import ForwardLine
 
 from opscope_tools.index.callees import Callees
@@ -99,6 +99,10 @@ class Index:
         """Every reading of `name`; those that do not run (modular_*.py, stand-ins) last."""
         trees = self._trees(repo)
         name = name.strip()
+        if not name:
+            raise InputError(
+                "An empty name means no class.", next_step="Give a class name, a model type or path.py:line."
+            )
         at_line = _AT_LINE.match(name)
         if at_line:
             return [self._at_line(at_line["path"], int(at_line["line"]), trees)]
@@ -157,7 +161,7 @@ class Index:
 
     def _refuse_other(self, name: str, trees: list[SourceTree]) -> None:
         """Raise a sentence of its own where `name` is known but is no class."""
-        for found in self.resolver.absolute(name, trees) if name else ():
+        for found in self.resolver.absolute(name, trees):
             if found.kind in {"function", "module"} and found.unit is not None:
                 what = "a function" if found.kind == "function" else "a module"
                 line = found.row.line if found.row is not None else 1
@@ -290,7 +294,12 @@ class Index:
                 location=f"{forward.file}:{forward.line}",
             )
         callees = Callees(self.resolver, forward.symbol, forward.defined_in, forward.row)
-        return LineReader(callees).read(body)
+        try:
+            return LineReader(callees).read(body)
+        except RecursionError:
+            raise SourceError(
+                "The forward nests expressions too deeply to be read.", location=f"{forward.file}:{forward.line}"
+            ) from None
 
     def subclasses(self, symbol: ClassSymbol) -> tuple[list[str], bool]:
         """Qualified names of the classes that name `symbol` as a base, and whether each was verified: beyond a number

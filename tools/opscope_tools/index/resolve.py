@@ -8,13 +8,10 @@ substitute (`except ImportError`) counts where the main path leads to a package 
 from __future__ import annotations
 
 import builtins
-import importlib
-import importlib.util
 import re
-import types
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Literal
 from weakref import WeakKeyDictionary
 
@@ -22,55 +19,10 @@ from opscope_cache.store import Store
 from opscope_schemas.common import Repository
 
 from opscope_tools.index.rows import AssignRow, ClassRow, FunctionRow, ImportRow, Row
+from opscope_tools.index.standard import is_installed, standard_order
 from opscope_tools.index.trees import SourceTree, Unit
 
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$")
-#: modules of the standard library whose classes serve as bases; imported to read the order of their own bases
-_STANDARD = frozenset(
-    [
-        "abc",
-        "argparse",
-        "ast",
-        "builtins",
-        "codecs",
-        "collections",
-        "collections.abc",
-        "concurrent.futures",
-        "configparser",
-        "contextlib",
-        "csv",
-        "ctypes",
-        "dataclasses",
-        "datetime",
-        "enum",
-        "functools",
-        "html.parser",
-        "http.server",
-        "io",
-        "json",
-        "json.decoder",
-        "json.encoder",
-        "logging",
-        "multiprocessing",
-        "numbers",
-        "os",
-        "pathlib",
-        "pickle",
-        "queue",
-        "random",
-        "socketserver",
-        "string",
-        "threading",
-        "tokenize",
-        "types",
-        "typing",
-        "unittest",
-        "unittest.case",
-        "unittest.mock",
-        "warnings",
-        "weakref",
-    ]
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,7 +184,7 @@ class Resolver:
         return row.guard.condition.removeprefix("not (").removesuffix(")") in self._unavailable(unit)
 
     def _available(self, top: str) -> bool:
-        return any(tree.locate(top) is not None for tree in self.trees) or _installed(top)
+        return any(tree.locate(top) is not None for tree in self.trees) or is_installed(top)
 
     def _follow(self, unit: Unit, row: Row, name: str, trail: tuple[object, ...]) -> Found | None:
         if isinstance(row, ClassRow):
@@ -425,39 +377,6 @@ def _merge(lines: list[list[Base]]) -> list[Base]:
         merged.append(head)
         lines = [rest for line in lines if (rest := [n for n in line if not _equal(n, head)])]
     return merged
-
-
-@cache
-def standard_order(name: str) -> tuple[str, ...]:
-    """The MRO of a class that is not in source: read off the interpreter for the standard library, else itself."""
-    special = {"typing.NamedTuple": ("tuple", "object"), "typing.TypedDict": ("dict", "object")}
-    if name in special:
-        return special[name]
-    module, _, attribute = name.rpartition(".")
-    module = module or "builtins"
-    if module not in _STANDARD:
-        return (name, "object")
-    try:
-        value = getattr(importlib.import_module(module), attribute)
-        bases = types.resolve_bases((value,))
-    except (ImportError, AttributeError, TypeError):
-        return (name, "object")
-    found = [c for c in bases if isinstance(c, type)]
-    names = list(dict.fromkeys(_standard_name(c) for base in found for c in base.__mro__))
-    return (*(n for n in names if n != "object"), "object") if names else (name, "object")
-
-
-def _standard_name(cls: type) -> str:
-    return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
-
-
-@cache
-def _installed(top: str) -> bool:
-    """Whether a top-level package can be found; finding one does not import it."""
-    try:
-        return importlib.util.find_spec(top) is not None
-    except (ImportError, ValueError):
-        return False
 
 
 def absolute(unit: Unit, module: str) -> str:

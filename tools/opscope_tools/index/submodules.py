@@ -103,7 +103,17 @@ def _resolve(resolver: Resolver, symbol: ClassSymbol, holder: ClassSymbol, row: 
             return [Submodule(row.attribute, row, holder, inner.symbol, inner.name, row.callee, row.condition)]
     if _AUTO.search(row.callee):  # which class this builds is a matter of the configuration
         return [Submodule(row.attribute, row, holder, None, "", f"{row.callee}({row.arguments})", row.condition)]
+    if _is_called(holder, row.attribute):  # a function or a parameter made it; what it made is called as a module is
+        return [Submodule(row.attribute, row, holder, None, "", f"{row.callee}({row.arguments})", row.condition)]
     return []
+
+
+def _is_called(holder: ClassSymbol, attribute: str) -> bool:
+    """Whether the class calls `self.attribute`."""
+    if "." in attribute:
+        return False
+    lines = holder.unit.tree.source(holder.file).split(b"\n")[holder.line - 1 : holder.end_line]
+    return re.search(rb"\bself\.%s\(" % attribute.encode(), b"\n".join(lines)) is not None
 
 
 def _made(holder: ClassSymbol, row: AttributeRow, made: ClassSymbol) -> Submodule:

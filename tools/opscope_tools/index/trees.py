@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -103,6 +104,7 @@ class SourceTree:
         self._table: dict[str, list[str]] = {}
         self._bases: dict[str, list[tuple[str, str]]] = {}
         self._fingerprint = ""
+        self._lock = threading.Lock()
         self._checked = -1e9
 
     @cached_property
@@ -184,7 +186,10 @@ class SourceTree:
         stored = self._store.get(key)
         rows = from_json(stored) if stored is not None else None
         if rows is None:
-            rows = extract(source)
+            try:
+                rows = extract(source)
+            except RecursionError:
+                raise SourceError(f"{file} nests expressions too deeply to be read.", location=file) from None
             self._store.put(key, to_json(rows))
         unit = Unit(self, file, self.module_name(file), file.endswith("__init__.py"), rows)
         self._units[file] = (signature, unit)
@@ -227,6 +232,10 @@ class SourceTree:
         return list(self._table)
 
     def _refresh(self, *, force: bool) -> None:
+        with self._lock:  # tools run in several threads; none may see a table half filled
+            self._refresh_table(force=force)
+
+    def _refresh_table(self, *, force: bool) -> None:
         now = time.monotonic()
         if now - self._checked < (0.2 if force else RECHECK_SECONDS):
             return
@@ -243,14 +252,16 @@ class SourceTree:
         if not isinstance(classes, dict):
             classes = self._scan()
             self._store.put(key, json.dumps(classes, separators=(",", ":")))
-        self._fingerprint, self._table, self._bases = fingerprint, {}, {}
+        table: dict[str, list[str]] = {}
+        by_base: dict[str, list[tuple[str, str]]] = {}
         for file, found in classes.items():
             for name, bases in found:
-                files = self._table.setdefault(name, [])
+                files = table.setdefault(name, [])
                 if file not in files:
                     files.append(file)
                 for base in bases:
-                    self._bases.setdefault(base, []).append((name, file))
+                    by_base.setdefault(base, []).append((name, file))
+        self._fingerprint, self._table, self._bases = fingerprint, table, by_base
 
     def _scan(self) -> dict[str, list[tuple[str, list[str]]]]:
         """file -> classes with the last names of their bases, by a regular expression over the bytes."""

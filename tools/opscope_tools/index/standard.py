@@ -1,0 +1,92 @@
+"""What lies outside the registered source: the order of the standard library's classes, and which packages are there.
+
+Only modules of the list below are imported, and only to read the order of the bases of their classes; of any other
+package the index merely asks whether it can be found.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import types
+from functools import cache
+
+#: modules of the standard library whose classes serve as bases; imported to read the order of their own bases
+_STANDARD = frozenset(
+    [
+        "abc",
+        "argparse",
+        "ast",
+        "builtins",
+        "codecs",
+        "collections",
+        "collections.abc",
+        "concurrent.futures",
+        "configparser",
+        "contextlib",
+        "csv",
+        "ctypes",
+        "dataclasses",
+        "datetime",
+        "enum",
+        "functools",
+        "html.parser",
+        "http.server",
+        "io",
+        "json",
+        "json.decoder",
+        "json.encoder",
+        "logging",
+        "multiprocessing",
+        "numbers",
+        "os",
+        "pathlib",
+        "pickle",
+        "queue",
+        "random",
+        "socketserver",
+        "string",
+        "threading",
+        "tokenize",
+        "types",
+        "typing",
+        "unittest",
+        "unittest.case",
+        "unittest.mock",
+        "warnings",
+        "weakref",
+    ]
+)
+
+
+@cache
+def standard_order(name: str) -> tuple[str, ...]:
+    """The MRO of a class that is not in source: read off the interpreter for the standard library, else itself."""
+    special = {"typing.NamedTuple": ("tuple", "object"), "typing.TypedDict": ("dict", "object")}
+    if name in special:
+        return special[name]
+    module, _, attribute = name.rpartition(".")
+    module = module or "builtins"
+    if module not in _STANDARD:
+        return (name, "object")
+    try:
+        value = getattr(importlib.import_module(module), attribute)
+        bases = types.resolve_bases((value,))
+    except (ImportError, AttributeError, TypeError):
+        return (name, "object")
+    found = [c for c in bases if isinstance(c, type)]
+    names = list(dict.fromkeys(_standard_name(c) for base in found for c in base.__mro__))
+    return (*(n for n in names if n != "object"), "object") if names else (name, "object")
+
+
+def _standard_name(cls: type) -> str:
+    return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
+
+
+@cache
+def is_installed(top: str) -> bool:
+    """Whether a top-level package can be found; finding one does not import it."""
+    try:
+        return importlib.util.find_spec(top) is not None
+    except (ImportError, ValueError):
+        return False

@@ -1,0 +1,207 @@
+"""What is known of torch.Tensor by name: methods, attributes that describe, products, what training alone needs.
+
+The receiver of a method call has no type in source; these names are torch.Tensor's own, and a call of one of them on a
+value of unknown type is taken for the tensor method.
+"""
+
+from __future__ import annotations
+
+import re
+
+from opscope_schemas.index import Call
+
+TENSOR_METHODS = frozenset(
+    [
+        "abs",
+        "add",
+        "add_",
+        "all",
+        "amax",
+        "amin",
+        "any",
+        "argmax",
+        "argmin",
+        "argsort",
+        "bernoulli_",
+        "bfloat16",
+        "bmm",
+        "bool",
+        "broadcast_to",
+        "cat",
+        "ceil",
+        "chunk",
+        "clamp",
+        "clamp_",
+        "clamp_max",
+        "clamp_min",
+        "clone",
+        "contiguous",
+        "copy_",
+        "cos",
+        "cumprod",
+        "cumsum",
+        "cpu",
+        "detach",
+        "diag",
+        "diagonal",
+        "diff",
+        "div",
+        "div_",
+        "dot",
+        "einsum",
+        "eq",
+        "erf",
+        "exp",
+        "exp_",
+        "expand",
+        "expand_as",
+        "fill_",
+        "flatten",
+        "flip",
+        "float",
+        "floor",
+        "fmod",
+        "gather",
+        "ge",
+        "gt",
+        "half",
+        "index_add",
+        "index_add_",
+        "index_copy_",
+        "index_fill_",
+        "index_put",
+        "index_put_",
+        "index_select",
+        "int",
+        "inverse",
+        "isfinite",
+        "isinf",
+        "isnan",
+        "item",
+        "layer_norm",
+        "le",
+        "lerp",
+        "log",
+        "log1p",
+        "log_softmax",
+        "logical_and",
+        "logical_not",
+        "logical_or",
+        "logsumexp",
+        "long",
+        "lt",
+        "masked_fill",
+        "masked_fill_",
+        "masked_scatter",
+        "masked_scatter_",
+        "masked_select",
+        "matmul",
+        "max",
+        "mean",
+        "min",
+        "mm",
+        "movedim",
+        "mul",
+        "mul_",
+        "multinomial",
+        "mv",
+        "narrow",
+        "narrow_copy",
+        "ne",
+        "neg",
+        "new_empty",
+        "new_full",
+        "new_ones",
+        "new_tensor",
+        "new_zeros",
+        "nonzero",
+        "norm",
+        "normal_",
+        "numpy",
+        "outer",
+        "pad",
+        "permute",
+        "pow",
+        "prod",
+        "reciprocal",
+        "relu",
+        "relu_",
+        "repeat",
+        "repeat_interleave",
+        "requires_grad_",
+        "reshape",
+        "roll",
+        "round",
+        "rsqrt",
+        "scatter",
+        "scatter_",
+        "scatter_add",
+        "scatter_add_",
+        "scatter_reduce",
+        "select",
+        "sigmoid",
+        "sign",
+        "sin",
+        "softmax",
+        "sort",
+        "split",
+        "sqrt",
+        "square",
+        "squeeze",
+        "std",
+        "stft",
+        "sub",
+        "sub_",
+        "sum",
+        "swapaxes",
+        "t",
+        "take_along_dim",
+        "tanh",
+        "tile",
+        "to",
+        "tolist",
+        "topk",
+        "transpose",
+        "transpose_",
+        "tril",
+        "triu",
+        "type",
+        "type_as",
+        "unbind",
+        "unflatten",
+        "unfold",
+        "uniform_",
+        "unique",
+        "unsqueeze",
+        "unsqueeze_",
+        "var",
+        "view",
+        "view_as",
+        "where",
+        "zero_",
+    ]
+)
+#: attributes and methods that describe a tensor; reading them computes nothing
+METADATA = frozenset(
+    {"shape", "dtype", "device", "ndim", "size", "dim", "numel", "stride", "is_cuda", "is_contiguous", "element_size"}
+    | {"get_device", "nelement", "data_ptr"}
+)
+#: matrix products written as an operator or a method
+_PRODUCTS = {"operator.matmul", "torch.Tensor.matmul", "torch.Tensor.bmm", "torch.Tensor.mm", "torch.Tensor.einsum"}
+_DROPOUT = re.compile(
+    r"(^|\.)((alpha_|feature_)?dropout\d?d?|(Alpha|FeatureAlpha)?Dropout\d?d?|DropPath\w*|\w*DropPath)_?$"
+)
+_CHECKPOINT = re.compile(r"(^|\.)(checkpoint|_gradient_checkpointing_func)$")
+_RANK = {"submodule_call": 4, "helper_call": 3, "op": 1}
+
+
+def is_dropout(call: Call) -> bool:
+    """Whether the call does nothing in inference: dropout and its kin, gradient checkpointing."""
+    return any(pattern.search(name) for pattern in (_DROPOUT, _CHECKPOINT) for name in (call.callee, call.dispatch))
+
+
+def weight(call: Call) -> int:
+    """How telling a call is for its line: functions of torch before methods of tensors, a bare operator least."""
+    if call.kind == "op" and (call.callee in _PRODUCTS or not call.callee.startswith(("operator.", "torch.Tensor."))):
+        return 2
+    return 0 if call.callee.startswith("operator.") else _RANK[call.kind]
