@@ -54,7 +54,8 @@ def serve(session: Session, http: bool, port: int | None, host: str | None, allo
 @opscope.command(cls=SessionCommand)
 @click.argument("target")
 @click.option("--name", help="Name of the report (default: from the target).")
-def analyze(session: Session, target: str, name: str | None) -> int:
+@click.option("--overwrite/--no-overwrite", default=True, help="Replace a report of that name (default) or keep it.")
+def analyze(session: Session, target: str, name: str | None, overwrite: bool) -> int:
     """Analyse TARGET (a model type, a class or path.py:line) through the server, and save a report.
 
     Drives the whole protocol as an MCP client: reconnaissance, architecture, components, data flow, report.
@@ -62,7 +63,8 @@ def analyze(session: Session, target: str, name: str | None) -> int:
     from opscope_clients.protocol import analyze as drive
 
     session.workspace().store.close()  # a bad option is told here, not by a server that fails to start
-    return drive(target, session, name=name)
+    status: int = drive(target, session, name=name, overwrite=overwrite)
+    return status
 
 
 @opscope.group()

@@ -34,7 +34,7 @@ COMPONENTS = {
     "head": ("head",),
 }
 PHASES = ("prefill", "decode")
-#: the point at which formulas are evaluated for the report: new tokens and tokens already cached
+#: the point at which the whole is evaluated: new tokens, and tokens already cached
 POINTS: dict[str, dict[str, int]] = {
     "prefill": {"batch_size": 1, "seq_len": 128, "cache_len": 0},
     "decode": {"batch_size": 1, "seq_len": 1, "cache_len": 128},
@@ -45,9 +45,9 @@ class CallError(OpscopeError):
     """A tool refused a call; the message is the tool's own sentence."""
 
 
-def analyze(target: str, session: Session, *, name: str | None = None) -> int:
+def analyze(target: str, session: Session, *, name: str | None = None, overwrite: bool = True) -> int:
     """Run the protocol on `target`, save the report, print the summary; the exit status."""
-    findings = _unwrapped(target, session, name or report_name(target))
+    findings = _unwrapped(target, session, name or report_name(target), overwrite)
     _print_summary(findings)
     return 0 if findings.checked_ok else 1
 
@@ -57,10 +57,10 @@ def report_name(target: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.]+", "-", target).strip("-.") or "target"
 
 
-def _unwrapped(target: str, session: Session, name: str) -> Findings:
+def _unwrapped(target: str, session: Session, name: str, overwrite: bool) -> Findings:
     """Run the event loop; a failure inside a task group leaves as the failure itself."""
     try:
-        return anyio.run(_run, target, session, name)
+        return anyio.run(_run, target, session, name, overwrite)
     except BaseExceptionGroup as group:
         for error in _leaves(group):
             if isinstance(error, OpscopeError | KeyboardInterrupt | SystemExit):
@@ -107,7 +107,7 @@ class Findings:
     checked_ok: bool = False
 
 
-async def _run(target: str, session: Session, name: str) -> Findings:
+async def _run(target: str, session: Session, name: str, overwrite: bool) -> Findings:
     server = StdioServerParameters(
         command=sys.executable,
         args=["-m", "opscope_server", *session.server_arguments()],
@@ -127,7 +127,7 @@ async def _run(target: str, session: Session, name: str) -> Findings:
             steps.begin("Data flow")
             await _data_flow(calls, findings)
             steps.begin("Report")
-            await _report(calls, findings, name)
+            await _report(calls, findings, name, overwrite)
     return findings
 
 
@@ -154,7 +154,7 @@ async def _components(calls: Calls, findings: Findings, tree: Mapping[str, Any])
     for class_name in major_components(tree) or [findings.target]:
         for phase in PHASES:
             try:
-                await calls.call("count_flops", target=class_name, phase=phase, values=POINTS[phase])
+                await calls.call("count_flops", target=class_name, phase=phase)
             except CallError as error:
                 findings.gaps.append(f"{class_name.rpartition('.')[2]}, {phase}: {error}")
             else:
@@ -183,8 +183,10 @@ async def _data_flow(calls: Calls, findings: Findings) -> None:
         await calls.call("expand_refs", target=findings.target, phase=phase, values=POINTS[phase])
 
 
-async def _report(calls: Calls, findings: Findings, name: str) -> None:
-    written = await calls.call("write_report", kind="implementation", name=name, target=findings.target)
+async def _report(calls: Calls, findings: Findings, name: str, overwrite: bool) -> None:
+    written = await calls.call(
+        "write_report", kind="implementation", name=name, target=findings.target, overwrite=overwrite
+    )
     findings.report = str(written["path"])
     summary = written.get("summary")
     findings.summary = summary if isinstance(summary, Mapping) else {}

@@ -216,6 +216,10 @@ class Index:
         """Model types of the registered `transformers`, in alphabetical order."""
         return sorted({key for mapping in self._mappings(self.resolver.trees).values() for key, _ in mapping})
 
+    def class_names(self) -> list[str]:
+        """Short names of every class in the registered repositories, in alphabetical order."""
+        return sorted({name for tree in self._trees(None) for name in tree.class_names()})
+
     def _mappings(self, trees: list[SourceTree]) -> dict[str, tuple[tuple[str, str], ...]]:
         for tree in trees:
             file = tree.locate(f"{_AUTO}.modeling_auto")
