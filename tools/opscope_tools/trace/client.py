@@ -100,6 +100,7 @@ class Worker:
     def _running(self) -> subprocess.Popen[str]:
         if self._process is not None and self._process.poll() is None:
             return self._process
+        self._end()  # what a dead one left open
         ours = [str(Path(m.__path__[0]).parent) for m in (opscope_tools, opscope_schemas, opscope_cache)]
         environment = {
             **os.environ, **_OFFLINE, "OPSCOPE_WORKER_MEMORY": str(self._memory),

@@ -99,7 +99,7 @@ class Frames:
         """File and line of the class statement."""
         try:
             file = inspect.getsourcefile(kind) or ""
-            return self.relative_any(file), inspect.getsourcelines(kind)[1]
+            return self.relative_any(file), _keyword_line(file, inspect.getsourcelines(kind)[1], ("class ",))
         except (OSError, TypeError):
             return "", 0
 
@@ -120,8 +120,13 @@ class Frames:
 
     def code_definition(self, code: CodeType) -> tuple[str, int]:
         """File and line of the `def` keyword of a code object: its first line may be a decorator."""
-        line = code.co_firstlineno
-        for offset in range(200):
-            if linecache.getline(code.co_filename, line + offset).lstrip().startswith(("def ", "async def ")):
-                return self.relative_any(code.co_filename), line + offset
+        line = _keyword_line(code.co_filename, code.co_firstlineno, ("def ", "async def "))
         return self.relative_any(code.co_filename), line
+
+
+def _keyword_line(filename: str, first: int, words: tuple[str, ...]) -> int:
+    """The first line from `first` on that starts with one of `words`: a definition begins with its decorators."""
+    for line in range(first, first + 200):
+        if linecache.getline(filename, line).lstrip().startswith(words):
+            return line
+    return first

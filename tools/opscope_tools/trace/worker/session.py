@@ -94,6 +94,7 @@ class _Session:
         package = self.model_class.__module__.rsplit(".", 1)[0]
         default = torch.get_default_dtype()
         fake = FakeTensorMode(shape_env=self.symbols.env, allow_non_fake_inputs=True)
+        fake.cache_enabled = False  # nothing repeats often enough here to pay for the cache keys
         torch.set_default_dtype(DTYPE)
         try:
             with fake, torch.no_grad(), patches.symbolic_int((package,)):

@@ -1,0 +1,128 @@
+"""The formula language: what is read is safe and exact, what is written reads back the same."""
+
+from __future__ import annotations
+
+import doctest
+
+import opscope_schemas.errors
+import opscope_schemas.formula
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from opscope_schemas.errors import ValuesError
+from opscope_schemas.formula import Formula, evaluate, holds, variables
+
+NAMES = ("batch_size", "seq_len", "hidden_size", "num_heads", "a_bytes", "lambda")
+values = st.fixed_dictionaries({name: st.integers(1, 60) for name in NAMES})
+
+
+def _combined(children: st.SearchStrategy[Formula]) -> st.SearchStrategy[Formula]:
+    number = st.integers(1, 7)
+    return st.one_of(
+        st.tuples(children, children).map(lambda p: p[0] + p[1]),
+        st.tuples(children, children).map(lambda p: p[0] - p[1]),
+        st.tuples(children, children).map(lambda p: p[0] * p[1]),
+        st.tuples(children, children).map(lambda p: Formula.minimum(*p)),
+        st.tuples(children, children).map(lambda p: Formula.maximum(*p)),
+        st.tuples(children, number).map(lambda p: p[0] // p[1]),
+        st.tuples(children, number).map(lambda p: p[0] % p[1]),
+        st.tuples(children, number).map(lambda p: p[0].ceildiv(p[1])),
+    )
+
+
+formulas = st.recursive(
+    st.one_of(st.sampled_from(NAMES).map(Formula.var), st.integers(-9, 9).map(Formula.const)), _combined, max_leaves=8
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(formulas, values)
+def test_a_formula_reads_back_as_the_same_number(formula: Formula, at: dict[str, int]) -> None:
+    assert Formula.parse(str(formula)).evaluate(at) == evaluate(str(formula), at)
+
+
+@settings(max_examples=200, deadline=None)
+@given(formulas, formulas, values)
+def test_algebra_agrees_with_arithmetic(a: Formula, b: Formula, at: dict[str, int]) -> None:
+    x, y = a.evaluate(at), b.evaluate(at)
+    assert (a + b).evaluate(at) == x + y
+    assert (a * b).evaluate(at) == x * y
+    assert (a - b).evaluate(at) == x - y
+    assert (a // 3).evaluate(at) == x // 3
+    assert (a % 5).evaluate(at) == x % 5
+    if y:
+        assert (a // b).evaluate(at) == x // y
+
+
+@settings(max_examples=100, deadline=None)
+@given(formulas, values)
+def test_substitution_agrees_with_evaluation(formula: Formula, at: dict[str, int]) -> None:
+    replaced = formula.substitute({"seq_len": Formula.var("batch_size") + 2})
+    assert replaced.evaluate(at) == formula.evaluate({**at, "seq_len": at["batch_size"] + 2})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "__import__('os').system('true')", "{a}.__class__", "[1, 2]", "{a} if {b} else 1", "lambda: 1", "'x'", "1.5",
+        "{a} << 2", "open('x')", "min()", "{a} ** 1000", "2 ** {a} ** 2 ** 9", "seq_len * 2", "{a", "", "True", "f'{a}'",
+    ],
+)  # fmt: skip
+def test_what_is_no_formula_is_refused_in_one_sentence(text: str) -> None:
+    with pytest.raises(ValuesError) as caught:
+        evaluate(text, {"a": 70, "b": 1})
+    assert "\n" not in str(caught.value)
+
+
+def test_a_fraction_is_not_rounded_silently() -> None:
+    assert evaluate("{a} * {b} / 2", {"a": 3, "b": 4}) == 6
+    with pytest.raises(ValuesError, match="not an integer"):
+        evaluate("{a} / 2", {"a": 3})
+
+
+def test_a_missing_variable_is_named() -> None:
+    with pytest.raises(ValuesError, match=r"\{seq_len\} has no value"):
+        evaluate("{batch_size} * {seq_len}", {"batch_size": 1})
+
+
+def test_division_by_zero_is_told() -> None:
+    with pytest.raises(ValuesError, match="divides by zero"):
+        evaluate("4 // {a}", {"a": 0})
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("{a} < {b} + 1", True), ("{a} == 2 * {b}", False), ("({a} != 3 or {b} >= 4)", True),
+        ("not ({a} % 2 == 0)", True), ("{a} <= 3 and {b} > 5", False),
+    ],
+)  # fmt: skip
+def test_conditions_compare_exactly(condition: str, expected: bool) -> None:
+    assert holds(condition, {"a": 3, "b": 4}) is expected
+
+
+def test_products_name_their_factors_in_the_standard_order_and_common_factors_once() -> None:
+    b, s, h, i = (Formula.var(n) for n in ("batch_size", "seq_len", "hidden_size", "intermediate_size"))
+    assert str(i * h * s * 2 * b) == "2 * {batch_size} * {seq_len} * {hidden_size} * {intermediate_size}"
+    assert (
+        str(6 * b * s * h * i + 4 * b * s * h)
+        == "2 * {batch_size} * {seq_len} * {hidden_size} * (3 * {intermediate_size} + 2)"
+    )
+
+
+def test_exact_divisions_are_carried_out() -> None:
+    h, n = Formula.var("hidden_size"), Formula.var("num_heads")
+    assert (h * n + h) // h == n + 1
+    assert (h * n * 6) % (n * 3) == 0
+    assert (h // n).variables() == {"hidden_size", "num_heads"}
+
+
+def test_variables_are_found_inside_calls() -> None:
+    assert variables("min({a}, {b} // 2)") == {"a", "b"}
+
+
+@pytest.mark.parametrize("module", [opscope_schemas.formula, opscope_schemas.errors])
+def test_examples_in_docstrings_hold(module: object) -> None:
+    result = doctest.testmod(module)  # type: ignore[arg-type]
+    assert result.attempted > 0
+    assert result.failed == 0

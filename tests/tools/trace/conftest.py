@@ -1,0 +1,25 @@
+"""One workspace for all cost tests of a run: traces are kept on disk, so that each is made once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from opscope_tools.engines import close_engines
+from opscope_tools.spec import ToolContext
+from opscope_tools.workspace import Workspace
+
+
+@pytest.fixture(scope="session")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
+    # the parent of a parallel run's own folder is shared by its processes
+    shared = tmp_path_factory.getbasetemp().parent / "opscope-traces"
+    found = Workspace.create(cache_folder=shared, output=tmp_path_factory.mktemp("output"))
+    yield found
+    close_engines(found)
+    found.store.close()
+
+
+@pytest.fixture(scope="session")
+def context(workspace: Workspace) -> ToolContext:
+    return ToolContext(workspace)

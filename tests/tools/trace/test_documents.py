@@ -1,0 +1,192 @@
+"""The documents: they add up, they point at source, and they are what their schemas say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from opscope_schemas.analysis import Kernel, ModelAnalysis, ModuleAnalysis
+from opscope_schemas.formula import evaluate
+from opscope_tools.costing import CostArguments
+from opscope_tools.count_flops import COUNT_FLOPS, count_flops
+from opscope_tools.expand_refs import EXPAND_REFS, ExpandArguments, expand_refs
+from opscope_tools.inspect_model import InspectArguments, inspect_model
+from opscope_tools.spec import ToolContext
+from opscope_tools.workspace import Workspace
+
+POINT = {"batch_size": 2, "seq_len": 5, "cache_len": 9}
+CASES = [("llama", "prefill"), ("mixtral", "decode"), ("gemma3_text", "prefill"), ("gpt2", "decode")]
+
+
+def cost(kernel: Kernel, values: Mapping[str, int]) -> tuple[int, ...]:
+    texts = (kernel.flops, kernel.matmul_flops, kernel.memory_access.read, kernel.memory_access.write)
+    return tuple(evaluate(text, values) for text in texts)
+
+
+def added(costs: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
+    return tuple(sum(column) for column in zip(*costs, strict=True))
+
+
+def leaves(kernels: Iterable[Kernel]) -> Iterable[Kernel]:
+    for kernel in kernels:
+        if kernel.kernels is None:
+            yield kernel
+        else:
+            yield from leaves(kernel.kernels)
+
+
+def levels_add_up(kernels: Iterable[Kernel], values: Mapping[str, int]) -> None:
+    for kernel in kernels:
+        if kernel.kernels:
+            assert added(cost(k, values) for k in kernel.kernels) == cost(kernel, values), kernel.operation
+            levels_add_up(kernel.kernels, values)
+
+
+def point_of(document: ModuleAnalysis | ModelAnalysis) -> dict[str, int]:
+    return {v.name: v.default for v in document.variables if v.default is not None} | POINT
+
+
+@pytest.mark.parametrize(("target", "phase"), CASES)
+def test_kernels_add_up_to_totals_at_every_level_and_leaf_by_leaf(
+    target: str, phase: Any, context: ToolContext
+) -> None:
+    document = expand_refs(ExpandArguments(target=target, phase=phase), context).document
+    values = point_of(document)
+    totals = tuple(
+        evaluate(text, values)
+        for text in (
+            document.totals.flops, document.totals.matmul_flops, document.totals.memory_access.read,
+            document.totals.memory_access.write,
+        )
+    )  # fmt: skip
+    assert added(cost(k, values) for k in document.kernels) == totals
+    assert added(cost(k, values) for k in leaves(document.kernels)) == totals
+    levels_add_up(document.kernels, values)
+    assert sum(evaluate(g.flops, values) for g in document.per_class) == totals[0]
+    assert sum(evaluate(g.memory_access.read, values) for g in document.per_operator) == totals[2]
+
+
+@pytest.mark.parametrize(("target", "phase"), CASES)
+def test_each_line_is_the_sum_of_its_kernels(target: str, phase: Any, context: ToolContext) -> None:
+    document = count_flops(CostArguments(target=target, phase=phase), context).document
+    values = point_of(document)
+    for line in document.lines:
+        kernels = [k for k in document.kernels if (k.file, k.line) == (line.file, line.line)]
+        texts = (line.flops, line.matmul_flops, line.memory_access.read, line.memory_access.write)
+        assert added(cost(k, values) for k in kernels) == tuple(evaluate(text, values) for text in texts)
+    assert {(k.file, k.line) for k in document.kernels} == {(line.file, line.line) for line in document.lines}
+
+
+@pytest.mark.parametrize(("target", "phase"), CASES)
+def test_every_kernel_points_at_a_line_that_holds_its_code(target: str, phase: Any, context: ToolContext) -> None:
+    workspace: Workspace = context.workspace
+
+    def line_of(file: str, number: int) -> str:
+        _, path = workspace.resolve_inside(file)
+        return Path(path).read_text().splitlines()[number - 1].strip()
+
+    def check(kernels: Iterable[Kernel]) -> None:
+        for kernel in kernels:
+            assert line_of(kernel.file, kernel.line) == kernel.code
+            for step in kernel.via:
+                assert line_of(step.file, step.line)
+            check(kernel.kernels or ())
+
+    document = expand_refs(ExpandArguments(target=target, phase=phase), context).document
+    check(document.kernels)
+    assert line_of(document.file, document.line).startswith("class ")
+    assert line_of(document.forward_file, document.forward_line).startswith("def forward(")
+
+
+@pytest.mark.parametrize("phase", ["prefill", "decode"])
+def test_documents_are_valid_under_their_exported_schemas(phase: Any, context: ToolContext) -> None:
+    module = count_flops(CostArguments(target="LlamaAttention", phase=phase), context).document
+    model = expand_refs(ExpandArguments(target="LlamaModel", phase=phase), context).document
+    for document in (module, model):
+        schema = type(document).model_json_schema()
+        jsonschema.Draft202012Validator.check_schema(schema)
+        jsonschema.validate(document.model_dump(mode="json"), schema)
+
+
+def test_calls_of_submodules_are_references_and_operators_are_basic(context: ToolContext) -> None:
+    document = count_flops(CostArguments(target="LlamaMLP"), context).document
+    references = [k.operation for k in document.kernels if k.kernel_type == "composite"]
+    assert [r.partition("(")[0] for r in references] == [
+        "${{torch.nn.modules.linear.Linear}}",
+        "${{transformers.activations.SiLUActivation}}",
+        "${{torch.nn.modules.linear.Linear}}",
+        "${{torch.nn.modules.linear.Linear}}",
+    ]
+    assert [k.operator for k in document.kernels if k.kernel_type == "basic"] == ["aten.mul"]
+
+
+def test_layers_are_listed_once_and_carry_their_number(context: ToolContext) -> None:
+    document = expand_refs(ExpandArguments(target="LlamaModel"), context).document
+    layers = [k for k in document.kernels if k.class_name.endswith("LlamaDecoderLayer")]
+    assert [(k.attribute, k.repeat) for k in layers] == [("layers.*", "{num_layers}")]
+
+
+def test_a_stack_of_two_kinds_of_layers_is_folded_per_kind(context: ToolContext) -> None:
+    document = expand_refs(ExpandArguments(target="gemma3_text", depth=1), context).document
+    (model,) = [k for k in document.kernels if k.class_name.endswith("Gemma3TextModel")]
+    layers = [k for k in model.kernels or () if k.class_name.endswith("DecoderLayer")]
+    assert sorted(int(k.repeat) for k in layers) == [4, 22]  # 26 layers, every sixth attends globally
+
+
+def test_depth_limits_nesting_and_changes_no_total(context: ToolContext) -> None:
+    whole = expand_refs(ExpandArguments(target="llama"), context).document
+    flat = expand_refs(ExpandArguments(target="llama", depth=0), context).document
+    assert flat.totals == whole.totals
+    assert all(k.kernels is None for k in flat.kernels)
+
+
+def test_parameters_equal_those_of_the_built_model(context: ToolContext) -> None:
+    for target in ("llama", "mixtral", "gpt2"):
+        document = count_flops(CostArguments(target=target), context).document
+        tree = inspect_model(InspectArguments(model=target), context)
+        if not tree.config.get("tie_word_embeddings"):
+            assert evaluate(document.parameters, point_of(document)) == tree.parameters
+
+
+def test_shorter_forms_shrink_and_keep_the_totals(context: ToolContext) -> None:
+    module = count_flops(CostArguments(target="LlamaAttention"), context)
+    sizes = [len(module.model_dump_json())]
+    for rung in COUNT_FLOPS.shorter:
+        short = rung(module)
+        assert short.document.totals == module.document.totals
+        assert short.shortened
+        sizes.append(len(short.model_dump_json()))
+    assert sizes == sorted(sizes, reverse=True)
+    model = expand_refs(ExpandArguments(target="llama"), context)
+    for step in EXPAND_REFS.shorter:
+        smaller = step(model)
+        values = point_of(smaller.document)
+        assert added(cost(k, values) for k in leaves(smaller.document.kernels))[0] == evaluate(
+            model.document.totals.flops, values
+        )
+
+
+def test_the_floor_is_never_above_what_eager_execution_moves(context: ToolContext) -> None:
+    for target, phase in (("llama", "prefill"), ("llama", "decode"), ("mixtral", "decode")):
+        document = count_flops(CostArguments.model_validate({"target": target, "phase": phase}), context).document
+        values = point_of(document)
+        assert evaluate(document.totals.floor.read, values) <= evaluate(document.totals.memory_access.read, values)
+        assert evaluate(document.totals.floor.write, values) <= evaluate(document.totals.memory_access.write, values)
+
+
+def test_the_floor_of_a_decode_step_is_weights_cache_and_logits(context: ToolContext) -> None:
+    document = count_flops(CostArguments(target="llama", phase="decode"), context).document
+    values = point_of(document) | {"num_kv_heads": 8}
+    c, layers = POINT["cache_len"], values["num_layers"]
+    kv = 2 * POINT["batch_size"] * values["num_kv_heads"] * values["head_dim"] * layers * 2  # k and v, bytes per token
+    embedding = values["vocab_size"] * values["hidden_size"]
+    weights = (evaluate(document.parameters, values) - embedding) * 2
+    rows = POINT["batch_size"] * POINT["seq_len"]
+    gathered = rows * values["hidden_size"] * 2 + rows * 8  # embedding rows and ids
+    rotary = values["head_dim"] // 2 * 4  # inverse frequencies, a float32 buffer
+    assert evaluate(document.totals.floor.read, values) == weights + kv * c + gathered + rotary
+    logits = rows * values["vocab_size"] * 2
+    assert evaluate(document.totals.floor.write, values) == logits + kv * POINT["seq_len"]

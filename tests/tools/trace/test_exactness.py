@@ -1,0 +1,109 @@
+"""Formulas against real runs: what the symbols say at a point equals what a concrete model executes there."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+import reference
+from opscope_schemas.formula import evaluate
+from opscope_tools.costing import CostArguments
+from opscope_tools.count_flops import count_flops
+from opscope_tools.spec import ToolContext
+
+MODELS = "llama qwen2 qwen3 mistral phi3 olmo2 gemma3_text gpt2 gpt_neox opt mixtral qwen3_moe".split()
+PHASES = ("prefill", "decode")
+
+
+def random_config(model_type: str, draw: random.Random) -> dict[str, Any]:
+    """A small configuration in which sizes that could be confused differ."""
+    reference_config = reference.config_of(model_type, {})
+
+    def has(name: str) -> bool:
+        return name in vars(reference_config)
+
+    shared = draw.choice([1, 2, 3])
+    heads = shared * draw.choice([2, 3, 4])
+    chosen: dict[str, Any] = {
+        "num_attention_heads": heads,
+        "hidden_size": heads * 8 * draw.randint(1, 4),
+        "vocab_size": draw.randint(50, 200),
+        "num_hidden_layers": draw.randint(1, 4),
+    }
+    if has("num_key_value_heads"):
+        chosen["num_key_value_heads"] = shared
+    if has("head_dim") and draw.random() < 0.5:
+        chosen["head_dim"] = 2 * draw.randint(3, 9)
+    for name in ("intermediate_size", "moe_intermediate_size", "ffn_dim"):
+        if has(name):
+            chosen[name] = 8 * draw.randint(3, 40)
+    if has("word_embed_proj_dim"):
+        chosen["word_embed_proj_dim"] = chosen["hidden_size"]
+    if has("sliding_window"):
+        chosen["sliding_window"] = draw.choice([5, 9, 64])
+    if has("num_experts_per_tok"):
+        chosen["num_experts_per_tok"] = draw.randint(1, 3)
+        chosen["num_local_experts" if has("num_local_experts") else "num_experts"] = draw.randint(4, 9)
+    if has("pad_token_id"):
+        chosen["pad_token_id"] = (
+            None  # with one, transformers looks for padding to warn, which traces name as not counted
+        )
+    return chosen
+
+
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("model_type", MODELS)
+def test_three_random_points_equal_a_concrete_run_in_products_flops_and_bytes(
+    model_type: str, phase: Any, context: ToolContext
+) -> None:
+    draw = random.Random(f"{model_type} {phase}")
+    for _ in range(3):
+        config = random_config(model_type, draw)
+        batch, seq, cache = draw.randint(1, 4), draw.randint(1, 9), draw.randint(1, 12)
+        arguments = CostArguments(
+            target=model_type, phase=phase, config=config,
+            values={"batch_size": batch, "seq_len": seq, "cache_len": cache},
+        )  # fmt: skip
+        result = count_flops(arguments, context)
+        where = f"{model_type} {phase} {config} at {(batch, seq, cache)}"
+        assert result.evaluated is not None
+        assert result.document.not_counted == ()
+        assert result.evaluated.matmul_flops == reference.matmul_flops(model_type, config, phase, batch, seq, cache), (
+            where
+        )
+        walked = reference.walk(model_type, config, phase, batch, seq, cache)
+        ours = (result.evaluated.flops, result.evaluated.memory_read, result.evaluated.memory_write)
+        assert ours == (walked.flops, walked.read, walked.write), where
+
+
+@pytest.mark.parametrize("model_type", MODELS)
+def test_the_general_formula_of_the_default_config_holds_at_sizes_it_was_never_traced_at(
+    model_type: str, context: ToolContext
+) -> None:
+    document = count_flops(CostArguments(target=model_type), context).document
+    draw = random.Random(model_type)
+    config = random_config(model_type, draw)
+    config.pop("sliding_window", None)
+    real = reference.config_of(model_type, config)
+    values = {v.name: getattr(real, v.config_key) for v in document.variables if v.config_key}
+    values |= {"batch_size": 2, "seq_len": 7, "w_bytes": 2, "a_bytes": 2}
+    for variable in document.variables:
+        if variable.name not in values:
+            values[variable.name] = evaluate(variable.definition, values)
+    expected = reference.matmul_flops(model_type, config, "prefill", 2, 7, 0)
+    assert evaluate(document.totals.matmul_flops, values) == expected
+
+
+@pytest.mark.parametrize("model_type", MODELS)
+def test_every_standard_variable_of_the_config_stays_a_symbol(model_type: str, context: ToolContext) -> None:
+    document = count_flops(CostArguments(target=model_type), context).document
+    symbols = {v.name for v in document.variables if v.kind == "symbol"}
+    wanted = {"batch_size", "seq_len", "hidden_size", "num_heads", "head_dim", "vocab_size", "num_layers"}
+    if model_type != "gpt2":  # its n_inner is None by default: the width is 4 * hidden_size
+        wanted.add("moe_intermediate_size" if model_type == "qwen3_moe" else "intermediate_size")
+    if model_type in ("mixtral", "qwen3_moe"):
+        wanted |= {"num_experts", "num_experts_per_tok"}
+    if model_type == "gemma3_text":  # local and global layers alternate: their numbers are counted, not a formula
+        wanted.discard("num_layers")
+    assert wanted <= symbols
