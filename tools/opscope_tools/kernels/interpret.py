@@ -120,7 +120,9 @@ class Interpreter(Evaluator):
             self.quiet -= 1
         if not isinstance(value, Sym | ImportRef | Function):
             return bool(value)
-        text = render(value) if not isinstance(value, Function) else ast.unparse(test)
+        # a predicate function is best known by its own call: `is_hip()`, not what it asks the driver
+        named = isinstance(test, ast.Call) and not any(isinstance(n, ast.Name) for a in test.args for n in ast.walk(a))
+        text = ast.unparse(test) if named or isinstance(value, Function) else render(value)
         if self.quiet:
             raise UnresolvedError(text)
         if self.arch is not None and (known := self.arch.decides(text)) is not None:

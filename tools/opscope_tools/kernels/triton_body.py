@@ -103,6 +103,7 @@ class _Walk:
         self.function, self.module, self.find, self.body, self.via = function, module, find, body, via
         self.constexprs, self.roots, self.depth = constexprs, roots, depth
         self.file = module.path if via else ""
+        self.arguments = {a.arg for a, *_ in parameters(function)}
         self.definitions: dict[str, list[tuple[int, ast.expr]]] = {}
         #: variables that depend on the program id without a load between
         self.ids: set[str] = set()
@@ -385,7 +386,8 @@ class _Walk:
     def _formula(self, node: ast.expr) -> str:
         """Kernel arithmetic as a formula: constexprs bare, run-time names in braces."""
         if isinstance(node, ast.Name):
-            return node.id if node.id in self.constexprs or node.id.isupper() else "{" + node.id + "}"
+            runtime = node.id in self.arguments - self.constexprs or node.id in self.definitions
+            return "{" + node.id + "}" if runtime else node.id
         if isinstance(node, ast.Constant):
             return repr(node.value)
         if isinstance(node, ast.BinOp):

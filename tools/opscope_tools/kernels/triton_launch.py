@@ -211,7 +211,7 @@ class _Site:
         for name, node in given.items():
             if name in self.constexprs:
                 facts.constexprs.setdefault(name, []).extend(self._values(node))
-            elif name in _OPTIONS:
+            if name in _OPTIONS:
                 facts.options.setdefault(name, []).extend(self._values(node))
 
     def _bind_table(self, node: ast.expr, facts: SiteFacts) -> None:

@@ -1,0 +1,113 @@
+"""Formulas: C++ size expressions, Python arithmetic, and the conditions that results are listed under."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+
+import pytest
+from opscope_schemas.errors import InputError
+from opscope_tools.kernels import parse_arch
+from opscope_tools.kernels.ctext import CSource, split_arguments
+from opscope_tools.kernels.cuda_expr import formula_text
+from opscope_tools.kernels.symbols import Oracle, Sym, combine, leaf, negated, product, render, when_text, worlds
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("(n + 127) / 128", "cdiv({n}, 128)"),
+        ("(n + B - 1) / B", "cdiv({n}, B)"),
+        ("(B - 1 + n) / B", "cdiv({n}, B)"),
+        ("ceil_div(n * 2, 64)", "cdiv({n} * 2, 64)"),
+        ("at::ceil_div((int64_t) n, (int64_t) 32)", "cdiv({n}, 32)"),
+        ("n / 128", "{n} // 128"),
+        ("1 << 10", "1024"),
+        ("0x10 * 2u", "32"),
+        ("-7 / 2", "-3"),  # C++ truncates towards zero
+        ("7 - 2 - 1", "4"),
+        ("n - (m - 1)", "{n} - ({m} - 1)"),
+        ("std::min(n, 4096L)", "min({n}, 4096)"),
+        ("static_cast<int>(n) * 2", "{n} * 2"),
+        ("params.n->x[3] * 2", "{params.n->x[3]} * 2"),
+        ("big ? n : 1", "({n} if {big} else 1)"),
+        ("f(n, m) + 1", "{f({n}, {m})} + 1".replace("{f({n}, {m})}", "{f(n, m)}")),
+    ],
+)
+def test_a_size_expression_becomes_a_formula(written: str, expected: str) -> None:
+    assert formula_text(written, lambda name: Sym(name, leaf=True) if name == "B" else None) == expected
+
+
+def test_text_that_is_no_size_expression_stays_one_quantity() -> None:
+    assert formula_text("[&] { return 1; }()", lambda _: None).startswith("{")
+
+
+@pytest.mark.parametrize(("a", "b"), list(itertools.product((1, 5, 128), (1, 4, 64))))
+def test_the_ceiling_form_keeps_its_value(a: int, b: int) -> None:
+    n, one = leaf("n"), 1
+    written = combine(ast.FloorDiv(), combine(ast.Sub(), combine(ast.Add(), n, b), one), b)
+    text = render(written)
+    ours = eval(text.replace("{n}", str(a)), {"cdiv": lambda x, y: -(-x // y)})
+    assert ours == (a + b - 1) // b
+
+
+def test_a_product_of_dimensions_puts_sums_in_parentheses() -> None:
+    assert product(["cdiv({M}, B)", "{n} - 1", "1", "{h} * 2"]) == "cdiv({M}, B) * ({n} - 1) * {h} * 2"
+    assert product(["1", "1"]) == "1"
+
+
+def test_worlds_are_every_way_in_which_the_questions_can_be_answered() -> None:
+    def run(oracle: Oracle) -> str:
+        if oracle.ask("is_hip()"):
+            return "hip"
+        return "wide" if oracle.ask("{n} >= 8") else "narrow"
+
+    outcomes, complete = worlds(run)
+    assert complete
+    assert {(o.value, when_text([o.trail])) for o in outcomes} == {
+        ("hip", "is_hip()"), ("wide", "not is_hip() and n >= 8"), ("narrow", "not is_hip() and n < 8"),
+    }  # fmt: skip
+
+
+def test_a_question_and_its_negation_are_never_answered_alike() -> None:
+    def run(oracle: Oracle) -> tuple[bool, bool, bool]:
+        return oracle.ask("{n} < 8"), oracle.ask("{n} >= 8"), oracle.ask("not {n} < 8")
+
+    outcomes, _ = worlds(run)
+    assert sorted(o.value for o in outcomes) == [(False, True, True), (True, False, False)]
+
+
+def test_too_many_worlds_are_reported_as_incomplete() -> None:
+    outcomes, complete = worlds(lambda oracle: [oracle.ask(f"q{i}()") for i in range(10)], limit=32)
+    assert (len(outcomes), complete) == (32, False)
+
+
+def test_conditions_are_negated_readably() -> None:
+    assert negated("n >= 8") == "n < 8"
+    assert negated("is_hip()") == "not is_hip()"
+    assert negated("a and b") == "not (a and b)"
+
+
+def test_braces_that_differ_between_preprocessor_branches_close_once() -> None:
+    source = CSource("x.cu", "void f() {\n#if A\n if (x) {\n#else\n if (y) {\n#endif\n }\n}\nvoid g() {}\n")
+    assert source.line(source.block_end(source.code.index("{"))) == 8
+
+
+def test_arguments_split_at_their_own_level_only() -> None:
+    assert split_arguments("f<a, b>(c, d), e < 2, h") == ["f<a, b>(c, d)", "e < 2", "h"]
+    assert split_arguments("K::n <= 128 && x, Traits<1, 2>") == ["K::n <= 128 && x", "Traits<1, 2>"]
+
+
+@pytest.mark.parametrize("spelled", ["sm_90", "sm90", "9.0", "sm_90a", "compute_90"])
+def test_an_architecture_is_read_in_its_usual_spellings(spelled: str) -> None:
+    arch = parse_arch(spelled)
+    assert arch is not None
+    assert (arch.name, arch.capability) == ("sm_90", (9, 0))
+    assert arch.decides("IS_NVIDIA_HOPPER") is True
+    assert arch.decides("utils.is_hip()") is False
+    assert arch.decides("use_fast_path()") is None
+
+
+def test_an_unknown_architecture_is_refused_with_examples() -> None:
+    with pytest.raises(InputError, match="sm_80, sm_90"):
+        parse_arch("hopper")

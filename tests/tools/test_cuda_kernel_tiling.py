@@ -1,0 +1,175 @@
+"""The tool: what a target can be, paging, shorter forms, caching, refusals."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+from opscope_cache.store import MemoryStore
+from opscope_schemas.errors import CancelledError, InputError, UnknownNameError
+from opscope_schemas.tiling import TilingResult
+from opscope_tools.cuda_kernel_tiling import CUDA_KERNEL_TILING, TilingArguments
+from opscope_tools.spec import ToolContext
+from opscope_tools.workspace import Workspace, folder_repository
+from pydantic import ValidationError
+
+CORPUS = Path(__file__).parents[1] / "corpus" / "kernels"
+KERNEL = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def {name}(x, B: tl.constexpr):
+    tl.store(x + tl.program_id(0), 1)
+
+def run(x, n):
+    {name}[({grid},)](x, 4)
+"""
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    return Workspace({"shop": folder_repository("shop", CORPUS)}, tmp_path, MemoryStore())
+
+
+def ask(workspace: Workspace, target: str, **arguments: object) -> TilingResult:
+    return CUDA_KERNEL_TILING.run(
+        TilingArguments.model_validate({"target": target, **arguments}), ToolContext(workspace)
+    )
+
+
+@pytest.mark.parametrize(
+    ("target", "names"),
+    [
+        ("matmul_kernel", ["matmul_kernel"]),
+        ("shop/ops/rows.py::same_name", ["same_name"]),
+        ("rows.py::same_name", ["same_name"]),
+        ("shop/ops/rows.py:13", ["_row_kernel"]),
+        ("shop/csrc/sgemm.cu", ["sgemm_kernel"]),
+        ("shop/csrc", ["attend_kernel", "fill_kernel", "sgemm_kernel", "compute"]),
+        ("same_name", ["same_name", "same_name"]),
+    ],
+)
+def test_a_target_is_a_name_a_path_with_name_or_line_a_file_or_a_folder(
+    workspace: Workspace, target: str, names: list[str]
+) -> None:
+    assert [k.name for k in ask(workspace, target).kernels] == names
+
+
+def test_kernels_that_share_a_name_are_listed_by_path(workspace: Workspace) -> None:
+    result = ask(workspace, "same_name")
+    assert result.notes[0] == (
+        "2 kernels are called same_name: shop/ops/other.py::same_name, shop/ops/rows.py::same_name."
+    )
+
+
+def test_pages_together_are_the_whole_repository(workspace: Workspace) -> None:
+    seen, offset = [], 0
+    while True:
+        page = ask(workspace, "shop", limit=3, offset=offset)
+        seen += [k.id for k in page.kernels]
+        if page.next_offset is None:
+            break
+        offset = page.next_offset
+    assert len(seen) == len(set(seen)) == page.total
+    assert page.not_analysed_counts == {"CuTe-DSL": 1, "Gluon": 1, "Triton source in a string": 1}
+
+
+def test_each_shorter_form_is_smaller_and_says_how_to_get_the_rest(workspace: Workspace) -> None:
+    whole = ask(workspace, "shop", limit=50)
+    sizes = [len(whole.model_dump_json())]
+    for shorten in CUDA_KERNEL_TILING.shorter:
+        shorter = shorten(whole)
+        assert "Ask for one kernel by path::name" in shorter.shortened
+        assert [k.id for k in shorter.kernels] == [k.id for k in whole.kernels]
+        sizes.append(len(shorter.model_dump_json()))
+    assert sizes == sorted(sizes, reverse=True)
+    assert len(set(sizes)) == len(sizes)
+
+
+def test_a_summary_keeps_the_count_of_autotune_configs(workspace: Workspace) -> None:
+    (kernel,) = ask(workspace, "matmul_kernel", detail="summary").kernels
+    assert kernel.autotune is not None
+    assert (kernel.autotune.count, kernel.autotune.configs) == (5, ())
+
+
+def test_an_unknown_name_is_answered_with_the_nearest(workspace: Workspace) -> None:
+    with pytest.raises(UnknownNameError) as error:
+        ask(workspace, "matmull_kernel")
+    assert error.value.nearest[0] == "matmul_kernel"
+
+
+def test_a_kernel_in_an_unread_language_is_named_as_such(workspace: Workspace) -> None:
+    result = ask(workspace, "cute_kernel")
+    assert result.kernels == ()
+    assert [(u.form, u.name) for u in result.not_analysed] == [("CuTe-DSL", "cute_kernel")]
+
+
+def test_bad_arguments_are_refused_before_any_reading(workspace: Workspace) -> None:
+    with pytest.raises(ValidationError):
+        TilingArguments.model_validate({"target": "x", "limit": 0})
+    with pytest.raises(ValidationError, match="extra"):
+        TilingArguments.model_validate({"target": "x", "size": 3})
+    with pytest.raises(InputError, match="not a GPU architecture"):
+        ask(workspace, "matmul_kernel", arch="fermi")
+    with pytest.raises(UnknownNameError, match=r"--repo|Nearest"):
+        ask(workspace, "matmul_kernel", repo="nowhere")
+
+
+def test_a_cancelled_call_stops(workspace: Workspace) -> None:
+    cancelled = threading.Event()
+    cancelled.set()
+    with pytest.raises(CancelledError):
+        CUDA_KERNEL_TILING.run(TilingArguments(target="matmul_kernel"), ToolContext(workspace, cancelled=cancelled))
+
+
+def stored(workspace: Workspace) -> dict[str, dict[str, object]]:
+    (key,) = tuple(workspace.store.keys())
+    value: dict[str, dict[str, object]] = json.loads(workspace.store.get(key) or "{}")
+    return value
+
+
+def test_an_edit_is_seen_and_unchanged_files_are_not_read_again(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(KERNEL.format(name="first", grid="n"))
+    (tmp_path / "b.py").write_text(KERNEL.format(name="second", grid="n"))
+    workspace = Workspace({"r": folder_repository("r", tmp_path)}, tmp_path, MemoryStore())
+    assert ask(workspace, "first").kernels[0].num_tiles == "{n}"
+    stored_before = stored(workspace)
+    (tmp_path / "a.py").write_text(KERNEL.format(name="first", grid="n * 2"))
+    assert ask(workspace, "first").kernels[0].num_tiles == "{n} * 2"
+    stored_after = stored(workspace)
+    assert stored_before["files"]["b.py"] == stored_after["files"]["b.py"]
+    assert stored_before["files"]["a.py"] != stored_after["files"]["a.py"]
+
+
+def test_a_damaged_cache_entry_is_rebuilt(workspace: Workspace) -> None:
+    ask(workspace, "matmul_kernel")
+    for key in tuple(workspace.store.keys()):
+        workspace.store.put(key, '{"tree": "broken"')
+    assert ask(workspace, "matmul_kernel").total == 1
+
+
+def test_files_outside_the_repository_are_not_read_through_links(tmp_path: Path) -> None:
+    outside, inside = tmp_path / "outside", tmp_path / "inside"
+    outside.mkdir()
+    inside.mkdir()
+    (outside / "secret.py").write_text(KERNEL.format(name="secret", grid="1"))
+    (inside / "own.py").write_text(KERNEL.format(name="own", grid="1"))
+    (inside / "link.py").symlink_to(outside / "secret.py")
+    (inside / "folder").symlink_to(outside)
+    workspace = Workspace({"r": folder_repository("r", inside)}, tmp_path, MemoryStore())
+    result = ask(workspace, "r")
+    assert [k.name for k in result.kernels] == ["own"]
+
+
+def test_a_repository_without_kernels_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "plain.py").write_text("x = 1\n")
+    workspace = Workspace({"r": folder_repository("r", tmp_path)}, tmp_path, MemoryStore())
+    with pytest.raises(UnknownNameError, match="--repo NAME=PATH"):
+        ask(workspace, "r")
+
+
+def test_the_description_fits_an_agents_budget() -> None:
+    assert len(CUDA_KERNEL_TILING.description) < 900
