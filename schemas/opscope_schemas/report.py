@@ -1,0 +1,65 @@
+"""What the report tools answer: problems found by the checks, and the summary that goes with a saved report.
+
+`ReportFacts` is the small JSON file that lies beside a report (`NAME-analysis.facts.json`): the numbers that the report
+quotes by key, the variables its formulas may name, and the summary. `check_report` reads it back.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from opscope_schemas.common import Frozen, ToolResult
+
+__all__ = ["CheckReportResult", "Problem", "ReportFacts", "ReportKind", "ReportSummary", "WriteReportResult"]
+
+ReportKind = Literal["implementation"]
+
+
+class Problem(Frozen):
+    """One thing that the checks reject."""
+
+    rule: str = Field(description="Name of the rule, e.g. PLACEHOLDER, LINE_OUT_OF_BOUNDS, SECTION_MISSING.")
+    line: int = Field(description="Line of the report, 1-based; of the section's own text where `section` is set.")
+    message: str = Field(description="What is wrong, and what would be right.")
+    section: str = Field(default="", description="Key of the `sections` entry that holds the fault; empty: the report.")
+
+
+class ReportSummary(Frozen):
+    """The reply that goes with a report; every sentence is computed from the analysis."""
+
+    insights: tuple[str, ...] = Field(default=(), description="Key architectural insights.")
+    optimizations: tuple[str, ...] = Field(default=(), description="Notable optimisations.")
+    limitations: tuple[str, ...] = Field(default=(), description="Limitations discovered.")
+    links: tuple[str, ...] = Field(default=(), description="Links to the detailed sections, `path#anchor`.")
+
+
+class ReportFacts(Frozen):
+    """Content of the facts file beside a report."""
+
+    kind: ReportKind = "implementation"
+    name: str
+    values: dict[str, int] = Field(default_factory=dict, description="Number by key, as `<!-- fact:key -->` names it.")
+    variables: tuple[str, ...] = Field(default=(), description="Variables that the report's formulas name.")
+    summary: ReportSummary = ReportSummary()
+
+
+class WriteReportResult(ToolResult):
+    """Answer of `write_report`."""
+
+    path: str = Field(description="Where the report lies, or would lie, relative to the output folder.")
+    ok: bool = Field(description="True: the report passed every check and was saved; false: nothing was written.")
+    problems: tuple[Problem, ...] = ()
+    summary: ReportSummary = ReportSummary()
+    facts_path: str = Field(default="", description="The facts file beside the report.")
+
+
+class CheckReportResult(ToolResult):
+    """Answer of `check_report`."""
+
+    path: str
+    ok: bool
+    problems: tuple[Problem, ...] = ()
+    summary: ReportSummary = ReportSummary()
+    rules: tuple[str, ...] = Field(default=(), description="Names of the rules that were run.")
