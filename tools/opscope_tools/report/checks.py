@@ -1,0 +1,258 @@
+"""The self-review of a report: one small function per rule, listed in `RULES`.
+
+A rule takes the report and what it may be compared with, and yields what it rejects. Rules about form need the text
+alone; POINTER rules follow `path:line` into the sources (checks_source.py); FACT_MISMATCH compares marked numbers with
+the facts file. Add a rule: write the function, list it, plant its fault in the tests.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from opscope_schemas.errors import ValuesError
+from opscope_schemas.formula import STANDARD_ORDER, evaluate, variables
+from opscope_schemas.report import Problem, ReportFacts
+
+from opscope_tools.report.checks_source import pointer_problems
+from opscope_tools.report.markdown import Page, code_spans, without_code
+from opscope_tools.report.outline import SECTIONS, TABLES, anchor
+from opscope_tools.report.sources import SourceReader
+
+__all__ = ["FRAGMENT_RULES", "RULES", "Material", "check", "rule_names"]
+
+
+@dataclass(frozen=True)
+class Material:
+    """A report and what it is compared with."""
+
+    page: Page
+    reader: SourceReader
+    facts: ReportFacts | None = None
+
+
+Rule = Callable[[Material], Iterator[Problem]]
+
+
+def _problem(rule: str, line: int, message: str) -> Problem:
+    return Problem(rule=rule, line=line, message=message)
+
+
+# ---- placeholders ---------------------------------------------------------------------------------------------------
+
+_BRACED = re.compile(r"(?<!\$)\{([a-z][a-z0-9_ :]*)\}")
+_REFERENCE = re.compile(r"\$\{\{.*?\}\}\([^)]*\)")
+_ANGLED = re.compile(
+    r"<(?!!--|https?:|mailto:|/?(?:br|sub|sup|details|summary|img|a|b|i|p)\b)[A-Za-z_.][^<>\n]*>|<\.\.\.>"
+)
+_UNDONE = re.compile(r"\b(?:TODO|TBD|FIXME|XXX)\b")
+_NUMBERED = re.compile(
+    r"^\s*(?:[-*]|#|\d+\.)?\s*(?:Feature|Insight|Problem|Pitfall|Question|Component|Limitation) \d+\.?\s*$"
+    r"|\b[Ss]tep \d+: ?\.\.\."
+)
+#: what the templates' square brackets begin with
+_BRACKETED = re.compile(
+    r"(?<![\w\])!])\[(?:Describe|Description|Diagram|Answer|Brief|What |Insert|Explain|Your |ASCII|Task dependency"
+    r"|Repeat|Next|Component Name|Model/|URL|YYYY|Yes/No|PyTorch / |requirements|minimum|supported"
+    r"|operations|sync points"
+    r"|shape\]|\d-\d sentences|memory access|tiling strategy|Related|Documentation|Search|Fill)[^\]\n]*\]?(?!\()"
+)
+_CHECKLIST = re.compile(r"^\s*[-*] \[[ xX]\]")
+
+
+def placeholders(material: Material) -> Iterator[Problem]:
+    """Nothing that a template left to be filled in."""
+    known = {*STANDARD_ORDER, "w_bytes", "a_bytes", *(material.facts.variables if material.facts else ())}
+    for line, text in enumerate(material.page.lines, 1):
+        fence = material.page.fenced.get(line)
+        if _CHECKLIST.match(text):  # a checklist may speak of placeholders
+            continue
+        for found in _unfilled(_REFERENCE.sub("", text), fence.language if fence else None, known):
+            yield _problem(
+                "PLACEHOLDER", line, f"{found!r} is a placeholder; write what it stands for, or leave it out."
+            )
+
+
+def _unfilled(text: str, language: str | None, known: set[str]) -> Iterator[str]:
+    """Placeholders in one line; `language` is None outside fences. Python may index, format and compare."""
+    outside = language is None
+    if language != "python":
+        for found in _BRACED.finditer(text):
+            if found.group(1) not in known and not _in_formula(text, found.start(), known):
+                yield found.group()
+    scanned = without_code(text) if outside else text
+    for pattern in (_UNDONE, _NUMBERED, _BRACKETED):
+        yield from (found.group().strip() for found in pattern.finditer(scanned))
+    if outside:
+        yield from (found.group() for found in _ANGLED.finditer(without_code(text)))
+    elif "<...>" in text:
+        yield "<...>"
+
+
+def _in_formula(text: str, at: int, known: set[str]) -> bool:
+    """Whether the brace at `at` stands in a code span that is a formula of at least one known variable."""
+    for start, span in code_spans(text):
+        if start <= at <= start + len(span) and variables(span) & known:
+            try:
+                evaluate(span, dict.fromkeys(variables(span), 1))
+            except ValuesError:
+                return False
+            return True
+    return False
+
+
+# ---- form -----------------------------------------------------------------------------------------------------------
+
+
+def fences(material: Material) -> Iterator[Problem]:
+    """Every fence is closed."""
+    for fence in material.page.fences:
+        if not fence.closed:
+            yield _problem("FENCE_OPEN", fence.line, "This code fence is never closed.")
+
+
+def tables(material: Material) -> Iterator[Problem]:
+    """Tables have rows, rows have content, and as many cells as the head."""
+    for table in material.page.tables:
+        if not table.rows:
+            yield _problem("TABLE_EMPTY", table.line, f"The table {' / '.join(table.head)} has no rows.")
+        for line, cells in table.rows:
+            if not any(re.search(r"\w", cell) for cell in cells[1:]) or not any(cells):
+                yield _problem("EMPTY_ROW", line, f"This row of the table {' / '.join(table.head)} says nothing.")
+            elif len(cells) != len(table.head):
+                yield _problem("RAGGED_TABLE", line, f"This row has {len(cells)} cells, the head {len(table.head)}.")
+
+
+def boxes(material: Material) -> Iterator[Problem]:
+    """Boxes in fences close, with their edges in one column each."""
+    for fence in material.page.fences:
+        claimed: set[tuple[int, int]] = set()
+        for row, text in enumerate(fence.lines):
+            for column in (at for at, glyph in enumerate(text) if glyph == "┌"):
+                fault = _box_fault(fence.lines, row, column, claimed)
+                if fault:
+                    yield _problem("BOX_BROKEN", fence.line + 1 + fault[0], fault[1])
+        for row, text in enumerate(fence.lines):
+            for column, glyph in enumerate(text):
+                if glyph in "┐┘" and (row, column) not in claimed:
+                    yield _problem("BOX_BROKEN", fence.line + 1 + row, f"The corner {glyph} belongs to no box.")
+
+
+def _box_fault(lines: tuple[str, ...], row: int, left: int, claimed: set[tuple[int, int]]) -> tuple[int, str] | None:
+    """What is wrong with the box whose top left corner is given, as row and sentence; claims its right corners."""
+    right = lines[row].find("┐", left)
+    if right < 0:
+        return row, "The top edge of this box has no right corner."
+    claimed.add((row, right))
+    for below in range(row + 1, len(lines)):
+        text = lines[below].ljust(right + 1)
+        if text[left] in "└╰":
+            if text[right] != "┘":
+                return below, f"The bottom edge of this box does not end in column {right + 1}."
+            claimed.add((below, right))
+            return None
+        if text[left] not in "│├┼║" or text[right] not in "│┤┼║":
+            side = "left" if text[left] not in "│├┼║" else "right"
+            return below, f"The {side} edge of this box is not in column {(left if side == 'left' else right) + 1}."
+    return row, "This box has no bottom edge."
+
+
+# ---- outline --------------------------------------------------------------------------------------------------------
+
+
+def sections(material: Material) -> Iterator[Problem]:
+    """Every section of the outline is there, in order, and says something."""
+    headings = material.page.headings
+    last_line, last_title = 0, ""
+    for section in SECTIONS:
+        lines = [line for line, text in headings if text == section.heading]
+        if not lines:
+            yield _problem("SECTION_MISSING", max(last_line, 1), f"The heading {section.heading!r} is missing.")
+        elif lines[0] < last_line:
+            yield _problem("SECTION_ORDER", lines[0], f"{section.heading!r} stands before {last_title!r}.")
+        else:
+            last_line, last_title = lines[0], section.heading
+    components = [(line, text) for line, text in headings if re.match(r"### 4\.\d+ ", text)]
+    if not components:
+        yield _problem("SECTION_MISSING", 1, "Section 4 has no component; the first is headed '### 4.1 ...'.")
+    for position, (line, text) in enumerate(components, 1):
+        if not text.startswith(f"### 4.{position} "):
+            yield _problem("SECTION_ORDER", line, f"{text!r} should be number 4.{position}.")
+
+
+def empty_sections(material: Material) -> Iterator[Problem]:
+    """No heading without content below it."""
+    headings = [*material.page.headings, (len(material.page.lines) + 1, "#")]
+    for (line, text), (following, deeper) in pairwise(headings):
+        body = material.page.lines[line : following - 1]
+        level, next_level = (len(heading) - len(heading.lstrip("#")) for heading in (text, deeper))
+        if next_level <= level and not any(re.search(r"\w", part) for part in body):
+            yield _problem("SECTION_EMPTY", line, f"Nothing stands below {text!r}.")
+
+
+def table_heads(material: Material) -> Iterator[Problem]:
+    """The tables that readers look for stand in their sections."""
+    headings = material.page.headings
+    for section in SECTIONS:
+        head = TABLES.get(section.number)
+        start = next((line for line, text in headings if text == section.heading), None)
+        if head is None or start is None:
+            continue
+        end = next((line for line, _ in headings if line > start), len(material.page.lines) + 1)
+        if not any(start < table.line < end and table.head == head for table in material.page.tables):
+            yield _problem("TABLE_MISSING", start, f"{section.heading!r} lacks its table {' / '.join(head)}.")
+
+
+# ---- links and numbers ----------------------------------------------------------------------------------------------
+
+
+def links(material: Material) -> Iterator[Problem]:
+    """Links inside the report lead to one of its headings."""
+    seen: dict[str, int] = {}
+    anchors = {anchor(text, seen) for _, text in material.page.headings}
+    for line, text in material.page.prose:
+        for found in re.finditer(r"\]\(#([^)\s]*)\)", text):
+            if found.group(1) not in anchors:
+                yield _problem("LINK_DEAD", line, f"No heading has the anchor #{found.group(1)}.")
+
+
+_MARKED = re.compile(r"(-?\d[\d,]*)?([^\d<]{0,12})<!-- fact:(\S+) -->")
+
+
+def facts(material: Material) -> Iterator[Problem]:
+    """Numbers that carry a mark equal the analysis."""
+    if material.facts is None:
+        return
+    values: Mapping[str, int] = material.facts.values
+    for line, text in material.page.prose:
+        for found in _MARKED.finditer(text):
+            written, _, key = found.groups()
+            if key not in values:
+                yield _problem("FACT_UNKNOWN", line, f"The analysis beside this report has no number called {key!r}.")
+            elif written is None or int(written.replace(",", "")) != values[key]:
+                yield _problem("FACT_MISMATCH", line, f"{key} is {values[key]:,} in the analysis, not {written}.")
+
+
+def pointers(material: Material) -> Iterator[Problem]:
+    """Pointers resolve, and what stands beside them is there."""
+    return pointer_problems(material.page, material.reader)
+
+
+#: every rule, in the order in which problems are reported for one line
+RULES: tuple[Rule, ...] = (
+    placeholders, pointers, fences, tables, boxes, sections, empty_sections, table_heads, links, facts,
+)  # fmt: skip
+#: the rules that also hold for a piece of a report
+FRAGMENT_RULES: tuple[Rule, ...] = (placeholders, pointers, fences, tables, boxes)
+
+
+def check(material: Material, rules: tuple[Rule, ...] = RULES) -> list[Problem]:
+    """Everything the rules reject, by line."""
+    return sorted((problem for rule in rules for problem in rule(material)), key=lambda problem: problem.line)
+
+
+def rule_names(rules: tuple[Rule, ...] = RULES) -> tuple[str, ...]:
+    """Names of the rules that run."""
+    return tuple(rule.__name__ for rule in rules)

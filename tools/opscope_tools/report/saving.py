@@ -1,0 +1,84 @@
+"""Writes a report and its facts file inside the output folder: both whole, or neither.
+
+Both texts are first written in full beside their targets and only then renamed over them, so a full disk, a missing
+permission or a kill leaves the old files as they were.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from opscope_schemas.errors import InputError, OutputError, PathRefusedError
+
+__all__ = ["facts_path", "inside", "report_path", "save"]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+def report_path(name: str) -> str:
+    """Where the report `name` lies, relative to the output folder; raises `InputError` for a name with a path."""
+    if not _NAME.fullmatch(name) or ".." in name:
+        raise InputError(
+            f"{name!r} cannot be the name of a report.",
+            next_step="Use letters, digits, dots, dashes and underscores, beginning with a letter or digit.",
+        )
+    return f"reports/implementations/{name}-analysis.md"
+
+
+def facts_path(path: str) -> str:
+    """The facts file beside a report."""
+    return f"{path.removesuffix('.md')}.facts.json"
+
+
+def inside(output: Path, path: str) -> Path:
+    """`path` below the output folder; raises `PathRefusedError` where `..` or a symlink leads out of it."""
+    resolved = (output / path).resolve()
+    if not resolved.is_relative_to(output.resolve()):
+        raise PathRefusedError(
+            f"{path!r} lies outside the output folder {output}.", next_step="Give a path relative to that folder."
+        )
+    return resolved
+
+
+def save(output: Path, texts: Mapping[str, str]) -> None:
+    """Write each text to its path below `output`; raises `OutputError` and leaves everything as it was on failure."""
+    written: list[tuple[Path, Path]] = []
+    target = output
+    try:
+        for path, text in texts.items():
+            target = inside(output, path)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target = inside(output, path)  # again: the folder may be a symlink that has come to be since
+            written.append((_temporary(target, text), target))
+        for temporary, target in written:
+            temporary.replace(target)
+    except OSError as error:
+        raise OutputError(
+            f"{target} cannot be written: {error.strerror or error}.",
+            next_step="Choose a writable folder with --output, or make this one writable.",
+        ) from error
+    finally:
+        for temporary, _ in written:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+
+
+def _temporary(target: Path, text: str) -> Path:
+    """A finished copy of `text` in the folder of `target`, so that renaming it stays on one file system."""
+    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
+    path = Path(name)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        path.chmod(0o644)
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+    return path

@@ -1,0 +1,127 @@
+"""Reads source lines for pointers: `path:line` to text, to the definitions around it, and from a symbol to its lines.
+
+Reports quote source and checks follow pointers, so both read through one `SourceReader`. It reads inside the given
+repositories only (symlinks and `..` out of them resolve to nothing) and never imports what it reads.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from opscope_schemas.common import Repository
+
+__all__ = ["SourceReader", "Span"]
+
+#: largest file that is read: no source file comes near it, and a pointer to a data file must not fill the memory
+_MAX_BYTES = 8 << 20
+
+
+@dataclass(frozen=True)
+class Span:
+    """A definition: its dotted name inside the module, first and last line (decorators included in neither)."""
+
+    name: str
+    line: int
+    end_line: int
+    node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass
+class SourceReader:
+    """Lines and definitions of the files of `repositories`, each file read and parsed at most once."""
+
+    repositories: Iterable[Repository]
+    _lines: dict[str, list[str] | None] = field(default_factory=dict, repr=False)
+    _trees: dict[str, ast.Module | None] = field(default_factory=dict, repr=False)
+    _spans: dict[str, list[Span]] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        self.repositories = tuple(self.repositories)
+
+    def lines(self, path: str) -> list[str] | None:
+        """The lines of `path` (relative to a repository's root), or None where no repository holds that file."""
+        if path not in self._lines:
+            self._lines[path] = self._read(path)
+        return self._lines[path]
+
+    def _read(self, path: str) -> list[str] | None:
+        if not path or path.startswith(("/", "~")) or "\0" in path:
+            return None
+        for repository in self.repositories:
+            candidate = (repository.root / path).resolve()
+            root = repository.root.resolve()
+            if not candidate.is_relative_to(root):
+                continue
+            first = candidate.relative_to(root).parts[:1]
+            if repository.packages and first not in [(package,) for package in repository.packages]:
+                continue
+            try:
+                if candidate.is_file() and candidate.stat().st_size <= _MAX_BYTES:
+                    return candidate.read_text(encoding="utf-8", errors="replace").splitlines()
+            except OSError:
+                continue
+        return None
+
+    def line(self, path: str, number: int) -> str:
+        """The stripped text of one line; empty where there is none."""
+        lines = self.lines(path) or []
+        return lines[number - 1].strip() if 1 <= number <= len(lines) else ""
+
+    def tree(self, path: str) -> ast.Module | None:
+        """The syntax tree of a Python file; None for other files and for files that do not parse."""
+        if path not in self._trees:
+            lines = self.lines(path) if path.endswith(".py") else None
+            self._trees[path] = _parsed(lines) if lines is not None else None
+        return self._trees[path]
+
+    def spans(self, path: str) -> list[Span]:
+        """Every class and function of a Python file, outer before inner."""
+        if path not in self._spans:
+            tree = self.tree(path)
+            self._spans[path] = list(_walk(tree, "")) if tree is not None else []
+        return self._spans[path]
+
+    def enclosing(self, path: str, line: int) -> list[Span]:
+        """The definitions that hold `line`, outermost first; a decorator belongs to what it decorates."""
+        return [span for span in self.spans(path) if _first_line(span) <= line <= span.end_line]
+
+    def definition(self, path: str, name: str) -> Span | None:
+        """The definition called `name`: dotted inside the module, or its last part where only one bears it."""
+        exact = [span for span in self.spans(path) if span.name == name]
+        if exact:
+            return exact[0]
+        last = [span for span in self.spans(path) if span.name.rpartition(".")[2] == name]
+        return last[0] if len(last) == 1 else None
+
+    def occurrences(self, path: str, word: str) -> list[int]:
+        """Lines on which `word` stands as a whole word, 1-based."""
+        pattern = re.compile(rf"(?<![\w]){re.escape(word)}(?![\w])")
+        return [number for number, text in enumerate(self.lines(path) or [], 1) if pattern.search(text)]
+
+
+def _parsed(lines: list[str]) -> ast.Module | None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # other people's invalid escapes are not our warnings
+        try:
+            return ast.parse("\n".join(lines))
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return None
+
+
+def _walk(node: ast.AST, prefix: str) -> Iterable[Span]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            name = f"{prefix}{child.name}"
+            yield Span(name, child.lineno, child.end_lineno or child.lineno, child)
+            yield from _walk(child, f"{name}.")
+        elif isinstance(child, ast.If | ast.Try | ast.With):
+            yield from _walk(child, prefix)
+
+
+def _first_line(span: Span) -> int:
+    decorators = span.node.decorator_list
+    return min([span.line, *(decorator.lineno for decorator in decorators)])
