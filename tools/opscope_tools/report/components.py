@@ -1,0 +1,263 @@
+"""Section 4: one subsection per component class, computed from its own document, its forward and its weights."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from opscope_schemas.analysis import Kernel, ModelAnalysis, ModuleAnalysis, ModuleNode, TensorInfo
+from opscope_schemas.errors import ValuesError
+from opscope_schemas.formula import Formula, variables
+
+from opscope_tools.report.diagrams import Box, draw_stack
+from opscope_tools.report.facts import Figures, ImplementationFacts, short, walk
+from opscope_tools.report.pseudocode import pseudocode
+from opscope_tools.report.quotes import Quotes, amount, plain_bytes
+
+__all__ = ["ComponentText", "component_titles", "components"]
+
+Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+_LIBRARY = "library operators choose their own tiles; none is set in this source"
+#: boxes of one data-flow diagram; more lines than this no reader follows, so the cheapest are left out
+_MOST_BOXES = 15
+#: characters of a formula that a listing shows whole
+_LONGEST_FORMULA = 240
+
+
+@dataclass(frozen=True)
+class ComponentText:
+    """The finished parts of one subsection."""
+
+    title: str
+    purpose: str
+    interface: str
+    pseudocode: str
+    data_flow: str
+    insights: tuple[str, ...]
+
+
+def component_titles(facts: ImplementationFacts) -> list[str]:
+    """Titles of the subsections, e.g. `Attention: LlamaAttention`."""
+    return [f"{facts.role(module.class_name).capitalize()}: {short(module.class_name)}" for module in facts.modules]
+
+
+def components(facts: ImplementationFacts, quotes: Quotes) -> list[ComponentText]:
+    """The subsections, in order of first call."""
+    titles = component_titles(facts)
+    return [
+        ComponentText(
+            title, _purpose(facts, module), _interface(facts, module), _pseudocode(facts, module),
+            _data_flow(facts, module), tuple(_insights(facts, module, quotes)),
+        )
+        for title, module in zip(titles, facts.modules, strict=True)
+    ]  # fmt: skip
+
+
+def _calls(document: ModelAnalysis, class_name: str) -> list[Kernel]:
+    """Calls of a class that are not inside another call of it, so that their costs add up."""
+    found: list[Kernel] = []
+    hidden_below: int | None = None
+    for depth, _, kernel in walk(document.kernels, ""):
+        if hidden_below is not None and depth > hidden_below:
+            continue
+        hidden_below = None
+        if kernel.class_name == class_name:
+            found.append(kernel)
+            hidden_below = depth
+    return found
+
+
+def _purpose(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
+    own = [kernel for kernel in module.kernels if kernel.kernel_type == "basic"]
+    called = dict.fromkeys(short(k.class_name) for k in module.kernels if k.kernel_type == "composite")
+    parts = f"{len(own)} operator{'s' * (len(own) != 1)} on its own lines"
+    parts += f" and calls of {', '.join(f'`{name}`' for name in called)}" if called else " and no submodule"
+    role = facts.role(module.class_name)
+    article = "an" if role[0] in "aeiou" else "a"
+    sentence = f"`{short(module.class_name)}` ({facts.pointer(module.class_name)}) is {article} {role}: {parts}."
+    sites = list(dict.fromkeys((k.file, k.line) for k in _calls(facts.main, module.class_name) if k.file))
+    return f"{sentence} It is called from {_pointers(sites)}." if sites else sentence
+
+
+def _pointers(sites: Sequence[tuple[str, int]]) -> str:
+    return ", ".join(f"`{path}:{line}`" for path, line in sites)
+
+
+# ---- interface ------------------------------------------------------------------------------------------------------
+
+
+def _interface(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
+    calls = _calls(facts.main, module.class_name)
+    inputs, outputs = (calls[0].inputs, calls[0].outputs) if calls else _boundary(module)
+    node = _find(facts.tree.tree, module.class_name)
+    weights = [f"{name}: {list(shape)}" for name, shape in (node.weights.items() if node else ())]
+    weights += [f"{child.name}: {short(child.class_name)}, {child.parameters:,} weights" for child in _children(node)]
+    total = [f"number of weights: {_formula(module.parameters)}"]
+    return "\n\n".join(
+        f"{head}:\n" + "\n".join(f"  - {line}" for line in lines)
+        for head, lines in (
+            (
+                "INPUTS",
+                [_tensor(tensor) for tensor in inputs] or ["not analysed: the trace records no input tensors here"],
+            ),
+            (
+                "OUTPUTS",
+                [_tensor(tensor) for tensor in outputs] or ["not analysed: the trace records no output tensors here"],
+            ),
+            ("PARAMS", weights + total),
+        )
+    )
+
+
+def _boundary(module: ModuleAnalysis) -> tuple[tuple[TensorInfo, ...], tuple[TensorInfo, ...]]:
+    """Inputs of the first kernel and outputs of the last: what is known of a model that nobody calls."""
+    return (module.kernels[0].inputs, module.kernels[-1].outputs) if module.kernels else ((), ())
+
+
+def _tensor(tensor: TensorInfo) -> str:
+    return f"{tensor.name or 'tensor'}: [{', '.join(tensor.shape)}], {tensor.dtype}"
+
+
+def _children(node: ModuleNode | None) -> list[ModuleNode]:
+    return [child for child in node.children if child.parameters] if node else []
+
+
+def _find(node: ModuleNode, class_name: str) -> ModuleNode | None:
+    if node.class_name == class_name:
+        return node
+    return next((found for child in node.children if (found := _find(child, class_name))), None)
+
+
+# ---- pseudocode and flow --------------------------------------------------------------------------------------------
+
+
+def _pseudocode(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
+    """The forward as the source has it; a forward that cannot be read is said to be, in valid Python."""
+    name = short(module.class_name)
+    path, node = _forward(facts, module)
+    values, totals = facts.point(module), module.totals
+    notes = [
+        f"{facts.role(module.class_name).capitalize()}, from {path}:{node.lineno if node else module.line}",
+        "",
+        f"Tiling: not analysed: {_LIBRARY}",
+        f"Memory: reads {_formula(totals.memory_access.read)} bytes,",
+        f"        writes {_formula(totals.memory_access.write)} bytes",
+        f"        ({_cost(_figures(module, values))} at the values of section 3.1)",
+    ]
+    if node is None:
+        return (
+            f'def {name}(inputs):\n    """{notes[0]}: not analysed: the forward is not in a registered repository."""'
+        )
+    return pseudocode(node, path, name, notes)
+
+
+def _forward(facts: ImplementationFacts, module: ModuleAnalysis) -> tuple[str, Function | None]:
+    """File and definition of the forward: where the document says, else the function that holds its first kernel."""
+    places = [(module.forward_file, module.forward_line)] if module.forward_line else []
+    places += [(kernel.file, kernel.line) for kernel in module.kernels if not kernel.via]
+    for path, line in places:
+        for span in reversed(facts.reader.enclosing(path, line)):
+            if not isinstance(span.node, ast.ClassDef):
+                return path, span.node
+    return module.file, None
+
+
+def _formula(text: str) -> str:
+    """A formula printed factored; where even that is long, the terms that it has."""
+    try:
+        factored = str(Formula.parse(text))
+    except ValuesError:  # a formula that the algebra cannot divide exactly stays as it was written
+        factored = text
+    if len(factored) <= _LONGEST_FORMULA:
+        return factored
+    return f"{factored.count(' + ') + 1} terms in {', '.join(sorted(variables(factored)))}; count_flops prints them;"
+
+
+def _figures(module: ModuleAnalysis, values: Mapping[str, int]) -> Figures:
+    return Figures.sum(module.kernels, values)
+
+
+def _cost(figures: Figures) -> str:
+    return f"{amount(figures.flops, 'FLOP')}, {plain_bytes(figures.bytes)}"
+
+
+def _by_line(kernels: Sequence[Kernel]) -> dict[tuple[str, int], list[Kernel]]:
+    lines: dict[tuple[str, int], list[Kernel]] = {}
+    for kernel in kernels:
+        lines.setdefault((kernel.file, kernel.line), []).append(kernel)
+    return lines
+
+
+def _data_flow(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
+    values = facts.point(module)
+    rows = [(kernels, Figures.sum(kernels, values)) for kernels in _by_line(module.kernels).values()]
+    rows = [(kernels, figures) for kernels, figures in rows if figures.flops or figures.bytes]
+    if not rows:
+        return "no operator of this forward computes or moves anything"
+    threshold = sorted((figures.bytes for _, figures in rows), reverse=True)[:_MOST_BOXES][-1]
+    kept = [row for row in rows if row[1].bytes >= threshold][:_MOST_BOXES]
+    left_out = f"\n{len(rows) - len(kept)} lines that move fewer bytes are left out" if len(kept) < len(rows) else ""
+    boxes = [
+        Box(
+            f"line {kernels[0].line}: {_clipped(kernels[0].code or kernels[0].operation)}",
+            (f"{_operators(kernels)}: {_cost(figures)}",),
+        )
+        for kernels, figures in kept
+    ]
+    return draw_stack([Box("inputs"), *boxes, Box("outputs")]) + left_out
+
+
+def _clipped(text: str, width: int = 80) -> str:
+    """`text` without its braces and box glyphs, which mean something in a fence."""
+    plain = " ".join(text.split()).translate(str.maketrans("{}┌┐└┘│", "()+++++"))
+    return plain if len(plain) <= width else plain[: width - 3] + "..."
+
+
+def _operators(kernels: Sequence[Kernel]) -> str:
+    names = list(dict.fromkeys(short(k.class_name) if k.class_name else k.operator for k in kernels))
+    shown = ", ".join(names[:4])
+    return f"{shown} and {len(names) - 4} more" if len(names) > 4 else shown
+
+
+# ---- insights -------------------------------------------------------------------------------------------------------
+
+
+def _insights(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) -> list[str]:
+    values = facts.point(module)
+    figures, key = _figures(module, values), f"module.{module.class_name}"
+    lines = [
+        f"One call takes {quotes(f'{key}.flops', figures.flops)} FLOPs and moves "
+        f"{quotes(f'{key}.bytes', figures.bytes)} bytes ({module.phase}): "
+        f"{figures.intensity:.2f} FLOPs per byte ({facts.pointer(module.class_name)})."
+    ]
+    by_line = [(kernels, Figures.sum(kernels, values)) for kernels in _by_line(module.kernels).values()]
+    if figures.flops:
+        kernels, top = max(by_line, key=lambda row: row[1].flops)
+        share = 100 * top.flops / figures.flops
+        lines.append(f"`{kernels[0].file}:{kernels[0].line}` takes {share:.1f} % of its FLOPs ({_operators(kernels)}).")
+    if figures.bytes:
+        kernels, top = max(by_line, key=lambda row: row[1].bytes)
+        share = 100 * top.bytes / figures.bytes
+        lines.append(f"`{kernels[0].file}:{kernels[0].line}` moves {share:.1f} % of its bytes ({_operators(kernels)}).")
+    floor = facts.floor_bytes(module)
+    if floor and figures.bytes:
+        lines.append(
+            f"Eager execution moves {figures.bytes / floor:.2f} times the floor of "
+            f"{quotes(f'{key}.floor', floor)} bytes (weights, cache and inputs once, outputs once)."
+        )
+    shares = [_share(facts, document, module.class_name) for document in facts.documents]
+    if all(share is not None for share in shares) and shares:
+        said = ", ".join(
+            f"{share:.1f} % of {document.phase}" for document, share in zip(facts.documents, shares, strict=True)
+        )
+        lines.append(f"All its calls together take {said} FLOPs of the model.")
+    return lines
+
+
+def _share(facts: ImplementationFacts, document: ModelAnalysis, class_name: str) -> float | None:
+    calls, total = _calls(document, class_name), facts.totals(document).flops
+    if not calls or not total:
+        return None
+    return 100 * Figures.sum(calls, facts.point(document)).flops / total

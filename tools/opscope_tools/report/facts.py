@@ -1,0 +1,396 @@
+"""Everything an implementation report is computed from, and the questions that its sections ask of it.
+
+`ImplementationFacts` holds the documents of the other tools and a reader of their sources; the tool collects it, the
+section builders only read it. Order: the point at which formulas are evaluated, walking a document, roles of modules,
+the facts themselves.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from opscope_schemas.analysis import (
+    Analysis,
+    Kernel,
+    MemoryAccess,
+    ModelAnalysis,
+    ModelTreeResult,
+    ModuleAnalysis,
+    Totals,
+)
+from opscope_schemas.common import Source
+from opscope_schemas.errors import ValuesError
+from opscope_schemas.formula import Formula, evaluate, variables
+from opscope_schemas.tiling import TilingResult
+
+from opscope_tools.report.sources import SourceReader, Span
+
+__all__ = [
+    "Figures",
+    "ImplementationFacts",
+    "bind",
+    "default_point",
+    "is_leaf",
+    "leaves",
+    "locate",
+    "module_of_call",
+    "module_of_document",
+    "position_limit",
+    "role_of",
+    "short",
+    "walk",
+]
+
+#: tokens in the context where nobody says otherwise; small enough for every classic decoder (GPT-2 has 1024 positions)
+DEFAULT_CONTEXT = 1024
+#: bytes of a bf16 element, the dtype that models are traced in
+_BF16_BYTES = 2
+_RUNTIME = ("batch_size", "seq_len", "cache_len", "w_bytes", "a_bytes")
+
+
+# ---- the point ------------------------------------------------------------------------------------------------------
+
+
+def position_limit(tree: ModelTreeResult) -> int | None:
+    """The config's maximum number of positions; None where it has none."""
+    found = tree.config.get("max_position_embeddings", tree.config.get("n_positions"))
+    return found if isinstance(found, int) and found > 1 else None
+
+
+def default_point(phase: str, given: Mapping[str, int], limit: int | None) -> dict[str, int]:
+    """Run-time variables of `phase`: one sequence, a context of `DEFAULT_CONTEXT` tokens or the model's `limit`.
+
+    Decode runs one new token on a cache of `cache_len` tokens (by default the prompt of the prefill point).
+    """
+    context = min(DEFAULT_CONTEXT, limit) if limit else DEFAULT_CONTEXT
+    prompt = given.get("seq_len", context)
+    cached = given.get("cache_len", min(prompt, limit - 1) if limit else prompt)
+    lengths = (1, cached) if phase == "decode" else (prompt, 0)
+    point = {"batch_size": 1, "w_bytes": _BF16_BYTES, "a_bytes": _BF16_BYTES, **given}
+    return {**point, "seq_len": lengths[0], "cache_len": lengths[1]}
+
+
+def bind(document: Analysis, given: Mapping[str, int], limit: int | None = None) -> dict[str, int]:
+    """A value for every variable of `document`: the caller's, else the default, else what its definition gives.
+
+    Raises `ValuesError` for negative values, for another value than the default of a fixed variable, and for a variable
+    that nothing binds. Whether the formulas hold there is for whoever traced the model: see `notes` of the facts.
+    """
+    point = default_point(document.phase, given, limit)
+    values = {name: point[name] for name in point if name in given or name in _RUNTIME}
+    for variable in document.variables:
+        if variable.kind == "fixed" and variable.default is not None:
+            if variable.name in given and given[variable.name] != variable.default:
+                raise ValuesError(
+                    f"{variable.name} is {variable.default} in this analysis; values cannot make it "
+                    f"{given[variable.name]}.",
+                    next_step="Change it through config instead.",
+                )
+            values[variable.name] = variable.default
+        elif variable.name not in values and variable.default is not None:
+            values[variable.name] = variable.default
+    pending = {v.name: v.definition for v in document.variables if v.name not in values and v.definition}
+    while pending:
+        ready = {name: text for name, text in pending.items() if variables(text) <= values.keys()}
+        if not ready:
+            break
+        values |= {name: evaluate(text, values) for name, text in ready.items()}
+        pending = {name: text for name, text in pending.items() if name not in ready}
+    _refuse_bad_values(document, values)
+    return values
+
+
+def _refuse_bad_values(document: Analysis, values: Mapping[str, int]) -> None:
+    for name, value in values.items():
+        if value < 0:
+            raise ValuesError(f"{name} is {value}; sizes cannot be negative.")
+    missing = [variable.name for variable in document.variables if variable.name not in values]
+    if missing:
+        raise ValuesError(f"No value for {', '.join(missing)}.", next_step="Give them in values.")
+
+
+# ---- documents ------------------------------------------------------------------------------------------------------
+
+
+def module_of_call(document: Analysis, call: Kernel, file: str, line: int) -> ModuleAnalysis | None:
+    """One call of a submodule as a document of its own: the expanded figures divided by how often it runs.
+
+    None where they do not divide. The floor stays 0, which says that it is not known.
+    """
+    repeat = Formula.parse(call.repeat)
+    kernels = [_divided(kernel, repeat) for kernel in call.kernels or ()]
+    whole = _divided(call, repeat)
+    if whole is None or any(kernel is None for kernel in kernels):
+        return None
+    return ModuleAnalysis(
+        **{
+            name: getattr(document, name)
+            for name in ("phase", "attention", "dtype", "variables", "assumptions", "conditions", "conventions")
+        },
+        class_name=call.class_name,
+        file=file,
+        line=line,
+        kernels=tuple(kernel for kernel in kernels if kernel is not None),
+        totals=Totals(
+            flops=whole.flops,
+            matmul_flops=whole.matmul_flops,
+            memory_access=whole.memory_access,
+            floor=MemoryAccess(read="0", write="0"),
+        ),
+    )
+
+
+def module_of_document(document: Analysis) -> ModuleAnalysis:
+    """An expanded document with its references folded again."""
+    fields = {name: getattr(document, name) for name in Analysis.model_fields if name != "kernels"}
+    folded = tuple(kernel.model_copy(update={"kernels": None}) for kernel in document.kernels)
+    return ModuleAnalysis(**fields, kernels=folded)
+
+
+def _divided(kernel: Kernel, repeat: Formula) -> Kernel | None:
+    """A kernel's own figures without the factor `repeat`, nested ones dropped."""
+    texts = (kernel.flops, kernel.matmul_flops, kernel.memory_access.read, kernel.memory_access.write)
+    quotients = [str(quotient) for text in texts if (quotient := Formula.parse(text).divided(repeat)) is not None]
+    if len(quotients) < len(texts):
+        return None
+    flops, matmul_flops, read, write = quotients
+    access = MemoryAccess(read=read, write=write)
+    changes = {"flops": flops, "matmul_flops": matmul_flops, "memory_access": access, "kernels": None}
+    return kernel.model_copy(update=changes)
+
+
+def walk(kernels: Sequence[Kernel], owner: str, depth: int = 0) -> Iterator[tuple[int, str, Kernel]]:
+    """Every kernel in execution order with its depth and the class whose forward issued it."""
+    for kernel in kernels:
+        yield depth, owner, kernel
+        yield from walk(kernel.kernels or (), kernel.class_name or owner, depth + 1)
+
+
+def is_leaf(kernel: Kernel) -> bool:
+    """An operator, or a reference that was not expanded; a module that runs no operator (dropout) is neither."""
+    return kernel.kernel_type == "basic" or kernel.kernels is None
+
+
+def leaves(document: Analysis) -> Iterator[tuple[str, Kernel]]:
+    """The kernels that hold no others, in execution order, each with the class whose forward issued it."""
+    return ((owner, kernel) for _, owner, kernel in walk(document.kernels, document.class_name) if is_leaf(kernel))
+
+
+def short(class_name: str) -> str:
+    """The last part of a qualified name."""
+    return class_name.rpartition(".")[2]
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Costs at one point: FLOPs (a multiply and an add are 1 each) and bytes as eager execution moves them."""
+
+    flops: int
+    matmul_flops: int
+    read: int
+    write: int
+
+    @classmethod
+    def sum(cls, kernels: Iterable[Kernel], values: Mapping[str, int]) -> Figures:
+        """The figures of `kernels` together."""
+        rows = [
+            (k.flops, k.matmul_flops, k.memory_access.read, k.memory_access.write) for k in kernels
+        ]  # a kernel's formulas carry its repeats already
+        totals = [sum(evaluate(text, values) for text in column) for column in zip(*rows, strict=True)] or [0, 0, 0, 0]
+        return cls(*totals)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes read and written."""
+        return self.read + self.write
+
+    @property
+    def intensity(self) -> float:
+        """FLOPs per byte; 0 where nothing is moved."""
+        return self.flops / self.bytes if self.bytes else 0.0
+
+
+# ---- roles ----------------------------------------------------------------------------------------------------------
+
+#: operators that give a module away by themselves, in order of precedence
+_BY_OPERATOR = (
+    (re.compile(r"sdpa|scaled_dot_product|_attention"), "attention"),
+    (re.compile(r"topk|grouped_mm"), "mixture of experts"),
+    (re.compile(r"embedding"), "embedding"),
+    (re.compile(r"layer_norm|rms_norm|rsqrt"), "normalisation"),
+    (re.compile(r"\.(cos|sin)\b"), "position embedding"),
+)
+#: what a class is called, where its operators do not say; the first that fits
+_BY_NAME = (
+    (re.compile(r"Attention$|Attn"), "attention"),
+    (re.compile(r"Moe|MoE|Experts?$|Router"), "mixture of experts"),
+    (re.compile(r"MLP|FeedForward|FFN"), "feed-forward network"),
+    (re.compile(r"Norm"), "normalisation"),
+    (re.compile(r"Rotary|Position"), "position embedding"),
+    (re.compile(r"Embedding"), "embedding"),
+    (re.compile(r"Layer$|Block$"), "layer"),
+    (re.compile(r"For[A-Z]\w+$|LMHead\w*$"), "model with head"),
+    (re.compile(r"Model$|Decoder$|Transformer$"), "backbone"),
+    (re.compile(r"Linear$|Conv1D$"), "projection"),
+    (re.compile(r"Activation$|GELU|SiLU|ReLU"), "activation"),
+)
+
+
+def role_of(class_name: str, kernels: Sequence[Kernel]) -> str:
+    """What a module does, from the operators of its own lines, else from its name; `module` where neither says."""
+    operators = " ".join(kernel.operator for kernel in kernels if kernel.kernel_type == "basic")
+    for pattern, role in _BY_NAME[:2]:  # attention with its own norm, experts with their own top-k: the name is sharper
+        if pattern.search(short(class_name)):
+            return role
+    return next(
+        (role for pattern, role in _BY_OPERATOR if pattern.search(operators)),
+        next((role for pattern, role in _BY_NAME if pattern.search(short(class_name))), "module"),
+    )
+
+
+def locate(reader: SourceReader, class_name: str) -> tuple[str, Span] | None:
+    """File and definition of a qualified class, found by its module path; None where no repository holds it."""
+    parts = class_name.split(".")
+    for cut in range(len(parts) - 1, 0, -1):
+        stem = "/".join(parts[:cut])
+        for path in (f"{stem}.py", f"{stem}/__init__.py"):
+            span = reader.definition(path, ".".join(parts[cut:]))
+            if span is not None:
+                return path, span
+    return None
+
+
+# ---- the facts ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ImplementationFacts:
+    """What the other tools found out about one model."""
+
+    name: str
+    target: str
+    date: str
+    sources: tuple[Source, ...]
+    reader: SourceReader
+    tree: ModelTreeResult
+    #: expanded documents, the first one is what component sections speak of
+    documents: tuple[ModelAnalysis, ...]
+    #: what the caller asked for, and per phase every variable's value where the trace evaluated its document
+    values: Mapping[str, int] = field(default_factory=dict)
+    points: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    #: what the other tools said beside their documents
+    notes: tuple[str, ...] = ()
+    tiling: TilingResult | None = None
+    #: FLOPs per byte at which a device turns from memory- to compute-bound, and where the figure comes from
+    ridge: float = 295.0
+    ridge_source: str = "989 TFLOP/s dense bf16 over 3.35 TB/s, the data-sheet figures of an H100 SXM"
+
+    @cached_property
+    def main(self) -> ModelAnalysis:
+        """The first document: prefill where it was asked for."""
+        return self.documents[0]
+
+    @cached_property
+    def modules(self) -> tuple[ModuleAnalysis, ...]:
+        """One document per class that ran, the model first, then in order of first call.
+
+        Cut out of the expanded document, so that every figure of a report comes from one trace.
+        """
+        cut = [self._cut(kernel) for kernel in self._calls.values()]
+        return (module_of_document(self.main), *(module for module in cut if module is not None))
+
+    @cached_property
+    def unavailable(self) -> dict[str, str]:
+        """Classes that ran and have no document of their own, with the reason."""
+        why = "its source is in no registered repository, or its figures are not a multiple of its calls"
+        return {name: why for name, kernel in self._calls.items() if self._cut(kernel) is None}
+
+    @cached_property
+    def _calls(self) -> dict[str, Kernel]:
+        """Per class one call, rather one that is not repeated: there nothing has to be divided."""
+        calls: dict[str, Kernel] = {}
+        for _, _, kernel in walk(self.main.kernels, ""):
+            held = calls.get(kernel.class_name)
+            if kernel.class_name and kernel.kernels and (held is None or (held.repeat != "1" and kernel.repeat == "1")):
+                calls[kernel.class_name] = kernel
+        return calls
+
+    def _cut(self, call: Kernel) -> ModuleAnalysis | None:
+        found = self.locate(call.class_name)
+        return module_of_call(self.main, call, found[0], found[1].line) if found else None
+
+    @cached_property
+    def limit(self) -> int | None:
+        """The config's maximum number of positions."""
+        return position_limit(self.tree)
+
+    def point(self, document: Analysis) -> dict[str, int]:
+        """The values at which `document` is evaluated."""
+        # sizes of the model are the same in every phase; a document need not list all that its formulas name
+        sizes = {name: value for point in self.points.values() for name, value in point.items() if name not in _RUNTIME}
+        traced = {**sizes, **self.points.get(document.phase, {})}
+        if traced and {variable.name for variable in document.variables} <= traced.keys():
+            return {**default_point(document.phase, self.values, self.limit), **traced}
+        return bind(document, {**self.values, **traced}, self.limit)
+
+    def totals(self, document: Analysis) -> Figures:
+        """The document's own totals, evaluated."""
+        values, totals = self.point(document), document.totals
+        return Figures(
+            evaluate(totals.flops, values),
+            evaluate(totals.matmul_flops, values),
+            evaluate(totals.memory_access.read, values),
+            evaluate(totals.memory_access.write, values),
+        )
+
+    def floor_bytes(self, document: Analysis) -> int:
+        """Bytes that no implementation can avoid moving."""
+        values, floor = self.point(document), document.totals.floor
+        return evaluate(floor.read, values) + evaluate(floor.write, values)
+
+    def locate(self, class_name: str) -> tuple[str, Span] | None:
+        """File and definition of a qualified class."""
+        return locate(self.reader, class_name)
+
+    def pointer(self, class_name: str) -> str:
+        """`path:line` of a class in back-ticks, or a sentence that says that it was not found."""
+        found = self.locate(class_name)
+        return f"`{found[0]}:{found[1].line}`" if found else "source not found in the registered repositories"
+
+    @cached_property
+    def modeling_file(self) -> str:
+        """The file that defines the model's class."""
+        return self.main.file
+
+    @cached_property
+    def config_location(self) -> tuple[str, Span] | None:
+        """Where the config class is defined."""
+        return self.locate(self.tree.config_class)
+
+    def config_field(self, name: str) -> tuple[str, int] | None:
+        """File and line on which the config class (or a base of it in the same file) declares `name`."""
+        if self.config_location is None:
+            return None
+        path, span = self.config_location
+        for line in range(span.line, span.end_line + 1):
+            if re.match(rf"(self\.)?{re.escape(name)}\s*(:|=)(?!=)", self.reader.line(path, line)):
+                return path, line
+        return None
+
+    @cached_property
+    def modeling_line(self) -> int:
+        """Line of the model's class keyword."""
+        found = self.locate(self.main.class_name)
+        return found[1].line if found else self.main.line
+
+    def role(self, class_name: str) -> str:
+        """Role of a class of this model."""
+        return role_of(class_name, [kernel for owner, kernel in leaves(self.main) if owner == class_name])
+
+    def classes_of(self, role: str) -> list[str]:
+        """Classes of the expanded document that play `role`, in order of first call."""
+        names = dict.fromkeys(k.class_name for _, _, k in walk(self.main.kernels, "") if k.class_name)
+        return [name for name in names if self.role(name) == role]

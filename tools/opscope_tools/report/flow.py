@@ -1,0 +1,126 @@
+"""Sections 5 and 6: the operator catalogue, the forward pass in execution order, tensors and their lifetimes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from opscope_schemas.analysis import Kernel
+from opscope_schemas.formula import evaluate
+
+from opscope_tools.report.diagrams import Node, draw_tree
+from opscope_tools.report.facts import ImplementationFacts, is_leaf, short
+from opscope_tools.report.tasks import Task, lifetimes, numbering
+
+__all__ = ["ORDER_NOTE", "catalogue_rows", "dependency_graph", "forward_pass", "lifetime_rows"]
+
+ORDER_NOTE = (
+    "Dependencies are the order of the trace: eager execution runs the operators one after another on one stream. "
+    "Which of them could run side by side is not analysed: this version keeps no operator graph."
+)
+#: rows of the lifetime table; the largest tensors come first
+_MOST_TENSORS = 25
+
+
+def catalogue_rows(facts: ImplementationFacts, catalogue: Sequence[Task]) -> list[tuple[str, str, str, str, str]]:
+    """One row per task: number, operator, what it does and where, tiling, what ran before."""
+    return [
+        (str(task.number), short_operator(task), _purpose(facts, task), _tiling(facts, task), _after(task))
+        for task in catalogue
+    ]
+
+
+def short_operator(task: Task) -> str:
+    """The operator's name without its namespace and overload."""
+    return _bare(task.kind)
+
+
+def _bare(operator: str) -> str:
+    parts = operator.split(".")
+    return parts[1] if parts[0] in ("aten", "prims") and len(parts) > 1 else parts[-1]
+
+
+def _purpose(facts: ImplementationFacts, task: Task) -> str:
+    kernel, call, times = task.first.kernel, task.first.call, len(task.occurrences)
+    said = kernel.operation.translate(str.maketrans("{}`", "()'"))
+    places = f", {times} places" if times > 1 else ""
+    outside = call is not None and call.file != kernel.file
+    through = f", called at `{call.file}:{call.line}`" if call and outside else ""
+    found = facts.locate(task.first.owner)
+    # a forward that is inherited or swapped in stands in another file than its class
+    owner = (
+        f"`{short(task.first.owner)}`" if found and found[0] == kernel.file else f"{short(task.first.owner)}'s forward"
+    )
+    return f"`{said}`. In {owner} (`{kernel.file}:{kernel.line}`{places}){through}"
+
+
+def _tiling(facts: ImplementationFacts, task: Task) -> str:
+    if facts.tiling is not None:
+        for kernel in facts.tiling.kernels:
+            if kernel.name in task.kind:
+                return (
+                    ", ".join(f"{tile.name}={'/'.join(tile.values) or '?'}" for tile in kernel.tile)
+                    or "no tile constant"
+                )
+    return "not analysed: library kernel"
+
+
+def _after(task: Task) -> str:
+    return ", ".join(str(number) for number in task.after) or "none (first)"
+
+
+# ---- 6 --------------------------------------------------------------------------------------------------------------
+
+
+def forward_pass(facts: ImplementationFacts, catalogue: Sequence[Task]) -> str:
+    """The expanded document as a tree: modules with their repeats, operators with their task number and line."""
+    numbers, values = numbering(catalogue), facts.point(facts.main)
+
+    def node(kernel: Kernel, outer: int) -> Node:
+        repeat = evaluate(kernel.repeat, values)
+        if not is_leaf(kernel):
+            times = f" ×{repeat // outer}" if repeat != outer else ""
+            label = f"{kernel.attribute or 'call'}: {short(kernel.class_name)}{times}  :{kernel.line}"
+            return Node(label, tuple(node(child, repeat) for child in kernel.kernels or ()))
+        return Node(f"{numbers[id(kernel)]} {_bare(kernel.operator or kernel.class_name)}  :{kernel.line}")
+
+    return draw_tree(Node(short(facts.main.class_name), tuple(node(kernel, 1) for kernel in facts.main.kernels)))
+
+
+def dependency_graph(catalogue: Sequence[Task]) -> str:
+    """Each task with the tasks that it waits for, runs of successive numbers drawn as one chain."""
+    lines: list[str] = []
+    chain: list[str] = []
+    for task in catalogue:
+        label = f"{task.number} {short_operator(task)}"
+        follows = task.after == (task.number - 1,)
+        if chain and (not follows or len(" -> ".join([*chain, label])) > 100):
+            lines.append(" -> ".join(chain))
+            chain = []
+        if not chain and task.after:
+            label = f"after {', '.join(map(str, task.after))}: {label}"
+        chain.append(label)
+    return "\n".join([*lines, " -> ".join(chain)])
+
+
+def lifetime_rows(facts: ImplementationFacts, catalogue: Sequence[Task]) -> list[tuple[str, str, str, str]]:
+    """Tensors that pass between tasks, then what outlives the pass; a reason where the trace does not link them."""
+    linked = lifetimes(facts.main, list(catalogue))[:_MOST_TENSORS]
+    rows = [
+        (
+            f"{life.tensor.name}: `[{', '.join(life.tensor.shape)}]` {life.tensor.dtype}",
+            f"task {life.created_by}",
+            f"task {', '.join(map(str, life.consumed_by))}",
+            f"from task {life.created_by} until task {life.consumed_by[-1]}",
+        )
+        for life in linked
+    ]
+    rows = list(dict.fromkeys(rows))  # a module that runs twice passes the same tensor twice
+    if not rows:
+        reason = "not analysed: the trace does not link tensors between operators in this version"
+        rows = [("activations", "the task that computes them", "tasks that follow it", reason)]
+    rows.append(("weights", "model construction", "every task that reads a weight", "whole life of the model"))
+    if any(document.phase == "decode" for document in facts.documents):
+        rows.append(
+            ("key-value cache", "attention, per new token", "attention of every later token", "whole generation")
+        )
+    return rows

@@ -1,0 +1,269 @@
+"""Sections 1 to 3: what the model is, how its modules nest and run, how it is configured.
+
+Every sentence is put together from the analysis; what source does not say is reported as searched for and not found.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from opscope_schemas.analysis import ModuleNode
+from opscope_schemas.formula import holds, variables
+
+from opscope_tools.report import scan
+from opscope_tools.report.diagrams import Box, Node, draw_stack, draw_tree
+from opscope_tools.report.facts import ImplementationFacts, leaves, short, walk
+from opscope_tools.report.markdown import number
+from opscope_tools.report.quotes import Quotes
+
+__all__ = [
+    "attention_kind", "configuration_rows", "constraint_lines", "execution_lines", "executive_summary", "framework",
+    "hierarchy", "kernel_rows", "key_features", "scopes", "system_diagram",
+]  # fmt: skip
+
+#: rows that every report has: the name readers look for, and the attribute of the config that holds it
+_STANDARD = (
+    ("hidden_size", "hidden_size"),
+    ("num_layers", "num_hidden_layers"),
+    ("num_heads", "num_attention_heads"),
+    ("head_dim", "head_dim"),
+    ("intermediate_size", "intermediate_size"),
+    ("vocab_size", "vocab_size"),
+    ("max_seq_len", "max_position_embeddings"),
+)
+_KERNEL_ROWS = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "NUM_STAGES", "NUM_WARPS")
+
+
+def framework(facts: ImplementationFacts) -> str:
+    """The framework, with the versions of the sources."""
+    versions = ", ".join(f"{source.repository} {source.version}".strip() for source in facts.sources)
+    return f"PyTorch, run eagerly in {facts.main.dtype} ({versions})" if versions else f"PyTorch ({facts.main.dtype})"
+
+
+def attention_kind(facts: ImplementationFacts) -> tuple[str, int, int] | None:
+    """`multi-head`, `grouped-query` or `multi-query`, with query and key-value heads; None where heads are unknown."""
+    values = facts.point(facts.main)
+    heads = values.get("num_heads", facts.tree.config.get("num_attention_heads"))
+    shared = values.get("num_kv_heads", facts.tree.config.get("num_key_value_heads") or heads)
+    if not isinstance(heads, int) or not isinstance(shared, int) or not facts.classes_of("attention"):
+        return None
+    kind = "multi-head" if shared == heads else "multi-query" if shared == 1 else "grouped-query"
+    return kind, heads, shared
+
+
+def executive_summary(facts: ImplementationFacts, quotes: Quotes) -> str:
+    """Two or three sentences: what it is, what a pass costs, what bounds it."""
+    name, where = short(facts.tree.model_class), facts.pointer(facts.tree.model_class)
+    layers = facts.point(facts.main).get("num_layers", facts.tree.config.get("num_hidden_layers"))
+    kind = attention_kind(facts)
+    parts = [f"{quotes('parameters', facts.tree.parameters)} parameters"]
+    parts += [f"{layers} layers"] if layers else []
+    parts += [f"{kind[0]} attention ({kind[1]} query and {kind[2]} key-value heads)"] if kind else []
+    parts += ["a mixture of experts"] if facts.classes_of("mixture of experts") else []
+    sentences = [
+        f"`{name}` ({where}), configured by "
+        f"`{short(facts.tree.config_class)}` ({facts.pointer(facts.tree.config_class)}), has {', '.join(parts)}."
+    ]
+    for document in facts.documents:
+        phase, figures, values = document.phase, facts.totals(document), facts.point(document)
+        point = f"batch {values['batch_size']}, {values['seq_len']} new and {values['cache_len']} cached tokens"
+        sentences.append(
+            f"{phase.capitalize()} ({point}) takes {quotes(f'{phase}.flops', figures.flops)} FLOPs, of which "
+            f"{quotes(f'{phase}.matmul_flops', figures.matmul_flops)} are matrix products, and moves "
+            f"{quotes(f'{phase}.bytes', figures.bytes)} bytes as eager execution does: {figures.intensity:.2f} FLOPs "
+            f"per byte."
+        )
+    return " ".join(sentences)
+
+
+def key_features(facts: ImplementationFacts) -> list[str]:
+    """One line per module role, then flags of the config; each with its pointer."""
+    features = []
+    kind = attention_kind(facts)
+    for role in dict.fromkeys(facts.role(k.class_name) for _, _, k in walk(facts.main.kernels, "") if k.class_name):
+        for name in facts.classes_of(role)[:1]:
+            detail = (
+                f", {kind[0]}: {kind[1]} query heads on {kind[2]} key-value heads"
+                if kind and role == "attention"
+                else ""
+            )
+            features.append(f"{role.capitalize()}: `{short(name)}` ({facts.pointer(name)}){detail}")
+    for key in ("hidden_act", "activation_function", "tie_word_embeddings", "sliding_window", "use_cache"):
+        found = facts.config_field(key)
+        if found and facts.tree.config.get(key) is not None:
+            features.append(f"Config: `{key}` = {facts.tree.config[key]} (`{found[0]}:{found[1]}`)")
+    return features
+
+
+# ---- 2 --------------------------------------------------------------------------------------------------------------
+
+
+def system_diagram(facts: ImplementationFacts) -> str:
+    """The modules that the forward calls, from input to output, as stacked boxes."""
+    root = facts.tree.tree
+    ran = {kernel.class_name for _, _, kernel in walk(facts.main.kernels, "")}
+    boxes = [Box(f"inputs of {short(facts.tree.model_class)}")]
+    for child in _spread(_opened(root, ran), ran):
+        inner = (f"  {node.name}: {short(node.class_name)}{_times(node)}" for node in _opened(child, ran))
+        boxes.append(Box(f"{child.name}: {short(child.class_name)}{_times(child)}", tuple(inner)))
+    return draw_stack([*boxes, Box(f"outputs of {short(facts.tree.model_class)}")])
+
+
+def _opened(node: ModuleNode, ran: set[str]) -> list[ModuleNode]:
+    """Children of a node; a container, which has no forward of its own and so never ran, is replaced by what it holds."""
+    opened: list[ModuleNode] = []
+    for child in node.children:
+        if child.class_name in ran or not child.children:
+            opened.append(child)
+        else:
+            held = _opened(child, ran)
+            opened += [inner.model_copy(update={"name": f"{child.name}.{inner.name}"}) for inner in held]
+    return opened
+
+
+def _spread(children: Sequence[ModuleNode], ran: set[str]) -> list[ModuleNode]:
+    """The children; a backbone among them is replaced by its own children, so that layers show."""
+    spread: list[ModuleNode] = []
+    for child in children:
+        inner = _opened(child, ran)
+        holds_layers = child.repeat == 1 and any(node.repeat > 1 for node in inner)
+        spread += inner if holds_layers else [child]
+    return spread
+
+
+def _times(node: ModuleNode) -> str:
+    return f" ×{node.repeat}" if node.repeat > 1 else ""
+
+
+def hierarchy(facts: ImplementationFacts) -> str:
+    """The module tree, repeated siblings folded, with classes and parameters."""
+    return draw_tree(_node(facts.tree.tree))
+
+
+def _node(node: ModuleNode) -> Node:
+    label = f"{node.name}: " if node.name else ""
+    weights = f" [{number(node.parameters)} parameters]" if node.parameters else ""
+    return Node(
+        f"{label}{short(node.class_name)}{_times(node)}{weights}", tuple(_node(child) for child in node.children)
+    )
+
+
+def scopes(facts: ImplementationFacts) -> set[str]:
+    """Names of the model's classes and helper functions that ran, as their file knows them."""
+    names = {short(k.class_name) for _, _, k in walk(facts.main.kernels, "") if k.class_name}
+    names |= {site.function.split(".")[0] for _, kernel in leaves(facts.main) for site in kernel.via}
+    return names | {short(facts.main.class_name)}
+
+
+def execution_lines(facts: ImplementationFacts) -> list[str]:
+    """How the model executes: eager operators, where attention is dispatched, what may be swapped in."""
+    reader, path, ran = facts.reader, facts.modeling_file, scopes(facts)
+    lines = [
+        f"Eager PyTorch: each operator of `{short(facts.main.class_name)}` (`{path}:{facts.modeling_line}`) is dispatched "
+        f"on its own, in the order of section 6.1; attention runs as {facts.main.attention} in {facts.main.dtype}."
+    ]
+    dispatch = scan.matching_lines(reader, path, r"\b(ALL_ATTENTION_FUNCTIONS|scaled_dot_product_attention)\b", ran)
+    lines += [f"Attention implementation is chosen at run time by `{hit.name}` ({hit.pointer})." for hit in dispatch]
+    swaps = scan.decorators(reader, path, ran)
+    lines += [f"`{hit.name}` carries the decorator `@{hit.text}` ({hit.pointer})." for hit in swaps]
+    flags = scan.capabilities(reader, path)
+    lines += [f"The class declares `{hit.name}` ({hit.pointer})." for hit in flags]
+    graphs = scan.matching_lines(reader, path, r"(torch\.compile|CUDAGraph|triton\.jit|torch\.library|load_inline)")
+    lines += [f"`{hit.name}` is used ({hit.pointer})." for hit in graphs]
+    if not graphs:
+        lines.append(
+            f"No graph capture and no kernel of its own: searched `{path}` for torch.compile, CUDAGraph, triton.jit, "
+            "torch.library and load_inline."
+        )
+    return lines
+
+
+# ---- 3 --------------------------------------------------------------------------------------------------------------
+
+
+def configuration_rows(facts: ImplementationFacts) -> list[tuple[str, str, str]]:
+    """The seven rows that every report has, then every other variable of the formulas."""
+    document, values = facts.main, facts.point(facts.main)
+    known = {variable.name: variable for variable in document.variables}
+    rows = []
+    for name, key in _STANDARD:
+        variable = known.get(name)
+        attribute = (variable.config_key if variable else "") or key
+        value = values[name] if variable else facts.tree.config.get(attribute)
+        meaning = variable.meaning if variable else _standard_meaning(name)
+        reason = f"n/a: `{short(facts.tree.config_class)}` has no {attribute}"
+        rows.append(
+            (f"`{name}`", str(value) if value is not None else reason, f"{meaning}{_declared(facts, attribute)}")
+        )
+    for variable in document.variables:
+        if variable.name not in dict(_STANDARD):
+            text = f"{variable.meaning}{_declared(facts, variable.config_key)}" or "variable of the formulas"
+            rows.append((f"`{variable.name}`", str(values[variable.name]), text))
+    return rows
+
+
+def _standard_meaning(name: str) -> str:
+    return "longest sequence that positions are made for" if name == "max_seq_len" else name.replace("_", " ")
+
+
+def _declared(facts: ImplementationFacts, attribute: str) -> str:
+    found = facts.config_field(attribute) if attribute else None
+    return f"; `{attribute}` (`{found[0]}:{found[1]}`)" if found else ""
+
+
+def kernel_rows(facts: ImplementationFacts) -> list[tuple[str, str, str]]:
+    """Tile constants of the kernel that was named, or why there are none."""
+    if facts.tiling is None or not facts.tiling.kernels:
+        reason = f"not analysed: `{facts.modeling_file}` launches library kernels only; name one with `kernel`"
+        return [(f"`{name}`", "n/a", reason) for name in _KERNEL_ROWS]
+    rows = []
+    for kernel in facts.tiling.kernels:
+        where = f"of `{kernel.name}` (`{kernel.file}:{kernel.line}`)"
+        rows += [
+            (f"`{tile.name}`", ", ".join(tile.values) or "not resolved", f"tile size {where}") for tile in kernel.tile
+        ]
+        for label, bound in (("NUM_STAGES", kernel.num_stages), ("NUM_WARPS", kernel.num_warps)):
+            value = ", ".join(dict.fromkeys(item.value for item in bound)) or "not set in source"
+            rows.append((f"`{label}`", value, f"launch parameter {where}"))
+    return rows
+
+
+def constraint_lines(facts: ImplementationFacts) -> list[str]:
+    """Alignment, hardware and precision as source declares them, then conditions of the formulas."""
+    reader, path = facts.reader, facts.modeling_file
+    hits = scan.constraints(reader, path, scopes(facts))
+    if facts.config_location is not None:
+        config_path, span = facts.config_location
+        hits += scan.constraints(reader, config_path, [span.name])
+    aligned = [hit for hit in hits if re.search(r"multiple|divisib|%", hit.text)]
+    searched = f"searched assert and raise in the classes that ran in `{path}`"
+    lines = [f"Alignment: {_quoted(hit)}" for hit in aligned] or [f"Alignment: none declared; {searched}."]
+    devices = scan.matching_lines(
+        reader, path, r"\b(is_cuda|get_device_capability|sm_\d+|compute_capability)\b", scopes(facts)
+    )
+    lines += [f"Hardware: `{hit.name}` is tested ({hit.pointer})." for hit in devices] or [
+        f"Hardware: none declared; searched `{path}` for is_cuda, get_device_capability and compute capabilities."
+    ]
+    lines.append(
+        f"Precision: traced in {facts.main.dtype}; a_bytes and w_bytes of the formulas stand for other dtypes."
+    )
+    lines += [f"Check: {_quoted(hit)}" for hit in hits if hit not in aligned]
+    return [*lines, *_conditions(facts)]
+
+
+def _conditions(facts: ImplementationFacts) -> list[str]:
+    """What the formulas of the first document were derived under; says where the report's own point is outside."""
+    values = facts.point(facts.main)
+    lines = []
+    for condition in facts.main.conditions:
+        known = variables(condition) <= values.keys()
+        outside = "" if not known or holds(condition, values) else "; the values of section 3.1 are outside, see 11.B"
+        lines.append(f"Formulas derived where: `{condition}`{outside}")
+    return lines
+
+
+def _quoted(hit: scan.Hit) -> str:
+    """A constraint as a sentence; its own words stand in a code span, so that nothing in them is read as Markdown."""
+    words = hit.text.replace("`", "'").replace("{", "(").replace("}", ")")
+    return f"`{hit.name}` ({hit.pointer}): `{words}`"

@@ -1,0 +1,45 @@
+"""Numbers that a report quotes from the analysis, each under a key, so that they can be compared again later.
+
+A quoted number is written as `8,030<!-- fact:key -->`; the keys and values go into the facts file beside the report.
+Marks are HTML comments: they belong into prose and tables, never into code fences, where they would show.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from opscope_tools.report.markdown import number
+
+__all__ = ["Quotes", "amount", "plain_bytes"]
+
+_UNITS = ((10**15, "P"), (10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
+
+
+@dataclass
+class Quotes:
+    """Collects what it quotes."""
+
+    values: dict[str, int] = field(default_factory=dict)
+
+    def __call__(self, key: str, value: int) -> str:
+        """`value` in digits with its mark; a key stands for one number throughout a report."""
+        key = "_".join(key.split())  # a mark ends at the first blank
+        assert self.values.setdefault(key, value) == value, (key, value, self.values[key])
+        return f"{number(value)}<!-- fact:{key} -->"
+
+
+def amount(value: float, unit: str) -> str:
+    """`value` with a decimal prefix and three significant digits, e.g. `13.2 GFLOP`; for fences and summaries."""
+    for factor, prefix in _UNITS:
+        if abs(value) >= factor:
+            return (
+                f"{value / factor:.3g} {prefix}{unit}"
+                if value < 1000 * factor
+                else f"{value / factor:,.0f} {prefix}{unit}"
+            )
+    return f"{value:.3g} {unit}"
+
+
+def plain_bytes(value: int) -> str:
+    """Bytes with a decimal prefix."""
+    return amount(value, "B")

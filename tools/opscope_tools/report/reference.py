@@ -1,0 +1,194 @@
+"""Sections 9 to 11: the five questions, the files that were read, the terms that the report uses, its sources."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from opscope_schemas.analysis import ModelAnalysis
+from opscope_schemas.formula import evaluate, variables
+
+from opscope_tools.report import scan
+from opscope_tools.report.facts import ImplementationFacts, leaves, short, walk
+from opscope_tools.report.overview import scopes
+from opscope_tools.report.quotes import Quotes
+
+__all__ = ["cache_bytes_per_token", "faq", "file_rows", "fused_operators", "glossary_rows", "references"]
+
+#: operators that do the work of several; what each fuses is its definition, not an estimate
+_FUSED = (
+    (re.compile(r"sdpa|scaled_dot_product|flash_attention"), "scores, softmax and weighted sum"),
+    (re.compile(r"native_layer_norm|rms_norm"), "statistics, scaling and shift"),
+    (re.compile(r"addmm|baddbmm"), "matrix product and addition"),
+    (re.compile(r"grouped_mm"), "the products of all experts"),
+)
+_TERMS: Mapping[str, tuple[str, str]] = {
+    "FLOP": (r"FLOPs?\b", "floating-point operation; a multiply and an add count 1 each"),
+    "matrix products": (
+        r"matri(?:x|ces)",
+        "the share of FLOPs in matrix multiplication, convolution and attention products",
+    ),
+    "floor": (r"\bfloor\b", "bytes that no implementation can avoid: weights, cache and inputs once, outputs once"),
+    "prefill": (r"[Pp]refill", "the pass over the prompt, with an empty key-value cache"),
+    "decode": (r"[Dd]ecode\b", "the pass over one new token, with the earlier ones in the key-value cache"),
+    "intensity": (r"FLOPs per byte", "FLOPs divided by bytes moved"),
+    "ridge": (r"\bridge\b", "intensity above which a device is limited by arithmetic, below by memory"),
+    "grouped-query": (r"grouped-query", "attention in which several query heads share one key-value head"),
+    "multi-head": (r"multi-head", "attention in which each query head has its own key-value head"),
+    "multi-query": (r"multi-query", "attention in which all query heads share one key-value head"),
+    "mixture of experts": (r"[Mm]ixture of experts", "a layer that routes each token to some of several networks"),
+    "KV cache": (r"KV cache|key-value cache", "keys and values of earlier tokens, kept between passes"),
+    "sdpa": (r"\bsdpa\b", "PyTorch's fused scaled-dot-product attention"),
+    "HBM": (r"\bHBM\b", "the device's main memory"),
+    "SRAM": (r"\bSRAM\b", "on-chip memory that the threads of a block share"),
+    "×N": (r"×\d", "the module is repeated N times"),
+}
+
+
+def _forward_lines(facts: ImplementationFacts, pattern: str) -> list[scan.Hit]:
+    return scan.matching_lines(facts.reader, facts.modeling_file, pattern, scopes(facts))
+
+
+def _listed(hits: list[scan.Hit], most: int = 3) -> str:
+    return ", ".join(f"`{hit.name}` ({hit.pointer})" for hit in hits[:most])
+
+
+def faq(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
+    """One answer per question of outline.FAQ, each from facts with a pointer."""
+    return [_variable_lengths(facts), _longest(facts), _fusion(facts), _hardware(facts), _cache(facts, quotes)]
+
+
+def _variable_lengths(facts: ImplementationFacts) -> str:
+    here = f"`{short(facts.main.class_name)}` ({facts.pointer(facts.main.class_name)})"
+    masks = _forward_lines(facts, r"\b(create_\w*mask\w*|_prepare_\w*mask\w*|_update_causal_mask)\b")
+    masks = masks or _forward_lines(facts, r"\b(attention_mask)\b")
+    used = (
+        f" Shorter sequences of a batch are masked through {_listed(masks)}." if masks else " No mask was found in it."
+    )
+    return f"{here} takes any seq_len that the conditions of section 3.3 allow: shapes are symbolic in it.{used}"
+
+
+def _longest(facts: ImplementationFacts) -> str:
+    for key in ("max_position_embeddings", "n_positions"):
+        found = facts.config_field(key)
+        if found and facts.tree.config.get(key) is not None:
+            rotary = facts.classes_of("position embedding")
+            computed = (
+                f" Positions are computed by `{short(rotary[0])}` ({facts.pointer(rotary[0])})." if rotary else ""
+            )
+            return f"`{key}` = {facts.tree.config[key]} (`{found[0]}:{found[1]}`).{computed}"
+    where = facts.pointer(facts.tree.config_class)
+    return f"None declared: searched `{short(facts.tree.config_class)}` ({where}) for max_position_embeddings."
+
+
+def fused_operators(facts: ImplementationFacts) -> list[tuple[str, str, str]]:
+    """Operators of the first document that do the work of several: name, what they fuse, pointer."""
+    found: dict[str, tuple[str, str, str]] = {}
+    for _, kernel in leaves(facts.main):
+        for pattern, parts in _FUSED:
+            if pattern.search(kernel.operator):
+                found.setdefault(kernel.operator, (kernel.operator, parts, f"`{kernel.file}:{kernel.line}`"))
+    return list(found.values())
+
+
+def _fusion(facts: ImplementationFacts) -> str:
+    fused = [f"{name} joins {parts} ({where})" for name, parts, where in fused_operators(facts)]
+    swaps = scan.decorators(facts.reader, facts.modeling_file, scopes(facts))
+    said = f"In the traced pass {'; '.join(fused)}." if fused else (
+        f"None in the traced pass of `{short(facts.main.class_name)}` ({facts.pointer(facts.main.class_name)})."
+    )  # fmt: skip
+    places = ", ".join(f"`{hit.name}` ({hit.pointer})" for hit in swaps)
+    return f"{said} Fused kernels may be swapped in at {places}." if swaps else said
+
+
+def _hardware(facts: ImplementationFacts) -> str:
+    hits = _forward_lines(facts, r"\b(is_cuda|get_device_capability|device_type|torch\.cuda\.\w+)\b")
+    flags = scan.capabilities(facts.reader, facts.modeling_file)
+    where = f"`{short(facts.main.class_name)}` ({facts.pointer(facts.main.class_name)})"
+    said = f"Device tests: {_listed(hits)}." if hits else f"None is required by the source of {where}."
+    optional = f" It declares {_listed(flags, 6)}." if flags else ""
+    memory = ""
+    if facts.tree.parameters:
+        memory = f" Its weights take {facts.tree.parameters * facts.point(facts.main)['w_bytes']:,} bytes."
+    return said + memory + optional
+
+
+def cache_bytes_per_token(facts: ImplementationFacts, document: ModelAnalysis) -> int | None:
+    """Bytes of cache that one more cached token adds to the floor of a decode pass; None without `cache_len`."""
+    text = document.totals.floor.read
+    if "cache_len" not in variables(text):
+        return None
+    values = facts.point(document)
+    return evaluate(text, {**values, "cache_len": values["cache_len"] + 1}) - evaluate(text, values)
+
+
+def _cache(facts: ImplementationFacts, quotes: Quotes) -> str:
+    updates = _forward_lines(facts, r"\b(past_key_values?|layer_past|past_key_value)\.update\(")
+    made = _forward_lines(facts, r"\b(\w*Cache)\(")
+    lines = []
+    if made:
+        lines.append(f"It is created as {_listed(made, 2)}.")
+    if updates:
+        lines.append(f"New keys and values are appended by the update of {_listed(updates)}.")
+    for document in facts.documents:
+        grown = cache_bytes_per_token(facts, document) if document.phase == "decode" else None
+        if grown:
+            batch = facts.point(document)["batch_size"]
+            lines.append(
+                f"In decode the floor grows by {quotes('decode.cache_bytes_per_token', grown)} bytes for each cached "
+                f"token at batch {batch}."
+            )
+    where = f"`{short(facts.main.class_name)}` ({facts.pointer(facts.main.class_name)})"
+    return " ".join(lines) or f"None found: searched the classes that {where} runs for a cache object and its update."
+
+
+# ---- 10 and 11 ------------------------------------------------------------------------------------------------------
+
+
+def file_rows(facts: ImplementationFacts) -> list[tuple[str, str, str]]:
+    """Files of the traced classes, of their helper functions and of the config."""
+    symbols: dict[str, dict[str, None]] = {facts.main.file: {short(facts.main.class_name): None}}
+    for class_name in dict.fromkeys(k.class_name for _, _, k in walk(facts.main.kernels, "") if k.class_name):
+        found = facts.locate(class_name)
+        if found:
+            symbols.setdefault(found[0], {})[found[1].name] = None
+    for _, kernel in leaves(facts.main):
+        for site in kernel.via:
+            around = facts.reader.enclosing(site.file, site.line)
+            if around:
+                symbols.setdefault(site.file, {})[around[-1].name] = None
+    rows = [
+        (f"`{path}`", _file_purpose(facts, path), ", ".join(f"`{name}`" for name in names))
+        for path, names in symbols.items()
+    ]
+    if facts.config_location is not None:
+        path, span = facts.config_location
+        rows.append((f"`{path}`", "configuration of the model", f"`{span.name}` (`{path}:{span.line}`)"))
+    return rows
+
+
+def _file_purpose(facts: ImplementationFacts, path: str) -> str:
+    count = sum(1 for _, kernel in leaves(facts.main) if kernel.file == path)
+    helpers = sum(1 for _, kernel in leaves(facts.main) if any(site.file == path for site in kernel.via))
+    issued = f"forward lines that issue {count} operators" if count else "defines classes of the model"
+    return issued if count or not helpers else f"helper functions on the way to {helpers} operators"
+
+
+def glossary_rows(text: str) -> list[tuple[str, str]]:
+    """The terms that `text` uses."""
+    return [(term, meaning) for term, (pattern, meaning) in _TERMS.items() if re.search(pattern, text)]
+
+
+def references(facts: ImplementationFacts) -> list[str]:
+    """The sources that were read, and the conventions that the figures follow."""
+    lines = [f"{source.repository} {source.version}".strip() + ", read as source" for source in facts.sources]
+    lines.append(f"Model: {facts.tree.model_class} ({facts.pointer(facts.tree.model_class)})")
+    lines.append(f"Configuration: {facts.tree.config_class} ({facts.pointer(facts.tree.config_class)})")
+    for label, texts in (
+        ("Convention", facts.main.conventions),
+        ("Assumption", facts.main.assumptions),
+        ("Not counted", facts.main.not_counted),
+        ("Note", facts.notes),
+    ):
+        lines += [f"{label}: {text}" for text in texts]
+    return lines

@@ -1,0 +1,141 @@
+"""Puts a report together: computed content, the agent's own sections, the template; then facts file and summary.
+
+`render` is pure: the same facts and sections give the same text. The text of the template is given by the caller.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from opscope_schemas.report import Problem, ReportFacts
+
+from opscope_tools.report import components, flow, overview, performance, reference
+from opscope_tools.report.checks import FRAGMENT_RULES, Material, check
+from opscope_tools.report.facts import ImplementationFacts, short
+from opscope_tools.report.markdown import Page, table
+from opscope_tools.report.outline import CLOSING, TABLES, Section, section_named, with_components
+from opscope_tools.report.quotes import Quotes
+from opscope_tools.report.summary import summarise
+from opscope_tools.report.tasks import tasks
+
+__all__ = ["Report", "Template", "outline_of", "place_sections", "render", "section_problems"]
+
+#: fills the report template from a context
+Template = Callable[[Mapping[str, object]], str]
+
+
+@dataclass(frozen=True)
+class Report:
+    """A rendered report and the facts file that goes beside it."""
+
+    text: str
+    facts: ReportFacts
+
+
+def outline_of(facts: ImplementationFacts) -> list[Section]:
+    """The outline of the report on `facts`."""
+    return with_components(components.component_titles(facts))
+
+
+def place_sections(sections: Mapping[str, str], outline: list[Section]) -> dict[str, str]:
+    """The agent's prose by section number; raises `UnknownNameError` for a key that names no section."""
+    placed: dict[str, str] = {}
+    for key, text in sections.items():
+        number = section_named(key, outline).number
+        placed[number] = "\n\n".join(part for part in (placed.get(number), text.strip()) if part)
+    return placed
+
+
+def section_problems(facts: ImplementationFacts, sections: Mapping[str, str]) -> list[Problem]:
+    """What the checks reject in the agent's own sections; lines are those of each section's text."""
+    problems = []
+    names = _variables(facts)
+    for key, text in sections.items():
+        page = Page(text.strip())
+        own = ReportFacts(name=facts.name, variables=names)
+        found = check(Material(page, facts.reader, own), FRAGMENT_RULES)
+        found += [
+            Problem(
+                rule="HEADING", line=line, message="A section's own text may hold headings of level 4 and deeper only."
+            )
+            for line, heading in page.headings
+            if len(heading) - len(heading.lstrip("#")) < 4
+        ]
+        if not text.strip():
+            found.append(
+                Problem(rule="SECTION_EMPTY", line=1, message="This section's text is empty; leave the key out.")
+            )
+        problems += [problem.model_copy(update={"section": key}) for problem in found]
+    return problems
+
+
+def _variables(facts: ImplementationFacts) -> tuple[str, ...]:
+    documents = (*facts.documents, *facts.modules)
+    return tuple(dict.fromkeys(variable.name for document in documents for variable in document.variables))
+
+
+def render(facts: ImplementationFacts, sections: Mapping[str, str], path: str, template: Template) -> Report:
+    """The report on `facts`, to be saved at `path`; `sections` hold the agent's prose by key.
+
+    Raises `UnknownNameError` for a section that does not exist and `ValuesError` for values that bind no formula.
+    """
+    outline, quotes = outline_of(facts), Quotes()
+    context = _context(facts, quotes)
+    context["prose"] = place_sections(sections, outline)
+    draft = template({**context, "glossary": "| - | - |"})
+    context["glossary"] = table(TABLES["11.A"], reference.glossary_rows(draft))
+    text = re.sub(r"\n{3,}", "\n\n", template(context))
+    return Report(
+        text=text,
+        facts=ReportFacts(
+            name=facts.name,
+            values=quotes.values,
+            variables=_variables(facts),
+            summary=summarise(facts, path, outline),
+        ),
+    )
+
+
+def _context(facts: ImplementationFacts, quotes: Quotes) -> dict[str, object]:
+    catalogue = tasks(facts.main)
+    return {
+        "title": short(facts.tree.model_class) if facts.name == facts.target else f"{facts.name}",
+        "repository": _repository(facts),
+        "framework": overview.framework(facts),
+        "date": facts.date,
+        "summary": overview.executive_summary(facts, quotes),
+        "features": overview.key_features(facts),
+        "system_diagram": overview.system_diagram(facts),
+        "hierarchy": overview.hierarchy(facts),
+        "execution": overview.execution_lines(facts),
+        "configuration": table(TABLES["3.1"], overview.configuration_rows(facts)),
+        "kernels": table(TABLES["3.2"], overview.kernel_rows(facts)),
+        "constraints": overview.constraint_lines(facts),
+        "components": components.components(facts, quotes),
+        "unavailable": [f"`{short(name)}`: not analysed: {why}" for name, why in facts.unavailable.items()],
+        "catalogue": table(TABLES["5"], flow.catalogue_rows(facts, catalogue)),
+        "order_note": flow.ORDER_NOTE,
+        "forward_pass": flow.forward_pass(facts, catalogue),
+        "dependencies": flow.dependency_graph(catalogue),
+        "lifetimes": table(TABLES["6.3"], flow.lifetime_rows(facts, catalogue)),
+        "parallelism": performance.parallelism_lines(facts),
+        "communication": table(TABLES["7.2"], performance.communication_rows(facts)),
+        "overlap": performance.overlap(facts),
+        "memory": performance.memory_diagram(facts),
+        "timeline": performance.timeline(facts),
+        "costs": performance.cost_tables(facts, quotes),
+        "ridge": f"{facts.ridge:g} FLOPs per byte ({facts.ridge_source})",
+        "bottlenecks": performance.bottlenecks(facts),
+        "answers": reference.faq(facts, quotes),
+        "files": table(TABLES["10"], reference.file_rows(facts)),
+        "references": reference.references(facts),
+        "closing": CLOSING,
+    }
+
+
+def _repository(facts: ImplementationFacts) -> str:
+    top = facts.main.file.split("/")[0]
+    version = next((source.version for source in facts.sources if source.repository == top), "")
+    return f"{top} {version}".strip() + f", `{facts.main.file}`"

@@ -1,0 +1,89 @@
+"""The reply that goes with a saved report: insights, optimisations, limitations, links, all from computed facts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from opscope_schemas.report import ReportSummary
+
+from opscope_tools.report import scan
+from opscope_tools.report.facts import Figures, ImplementationFacts, leaves, short
+from opscope_tools.report.outline import Section, anchor
+from opscope_tools.report.overview import attention_kind, scopes
+from opscope_tools.report.quotes import amount, plain_bytes
+from opscope_tools.report.reference import fused_operators
+
+__all__ = ["summarise"]
+
+
+def summarise(facts: ImplementationFacts, path: str, outline: Sequence[Section]) -> ReportSummary:
+    """The four lists; links are `path#anchor`."""
+    seen: dict[str, int] = {}
+    anchors = [(section, anchor(section.heading, seen)) for section in outline]
+    return ReportSummary(
+        insights=tuple(_insights(facts)),
+        optimizations=tuple(_optimisations(facts)),
+        limitations=tuple(_limitations(facts)),
+        links=tuple(f"{path}#{slug}" for section, slug in anchors if "." not in section.number),
+    )
+
+
+def _plain(pointer: str) -> str:
+    return pointer.replace("`", "")
+
+
+def _insights(facts: ImplementationFacts) -> list[str]:
+    kind = attention_kind(facts)
+    name = short(facts.tree.model_class)
+    lines = [f"{name} has {facts.tree.parameters:,} parameters ({_plain(facts.pointer(facts.tree.model_class))})."]
+    if kind:
+        where = _plain(facts.pointer(facts.classes_of("attention")[0]))
+        lines.append(f"Attention is {kind[0]}: {kind[1]} query heads on {kind[2]} key-value heads ({where}).")
+    for document in facts.documents:
+        figures, values = facts.totals(document), facts.point(document)
+        bound = "compute" if figures.intensity >= facts.ridge else "memory"
+        lines.append(
+            f"{document.phase.capitalize()} (batch {values['batch_size']}, {values['seq_len']} new, "
+            f"{values['cache_len']} cached tokens) takes {amount(figures.flops, 'FLOP')} and moves "
+            f"{plain_bytes(figures.bytes)}: {figures.intensity:.2f} FLOPs per byte, {bound}-bound at a ridge of "
+            f"{facts.ridge:g}."
+        )
+        if figures.flops:
+            kernel, top = max(
+                ((k, Figures.sum([k], values)) for _, k in leaves(document)), key=lambda row: row[1].flops
+            )
+            lines.append(
+                f"The costliest line of {document.phase} is {kernel.file}:{kernel.line} "
+                f"({100 * top.flops / figures.flops:.1f} % of its FLOPs)."
+            )
+    return lines
+
+
+def _optimisations(facts: ImplementationFacts) -> list[str]:
+    lines = [f"{name} joins {parts} ({_plain(where)})." for name, parts, where in fused_operators(facts)]
+    kind = attention_kind(facts)
+    if kind and kind[1] > kind[2] > 0:
+        lines.append(f"The key-value cache holds {kind[2]} heads in place of {kind[1]}.")
+    swaps = scan.decorators(facts.reader, facts.modeling_file, scopes(facts))
+    lines += [f"{hit.name} can be replaced by a kernel through @{hit.text} ({hit.path}:{hit.line})." for hit in swaps]
+    return lines or [f"None found: searched {facts.modeling_file} for fused operators and kernel decorators."]
+
+
+def _limitations(facts: ImplementationFacts) -> list[str]:
+    lines = [f"Not counted: {text}" for text in facts.main.not_counted]
+    lines += [f"{short(name)} is not analysed on its own: {reason}" for name, reason in facts.unavailable.items()]
+    if facts.main.conditions:
+        said = ", ".join(re.sub("[{}]", "", text) for text in facts.main.conditions)
+        lines.append(f"The formulas of {facts.main.phase} are derived where {said}.")
+    for document in facts.documents:
+        floor, figures = facts.floor_bytes(document), facts.totals(document)
+        if floor and figures.bytes > floor:
+            lines.append(
+                f"Eager {document.phase} moves {figures.bytes / floor:.2f} times the "
+                "bytes that no implementation can avoid."
+            )
+    if facts.tiling is None:
+        lines.append("Tiles, shared memory and registers are not analysed: no kernel was named.")
+    lines.append("Operator dependencies are the order of the trace; what could run side by side is not analysed.")
+    return lines
