@@ -1,0 +1,219 @@
+"""What a report says equals the documents it is made from; its pseudocode is Python, its diagrams close."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable
+
+import pytest
+import report_toy as toy
+from opscope_prompts.templates import render_template
+from opscope_schemas.errors import UnknownNameError, ValuesError
+from opscope_schemas.formula import evaluate
+from opscope_tools.report.diagrams import Box, Node, bars, draw_stack, draw_tree
+from opscope_tools.report.facts import ImplementationFacts, bind, role_of
+from opscope_tools.report.markdown import Page
+from opscope_tools.report.outline import SECTIONS, TABLES, anchor, section_named
+from opscope_tools.report.pseudocode import pseudocode
+from opscope_tools.report.quotes import Quotes, amount
+from opscope_tools.report.render import Report, render
+
+PREFILL = {
+    "batch_size": 1, "seq_len": 64, "cache_len": 0, "a_bytes": 2, "w_bytes": 2, "hidden_size": 8, "num_layers": 2,
+    "num_heads": 4, "num_kv_heads": 4, "vocab_size": 100,
+}  # fmt: skip
+DECODE = {**PREFILL, "seq_len": 1, "cache_len": 63}
+
+
+@pytest.mark.parametrize(("phase", "values"), [("prefill", PREFILL), ("decode", DECODE)])
+def test_totals_in_the_report_are_the_documents_formulas_at_the_stated_point(
+    phase: str, values: dict[str, int], rendered: Callable[..., Report]
+) -> None:
+    report = rendered()
+    totals = toy.model_document("prefill" if phase == "prefill" else "decode").totals
+    flops = evaluate(totals.flops, values)
+    moved = evaluate(totals.memory_access.read, values) + evaluate(totals.memory_access.write, values)
+    assert report.facts.values[f"{phase}.flops"] == flops
+    assert f"{flops:,}<!-- fact:{phase}.flops -->" in report.text
+    assert f"{moved:,}<!-- fact:{phase}.bytes -->" in report.text
+
+
+def test_matrix_products_of_the_toy_are_what_hand_arithmetic_gives(rendered: Callable[..., Report]) -> None:
+    # per layer 2*64*8*24 (qkv) + 4*64*64*8 (attention) + 2*64*8*8 (output), twice; head 2*64*8*100
+    by_hand = 2 * (2 * 64 * 8 * 24 + 4 * 64 * 64 * 8 + 2 * 64 * 8 * 8) + 2 * 64 * 8 * 100
+    assert rendered().facts.values["prefill.matmul_flops"] == by_hand == 430_080
+
+
+def test_one_call_of_a_repeated_class_costs_its_share_of_one_layer(rendered: Callable[..., Report]) -> None:
+    one_call = 2 * 64 * 8 * 24 + 4 * 64 * 64 * 8 + 2 * 64 * 8 * 8
+    assert rendered().facts.values["module.toyland.modeling_toy.ToyAttention.flops"] == one_call
+
+
+def test_cache_growth_per_token_is_two_rows_per_layer(rendered: Callable[..., Report]) -> None:
+    assert rendered().facts.values["decode.cache_bytes_per_token"] == 2 * 2 * 8 * 2  # k and v, layers, width, bytes
+
+
+def test_costs_by_class_add_up_to_the_total(rendered: Callable[..., Report]) -> None:
+    values = rendered().facts.values
+    for kind in ("flops", "matmul_flops", "bytes"):
+        parts = [v for key, v in values.items() if re.fullmatch(rf"prefill\.class\..*\.{kind}", key)]
+        assert len(parts) == 5
+        assert sum(parts) == values[f"prefill.{kind}"]
+
+
+def test_every_heading_and_table_head_of_the_outline_stands_in_order(rendered: Callable[..., Report]) -> None:
+    text = rendered().text
+    at = [text.index(f"\n{section.heading}\n") for section in SECTIONS]
+    assert at == sorted(at)
+    for head in TABLES.values():
+        assert f"\n| {' | '.join(head)} |\n" in text
+
+
+def test_pseudocode_of_every_component_is_python_whose_pointers_lie_in_its_forward(
+    rendered: Callable[..., Report],
+) -> None:
+    listings = ["\n".join(f.lines) for f in Page(rendered().text).fences if f.language == "python"]
+    assert len(listings) == 6
+    for listing in listings:
+        (function,) = ast.parse(listing).body
+        assert isinstance(function, ast.FunctionDef)
+        assert "Tiling:" in (ast.get_docstring(function) or "")
+        assert "Memory:" in (ast.get_docstring(function) or "")
+    attention = next(listing for listing in listings if listing.startswith("def ToyAttention("))
+    assert f"# {toy.FILE}:{toy.line_of('qkv = self.qkv_proj')}" in attention
+    assert "raise" not in attention
+    assert "logger" not in attention
+    assert "dropout" not in attention  # training only
+
+
+def test_pseudocode_takes_the_inference_branch_of_an_if_on_training() -> None:
+    source = (
+        "def forward(self, x):\n    if not self.training:\n        y = x\n    else:\n        y = drop(x)\n    return y"
+    )
+    function = ast.parse(source).body[0]
+    assert isinstance(function, ast.FunctionDef)
+    text = pseudocode(function, "a.py", "Drop", ["Nothing."])
+    assert "y = x  # a.py:3" in text
+    assert "drop" not in text
+
+
+def test_catalogue_numbers_known_tasks_and_the_forward_pass_names_all_of_them(rendered: Callable[..., Report]) -> None:
+    page = Page(rendered().text)
+    (table,) = [table for table in page.tables if table.head == TABLES["5"]]
+    numbers = [int(cells[0]) for _, cells in table.rows]
+    assert numbers == list(range(1, len(numbers) + 1))
+    for _, cells in table.rows[1:]:
+        assert {int(part) for part in cells[4].split(", ")} <= set(numbers)
+    start = next(line for line, text in page.headings if text == "### 6.1 Full Forward Pass")
+    drawn = next(fence for fence in page.fences if fence.line > start)
+    assert {int(n) for line in drawn.lines for n in re.findall(r"── (\d+) ", line)} == set(numbers)
+
+
+def test_configuration_rows_carry_the_value_and_the_line_that_declares_it(rendered: Callable[..., Report]) -> None:
+    line = toy.line_of("num_hidden_layers", toy.CONFIGURATION)
+    assert (
+        f"| `num_layers` | 2 | number of layers; `num_hidden_layers` (`{toy.CONFIG_FILE}:{line}`) |" in rendered().text
+    )
+
+
+def test_declared_plans_constraints_and_absences_are_reported(rendered: Callable[..., Report]) -> None:
+    text = rendered().text
+    plan = toy.line_of("base_model_tp_plan", toy.CONFIGURATION)
+    assert f"**Tensor Parallelism:** Yes; `base_model_tp_plan` (`{toy.CONFIG_FILE}:{plan}`)" in text
+    assert "**Pipeline Parallelism:** No; none found: searched" in text
+    assert (
+        f"`ToyAttention.forward` (`{toy.FILE}:{toy.line_of('raise ValueError')}`): `raises ValueError: hidden size"
+        in text
+    )
+
+
+def test_tensors_that_the_trace_links_have_a_lifetime(rendered: Callable[..., Report]) -> None:
+    (table,) = [table for table in Page(rendered().text).tables if table.head == TABLES["6.3"]]
+    assert table.rows[0][1][1:] == ("task 2", "task 3", "from task 2 until task 3")
+
+
+def test_an_agents_section_follows_the_computed_text_of_its_heading(rendered: Callable[..., Report]) -> None:
+    text = rendered(**{"2.3": "Runs eagerly.", "technical faq": "Asked often.", "ToyNorm": "A norm."}).text
+    assert text.index("### 2.3 Execution Model") < text.index("Runs eagerly.") < text.index("## 3. Configuration")
+    assert text.index("## 9. Technical FAQ") < text.index("Asked often.") < text.index("### Q: How are variable")
+    assert text.index(": ToyNorm\n") < text.index("A norm.")
+
+
+def test_a_section_that_does_not_exist_is_refused_with_the_nearest(rendered: Callable[..., Report]) -> None:
+    with pytest.raises(UnknownNameError, match=r"No section is called 'Executive Sumary'. Nearest names: 1 Executive"):
+        rendered(**{"Executive Sumary": "text"})
+
+
+def test_links_of_the_summary_lead_to_headings_of_the_report(rendered: Callable[..., Report]) -> None:
+    report = rendered()
+    seen: dict[str, int] = {}
+    anchors = {anchor(text, seen) for _, text in Page(report.text).headings}
+    links = [link.partition("#") for link in report.facts.summary.links]
+    assert len(links) == 11
+    assert all(path == "x.md" and slug in anchors for path, _, slug in links)
+
+
+def test_the_same_facts_give_the_same_report(facts: ImplementationFacts, report: Report) -> None:
+    again = render(facts, {}, "x.md", lambda values: render_template("implementation.md", values))
+    assert again == report
+
+
+# ---- parts ----------------------------------------------------------------------------------------------------------
+
+
+def test_boxes_are_as_wide_as_their_longest_line_and_trees_branch() -> None:
+    lines = draw_stack([Box("a"), Box("much longer", ("x",))]).split("\n")
+    assert {len(line) for line in lines if line.startswith(("┌", "│", "└"))} == {len("much longer") + 4}
+    tree = draw_tree(Node("root", (Node("one", (Node("leaf"),)), Node("two"))))
+    assert tree == "root\n├── one\n│   └── leaf\n└── two"
+
+
+def test_bars_are_proportional_and_shares_sum_to_one() -> None:
+    lines = bars([("big", 300), ("small", 100)], width=30).split("\n")
+    assert [line.count("█") for line in lines] == [30, 10]
+    assert [line.split()[-2] for line in lines] == ["75.0", "25.0"]
+
+
+def test_a_key_stands_for_one_number_and_amounts_keep_three_digits() -> None:
+    quotes = Quotes()
+    assert quotes("a", 1234) == quotes("a", 1234) == "1,234<!-- fact:a -->"
+    with pytest.raises(AssertionError):
+        quotes("a", 5)
+    assert [amount(v, "B") for v in (0, 999, 1500, 41_549_906_176)] == ["0 B", "999 B", "1.5 kB", "41.5 GB"]
+
+
+def test_values_that_bind_nothing_or_are_negative_are_refused() -> None:
+    document = toy.model_document()
+    with pytest.raises(ValuesError, match="batch_size is -1; sizes cannot be negative"):
+        bind(document, {"batch_size": -1})
+    extra = document.variables[0].model_copy(update={"name": "num_frames"})
+    with pytest.raises(ValuesError, match="No value for num_frames"):
+        bind(document.model_copy(update={"variables": (*document.variables, extra)}), {})
+
+
+def test_a_variable_with_a_definition_follows_the_given_values() -> None:
+    document = toy.model_document()
+    head = document.variables[0].model_copy(update={"name": "head_dim", "definition": "{hidden_size} // {num_heads}"})
+    bound = bind(document.model_copy(update={"variables": (*document.variables, head)}), {"hidden_size": 64})
+    assert bound["head_dim"] == 64 // 4
+
+
+def test_roles_come_from_operators_before_names() -> None:
+    kernels = toy.model_document().kernels
+    assert role_of("a.Mystery", kernels[0].kernels or ()) == "embedding"
+    assert role_of("a.SomethingAttention", ()) == "attention"
+    assert role_of("a.Thing", ()) == "module"
+
+
+def test_sections_answer_to_number_heading_and_title() -> None:
+    outline = list(SECTIONS)
+    for key in ("6.3", "### 6.3 Memory Lifecycle", "memory lifecycle"):
+        assert section_named(key, outline).number == "6.3"
+    assert section_named("What operations are fused?", outline).number == "9.3"
+
+
+def test_facts_answer_from_source_alone(facts: ImplementationFacts) -> None:
+    assert facts.pointer("toyland.modeling_toy.ToyNorm") == f"`{toy.FILE}:{toy.line_of('class ToyNorm')}`"
+    assert facts.pointer("elsewhere.Thing").startswith("source not found")
+    assert facts.classes_of("attention") == ["toyland.modeling_toy.ToyAttention"]

@@ -1,0 +1,185 @@
+"""The tools `write_report` and `check_report`: what is saved, what is refused, and that nothing is left half-written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import report_toy as toy
+from opscope_schemas.errors import InputError, OutputError, PathRefusedError, SourceError, UnknownNameError, ValuesError
+from opscope_schemas.report import CheckReportResult, ReportFacts, WriteReportResult
+from opscope_tools.check_report import CHECK_REPORT, CheckReportArguments
+from opscope_tools.report import saving
+from opscope_tools.runner import shorten_to
+from opscope_tools.spec import ToolContext
+from opscope_tools.write_report import WRITE_REPORT, WriteReportArguments
+
+PATH = "reports/implementations/toy-analysis.md"
+FACTS = "reports/implementations/toy-analysis.facts.json"
+
+
+def write(context: ToolContext, **arguments: Any) -> WriteReportResult:
+    return WRITE_REPORT.run(WriteReportArguments(**{"name": "toy", **arguments}), context)
+
+
+def check(context: ToolContext, path: str = PATH) -> CheckReportResult:
+    return CHECK_REPORT.run(CheckReportArguments(path=path), context)
+
+
+def files(context: ToolContext) -> list[str]:
+    output = context.workspace.output
+    return sorted(path.relative_to(output).as_posix() for path in output.rglob("*") if path.is_file())
+
+
+def test_a_report_is_saved_beside_its_facts_and_passes_its_own_check(context: ToolContext) -> None:
+    result = write(context)
+    assert (result.ok, result.problems, result.path) == (True, (), PATH)
+    assert files(context) == [FACTS, PATH]
+    facts = ReportFacts.model_validate_json((context.workspace.output / FACTS).read_text())
+    assert facts.values["parameters"] == 2136
+    checked = check(context)
+    assert (checked.ok, checked.problems, checked.path) == (True, (), PATH)
+    assert checked.summary == result.summary
+    assert result.summary.insights
+    assert result.summary.optimizations
+    assert result.summary.limitations
+
+
+def test_a_number_changed_after_saving_is_found_by_the_check(context: ToolContext) -> None:
+    write(context)
+    report = context.workspace.output / PATH
+    report.write_text(report.read_text().replace("2,136<!--", "2,135<!--"))
+    (problem,) = check(context).problems
+    assert problem.rule == "FACT_MISMATCH"
+    assert problem.message == "parameters is 2,136 in the analysis, not 2,135."
+
+
+def test_bad_sections_are_refused_with_place_and_reason_and_nothing_is_written(context: ToolContext) -> None:
+    result = write(context, sections={"1": "Good.", "2.3": "Fine.\n\nSee `toyland/gone.py:1`, TODO.", "4.1": "# Mine"})
+    assert not result.ok
+    assert {(p.section, p.line, p.rule) for p in result.problems} == {
+        ("2.3", 3, "PLACEHOLDER"), ("2.3", 3, "PATH_MISSING"), ("4.1", 1, "HEADING"),
+    }  # fmt: skip
+    assert "not saved" in result.notes[0]
+    assert files(context) == []
+
+
+def test_good_sections_are_saved_under_their_headings(context: ToolContext) -> None:
+    pointer = f"`ToyNorm` (`{toy.FILE}:{toy.line_of('class ToyNorm')}`)"
+    assert write(context, sections={"Execution Model": f"It starts with {pointer}."}).ok
+    text = (context.workspace.output / PATH).read_text()
+    assert f"It starts with {pointer}." in text.partition("### 2.3")[2].partition("## 3.")[0]
+
+
+def test_an_existing_report_is_replaced_only_when_told_to(context: ToolContext) -> None:
+    write(context)
+    with pytest.raises(InputError, match="exists already") as caught:
+        write(context)
+    assert "overwrite=true" in str(caught.value)
+    assert write(context, overwrite=True).ok
+
+
+def test_a_failure_in_the_middle_leaves_the_old_files(context: ToolContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(context)
+    before = {name: (context.workspace.output / name).read_bytes() for name in files(context)}
+    written = []
+    original = saving._temporary
+
+    def full_disk(target: Path, text: str) -> Path:
+        written.append(target.name)
+        if len(written) == 2:
+            raise OSError(28, "No space left on device")
+        return original(target, text)
+
+    monkeypatch.setattr(saving, "_temporary", full_disk)
+    with pytest.raises(OutputError, match=r"toy-analysis\.md cannot be written: No space left on device"):
+        write(context, overwrite=True, values={"batch_size": 2})
+    assert len(written) == 2
+    assert {name: (context.workspace.output / name).read_bytes() for name in files(context)} == before
+
+
+def test_an_output_that_is_no_folder_gives_one_sentence(context: ToolContext) -> None:
+    (context.workspace.output / "reports").write_text("in the way")
+    with pytest.raises(OutputError, match="cannot be written") as caught:
+        write(context)
+    assert "\n" not in str(caught.value)
+    assert files(context) == ["reports"]
+
+
+def test_a_symlink_out_of_the_output_folder_is_refused(context: ToolContext, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (context.workspace.output / "reports").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(PathRefusedError, match="outside the output folder"):
+        write(context)
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["../toy", "a/b", "", ".hidden", "a..b", "x" * 101])
+def test_a_name_that_is_a_path_is_refused(context: ToolContext, name: str) -> None:
+    with pytest.raises(InputError, match="cannot be the name of a report"):
+        write(context, name=name)
+
+
+def test_values_move_the_point_at_which_the_report_is_computed(context: ToolContext) -> None:
+    write(context, values={"batch_size": 3, "seq_len": 16, "cache_len": 31})
+    text = (context.workspace.output / PATH).read_text()
+    assert "Prefill (batch 3, 16 new and 0 cached tokens)" in text
+    assert "Decode (batch 3, 1 new and 31 cached tokens)" in text
+
+
+def test_bad_targets_and_values_reach_the_caller_as_they_are(context: ToolContext) -> None:
+    with pytest.raises(UnknownNameError, match="No model type is called 'toi'"):
+        write(context, target="toi")
+    with pytest.raises(ValuesError, match="batch_size is -2"):
+        write(context, values={"batch_size": -2})
+    assert files(context) == []
+
+
+def test_progress_rises_to_its_total(context: ToolContext) -> None:
+    seen: list[tuple[float, float | None]] = []
+    context.progress = lambda done, total, _message: seen.append((done, total))
+    write(context)
+    assert seen == sorted(seen)
+    assert seen[-1] == (5.0, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("path", "error", "said"),
+    [
+        ("reports/none.md", InputError, "There is no report"),
+        ("../../etc/passwd.md", PathRefusedError, "outside the output folder"),
+        ("/etc/passwd", PathRefusedError, "outside the output folder"),
+        ("notes.txt", InputError, "not a Markdown report"),
+    ],
+)
+def test_a_path_that_is_no_report_gives_one_sentence(
+    context: ToolContext, path: str, error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error, match=said):
+        check(context, path)
+
+
+def test_a_damaged_facts_file_is_not_taken_for_agreement(context: ToolContext) -> None:
+    write(context)
+    (context.workspace.output / FACTS).write_text("{")
+    with pytest.raises(SourceError, match=r"facts file .* cannot be read"):
+        check(context)
+
+
+def test_a_report_without_facts_is_checked_and_says_so(context: ToolContext) -> None:
+    write(context)
+    (context.workspace.output / FACTS).unlink()
+    result = check(context)
+    assert result.ok
+    assert "numbers were not compared" in result.notes[0]
+
+
+def test_a_long_list_of_problems_is_cut_and_says_how_many_are_left(context: ToolContext) -> None:
+    (context.workspace.output / "bad.md").write_text("TODO\n" * 500)
+    result = check(context, "bad.md")
+    assert len(result.problems) > 500
+    short = shorten_to(CHECK_REPORT, result, 20_000)
+    assert isinstance(short, CheckReportResult)
+    assert len(short.problems) == 40
+    assert f"{len(result.problems) - 40} further problems" in short.shortened
