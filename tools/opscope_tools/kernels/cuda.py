@@ -47,7 +47,7 @@ def describe_cuda(reference: KernelRef, launches: Sequence[LaunchRef], context: 
     compile_time = frozenset(t.name for t in template)
     body = CudaBody()
     pointers = {p.name: p.name for p in parameters if p.pointer or p.type.endswith("&") or "params" in p.name}
-    read_region(Region(source, found.body, found.end, compile_time, pointers), body)
+    read_region(Region(source, found.body, found.end, compile_time, pointers, "", context.index_macros), body)
     calls = _follow(source, body, context)
     sites = [site for launch in launches for site in read_sites(launch, reference, context)]
     grids = tuple(site.launch for site in sites)
@@ -306,7 +306,7 @@ def _follow(source: CSource, body: CudaBody, context: CudaContext) -> list[Devic
         path = f"{via} > {name}" if via else name
         template = frozenset(t.name for t in _template_parameters(found, other))
         pointers = {p.name: "" for p in _parameters(found, other) if p.pointer}
-        read_region(Region(other, found.body, found.end, template, pointers, path), inner)
+        read_region(Region(other, found.body, found.end, template, pointers, path, context.index_macros), inner)
         pending.extend((n, at, other, path, depth + 1) for n, at in inner.called.items())
     return list(calls.values())
 

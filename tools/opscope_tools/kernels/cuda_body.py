@@ -14,7 +14,9 @@ from opscope_schemas.tiling import Constraint, IndexMapping, Instruction, Level,
 
 from opscope_tools.kernels.ctext import CSource, matching, split_arguments, squeeze
 from opscope_tools.kernels.cuda_expr import formula
+from opscope_tools.kernels.cuda_find import expand
 from opscope_tools.kernels.cuda_host import Names
+from opscope_tools.kernels.facts import MacroRef
 from opscope_tools.kernels.symbols import PRODUCT, SUM, Sym, product, render
 
 #: bytes of the element types that shared arrays are declared with
@@ -122,6 +124,8 @@ class Region:
     #: local name -> kernel parameter, for pointers
     pointers: dict[str, str]
     via: str = ""
+    #: macros of the repository that compute indices
+    index_macros: tuple[MacroRef, ...] = ()
 
 
 def read_region(region: Region, body: CudaBody) -> None:
@@ -229,6 +233,7 @@ class _Reader:
                 if "blockIdx" in value or used & ids:
                     for term in re.findall(r"\*\s*([A-Za-z_][\w:]*)|([A-Za-z_][\w:]*)\s*\*", value):
                         self._tile(term[0] or term[1], self.line(place), f"{name} = {value}")
+        self._macro_mapping()
         for match in re.finditer(r"\bblockIdx\.[xyz]", self.text):  # ids used in place, not through a variable
             line = self.line(match.start())
             if line not in {m.line for m in self.body.mapping if m.file == self.file}:
@@ -238,6 +243,30 @@ class _Reader:
                         line=line, file=self.file, axis=match[0], variable="", expression=statement, via=self.region.via
                     )
                 )
+
+    def _macro_mapping(self) -> None:
+        """Loops over the grid that a macro writes: `CUDA_KERNEL_LOOP(i, n) { ... }`."""
+        table = {m.name: m for m in self.region.index_macros}
+        for match in re.finditer(r"\b([A-Z][A-Z0-9_]+)\s*\(", self.text):
+            macro = table.get(match[1])
+            closing = matching(self.text, match.end() - 1) if macro else -1
+            if macro is None or closing < 0:
+                continue
+            arguments = split_arguments(self.text[match.end() : closing])
+            expanded = squeeze(expand(macro, arguments))
+            if (outer := re.match(r"^(\w+)\s*\((.*)\)$", expanded)) and outer[1] in table:
+                expanded = squeeze(expand(table[outer[1]], split_arguments(outer[2])))
+            axes = dict.fromkeys(f"{m[1]}.{m[2]}" for m in _IDS.finditer(expanded) if m[2])
+            self.body.mapping.append(
+                IndexMapping(
+                    line=self.line(match.start()),
+                    file=self.file,
+                    axis=", ".join(axes),
+                    variable=arguments[0] if arguments else "",
+                    expression=f"{match[0]}...) is {expanded[:300]}",
+                    via=self.region.via,
+                )
+            )
 
     def _statement(self, position: int, original: bool = False) -> str:
         start = max(self.text.rfind(c, 0, position) for c in ";{}") + 1

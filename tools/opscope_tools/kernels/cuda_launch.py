@@ -40,6 +40,7 @@ class CudaContext:
     checkpoint: Callable[[], None]
     #: files of the repository that hold kernels or launches, where callers are looked for
     files: tuple[str, ...] = ()
+    _around: dict[str, list[CSource]] = field(default_factory=dict)
     _found: dict[tuple[str, bool], list[Definition]] = field(default_factory=dict)
 
     def definitions(self, source: CSource, device: bool) -> list[Definition]:
@@ -49,8 +50,18 @@ class CudaContext:
             self._found[key] = list(devices(source) if device else definitions(source, self.kernel_macros))
         return self._found[key]
 
+    @property
+    def index_macros(self) -> tuple[MacroRef, ...]:
+        """Function macros that compute indices."""
+        return tuple(m for m in self.macros.values() if m.parameters is not None and len(m.body) > 20)
+
     def around(self, path: str) -> list[CSource]:
         """Where callers and traits of a launch are looked for: the file, its includes, the files of its folder."""
+        if path not in self._around:
+            self._around[path] = self._look_around(path)
+        return self._around[path]
+
+    def _look_around(self, path: str) -> list[CSource]:
         source = self.load(path)
         if source is None:
             return []

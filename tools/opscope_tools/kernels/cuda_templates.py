@@ -20,6 +20,8 @@ Load = Callable[[str], CSource | None]
 #: instances per function, and levels of callers, that are followed
 _CALLS = 48
 _LEVELS = 3
+#: files that are searched for callers and traits of one launch
+_FILES = 40
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ def included(source: CSource, load: Load, depth: int = 6) -> list[CSource]:
     pending = [(source, depth)]
     while pending:
         current, left = pending.pop(0)
-        if left == 0:
+        if left == 0 or len(found) >= _FILES:
             continue
         folder = current.path.rpartition("/")[0]
         for match in re.finditer(r'^[ \t]*#[ \t]*include[ \t]+["<]([^">]+)[">]', current.original, re.MULTILINE):

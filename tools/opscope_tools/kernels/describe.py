@@ -120,13 +120,5 @@ def _cuda_context(repository: Repository, inventory: Inventory, checkpoint: Call
     for kernel in inventory.kernels:
         if kernel.language == "cuda" and kernel.role != "kernel":
             devices.setdefault(kernel.name, []).append(kernel)
-    writing = KernelMacros(
-        frozenset(m.name for m in inventory.macros if m.parameters is None and "__global__" in m.body),
-        {m.name: m for m in inventory.macros if m.parameters is not None and _writes(m.body, inventory)},
-    )
+    writing = KernelMacros(frozenset(inventory.global_objects), {m.name: m for m in inventory.global_functions})
     return CudaContext(load, {m.name: m for m in inventory.macros}, writing, devices, checkpoint, inventory.cuda_files)
-
-
-def _writes(body: str, inventory: Inventory) -> bool:
-    marks = {"__global__", *(m.name for m in inventory.macros if m.parameters is None and "__global__" in m.body)}
-    return any(re.search(rf"\b{re.escape(mark)}\b", body) for mark in marks)

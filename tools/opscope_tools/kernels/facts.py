@@ -61,8 +61,11 @@ class Inventory(Frozen):
     repository: str
     kernels: tuple[KernelRef, ...]
     launches: tuple[LaunchRef, ...]
-    #: macros that write kernels, and small function macros that size expressions may use
+    #: small macros that size expressions may use, and macros that compute indices
     macros: tuple[MacroRef, ...]
+    #: object macros that stand for `__global__`, and function macros that write a kernel with it
+    global_objects: tuple[str, ...]
+    global_functions: tuple[MacroRef, ...]
     not_analysed: tuple[Unanalysed, ...]
     notes: tuple[str, ...]
     files_read: int

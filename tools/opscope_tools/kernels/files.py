@@ -45,11 +45,14 @@ def _inside(repository: Repository, path: Path) -> bool:
     return any(real.is_relative_to(top) for top in tops)
 
 
-def read_bytes(repository: Repository, relative: str) -> bytes | None:
-    """The content of a file inside the repository; None where it is missing, too large, or outside."""
+def read_bytes(repository: Repository, relative: str, *, walked: bool = False) -> bytes | None:
+    """The content of a file inside the repository; None where it is missing, too large, or outside.
+
+    `walked`: the path comes from `walk`, which has made sure that it is inside.
+    """
     path = repository.root / relative
     try:
-        if not path.is_file() or not _inside(repository, path) or path.stat().st_size > _LIMIT:
+        if not (walked or _inside(repository, path)) or path.stat().st_size > _LIMIT:
             return None
         return path.read_bytes()
     except OSError:

@@ -237,11 +237,7 @@ def enclosing(module: PyModule, node: ast.AST) -> list[HostFunction]:
     """The functions around `node`, innermost first, and the module's top level where there is none."""
     line, end = getattr(node, "lineno", 0), getattr(node, "end_lineno", 0)
     around: list[FunctionNode] = [
-        f
-        for f in ast.walk(module.tree)
-        if isinstance(f, ast.FunctionDef | ast.AsyncFunctionDef)
-        and f.body[0].lineno <= line
-        and (f.end_lineno or 0) >= end
+        f for f in module.functions if f.body[0].lineno <= line and (f.end_lineno or 0) >= end
     ]
     around.sort(key=lambda f: -f.lineno)
     return [HostFunction.of(f) for f in around] or [HostFunction.of(module.tree)]

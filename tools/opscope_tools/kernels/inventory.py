@@ -20,7 +20,7 @@ from opscope_tools.kernels.ctext import CSource
 from opscope_tools.kernels.cuda_find import WORTH_READING, KernelMacros, find_in_cuda, kernel_macros
 from opscope_tools.kernels.facts import FileFacts, Inventory, KernelRef, MacroRef
 from opscope_tools.kernels.files import CUDA, PYTHON, SUFFIXES, TEMPLATES, read_bytes, walk
-from opscope_tools.kernels.triton_find import WORTH_PARSING, find_in_python
+from opscope_tools.kernels.triton_find import find_in_python, worth_parsing
 
 Progress = Callable[[float, float | None, str], None]
 _TEMPLATE_KERNEL = re.compile(r"@triton\.jit[^\n]*\n\s*def\s+([^(\s]+)|__global__\s+[^;{]*?(\w+)\s*\(")
@@ -77,11 +77,11 @@ class _Reader:
             if index % 64 == 0:
                 self.checkpoint()
                 self.progress(index, total, f"reading {self.repository.name} for kernels")
-            data = read_bytes(self.repository, path)
+            data = read_bytes(self.repository, path, walked=True)
             if data is None:
                 continue
             if path.endswith(PYTHON):
-                if WORTH_PARSING.search(data):
+                if worth_parsing(data):
                     self._keep(path, digest(data), lambda p=path, d=data: find_in_python(p, _text(d)))  # type: ignore[misc]
             elif path.endswith(CUDA):
                 if WORTH_READING.search(data) or (b"__global__" in data):
@@ -111,7 +111,7 @@ class _Reader:
         found = {}
         for path in paths:
             if path.endswith(CUDA) and path not in cuda:
-                data = read_bytes(self.repository, path)
+                data = read_bytes(self.repository, path, walked=True)
                 if data is not None and pattern.search(data):
                     found[path] = data
         return found
@@ -157,12 +157,24 @@ def _assembled(
     names = {k.name for k in kernels if k.role == "kernel"}
     launches = [launch for facts in files for launch in facts.launches if names & set(launch.callees)]
     kept = {m.name: m for m in macros if len(m.body) <= 120 and re.search(r"\d|/", m.body)}
-    kept |= writing.functions | {m.name: m for m in macros if m.name in writing.objects}
+    kept |= {m.name: m for m in macros if _indexes(m, macros)}
     return Inventory(
         repository=repository.name, kernels=tuple(sorted(kernels, key=_order)), launches=tuple(launches),
-        macros=tuple(kept.values()), not_analysed=tuple(u for facts in files for u in facts.not_analysed),
+        macros=tuple(kept.values()), global_objects=tuple(sorted(writing.objects)),
+        global_functions=tuple(writing.functions.values()), not_analysed=tuple(u for facts in files for u in facts.not_analysed),
         notes=tuple(facts.note for facts in files if facts.note), files_read=total, cuda_files=written,
     )  # fmt: skip
+
+
+def _indexes(macro: MacroRef, macros: list[MacroRef]) -> bool:
+    """Whether a function macro computes an index from block or thread ids, itself or through a macro that does."""
+    if macro.parameters is None or len(macro.body) > 600:
+        return False
+    if "blockIdx" in macro.body:
+        return True
+    name = re.match(r"^\s*(\w+)\s*\(", macro.body)
+    inner = [m for m in macros if name is not None and m.name == name[1] and m.name != macro.name]
+    return any("blockIdx" in m.body and len(m.body) <= 600 for m in inner)
 
 
 def _order(kernel: KernelRef) -> tuple[bool, str, int]:

@@ -25,6 +25,11 @@ class PyModule:
     tree: ast.Module
     #: local name -> dotted name it was imported from, anywhere in the file
     imports: dict[str, str] = field(default_factory=dict)
+    #: nodes of the whole file by kind, from one walk: walking is what reading a large repository spends its time on
+    functions: list[ast.FunctionDef | ast.AsyncFunctionDef] = field(default_factory=list)
+    calls: list[ast.Call] = field(default_factory=list)
+    assignments: list[ast.Assign] = field(default_factory=list)
+    strings: list[ast.Constant] = field(default_factory=list)
     _bindings: dict[str, list[ast.stmt]] | None = None
 
     @property
@@ -54,20 +59,54 @@ def make_module(path: str, text: str) -> PyModule:
     """A file parsed, with its imports."""
     module = PyModule(path, parse_python(text))
     package = module.dotted if path.endswith("__init__.py") else module.dotted.rpartition(".")[0]
-    for node in ast.walk(module.tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                top = alias.name if alias.asname else alias.name.split(".")[0]
-                module.imports.setdefault(alias.asname or top, top)
-        elif isinstance(node, ast.ImportFrom):
-            base = node.module or ""
-            if node.level:
-                parts = package.split(".") if package else []
-                parts = parts[: len(parts) - (node.level - 1)] if node.level > 1 else parts
-                base = ".".join([*parts, base] if base else parts)
-            for alias in node.names:
-                module.imports.setdefault(alias.asname or alias.name, f"{base}.{alias.name}" if base else alias.name)
+    for node in _walk(module.tree):
+        match node:
+            case ast.Call():
+                module.calls.append(node)
+            case ast.Constant(value=str()):
+                module.strings.append(node)
+            case ast.Assign():
+                module.assignments.append(node)
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                module.functions.append(node)
+            case ast.Import() | ast.ImportFrom():
+                _import(module, node, package)
     return module
+
+
+_LEAVES = (ast.expr_context, ast.operator, ast.unaryop, ast.cmpop, ast.boolop)
+
+
+def _walk(tree: ast.AST) -> Iterator[ast.AST]:
+    """Every node in breadth-first order, as `ast.walk` but without the nodes that carry nothing."""
+    level: list[ast.AST] = [tree]
+    while level:
+        below: list[ast.AST] = []
+        for node in level:
+            yield node
+            for name in node._fields:
+                value = getattr(node, name, None)
+                if isinstance(value, list):
+                    below.extend(item for item in value if isinstance(item, ast.AST))
+                elif isinstance(value, ast.AST) and not isinstance(value, _LEAVES):
+                    below.append(value)
+        level = below
+
+
+def _import(module: PyModule, node: ast.Import | ast.ImportFrom, package: str) -> None:
+    """Enter the names that an import binds."""
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            top = alias.name if alias.asname else alias.name.split(".")[0]
+            module.imports.setdefault(alias.asname or top, top)
+        return
+    base = node.module or ""
+    if node.level:
+        parts = package.split(".") if package else []
+        parts = parts[: len(parts) - (node.level - 1)] if node.level > 1 else parts
+        base = ".".join([*parts, base] if base else parts)
+    for alias in node.names:
+        module.imports.setdefault(alias.asname or alias.name, f"{base}.{alias.name}" if base else alias.name)
 
 
 def bound_names(statement: ast.stmt) -> Iterator[str]:

@@ -23,7 +23,7 @@ from opscope_tools.kernels.autotune import Context, decorators
 from opscope_tools.kernels.facts import KernelRef, LaunchRef
 from opscope_tools.kernels.pymodule import PyModule
 from opscope_tools.kernels.triton_body import Finder, parameters, read_body, runtime_parameters, tile_sizes
-from opscope_tools.kernels.triton_find import FunctionNode, decorator_name, functions, is_triton_jit, jitted_functions
+from opscope_tools.kernels.triton_find import FunctionNode, decorator_name, is_triton_jit, jitted_functions
 from opscope_tools.kernels.triton_launch import SiteFacts, read_launch
 
 T = TypeVar("T")
@@ -102,7 +102,7 @@ def _notes(reference: KernelRef, grids: tuple[Launch, ...], calls: Iterable[str]
 
 
 def _function_at(module: PyModule, reference: KernelRef) -> FunctionNode | None:
-    return next((f for f in functions(module.tree) if f.name == reference.name and f.lineno == reference.line), None)
+    return next((f for f in module.functions if f.name == reference.name and f.lineno == reference.line), None)
 
 
 def device_functions(context: Context) -> Finder:

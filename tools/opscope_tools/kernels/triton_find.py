@@ -15,13 +15,20 @@ from opscope_schemas.tiling import Unanalysed
 from opscope_tools.kernels.facts import FileFacts, KernelRef, LaunchRef
 from opscope_tools.kernels.pymodule import PyModule, make_module
 
-#: bytes that a file must contain to be worth parsing: it defines kernels, or has the shape of a launch
-WORTH_PARSING = re.compile(
-    rb"triton|tilelang|cutlass|cuda\.tile|cuda_tile|gluon|\w\s*\[\s*\(?\s*(?:grid|lambda)\b|_kernel\w*\s*\["
-)
+_LANGUAGES = (b"triton", b"gluon", b"cute", b"numba")
+_LAUNCH = re.compile(rb"\[\s*\(?\s*(?:grid|lambda)\b|kernel\w*\s*\[|\w\[\([^\]\n]*\)\]\(")
 _SOURCE_TEXT = re.compile(r"^\s*@(?:\w+\.)?triton\.jit\b|^\s*@triton\.jit\b", re.MULTILINE)
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def worth_parsing(data: bytes) -> bool:
+    """Whether a file may define kernels, or has the shape of a launch; a cheap test that spares most files the parser."""
+    if b"jit" in data and any(language in data for language in _LANGUAGES):
+        return True
+    if b"prim_func" in data or (b".kernel" in data and (b"cutlass" in data or b"cuda" in data)):
+        return True
+    return _LAUNCH.search(data) is not None
 
 
 def find_in_python(path: str, text: str) -> FileFacts:
@@ -67,13 +74,6 @@ def is_triton_jit(dotted: str) -> bool:
     )
 
 
-def functions(tree: ast.AST) -> Iterator[FunctionNode]:
-    """Every function of the file, nested ones too."""
-    for node in ast.walk(tree):
-        if isinstance(node, FunctionNode):
-            yield node
-
-
 def uses_program_id(node: ast.AST) -> bool:
     """Whether a function asks for its program id itself."""
     return any(
@@ -90,11 +90,11 @@ def jitted_functions(module: PyModule) -> Iterator[FunctionNode]:
     """Functions that `triton.jit` compiles: decorated, or passed to it by name."""
     passed = {
         node.args[0].id
-        for node in ast.walk(module.tree)
-        if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Name)
+        for node in module.calls
+        if node.args and isinstance(node.args[0], ast.Name) and _last(node.func) == "jit"
         and is_triton_jit(dotted_name(node.func, module))
     }  # fmt: skip
-    for function in functions(module.tree):
+    for function in module.functions:
         if any(is_triton_jit(decorator_name(d, module)) for d in function.decorator_list) or function.name in passed:
             yield function
 
@@ -123,8 +123,8 @@ def launched(node: ast.Call) -> tuple[ast.expr, ast.expr] | None:
 def _launches(module: PyModule) -> Iterator[LaunchRef]:
     """Calls that have the shape of a launch; which of them mean a kernel is known once all files are read."""
     aliases = _aliases(module)
-    for node in ast.walk(module.tree):
-        if isinstance(node, ast.Call) and (parts := launched(node)) is not None:
+    for node in module.calls:
+        if (parts := launched(node)) is not None:
             names = tuple(dict.fromkeys(_kernel_names(parts[0], aliases)))
             if names:
                 yield LaunchRef(
@@ -135,7 +135,7 @@ def _launches(module: PyModule) -> Iterator[LaunchRef]:
 def _aliases(module: PyModule) -> dict[str, list[ast.expr]]:
     """Name -> the expressions assigned to it anywhere in the file, where they are names, choices or tables of names."""
     found: dict[str, list[ast.expr]] = {}
-    for node in ast.walk(module.tree):
+    for node in module.assignments:
         match node:
             case ast.Assign(
                 targets=[ast.Name(id=name)],
@@ -179,14 +179,14 @@ _OTHER = (
 
 
 def _other_languages(module: PyModule) -> Iterator[Unanalysed]:
-    for function in functions(module.tree):
+    for function in module.functions:
         for decorator in function.decorator_list:
             form = _form(decorator_name(decorator, module))
             if form:
                 yield Unanalysed(form=form, name=function.name, file=module.path, line=function.lineno)
                 break
-    for node in ast.walk(module.tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and "triton.jit" in node.value:
+    for node in module.strings:
+        if isinstance(node.value, str) and "triton.jit" in node.value:
             for match in _SOURCE_TEXT.finditer(node.value):
                 named = re.search(r"\bdef\s+([\w{}]+)", node.value[match.end() :])
                 line = node.lineno + node.value.count("\n", 0, match.start())

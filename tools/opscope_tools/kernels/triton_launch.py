@@ -69,8 +69,8 @@ def read_launch(
 ) -> SiteFacts | None:
     """The facts of one launch; None where the file no longer holds it."""
     found = next(
-        ((n, parts) for n in ast.walk(module.tree)
-         if isinstance(n, ast.Call) and n.lineno == reference.line and (parts := launched(n)) is not None), None
+        ((n, parts) for n in module.calls
+         if n.lineno == reference.line and (parts := launched(n)) is not None), None
     )  # fmt: skip
     if found is None:
         return None
