@@ -50,6 +50,17 @@ def test_one_call_of_a_repeated_class_costs_its_share_of_one_layer(rendered: Cal
     assert rendered().facts.values["module.toyland.modeling_toy.ToyAttention.flops"] == one_call
 
 
+def test_an_interface_shows_the_weights_and_tensors_of_the_call_whose_costs_it_stands_beside(
+    rendered: Callable[..., Report],
+) -> None:
+    linear = rendered().text.partition(": Linear\n")[2].partition("\n### ")[0]
+    assert "  - weight: [100, 8]\n  - number of weights: 800\n" in linear
+    head = toy.line_of("return self.lm_head")
+    assert f"One call (lm_head, called at `{toy.FILE}:{head}`) takes {2 * 64 * 8 * 100:,}<!--" in linear
+    layer = rendered().text.partition(": ToyLayer\n")[2].partition("\n### ")[0]
+    assert "number of weights: 264\n" in layer  # 528 in two layers
+
+
 def test_cache_growth_per_token_is_two_rows_per_layer(rendered: Callable[..., Report]) -> None:
     assert rendered().facts.values["decode.cache_bytes_per_token"] == 2 * 2 * 8 * 2  # k and v, layers, width, bytes
 

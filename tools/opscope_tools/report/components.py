@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -89,12 +89,14 @@ def _pointers(sites: Sequence[tuple[str, int]]) -> str:
 
 
 def _interface(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
-    calls = _calls(facts.main, module.class_name)
-    inputs, outputs = (calls[0].inputs, calls[0].outputs) if calls else _boundary(module)
-    node = _find(facts.tree.tree, module.class_name)
+    call = facts.calls.get(module.class_name)
+    inputs, outputs = (call.inputs, call.outputs) if call else _boundary(module)
+    node = _find(facts.tree.tree, module.class_name, call.attribute if call else "")
     weights = [f"{name}: {list(shape)}" for name, shape in (node.weights.items() if node else ())]
     weights += [f"{child.name}: {short(child.class_name)}, {child.parameters:,} weights" for child in _children(node)]
-    total = [f"number of weights: {_formula(module.parameters)}"]
+    total = [f"number of weights: {node.parameters // node.repeat:,}"] if node else []
+    if call is None:
+        total = [f"number of weights: {_formula(module.parameters)}"]
     return "\n\n".join(
         f"{head}:\n" + "\n".join(f"  - {line}" for line in lines)
         for head, lines in (
@@ -106,7 +108,7 @@ def _interface(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
                 "OUTPUTS",
                 [_tensor(tensor) for tensor in outputs] or ["not analysed: the trace records no output tensors here"],
             ),
-            ("PARAMS", weights + total),
+            ("PARAMS", weights + total or ["not analysed: the module tree holds no module of this class"]),
         )
     )
 
@@ -124,10 +126,17 @@ def _children(node: ModuleNode | None) -> list[ModuleNode]:
     return [child for child in node.children if child.parameters] if node else []
 
 
-def _find(node: ModuleNode, class_name: str) -> ModuleNode | None:
-    if node.class_name == class_name:
-        return node
-    return next((found for child in node.children if (found := _find(child, class_name))), None)
+def _find(node: ModuleNode, class_name: str, attribute: str) -> ModuleNode | None:
+    """The module of a class that bears the attribute's name; where none does, the first one of the class."""
+    found = [each for each in _nodes(node) if each.class_name == class_name]
+    named = [each for each in found if each.name == attribute.rpartition(".")[2]]
+    return next(iter([*named, *found]), None)
+
+
+def _nodes(node: ModuleNode) -> Iterator[ModuleNode]:
+    yield node
+    for child in node.children:
+        yield from _nodes(child)
 
 
 # ---- pseudocode and flow --------------------------------------------------------------------------------------------
@@ -142,8 +151,8 @@ def _pseudocode(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
         f"{facts.role(module.class_name).capitalize()}, from {path}:{node.lineno if node else module.line}",
         "",
         f"Tiling: not analysed: {_LIBRARY}",
-        f"Memory: reads {_formula(totals.memory_access.read)} bytes,",
-        f"        writes {_formula(totals.memory_access.write)} bytes",
+        f"Memory: bytes read: {_formula(totals.memory_access.read)}",
+        f"        bytes written: {_formula(totals.memory_access.write)}",
         f"        ({_cost(_figures(module, values))} at the values of section 3.1)",
     ]
     if node is None:
@@ -172,7 +181,7 @@ def _formula(text: str) -> str:
         factored = text
     if len(factored) <= _LONGEST_FORMULA:
         return factored
-    return f"{factored.count(' + ') + 1} terms in {', '.join(sorted(variables(factored)))}; count_flops prints them;"
+    return f"a formula in {', '.join(sorted(variables(factored)))} (expand_refs prints it)"
 
 
 def _figures(module: ModuleAnalysis, values: Mapping[str, int]) -> Figures:
@@ -228,7 +237,7 @@ def _insights(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes
     values = facts.point(module)
     figures, key = _figures(module, values), f"module.{module.class_name}"
     lines = [
-        f"One call takes {quotes(f'{key}.flops', figures.flops)} FLOPs and moves "
+        f"One call{_named(facts, module)} takes {quotes(f'{key}.flops', figures.flops)} FLOPs and moves "
         f"{quotes(f'{key}.bytes', figures.bytes)} bytes ({module.phase}): "
         f"{figures.intensity:.2f} FLOPs per byte ({facts.pointer(module.class_name)})."
     ]
@@ -254,6 +263,13 @@ def _insights(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes
         )
         lines.append(f"All its calls together take {said} FLOPs of the model.")
     return lines
+
+
+def _named(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
+    """Which call the figures are of, where the class is called in several places."""
+    call = facts.calls.get(module.class_name)
+    several = len({(k.file, k.line, k.attribute) for k in _calls(facts.main, module.class_name)}) > 1
+    return f" ({call.attribute}, called at `{call.file}:{call.line}`)" if call and several else ""
 
 
 def _share(facts: ImplementationFacts, document: ModelAnalysis, class_name: str) -> float | None:

@@ -299,17 +299,17 @@ class ImplementationFacts:
 
         Cut out of the expanded document, so that every figure of a report comes from one trace.
         """
-        cut = [self._cut(kernel) for kernel in self._calls.values()]
+        cut = [self._cut(kernel) for kernel in self.calls.values()]
         return (module_of_document(self.main), *(module for module in cut if module is not None))
 
     @cached_property
     def unavailable(self) -> dict[str, str]:
         """Classes that ran and have no document of their own, with the reason."""
         why = "its source is in no registered repository, or its figures are not a multiple of its calls"
-        return {name: why for name, kernel in self._calls.items() if self._cut(kernel) is None}
+        return {name: why for name, kernel in self.calls.items() if self._cut(kernel) is None}
 
     @cached_property
-    def _calls(self) -> dict[str, Kernel]:
+    def calls(self) -> dict[str, Kernel]:
         """Per class one call, rather one that is not repeated: there nothing has to be divided."""
         calls: dict[str, Kernel] = {}
         for _, _, kernel in walk(self.main.kernels, ""):

@@ -44,7 +44,7 @@ def _purpose(facts: ImplementationFacts, task: Task) -> str:
     said = kernel.operation.translate(str.maketrans("{}`", "()'"))
     places = f", {times} places" if times > 1 else ""
     outside = call is not None and call.file != kernel.file
-    through = f", called at `{call.file}:{call.line}`" if call and outside else ""
+    through = f", called as {call.attribute} at `{call.file}:{call.line}`" if call and outside else ""
     found = facts.locate(task.first.owner)
     # a forward that is inherited or swapped in stands in another file than its class
     owner = (

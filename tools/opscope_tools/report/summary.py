@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from opscope_schemas.analysis import ModelAnalysis
 from opscope_schemas.report import ReportSummary
 
 from opscope_tools.report import scan
-from opscope_tools.report.facts import Figures, ImplementationFacts, leaves, short
+from opscope_tools.report.facts import Figures, ImplementationFacts, short
 from opscope_tools.report.outline import Section, anchor
 from opscope_tools.report.overview import attention_kind, scopes
 from opscope_tools.report.quotes import amount, plain_bytes
 from opscope_tools.report.reference import fused_operators
+from opscope_tools.report.tasks import tasks
 
 __all__ = ["summarise"]
 
@@ -50,14 +52,20 @@ def _insights(facts: ImplementationFacts) -> list[str]:
             f"{facts.ridge:g}."
         )
         if figures.flops:
-            kernel, top = max(
-                ((k, Figures.sum([k], values)) for _, k in leaves(document)), key=lambda row: row[1].flops
-            )
-            lines.append(
-                f"The costliest line of {document.phase} is {kernel.file}:{kernel.line} "
-                f"({100 * top.flops / figures.flops:.1f} % of its FLOPs)."
-            )
+            lines.append(_costliest(document, values, figures))
     return lines
+
+
+def _costliest(document: ModelAnalysis, values: Mapping[str, int], whole: Figures) -> str:
+    """The task with the most FLOPs, at the line of the model's source that calls it."""
+    costs = {task.number: Figures.sum([o.kernel for o in task.occurrences], values).flops for task in tasks(document)}
+    top = max(tasks(document), key=lambda task: costs[task.number])
+    kernel, call = top.first.kernel, top.first.call
+    at = f"{kernel.file}:{kernel.line}"
+    if call and kernel.file != document.file:
+        at = f"{call.attribute}, called at {call.file}:{call.line}"
+    share = 100 * costs[top.number] / whole.flops
+    return f"The costliest operator of {document.phase} is {top.kind} ({at}): {share:.1f} % of its FLOPs."
 
 
 def _optimisations(facts: ImplementationFacts) -> list[str]:
