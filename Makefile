@@ -42,3 +42,6 @@ $(STAMP): pyproject.toml constraints.txt
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache
+
+sweep: $(STAMP)
+	$(BIN)/python tests/sweep/decoders.py

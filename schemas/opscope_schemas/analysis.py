@@ -91,8 +91,9 @@ class Variable(Frozen):
     definition: FormulaText = Field(
         default="", description="Formula that the variable follows where neither config nor values set it."
     )
-    kind: Literal["symbol", "fixed"] = Field(
-        default="symbol", description="symbol: formulas hold for any value; fixed: only for `default`."
+    kind: Literal["symbol", "fixed", "derived"] = Field(
+        default="symbol",
+        description="symbol: formulas hold for any value; fixed: only for `default`; derived: always its definition.",
     )
 
 

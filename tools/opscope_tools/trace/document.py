@@ -319,7 +319,9 @@ def _common(tree: CallTree, call: CallRecord, kernels: tuple[Kernel, ...]) -> di
 
 def _texts(kernels: Iterable[Kernel]) -> Iterable[str]:
     for kernel in kernels:
-        yield from (kernel.flops, kernel.memory_access.read, kernel.memory_access.write)
+        yield from (kernel.flops, kernel.memory_access.read, kernel.memory_access.write, kernel.repeat)
+        for tensor in (*kernel.inputs, *kernel.outputs):
+            yield from (size for size in tensor.shape if size != "?")
         yield from _texts(kernel.kernels or ())
 
 
@@ -422,6 +424,24 @@ def assignment(trace_variables: Iterable[Variable], given: Mapping[str, int]) ->
     return values
 
 
+def independent(trace_variables: Iterable[Variable], values: Mapping[str, int]) -> dict[str, int]:
+    """Derived variables that `values` set apart from their definition, where the config has a field for them.
+
+    Raises `ValuesError` where it has none.
+    """
+    found = {}
+    for v in trace_variables:
+        if v.kind == "derived" and values[v.name] != evaluate(v.definition, values):
+            if not v.config_key:
+                follows = evaluate(v.definition, values)
+                raise ValuesError(
+                    f"{v.name} is {v.definition} in this model, so it is {follows} here, not {values[v.name]}.",
+                    next_step=f"Leave {v.name} out.",
+                )
+            found[v.name] = values[v.name]
+    return found
+
+
 def _nearest(name: str, known: Iterable[str]) -> str:
     import difflib
 
@@ -451,6 +471,6 @@ def pruned(kernels: tuple[Kernel, ...], depth: int) -> tuple[Kernel, ...]:
 
 
 __all__ = [
-    "CONVENTIONS", "CallTree", "Sum", "assignment", "broken_guard", "evaluated", "find_instance", "kernels_of",
+    "CONVENTIONS", "CallTree", "Sum", "assignment", "broken_guard", "evaluated", "find_instance", "independent", "kernels_of",
     "model_analysis", "module_analysis", "pruned", "replace", "shown_conditions",
 ]  # fmt: skip

@@ -117,6 +117,10 @@ class TraceEngine:
         if given is None:
             return Found(tree, call, None)
         values = documents.assignment(tree.trace.variables, given)
+        own = documents.independent(tree.trace.variables, values)
+        if own:  # a size that this config derives was set apart from what it follows: that is another configuration
+            model = request.model.model_copy(update={"overrides": {**request.model.overrides, **own}})
+            return self.find(request.model_copy(update={"model": model}), class_name, instance, given, running)
         broken = documents.broken_guard(tree.trace, values)
         depth = tree.trace.point.get("num_layers")
         if not broken and values.get("num_layers") in (None, depth):

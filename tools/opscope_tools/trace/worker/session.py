@@ -81,6 +81,7 @@ class _Session:
         self.configured = {name: getattr(config, key) for name, key in self.names.items()}
         self.symbols = Symbols()
         self.assumptions: list[str] = []
+        self.mixed_layers = False
         self.symbolic: dict[str, str] = {}
 
     def run(self) -> Trace:
@@ -92,10 +93,8 @@ class _Session:
             self.configured["num_layers"] = depth
         self._make_sizes_symbolic()
         package = self.model_class.__module__.rsplit(".", 1)[0]
-        default = torch.get_default_dtype()
         fake = FakeTensorMode(shape_env=self.symbols.env, allow_non_fake_inputs=True)
         fake.cache_enabled = False  # nothing repeats often enough here to pay for the cache keys
-        torch.set_default_dtype(DTYPE)
         try:
             with fake, torch.no_grad(), patches.symbolic_int((package,)):
                 with patches.no_initialisation():
@@ -115,8 +114,6 @@ class _Session:
                 f"{self.model_class.__name__} could not be run on symbolic sizes: {type(error).__name__}: {_first_line(error)}.",
                 location=_place(error),
             ) from error
-        finally:
-            torch.set_default_dtype(default)
 
     # ---- building
 
@@ -144,10 +141,10 @@ class _Session:
                 self.assumptions.append(f"{self.model_class.__name__} supports no sdpa attention: traced with eager")
             self.attention = wanted
             self.config._attn_implementation = wanted
-            model = self.model_class._from_config(self.config, attn_implementation=wanted)
+            model = self.model_class._from_config(self.config, attn_implementation=wanted, dtype=DTYPE)
         else:
             self.attention = wanted
-            model = self.model_class(self.config)
+            model = self.model_class(self.config).to(DTYPE)
         return model.eval()
 
     # ---- running
@@ -208,6 +205,8 @@ class _Session:
             return tuple(i.model_copy(update={"shape": tuple(shape_text(s) for s in i.shape)}) for i in found)
 
         repeats = {event.index: self._repeat(model, event) for event in recorder.calls}
+        if self.mixed_layers:
+            guards.append(f"{{num_layers}} == {self.configured['num_layers']}")
         floors = _Floors(recorder, repeats)
         calls = []
         for event in recorder.calls:
@@ -246,8 +245,11 @@ class _Session:
         """How often a call and its folded siblings run: {num_layers} where they are all of the layers."""
         container = model.get_submodule(event.container) if event.container else None
         whole = isinstance(container, torch.nn.ModuleList) and len(container) == event.repeat
-        if whole and event.repeat == self.configured.get("num_layers"):
+        layers = self.configured.get("num_layers")
+        if whole and event.repeat == layers:
             return Formula.var("num_layers")
+        if isinstance(container, torch.nn.ModuleList) and len(container) == layers:
+            self.mixed_layers = True  # several kinds: how many of each is counted, for this depth
         return Formula.const(event.repeat)
 
     def _parameters(self, module: Any, seen: set[int] | None = None) -> Formula:
@@ -305,7 +307,7 @@ class _Session:
             value = self.configured[name]
             if not isinstance(value, int) or isinstance(value, bool):
                 continue
-            fixed = name not in self.symbolic and name != "num_layers"
+            fixed = self.mixed_layers if name == "num_layers" else name not in self.symbolic
             found.append(
                 models.variable(
                     name, key, value, fixed=fixed or _is_number(merged.get(name)), definition=given.get(name, "")
@@ -313,7 +315,9 @@ class _Session:
             )
         if "head_dim" not in self.symbolic and {"hidden_size", "num_heads"} <= self.symbolic.keys():
             value = self.configured["hidden_size"] // self.configured["num_heads"]
-            found.append(models.variable("head_dim", "", value, definition="{hidden_size} // {num_heads}"))
+            key = models.attribute(self.config, "head_dim")
+            follows = models.variable("head_dim", key, value, definition="{hidden_size} // {num_heads}")
+            found.append(follows.model_copy(update={"kind": "derived"}))
         for name, (_, size) in ELEMENT.items():
             found.append(models.variable(name, "", size))
         order = {n: i for i, n in enumerate([*RUN_HINTS, *CONFIG])}
