@@ -30,6 +30,9 @@ from opscope_tools.kernels.symbols import (
 )  # fmt: skip
 from opscope_tools.kernels.triton_find import FunctionNode, decorator_name
 
+#: ways in which the tests of one configuration list may turn out that are followed
+_LISTS = 160
+
 
 @dataclass(frozen=True)
 class Context:
@@ -76,7 +79,7 @@ def _autotune(node: ast.Call, name: str, module: PyModule, context: Context) -> 
         return _config_list(Interpreter(context.modules, oracle, context.arch).eval(configs, ModuleScope(module)))
 
     try:
-        outcomes, complete = worlds(run)
+        outcomes, complete = worlds(run, _LISTS)
         unresolved = "" if complete else f"more combinations of assumptions than are followed: {written}"
     except UnresolvedError as error:
         outcomes, unresolved = [], f"{written} ({error})" if str(error) not in written else written

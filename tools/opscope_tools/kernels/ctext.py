@@ -30,6 +30,8 @@ class CSource:
     def __init__(self, path: str, text: str) -> None:
         self.path = path
         self.original = text
+        #: (position, text) of raw strings, in which generators keep whole kernels
+        self.raw_strings = [(m.start(), m[0]) for m in _NOISE.finditer(text) if m[0].startswith("R")]
         self.code = _NOISE.sub(_blank, text)
         self._lines = [0, *(m.end() for m in re.finditer(r"\n", text))]
         self.defines = [(m.start(), m.end()) for m in _DEFINE.finditer(self.code)]

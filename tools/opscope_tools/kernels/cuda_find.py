@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from opscope_schemas.tiling import Unanalysed
+
 from opscope_tools.kernels.ctext import CSource, matching, matching_angle, opening_angle, split_arguments, squeeze
 from opscope_tools.kernels.facts import FileFacts, KernelRef, LaunchRef, MacroRef
 
@@ -75,7 +77,16 @@ def find_in_cuda(path: str, text: str, macros: KernelMacros) -> FileFacts:
         *_references(definitions(source, macros), source, "kernel"),
         *_references(devices(source), source, "device_function"),
     ]
-    return FileFacts(kernels=tuple(kernels), launches=tuple(_launches(source)))
+    return FileFacts(kernels=tuple(kernels), launches=tuple(_launches(source)), not_analysed=tuple(_in_strings(source)))
+
+
+def _in_strings(source: CSource) -> Iterator[Unanalysed]:
+    """Kernels that the file only holds as text for a run-time compiler."""
+    for start, text in source.raw_strings:
+        for match in re.finditer(r"\b__global__\b\s*(?:void\s+)?([\w${}]+)", text):
+            yield Unanalysed(
+                form="CUDA source in a string", name=match[1], file=source.path, line=source.line(start + match.start())
+            )
 
 
 def _references(found: Iterable[Definition], source: CSource, role: str) -> Iterator[KernelRef]:

@@ -310,7 +310,7 @@ class Interpreter(Evaluator):
                 self.eval(value, scope)
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
                 scope.values[name] = Function(statement, scope)
-            case ast.Raise():
+            case ast.Raise() | ast.Assert(test=ast.Constant(value=False)):
                 raise DroppedError(ast.unparse(statement))
             case ast.With(body=body):
                 self.execute(body, scope)
