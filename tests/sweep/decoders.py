@@ -1,7 +1,7 @@
 """Every causal language model type of transformers: does it trace, and are its formulas exact?
 
 For each type a small configuration is tried (the class default, narrowed); prefill and decode are traced, evaluated at
-a point and held against the independent references of tests/tools/trace/reference.py: matrix products, and all FLOPs
+a point and held against the independent references of tests/support/trace_reference.py: matrix products, and all FLOPs
 and bytes. Prints a line per type and the totals. Run with `make sweep`, or with model types as arguments.
 """
 
@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tools" / "trace"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
-import reference
+import trace_reference as reference
 from opscope_schemas.errors import OpscopeError
 from opscope_tools.costing import CostArguments
 from opscope_tools.count_flops import count_flops

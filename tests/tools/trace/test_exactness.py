@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 import pytest
-import reference
+import trace_reference as reference
 from opscope_schemas.formula import evaluate
 from opscope_tools.costing import CostArguments
 from opscope_tools.count_flops import count_flops

@@ -18,6 +18,11 @@ def inspect_model(request: InspectRequest) -> ModelTreeResult:
     """Build the model's class from its config and describe it; raises `TraceError` with the reason."""
     target, candidates = models.resolve(request.model)
     model_class, config_class = candidates[0]
+    if config_class is None:
+        raise TraceError(
+            f"{target.__qualname__} is a single layer, built from its constructor's arguments and not from a config.",
+            next_step="Inspect a model, or a class of one.",
+        )
     config = models.make_config(config_class, request.model)
     transformers.logging.set_verbosity_error()
     try:
@@ -34,8 +39,7 @@ def inspect_model(request: InspectRequest) -> ModelTreeResult:
         if root is None:
             raise TraceError(f"{model_class.__name__} holds no {target.__qualname__} under this config.")
     tree = _node("", root)
-    seen: set[int] = set()
-    total = sum(p.numel() for p in root.parameters() if not (id(p) in seen or seen.add(id(p))))  # type: ignore[func-returns-value]
+    total = sum(p.numel() for p in root.parameters())  # torch names a shared weight once
     return ModelTreeResult(
         model_class=_qualified(model_class), config_class=_qualified(config_class),
         config={k: v for k, v in config.to_dict().items() if isinstance(v, int | float | str | bool | type(None))},

@@ -10,6 +10,7 @@ import difflib
 import importlib
 import inspect
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,8 @@ def resolve(spec: ModelSpec) -> tuple[Any, list[tuple[Any, Any]]]:
             raise TraceError(f"{spec.class_name} defines no forward of its own to trace.")
         return target, [(target, _config_class(target, spec.model_type))]
     roots = [(model, _config_class(model, model_type)) for model, model_type in roots_for(target)]
+    if not roots and target.__module__.startswith("torch.nn."):
+        return target, [(target, None)]  # built from its constructor's own arguments
     if not roots:
         raise TraceError(
             f"No model of transformers is known to call {spec.class_name}, so it cannot be traced in context.",
@@ -196,7 +199,7 @@ def definitions(config_class: Any, spec: ModelSpec, names: dict[str, str]) -> di
     if spec.config_file:
         given |= set(json.loads(Path(spec.config_file).read_text()))
     known = {real: name for name, real in names.items()}
-    candidates = [
+    candidates: list[tuple[str, Callable[[dict[str, int]], int]]] = [
         ("{num_heads}", lambda v: v["num_heads"]),
         ("{hidden_size} // {num_heads}", lambda v: v["hidden_size"] // v["num_heads"]),
         ("4 * {hidden_size}", lambda v: 4 * v["hidden_size"]),

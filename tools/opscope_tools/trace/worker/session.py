@@ -11,11 +11,12 @@ import contextlib
 import inspect
 import warnings
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 import transformers
-from opscope_schemas.errors import OpscopeError, TraceError
+from opscope_schemas.errors import ConfigError, OpscopeError, TraceError
 from opscope_schemas.formula import Formula, evaluate
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
@@ -38,11 +39,16 @@ def trace(request: TraceRequest, say: Say) -> Trace:
     target, candidates = models.resolve(request.model)
     problems: list[str] = []
     for model_class, config_class in candidates:
-        config = models.make_config(config_class, request.model)
         say(f"tracing {model_class.__name__} ({request.phase})")
         try:
             with _quiet():
-                found = _Session(request, model_class, config_class, config).run()
+                if config_class is None:
+                    session: Session = LayerSession(request, model_class)
+                else:
+                    session = Session(
+                        request, model_class, config_class, models.make_config(config_class, request.model)
+                    )
+                found = session.run()
         except OpscopeError as error:
             if len(candidates) == 1:
                 raise
@@ -71,7 +77,9 @@ def _quiet() -> Iterator[None]:
         transformers.logging.set_verbosity(previous)
 
 
-class _Session:
+class Session:
+    """One trace of a model that is built from a config."""
+
     def __init__(self, request: TraceRequest, model_class: Any, config_class: Any, config: Any) -> None:
         self.request = request
         self.model_class = model_class
@@ -235,8 +243,8 @@ class _Session:
             point[name] = evaluate(str(formula), point)
         return Trace(
             model_class=f"{self.model_class.__module__}.{self.model_class.__qualname__}",
-            config_class=f"{self.config_class.__module__}.{self.config_class.__qualname__}",
-            model_type=self.config_class.model_type, phase=self.request.phase, attention=self.attention,
+            config_class=f"{self.config_class.__module__}.{self.config_class.__qualname__}" if self.config_class else "",
+            model_type=getattr(self.config_class, "model_type", ""), phase=self.request.phase, attention=self.attention,
             calls=tuple(calls), ops=tuple(ops), variables=variables, guards=tuple(guards), point=point,
             assumptions=tuple(self.assumptions), not_counted=tuple(recorder.uncounted),
         )  # fmt: skip
@@ -297,11 +305,11 @@ class _Session:
         return int(value) if value is not None else None
 
     def _variables(self, merged: dict[str, Formula]) -> Any:
-        given = models.definitions(self.config_class, self.request.model, self.names)
+        given = models.definitions(self.config_class, self.request.model, self.names) if self.config_class else {}
         found = [
             models.variable(name, "", self._fixed(merged.get(name)), fixed=_is_number(merged.get(name)))
             for name in self.symbols.hints
-            if name in RUN_HINTS
+            if name not in self.names
         ]
         for name, key in self.names.items():
             value = self.configured[name]
@@ -322,6 +330,68 @@ class _Session:
             found.append(models.variable(name, "", size))
         order = {n: i for i, n in enumerate([*RUN_HINTS, *CONFIG])}
         return tuple(sorted(found, key=lambda v: order.get(v.name, 99)))
+
+
+class LayerSession(Session):
+    """One trace of a single torch.nn layer, built from its constructor's arguments instead of a config.
+
+    Every required argument is a symbol; the layer's input is (batch_size, seq_len, width) in the width that its first
+    size names, token ids for an embedding, channels first for a convolution.
+    """
+
+    def __init__(self, request: TraceRequest, layer_class: Any) -> None:
+        config = SimpleNamespace(**self._sizes(request, layer_class))
+        super().__init__(request, layer_class, None, config)
+
+    @staticmethod
+    def _sizes(request: TraceRequest, layer_class: Any) -> dict[str, int]:
+        given = request.model.overrides
+        sizes: dict[str, int] = {}
+        for name, parameter in inspect.signature(layer_class.__init__).parameters.items():
+            required = (
+                parameter.default is inspect.Parameter.empty and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+            )
+            if name in given:
+                sizes[name] = given[name]
+            elif required and name != "self":
+                sizes[name] = 3 if name == "kernel_size" else 24 + 12 * len(sizes)
+        unknown = sorted(given.keys() - sizes.keys())
+        if unknown:
+            raise ConfigError(
+                f"{layer_class.__name__} takes no argument {unknown[0]!r}.", next_step=f"Arguments: {', '.join(sizes)}."
+            )
+        return sizes
+
+    def _make_sizes_symbolic(self) -> None:
+        for name in self.names:
+            value = self.request.hints.get(name, self.configured[name])
+            self.config.__dict__[name] = self.symbols.create(name, value)
+            self.symbolic[name] = name
+
+    def _build(self) -> Any:
+        self.attention = self.request.attention
+        return self.model_class(**vars(self.config)).to(DTYPE).eval()
+
+    def _execute(self, model: Any) -> Recorder:
+        if self.request.phase == "decode":
+            raise TraceError(
+                f"{self.model_class.__name__} keeps no KV cache, so it has no decode phase.",
+                next_step="Ask for prefill.",
+            )
+        recorder = Recorder(model, self.symbols, DTYPE)
+        batch, positions = self._size("batch_size"), self._size("seq_len")
+        weight = getattr(model, "weight", None)
+        if isinstance(model, torch.nn.Embedding):
+            given = torch.empty((batch, positions), dtype=torch.int64)
+        elif isinstance(model, torch.nn.modules.conv._ConvNd) and weight is not None:
+            given = torch.empty((batch, self.config.in_channels, *[positions] * (weight.dim() - 2)), dtype=DTYPE)
+        else:
+            width = next(iter(vars(self.config).values()), None)
+            width = self.symbols.create("hidden_size", 24) if width is None else width
+            given = torch.empty((batch, positions, width), dtype=DTYPE)
+        with patches.Rewriter(recorder.report), recorder.phase(record=True):
+            model(given)
+        return recorder
 
 
 def _is_number(formula: Formula | None) -> bool:

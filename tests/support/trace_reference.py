@@ -122,7 +122,7 @@ class Walk(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped here
 
     @staticmethod
     def _stored(t: torch.Tensor) -> int:
-        return math.prod(n for n, s in zip(t.shape, t.stride(), strict=True) if s != 0) * t.element_size()
+        return int(int(t.element_size()) * math.prod(n for n, s in zip(t.shape, t.stride(), strict=True) if s != 0))
 
     def _count(self, name: str, flops: int, read: int, write: int) -> None:
         self.flops, self.read, self.write = self.flops + flops, self.read + read, self.write + write
