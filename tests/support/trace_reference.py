@@ -1,7 +1,7 @@
 """The independent reference: what a real run on concrete tensors executes, counted by another piece of code.
 
-A model is built by transformers with real integers and run eagerly on small CPU tensors; a dispatch mode looks at every
-operator. `matmul_flops` uses eager attention and batched experts, so that every product is an ordinary mm or bmm.
+A model is built by transformers with real integers and run eagerly, on the meta device or, where it looks at its data,
+on the CPU; a dispatch mode looks at every operator. `matmul_flops` uses eager attention and batched experts, so that every product is an ordinary mm or bmm.
 `walk` runs the default kernels in bfloat16 and applies the counting conventions to shapes and storages as they are.
 Nothing here imports opscope.
 """
@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 import os
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
@@ -19,6 +20,8 @@ import transformers
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoConfig, AutoModelForCausalLM
 
+T = TypeVar("T")
+
 
 def config_of(model_type: str, overrides: dict[str, Any]) -> Any:
     return AutoConfig.for_model(model_type, **overrides)
@@ -26,13 +29,29 @@ def config_of(model_type: str, overrides: dict[str, Any]) -> Any:
 
 def run(model: Any, phase: str, batch: int, seq: int, cache: int, mode: TorchDispatchMode) -> None:
     """One recorded pass; a decode pass follows an unrecorded prefill of `cache` tokens."""
-    past = None
+    past, device = None, model.device
     with torch.no_grad():
         if phase == "decode":
-            past = model(input_ids=torch.ones((batch, cache), dtype=torch.int64), use_cache=True).past_key_values
-        ids = torch.ones((batch, seq), dtype=torch.int64)
+            past = model(
+                input_ids=torch.ones((batch, cache), dtype=torch.int64, device=device), use_cache=True
+            ).past_key_values
+        ids = torch.ones((batch, seq), dtype=torch.int64, device=device)
         with mode:
             model(input_ids=ids, past_key_values=past, use_cache=True)
+
+
+def on_some_device(attempt: Callable[[str], T]) -> T:
+    """`attempt` on the meta device; where that cannot be (an `.item()`, a kernel without shapes), on the CPU."""
+    try:
+        return attempt("meta")
+    except (RuntimeError, NotImplementedError):
+        return attempt("cpu")
+
+
+def attention_of(model_type: str) -> str:
+    """The fused operator, or eager attention for a model that does not take it."""
+    kind = AutoModelForCausalLM._model_mapping[type(config_of(model_type, {}))]
+    return "sdpa" if getattr(kind, "_supports_sdpa", False) else "eager"
 
 
 class _Products(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped here
@@ -60,10 +79,17 @@ def matmul_flops(model_type: str, overrides: dict[str, Any], phase: str, batch: 
     """Matrix-product FLOPs of a concrete run on the meta device."""
     transformers.logging.set_verbosity_error()
     config = config_of(model_type, overrides)
-    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager", experts_implementation="batched_mm")
-    mode = _Products()
-    run(model.eval(), phase, batch, seq, cache, mode)
-    return int(mode.flops)
+
+    def attempt(device: str) -> int:
+        with torch.device(device):
+            model = AutoModelForCausalLM.from_config(
+                config, attn_implementation="eager", experts_implementation="batched_mm"
+            )
+        mode = _Products()
+        run(model.eval(), phase, batch, seq, cache, mode)
+        return int(mode.flops)
+
+    return on_some_device(attempt)
 
 
 # ---------------------------------------------------------------- every operator, FLOPs and bytes
@@ -72,12 +98,12 @@ _PER_OUTPUT = {
     **dict.fromkeys((
     "add sub rsub mul div neg pow exp sqrt rsqrt reciprocal sin cos tanh abs log square floor_divide"
 ).split(), 1),
-    "sigmoid": 4, "silu": 5,
+    "sigmoid": 4, "softplus": 3, "elu": 2, "addcmul": 2, "erf": 1, "expm1": 1, "atan2": 1, "leaky_relu": 1, "silu": 5,
 }  # fmt: skip
 _PER_INPUT = ("sum", "mean", "cumsum")
 _NO_ARITHMETIC = (
     "clone _to_copy copy_ cat stack where masked_fill masked_fill_ eq ne lt le gt ge logical_and "
-    "logical_not logical_or bitwise_and bitwise_or bitwise_not __and__ __or__ max topk sort argsort "
+    "logical_not logical_or minimum maximum sign round flip roll clamp_min cummax __rshift__ __lshift__ bitwise_and bitwise_or bitwise_not __and__ __or__ max topk sort argsort "
     "histc amax relu clamp constant_pad_nd repeat expand_copy any all one_hot __iand__ triu tril clamp_ "
     "floor"
 ).split()
@@ -144,7 +170,9 @@ class Walk(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped here
             return out
         inputs = [t for t in torch.utils._pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
         outputs = [t for t in torch.utils._pytree.tree_leaves(out) if isinstance(t, torch.Tensor)]
-        distinct = {(t.data_ptr(), tuple(t.shape), t.stride(), t.dtype): t for t in inputs}
+        distinct = {
+            (t.untyped_storage()._cdata, t.storage_offset(), tuple(t.shape), t.stride(), t.dtype): t for t in inputs
+        }
         read = sum(self._stored(t) for t in distinct.values())
         write = sum(t.numel() * t.element_size() for t in outputs)
         n = outputs[0].numel() if outputs else 0
@@ -152,7 +180,8 @@ class Walk(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped here
         if name in ("mm", "bmm"):
             flops = 2 * n * inputs[0].shape[-1]
         elif name in ("addmm", "baddbmm"):
-            flops = 2 * n * inputs[1].shape[-1] + n
+            beta, alpha = kwargs.get("beta", 1), kwargs.get("alpha", 1)
+            flops = 2 * n * inputs[1].shape[-1] + n * ((beta != 0) + (beta not in (0, 1)) + (alpha != 1))
         elif name == "_grouped_mm":
             flops = 2 * n * inputs[0].shape[-1]
             w = inputs[1]
@@ -212,8 +241,9 @@ class _Fused(torch.overrides.TorchFunctionMode):  # type: ignore[misc]  # torch 
 def walk(model_type: str, overrides: dict[str, Any], phase: str, batch: int, seq: int, cache: int) -> Walk:
     """FLOPs and bytes of a concrete run with the default kernels, in bfloat16 on the CPU."""
     transformers.logging.set_verbosity_error()
+
     model = AutoModelForCausalLM.from_config(
-        config_of(model_type, overrides), attn_implementation="sdpa", dtype=torch.bfloat16
+        config_of(model_type, overrides), attn_implementation=attention_of(model_type), dtype=torch.bfloat16
     )
     mode = Walk()
     with _Fused(mode):

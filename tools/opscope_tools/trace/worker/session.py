@@ -42,13 +42,7 @@ def trace(request: TraceRequest, say: Say) -> Trace:
         say(f"tracing {model_class.__name__} ({request.phase})")
         try:
             with _quiet():
-                if config_class is None:
-                    session: Session = LayerSession(request, model_class)
-                else:
-                    session = Session(
-                        request, model_class, config_class, models.make_config(config_class, request.model)
-                    )
-                found = session.run()
+                found = _widest(request, model_class, config_class, say)
         except OpscopeError as error:
             if len(candidates) == 1:
                 raise
@@ -64,6 +58,32 @@ def trace(request: TraceRequest, say: Say) -> Trace:
     )
 
 
+#: what is symbolic: every size; the run's sizes, with the config's as numbers; nothing
+LEVELS = ("all", "run", "none")
+
+
+def _widest(request: TraceRequest, model_class: Any, config_class: Any, say: Say) -> Trace:
+    """The trace with as many symbols as the model's code bears; fewer make a narrower record, never a wrong one."""
+    if config_class is None:
+        return LayerSession(request, model_class).run()
+    first: TraceError | None = None
+    for level in LEVELS:
+        config = models.make_config(config_class, request.model)
+        session = Session(request, model_class, config_class, config, level)
+        if first is not None:
+            what = "the config's sizes are" if level == "run" else "all sizes are"
+            session.assumptions.append(f"{what[0].upper()}{what[1:]} numbers here, because: {first.message}")
+            say(f"tracing again: {what} numbers")
+        try:
+            return session.run()
+        except TraceError as error:
+            first = first or error
+            if isinstance(error, UntraceableError):
+                break
+    assert first is not None, "at least one level was tried"
+    raise first
+
+
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """transformers and torch warn about much that does not concern a trace."""
@@ -77,11 +97,18 @@ def _quiet() -> Iterator[None]:
         transformers.logging.set_verbosity(previous)
 
 
+class UntraceableError(TraceError):
+    """What no choice of symbols can mend."""
+
+
 class Session:
     """One trace of a model that is built from a config."""
 
-    def __init__(self, request: TraceRequest, model_class: Any, config_class: Any, config: Any) -> None:
+    def __init__(
+        self, request: TraceRequest, model_class: Any, config_class: Any, config: Any, level: str = "all"
+    ) -> None:
         self.request = request
+        self.level = level
         self.model_class = model_class
         self.config_class = config_class
         self.config = config
@@ -90,15 +117,19 @@ class Session:
         self.symbols = Symbols()
         self.assumptions: list[str] = []
         self.mixed_layers = False
+        #: run-time sizes that are numbers in this trace
+        self.settled: dict[str, int] = {}
         self.symbolic: dict[str, str] = {}
 
     def run(self) -> Trace:
-        depth = self.request.hints.get("num_layers")
-        if depth and "num_layers" in self.names:
+        # what stays a number takes its value from the hints, as an override that the config class sees
+        settled = ["num_layers"] if self.level == "all" else list(self.names)
+        chosen = {n: self.request.hints[n] for n in settled if n in self.request.hints and n in self.names}
+        if chosen:
             spec = self.request.model
-            spec = spec.model_copy(update={"overrides": {**spec.overrides, "num_layers": depth}})
+            spec = spec.model_copy(update={"overrides": {**spec.overrides, **chosen}})
             self.config = models.make_config(self.config_class, spec)
-            self.configured["num_layers"] = depth
+            self.configured = {name: getattr(self.config, key) for name, key in self.names.items()}
         self._make_sizes_symbolic()
         package = self.model_class.__module__.rsplit(".", 1)[0]
         fake = FakeTensorMode(shape_env=self.symbols.env, allow_non_fake_inputs=True)
@@ -127,6 +158,8 @@ class Session:
 
     def _make_sizes_symbolic(self) -> None:
         """Put a symbol in the place of every size of the config, but for the number of layers, which Python loops over."""
+        if self.level != "all":
+            return
         hints = dict(self.configured)
         heads, shared = hints.get("num_heads"), hints.get("num_kv_heads")
         if heads and heads == shared and "num_kv_heads" not in self.request.hints:
@@ -158,13 +191,16 @@ class Session:
     # ---- running
 
     def _size(self, name: str) -> Any:
+        if self.level == "none":
+            self.settled[name] = self.request.hints.get(name, RUN_HINTS[name])
+            return self.settled[name]
         return self.symbols.create(name, self.request.hints.get(name, RUN_HINTS[name]))
 
     def _execute(self, model: Any) -> Recorder:
         recorder = Recorder(model, self.symbols, DTYPE)
         parameters = inspect.signature(model.forward).parameters
         if "input_ids" not in parameters:
-            raise TraceError(
+            raise UntraceableError(
                 f"{self.model_class.__name__} takes no input_ids: only text models can be traced in this version.",
                 next_step="Name a model whose forward takes input_ids.",
             )
@@ -177,7 +213,7 @@ class Session:
                 arguments["use_cache"] = True
             if self.request.phase == "decode":
                 if not caches:
-                    raise TraceError(f"{self.model_class.__name__} keeps no KV cache, so it has no decode phase.")
+                    raise UntraceableError(f"{self.model_class.__name__} keeps no KV cache, so it has no decode phase.")
                 cached = self._size("cache_len")
                 with recorder.phase(record=False):
                     filled = model(input_ids=torch.empty((batch, cached), dtype=torch.int64), use_cache=True)
@@ -213,6 +249,10 @@ class Session:
             return tuple(i.model_copy(update={"shape": tuple(shape_text(s) for s in i.shape)}) for i in found)
 
         repeats = {event.index: self._repeat(model, event) for event in recorder.calls}
+        fixed = {n: v for n, v in self.configured.items() if n not in self.symbolic and n != "num_layers"}
+        for name, value in [*(fixed.items() if self.level != "all" else ()), *self.settled.items()]:
+            if isinstance(value, int) and not isinstance(value, bool):
+                guards.append(f"{{{name}}} == {value}")
         if self.mixed_layers:
             guards.append(f"{{num_layers}} == {self.configured['num_layers']}")
         floors = _Floors(recorder, repeats)
@@ -236,7 +276,12 @@ class Session:
             )  # fmt: skip
         ops = [_op_record(op, text, infos) for op in recorder.ops]
         variables = self._variables(merged)
-        point = {**self.symbols.hints, **{n: d for n, (_, d) in ELEMENT.items()}}
+        point = {
+            **self.symbols.hints,
+            **self.settled,
+            **{n: v for n, v in fixed.items() if isinstance(v, int)},
+            **{n: d for n, (_, d) in ELEMENT.items()},
+        }
         if "num_layers" in self.names:
             point["num_layers"] = self.configured["num_layers"]
         for name, formula in merged.items():
@@ -306,7 +351,8 @@ class Session:
 
     def _variables(self, merged: dict[str, Formula]) -> Any:
         given = models.definitions(self.config_class, self.request.model, self.names) if self.config_class else {}
-        found = [
+        found = [models.variable(name, "", value, fixed=True) for name, value in self.settled.items()]
+        found += [
             models.variable(name, "", self._fixed(merged.get(name)), fixed=_is_number(merged.get(name)))
             for name in self.symbols.hints
             if name not in self.names

@@ -141,7 +141,9 @@ class Symbols:
         """Every decision taken, as a condition, written with the exact divisions that the decisions prove."""
         for guard in self.env.guards:
             self._condition(guard.expr)  # learns what divides what
-        found: dict[str, None] = {f"{a} % {b._factor_text()} == 0": None for a, b in sorted(self._divisible, key=str)}
+        found: dict[str, None] = {
+            f"{a._factor_text()} % {b._factor_text()} == 0": None for a, b in sorted(self._divisible, key=str)
+        }
         for guard in self.env.guards:
             text = self._condition(guard.expr)
             if text:
