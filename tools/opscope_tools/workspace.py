@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
@@ -48,9 +49,31 @@ def folder_repository(name: str, folder: Path) -> Repository:
         )
     folder = folder.resolve()
     version = _git_commit(folder)
+    wanted = DEFAULT_PACKAGES.get(name)
+    if wanted is not None:  # stands in for an installed package: find that package in a checkout, an sdist or itself
+        for holder in (folder, folder / "src", folder.parent):
+            package = holder / wanted
+            inside = holder != folder.parent or folder.name == wanted
+            if inside and (package / "__init__.py").is_file():
+                return Repository(
+                    name=name, root=holder, packages=(wanted,), version=version or _declared_version(package)
+                )
+        raise InputError(
+            f"The folder {folder} holds no package {wanted}.",
+            next_step=f"Give a checkout of {name}, or the package folder {wanted} itself.",
+        )
     if (folder / "__init__.py").is_file():  # a package folder itself: paths start with its own name
-        return Repository(name=name, root=folder.parent, packages=(folder.name,), version=version)
+        return Repository(
+            name=name, root=folder.parent, packages=(folder.name,), version=version or _declared_version(folder)
+        )
     return Repository(name=name, root=folder, version=version)
+
+
+def _declared_version(package: Path) -> str:
+    """`__version__ = "..."` of a package, read without importing it; empty where it is not spelt out."""
+    text = (package / "__init__.py").read_text(errors="replace")
+    found = re.search(r"""^__version__\s*=\s*["']([^"']+)["']""", text, re.MULTILINE)
+    return found.group(1) if found else ""
 
 
 def _git_commit(folder: Path) -> str:

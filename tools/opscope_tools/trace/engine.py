@@ -54,14 +54,14 @@ class TraceEngine:
         self._repositories = list(repositories)
         self._store = store
         self._python = python
-        paths = [r.root for r in self._repositories if not r.installed and r.packages == ("transformers",)]
+        paths = [r.root for r in self._repositories if not r.installed and r.name == "transformers"]
         self._worker = Worker(python, paths=paths, timeout=timeout, memory=memory)
         self._recent: OrderedDict[str, CallTree] = OrderedDict()
         self._lock = threading.Lock()
 
     def _key(self, kind: str, request: TraceRequest | InspectRequest) -> str:
         sources = [
-            f"{r.name}@{r.version}:{keys.of_tree(r.root, r.packages)}"
+            f"{r.name}@{r.version}:{r.root}:{keys.of_tree(r.root, r.packages)}"
             for r in self._repositories
             if r.name in ("transformers", "pytorch")
         ]

@@ -1,0 +1,72 @@
+"""Another transformers than the installed one: what is traced is the folder that the user names."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from opscope_schemas.errors import InputError
+from opscope_tools.costing import CostArguments
+from opscope_tools.count_flops import count_flops
+from opscope_tools.engines import close_engines
+from opscope_tools.spec import ToolContext
+from opscope_tools.workspace import Workspace, folder_repository
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkout with a `src` layout in which LlamaRMSNorm multiplies once more: hard links, but for the edited file."""
+    spec = importlib.util.find_spec("transformers")
+    assert spec is not None
+    assert spec.submodule_search_locations
+    top = tmp_path_factory.mktemp("checkout")
+    package = top / "src" / "transformers"
+
+    def link(source: str, target: str) -> None:
+        try:
+            os.link(source, target)
+        except OSError:
+            shutil.copy2(source, target)
+
+    shutil.copytree(
+        next(iter(spec.submodule_search_locations)),
+        package,
+        copy_function=link,
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
+    edited = package / "models" / "llama" / "modeling_llama.py"
+    text = edited.read_text()
+    edited.unlink()
+    edited.write_text(text.replace("hidden_states.pow(2).mean(-1", "(hidden_states * 3.0).pow(2).mean(-1", 1))
+    return top
+
+
+@pytest.mark.parametrize("inside", ["", "src", "src/transformers"])
+def test_a_checkout_its_src_folder_and_the_package_itself_all_name_the_package(checkout: Path, inside: str) -> None:
+    found = folder_repository("transformers", checkout / inside)
+    assert (found.root, found.packages) == (checkout / "src", ("transformers",))
+    assert found.version.count(".") == 2
+
+
+def test_a_folder_without_the_package_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="holds no package transformers"):
+        folder_repository("transformers", tmp_path)
+
+
+def test_the_named_sources_are_traced_and_not_the_installed_ones(checkout: Path, tmp_path: Path) -> None:
+    workspace = Workspace.create(
+        repositories=[("transformers", checkout)],
+        cache_folder=tmp_path / "cache",
+        output=tmp_path,
+        trusted=["transformers"],
+    )
+    document = count_flops(CostArguments(target="LlamaRMSNorm"), ToolContext(workspace)).document
+    close_engines(workspace)
+    workspace.store.close()
+    first = next(k.code for k in document.kernels if k.operator == "aten.mul")
+    assert first.startswith("variance = (hidden_states * 3.0)")
+    # 4 per element and 2 per row as installed, and the planted multiply
+    assert document.totals.flops == "{batch_size} * {seq_len} * (5 * {hidden_size} + 2)"
