@@ -19,7 +19,7 @@ from opscope_schemas.errors import OutputError
 from opscope_tools.catalog import tool_named
 from opscope_tools.runner import compact
 
-from opscope_clients import commands, console
+from opscope_clients import commands, console, hub
 from opscope_clients.options import parse_object
 from opscope_clients.session import Session, SessionCommand, command
 
@@ -86,7 +86,7 @@ def _model(session: Session, model: str, as_json: bool, **given: Any) -> None:
 
 def _inspect(session: Session, model_id: str, as_json: bool, **given: Any) -> None:
     session = _sources(session, given)
-    arguments: dict[str, Any] = {"model": model_id}
+    arguments: dict[str, Any] = {"model": str(hub.fetch_config(model_id)) if hub.is_hub_id(model_id) else model_id}
     if given["config"]:
         arguments["config"] = parse_object("config", given["config"], path=True)
     commands.show(commands.run(tool_named("inspect_model"), arguments, session.workspace()), as_json=as_json)

@@ -28,7 +28,15 @@ from opscope_tools.spec import ToolContext
 from opscope_tools.workspace import Workspace
 from transformers.models.auto import modeling_auto
 
-SECONDS = 120
+SECONDS = 60
+
+#: widths and counts of a small model, for the fields that a config class has
+NARROW = {
+    "intermediate_size": 112, "moe_intermediate_size": 48, "ffn_dim": 112, "head_dim": 16, "num_local_experts": 8,
+    "num_experts": 8, "n_routed_experts": 8, "num_experts_per_tok": 2, "n_group": 2, "topk_group": 2, "q_lora_rank": 24,
+    "kv_lora_rank": 20, "qk_rope_head_dim": 8, "qk_nope_head_dim": 12, "v_head_dim": 16, "first_k_dense_replace": 1,
+    "shared_expert_intermediate_size": 40, "max_position_embeddings": 512,
+}  # fmt: skip
 
 
 class _TimeUpError(Exception):
@@ -54,7 +62,7 @@ def small(model_type: str) -> dict[str, Any]:
     chosen: dict[str, Any] = {}
     fields = set(vars(config)) | set(getattr(type(config), "attribute_map", {}))
     if "num_hidden_layers" in fields and isinstance(config.num_hidden_layers, int):
-        chosen["num_hidden_layers"] = min(config.num_hidden_layers, 4)
+        chosen["num_hidden_layers"] = min(config.num_hidden_layers, 3)
     if isinstance(getattr(config, "vocab_size", None), int):
         chosen["vocab_size"] = 301
     for name in ("pad_token_id", "bos_token_id", "eos_token_id"):
@@ -69,8 +77,8 @@ def narrow(model_type: str) -> dict[str, Any]:
     heads = getattr(config, "num_attention_heads", None)
     if isinstance(heads, int):
         chosen["hidden_size"] = 16 * heads
-    for name, value in (("intermediate_size", 112), ("moe_intermediate_size", 48), ("ffn_dim", 112), ("head_dim", 16)):
-        if isinstance(vars(config).get(name), int):
+    for name, value in NARROW.items():
+        if isinstance(vars(config).get(name), int) and vars(config)[name] > value:
             chosen[name] = value
     if isinstance(vars(config).get("word_embed_proj_dim"), int):
         chosen["word_embed_proj_dim"] = chosen["hidden_size"]

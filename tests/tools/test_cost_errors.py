@@ -105,6 +105,19 @@ def test_a_published_config_file_sets_the_values(tmp_path: Path, context: ToolCo
     }  # fmt: skip
 
 
+def test_a_config_file_or_its_folder_is_a_target(tmp_path: Path, context: ToolContext) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama", **SMALL}))
+    trees = [inspect_model(InspectArguments(model=str(p)), context) for p in (tmp_path, tmp_path / "config.json")]
+    assert trees[0] == trees[1]
+    assert trees[0].config["hidden_size"] == 64
+
+
+def test_a_config_file_without_a_model_type_is_no_target(tmp_path: Path, context: ToolContext) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(ConfigError, match="names no model_type"):
+        inspect_model(InspectArguments(model=str(tmp_path)), context)
+
+
 def test_values_take_the_configs_own_names_and_what_follows_from_them(context: ToolContext) -> None:
     own = {"batch_size": 2, "seq_len": 3, "num_attention_heads": 8, "hidden_size": 256}
     result = count_flops(CostArguments(target="llama", values=own), context)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,7 +17,7 @@ from opscope_tools.trace.protocol import ModelSpec, TraceRequest
 from opscope_tools.workspace import Workspace
 
 Config = str | dict[str, Any] | None
-TARGET = "A model type (`llama`), a class name, short or qualified (`LlamaAttention`), or `path.py:line`."
+TARGET = "A model type (`llama`), a class name, short or qualified (`LlamaAttention`), `path.py:line`, or a config.json or its folder."
 CONFIG = (
     "Path of a config.json, or an object of overrides on the class's default config, by the config's own names or "
     "the standard ones ({'hidden_size': 2048, 'num_layers': 16})."
@@ -47,6 +48,12 @@ class CostArguments(ToolArguments):
 
 def model_spec(workspace: Workspace, target: str, config: Config) -> ModelSpec:
     """The target as the trace worker takes it. Raises the index's errors for unknown and ambiguous names."""
+    described = _described(target)
+    if described is not None:
+        if isinstance(config, str):
+            raise ConfigError(f"Both {target} and {config} are configurations.", next_step="Give one of them.")
+        model_type, path = described
+        return model_spec(workspace, model_type, config).model_copy(update={"config_file": str(path)})
     found = index_of(workspace).target(target)
     symbol, name = found.symbol, found.symbol.repository.name
     if not symbol.installed and name not in ("transformers", "pytorch") and name not in workspace.trusted:
@@ -69,6 +76,25 @@ def model_spec(workspace: Workspace, target: str, config: Config) -> ModelSpec:
         class_name="" if found.model_type else symbol.qualified_name, model_type=found.model_type or "",
         config_file=file, overrides=overrides,
     )  # fmt: skip
+
+
+def _described(target: str) -> tuple[str, Path] | None:
+    """Model type and path where the target is a config.json or a folder that holds one; None where it is a name."""
+    path = Path(target).expanduser()
+    if path.is_dir() and (path / "config.json").is_file():
+        path = path / "config.json"
+    if path.suffix != ".json" or not path.is_file():
+        return None
+    try:
+        model_type = json.loads(path.read_text()).get("model_type")
+    except (OSError, ValueError, AttributeError) as error:
+        raise ConfigError(f"The config file {path} cannot be read: {error}.", next_step="Give a config.json.") from None
+    if not isinstance(model_type, str):
+        raise ConfigError(
+            f"The config file {path} names no model_type.",
+            next_step="Give the model type as target and the file as config.",
+        )
+    return model_type, path.resolve()
 
 
 def running(context: ToolContext) -> Running:

@@ -14,7 +14,10 @@ from opscope_tools.spec import Tool, ToolContext
 class InspectArguments(ToolArguments):
     """Arguments of `inspect_model`."""
 
-    model: str = Field(description="A model type (`llama`), or a class name, short or qualified.", min_length=1)
+    model: str = Field(
+        description="A model type (`llama`), a class name, short or qualified, or a config.json or its folder.",
+        min_length=1,
+    )
     config: Config = Field(default=None, description=CONFIG)
 
 
