@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from opscope_schemas.common import Repository, ToolArguments
 from opscope_schemas.errors import UnknownNameError
 from opscope_schemas.tiling import KernelTiling, TilingResult
 from pydantic import Field
 
-from opscope_tools.kernels import Inventory, KernelRef, describe, nearest, parse_arch, scan, select
 from opscope_tools.spec import Tool, ToolContext
+
+if TYPE_CHECKING:
+    from opscope_tools.kernels import Inventory, KernelRef
 
 _LISTED = 60
 
@@ -36,6 +38,9 @@ class TilingArguments(ToolArguments):
 
 def run(arguments: TilingArguments, context: ToolContext) -> TilingResult:
     """Find the kernels that the target names and describe one page of them."""
+    # here: the engine's tables take a tenth of the server's start, and most sessions ask for no kernel
+    from opscope_tools.kernels import describe, nearest, parse_arch, scan, select
+
     arch = parse_arch(arguments.arch)
     workspace = context.workspace
     chosen: list[tuple[Repository, Inventory, KernelRef]] = []
