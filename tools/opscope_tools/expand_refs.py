@@ -9,7 +9,7 @@ from pydantic import Field
 
 from opscope_tools.costing import CostArguments, find, sources, variants
 from opscope_tools.spec import Tool, ToolContext
-from opscope_tools.trace.document import evaluated, model_analysis, pruned
+from opscope_tools.trace.document import evaluated, model_analysis, per_line, pruned
 
 
 class ExpandArguments(CostArguments):
@@ -29,34 +29,34 @@ def expand_refs(arguments: ExpandArguments, context: ToolContext) -> ModelAnalys
 
 
 def _plain(kernels: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
+    """Without what can be looked up: tensors (shapes stand in the operation), source text, repeated names."""
+    bare: dict[str, object] = {"inputs": (), "outputs": (), "via": (), "code": "", "operator": "", "class_name": ""}
     return tuple(
-        k.model_copy(
-            update={
-                "inputs": (),
-                "outputs": (),
-                "via": (),
-                "kernels": _plain(k.kernels) if k.kernels is not None else None,
-            }
-        )
-        for k in kernels
+        k.model_copy(update={**bare, "kernels": _plain(k.kernels) if k.kernels is not None else None}) for k in kernels
     )
 
 
 def _shortened(result: ModelAnalysisResult, kernels: tuple[Kernel, ...], why: str) -> ModelAnalysisResult:
-    document = result.document.model_copy(update={"kernels": kernels})
-    return result.model_copy(update={"document": document, "shortened": why})
+    document = result.document.model_copy(update={"kernels": kernels, "per_operator": (), "conventions": ()})
+    return result.model_copy(
+        update={"document": document, "shortened": f"{why} Every level adds up; the artifact is whole."}
+    )
 
 
 def _without_tensors(result: ModelAnalysisResult) -> ModelAnalysisResult:
     return _shortened(
-        result, _plain(result.document.kernels), "Tensor lists and helper lines are left out; the artifact holds them."
+        result, _plain(result.document.kernels), "Tensors, source text and totals per operator are left out."
     )
+
+
+def _by_line(result: ModelAnalysisResult) -> ModelAnalysisResult:
+    return _shortened(result, per_line(_plain(result.document.kernels)), "Operators of one line are added up.")
 
 
 def _to_depth(depth: int) -> Callable[[ModelAnalysisResult], ModelAnalysisResult]:
     def rung(result: ModelAnalysisResult) -> ModelAnalysisResult:
-        why = f"Expanded {depth} levels only; every level adds up. Call expand_refs on a class below, or read the artifact."
-        return _shortened(result, pruned(_plain(result.document.kernels), depth), why)
+        why = f"Operators of one line are added up, references expanded {depth} levels only: call expand_refs on a class for more."
+        return _shortened(result, pruned(per_line(_plain(result.document.kernels)), depth), why)
 
     return rung
 
@@ -74,5 +74,5 @@ EXPAND_REFS: Tool[ExpandArguments, ModelAnalysisResult] = Tool(
     arguments=ExpandArguments,
     result=ModelAnalysisResult,
     run=expand_refs,
-    shorter=(_without_tensors, _to_depth(3), _to_depth(2), _to_depth(1), _to_depth(0)),
+    shorter=(_without_tensors, _by_line, _to_depth(3), _to_depth(2), _to_depth(1), _to_depth(0)),
 )

@@ -172,11 +172,10 @@ def _basic(op: OpRecord, scale: Formula) -> Kernel:
     cost = _op_sum(op).times(scale)
     name = op.operator.partition(".")[2]
     outputs = ", ".join(_tensor(t) for t in op.outputs)
-    moves = f"reads {_plain(op.read)} bytes, writes {_plain(op.write)} bytes"
     return Kernel(
         kernel_type="basic",
         operation=f"{name}({', '.join(_tensor(t) for t in op.inputs)}) -> {outputs}" if outputs else name,
-        analysis=f"{op.derivation or 'not counted: no cost rule is registered'}; {moves}" + _times(scale),
+        analysis=(op.derivation or "not counted: no cost rule is registered") + _times(scale),
         flops=str(cost.flops), matmul_flops=str(cost.matmul), memory_access=cost.access(),
         file=op.site.file, line=op.site.line, code=op.site.code, via=op.site.via, operator=op.operator,
         inputs=op.inputs, outputs=op.outputs, repeat=str(scale),
@@ -209,7 +208,7 @@ def _composite(
         nested = tuple(kernels_of(tree, call, times, expand=True, depth=None if depth is None else depth - 1))
     return Kernel(
         kernel_type="composite", operation=_reference(call),
-        analysis=f"the forward of {call.class_name} at {call.forward_file}:{call.forward_line}" + _times(times),
+        analysis=f"forward at {call.forward_file}:{call.forward_line}" + _times(times),
         flops=str(cost.flops), matmul_flops=str(cost.matmul), memory_access=cost.access(),
         file=site.file if site else call.file, line=site.line if site else call.line, code=site.code if site else "",
         via=site.via if site else (), attribute=attribute, class_name=call.class_name, repeat=str(times),
@@ -460,6 +459,36 @@ def evaluated(document: Analysis, values: Mapping[str, int]) -> Evaluated:
     )  # fmt: skip
 
 
+def per_line(kernels: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
+    """The same kernels with neighbouring operators of one line made one; every level still adds up."""
+    merged: list[Kernel] = []
+    for kernel in kernels:
+        nested = per_line(kernel.kernels) if kernel.kernels is not None else None
+        kernel = kernel.model_copy(update={"kernels": nested})
+        last = merged[-1] if merged else None
+        same = last is not None and (last.kernel_type, last.file, last.line) == ("basic", kernel.file, kernel.line)
+        if last is not None and same and kernel.kernel_type == "basic":
+            merged[-1] = last.model_copy(
+                update={
+                    "operation": f"{last.operation.partition('(')[0]}, {kernel.operation.partition('(')[0]}",
+                    "operator": "", "analysis": "the operators of the line together",
+                    "flops": _plus(last.flops, kernel.flops),
+                    "matmul_flops": _plus(last.matmul_flops, kernel.matmul_flops),
+                    "memory_access": MemoryAccess(
+                        read=_plus(last.memory_access.read, kernel.memory_access.read),
+                        write=_plus(last.memory_access.write, kernel.memory_access.write),
+                    ),
+                }
+            )  # fmt: skip
+        else:
+            merged.append(kernel)
+    return tuple(merged)
+
+
+def _plus(a: str, b: str) -> str:
+    return str(_parse(a) + _parse(b))
+
+
 def pruned(kernels: tuple[Kernel, ...], depth: int) -> tuple[Kernel, ...]:
     """The same kernels, nested only `depth` levels; every level still adds up."""
     return tuple(
@@ -472,5 +501,5 @@ def pruned(kernels: tuple[Kernel, ...], depth: int) -> tuple[Kernel, ...]:
 
 __all__ = [
     "CONVENTIONS", "CallTree", "Sum", "assignment", "broken_guard", "evaluated", "find_instance", "independent", "kernels_of",
-    "model_analysis", "module_analysis", "pruned", "replace", "shown_conditions",
+    "model_analysis", "module_analysis", "per_line", "pruned", "replace", "shown_conditions",
 ]  # fmt: skip
