@@ -101,6 +101,11 @@ def check(model_type: str, phase: Any, context: ToolContext) -> str:
                 CostArguments(target=model_type, phase=phase, config=overrides, values=values), context
             )
     except OpscopeError as error:
+        try:
+            with _limit(SECONDS):
+                reference.matmul_flops(model_type, overrides, phase, batch, seq, cache)
+        except Exception as reason:
+            return f"not runnable: {type(reason).__name__}: {str(reason)[:120]}"
         return f"failed: {error}"
     except _TimeUpError as error:
         return f"failed: trace {error}"

@@ -108,16 +108,34 @@ def no_initialisation() -> Iterator[None]:
             setattr(owner, name, value)
 
 
+@contextlib.contextmanager
+def masks_as_in_inference() -> Iterator[None]:
+    """transformers keeps every mask while it thinks it is traced; inference drops masks that mask nothing. Follow that."""
+    from transformers import masking_utils
+
+    saved = masking_utils.is_tracing
+    masking_utils.is_tracing = lambda *_: False
+    try:
+        yield
+    finally:
+        masking_utils.is_tracing = saved
+
+
 class Rewriter(TorchFunctionMode):  # type: ignore[misc]  # torch is untyped here
-    """Answers a few functions itself; `report(operator, inputs, outputs, arguments)` hears of each."""
+    """Answers a few functions itself; `report(operator, inputs, outputs, arguments)` hears of each.
+
+    `assumed` collects in words what was assumed of data that a trace does not have.
+    """
 
     def __init__(self, report: Callable[[str, list[Any], list[Any], dict[str, Any]], None]) -> None:
         super().__init__()
         self._report = report
+        self.assumed: dict[str, None] = {}
         self._table: dict[Any, Callable[..., Any]] = {
             torch.nn.functional.scaled_dot_product_attention: self._sdpa,
             torch.tensor: self._tensor,
             torch.histc: self._histc,
+            torch.Tensor.__bool__: self._truth,
         }
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -137,6 +155,13 @@ class Rewriter(TorchFunctionMode):  # type: ignore[misc]  # torch is untyped her
         out = query.new_empty((*query.shape[:-1], value.shape[-1]))
         self._report("opscope.sdpa", inputs, [out], {"causal": bool(is_causal), "gqa": bool(enable_gqa)})
         return out
+
+    def _truth(self, tensor: Any) -> bool:
+        """Whether a mask is all ones decides the path: it is, where nobody padded. Other data has no answer here."""
+        if sys._getframe(2).f_code.co_filename.endswith("transformers/masking_utils.py"):
+            self.assumed["No padding and no packed sequences: masks that the model makes itself are all ones."] = None
+            return True
+        return bool(torch.Tensor.__bool__(tensor))
 
     def _tensor(self, data: Any, *args: Any, **kwargs: Any) -> Any:
         if isinstance(data, torch.SymInt | torch.SymFloat):

@@ -208,7 +208,7 @@ class Session:
         caches = "past_key_values" in parameters
         arguments: dict[str, Any] = {"input_ids": torch.empty((batch, new), dtype=torch.int64)}
         rewriter = patches.Rewriter(recorder.report)
-        with rewriter, _cache_reports(recorder), _skipped_checks(recorder):
+        with rewriter, _cache_reports(recorder), _skipped_checks(recorder), patches.masks_as_in_inference():
             if caches:
                 arguments["use_cache"] = True
             if self.request.phase == "decode":
@@ -220,6 +220,7 @@ class Session:
                 arguments["past_key_values"] = filled.past_key_values
             with recorder.phase(record=True):
                 model(**arguments)
+        self.assumptions += rewriter.assumed
         return recorder
 
     # ---- writing down
