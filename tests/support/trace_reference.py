@@ -200,7 +200,7 @@ class Walk(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped here
         elif name == "copy_":
             flops, read = 0, self._stored(inputs[-1])
         elif name == "native_layer_norm":
-            flops = 7 * n + 2 * (n // inputs[0].shape[-1])
+            flops = (5 + len(inputs) - 1) * n + 2 * (n // inputs[0].shape[-1])
         elif name == "_softmax":
             flops = 3 * n
         elif name == "gelu":

@@ -115,6 +115,13 @@ def sources(workspace: Workspace) -> tuple[Source, ...]:
     return tuple(workspace.source(r) for n, r in workspace.repositories.items() if n in ("transformers", "pytorch"))
 
 
+def remarks(found: Found) -> tuple[str, ...]:
+    """What a reader of the figures must know: how the trace was chosen, what it leaves out, where else the class runs."""
+    missing = len(found.tree.trace.not_counted)
+    lower = f"{missing} operation{'s are' if missing > 1 else ' is'} not counted (see not_counted): the totals are too low by their cost."
+    return (*found.notes, *((lower,) if missing else ()), *variants(found))
+
+
 def variants(found: Found) -> tuple[str, ...]:
     """A note where the class runs in several places, so that no reader takes one instance for all."""
     tree, call = found.tree, found.call
@@ -130,4 +137,4 @@ def variants(found: Found) -> tuple[str, ...]:
     return (f"{name} also runs at {shown}{more}; this document is of {tree.pattern(call)} (choose with `instance`).",)
 
 
-__all__ = ["CostArguments", "find", "model_spec", "running", "sources", "variants"]
+__all__ = ["CostArguments", "find", "model_spec", "remarks", "running", "sources"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from opscope_schemas.analysis import ModuleAnalysisResult
 
-from opscope_tools.costing import CostArguments, find, sources, variants
+from opscope_tools.costing import CostArguments, find, remarks, sources
 from opscope_tools.spec import Tool, ToolContext
 from opscope_tools.trace.document import evaluated, module_analysis
 
@@ -15,7 +15,7 @@ def count_flops(arguments: CostArguments, context: ToolContext) -> ModuleAnalysi
     document = module_analysis(found.tree, found.call)
     return ModuleAnalysisResult(
         document=document, evaluated=evaluated(document, found.values) if found.values is not None else None,
-        sources=sources(context.workspace), notes=(*found.notes, *variants(found)),
+        sources=sources(context.workspace), notes=remarks(found),
     )  # fmt: skip
 
 

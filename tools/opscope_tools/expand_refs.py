@@ -7,7 +7,7 @@ from collections.abc import Callable
 from opscope_schemas.analysis import Kernel, ModelAnalysisResult
 from pydantic import Field
 
-from opscope_tools.costing import CostArguments, find, sources, variants
+from opscope_tools.costing import CostArguments, find, remarks, sources
 from opscope_tools.spec import Tool, ToolContext
 from opscope_tools.trace.document import evaluated, model_analysis, per_line, pruned
 
@@ -24,7 +24,7 @@ def expand_refs(arguments: ExpandArguments, context: ToolContext) -> ModelAnalys
     document = model_analysis(found.tree, found.call, arguments.depth)
     return ModelAnalysisResult(
         document=document, evaluated=evaluated(document, found.values) if found.values is not None else None,
-        sources=sources(context.workspace), notes=(*found.notes, *variants(found)),
+        sources=sources(context.workspace), notes=remarks(found),
     )  # fmt: skip
 
 

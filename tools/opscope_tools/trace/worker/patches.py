@@ -34,7 +34,7 @@ class SymbolicInt(builtins.int, metaclass=_IntMeta):
         return builtins.int(*args, **kwargs)
 
 
-_UTILITIES = ("modeling_rope_utils", "masking_utils", "cache_utils", "modeling_utils", "modeling_layers")
+_UTILITIES = ("modeling_rope_utils", "modeling_utils", "modeling_layers")
 
 
 @contextlib.contextmanager
@@ -140,6 +140,8 @@ class Rewriter(TorchFunctionMode):  # type: ignore[misc]  # torch is untyped her
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         handler = self._table.get(func)
+        if kwargs and kwargs.get("dtype") is SymbolicInt:
+            kwargs = {**kwargs, "dtype": torch.int64}  # model code that means the builtin
         if handler is None:
             return func(*args, **(kwargs or {}))
         return handler(*args, **(kwargs or {}))

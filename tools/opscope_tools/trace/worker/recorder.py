@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from opscope_schemas.analysis import TensorInfo
+from opscope_schemas.errors import TraceError
 from opscope_schemas.formula import Formula
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -86,10 +87,14 @@ def tensors_in(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
             yield from tensors_in(item, f"{name}[{index}]")
 
 
+class UnfoldedError(TraceError):
+    """A layer runs whose state an earlier pass left out, because it was alike another then: folding must be off."""
+
+
 class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped here
     """Records one pass of `model` while `recording`; folds alike siblings also while not."""
 
-    def __init__(self, model: Any, symbols: Symbols, dtype: torch.dtype) -> None:
+    def __init__(self, model: Any, symbols: Symbols, dtype: torch.dtype, *, fold: bool = True) -> None:
         super().__init__()
         self.symbols = symbols
         self.frames = Frames(traced_call.__code__)
@@ -108,7 +113,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
             for tensor in [*model.parameters(), *model.buffers()]
             if isinstance(tensor, torch.Tensor)
         }
-        self._alike = _alike_siblings(model)
+        self._alike = _alike_siblings(model) if fold else {}
+        #: modules that a pass which only fills the cache left out
+        self._left_out: set[int] = set()
 
     @contextlib.contextmanager
     def active(self) -> Iterator[None]:
@@ -144,7 +151,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
                 event, result = self._memo[key]
                 if event is not None:
                     event.repeat += 1
+                else:
+                    self._left_out.add(id(module))
                 return result
+            if self.recording and id(module) in self._left_out:
+                raise UnfoldedError(
+                    f"{self._paths[id(module)]} differs from its sibling in one pass but not in another."
+                )
         event = self._enter(module, args, kwargs, caller) if self.recording else None
         self._modules.append(module)
         try:
@@ -358,12 +371,27 @@ def _plain(value: Any) -> str:
     return str(value)
 
 
+def _numbers(sizes: Any) -> tuple[int | str, ...]:
+    return tuple(_number(size) for size in sizes)
+
+
+def _number(size: Any) -> int | str:
+    if not isinstance(size, torch.SymInt):
+        return int(size)
+    return int(size.node.hint) if size.node.has_hint() else str(size)
+
+
 def _argument_signature(value: Any) -> Any:
-    """Arguments as far as they can change cost: shapes and plain values; other objects by identity."""
+    """Arguments as far as they can change cost: shapes and plain values; other objects by identity.
+
+    Sizes by their numbers at hand, not by their symbols: a decision in the middle of a pass may settle a symbol.
+    """
     if isinstance(value, torch.Tensor):
-        return ("tensor", str(tuple(value.shape)), str(value.dtype), str(value.stride()))
+        return ("tensor", _numbers(value.shape), str(value.dtype), _numbers(value.stride()))
     if isinstance(value, dict):
         return tuple((k, _argument_signature(v)) for k, v in sorted(value.items(), key=lambda item: str(item[0])))
     if isinstance(value, list | tuple):
         return tuple(_argument_signature(item) for item in value)
+    if isinstance(value, torch.SymInt):
+        return _number(value)
     return _plain(value) if _is_plain(value) else id(value)

@@ -25,7 +25,7 @@ from opscope_tools.trace.operators import ZERO, Cost
 from opscope_tools.trace.protocol import CallRecord, OpRecord, Trace, TraceRequest
 from opscope_tools.trace.variables import CONFIG, ELEMENT
 from opscope_tools.trace.worker import models, patches
-from opscope_tools.trace.worker.recorder import CallEvent, OpEvent, Recorder
+from opscope_tools.trace.worker.recorder import CallEvent, OpEvent, Recorder, UnfoldedError
 from opscope_tools.trace.worker.symbols import Symbols
 
 Say = Callable[[str], None]
@@ -68,14 +68,18 @@ def _widest(request: TraceRequest, model_class: Any, config_class: Any, say: Say
         return LayerSession(request, model_class).run()
     first: TraceError | None = None
     for level in LEVELS:
-        config = models.make_config(config_class, request.model)
-        session = Session(request, model_class, config_class, config, level)
+        session = Session(request, model_class, config_class, models.make_config(config_class, request.model), level)
         if first is not None:
             what = "the config's sizes are" if level == "run" else "all sizes are"
             session.assumptions.append(f"{what[0].upper()}{what[1:]} numbers here, because: {first.message}")
             say(f"tracing again: {what} numbers")
         try:
-            return session.run()
+            try:
+                return session.run()
+            except UnfoldedError:
+                config = models.make_config(config_class, request.model)
+                session = Session(request, model_class, config_class, config, level, fold=False)
+                return session.run()
         except TraceError as error:
             first = first or error
             if isinstance(error, UntraceableError):
@@ -105,10 +109,18 @@ class Session:
     """One trace of a model that is built from a config."""
 
     def __init__(
-        self, request: TraceRequest, model_class: Any, config_class: Any, config: Any, level: str = "all"
+        self,
+        request: TraceRequest,
+        model_class: Any,
+        config_class: Any,
+        config: Any,
+        level: str = "all",
+        *,
+        fold: bool = True,
     ) -> None:
         self.request = request
         self.level = level
+        self.fold = fold
         self.model_class = model_class
         self.config_class = config_class
         self.config = config
@@ -197,7 +209,7 @@ class Session:
         return self.symbols.create(name, self.request.hints.get(name, RUN_HINTS[name]))
 
     def _execute(self, model: Any) -> Recorder:
-        recorder = Recorder(model, self.symbols, DTYPE)
+        recorder = Recorder(model, self.symbols, DTYPE, fold=self.fold)
         parameters = inspect.signature(model.forward).parameters
         if "input_ids" not in parameters:
             raise UntraceableError(
