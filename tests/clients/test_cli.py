@@ -77,8 +77,10 @@ def test_a_bad_value_that_only_the_tool_knows_is_one_sentence(environment: dict[
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_a_command_with_one_line_at_most(environment: dict[str, str], number: signal.Signals) -> None:
     process = subprocess.Popen(
-        command("wait"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-    )
+        command("wait"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+        # a run in the background ignores SIGINT, and its children inherit that
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
     assert process.stderr
     assert process.stderr.readline() == "begun\n"
     process.send_signal(number)

@@ -139,17 +139,17 @@ class CallTree:
 
 def find_instance(tree: CallTree, class_name: str, instance: str = "") -> CallRecord:
     """The call that a document is about: the named instance, else the first call of the class, else the root."""
-    if not class_name:
-        return tree.trace.calls[0]
-    found = tree.instances(class_name)
+    found = tree.instances(class_name) if class_name else list(tree.trace.calls)
     if instance:
         chosen = [c for c in found if instance in (c.path, tree.pattern(c))]
         if not chosen:
             raise TraceError(
-                f"No {class_name.rpartition('.')[2]} runs at {instance!r}.",
-                next_step=f"Instances: {', '.join(dict.fromkeys(tree.pattern(c) for c in found))}.",
+                f"No {class_name.rpartition('.')[2] or 'module'} runs at {instance!r}.",
+                next_step=f"Instances: {', '.join(list(dict.fromkeys(tree.pattern(c) for c in found if c.path))[:20])}.",
             )
         return chosen[0]
+    if not class_name:
+        return tree.trace.calls[0]
     if not found:
         raise TraceError(f"{class_name} did not run in the traced {tree.trace.phase}.")
     return found[0]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from opscope_cache import keys
@@ -117,6 +117,14 @@ class TraceEngine:
         if given is None:
             return Found(tree, call, None)
         values = documents.assignment(tree.trace.variables, given)
+        found = self._at(request, class_name, instance, given, running, tree, call, values)
+        return replace(found, notes=(*found.notes, *_beyond_positions(values)))
+
+    def _at(
+        self, request: TraceRequest, class_name: str, instance: str, given: Mapping[str, int], running: Running,
+        tree: CallTree, call: CallRecord, values: dict[str, int],
+    ) -> Found:  # fmt: skip
+        """The trace that holds at `values`: the general one, or one made anew."""
         own = documents.independent(tree.trace.variables, values)
         if own:  # a size that this config derives was set apart from what it follows: that is another configuration
             model = request.model.model_copy(update={"overrides": {**request.model.overrides, **own}})
@@ -145,6 +153,15 @@ class TraceEngine:
     def close(self) -> None:
         """End the worker."""
         self._worker.close()
+
+
+def _beyond_positions(values: Mapping[str, int]) -> tuple[str, ...]:
+    """A note where a run would leave the positions that the model was made for."""
+    limit = values.get("max_position_embeddings")
+    length = values.get("seq_len", 0) + values.get("cache_len", 0)
+    if limit is None or length <= limit:
+        return ()
+    return (f"{length} positions are more than the {limit} (max_position_embeddings) that the config makes room for.",)
 
 
 def _agree(a: CallTree, one: CallRecord, b: CallTree, other: CallRecord, values: Mapping[str, int]) -> bool:

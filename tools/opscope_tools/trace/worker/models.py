@@ -163,6 +163,8 @@ def make_config(config_class: Any, spec: ModelSpec) -> Any:
                 f"{config_class.__name__} has no field {name!r}.",
                 next_step=f"Nearest names: {', '.join(nearest(name, sorted(known))) or 'none'}.",
             )
+        if type(value) is int and value < 0 and not real.endswith("_id"):
+            raise ConfigError(f"{name} is {value}, but a size is not negative.", next_step="Give a positive number.")
         base.pop(name, None)
         base[real] = value
     try:

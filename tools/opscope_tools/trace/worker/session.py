@@ -67,6 +67,7 @@ def _widest(request: TraceRequest, model_class: Any, config_class: Any, say: Say
     if config_class is None:
         return LayerSession(request, model_class).run()
     first: TraceError | None = None
+    last = TraceError("")
     for level in LEVELS:
         session = Session(request, model_class, config_class, models.make_config(config_class, request.model), level)
         if first is not None:
@@ -80,12 +81,16 @@ def _widest(request: TraceRequest, model_class: Any, config_class: Any, say: Say
                 config = models.make_config(config_class, request.model)
                 session = Session(request, model_class, config_class, config, level, fold=False)
                 return session.run()
+        except UntraceableError:
+            raise
         except TraceError as error:
-            first = first or error
-            if isinstance(error, UntraceableError):
-                break
-    assert first is not None, "at least one level was tried"
-    raise first
+            first, last = first or error, error
+    # not even plain numbers ran: that is the configuration, not the symbols
+    raise TraceError(
+        last.message.replace("could not be run on symbolic sizes", "cannot be run as it is configured"),
+        next_step="Look at the fields that this line needs, and give them with config.",
+        location=last.location,
+    )
 
 
 @contextlib.contextmanager

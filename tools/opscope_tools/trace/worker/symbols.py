@@ -43,6 +43,7 @@ class Symbols:
         self.hints: dict[str, int] = {}
         self._divisible: set[tuple[Formula, Formula]] = set()
         self._aliases: dict[Call, Formula] = {}
+        self._simplifying = False
 
     def create(self, name: str, hint: int) -> Any:
         """A symbolic integer called `name` whose branches are decided as for `hint`."""
@@ -259,8 +260,13 @@ class Symbols:
     def _divides(self, dividend: Formula, divisor: Formula) -> bool:
         if (dividend, divisor) in self._divisible:
             return True
-        plain = {(self.simplified(a), b) for a, b in self._divisible if b.constant() is not None}
-        return (dividend, divisor) in plain
+        if self._simplifying:  # the dividends themselves are being simplified: only what is known as it stands counts
+            return False
+        self._simplifying = True
+        try:
+            return any(b == divisor and self.simplified(a) == dividend for a, b in list(self._divisible))
+        finally:
+            self._simplifying = False
 
     def _quotient(self, dividend: Formula, divisor: Formula) -> Formula | None:
         number = divisor.constant()
