@@ -10,6 +10,7 @@ import contextlib
 import os
 import shutil
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,9 @@ from opscope_schemas.errors import OutputError
 
 #: bytes that the cache may take on disk before the least recently used entries go
 SIZE_LIMIT = 1 << 30
+
+#: seconds that a reader or writer waits for another process's transaction
+_BUSY_SECONDS = 5
 
 T = TypeVar("T")
 
@@ -74,68 +78,84 @@ class MemoryStore:
 
 
 class DiskStore:
-    """diskcache behind `Store`. A damaged database is set aside and an empty one takes its place."""
+    """diskcache behind `Store`, in a subfolder of its own: nothing else in the folder is ever touched.
+
+    A damaged database is set aside (renamed) and an empty one takes its place. A database that is busy, full or read-only is
+    not damaged: then reading finds nothing and writing keeps nothing, and the answer is computed.
+    """
 
     def __init__(self, folder: Path, size_limit: int = SIZE_LIMIT) -> None:
         self.folder = folder
+        self._place = folder / "store-1"
         self._size_limit = size_limit
-        self._cache: Any = self._open()
-
-    def _open(self) -> Any:
-        import diskcache  # here: 30 ms that commands without a cache need not pay
-
-        def opened() -> Any:
-            # values are JSON text: diskcache keeps text as it is and never unpickles it
-            cache = diskcache.Cache(
-                str(self.folder), size_limit=self._size_limit, eviction_policy="least-recently-used", timeout=30
-            )
-            cache.get("probe")
-            return cache
-
+        self._cache: Any = None
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            return opened()
-        except sqlite3.DatabaseError:
-            shutil.rmtree(self.folder, ignore_errors=True)
-            self.folder.mkdir(parents=True, exist_ok=True)
-            return opened()
+            self._place.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise OutputError(
-                f"The cache folder {self.folder} cannot be used: {error.strerror or error}.",
+                f"The cache folder {folder} cannot be used: {error.strerror or error}.",
                 next_step="Name another one with --cache-dir or OPSCOPE_CACHE_DIR.",
             ) from error
+        self._guarded(lambda: self._opened().get("probe"), None)
+
+    def _opened(self) -> Any:
+        if self._cache is None:
+            import diskcache  # here: 30 ms that commands without a cache need not pay
+
+            # values are JSON text: diskcache keeps text as it is and never unpickles it
+            self._cache = diskcache.Cache(
+                str(self._place),
+                size_limit=self._size_limit,
+                eviction_policy="least-recently-used",
+                timeout=_BUSY_SECONDS,
+            )
+        return self._cache
 
     def _guarded(self, operation: Callable[[], T], default: T) -> T:
-        """Run `operation`; on a damaged database rebuild an empty one and answer `default`: a cache may forget."""
+        """Run `operation`; a cache may forget, so whatever is wrong with it the answer is `default`."""
+        from diskcache import Timeout
+
         try:
             return operation()
+        except (sqlite3.OperationalError, Timeout, OSError):
+            return default
         except sqlite3.DatabaseError:
-            with contextlib.suppress(Exception):
-                self._cache.close()
-            shutil.rmtree(self.folder, ignore_errors=True)
-            self._cache = self._open()
+            self._set_aside()
             return default
 
+    def _set_aside(self) -> None:
+        """Rename the damaged store; of those set aside before, keep none."""
+        with contextlib.suppress(Exception):
+            self._cache.close()
+        self._cache = None
+        for old in self.folder.glob("store-1.damaged-*"):
+            shutil.rmtree(old, ignore_errors=True)
+        with contextlib.suppress(OSError):  # another process may have been quicker
+            self._place.rename(self.folder / f"store-1.damaged-{os.getpid()}-{time.time_ns()}")
+        with contextlib.suppress(OSError):
+            self._place.mkdir(parents=True, exist_ok=True)
+
     def get(self, key: str) -> str | None:
-        value = self._guarded(lambda: self._cache.get(key), None)
+        value = self._guarded(lambda: self._opened().get(key), None)
         return value if isinstance(value, str) else None
 
     def put(self, key: str, value: str) -> None:
-        self._guarded(lambda: self._cache.set(key, value), True)
+        self._guarded(lambda: self._opened().set(key, value), True)
 
     def keys(self) -> Iterator[str]:
         nothing: list[str] = []
-        return iter(self._guarded(lambda: [key for key in self._cache if isinstance(key, str)], nothing))
+        return iter(self._guarded(lambda: [key for key in self._opened() if isinstance(key, str)], nothing))
 
     def clear(self) -> int:
-        return int(self._guarded(lambda: self._cache.clear(), 0))
+        return int(self._guarded(lambda: self._opened().clear(), 0))
 
     def info(self) -> StoreInfo:
-        count, size = self._guarded(lambda: (len(self._cache), int(self._cache.volume())), (0, 0))
+        count, size = self._guarded(lambda: (len(self._opened()), int(self._opened().volume())), (0, 0))
         return StoreInfo(str(self.folder), count, size, self._size_limit)
 
     def close(self) -> None:
-        self._cache.close()
+        if self._cache is not None:
+            self._cache.close()
 
 
 def default_folder() -> Path:

@@ -34,6 +34,9 @@ _TRAILING = ("w_bytes", "a_bytes")
 _NAME = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _MAX_LENGTH = 200_000
 _MAX_EXPONENT = 64
+_MAX_BITS = 4096
+_MAX_DEPTH = 400
+_WORDS = {"min", "max", "ceil", "floor", "and", "or", "not"}
 _PREFIX = "v_"  # keeps a variable called `lambda` or `min` apart from Python's words
 
 
@@ -44,15 +47,25 @@ _PREFIX = "v_"  # keeps a variable called `lambda` or `min` apart from Python's 
 def _tree(text: str) -> ast.expr:
     if len(text) > _MAX_LENGTH:
         raise ValuesError(f"The formula is {len(text)} characters long, over the limit of {_MAX_LENGTH}.")
-    if "{" not in text and "}" not in text and re.search(r"[A-Za-z_]", text):
-        bare = set(re.findall(r"[A-Za-z_]\w*", text)) - {"min", "max", "ceil", "floor", "and", "or", "not"}
-        if bare:
-            raise ValuesError(f"The formula {text!r} names {sorted(bare)[0]!r} without braces.")
+    bare = set(re.findall(r"[A-Za-z_]\w*", _NAME.sub(" ", text))) - _WORDS
+    if bare:
+        raise ValuesError(f"{text[:200]!r} is not a formula: it names {sorted(bare)[0]!r} without braces.")
     try:
         parsed = ast.parse(_NAME.sub(rf" {_PREFIX}\1 ", text).strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise ValuesError(f"{text[:200]!r} is not a formula.", next_step="Write variables in braces.") from None
+    _check_depth(parsed.body, text)
     return parsed.body
+
+
+def _check_depth(root: ast.expr, text: str) -> None:
+    """Refuse what the recursive readers below could not walk; sums of many terms nest one level a term."""
+    level: list[ast.AST] = [root]
+    for _ in range(_MAX_DEPTH):
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+        if not level:
+            return
+    raise ValuesError(f"The formula {text[:60]!r}... nests deeper than {_MAX_DEPTH} levels.")
 
 
 def variables(text: str) -> frozenset[str]:
@@ -130,6 +143,10 @@ def _number(node: ast.expr, values: Mapping[str, int], text: str) -> Fraction:
     raise ValuesError(f"{text[:200]!r} is not a formula: it may hold integers, {{variables}} and arithmetic only.")
 
 
+def _bits(number: Fraction) -> int:
+    return max(number.numerator.bit_length(), number.denominator.bit_length())
+
+
 def _called(name: str, arguments: list[Fraction], text: str) -> Fraction:
     if name == "min":
         return min(arguments)
@@ -156,7 +173,7 @@ def _binary(op: ast.operator, a: Fraction, b: Fraction, text: str) -> Fraction:
             return Fraction(a // b)
         case ast.Mod():
             return a % b
-        case ast.Pow() if b.denominator == 1 and 0 <= b <= _MAX_EXPONENT:
+        case ast.Pow() if b.denominator == 1 and 0 <= b <= _MAX_EXPONENT and _bits(a) * b <= _MAX_BITS:
             return Fraction(a ** int(b))
     raise ValuesError(f"{text[:200]!r} uses an operator that formulas do not have, or too large an exponent.")
 

@@ -64,6 +64,22 @@ SMALL = {
         ({"target": "llama", "values": {"batch_size": -1, "seq_len": 4}}, ValuesError, "batch_size is -1"),
         ({"target": "llama", "values": {"batch_size": 1, "seq_len": 0}}, ValuesError, "at least 1"),
         ({"target": "llama", "values": {"batch_size": 1, "seq_len": 4, "hiden_size": 8}}, ValuesError, "hidden_size"),
+        (
+            {"target": "llama", "values": {"batch_size": 1, "seq_len": 4, "num_heads": 4, "hidden_size": 33}},
+            ConfigError,
+            "33",
+        ),
+        ({"target": "llama", "values": {"batch_size": 1, "seq_len": 10**30}}, ValuesError, "larger than"),
+        ({"target": "llama", "config": {"num_layers": -1}}, ConfigError, "not negative"),
+        (
+            {
+                "target": "llama",
+                "config": {**SMALL, "num_key_value_heads": 3},
+                "values": {"batch_size": 1, "seq_len": 4},
+            },
+            TraceError,
+            "heads do not divide",
+        ),
         ({"target": "LlamaConfig"}, OpscopeError, "forward"),
         ({"target": "LlamaMLP", "instance": "model.layers.7.mlp"}, TraceError, "model.layers.*.mlp"),
     ],

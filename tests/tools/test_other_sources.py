@@ -64,9 +64,16 @@ def test_the_named_sources_are_traced_and_not_the_installed_ones(checkout: Path,
         trusted=["transformers"],
     )
     document = count_flops(CostArguments(target="LlamaRMSNorm"), ToolContext(workspace)).document
-    close_engines(workspace)
-    workspace.store.close()
     first = next(k.code for k in document.kernels if k.operator == "aten.mul")
     assert first.startswith("variance = (hidden_states * 3.0)")
     # 4 per element and 2 per row as installed, and the planted multiply
     assert document.totals.flops == "{batch_size} * {seq_len} * (5 * {hidden_size} + 2)"
+    # an edit while the worker is warm: neither it nor the cache may answer from what was
+    edited = checkout / "src" / "transformers" / "models" / "llama" / "modeling_llama.py"
+    edited.write_text(
+        edited.read_text().replace("(hidden_states * 3.0).pow(2)", "(hidden_states * 3.0 + 1.0).pow(2)", 1)
+    )
+    again = count_flops(CostArguments(target="LlamaRMSNorm"), ToolContext(workspace)).document
+    assert again.totals.flops == "2 * {batch_size} * {seq_len} * (3 * {hidden_size} + 1)"
+    close_engines(workspace)
+    workspace.store.close()

@@ -31,7 +31,7 @@ VALUES = (
 class CostArguments(ToolArguments):
     """Arguments of a cost analysis."""
 
-    target: str = Field(description=TARGET, min_length=1)
+    target: str = Field(description=TARGET, min_length=1, max_length=1000)
     phase: Literal["prefill", "decode"] = Field(
         default="prefill",
         description="prefill: seq_len tokens into an empty cache; decode: seq_len new ones after cache_len.",
@@ -65,25 +65,32 @@ def model_spec(workspace: Workspace, target: str, config: Config) -> ModelSpec:
     if isinstance(config, dict):
         overrides = config
     elif config:
-        path = Path(config).expanduser()
-        path = path / "config.json" if path.is_dir() else path
-        if not path.is_file():
+        existing = _existing(config)
+        if existing is None:
             raise ConfigError(
                 f"The config file {config} does not exist.", next_step="Give a config.json, or an object."
             )
-        file = str(path.resolve())
+        file = str(existing.resolve())
     return ModelSpec(
         class_name="" if found.model_type else symbol.qualified_name, model_type=found.model_type or "",
         config_file=file, overrides=overrides,
     )  # fmt: skip
 
 
+def _existing(text: str) -> Path | None:
+    """The file that `text` names, or the config.json of the folder; None where there is none."""
+    try:
+        path = Path(text).expanduser()
+        path = path / "config.json" if path.is_dir() else path
+        return path if path.is_file() else None
+    except (OSError, ValueError, RuntimeError):  # a name that no file can have
+        return None
+
+
 def _described(target: str) -> tuple[str, Path] | None:
     """Model type and path where the target is a config.json or a folder that holds one; None where it is a name."""
-    path = Path(target).expanduser()
-    if path.is_dir() and (path / "config.json").is_file():
-        path = path / "config.json"
-    if path.suffix != ".json" or not path.is_file():
+    path = _existing(target)
+    if path is None or path.suffix != ".json":
         return None
     try:
         model_type = json.loads(path.read_text()).get("model_type")

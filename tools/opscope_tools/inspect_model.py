@@ -17,6 +17,7 @@ class InspectArguments(ToolArguments):
     model: str = Field(
         description="A model type (`llama`), a class name, short or qualified, or a config.json or its folder.",
         min_length=1,
+        max_length=1000,
     )
     config: Config = Field(default=None, description=CONFIG)
 

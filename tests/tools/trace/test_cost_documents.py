@@ -136,6 +136,22 @@ def test_a_stack_of_two_kinds_of_layers_is_folded_per_kind(context: ToolContext)
     assert sorted(int(k.repeat) for k in layers) == [4, 22]  # 26 layers, every sixth attends globally
 
 
+@pytest.mark.parametrize(
+    ("target", "config"),
+    [
+        ("deepseek_v3", {"num_hidden_layers": 2, "vocab_size": 99}),  # its first three layers are dense
+        ("qwen2_moe", {"num_hidden_layers": 1, "decoder_sparse_step": 2}),
+        ("smollm3", {"num_hidden_layers": 3}),  # every fourth layer goes without positions
+    ],
+)
+def test_a_stack_that_changes_further_down_is_not_multiplied_by_its_number(
+    target: str, config: dict[str, Any], context: ToolContext
+) -> None:
+    document = count_flops(CostArguments(target=target, config=config), context).document
+    assert f"{{num_layers}} == {config['num_hidden_layers']}" in document.conditions
+    assert "{num_layers}" not in document.totals.flops
+
+
 def test_depth_limits_nesting_and_changes_no_total(context: ToolContext) -> None:
     whole = expand_refs(ExpandArguments(target="llama"), context).document
     flat = expand_refs(ExpandArguments(target="llama", depth=0), context).document

@@ -44,6 +44,8 @@ CONVENTIONS = (
 )  # fmt: skip
 
 _ZERO = Formula.const(0)
+#: sizes that torch itself can name
+_LARGEST = 2**62
 
 
 @lru_cache(maxsize=65536)
@@ -302,6 +304,10 @@ def _common(tree: CallTree, call: CallRecord, kernels: tuple[Kernel, ...]) -> di
         )
     else:
         assumptions.append("Prefill: {seq_len} tokens into an empty KV cache; logits for every position.")
+    if trace.attention == "eager":
+        assumptions.append(
+            "Eager attention: totals.causal_saving is derived for the fused operator only, and is 0 here."
+        )
     if any(op.operator in ("aten._grouped_mm", "transformers.grouped_mm_fallback") for op in below):
         assumptions.append(
             "Grouped expert weights: read are the experts that can be touched, at most one per routed row."
@@ -402,6 +408,10 @@ def assignment(trace_variables: Iterable[Variable], given: Mapping[str, int]) ->
         if value < 1:
             raise ValuesError(
                 f"The variable {name} is {value}, but sizes are at least 1.", next_step="Give a positive integer."
+            )
+        if value > _LARGEST:
+            raise ValuesError(
+                f"The variable {name} is larger than {_LARGEST}.", next_step="Give a size that a tensor can have."
             )
         if values.get(standard, value) != value:
             raise ValuesError(f"The values give {standard} twice, as {values[standard]} and {value}.")

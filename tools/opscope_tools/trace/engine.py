@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from opscope_cache import keys
 from opscope_cache.store import Store
@@ -58,18 +59,35 @@ class TraceEngine:
         self._worker = Worker(python, paths=paths, timeout=timeout, memory=memory)
         self._recent: OrderedDict[str, CallTree] = OrderedDict()
         self._lock = threading.Lock()
+        self._imported = ""
 
     def _key(self, kind: str, request: TraceRequest | InspectRequest) -> str:
-        sources = [
-            f"{r.name}@{r.version}:{r.root}:{keys.of_tree(r.root, r.packages)}"
-            for r in self._repositories
-            if r.name in ("transformers", "pytorch")
-        ]
         file = request.model.config_file
-        content = Path(file).read_text() if file and Path(file).is_file() else ""
+        content = Path(file).read_bytes() if file and Path(file).is_file() else b""
         return f"{kind}/" + keys.digest(
-            keys.engine_version(), self._python, *sources, request.model_dump_json(), content
+            keys.engine_version(), self._python, self._sources(), request.model_dump_json(), content
         )
+
+    def _sources(self) -> str:
+        """Fingerprint of what the worker imports."""
+        return keys.digest(
+            *(
+                f"{r.name}@{r.version}:{r.root}:{keys.of_tree(r.root, r.packages)}"
+                for r in self._repositories
+                if r.name in ("transformers", "pytorch")
+            )
+        )
+
+    def _ask(self, kind: str, request: TraceRequest | InspectRequest, running: Running) -> tuple[Any, bool]:
+        """The worker's answer, and whether it may be kept: a worker never outlives a change of what it imported."""
+        before = self._sources()
+        if self._imported not in ("", before):
+            self._worker.close()
+        self._imported = before
+        answer = self._worker.ask(
+            kind, request.model_dump(mode="json"), cancelled=running.cancelled, progress=running.progress
+        )
+        return answer, self._sources() == before
 
     def trace(self, request: TraceRequest, running: Running) -> CallTree:
         """The trace, from memory, disk or the worker."""
@@ -82,10 +100,10 @@ class TraceEngine:
         if text is not None:
             trace = Trace.model_validate_json(text)
         else:
-            answer = self._worker.ask(
-                "trace", request.model_dump(mode="json"), cancelled=running.cancelled, progress=running.progress
-            )
+            answer, sound = self._ask("trace", request, running)
             trace = Trace.model_validate(answer)
+            if not sound:
+                return CallTree(trace)
             self._store.put(key, trace.model_dump_json())
         tree = CallTree(trace)
         with self._lock:
@@ -101,11 +119,10 @@ class TraceEngine:
         text = self._store.get(key)
         if text is not None:
             return ModelTreeResult.model_validate_json(text)
-        answer = self._worker.ask(
-            "inspect", request.model_dump(mode="json"), cancelled=running.cancelled, progress=running.progress
-        )
+        answer, sound = self._ask("inspect", request, running)
         result = ModelTreeResult.model_validate(answer)
-        self._store.put(key, result.model_dump_json())
+        if sound:
+            self._store.put(key, result.model_dump_json())
         return result
 
     def find(
@@ -117,6 +134,7 @@ class TraceEngine:
         if given is None:
             return Found(tree, call, None)
         values = documents.assignment(tree.trace.variables, given)
+        self._check_config(request, tree, given, running)
         found = self._at(request, class_name, instance, given, running, tree, call, values)
         return replace(found, notes=(*found.notes, *_beyond_positions(values)))
 
@@ -150,6 +168,18 @@ class TraceEngine:
             (f"{why}: the document was traced anew at these values and holds under its own conditions.",),
         )
 
+    def _check_config(self, request: TraceRequest, tree: CallTree, given: Mapping[str, int], running: Running) -> None:
+        """Have the config class see the given values of its fields: it knows which of them go together."""
+        fields = {key for v in tree.trace.variables if v.config_key for key in (v.name, v.config_key)}
+        own = {name: value for name, value in given.items() if name in fields}
+        if not own or not tree.trace.config_class:
+            return
+        model = request.model.model_copy(update={"overrides": {**request.model.overrides, **own}})
+        key = self._key("configure", InspectRequest(model=model))
+        if self._store.get(key) is None:
+            self._ask("configure", InspectRequest(model=model), running)
+            self._store.put(key, "taken")
+
     def close(self) -> None:
         """End the worker."""
         self._worker.close()
@@ -157,11 +187,11 @@ class TraceEngine:
 
 def _beyond_positions(values: Mapping[str, int]) -> tuple[str, ...]:
     """A note where a run would leave the positions that the model was made for."""
-    limit = values.get("max_position_embeddings")
+    limits = [values[name] for name in ("max_position_embeddings", "n_positions", "max_seq_len") if name in values]
     length = values.get("seq_len", 0) + values.get("cache_len", 0)
-    if limit is None or length <= limit:
+    if not limits or length <= min(limits):
         return ()
-    return (f"{length} positions are more than the {limit} (max_position_embeddings) that the config makes room for.",)
+    return (f"{length} positions are more than the {min(limits)} that the config makes room for.",)
 
 
 def _agree(a: CallTree, one: CallRecord, b: CallTree, other: CallRecord, values: Mapping[str, int]) -> bool:

@@ -1,6 +1,7 @@
 """The worker process: the only code of opscope that imports torch and transformers.
 
 In order: __main__.py (the request loop), patches.py (what keeps sizes symbolic), symbols.py (from torch's symbolic
-integers to formulas), models.py (from a spec to config, class and symbolic model), frames.py (from stack frames to
+integers to formulas), models.py (from a spec to config, class and
+variables), alike.py (which layers are of one kind), frames.py (from stack frames to
 source lines), recorder.py (what runs, line by line), session.py (one trace from request to record), inspect.py.
 """

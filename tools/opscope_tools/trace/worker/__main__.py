@@ -62,6 +62,13 @@ def _answer(request: dict[str, Any], say: Any) -> Any:
         from opscope_tools.trace.worker.session import trace
 
         return trace(TraceRequest.model_validate(payload), say).model_dump(mode="json")
+    if kind == "configure":
+        from opscope_tools.trace.worker.models import make_config, resolve
+
+        spec = InspectRequest.model_validate(payload).model
+        _, candidates = resolve(spec)
+        make_config(candidates[0][1], spec)
+        return True
     if kind == "inspect":
         from opscope_tools.trace.worker.inspection import inspect_model
 

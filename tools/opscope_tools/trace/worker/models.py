@@ -7,6 +7,7 @@ refused with the nearest ones, and what the config class refuses is told in its 
 from __future__ import annotations
 
 import difflib
+import functools
 import importlib
 import inspect
 import json
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
 import transformers
 from opscope_schemas.analysis import Variable
 from opscope_schemas.errors import ConfigError, TraceError, UnknownNameError
@@ -21,6 +23,8 @@ from transformers.models.auto import configuration_auto, modeling_auto
 
 from opscope_tools.trace.protocol import ModelSpec
 from opscope_tools.trace.variables import CONFIG, meaning_of
+from opscope_tools.trace.worker import patches
+from opscope_tools.trace.worker.alike import signature
 
 #: config integers that are no sizes: identifiers, switches and counts of things that Python loops over
 _NO_SIZE = ("_token_id", "_id", "layer", "version", "seed", "step", "max_window", "pretraining_tp", "_index", "chunk")
@@ -235,3 +239,37 @@ def variable(name: str, config_key: str, default: int | None, *, fixed: bool = F
         name=name, meaning=meaning_of(name), config_key=config_key, default=default,
         kind="fixed" if fixed else "symbol", definition=definition,
     )  # fmt: skip
+
+
+#: layers beyond the configured ones that are looked at for a pattern: periods and leading dense layers are shorter
+_FURTHER = 12
+
+
+@functools.cache
+def _uniform(model_class: Any, config_class: Any, spec_json: str, depth: int) -> bool:
+    spec = ModelSpec.model_validate_json(spec_json)
+    try:
+        config = make_config(
+            config_class, spec.model_copy(update={"overrides": {**spec.overrides, "num_layers": depth}})
+        )
+        lists = [v for v in vars(config).values() if isinstance(v, list | tuple) and len(v) == depth]
+        if any(len(set(map(str, found))) > 1 for found in lists):
+            return False
+        with torch.device("meta"), patches.no_initialisation():
+            model = model_class._from_config(config)
+    except Exception:  # a config that does not stretch to another depth: its layers are counted, not generalised
+        return False
+    stacks = [m for m in model.modules() if isinstance(m, torch.nn.ModuleList) and len(m) == depth]
+    return bool(stacks) and all(len({signature(child) for child in stack}) == 1 for stack in stacks)
+
+
+def layers_are_uniform(model_class: Any, config_class: Any, spec: ModelSpec, sizes_at_hand: dict[str, Any]) -> bool:
+    """Whether all layers are of one kind at this depth and beyond, so that a formula may multiply by {num_layers}.
+
+    A stack of one kind may continue with another (dense before sparse layers, every sixth attending globally): the
+    model is built some layers deeper, on the meta device, and looked at.
+    """
+    layers = sizes_at_hand.get("num_layers")
+    if config_class is None or not isinstance(layers, int) or not hasattr(model_class, "_from_config"):
+        return False
+    return _uniform(model_class, config_class, spec.model_dump_json(), layers + _FURTHER)

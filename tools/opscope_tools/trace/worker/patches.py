@@ -153,6 +153,12 @@ class Rewriter(TorchFunctionMode):  # type: ignore[misc]  # torch is untyped her
         """The fused operator: the shapes are checked as the real one checks them, the scores never exist."""
         if query.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2]:
             raise RuntimeError(f"attention over q {tuple(query.shape)}, k {tuple(key.shape)}, v {tuple(value.shape)}")
+        for mine, theirs in zip(query.shape[:-2], key.shape[:-2], strict=True):
+            shared = enable_gqa and mine % theirs == 0
+            if not (shared or mine == theirs or theirs == 1 or mine == 1):
+                raise RuntimeError(
+                    f"attention of {tuple(query.shape)} on keys of {tuple(key.shape)}: the heads do not divide"
+                )
         inputs = [query, key, value] + ([attn_mask] if attn_mask is not None else [])
         out = query.new_empty((*query.shape[:-1], value.shape[-1]))
         self._report("opscope.sdpa", inputs, [out], {"causal": bool(is_causal), "gqa": bool(enable_gqa)})

@@ -24,6 +24,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from opscope_tools.trace import operators
 from opscope_tools.trace.operators import ZERO, Call, Cost, Tensor
 from opscope_tools.trace.protocol import Site
+from opscope_tools.trace.worker.alike import alike_siblings, argument_signature
 from opscope_tools.trace.worker.frames import Frames
 from opscope_tools.trace.worker.symbols import NoFormulaError, Symbols
 
@@ -113,7 +114,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
             for tensor in [*model.parameters(), *model.buffers()]
             if isinstance(tensor, torch.Tensor)
         }
-        self._alike = _alike_siblings(model) if fold else {}
+        self._alike = alike_siblings(model) if fold else {}
         #: modules that a pass which only fills the cache left out
         self._left_out: set[int] = set()
 
@@ -146,7 +147,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         key = None
         alike = self._alike.get(id(module))
         if alike is not None:
-            key = (alike, _argument_signature(args), _argument_signature(kwargs))
+            key = (alike, argument_signature(args), argument_signature(kwargs))
             if key in self._memo:
                 event, result = self._memo[key]
                 if event is not None:
@@ -258,7 +259,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
                     "aten.index",
                     "aten.gather",
                 )
-                weights[raw.untyped_storage()._cdata] = cost.read - others if gathered else tensor.bytes
+                read = Formula.minimum(cost.read - others, tensor.bytes) if gathered else tensor.bytes
+                weights[raw.untyped_storage()._cdata] = read
         self.ops.append(
             OpEvent(
                 order=self._next(), call=event.index, site=site, operator=name, cost=cost,
@@ -327,71 +329,3 @@ def _bound(module: Any, args: Any, kwargs: Any) -> dict[str, Any]:
         kind = bound.signature.parameters[name].kind
         flat.update(value) if kind is inspect.Parameter.VAR_KEYWORD else flat.update({name: value})
     return flat
-
-
-# ---------------------------------------------------------------- what is alike
-
-_IDENTITY = frozenset({"layer_idx", "layer_id", "layer_index", "layer_number", "block_idx", "idx"})
-
-
-def _alike_siblings(model: Any) -> dict[int, Any]:
-    """For each child of a ModuleList of several: a key that equal siblings share."""
-    found: dict[int, Any] = {}
-    for path, module in model.named_modules():
-        if isinstance(module, torch.nn.ModuleList) and len(module) > 1:
-            for child in module:
-                found[id(child)] = (path, _signature(child))
-    return found
-
-
-def _signature(module: Any) -> Any:
-    """Everything of a module that can change what its forward costs, but for its place in the stack."""
-    settings = tuple(
-        sorted(
-            (k, _plain(v))
-            for k, v in vars(module).items()
-            if not k.startswith("_") and k not in _IDENTITY and _is_plain(v)
-        )
-    )
-    shapes = tuple((n, str(tuple(p.shape)), str(p.dtype)) for n, p in module._parameters.items() if p is not None)
-    buffers = tuple((n, str(tuple(b.shape)), str(b.dtype)) for n, b in module._buffers.items() if b is not None)
-    missing = tuple(n for n, p in module._parameters.items() if p is None)
-    children = tuple((name, _signature(child)) for name, child in module.named_children())
-    kind = f"{type(module).__module__}.{type(module).__qualname__}"
-    return (kind, settings, shapes, buffers, missing, children)
-
-
-def _is_plain(value: Any) -> bool:
-    return isinstance(value, int | float | str | bool | type(None) | torch.SymInt | torch.SymFloat | torch.dtype) or (
-        isinstance(value, tuple | list) and all(_is_plain(item) for item in value)
-    )
-
-
-def _plain(value: Any) -> str:
-    return str(value)
-
-
-def _numbers(sizes: Any) -> tuple[int | str, ...]:
-    return tuple(_number(size) for size in sizes)
-
-
-def _number(size: Any) -> int | str:
-    if not isinstance(size, torch.SymInt):
-        return int(size)
-    return int(size.node.hint) if size.node.has_hint() else str(size)
-
-
-def _argument_signature(value: Any) -> Any:
-    """Arguments as far as they can change cost: shapes and plain values; other objects by identity.
-
-    Sizes by their numbers at hand, not by their symbols: a decision in the middle of a pass may settle a symbol.
-    """
-    if isinstance(value, torch.Tensor):
-        return ("tensor", _numbers(value.shape), str(value.dtype), _numbers(value.stride()))
-    if isinstance(value, dict):
-        return tuple((k, _argument_signature(v)) for k, v in sorted(value.items(), key=lambda item: str(item[0])))
-    if isinstance(value, list | tuple):
-        return tuple(_argument_signature(item) for item in value)
-    if isinstance(value, torch.SymInt):
-        return _number(value)
-    return _plain(value) if _is_plain(value) else id(value)

@@ -130,10 +130,10 @@ class Session:
         self.config_class = config_class
         self.config = config
         self.names = models.sizes(config)
-        self.configured = {name: getattr(config, key) for name, key in self.names.items()}
+        self.configured = {name: vars(config).get(key) for name, key in self.names.items()}
         self.symbols = Symbols()
         self.assumptions: list[str] = []
-        self.mixed_layers = False
+        self.mixed_layers = self.uniform = False
         #: run-time sizes that are numbers in this trace
         self.settled: dict[str, int] = {}
         self.symbolic: dict[str, str] = {}
@@ -146,7 +146,10 @@ class Session:
             spec = self.request.model
             spec = spec.model_copy(update={"overrides": {**spec.overrides, **chosen}})
             self.config = models.make_config(self.config_class, spec)
-            self.configured = {name: getattr(self.config, key) for name, key in self.names.items()}
+            self.configured = {name: vars(self.config).get(key) for name, key in self.names.items()}
+        self.uniform = models.layers_are_uniform(
+            self.model_class, self.config_class, self.request.model, self.configured
+        )
         self._make_sizes_symbolic()
         package = self.model_class.__module__.rsplit(".", 1)[0]
         fake = FakeTensorMode(shape_env=self.symbols.env, allow_non_fake_inputs=True)
@@ -317,7 +320,7 @@ class Session:
         container = model.get_submodule(event.container) if event.container else None
         whole = isinstance(container, torch.nn.ModuleList) and len(container) == event.repeat
         layers = self.configured.get("num_layers")
-        if whole and event.repeat == layers:
+        if whole and event.repeat == layers and self.uniform:
             return Formula.var("num_layers")
         if isinstance(container, torch.nn.ModuleList) and len(container) == layers:
             self.mixed_layers = True  # several kinds: how many of each is counted, for this depth
@@ -336,7 +339,7 @@ class Session:
                 total = total + count
         children = list(module.children())
         layers = self.configured.get("num_layers")
-        if isinstance(module, torch.nn.ModuleList) and len(children) == layers:
+        if self.uniform and isinstance(module, torch.nn.ModuleList) and len(children) == layers:
             counts = {self._parameters(child, set()) for child in children}
             if len(counts) == 1:
                 return total + Formula.var("num_layers") * counts.pop()
