@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: analyze test lint setup golden conformance bench-server sweep clean
+.PHONY: analyze test lint setup golden conformance bench-server bench-calls sweep clean
 
 analyze: $(STAMP)
 	$(BIN)/opscope analyze $(TARGET)
@@ -33,6 +33,14 @@ conformance: $(STAMP)
 bench-server: $(STAMP)
 	$(BIN)/python benchmarks/server.py
 
+# how long calls take: cold, warm, cached
+bench-calls: $(STAMP)
+	$(BIN)/python benchmarks/calls.py
+
+# every causal language model type against concrete runs; takes long
+sweep: $(STAMP)
+	$(BIN)/python tests/sweep/decoders.py
+
 setup: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt
@@ -42,6 +50,3 @@ $(STAMP): pyproject.toml constraints.txt
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache
-
-sweep: $(STAMP)
-	$(BIN)/python tests/sweep/decoders.py

@@ -224,10 +224,7 @@ def definitions(config_class: Any, spec: ModelSpec, names: dict[str, str]) -> di
         if real in given or name in ("num_heads", "hidden_size"):
             continue
         for text, formula in candidates:
-            values = [
-                (getattr(c, real, None), {n: getattr(c, names[n]) for n in ("num_heads", "hidden_size")})
-                for c in probes
-            ]
+            values = [(vars(c).get(real), {n: vars(c)[names[n]] for n in ("num_heads", "hidden_size")}) for c in probes]
             if all(isinstance(actual, int) and actual == formula(v) for actual, v in values):
                 found[name] = text
                 break
