@@ -169,6 +169,17 @@ def test_an_ambiguous_name_is_refused_with_the_names_that_tell_apart(package: Pa
     assert index.one("b.X").file == "b.py"
 
 
+def test_what_only_tree_sitter_cannot_read_is_no_syntax_error(package: Package) -> None:
+    index = package(
+        {
+            "m.py": "class Norm:\n    def forward(self, x):\n        return x, *([None] * 4)\n",
+            "bad.py": "class Bad:\n    def forward(self, x):\n        return x, *([None] * 4)\n\ndef f(:\n",
+        }
+    )
+    assert index.one("Norm").unit.rows.syntax_errors == ()
+    assert index.one("Bad").unit.rows.syntax_errors
+
+
 def test_what_parses_in_a_file_with_a_syntax_error_is_used(package: Package) -> None:
     index = package(
         {"m.py": "class Good:\n    def forward(self, x):\n        return x\n\ndef broken(:\n    ((\nclass Late: pass\n"}

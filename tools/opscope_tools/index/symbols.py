@@ -6,7 +6,9 @@ keeps the extraction close to the cost of the bare parse.
 
 from __future__ import annotations
 
+import ast
 import re
+import warnings
 from collections.abc import Iterator
 
 from opscope_tools.index.construction import constructions, init_calls
@@ -32,8 +34,22 @@ def extract(source: bytes) -> FileRows:
         utf8 = True
     except UnicodeDecodeError:
         utf8 = False
-    errors = tuple(_errors(root)) if root.has_error else ()
+    errors = tuple(_errors(root)) if root.has_error and not _python_reads(source) else ()
     return FileRows(rows, _exports(root), lazy, errors, utf8)
+
+
+def _python_reads(source: bytes) -> bool:
+    """Whether Python itself parses the file: tree-sitter-python cannot read `return a, *([None] * 4)`, for one.
+
+    Asked only where tree-sitter reports an error. Bytes that are no UTF-8 are replaced; they are noted by themselves.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # warnings about the analysed source's own literals are not ours
+            ast.parse(source.decode("utf-8-sig", "replace"))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
 
 
 def _errors(node: Node) -> Iterator[int]:
