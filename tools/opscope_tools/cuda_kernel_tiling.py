@@ -39,12 +39,20 @@ class TilingArguments(ToolArguments):
 def run(arguments: TilingArguments, context: ToolContext) -> TilingResult:
     """Find the kernels that the target names and describe one page of them."""
     # here: the engine's tables take a tenth of the server's start, and most sessions ask for no kernel
-    from opscope_tools.kernels import describe, nearest, parse_arch, scan, select
+    from opscope_tools.kernels import describe, named_file, nearest, nearest_files, parse_arch, scan, select
 
     arch = parse_arch(arguments.arch)
     workspace = context.workspace
     chosen: list[tuple[Repository, Inventory, KernelRef]] = []
     inventories = []
+    if path := named_file(arguments.target):
+        # here: the file lists answer at once, the inventory of the default repositories takes 20 seconds the first time
+        similar = nearest_files(workspace.select(arguments.repo), path)
+        if similar is not None:
+            raise UnknownNameError(
+                "source file", path, similar,
+                next_step="Give the path of a file in a registered repository, or register one with --repo NAME=PATH.",
+            )  # fmt: skip
     for repository in workspace.select(arguments.repo):
         inventory = scan(repository, workspace.store, checkpoint=context.checkpoint, progress=context.progress)
         inventories.append((repository, inventory))

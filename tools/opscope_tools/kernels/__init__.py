@@ -2,13 +2,15 @@
 
 `scan` takes the inventory of a repository, `select` finds what a target names in it, `describe` reads those kernels.
 Below: files, inventory (with the cache), facts, arch. Triton: triton_find, triton_body, autotune, triton_launch,
-triton, over interpret with evaluate, symbols, calls, pymodule, host. CUDA: ctext, cuda_find, cuda_expr, cuda_host, cuda_body,
+triton, over interpret with evaluate, symbols, calls, pymodule, host. CUDA: ctext, cuda_find, cuda_expr, cuda_host, cuda_scope, cuda_memory, cuda_body,
 cuda_templates, cuda.
 """
 
 from opscope_tools.kernels.arch import Arch, parse_arch
-from opscope_tools.kernels.describe import describe, nearest, select
+from opscope_tools.kernels.describe import describe, named_file, nearest, nearest_files, select
 from opscope_tools.kernels.facts import Inventory, KernelRef
 from opscope_tools.kernels.inventory import scan
 
-__all__ = ["Arch", "Inventory", "KernelRef", "describe", "nearest", "parse_arch", "scan", "select"]
+__all__ = [
+    "Arch", "Inventory", "KernelRef", "describe", "named_file", "nearest", "nearest_files", "parse_arch", "scan", "select",
+]  # fmt: skip

@@ -79,6 +79,29 @@ class CSource:
                 depth = 0
         return len(self.statements) - 1
 
+    def blocks(self, start: int, end: int) -> list[tuple[int, int]]:
+        """(position of `{`, position of `}`) of every block in a range; of the branches of one `#if` the last counts."""
+        found: list[tuple[int, int]] = []
+        opened: list[int] = []
+        saved: list[list[int]] = []
+        first = bisect.bisect_left(self._directives, (start, ""))
+        events = iter(self._directives[first:])
+        upcoming = next(events, None)
+        for match in re.compile(r"[{}]").finditer(self.statements, start, end):
+            while upcoming is not None and upcoming[0] < match.start():
+                if upcoming[1] in {"if", "ifdef", "ifndef"}:
+                    saved.append(list(opened))
+                elif upcoming[1] in {"elif", "else"} and saved:
+                    opened = list(saved[-1])
+                elif upcoming[1] == "endif" and saved:
+                    saved.pop()
+                upcoming = next(events, None)
+            if match[0] == "{":
+                opened.append(match.start())
+            elif opened:
+                found.append((opened.pop(), match.start()))
+        return sorted([*found, *((position, end) for position in opened)])
+
 
 def matching(text: str, opening: int) -> int:
     """Position of the bracket that closes the one at `opening`; -1 where there is none."""

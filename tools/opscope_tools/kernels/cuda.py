@@ -24,6 +24,7 @@ from opscope_tools.kernels.cuda_body import CudaBody, Region, read_region
 from opscope_tools.kernels.cuda_find import Definition
 from opscope_tools.kernels.cuda_host import Names
 from opscope_tools.kernels.cuda_launch import CudaContext, CudaSite, read_sites
+from opscope_tools.kernels.cuda_scope import Place, is_scalar
 from opscope_tools.kernels.cuda_templates import trait_constants
 from opscope_tools.kernels.facts import KernelRef, LaunchRef
 from opscope_tools.kernels.symbols import leaf, product
@@ -31,6 +32,7 @@ from opscope_tools.kernels.triton import common_tiles
 
 _FOLLOWED = 24
 _DEPTH = 4
+_NAMED = 12
 
 
 def describe_cuda(reference: KernelRef, launches: Sequence[LaunchRef], context: CudaContext) -> KernelTiling:
@@ -46,8 +48,8 @@ def describe_cuda(reference: KernelRef, launches: Sequence[LaunchRef], context: 
     parameters = _parameters(found, source)
     compile_time = frozenset(t.name for t in template)
     body = CudaBody()
-    pointers = {p.name: p.name for p in parameters if p.pointer or p.type.endswith("&") or "params" in p.name}
-    read_region(Region(source, found.body, found.end, compile_time, pointers, "", context.index_macros), body)
+    given = tuple(_places(parameters, {p.name: p.name for p in parameters}, {}, compile_time))
+    read_region(Region(source, found.body, found.end, compile_time, given, "", context.index_macros), body)
     calls = _follow(source, body, context)
     sites = [site for launch in launches for site in read_sites(launch, reference, context)]
     grids = tuple(site.launch for site in sites)
@@ -98,6 +100,12 @@ def _notes(reference: KernelRef, found: Definition, grids: tuple[Launch, ...], b
         notes.append(f"The definition is written by the macro {found.macro}.")
     if len({g.num_tiles for g in grids if g.num_tiles}) > 1:
         notes.append("Launch sites use different grids; each entry of `grid` has its own num_tiles.")
+    if body.unresolved:
+        named = list(body.unresolved)
+        more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+        notes.append(
+            f"accesses through {', '.join(named[:_NAMED])}{more} are not resolved: loads and stores are incomplete"
+        )
     if not (body.loads or body.stores):
         notes.append(
             "No access through a pointer parameter was recognised; those through CuTe or CUTLASS are instructions."
@@ -152,6 +160,25 @@ def _template_parameters(found: Definition, source: CSource) -> list[Constexpr]:
             )
         )
     return parameters
+
+
+def _places(
+    parameters: list[Parameter], roots: dict[str, str], bound: dict[str, Place], compile_time: frozenset[str]
+) -> Iterable[Place]:
+    """What the parameters of a function stand for: pointers, and objects that may hold some.
+
+    `roots`: parameter -> parameter of the kernel; `bound`: what the callers hand over, where that is known.
+    """
+    whole = 1 << 62
+    for p in parameters:
+        known = bound.get(p.name)
+        if known is not None and (p.pointer or known.kind in {"view", "local"}):
+            yield Place(p.name, -1, whole, known.kind, known.level, known.parameter)
+        elif p.pointer:
+            yield Place(p.name, -1, whole, "pointer", "global", roots.get(p.name, ""))
+        elif not is_scalar(p.type):
+            generic = re.sub(r"\bconst\b|[&\s]", "", p.type) in compile_time
+            yield Place(p.name, -1, whole, "view", "global", roots.get(p.name, ""), generic=generic)
 
 
 # template arguments and traits -----------------------------------------------------------------------------------------
@@ -285,9 +312,10 @@ def _stages(constexprs: tuple[Constexpr, ...]) -> Iterable[BoundValue]:
 def _follow(source: CSource, body: CudaBody, context: CudaContext) -> list[DeviceCall]:
     """Read the device functions that a body calls; a name counts where it is unique in its file or the repository."""
     calls: dict[str, DeviceCall] = {}
-    pending = [(name, line, source, "", 0) for name, line in body.called.items()]
+    pending = [(name, line, source, "", 0, body.bound.get(name, [])) for name, line in body.called.items()]
+    passed = dict(body.passed)
     while pending:
-        name, line, caller, via, depth = pending.pop(0)
+        name, line, caller, via, depth, bound = pending.pop(0)
         candidates = context.device_functions.get(name, [])
         if not candidates or name in calls:
             continue
@@ -301,13 +329,21 @@ def _follow(source: CSource, body: CudaBody, context: CudaContext) -> list[Devic
             continue
         context.checkpoint()
         inner = CudaBody(
-            body.mapping, body.loads, body.stores, body.shared, body.instructions, body.loops, body.constraints
-        )
+            body.mapping, body.loads, body.stores, body.shared, body.instructions, body.loops, body.constraints,
+            unresolved=body.unresolved,
+        )  # fmt: skip
         path = f"{via} > {name}" if via else name
         template = frozenset(t.name for t in _template_parameters(found, other))
-        pointers = {p.name: "" for p in _parameters(found, other) if p.pointer}
-        read_region(Region(other, found.body, found.end, template, pointers, path, context.index_macros), inner)
-        pending.extend((n, at, other, path, depth + 1) for n, at in inner.called.items())
+        parameters = _parameters(found, other)
+        handed = {p.name: place for p, place in zip(parameters, bound, strict=False) if place is not None}
+        given = tuple(_places(parameters, {}, handed, template))
+        read_region(Region(other, found.body, found.end, template, given, path, context.index_macros), inner)
+        for callee, spelled in inner.passed.items():
+            passed.setdefault(callee, spelled)
+        pending.extend((n, at, other, path, depth + 1, inner.bound.get(n, [])) for n, at in inner.called.items())
+    for callee, spelled in passed.items():
+        if not (callee in calls and calls[callee].followed):
+            body.unresolved.setdefault(spelled)
     return list(calls.values())
 
 

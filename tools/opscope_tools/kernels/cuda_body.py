@@ -1,7 +1,7 @@
 """The body of a CUDA kernel: index mapping, shared arrays, global and shared accesses, matrix and copy instructions.
 
-A line-order reading of statements, not a compiler: an access belongs to a parameter when its base name is that
-parameter or a local pointer made from it. Device functions that the kernel calls are read along (`via`).
+A line-order reading of statements, not a compiler. Loads and stores are in cuda_memory.py, the declarations they lead
+back to in cuda_scope.py. Device functions that the kernel calls are read along (`via`).
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from opscope_schemas.tiling import Constraint, IndexMapping, Instruction, Level, Loop, MemoryOperation, SharedArray
+from opscope_schemas.tiling import Constraint, IndexMapping, Instruction, Loop, MemoryOperation, SharedArray
 
 from opscope_tools.kernels.ctext import CSource, matching, split_arguments, squeeze
 from opscope_tools.kernels.cuda_expr import formula
 from opscope_tools.kernels.cuda_find import expand
 from opscope_tools.kernels.cuda_host import Names
+from opscope_tools.kernels.cuda_memory import Accesses
+from opscope_tools.kernels.cuda_scope import Place, Scopes
 from opscope_tools.kernels.facts import MacroRef
 from opscope_tools.kernels.symbols import PRODUCT, SUM, Sym, product, render
 
@@ -81,7 +83,6 @@ _INSTRUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("warp shuffle", r"\b__shfl\w*\s*\("),
         ("barrier", r"\b__syncthreads\w*\s*\(|\b__syncwarp\s*\("),
         ("dot product", r"\b__dp4a\s*\("),
-        ("read-only load", r"\b__ldg\s*\(|\b__ldcs\s*\("),
     )
 )
 _TENSOR = {"wgmma", "tcgen05", "mma.sync", "wmma"}
@@ -111,6 +112,12 @@ class CudaBody:
     tiles: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
     #: functions called, with the position of the first call
     called: dict[str, int] = field(default_factory=dict)
+    #: spellings of accesses that are not resolved, of device functions too
+    unresolved: dict[str, None] = field(default_factory=dict)
+    #: functions that are handed a pointer into global memory, with their spelling
+    passed: dict[str, str] = field(default_factory=dict)
+    #: function -> what each argument of its calls stands for
+    bound: dict[str, list[Place | None]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -121,8 +128,8 @@ class Region:
     start: int
     end: int
     compile_time: frozenset[str]
-    #: local name -> kernel parameter, for pointers
-    pointers: dict[str, str]
+    #: what the parameters stand for
+    given: tuple[Place, ...]
     via: str = ""
     #: macros of the repository that compute indices
     index_macros: tuple[MacroRef, ...] = ()
@@ -139,9 +146,7 @@ class _Reader:
         self.file = self.source.path if region.via else ""
         self.text = self.source.statements[region.start : region.end]
         self.names = Names(self.source, region.start, region.end, region.compile_time)
-        self.pointers = dict(region.pointers)
-        self.shared: set[str] = set()
-        self.local_pointers: dict[str, tuple[int, str]] = {}
+        self.scopes = Scopes(self.source, region.start, region.end, list(region.given), self.line)
 
     def line(self, position: int) -> int:
         return self.source.line(self.region.start + position)
@@ -179,7 +184,7 @@ class _Reader:
                 for value in values:
                     total *= int(value)
             element = str(size) if size is not None else f"sizeof({kind})"
-            self.shared.add(name)
+            self.scopes.enter(Place(name, match.end(), self.scopes.block_end(match.end()), "pointer", "shared"))
             self.body.shared.append(
                 SharedArray(
                     line=self.line(match.start()),
@@ -277,79 +282,20 @@ class _Reader:
 
     # memory ------------------------------------------------------------------------------------------------------
 
-    def _alias_pointers(self) -> None:
-        """Local pointers made from parameters or shared arrays, in order of definition."""
-        for match in _ASSIGN.finditer(self.text):
-            if "*" not in match[1] and "auto" not in match[1] and match[2] not in self.pointers:
-                continue
-            base = self._base(match[3])
-            if base in self.shared:
-                self.shared.add(match[2])
-            elif base in self.pointers:
-                self.pointers.setdefault(match[2], self.pointers[base])
-            if base in self.shared or base in self.pointers:
-                self.local_pointers.setdefault(match[2], (self.line(match.start(2)), squeeze(match[3])))
-
-    def _base(self, expression: str) -> str:
-        """The first pointer name in an expression, casts skipped."""
-        text = re.sub(r"(?:reinterpret|static|const)_cast\s*<[^>]*>", "", expression)
-        for name in re.findall(r"[A-Za-z_]\w*(?:\s*(?:\.|->)\s*\w+)?", text):
-            plain = re.sub(r"\s", "", name)
-            if plain in self.pointers or plain in self.shared:
-                return plain
-            if plain.partition(".")[0].partition("->")[0] in self.pointers:
-                return plain.partition(".")[0].partition("->")[0]
-        return ""
-
     def _accesses(self) -> None:
-        self._alias_pointers()
-        known = self.shared | self.pointers.keys()
-        if not known:
-            return
-        declared = [m.span() for m in _SHARED.finditer(self.text)]
-        pattern = re.compile(rf"(?<![\w.>])({'|'.join(map(re.escape, sorted(known, key=len, reverse=True)))})\s*\[")
-        for match in pattern.finditer(self.text):
-            if any(a <= match.start() < b for a, b in declared):
-                continue
-            closing = matching(self.text, match.end() - 1)
-            while closing > 0 and re.match(r"\s*\[", self.text[closing + 1 :]):
-                closing = matching(self.text, self.text.index("[", closing + 1))
-            if closing < 0:
-                continue
-            tail = re.match(r"(?:\s*(?:\.|->)\s*\w+)?\s*(\+\+|--|[-+*/|&^]=|<<=|=(?!=))?", self.text[closing + 1 :])
-            operator = tail[1] if tail else None
-            address = self.text[: match.start()].rstrip().endswith("&") and not self.text[
-                : match.start()
-            ].rstrip().endswith("&&")
-            self._access(match[1], match.start(), squeeze(self.text[match.start() : closing + 1]), operator, address)
-        for match in re.finditer(
-            r"(?:^|[;{}=(,])\s*\*\s*\(?\s*(?:\([^()]*\*\s*\)\s*)?(\w+)([^;=]*?)\)?\s*(=(?!=)|;|,)", self.text
-        ):
-            if match[1] in known:
-                operator = "=" if match[3] == "=" else None
-                self._access(match[1], match.start(1), squeeze(f"*({match[1]}{match[2]})"), operator, False)
-
-    def _access(self, name: str, position: int, text: str, operator: str | None, address: bool) -> None:
-        level: Level = "shared" if name in self.shared else "global"
-        line = self.line(position)
-        defined = self.local_pointers.get(name)
-        operation = MemoryOperation(
-            line=line,
-            file=self.file,
-            operation="address" if address else "store" if operator == "=" else "load",
-            level=level,
-            expression=text,
-            parameter="" if level == "shared" else self.pointers.get(name, ""),
-            loop=self._loop_of(line),
-            definition=f"{defined[1]} ({self.source.path}:{defined[0]})" if defined else "",
-            via=self.region.via,
-        )
-        if operator == "=":
-            _add(self.body.stores, operation)
-        else:
+        """Loads, stores, and what stays unresolved (cuda_memory.py)."""
+        self.scopes.read()
+        skipped = [m.span() for m in _SHARED.finditer(self.text)]
+        found = Accesses(
+            self.source, self.region.start, self.scopes, skipped, file=self.file, via=self.region.via,
+            line=self.line, loop=self._loop_of,
+        ).read()  # fmt: skip
+        for _, operation in found.loads:
             _add(self.body.loads, operation)
-            if operator:
-                _add(self.body.stores, operation.model_copy(update={"operation": f"store {operator}"}))
+        for _, operation in found.stores:
+            _add(self.body.stores, operation)
+        self.body.unresolved |= found.unresolved
+        self.body.passed, self.body.bound = found.passed, found.bound
 
     def _loop_of(self, line: int) -> int:
         inside = [start for start, end in self._loop_spans if start <= line <= end]
@@ -419,18 +365,9 @@ class _Reader:
                     continue
                 seen.add((name, line))
                 text = self._statement(match.start(), original=True)
-                if name == "read-only load":
-                    call = re.compile(r"__ld\w+\s*\(").search(self.text, match.start())
-                    closing = matching(self.text, call.end() - 1) if call else -1
-                    argument = squeeze(self.text[call.end() : closing]) if call and closing > 0 else text
-                    _add(self.body.loads, MemoryOperation(
-                        line=line, file=self.file, operation=match[0].rstrip("( "), level="global", expression=argument,
-                        parameter=self.pointers.get(self._base(argument), ""), via=self.region.via,
-                    ))  # fmt: skip
-                else:
-                    self.body.instructions.append(
-                        Instruction(line=line, file=self.file, operation=name, expression=text, via=self.region.via)
-                    )
+                self.body.instructions.append(
+                    Instruction(line=line, file=self.file, operation=name, expression=text, via=self.region.via)
+                )
         self.body.instructions.sort(key=lambda i: (i.via, i.file, i.line))
 
     def _constraints(self) -> None:

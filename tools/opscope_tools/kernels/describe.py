@@ -15,7 +15,7 @@ from opscope_tools.kernels.ctext import CSource
 from opscope_tools.kernels.cuda import CudaContext, describe_cuda
 from opscope_tools.kernels.cuda_find import KernelMacros
 from opscope_tools.kernels.facts import Inventory, KernelRef, LaunchRef
-from opscope_tools.kernels.files import read_text
+from opscope_tools.kernels.files import SUFFIXES, read_text, walk
 from opscope_tools.kernels.pymodule import Modules
 from opscope_tools.kernels.triton import describe_triton
 
@@ -42,6 +42,34 @@ def select(inventory: Inventory, target: str) -> list[KernelRef]:
         return in_file
     folder = target.rstrip("/") + "/"
     return [k for k in inventory.kernels if k.file.startswith(folder)]
+
+
+def named_file(target: str) -> str:
+    """The source file that a target names (`path`, `path::name`, `path:line`); empty where it names none."""
+    path = re.sub(r":\d+$", "", target.strip().partition("::")[0])
+    return path if path.endswith(SUFFIXES) else ""
+
+
+def nearest_files(repositories: Iterable[Repository], path: str, limit: int = 6) -> list[str] | None:
+    """Files whose names resemble a path, from the file lists alone; None where a repository has that file."""
+    by_name: dict[str, list[str]] = {}  # the stem is compared: a common suffix is no resemblance
+    for repository in repositories:
+        for file in walk(repository):
+            if _same_file(file, path):
+                return None
+            by_name.setdefault(file.rpartition("/")[2], []).append(file)
+    name = path.rpartition("/")[2]
+    if name in by_name:
+        same = sorted(by_name[name], key=lambda f: -difflib.SequenceMatcher(None, f, path).ratio())
+        return same[:limit]
+    stems: dict[str, list[str]] = {}
+    for other in by_name:
+        stems.setdefault(other.rpartition(".")[0].lower(), []).append(other)
+    close = difflib.get_close_matches(name.rpartition(".")[0].lower(), list(stems), n=limit, cutoff=0.6)
+    found = [
+        n for stem in close for n in sorted(stems[stem], key=lambda n: n.rpartition(".")[2] != name.rpartition(".")[2])
+    ]
+    return [by_name[n][0] if len(by_name[n]) == 1 else n for n in found][:limit]
 
 
 def _same_file(file: str, given: str) -> bool:

@@ -79,7 +79,10 @@ def describe_triton(reference: KernelRef, launches: Iterable[LaunchRef], context
         constraints=tuple(constraints),
         calls=tuple(body.calls.values()),
         resources=Resources(),
-        notes=tuple(_notes(reference, grids, body.calls.keys())),
+        notes=(
+            *_notes(reference, grids, body.calls.keys()),
+            *(f"{spelled} is {what}." for spelled, what in body.wrapped.items()),
+        ),
     )
 
 
@@ -117,7 +120,7 @@ def device_functions(context: Context) -> Finder:
     def find(module: PyModule, name: str) -> tuple[PyModule, FunctionNode] | None:
         if name in (own := table(module)):
             return module, own[name]
-        dotted = module.imports.get(name)
+        dotted = name if "." in name else module.imports.get(name)
         if dotted is None or is_triton_jit(dotted) or dotted.startswith("triton."):
             return None
         resolved = context.modules.resolve(dotted, module.path)

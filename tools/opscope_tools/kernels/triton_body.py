@@ -28,6 +28,7 @@ from opscope_tools.kernels.triton_find import FunctionNode, dotted_name
 
 _LOADS = {"load", "_experimental_descriptor_load", "load_tensor_descriptor"}
 _STORES = {"store", "_experimental_descriptor_store", "store_tensor_descriptor"}
+_IDS = {"program_id", "num_programs"}
 _DOT = {"dot", "dot_scaled"}
 _REDUCTIONS = {"sum", "max", "min", "argmax", "argmin", "cumsum", "reduce", "associative_scan", "sort", "debug_barrier"}
 _SHAPED = {"zeros", "full", "reshape", "view", "broadcast_to", "make_block_ptr", "make_tensor_descriptor", "arange"}
@@ -55,6 +56,8 @@ class Body:
     strides: list[tuple[str, int, str]] = field(default_factory=list)
     #: parameters that addresses start from
     pointers: set[str] = field(default_factory=set)
+    #: program ids asked for through a helper module: how it is spelled -> what that is
+    wrapped: dict[str, str] = field(default_factory=dict)
 
 
 def parameters(function: FunctionNode) -> list[tuple[ast.arg, str, str, bool]]:
@@ -184,12 +187,36 @@ class _Walk:
                 self.body.strides.append((constant, line, f"{factor} * {constant}"))
 
     def _axis(self, call: ast.Call) -> str:
-        name = self._operation(call)[0]
-        if name not in {"program_id", "num_programs"}:
+        name = self._operation(call)[0] or self._wrapped(call)
+        if name not in _IDS:
             return ""
         axis = call.args[0] if call.args else next((k.value for k in call.keywords if k.arg == "axis"), None)
         shown = ast.unparse(axis) if axis is not None else "?"
         return f"program_id({shown})" if name == "program_id" else f"num_programs({shown})"
+
+    def _wrapped(self, call: ast.Call) -> str:
+        """`program_id` of a helper module that stands for `tl.program_id`: `tle.program_id(0)`."""
+        last = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+        dotted = dotted_name(call.func, self.module)
+        if isinstance(call.func, ast.Name):
+            dotted = self.module.imports.get(call.func.id, "")
+            last = dotted.rpartition(".")[2]
+        if last not in _IDS or "." not in dotted or dotted.split(".")[0] in self.arguments:
+            return ""
+        spelled = ast.unparse(call.func)
+        found = self.find(self.module, dotted)
+        if found is None:
+            what = f"{dotted}, of which no device function was found here; it is taken for tl.{last}"
+        elif any(self._is_id(n, last, found[0]) for n in ast.walk(found[1])):
+            what = f"a device function over tl.{last} ({found[0].path}:{found[1].lineno})"
+        else:
+            return ""
+        self.body.wrapped.setdefault(spelled, what)
+        return last
+
+    def _is_id(self, node: ast.AST, name: str, module: PyModule) -> bool:
+        dotted = dotted_name(node, module) if isinstance(node, ast.Attribute | ast.Name) else ""
+        return dotted.rpartition(".")[2] == name and "." in dotted
 
     def _hides_id(self, call: ast.Call) -> bool:
         """A device function that asks for the program id in the caller's place."""
@@ -212,6 +239,7 @@ class _Walk:
     def _expression(self, expression: ast.expr, variable: str, loop: int) -> None:
         for call in sorted(_calls(expression), key=lambda c: (c.lineno, c.col_offset)):
             name, receiver = self._operation(call)
+            name = name or self._wrapped(call)
             if name == "program_id" and not variable:
                 self.body.mapping.append(
                     IndexMapping(line=call.lineno, file=self.file, axis=self._axis(call), variable="",
