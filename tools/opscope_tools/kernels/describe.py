@@ -15,7 +15,7 @@ from opscope_tools.kernels.ctext import CSource
 from opscope_tools.kernels.cuda import CudaContext, describe_cuda
 from opscope_tools.kernels.cuda_find import KernelMacros
 from opscope_tools.kernels.facts import Inventory, KernelRef, LaunchRef
-from opscope_tools.kernels.files import SUFFIXES, read_text, walk
+from opscope_tools.kernels.files import PYTHON, SUFFIXES, read_text, walk
 from opscope_tools.kernels.pymodule import Modules
 from opscope_tools.kernels.triton import describe_triton
 
@@ -57,7 +57,8 @@ def nearest_files(repositories: Iterable[Repository], path: str, limit: int = 6)
         for file in walk(repository):
             if _same_file(file, path):
                 return None
-            by_name.setdefault(file.rpartition("/")[2], []).append(file)
+            if file.endswith(PYTHON) == path.endswith(PYTHON):
+                by_name.setdefault(file.rpartition("/")[2], []).append(file)
     name = path.rpartition("/")[2]
     if name in by_name:
         same = sorted(by_name[name], key=lambda f: -difflib.SequenceMatcher(None, f, path).ratio())
