@@ -69,6 +69,8 @@ class ToyLayer(nn.Module):
 
 class ToyForCausalLM(nn.Module):
     _supports_sdpa = True
+    _tp_plan = {"lm_head": "colwise_gather_output"}
+    _fsdp_plan = {"lm_head": "keep_full_weight"}
 
     def forward(self, input_ids, past_key_values=None):
         hidden_states = self.embed_tokens(input_ids)
@@ -314,6 +316,22 @@ def model_document(phase: Phase = "prefill") -> ModelAnalysis:
         per_class=tuple(_group(name, own) for name, own in classes.items()),
         per_operator=tuple(_group(name, own) for name, own in operators.items()),
     )
+
+
+def attention_document(phase: Phase = "prefill") -> ModelAnalysis:
+    """`expand_refs` of the attention alone, as it runs in the toy."""
+    return ModelAnalysis(
+        **_common(phase, "ToyAttention", _attention("")),
+        model_class=f"{MODULE}.ToyForCausalLM",
+        instance="layers.*.attention",
+    )
+
+
+def attention_tree() -> ModelTreeResult:
+    """`inspect_model` of the attention alone: one of the two layers' 256 weights."""
+    whole = tree()
+    attention = whole.tree.children[1].children[1].model_copy(update={"name": "", "parameters": 256})
+    return whole.model_copy(update={"tree": attention, "parameters": 256})
 
 
 def tree() -> ModelTreeResult:

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from opscope_schemas.analysis import Kernel, ModelAnalysis, ModuleAnalysis, ModuleNode, TensorInfo
 from opscope_schemas.errors import ValuesError
-from opscope_schemas.formula import Formula, variables
+from opscope_schemas.formula import Formula
 
 from opscope_tools.report.diagrams import Box, draw_stack
 from opscope_tools.report.facts import Figures, ImplementationFacts, short, walk
@@ -22,8 +22,6 @@ Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 _LIBRARY = "library operators choose their own tiles; none is set in this source"
 #: boxes of one data-flow diagram; more lines than this no reader follows, so the cheapest are left out
 _MOST_BOXES = 15
-#: characters of a formula that a listing shows whole
-_LONGEST_FORMULA = 240
 
 
 @dataclass(frozen=True)
@@ -35,6 +33,7 @@ class ComponentText:
     interface: str
     pseudocode: str
     data_flow: str
+    costs: tuple[str, ...]
     insights: tuple[str, ...]
 
 
@@ -49,7 +48,7 @@ def components(facts: ImplementationFacts, quotes: Quotes) -> list[ComponentText
     return [
         ComponentText(
             title, _purpose(facts, module), _interface(facts, module), _pseudocode(facts, module),
-            _data_flow(facts, module), tuple(_insights(facts, module, quotes)),
+            _data_flow(facts, module), tuple(_costs(module)), tuple(_insights(facts, module, quotes)),
         )
         for title, module in zip(titles, facts.modules, strict=True)
     ]  # fmt: skip
@@ -146,14 +145,12 @@ def _pseudocode(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
     """The forward as the source has it; a forward that cannot be read is said to be, in valid Python."""
     name = short(module.class_name)
     path, node = _forward(facts, module)
-    values, totals = facts.point(module), module.totals
+    values = facts.point(module)
     notes = [
         f"{facts.role(module.class_name).capitalize()}, from {path}:{node.lineno if node else module.line}",
         "",
         f"Tiling: not analysed: {_LIBRARY}",
-        f"Memory: bytes read: {_formula(totals.memory_access.read)}",
-        f"        bytes written: {_formula(totals.memory_access.write)}",
-        f"        ({_cost(_figures(module, values))} at the values of section 3.1)",
+        f"Memory: {_cost(_figures(module, values))} at the values of section 3.1; formulas stand below under Cost",
     ]
     if node is None:
         return (
@@ -174,14 +171,23 @@ def _forward(facts: ImplementationFacts, module: ModuleAnalysis) -> tuple[str, F
 
 
 def _formula(text: str) -> str:
-    """A formula printed factored; where even that is long, the terms that it has."""
+    """A formula printed factored."""
     try:
-        factored = str(Formula.parse(text))
+        return str(Formula.parse(text))
     except ValuesError:  # a formula that the algebra cannot divide exactly stays as it was written
-        factored = text
-    if len(factored) <= _LONGEST_FORMULA:
-        return factored
-    return f"a formula in {', '.join(sorted(variables(factored)))} (expand_refs prints it)"
+        return text
+
+
+def _costs(module: ModuleAnalysis) -> list[str]:
+    """The formulas of one call, whole."""
+    totals = module.totals
+    rows = (
+        ("FLOPs", totals.flops),
+        ("of these matrix products", totals.matmul_flops),
+        ("bytes read", totals.memory_access.read),
+        ("bytes written", totals.memory_access.write),
+    )
+    return [f"{label}: `{_formula(text)}`" for label, text in rows]
 
 
 def _figures(module: ModuleAnalysis, values: Mapping[str, int]) -> Figures:
@@ -215,7 +221,8 @@ def _data_flow(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
         )
         for kernels, figures in kept
     ]
-    return draw_stack([Box("inputs"), *boxes, Box("outputs")]) + left_out
+    order = "lines in call order\n" if len(boxes) > 1 else ""
+    return order + draw_stack([Box("inputs"), *boxes, Box("outputs")]) + left_out
 
 
 def _clipped(text: str, width: int = 80) -> str:
@@ -241,15 +248,7 @@ def _insights(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes
         f"{quotes(f'{key}.bytes', figures.bytes)} bytes ({module.phase}): "
         f"{figures.intensity:.2f} FLOPs per byte ({facts.pointer(module.class_name)})."
     ]
-    by_line = [(kernels, Figures.sum(kernels, values)) for kernels in _by_line(module.kernels).values()]
-    if figures.flops:
-        kernels, top = max(by_line, key=lambda row: row[1].flops)
-        share = 100 * top.flops / figures.flops
-        lines.append(f"`{kernels[0].file}:{kernels[0].line}` takes {share:.1f} % of its FLOPs ({_operators(kernels)}).")
-    if figures.bytes:
-        kernels, top = max(by_line, key=lambda row: row[1].bytes)
-        share = 100 * top.bytes / figures.bytes
-        lines.append(f"`{kernels[0].file}:{kernels[0].line}` moves {share:.1f} % of its bytes ({_operators(kernels)}).")
+    lines += _largest(module, values)
     floor = facts.floor_bytes(module)
     if floor and figures.bytes:
         lines.append(
@@ -257,11 +256,29 @@ def _insights(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes
             f"{quotes(f'{key}.floor', floor)} bytes (weights, cache and inputs once, outputs once)."
         )
     shares = [_share(facts, document, module.class_name) for document in facts.documents]
-    if all(share is not None for share in shares) and shares:
+    if shares and all(share is not None for share in shares) and any(share and share >= 0.05 for share in shares):
         said = ", ".join(
             f"{share:.1f} % of {document.phase}" for document, share in zip(facts.documents, shares, strict=True)
         )
-        lines.append(f"All its calls together take {said} FLOPs of the model.")
+        whole = f"one call of `{short(facts.subject)}`" if facts.within else "the model"
+        lines.append(f"All its calls together take {said} FLOPs of {whole}.")
+    return lines
+
+
+def _largest(module: ModuleAnalysis, values: Mapping[str, int]) -> list[str]:
+    """Where most FLOPs and bytes go: by line, in a forward of one line by kernel; nothing where only one has any."""
+    groups = list(_by_line(module.kernels).values())
+    groups = groups if len(groups) > 1 else [[kernel] for kernel in module.kernels]
+    costs = [(kernels, Figures.sum(kernels, values)) for kernels in groups]
+    lines = []
+    for verb, unit, of in (("takes", "FLOPs", "flops"), ("moves", "bytes", "bytes")):
+        rows = [(kernels, getattr(figures, of)) for kernels, figures in costs if getattr(figures, of)]
+        if len(rows) < 2:
+            continue
+        kernels, top = max(rows, key=lambda row: row[1])
+        share = 100 * top / sum(value for _, value in rows)
+        who = kernels[0].attribute if len(kernels) == 1 and kernels[0].attribute else _operators(kernels)
+        lines.append(f"`{kernels[0].file}:{kernels[0].line}` ({who}) {verb} {share:.1f} % of its {unit}.")
     return lines
 
 

@@ -226,7 +226,7 @@ _BY_OPERATOR = (
 #: what a class is called, where its operators do not say; the first that fits
 _BY_NAME = (
     (re.compile(r"Attention$|Attn"), "attention"),
-    (re.compile(r"Moe|MoE|Experts?$|Router"), "mixture of experts"),
+    (re.compile(r"(Moe|MoE)(Block)?$|Experts?$|Router"), "mixture of experts"),  # Qwen2MoeMLP is a plain network
     (re.compile(r"MLP|FeedForward|FFN"), "feed-forward network"),
     (re.compile(r"Norm"), "normalisation"),
     (re.compile(r"Rotary|Position"), "position embedding"),
@@ -292,6 +292,37 @@ class ImplementationFacts:
     def main(self) -> ModelAnalysis:
         """The first document: prefill where it was asked for."""
         return self.documents[0]
+
+    @property
+    def subject(self) -> str:
+        """The qualified class that the report is about."""
+        return self.tree.tree.class_name
+
+    @property
+    def within(self) -> str:
+        """The model in which the subject was traced; empty where the subject is that model."""
+        return "" if self.tree.model_class == self.subject else self.tree.model_class
+
+    def called(self, document: Analysis) -> str:
+        """What the totals of `document` are of, as the beginning of a sentence: a whole pass, or one call in it."""
+        values = self.point(document)
+        point = f"batch {values['batch_size']}, {values['seq_len']} new"
+        if self.within and "cache_len" not in self._formula_names(document):
+            point += " token" if values["seq_len"] == 1 else " tokens"
+        else:
+            point += f" and {values['cache_len']} cached tokens"
+        if self.within:
+            return f"One call of `{short(self.subject)}` in {document.phase} ({point})"
+        return f"{document.phase.capitalize()} ({point})"
+
+    @staticmethod
+    def _formula_names(document: Analysis) -> frozenset[str]:
+        totals = document.totals
+        texts = (
+            totals.flops,
+            *(text for access in (totals.memory_access, totals.floor) for text in (access.read, access.write)),
+        )
+        return frozenset().union(*(variables(text) for text in texts))
 
     @cached_property
     def modules(self) -> tuple[ModuleAnalysis, ...]:

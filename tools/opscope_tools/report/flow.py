@@ -1,4 +1,4 @@
-"""Sections 5 and 6: the operator catalogue, the forward pass in execution order, tensors and their lifetimes."""
+"""Sections 5, 6.1 and 6.2: the operator catalogue, the forward pass in execution order, the order of its tasks."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from opscope_schemas.formula import evaluate
 
 from opscope_tools.report.diagrams import Node, draw_tree
 from opscope_tools.report.facts import ImplementationFacts, is_leaf, short
-from opscope_tools.report.tasks import Task, lifetimes, numbering
+from opscope_tools.report.tasks import Task, numbering
 
-__all__ = ["ORDER_NOTE", "catalogue_rows", "dependency_graph", "forward_pass", "lifetime_rows"]
+__all__ = ["ORDER_NOTE", "catalogue_rows", "dependency_graph", "forward_pass", "tiling_note"]
 
 ORDER_NOTE = (
-    "Dependencies are the order of the trace: eager execution runs the operators one after another on one stream. "
+    "Dependencies are the call order of the trace: eager execution runs the operators one after another on one stream. "
+    "A task that runs again is listed once, where it first runs; section 6.1 shows every run. "
     "Which of them could run side by side is not analysed: this version keeps no operator graph."
 )
-#: rows of the lifetime table; the largest tensors come first
-_MOST_TENSORS = 25
+_LIBRARY = "library"
 
 
 def catalogue_rows(facts: ImplementationFacts, catalogue: Sequence[Task]) -> list[tuple[str, str, str, str, str]]:
@@ -61,7 +61,14 @@ def _tiling(facts: ImplementationFacts, task: Task) -> str:
                     ", ".join(f"{tile.name}={'/'.join(tile.values) or '?'}" for tile in kernel.tile)
                     or "no tile constant"
                 )
-    return "not analysed: library kernel"
+    return _LIBRARY
+
+
+def tiling_note(facts: ImplementationFacts, catalogue: Sequence[Task]) -> str:
+    """What `library` in the Tiling column means; nothing where no cell says so."""
+    if all(_tiling(facts, task) != _LIBRARY for task in catalogue):
+        return ""
+    return f"Tiling: `{_LIBRARY}` marks operators of a library, which choose their own tiles; those are not analysed."
 
 
 def _after(task: Task) -> str:
@@ -100,27 +107,3 @@ def dependency_graph(catalogue: Sequence[Task]) -> str:
             label = f"after {', '.join(map(str, task.after))}: {label}"
         chain.append(label)
     return "\n".join([*lines, " -> ".join(chain)])
-
-
-def lifetime_rows(facts: ImplementationFacts, catalogue: Sequence[Task]) -> list[tuple[str, str, str, str]]:
-    """Tensors that pass between tasks, then what outlives the pass; a reason where the trace does not link them."""
-    linked = lifetimes(facts.main, list(catalogue))[:_MOST_TENSORS]
-    rows = [
-        (
-            f"{life.tensor.name}: `[{', '.join(life.tensor.shape)}]` {life.tensor.dtype}",
-            f"task {life.created_by}",
-            f"task {', '.join(map(str, life.consumed_by))}",
-            f"from task {life.created_by} until task {life.consumed_by[-1]}",
-        )
-        for life in linked
-    ]
-    rows = list(dict.fromkeys(rows))  # a module that runs twice passes the same tensor twice
-    if not rows:
-        reason = "not analysed: the trace does not link tensors between operators in this version"
-        rows = [("activations", "the task that computes them", "tasks that follow it", reason)]
-    rows.append(("weights", "model construction", "every task that reads a weight", "whole life of the model"))
-    if any(document.phase == "decode" for document in facts.documents):
-        rows.append(
-            ("key-value cache", "attention, per new token", "attention of every later token", "whole generation")
-        )
-    return rows

@@ -6,10 +6,10 @@ Every sentence is put together from the analysis; what source does not say is re
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from opscope_schemas.analysis import ModuleNode
-from opscope_schemas.formula import holds, variables
+from opscope_schemas.analysis import Kernel, ModuleNode
+from opscope_schemas.formula import evaluate, holds, variables
 
 from opscope_tools.report import scan
 from opscope_tools.report.diagrams import Box, Node, draw_stack, draw_tree
@@ -19,7 +19,7 @@ from opscope_tools.report.quotes import Quotes
 
 __all__ = [
     "attention_kind", "configuration_rows", "constraint_lines", "execution_lines", "executive_summary", "framework",
-    "hierarchy", "kernel_rows", "key_features", "scopes", "system_diagram",
+    "hierarchy", "kernel_note", "kernel_rows", "key_features", "scopes", "system_diagram",
 ]  # fmt: skip
 
 #: rows that every report has: the name readers look for, and the attribute of the config that holds it
@@ -54,22 +54,23 @@ def attention_kind(facts: ImplementationFacts) -> tuple[str, int, int] | None:
 
 def executive_summary(facts: ImplementationFacts, quotes: Quotes) -> str:
     """Two or three sentences: what it is, what a pass costs, what bounds it."""
-    name, where = short(facts.tree.model_class), facts.pointer(facts.tree.model_class)
-    layers = facts.point(facts.main).get("num_layers", facts.tree.config.get("num_hidden_layers"))
+    name, where = short(facts.subject), facts.pointer(facts.subject)
+    inside = f", as it runs in `{short(facts.within)}` ({facts.pointer(facts.within)})" if facts.within else ""
+    counted = not facts.within or any("num_layers" in variables(k.repeat) for k in facts.main.kernels)
+    layers = facts.point(facts.main).get("num_layers", facts.tree.config.get("num_hidden_layers")) if counted else None
     kind = attention_kind(facts)
     parts = [f"{quotes('parameters', facts.tree.parameters)} parameters"]
     parts += [f"{layers} layers"] if layers else []
     parts += [f"{kind[0]} attention ({kind[1]} query and {kind[2]} key-value heads)"] if kind else []
     parts += ["a mixture of experts"] if facts.classes_of("mixture of experts") else []
     sentences = [
-        f"`{name}` ({where}), configured by "
+        f"`{name}` ({where}){inside}, configured by "
         f"`{short(facts.tree.config_class)}` ({facts.pointer(facts.tree.config_class)}), has {', '.join(parts)}."
     ]
     for document in facts.documents:
-        phase, figures, values = document.phase, facts.totals(document), facts.point(document)
-        point = f"batch {values['batch_size']}, {values['seq_len']} new and {values['cache_len']} cached tokens"
+        phase, figures = document.phase, facts.totals(document)
         sentences.append(
-            f"{phase.capitalize()} ({point}) takes {quotes(f'{phase}.flops', figures.flops)} FLOPs, of which "
+            f"{facts.called(document)} takes {quotes(f'{phase}.flops', figures.flops)} FLOPs, of which "
             f"{quotes(f'{phase}.matmul_flops', figures.matmul_flops)} are matrix products, and moves "
             f"{quotes(f'{phase}.bytes', figures.bytes)} bytes as eager execution does: {figures.intensity:.2f} FLOPs "
             f"per byte."
@@ -89,47 +90,70 @@ def key_features(facts: ImplementationFacts) -> list[str]:
                 else ""
             )
             features.append(f"{role.capitalize()}: `{short(name)}` ({facts.pointer(name)}){detail}")
-    for key in ("hidden_act", "activation_function", "tie_word_embeddings", "sliding_window", "use_cache"):
+    for key in _flags(facts):
         found = facts.config_field(key)
         if found and facts.tree.config.get(key) is not None:
             features.append(f"Config: `{key}` = {facts.tree.config[key]} (`{found[0]}:{found[1]}`)")
     return features
 
 
+def _flags(facts: ImplementationFacts) -> list[str]:
+    """Settings of the config that bear on the subject: of a class inside a model only those that it runs by."""
+    attends = bool(facts.classes_of("attention"))
+    whole = not facts.within
+    keys = {
+        "hidden_act": whole or bool(facts.classes_of("activation")),
+        "activation_function": whole or bool(facts.classes_of("activation")),
+        "tie_word_embeddings": whole,
+        "sliding_window": whole or attends,
+        "use_cache": whole or attends,
+    }
+    return [key for key, bears in keys.items() if bears]
+
+
 # ---- 2 --------------------------------------------------------------------------------------------------------------
 
 
 def system_diagram(facts: ImplementationFacts) -> str:
-    """The modules that the forward calls, from input to output, as stacked boxes."""
-    root = facts.tree.tree
-    ran = {kernel.class_name for _, _, kernel in walk(facts.main.kernels, "")}
-    boxes = [Box(f"inputs of {short(facts.tree.model_class)}")]
-    for child in _spread(_opened(root, ran), ran):
-        inner = (f"  {node.name}: {short(node.class_name)}{_times(node)}" for node in _opened(child, ran))
-        boxes.append(Box(f"{child.name}: {short(child.class_name)}{_times(child)}", tuple(inner)))
-    return draw_stack([*boxes, Box(f"outputs of {short(facts.tree.model_class)}")])
+    """The modules that the forward calls, in call order, as stacked boxes; an arrow is that order, not a data flow."""
+    name, values = short(facts.subject), facts.point(facts.main)
+    boxes = [_call_box(call, times, outer, values) for call, times, outer in _spread(facts.main.kernels, values)]
+    own = [kernel.operator for kernel in facts.main.kernels if kernel.operator]
+    boxes = boxes or [Box(name, (f"  own operators: {', '.join(list(dict.fromkeys(own))[:6])}",))]
+    return draw_stack([Box(f"inputs of {name}"), *boxes, Box(f"outputs of {name}")])
 
 
-def _opened(node: ModuleNode, ran: set[str]) -> list[ModuleNode]:
-    """Children of a node; a container, which has no forward of its own and so never ran, is replaced by what it holds."""
-    opened: list[ModuleNode] = []
-    for child in node.children:
-        if child.class_name in ran or not child.children:
-            opened.append(child)
-        else:
-            held = _opened(child, ran)
-            opened += [inner.model_copy(update={"name": f"{child.name}.{inner.name}"}) for inner in held]
-    return opened
+def _distinct(kernels: Sequence[Kernel]) -> list[tuple[Kernel, int]]:
+    """The calls of submodules in call order; calls of one submodule on one line once, with their number."""
+    found: dict[tuple[str, str, str, int], tuple[Kernel, int]] = {}
+    for kernel in kernels:
+        if kernel.class_name:
+            key = (kernel.attribute, kernel.class_name, kernel.file, kernel.line)
+            found[key] = (kernel, found.get(key, (kernel, 0))[1] + 1)
+    return list(found.values())
 
 
-def _spread(children: Sequence[ModuleNode], ran: set[str]) -> list[ModuleNode]:
-    """The children; a backbone among them is replaced by its own children, so that layers show."""
-    spread: list[ModuleNode] = []
-    for child in children:
-        inner = _opened(child, ran)
-        holds_layers = child.repeat == 1 and any(node.repeat > 1 for node in inner)
-        spread += inner if holds_layers else [child]
+def _spread(kernels: Sequence[Kernel], values: Mapping[str, int]) -> list[tuple[Kernel, int, int]]:
+    """Calls, how often each is made, how often its caller runs; a backbone is replaced by its calls, so that layers show."""
+    spread: list[tuple[Kernel, int, int]] = []
+    for call, times in _distinct(kernels):
+        inner = _distinct(call.kernels or ())
+        repeat = evaluate(call.repeat, values)
+        holds_layers = repeat == 1 and any(evaluate(held.repeat, values) > 1 for held, _ in inner)
+        spread += [(held, count, repeat) for held, count in inner] if holds_layers else [(call, times, 1)]
     return spread
+
+
+def _call_box(call: Kernel, times: int, outer: int, values: Mapping[str, int]) -> Box:
+    repeat = evaluate(call.repeat, values)
+    inner = [f"  {_call(held, count, repeat, values)}" for held, count in _distinct(call.kernels or ())]
+    return Box(_call(call, times, outer, values), tuple(inner))
+
+
+def _call(call: Kernel, times: int, outer: int, values: Mapping[str, int]) -> str:
+    """`attribute: Class ×N`, N being how often the call is made each time that its caller runs."""
+    count = times * evaluate(call.repeat, values) // outer
+    return f"{call.attribute or 'call'}: {short(call.class_name)}{f' ×{count}' if count > 1 else ''}"
 
 
 def _times(node: ModuleNode) -> str:
@@ -159,16 +183,17 @@ def scopes(facts: ImplementationFacts) -> set[str]:
 def execution_lines(facts: ImplementationFacts) -> list[str]:
     """How the model executes: eager operators, where attention is dispatched, what may be swapped in."""
     reader, path, ran = facts.reader, facts.modeling_file, scopes(facts)
+    attention = f"; attention runs as {facts.main.attention}" if facts.classes_of("attention") else ""
     lines = [
         f"Eager PyTorch: each operator of `{short(facts.main.class_name)}` (`{path}:{facts.modeling_line}`) is dispatched "
-        f"on its own, in the order of section 6.1; attention runs as {facts.main.attention} in {facts.main.dtype}."
+        f"on its own, in the order of section 6.1, in {facts.main.dtype}{attention}."
     ]
     dispatch = scan.matching_lines(reader, path, r"\b(ALL_ATTENTION_FUNCTIONS|scaled_dot_product_attention)\b", ran)
     lines += [f"Attention implementation is chosen at run time by `{hit.name}` ({hit.pointer})." for hit in dispatch]
     swaps = scan.decorators(reader, path, ran)
     lines += [f"`{hit.name}` carries the decorator `@{hit.text}` ({hit.pointer})." for hit in swaps]
     flags = scan.capabilities(reader, path)
-    lines += [f"The class declares `{hit.name}` ({hit.pointer})." for hit in flags]
+    lines += [f"{_declarer(facts, hit)} declares `{hit.name}` ({hit.pointer})." for hit in flags]
     graphs = scan.matching_lines(reader, path, r"(torch\.compile|CUDAGraph|triton\.jit|torch\.library|load_inline)")
     lines += [f"`{hit.name}` is used ({hit.pointer})." for hit in graphs]
     if not graphs:
@@ -177,6 +202,12 @@ def execution_lines(facts: ImplementationFacts) -> list[str]:
             "torch.library and load_inline."
         )
     return lines
+
+
+def _declarer(facts: ImplementationFacts, hit: scan.Hit) -> str:
+    """The class in whose body a hit stands."""
+    around = facts.reader.enclosing(hit.path, hit.line)
+    return f"`{around[0].name}`" if around else "The file"
 
 
 # ---- 3 --------------------------------------------------------------------------------------------------------------
@@ -215,8 +246,7 @@ def _declared(facts: ImplementationFacts, attribute: str) -> str:
 def kernel_rows(facts: ImplementationFacts) -> list[tuple[str, str, str]]:
     """Tile constants of the kernel that was named, or why there are none."""
     if facts.tiling is None or not facts.tiling.kernels:
-        reason = f"not analysed: `{facts.modeling_file}` launches library kernels only; name one with `kernel`"
-        return [(f"`{name}`", "n/a", reason) for name in _KERNEL_ROWS]
+        return [(f"`{name}`", "n/a", "library kernels") for name in _KERNEL_ROWS]
     rows = []
     for kernel in facts.tiling.kernels:
         where = f"of `{kernel.name}` (`{kernel.file}:{kernel.line}`)"
@@ -227,6 +257,16 @@ def kernel_rows(facts: ImplementationFacts) -> list[tuple[str, str, str]]:
             value = ", ".join(dict.fromkeys(item.value for item in bound)) or "not set in source"
             rows.append((f"`{label}`", value, f"launch parameter {where}"))
     return rows
+
+
+def kernel_note(facts: ImplementationFacts) -> str:
+    """Why the table of kernel settings is empty; nothing where it is not."""
+    if facts.tiling is not None and facts.tiling.kernels:
+        return ""
+    return (
+        f"`n/a`: not analysed. `{facts.modeling_file}` launches library kernels only, which choose tiles, stages and "
+        "warps themselves; `write_report` with `kernel` shows those of a CUDA or Triton kernel."
+    )
 
 
 def constraint_lines(facts: ImplementationFacts) -> list[str]:

@@ -1,4 +1,4 @@
-"""Sections 7 and 8: what the config declares about splitting the model, and where FLOPs and bytes go."""
+"""Section 8: where FLOPs and bytes go, and what bounds them."""
 
 from __future__ import annotations
 
@@ -11,95 +11,9 @@ from opscope_tools.report import scan
 from opscope_tools.report.diagrams import Box, bars, draw_stack
 from opscope_tools.report.facts import Figures, ImplementationFacts, short
 from opscope_tools.report.markdown import table
-from opscope_tools.report.overview import scopes
 from opscope_tools.report.quotes import Quotes, plain_bytes
 
-__all__ = [
-    "bottlenecks", "communication_rows", "cost_tables", "memory_diagram", "overlap", "parallelism_lines", "timeline",
-]  # fmt: skip
-
-_COLLECTIVES = r"\b(all_reduce|all_gather|reduce_scatter|all_to_all|torch\.distributed)\b"
-_STRATEGIES = (
-    ("Data Parallelism", "", r"\b(DistributedDataParallel|fully_shard|FSDP)\b"),
-    ("Tensor Parallelism", "tp", r"\b(ColumnParallel\w*|RowParallel\w*|parallelize_module)\b"),
-    ("Pipeline Parallelism", "pp", r"\b(PipelineStage|pipeline_parallel\w*)\b"),
-    ("Sequence Parallelism", "sp", r"\b(SequenceParallel|sequence_parallel\w*|ring_attention)\b"),
-    ("Expert Parallelism", "ep", r"\b(expert_parallel\w*)\b"),
-)
-
-
-def _plans(facts: ImplementationFacts) -> list[scan.Hit]:
-    """Plans that the config class declares, then those that the model's classes do."""
-    found = []
-    if facts.config_location is not None:
-        path, span = facts.config_location
-        found += scan.plans(facts.reader, path, span.name)
-    for name in sorted(scopes(facts)):
-        found += scan.plans(facts.reader, facts.modeling_file, name)
-    return found
-
-
-def _searched(facts: ImplementationFacts) -> str:
-    files = [facts.modeling_file, *([facts.config_location[0]] if facts.config_location else [])]
-    return " and ".join(f"`{path}`" for path in files)
-
-
-def parallelism_lines(facts: ImplementationFacts) -> list[str]:
-    """One line per strategy: the plan that declares it, calls that do it, or what was searched for."""
-    plans = _plans(facts)
-    lines = []
-    for title, letters, pattern in _STRATEGIES:
-        declared = [hit for hit in plans if letters and hit.name.endswith(f"_{letters}_plan")]
-        entries = sum(1 for hit in plans if letters and f"_{letters}_plan[" in hit.name)
-        calls = scan.matching_lines(facts.reader, facts.modeling_file, pattern)
-        said = [f"`{hit.name}` ({hit.pointer}) declares it for {entries} modules" for hit in declared]
-        said += [f"`{hit.name}` ({hit.pointer})" for hit in calls]
-        if said:
-            lines.append(f"**{title}:** Yes; {'; '.join(said)}.")
-        else:
-            plan = f"an attribute that ends in `_{letters}_plan`, and for " if letters else ""
-            lines.append(f"**{title}:** No; none found: searched {_searched(facts)} for {plan}`{_words(pattern)}`.")
-    return lines
-
-
-def _words(pattern: str) -> str:
-    return pattern.replace(r"\b", "").replace(r"\w*", "").replace("\\", "").strip("()").replace("|", " ")
-
-
-def communication_rows(facts: ImplementationFacts) -> list[tuple[str, str, str, str]]:
-    """Collectives that source calls, and plan entries whose style issues them when a plan is applied."""
-    calls = scan.matching_lines(facts.reader, facts.modeling_file, _COLLECTIVES)
-    rows = [(f"`{hit.text}`", hit.name, hit.pointer, "not analysed: the size depends on the plan") for hit in calls]
-    rows += [
-        (
-            f"`{_entry(hit)}` split as {hit.text}",
-            "all_reduce, all_gather or none: not analysed, the style's own code decides",
-            f"when the plan is applied ({hit.pointer})",
-            "not analysed: the plan is not run",
-        )
-        for hit in _plans(facts)
-        if "[" in hit.name and "_pp_plan" not in hit.name
-    ]
-    return rows or [("none found", "none", f"searched {_searched(facts)}", "0 bytes: nothing is communicated")]
-
-
-def _entry(hit: scan.Hit) -> str:
-    """The module pattern in the name of a plan's entry: `plan['layers.*.mlp']`."""
-    return hit.name.partition("[")[2].strip("]'\"")
-
-
-def overlap(facts: ImplementationFacts) -> str:
-    """Whether communication is overlapped with computation."""
-    hits = scan.matching_lines(facts.reader, facts.modeling_file, r"\b(async_op|cuda\.Stream|wait_stream)\b")
-    if hits:
-        return " ".join(f"`{hit.name}` is used ({hit.pointer})." for hit in hits)
-    return (
-        f"None found: searched `{facts.modeling_file}` for async_op, cuda.Stream and wait_stream; "
-        "the traced forward runs on one stream."
-    )
-
-
-# ---- 8 --------------------------------------------------------------------------------------------------------------
+__all__ = ["bottlenecks", "cost_tables", "memory_diagram", "timeline"]
 
 
 def memory_diagram(facts: ImplementationFacts) -> str:

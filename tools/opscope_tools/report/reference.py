@@ -76,6 +76,8 @@ def _longest(facts: ImplementationFacts) -> str:
             computed = (
                 f" Positions are computed by `{short(rotary[0])}` ({facts.pointer(rotary[0])})." if rotary else ""
             )
+            if facts.within and not rotary and not facts.classes_of("attention"):
+                computed = f" It bounds the model; `{short(facts.subject)}` itself reads no positions."
             return f"`{key}` = {facts.tree.config[key]} (`{found[0]}:{found[1]}`).{computed}"
     where = facts.pointer(facts.tree.config_class)
     return f"None declared: searched `{short(facts.tree.config_class)}` ({where}) for max_position_embeddings."
@@ -106,7 +108,7 @@ def _hardware(facts: ImplementationFacts) -> str:
     flags = scan.capabilities(facts.reader, facts.modeling_file)
     where = f"`{short(facts.main.class_name)}` ({facts.pointer(facts.main.class_name)})"
     said = f"Device tests: {_listed(hits)}." if hits else f"None is required by the source of {where}."
-    optional = f" It declares {_listed(flags, 6)}." if flags else ""
+    optional = f" Its file declares {_listed(flags, 6)}." if flags else ""
     memory = ""
     if facts.tree.parameters:
         memory = f" Its weights take {facts.tree.parameters * facts.point(facts.main)['w_bytes']:,} bytes."
@@ -123,7 +125,7 @@ def cache_bytes_per_token(facts: ImplementationFacts, document: ModelAnalysis) -
 
 
 def _cache(facts: ImplementationFacts, quotes: Quotes) -> str:
-    updates = _forward_lines(facts, r"\b(past_key_values?|layer_past|past_key_value)\.update\(")
+    updates = _forward_lines(facts, r"(\w*past_key_values?|layer_past)\.update\(")
     made = _forward_lines(facts, r"\b(\w*Cache)\(")
     lines = []
     if made:
@@ -182,6 +184,8 @@ def glossary_rows(text: str) -> list[tuple[str, str]]:
 def references(facts: ImplementationFacts) -> list[str]:
     """The sources that were read, and the conventions that the figures follow."""
     lines = [f"{source.repository} {source.version}".strip() + ", read as source" for source in facts.sources]
+    if facts.within:
+        lines.append(f"Class: {facts.subject} ({facts.pointer(facts.subject)})")
     lines.append(f"Model: {facts.tree.model_class} ({facts.pointer(facts.tree.model_class)})")
     lines.append(f"Configuration: {facts.tree.config_class} ({facts.pointer(facts.tree.config_class)})")
     for label, texts in (

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from opscope_schemas.report import Problem, ReportFacts
 
-from opscope_tools.report import components, flow, overview, performance, reference
+from opscope_tools.report import components, flow, memory, overview, parallel, performance, reference
 from opscope_tools.report.checks import FRAGMENT_RULES, Material, check
 from opscope_tools.report.facts import ImplementationFacts, short
 from opscope_tools.report.markdown import Page, table
@@ -101,7 +101,7 @@ def render(facts: ImplementationFacts, sections: Mapping[str, str], path: str, t
 def _context(facts: ImplementationFacts, quotes: Quotes) -> dict[str, object]:
     catalogue = tasks(facts.main)
     return {
-        "title": short(facts.tree.model_class) if facts.name == facts.target else f"{facts.name}",
+        "title": short(facts.subject) if facts.name == facts.target else f"{facts.name}",
         "repository": _repository(facts),
         "framework": overview.framework(facts),
         "date": facts.date,
@@ -112,17 +112,19 @@ def _context(facts: ImplementationFacts, quotes: Quotes) -> dict[str, object]:
         "execution": overview.execution_lines(facts),
         "configuration": table(TABLES["3.1"], overview.configuration_rows(facts)),
         "kernels": table(TABLES["3.2"], overview.kernel_rows(facts)),
+        "kernel_note": overview.kernel_note(facts),
         "constraints": overview.constraint_lines(facts),
         "components": components.components(facts, quotes),
         "unavailable": [f"`{short(name)}`: not analysed: {why}" for name, why in facts.unavailable.items()],
         "catalogue": table(TABLES["5"], flow.catalogue_rows(facts, catalogue)),
         "order_note": flow.ORDER_NOTE,
+        "tiling_note": flow.tiling_note(facts, catalogue),
         "forward_pass": flow.forward_pass(facts, catalogue),
         "dependencies": flow.dependency_graph(catalogue),
-        "lifetimes": table(TABLES["6.3"], flow.lifetime_rows(facts, catalogue)),
-        "parallelism": performance.parallelism_lines(facts),
-        "communication": table(TABLES["7.2"], performance.communication_rows(facts)),
-        "overlap": performance.overlap(facts),
+        "lifetimes": table(TABLES["6.3"], memory.lifetime_rows(facts, catalogue)),
+        "parallelism": parallel.parallelism_lines(facts),
+        "communication": table(TABLES["7.2"], parallel.communication_rows(facts)),
+        "overlap": parallel.overlap(facts),
         "memory": performance.memory_diagram(facts),
         "timeline": performance.timeline(facts),
         "costs": performance.cost_tables(facts, quotes),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from opscope_tools.report.sources import SourceReader
 
-__all__ = ["Hit", "capabilities", "constraints", "decorators", "matching_lines", "plans"]
+__all__ = ["Hit", "Plan", "capabilities", "constraints", "decorators", "matching_lines", "plans"]
 
 
 @dataclass(frozen=True)
@@ -66,24 +66,49 @@ def _literals(node: ast.expr) -> Iterator[str]:
                 yield f"({ast.unparse(part.value)})"
 
 
-def plans(reader: SourceReader, path: str, class_name: str) -> list[Hit]:
+@dataclass(frozen=True)
+class Plan:
+    """A dictionary that declares how to split a model: the class that holds it, its own line, its entries.
+
+    An entry's `name` is the pattern of modules, its `text` the style as source writes it.
+    """
+
+    declared: Hit
+    holder: str
+    entries: tuple[Hit, ...]
+
+    @property
+    def kind(self) -> str:
+        """What is split: `tp`, `pp`, `ep`, `sp`, `fsdp`."""
+        return self.declared.name.removesuffix("_plan").rpartition("_")[2]
+
+
+def plans(reader: SourceReader, path: str, class_name: str) -> list[Plan]:
     """Attributes of a class that declare how to split a model: `base_model_*_plan` and `_*_plan`."""
     span = reader.definition(path, class_name)
-    hits = []
+    found = []
     for node in span.node.body if span else []:
         targets = (
             node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
         )
         names = [target.id for target in targets if isinstance(target, ast.Name) and target.id.endswith("_plan")]
         if names and isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
-            hits.append(Hit(path, node.lineno, names[0], ""))
-            if isinstance(node.value, ast.Dict):
-                hits += [
-                    Hit(path, key.lineno, f"{names[0]}[{ast.unparse(key)}]", ast.unparse(value))
+            entries = (
+                [
+                    Hit(path, key.lineno, _text(key), _text(value))
                     for key, value in zip(node.value.keys, node.value.values, strict=True)
                     if key is not None
                 ]
-    return hits
+                if isinstance(node.value, ast.Dict)
+                else []
+            )
+            found.append(Plan(Hit(path, node.lineno, names[0], ""), class_name, tuple(entries)))
+    return found
+
+
+def _text(node: ast.expr) -> str:
+    """A string's own words; other expressions as source writes them."""
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ast.unparse(node)
 
 
 def decorators(reader: SourceReader, path: str, scopes: Iterable[str]) -> list[Hit]:

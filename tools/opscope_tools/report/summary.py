@@ -18,6 +18,9 @@ from opscope_tools.report.tasks import tasks
 
 __all__ = ["summarise"]
 
+#: conditions of a document that the summary spells out
+_MOST_CONDITIONS = 3
+
 
 def summarise(facts: ImplementationFacts, path: str, outline: Sequence[Section]) -> ReportSummary:
     """The four lists; links are `path#anchor`."""
@@ -37,17 +40,18 @@ def _plain(pointer: str) -> str:
 
 def _insights(facts: ImplementationFacts) -> list[str]:
     kind = attention_kind(facts)
-    name = short(facts.tree.model_class)
-    lines = [f"{name} has {facts.tree.parameters:,} parameters ({_plain(facts.pointer(facts.tree.model_class))})."]
+    name = short(facts.subject)
+    inside = f"; the figures are of it as it runs in {short(facts.within)}" if facts.within else ""
+    lines = [f"{name} has {facts.tree.parameters:,} parameters ({_plain(facts.pointer(facts.subject))}){inside}."]
     if kind:
         where = _plain(facts.pointer(facts.classes_of("attention")[0]))
         lines.append(f"Attention is {kind[0]}: {kind[1]} query heads on {kind[2]} key-value heads ({where}).")
     for document in facts.documents:
         figures, values = facts.totals(document), facts.point(document)
+        subject = _plain(facts.called(document))
         bound = "compute" if figures.intensity >= facts.ridge else "memory"
         lines.append(
-            f"{document.phase.capitalize()} (batch {values['batch_size']}, {values['seq_len']} new, "
-            f"{values['cache_len']} cached tokens) takes {amount(figures.flops, 'FLOP')} and moves "
+            f"{subject} takes {amount(figures.flops, 'FLOP')} and moves "
             f"{plain_bytes(figures.bytes)}: {figures.intensity:.2f} FLOPs per byte, {bound}-bound at a ridge of "
             f"{facts.ridge:g}."
         )
@@ -81,12 +85,10 @@ def _optimisations(facts: ImplementationFacts) -> list[str]:
 def _limitations(facts: ImplementationFacts) -> list[str]:
     lines = [f"Not counted: {text}" for text in facts.main.not_counted]
     lines += [f"{short(name)} is not analysed on its own: {reason}" for name, reason in facts.unavailable.items()]
-    if facts.main.conditions:
-        said = ", ".join(re.sub("[{}]", "", text) for text in facts.main.conditions)
-        lines.append(f"The formulas of {facts.main.phase} are derived where {said}.")
+    lines += [_validity(facts, document) for document in facts.documents if document.conditions]
     for document in facts.documents:
         floor, figures = facts.floor_bytes(document), facts.totals(document)
-        if floor and figures.bytes > floor:
+        if floor and figures.bytes >= 1.005 * floor:  # below that it would read as 1.00 times
             lines.append(
                 f"Eager {document.phase} moves {figures.bytes / floor:.2f} times the "
                 "bytes that no implementation can avoid."
@@ -95,3 +97,17 @@ def _limitations(facts: ImplementationFacts) -> list[str]:
         lines.append("Tiles, shared memory and registers are not analysed: no kernel was named.")
     lines.append("Operator dependencies are the order of the trace; what could run side by side is not analysed.")
     return lines
+
+
+def _validity(facts: ImplementationFacts, document: ModelAnalysis) -> str:
+    """Where the figures of a pass hold: at a point that was traced itself nothing bounds them."""
+    notes = [note for note in facts.notes if note.startswith(f"{document.phase}: ")]
+    if any("traced anew" in note or "second trace" in note for note in notes):
+        return (
+            f"The {document.phase} figures hold as reported: the reported values were traced anew. At other values the "
+            "formulas hold under the conditions that the document lists."
+        )
+    said = ", ".join(re.sub("[{}]", "", text) for text in document.conditions[:_MOST_CONDITIONS])
+    more = len(document.conditions) - _MOST_CONDITIONS
+    rest = f" and {more} more conditions that the document lists" if more > 0 else ""
+    return f"The formulas of {document.phase} hold where {said}{rest}."

@@ -41,7 +41,7 @@ class Occurrence:
 
 @dataclass(frozen=True)
 class Task:
-    """One row of the catalogue: its occurrences, and the tasks that ran directly before one of them."""
+    """One row of the catalogue: its occurrences, and the earlier tasks that ran directly before one of them."""
 
     number: int
     occurrences: tuple[Occurrence, ...]
@@ -79,7 +79,8 @@ def tasks(document: Analysis) -> list[Task]:
     numbers = {key: number for number, key in enumerate(found, 1)}
     before: dict[Key, dict[int, None]] = {key: {} for key in found}
     for previous, key in pairwise(order):
-        before[key][numbers[previous]] = None
+        if numbers[previous] < numbers[key]:  # a task that runs again follows later ones: that would close a circle
+            before[key][numbers[previous]] = None
     return [Task(numbers[key], tuple(found[key]), tuple(before[key])) for key in found]
 
 

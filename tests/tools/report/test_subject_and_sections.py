@@ -1,0 +1,231 @@
+"""What each section of a report says about its subject: a class inside a model, call order, plans, tensors, limits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import report_toy as toy
+from conftest import rendered_with
+from opscope_schemas.analysis import TensorInfo
+from opscope_schemas.formula import Formula
+from opscope_tools.report import parallel
+from opscope_tools.report.facts import ImplementationFacts, role_of
+from opscope_tools.report.markdown import Page
+from opscope_tools.report.memory import tensor_bytes
+from opscope_tools.report.outline import TABLES
+from opscope_tools.report.render import Report
+from opscope_tools.report.summary import summarise
+from opscope_tools.report.tasks import tasks
+
+MODEL = f"{toy.MODULE}.ToyForCausalLM"
+
+
+@pytest.fixture(scope="module")
+def attention(facts: ImplementationFacts) -> ImplementationFacts:
+    """Facts on the attention as it runs in the toy."""
+    return replace(
+        facts,
+        name="ToyAttention",
+        target="ToyAttention",
+        tree=toy.attention_tree(),
+        documents=(toy.attention_document(), toy.attention_document("decode")),
+    )
+
+
+def section(text: str, number: str) -> str:
+    """The text below the heading that begins with `number`."""
+    return re.split(r"\n##+ ", text.partition(f"# {number} ")[2])[0]
+
+
+def rows(text: str, number: str) -> list[tuple[str, ...]]:
+    """Cells of the table of a section."""
+    (found,) = [table for table in Page(text).tables if table.head == TABLES[number]]
+    return [cells for _, cells in found.rows]
+
+
+# ---- a class inside a model ----------------------------------------------------------------------------------------
+
+
+def test_a_report_on_a_class_is_about_the_class_and_names_the_model_once(attention: ImplementationFacts) -> None:
+    report = rendered_with(attention, {})
+    assert report.text.startswith("# Analysis: ToyAttention\n")
+    summary = section(report.text, "1. Executive Summary") or report.text.partition("## 1. ")[2].partition("\n## 2")[0]
+    assert summary.count("ToyForCausalLM") == 1
+    assert "`ToyAttention`" in summary
+    assert ", as it runs in `ToyForCausalLM` (" in summary
+    assert "has 256<!-- fact:parameters --> parameters" in summary
+    assert "2 layers" not in summary  # those are the model's
+    assert "One call of `ToyAttention` in prefill (batch 1, 64 new" in summary
+    assert "Prefill (" not in summary
+    diagram = report.text.partition("### 2.1")[2].partition("### 2.2")[0]
+    assert "inputs of ToyAttention" in diagram
+    assert "outputs of ToyAttention" in diagram
+    assert "ToyForCausalLM" not in diagram
+
+
+def test_the_summary_of_a_class_speaks_of_the_class(attention: ImplementationFacts) -> None:
+    first, *others = summarise(attention, "x.md", ()).insights
+    assert first.startswith("ToyAttention has 256 parameters")
+    assert "as it runs in ToyForCausalLM" in first
+    assert any(line.startswith("One call of ToyAttention in decode (batch 1, 1 new") for line in others)
+    assert not any("ToyForCausalLM" in line for line in others)
+
+
+def test_a_whole_model_is_its_own_subject(facts: ImplementationFacts, rendered: Callable[..., Report]) -> None:
+    assert (facts.subject, facts.within) == (MODEL, "")
+    assert "as it runs in" not in rendered().text
+    assert facts.called(facts.main) == "Prefill (batch 1, 64 new and 0 cached tokens)"
+
+
+# ---- 2.1 and 6.2: order --------------------------------------------------------------------------------------------
+
+
+def test_the_system_diagram_follows_the_calls_not_the_order_of_the_tree(facts: ImplementationFacts) -> None:
+    first, *rest = facts.tree.tree.children
+    late = facts.tree.tree.model_copy(update={"children": (*rest, first)})  # as where `rotary_emb` is defined last
+    text = rendered_with(replace(facts, tree=facts.tree.model_copy(update={"tree": late})), {}).text
+    diagram = text.partition("### 2.1")[2].partition("### 2.2")[0]
+    titles = [
+        "embed_tokens: Embedding",
+        "layers.*: ToyLayer ×2",
+        "  norm: ToyNorm",
+        "  attention: ToyAttention",
+        "lm_head: Linear",
+    ]
+    at = [diagram.index(title) for title in titles]
+    assert at == sorted(at)
+    assert "in call order" in diagram
+
+
+def test_dependencies_have_no_circle_and_no_edge_to_themselves(facts: ImplementationFacts) -> None:
+    catalogue = tasks(facts.main)
+    assert any(len(task.occurrences) > 1 for task in catalogue)  # the toy's norm runs in layers and after them
+    assert all(number < task.number for task in catalogue for number in task.after)
+    assert all(task.after for task in catalogue[1:])
+
+
+def test_a_task_that_follows_itself_does_not_depend_on_itself(facts: ImplementationFacts) -> None:
+    twice = tuple(kernel for kernel in facts.main.kernels for _ in range(2))
+    catalogue = tasks(facts.main.model_copy(update={"kernels": twice}))
+    assert all(task.number not in task.after for task in catalogue)
+
+
+# ---- 3.2, 4 and 5: said once, said whole ---------------------------------------------------------------------------
+
+
+def test_reasons_stand_once_below_the_tables(rendered: Callable[..., Report]) -> None:
+    text = rendered().text
+    assert {cells[3] for cells in rows(text, "5")} == {"library"}
+    assert text.count("Tiling: `library` marks operators of a library") == 1
+    assert {cells[1:] for cells in rows(text, "3.2")} == {("n/a", "library kernels")}
+    assert text.count("launches library kernels only") == 1
+
+
+def test_each_component_prints_its_four_formulas_whole(
+    facts: ImplementationFacts, rendered: Callable[..., Report]
+) -> None:
+    text = rendered().text
+    assert "a formula in" not in text
+    for label in ("FLOPs", "of these matrix products", "bytes read", "bytes written"):
+        assert len(re.findall(rf"^- {label}: `[^`]+`$", text, re.MULTILINE)) == len(facts.modules)
+    whole = Formula.parse(facts.main.totals.memory_access.read)
+    assert f"- bytes read: `{whole}`" in text
+
+
+def test_shares_of_a_single_kernel_are_not_an_insight(rendered: Callable[..., Report]) -> None:
+    linear = rendered().text.partition(": Linear\n")[2].partition("\n### ")[0]
+    assert "100.0 % of its" not in linear
+    attention = rendered().text.partition(": ToyAttention\n")[2].partition("\n### ")[0]
+    assert re.search(r"takes \d+\.\d % of its FLOPs", attention)
+
+
+def test_a_network_of_a_model_with_experts_in_its_name_is_no_mixture() -> None:
+    assert role_of("a.Qwen2MoeMLP", ()) == "feed-forward network"
+    assert role_of("a.Qwen2MoeDecoderLayer", ()) == "layer"
+    assert role_of("a.Qwen2MoeSparseMoeBlock", ()) == "mixture of experts"
+
+
+# ---- 7 -------------------------------------------------------------------------------------------------------------
+
+
+def test_each_plan_is_counted_on_its_own_and_fsdp_is_data_parallel(rendered: Callable[..., Report]) -> None:
+    text = rendered().text
+    config, own = toy.line_of("base_model_tp_plan", toy.CONFIGURATION), toy.line_of("_tp_plan = ")
+    assert (
+        f"Yes; `base_model_tp_plan` (`{toy.CONFIG_FILE}:{config}`) declares it for 2 modules; "
+        f"`_tp_plan` (`{toy.FILE}:{own}`) declares it for 1 module." in text
+    )
+    assert f"**Data Parallelism:** Yes; `_fsdp_plan` (`{toy.FILE}:{toy.line_of('_fsdp_plan')}`)" in text
+    assert not any("keep_full_weight" in cell for cells in rows(text, "7.2") for cell in cells)
+
+
+def test_communication_follows_from_the_style_and_the_shape_that_ran(rendered: Callable[..., Report]) -> None:
+    said = {cells[0].split("`")[1]: cells for cells in rows(rendered().text, "7.2")}
+    size = "`{batch_size} * {seq_len} * {hidden_size} * {a_bytes}` bytes (1.02 kB in prefill)"  # 64 * 8 * 2 bytes
+    assert said["layers.*.attention.o_proj"][1].startswith("all_reduce of its output")
+    assert said["layers.*.attention.o_proj"][3] == f"{size} in each of `{{num_layers}}` calls"
+    assert said["layers.*.attention.qkv_proj"][1] == "none"
+    assert said["lm_head"][1].startswith("all_gather of its output")
+    assert said["lm_head"][3] == size
+
+
+def test_only_entries_inside_the_analysed_class_are_listed(attention: ImplementationFacts) -> None:
+    names = {row[0].split("`")[1] for row in parallel.communication_rows(attention)}
+    assert names == {"layers.*.attention.qkv_proj", "layers.*.attention.o_proj"}
+
+
+# ---- 6.3 and the summary -------------------------------------------------------------------------------------------
+
+
+def test_the_lifecycle_names_hidden_states_scores_weights_and_nothing_general(
+    facts: ImplementationFacts, rendered: Callable[..., Report]
+) -> None:
+    said = {cells[0].split(":")[0]: cells for cells in rows(rendered().text, "6.3")}
+    layer = said["hidden states between layers"]
+    assert "`{batch_size} * {seq_len} * {hidden_size} * {a_bytes}` bytes (1.02 kB in prefill)" in layer[0]
+    assert layer[1].startswith("each of the 2 calls of `layers.*`")
+    assert said["attention scores"][3].startswith("absent: that operator fuses")
+    assert f"`{Formula.parse(facts.main.parameters) * Formula.var('w_bytes')}` bytes" in said["weights"][0]
+    assert "activations" not in said
+
+
+def test_the_cache_is_what_the_updates_write_and_logits_are_as_wide_as_the_vocabulary(
+    facts: ImplementationFacts,
+) -> None:
+    shape = ("{batch_size}", "{num_heads}", "{cache_len} + {seq_len}", "{head_dim}")
+    states = TensorInfo(name="", shape=shape, dtype="bfloat16")
+    statement = "past_key_values.update("
+    update = toy.basic("aten.cat.default", statement, "0", "0", "0", outputs=(states,), repeat="{num_layers}")
+    logits = TensorInfo(name="", shape=("{batch_size}", "{seq_len}", "{vocab_size}"), dtype="bfloat16")
+    *others, head = facts.main.kernels
+    kernels = (*others, update, update, head.model_copy(update={"outputs": (logits,)}))
+    width = facts.main.variables[0].model_copy(update={"name": "head_dim", "default": 2})
+    document = facts.main.model_copy(update={"kernels": kernels, "variables": (*facts.main.variables, width)})
+    said = {
+        cells[0].split(":")[0]: cells
+        for cells in rows(rendered_with(replace(facts, documents=(document,)), {}).text, "6.3")
+    }
+    # keys and values: 2 * 2 layers * 4 heads * 64 tokens * 2 wide * 2 bytes
+    assert f"bytes ({2 * 2 * 4 * 64 * 2 * 2 / 1000:.3g} kB)" in said["key-value cache"][0]
+    assert f"bytes ({64 * 100 * 2 / 1000:.3g} kB in prefill)" in said["logits"][0]
+
+
+def test_a_tensor_of_another_dtype_has_its_own_width() -> None:
+    tensor = TensorInfo(name="x", shape=("{seq_len}", "3"), dtype="float32")
+    assert tensor_bytes(tensor, "bfloat16") == Formula.parse("12 * {seq_len}")
+    assert tensor_bytes(tensor, "float32") == Formula.parse("3 * {seq_len} * {a_bytes}")
+
+
+def test_conditions_do_not_bound_figures_that_were_traced_anew(facts: ImplementationFacts) -> None:
+    many = facts.main.model_copy(update={"conditions": tuple(f"{{seq_len}} > {n}" for n in range(5))})
+    plain = summarise(replace(facts, documents=(many,), notes=()), "x.md", ()).limitations
+    (bound,) = [line for line in plain if "hold where" in line]
+    assert "seq_len > 2 and 2 more conditions" in bound
+    assert "seq_len > 3" not in bound
+    note = "prefill: A second trace at these values gave the same figures."
+    anew = summarise(replace(facts, documents=(many,), notes=(note,)), "x.md", ()).limitations
+    assert any("the reported values were traced anew" in line for line in anew)
+    assert not any("seq_len >" in line for line in anew)

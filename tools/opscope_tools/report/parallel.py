@@ -1,0 +1,233 @@
+"""Section 7: what config and classes declare about splitting the model, and what that makes them communicate.
+
+Order: the plans, the strategies that they declare, the modules of the traced pass that their entries name, what each
+style communicates.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from opscope_schemas.analysis import Kernel, ModuleNode, TensorInfo
+from opscope_schemas.formula import Formula, evaluate
+
+from opscope_tools.report import scan
+from opscope_tools.report.facts import ImplementationFacts, short
+from opscope_tools.report.memory import tensor_bytes
+from opscope_tools.report.overview import scopes
+from opscope_tools.report.quotes import plain_bytes
+
+__all__ = ["communication_rows", "overlap", "parallelism_lines"]
+
+_COLLECTIVES = r"\b(all_reduce|all_gather|reduce_scatter|all_to_all|torch\.distributed)\b"
+#: title, kind of plan that declares it, calls that do it
+_STRATEGIES = (
+    ("Data Parallelism", "fsdp", r"\b(DistributedDataParallel|fully_shard|FSDP)\b"),
+    ("Tensor Parallelism", "tp", r"\b(ColumnParallel\w*|RowParallel\w*|parallelize_module)\b"),
+    ("Pipeline Parallelism", "pp", r"\b(PipelineStage|pipeline_parallel\w*)\b"),
+    ("Sequence Parallelism", "sp", r"\b(SequenceParallel|sequence_parallel\w*|ring_attention)\b"),
+    ("Expert Parallelism", "ep", r"\b(expert_parallel\w*)\b"),
+)
+#: where transformers registers the styles by name; each does in a forward pass what the table below says
+_STYLES_FILE = "transformers/distributed/tensor_parallel.py"
+#: style -> the collective on the module's output, empty: none, the output stays split or is whole on every rank
+_STYLES = {
+    "colwise": "",
+    "packed_colwise": "",
+    "colwise_gather_output": "all_gather",
+    "colwise_rep": "all_gather",
+    "rowwise": "all_reduce",
+    "rowwise_rep": "all_reduce",
+    "rowwise_split_input": "all_reduce",
+    "embedding_rowwise": "all_reduce",
+    "embedding_colwise": "all_gather",
+    "moe_tp_experts": "all_reduce",
+    "all_reduce": "all_reduce",
+    "replicate": "",
+    "replicated_with_grad_allreduce": "",
+    "grouped_gemm": "",
+}
+
+
+def _plans(facts: ImplementationFacts) -> list[scan.Plan]:
+    """Plans that the config class declares, then those of the model's class and of the classes that ran."""
+    found = []
+    if facts.config_location is not None:
+        path, span = facts.config_location
+        found += scan.plans(facts.reader, path, span.name)
+    for name in sorted(scopes(facts) | {short(facts.tree.model_class)}):
+        found += scan.plans(facts.reader, facts.modeling_file, name)
+    return found
+
+
+def _searched(facts: ImplementationFacts) -> str:
+    files = [facts.modeling_file, *([facts.config_location[0]] if facts.config_location else [])]
+    return " and ".join(f"`{path}`" for path in files)
+
+
+def parallelism_lines(facts: ImplementationFacts) -> list[str]:
+    """One line per strategy: the plans that declare it, calls that do it, or what was searched for."""
+    plans = _plans(facts)
+    lines = []
+    for title, kind, pattern in _STRATEGIES:
+        calls = scan.matching_lines(facts.reader, facts.modeling_file, pattern)
+        said = [_declares(plan) for plan in plans if plan.kind == kind]
+        said += [f"`{hit.name}` ({hit.pointer})" for hit in calls]
+        if said:
+            lines.append(f"**{title}:** Yes; {'; '.join(said)}.")
+        else:
+            lines.append(
+                f"**{title}:** No; none found: searched {_searched(facts)} for an attribute that ends in "
+                f"`_{kind}_plan`, and for `{_words(pattern)}`."
+            )
+    return lines
+
+
+def _declares(plan: scan.Plan) -> str:
+    count = len(plan.entries)
+    entries = f"{count} module{'s' * (count != 1)}" if plan.entries else "modules that its source does not list"
+    return f"`{plan.declared.name}` ({plan.declared.pointer}) declares it for {entries}"
+
+
+def _words(pattern: str) -> str:
+    return pattern.replace(r"\b", "").replace(r"\w*", "").replace("\\", "").strip("()").replace("|", " ")
+
+
+# ---- 7.2 ------------------------------------------------------------------------------------------------------------
+
+
+def communication_rows(facts: ImplementationFacts) -> list[tuple[str, str, str, str]]:
+    """Collectives that source calls, and plan entries with what their style communicates where a plan is applied."""
+    calls = scan.matching_lines(facts.reader, facts.modeling_file, _COLLECTIVES)
+    rows = [(f"`{hit.text}`", hit.name, hit.pointer, "not analysed: source sets the size") for hit in calls]
+    modules = _modules(facts)
+    for plan in _plans(facts):
+        if plan.kind in ("tp", "ep", "sp"):
+            rows += [
+                _entry_row(facts, plan, entry, modules)
+                for entry in plan.entries
+                if _concerns(facts, entry.name, modules)
+            ]
+    searched = f"searched {_searched(facts)} for collectives and for entries of plans that name a module of this pass"
+    return rows or [("none found", "none", searched, "0 bytes: nothing is communicated")]
+
+
+@dataclass(frozen=True)
+class _Ran:
+    """A module of the traced pass: its class, what a call gives, how many calls a pass makes."""
+
+    class_name: str
+    outputs: tuple[TensorInfo, ...]
+    repeat: str
+
+
+def _modules(facts: ImplementationFacts) -> dict[str, _Ran]:
+    """The modules that ran by their path in the model, with `*` for layers; the analysed one first."""
+    document = facts.main
+    last = document.kernels[-1].outputs if document.kernels else ()
+    return {
+        _starred(document.instance): _Ran(document.class_name, last, "1"),
+        **dict(_submodules(document.kernels, document.instance)),
+    }
+
+
+def _submodules(kernels: Sequence[Kernel], above: str) -> Iterator[tuple[str, _Ran]]:
+    for kernel in kernels:
+        if kernel.class_name:
+            path = ".".join(part for part in (above, kernel.attribute) if part)
+            yield _starred(path), _Ran(kernel.class_name, kernel.outputs, kernel.repeat)
+            yield from _submodules(kernel.kernels or (), path)
+
+
+def _starred(path: str) -> str:
+    return re.sub(r"\.[\d,-]+(?=\.|$)", ".*", path)
+
+
+def _concerns(facts: ImplementationFacts, pattern: str, modules: dict[str, _Ran]) -> bool:
+    """Whether an entry names the analysed module or something inside it; a whole model holds everything."""
+    instance = _starred(facts.main.instance)
+    if not instance or _named(pattern, modules):
+        return True
+    parts = pattern.split(".")
+    heads = (".".join(parts[:count]) for count in range(1, len(parts)))
+    return any(f".{instance}".endswith(f".{head}") for head in heads)
+
+
+def _named(pattern: str, modules: dict[str, _Ran]) -> _Ran | None:
+    """The module that a pattern names; plans of a base model leave out the attribute that holds it."""
+    return next((ran for path, ran in modules.items() if f".{path}".endswith(f".{pattern}")), None)
+
+
+def _is_weight(facts: ImplementationFacts, pattern: str, modules: dict[str, _Ran]) -> bool:
+    """Whether a pattern names a weight of a module that ran."""
+    holder, _, weight = pattern.rpartition(".")
+    ran = _named(holder, modules) if holder else None
+    return ran is not None and any(
+        node.class_name == ran.class_name and weight in node.weights for node in _nodes(facts.tree.tree)
+    )
+
+
+def _nodes(node: ModuleNode) -> Iterator[ModuleNode]:
+    yield node
+    for child in node.children:
+        yield from _nodes(child)
+
+
+def _entry_row(
+    facts: ImplementationFacts, plan: scan.Plan, entry: scan.Hit, modules: dict[str, _Ran]
+) -> tuple[str, str, str, str]:
+    primitive, size = _communicated(facts, entry, modules)
+    when = f"when the {plan.kind} plan is applied ({entry.pointer})"
+    return f"`{entry.name}` split as `{entry.text}`", primitive, when, size
+
+
+def _communicated(facts: ImplementationFacts, entry: scan.Hit, modules: dict[str, _Ran]) -> tuple[str, str]:
+    """The collective of one entry and the bytes that it handles."""
+    call = _named(entry.name, modules)
+    if call is None and _is_weight(facts, entry.name, modules):
+        holder = entry.name.rpartition(".")[0]
+        return "none of its own", f"0 bytes: it splits a weight of `{holder}`, whose own entry communicates"
+    if call is None:
+        return "none in this pass", "0 bytes: the traced pass has no such module"
+    if entry.text not in _STYLES:
+        return f"not analysed: the code of `{entry.text}` decides", "not analysed: this style's collective is not known"
+    collective = _STYLES[entry.text]
+    if not collective:
+        return "none", "0 bytes: the output stays where it is computed"
+    said = f"{collective} of its output{_registered(facts, entry.text)}"
+    if not call.outputs:
+        return said, "not analysed: the trace records no output tensor here"
+    return said, _size(facts, call)
+
+
+def _registered(facts: ImplementationFacts, style: str) -> str:
+    """Where the style is registered, in parentheses."""
+    lines = enumerate(facts.reader.lines(_STYLES_FILE) or (), 1)
+    found = [(line, text) for line, text in lines if f'"{style}"' in text]
+    found = [row for row in found if "register" in row[1]] or found
+    return f" (`{_STYLES_FILE}:{found[0][0]}`)" if found else ""
+
+
+def _size(facts: ImplementationFacts, call: _Ran) -> str:
+    """Bytes of the output of one call, and how many calls a pass makes."""
+    size = tensor_bytes(call.outputs[0], facts.main.dtype)
+    bytes_now = plain_bytes(evaluate(str(size), facts.point(facts.main)))
+    repeat = Formula.parse(call.repeat)
+    calls = "" if repeat == Formula.const(1) else f" in each of `{repeat}` calls"
+    return f"`{size}` bytes ({bytes_now} in {facts.main.phase}){calls}"
+
+
+# ---- 7.3 ------------------------------------------------------------------------------------------------------------
+
+
+def overlap(facts: ImplementationFacts) -> str:
+    """Whether communication is overlapped with computation."""
+    hits = scan.matching_lines(facts.reader, facts.modeling_file, r"\b(async_op|cuda\.Stream|wait_stream)\b")
+    if hits:
+        return " ".join(f"`{hit.name}` is used ({hit.pointer})." for hit in hits)
+    return (
+        f"None found: searched `{facts.modeling_file}` for async_op, cuda.Stream and wait_stream; "
+        "the traced forward runs on one stream."
+    )
