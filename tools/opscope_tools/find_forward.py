@@ -18,6 +18,7 @@ class FindForwardArguments(ToolArguments):
     """What `find_forward` takes."""
 
     target: str = Field(
+        max_length=1000,
         description="Class name, short, dotted or re-exported; model type such as `llama`; or `path.py:line`."
     )
     repo: str | None = Field(default=None, description="Name of the repository to look in; all of them where left out.")

@@ -20,6 +20,7 @@ class ResolveClassArguments(ToolArguments):
 
     name: str = Field(
         min_length=1,
+        max_length=1000,
         description="Class name, short, dotted or re-exported; model type such as `llama`; or `path.py:line`.",
     )
     repo: str | None = Field(default=None, description="Name of the repository to look in; all of them where left out.")

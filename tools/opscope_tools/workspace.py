@@ -156,12 +156,16 @@ class Workspace:
         Symlinks and `..` that lead out of every repository are refused with `PathRefusedError`.
         """
         for repository in self.repositories.values():
-            candidate = (repository.root / path).resolve()
+            try:
+                candidate = (repository.root / path).resolve()
+                there = candidate.exists()
+            except (OSError, ValueError, RuntimeError):  # a name that no file can have
+                continue
             inside = candidate.is_relative_to(repository.root) and (
                 not repository.packages
                 or candidate.relative_to(repository.root).parts[:1] in [(p,) for p in repository.packages]
             )
-            if inside and candidate.exists():
+            if inside and there:
                 return repository, candidate
         raise PathRefusedError(
             f"{path!r} is not a file of any registered repository ({', '.join(sorted(self.repositories))}).",

@@ -139,7 +139,10 @@ class SourceTree:
     def holds(self, file: str) -> bool:
         """Whether `file` is a regular file of the repository; one that a symlink leads out of it is not."""
         path = self._root / file
-        if not path.is_file():
+        try:
+            if not path.is_file():
+                return False
+        except (OSError, ValueError):  # a name that no file can have
             return False
         real = Path(os.path.realpath(path))
         return real.is_relative_to(self._root)
