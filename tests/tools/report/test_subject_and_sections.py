@@ -11,11 +11,11 @@ import report_toy as toy
 from conftest import rendered_with
 from opscope_schemas.analysis import TensorInfo
 from opscope_schemas.formula import Formula
-from opscope_tools.report import parallel
 from opscope_tools.report.facts import ImplementationFacts, role_of
 from opscope_tools.report.markdown import Page
 from opscope_tools.report.memory import tensor_bytes
 from opscope_tools.report.outline import TABLES
+from opscope_tools.report.parallel import communication_rows
 from opscope_tools.report.render import Report
 from opscope_tools.report.summary import summarise
 from opscope_tools.report.tasks import tasks
@@ -173,7 +173,7 @@ def test_communication_follows_from_the_style_and_the_shape_that_ran(rendered: C
 
 
 def test_only_entries_inside_the_analysed_class_are_listed(attention: ImplementationFacts) -> None:
-    names = {row[0].split("`")[1] for row in parallel.communication_rows(attention)}
+    names = {row[0].split("`")[1] for row in communication_rows(attention)}
     assert names == {"layers.*.attention.qkv_proj", "layers.*.attention.o_proj"}
 
 

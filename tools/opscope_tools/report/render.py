@@ -11,11 +11,13 @@ from dataclasses import dataclass
 
 from opscope_schemas.report import Problem, ReportFacts
 
-from opscope_tools.report import components, flow, memory, overview, parallel, performance, reference
+from opscope_tools.report import components, flow, overview, performance, reference
 from opscope_tools.report.checks import FRAGMENT_RULES, Material, check
 from opscope_tools.report.facts import ImplementationFacts, short
 from opscope_tools.report.markdown import Page, table
+from opscope_tools.report.memory import lifetime_rows
 from opscope_tools.report.outline import CLOSING, TABLES, Section, section_named, with_components
+from opscope_tools.report.parallel import communication_rows, overlap, parallelism_lines
 from opscope_tools.report.quotes import Quotes
 from opscope_tools.report.summary import summarise
 from opscope_tools.report.tasks import tasks
@@ -121,10 +123,10 @@ def _context(facts: ImplementationFacts, quotes: Quotes) -> dict[str, object]:
         "tiling_note": flow.tiling_note(facts, catalogue),
         "forward_pass": flow.forward_pass(facts, catalogue),
         "dependencies": flow.dependency_graph(catalogue),
-        "lifetimes": table(TABLES["6.3"], memory.lifetime_rows(facts, catalogue)),
-        "parallelism": parallel.parallelism_lines(facts),
-        "communication": table(TABLES["7.2"], parallel.communication_rows(facts)),
-        "overlap": parallel.overlap(facts),
+        "lifetimes": table(TABLES["6.3"], lifetime_rows(facts, catalogue)),
+        "parallelism": parallelism_lines(facts),
+        "communication": table(TABLES["7.2"], communication_rows(facts)),
+        "overlap": overlap(facts),
         "memory": performance.memory_diagram(facts),
         "timeline": performance.timeline(facts),
         "costs": performance.cost_tables(facts, quotes),

@@ -85,7 +85,13 @@ def _optimisations(facts: ImplementationFacts) -> list[str]:
 def _limitations(facts: ImplementationFacts) -> list[str]:
     lines = [f"Not counted: {text}" for text in facts.main.not_counted]
     lines += [f"{short(name)} is not analysed on its own: {reason}" for name, reason in facts.unavailable.items()]
-    lines += [_validity(facts, document) for document in facts.documents if document.conditions]
+    anew = [document.phase for document in facts.documents if _traced_anew(facts, document)]
+    if anew:
+        lines.append(
+            f"The figures of {' and '.join(anew)} hold as reported: the reported values were traced anew. At other values "
+            "the formulas hold under the conditions that the document lists."
+        )
+    lines += [_validity(d) for d in facts.documents if d.conditions and d.phase not in anew]
     for document in facts.documents:
         floor, figures = facts.floor_bytes(document), facts.totals(document)
         if floor and figures.bytes >= 1.005 * floor:  # below that it would read as 1.00 times
@@ -99,14 +105,14 @@ def _limitations(facts: ImplementationFacts) -> list[str]:
     return lines
 
 
-def _validity(facts: ImplementationFacts, document: ModelAnalysis) -> str:
-    """Where the figures of a pass hold: at a point that was traced itself nothing bounds them."""
+def _traced_anew(facts: ImplementationFacts, document: ModelAnalysis) -> bool:
+    """Whether the reported point was traced itself, so that no condition bounds the figures."""
     notes = [note for note in facts.notes if note.startswith(f"{document.phase}: ")]
-    if any("traced anew" in note or "second trace" in note for note in notes):
-        return (
-            f"The {document.phase} figures hold as reported: the reported values were traced anew. At other values the "
-            "formulas hold under the conditions that the document lists."
-        )
+    return any("traced anew" in note or "second trace" in note for note in notes)
+
+
+def _validity(document: ModelAnalysis) -> str:
+    """Under which conditions the figures of a pass hold; the first few, the document lists the rest."""
     said = ", ".join(re.sub("[{}]", "", text) for text in document.conditions[:_MOST_CONDITIONS])
     more = len(document.conditions) - _MOST_CONDITIONS
     rest = f" and {more} more conditions that the document lists" if more > 0 else ""
