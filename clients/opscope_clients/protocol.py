@@ -187,6 +187,12 @@ async def _report(calls: Calls, findings: Findings, name: str, overwrite: bool) 
     written = await calls.call(
         "write_report", kind="implementation", name=name, target=findings.target, overwrite=overwrite
     )
+    if not written["ok"]:  # nothing was saved: an older report of that name is no answer
+        first = next(iter(written.get("problems") or []), {})
+        raise CallError(
+            f"The report was refused by its own checks and not saved: {first.get('message', 'no reason given')}",
+            next_step="Report this with the target's name.",
+        )
     findings.report = str(written["path"])
     summary = written.get("summary")
     findings.summary = summary if isinstance(summary, Mapping) else {}

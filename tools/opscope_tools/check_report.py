@@ -93,7 +93,8 @@ CHECK_REPORT: Tool[CheckReportArguments, CheckReportResult] = Tool(
     description=(
         "Reviews a saved report: placeholders, path:line pointers that do not resolve, symbols that are not where the "
         "report says, missing or disordered sections, empty or ragged tables, broken fences and diagrams, and numbers "
-        "that differ from the analysis. Returns one sentence per problem with its line."
+        "marked as facts that differ from the analysis. Checks form and evidence, not prose: unmarked numbers pass. "
+        "Returns one sentence per problem with its line."
     ),
     arguments=CheckReportArguments,
     result=CheckReportResult,

@@ -19,7 +19,7 @@ class FindForwardArguments(ToolArguments):
 
     target: str = Field(
         max_length=1000,
-        description="Class name, short, dotted or re-exported; model type such as `llama`; or `path.py:line`."
+        description="Class name, short, dotted or re-exported; model type such as `llama`; or `path.py:line`.",
     )
     repo: str | None = Field(default=None, description="Name of the repository to look in; all of them where left out.")
     offset: int = Field(default=0, ge=0, description="Lines to skip.")
