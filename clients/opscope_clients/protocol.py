@@ -188,7 +188,7 @@ async def _report(calls: Calls, findings: Findings, name: str, overwrite: bool) 
         "write_report", kind="implementation", name=name, target=findings.target, overwrite=overwrite
     )
     if not written["ok"]:  # nothing was saved: an older report of that name is no answer
-        first = next(iter(written.get("problems") or []), {})
+        first: Mapping[str, Any] = next(iter(written.get("problems") or []), {})
         raise CallError(
             f"The report was refused by its own checks and not saved: {first.get('message', 'no reason given')}",
             next_step="Report this with the target's name.",
