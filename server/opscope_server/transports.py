@@ -104,6 +104,7 @@ def _bind(host: str, port: int) -> socket.socket:
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind((host, port))
+        bound.listen(128)  # whoever hears the address may connect at once and waits in the backlog
     except OSError as error:
         bound.close()
         raise OutputError(
