@@ -98,12 +98,12 @@ _PER_OUTPUT = {
     **dict.fromkeys((
     "add sub rsub mul div neg pow exp sqrt rsqrt reciprocal sin cos tanh abs log square floor_divide"
 ).split(), 1),
-    "sigmoid": 4, "softplus": 3, "elu": 2, "addcmul": 2, "erf": 1, "expm1": 1, "atan2": 1, "leaky_relu": 1, "silu": 5,
+    "sigmoid": 4, "softplus": 3, "polar": 4, "log1p": 1, "elu": 2, "addcmul": 2, "erf": 1, "expm1": 1, "atan2": 1, "leaky_relu": 1, "silu": 5,
 }  # fmt: skip
 _PER_INPUT = ("sum", "mean", "cumsum")
 _NO_ARITHMETIC = (
     "clone _to_copy copy_ cat stack where masked_fill masked_fill_ eq ne lt le gt ge logical_and "
-    "logical_not logical_or minimum maximum sign round flip roll clamp_min cummax __rshift__ __lshift__ bitwise_and bitwise_or bitwise_not __and__ __or__ max topk sort argsort "
+    "logical_not logical_or scatter minimum maximum sign round flip roll clamp_min cummax __rshift__ __lshift__ bitwise_and bitwise_or bitwise_not __and__ __or__ max topk sort argsort "
     "histc amax relu clamp constant_pad_nd repeat expand_copy any all one_hot __iand__ triu tril clamp_ "
     "floor"
 ).split()
@@ -190,6 +190,10 @@ class Walk(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped here
                 + min(w.shape[0], inputs[0].shape[0]) * w[0].numel() * 2
                 + self._stored(inputs[2])
             )
+        elif name == "convolution":
+            flops = 2 * n * math.prod(inputs[1].shape[1:]) + (n if len(inputs) > 2 else 0)
+        elif name == "index_select":
+            flops, read = 0, n * inputs[0].element_size() + self._stored(inputs[1])
         elif name == "embedding":
             flops, read = 0, n * 2 + self._stored(inputs[1])
         elif name in ("index", "gather"):
