@@ -27,6 +27,7 @@ from opscope_tools.costing import CostArguments
 from opscope_tools.count_flops import count_flops
 from opscope_tools.engines import close_engines, tracer_of
 from opscope_tools.inspect_model import InspectArguments, inspect_model
+from opscope_tools.session import open_workspace
 from opscope_tools.spec import ToolContext
 from opscope_tools.trace.client import Worker
 from opscope_tools.workspace import Workspace
@@ -212,6 +213,20 @@ def test_a_trace_over_its_time_is_stopped() -> None:
         worker.ask("inspect", {"model": {"model_type": "gpt2"}}, cancelled=threading.Event(), progress=lambda _: None)
     assert worker._process is None
     assert time.monotonic() - began < 60
+
+
+@pytest.mark.parametrize("text", ["soon", "-1", "0", "inf", "nan"])
+def test_a_time_limit_that_is_none_is_refused(text: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("OPSCOPE_TRACE_TIMEOUT", text)
+    with pytest.raises(InputError, match="positive number of seconds"):
+        open_workspace(cache_folder=str(tmp_path))
+
+
+def test_the_time_limit_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("OPSCOPE_TRACE_TIMEOUT", "12.5")
+    workspace = open_workspace(cache_folder=str(tmp_path))
+    assert workspace.trace_timeout == 12.5
+    workspace.store.close()
 
 
 def test_unknown_values_types_are_refused_by_the_argument_model() -> None:

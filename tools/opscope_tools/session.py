@@ -1,7 +1,7 @@
 """Opens the `Workspace` that a user's options and environment describe; the server and the command line share it.
 
 What is given wins over the environment: OPSCOPE_REPO and OPSCOPE_TRUST (several, separated as in PATH),
-OPSCOPE_PYTHON, OPSCOPE_OUTPUT; OPSCOPE_CACHE_DIR is read where the store is opened.
+OPSCOPE_PYTHON, OPSCOPE_OUTPUT, OPSCOPE_TRACE_TIMEOUT (seconds); OPSCOPE_CACHE_DIR is read where the store is opened.
 """
 
 from __future__ import annotations
@@ -38,12 +38,27 @@ def open_workspace(
         python=_interpreter(python or os.environ.get("OPSCOPE_PYTHON")),
         trusted=trusted,
     )
+    workspace.trace_timeout = _seconds("OPSCOPE_TRACE_TIMEOUT", workspace.trace_timeout)
     for name in trusted:
         if name not in workspace.repositories:
             raise UnknownNameError(
                 "repository", name, sorted(workspace.repositories), next_step="Register it with --repo NAME=PATH."
             )
     return workspace
+
+
+def _seconds(variable: str, default: float) -> float:
+    """A positive number of seconds from the environment; raises `InputError`."""
+    text = os.environ.get(variable)
+    if not text:
+        return default
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise InputError(f"{variable} is {text!r}.", next_step="Give a positive number of seconds.")
+    return seconds
 
 
 def parse_repository(text: str) -> tuple[str, Path]:
