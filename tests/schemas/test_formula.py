@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+from types import ModuleType
 
 import opscope_schemas.errors
 import opscope_schemas.formula
@@ -123,7 +124,7 @@ def test_variables_are_found_inside_calls() -> None:
 
 
 @pytest.mark.parametrize("module", [opscope_schemas.formula, opscope_schemas.errors])
-def test_examples_in_docstrings_hold(module: object) -> None:
-    result = doctest.testmod(module)  # type: ignore[arg-type]
+def test_examples_in_docstrings_hold(module: ModuleType) -> None:
+    result = doctest.testmod(module)
     assert result.attempted > 0
     assert result.failed == 0

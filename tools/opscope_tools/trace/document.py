@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 from opscope_schemas.analysis import (
@@ -511,5 +511,5 @@ def pruned(kernels: tuple[Kernel, ...], depth: int) -> tuple[Kernel, ...]:
 
 __all__ = [
     "CONVENTIONS", "CallTree", "Sum", "assignment", "broken_guard", "evaluated", "find_instance", "independent", "kernels_of",
-    "model_analysis", "module_analysis", "per_line", "pruned", "replace", "shown_conditions",
+    "model_analysis", "module_analysis", "per_line", "pruned", "shown_conditions",
 ]  # fmt: skip

@@ -254,11 +254,8 @@ class Session:
             if name:
                 merged[name] = self.symbols._convert(target)
 
-        def final(formula: Formula) -> Formula:
-            return self.symbols.simplified(formula.substitute(merged))
-
         def text(formula: Formula) -> str:
-            return str(final(formula))
+            return str(self.symbols.simplified(formula.substitute(merged)))
 
         shapes: dict[str, str] = {}
 
@@ -275,6 +272,8 @@ class Session:
         for name, value in [*(fixed.items() if self.level != "all" else ()), *self.settled.items()]:
             if isinstance(value, int) and not isinstance(value, bool):
                 guards.append(f"{{{name}}} == {value}")
+        if "num_layers" in self.names and not any("num_layers" in times.variables() for times in repeats.values()):
+            self.mixed_layers = True  # no stack was generalised: the figures are of this depth
         if self.mixed_layers:
             guards.append(f"{{num_layers}} == {self.configured['num_layers']}")
         floors = Floors(recorder, repeats)
@@ -368,6 +367,7 @@ class Session:
 
     @staticmethod
     def _fixed(formula: Formula | None) -> int | None:
+        """The number that a symbol was settled to, if it was."""
         value = formula.constant() if formula is not None else None
         return int(value) if value is not None else None
 
@@ -375,7 +375,7 @@ class Session:
         given = models.definitions(self.config_class, self.request.model, self.names) if self.config_class else {}
         found = [models.variable(name, "", value, fixed=True) for name, value in self.settled.items()]
         found += [
-            models.variable(name, "", self._fixed(merged.get(name)), fixed=_is_number(merged.get(name)))
+            models.variable(name, "", self._fixed(merged.get(name)), fixed=self._fixed(merged.get(name)) is not None)
             for name in self.symbols.hints
             if name not in self.names
         ]
@@ -386,7 +386,11 @@ class Session:
             fixed = self.mixed_layers if name == "num_layers" else name not in self.symbolic
             found.append(
                 models.variable(
-                    name, key, value, fixed=fixed or _is_number(merged.get(name)), definition=given.get(name, "")
+                    name,
+                    key,
+                    value,
+                    fixed=fixed or self._fixed(merged.get(name)) is not None,
+                    definition=given.get(name, ""),
                 )
             )
         if "head_dim" not in self.symbolic and {"hidden_size", "num_heads"} <= self.symbolic.keys():
@@ -460,10 +464,6 @@ class LayerSession(Session):
         with patches.Rewriter(recorder.report), recorder.phase(record=True):
             model(given)
         return recorder
-
-
-def _is_number(formula: Formula | None) -> bool:
-    return formula is not None and formula.constant() is not None
 
 
 def _op_record(op: OpEvent, text: Callable[[Formula], str], infos: Callable[[Any], Any]) -> OpRecord:
