@@ -111,7 +111,7 @@ def _notes(index: Index, symbol: ClassSymbol, forward: ForwardDef) -> list[str]:
                 )
     if forward.row.stub:
         notes.append("This forward only raises NotImplementedError; subclasses provide the real one.")
-    broken = forward.unit.rows.syntax_errors
+    broken = forward.unit.details.syntax_errors
     if broken and forward.unit is not symbol.unit:
         notes.append(f"{forward.file} has a syntax error at line {broken[0]}; what parses was read.")
     return notes
@@ -121,8 +121,9 @@ def source_notes(index: Index, symbol: ClassSymbol) -> list[str]:
     """What a reader must know of the file that defines `symbol`."""
     notes = []
     rows = symbol.unit.rows
-    if rows.syntax_errors:
-        notes.append(f"{symbol.file} has a syntax error at line {rows.syntax_errors[0]}; what parses was read.")
+    errors = symbol.unit.details.syntax_errors
+    if errors:
+        notes.append(f"{symbol.file} has a syntax error at line {errors[0]}; what parses was read.")
     if not rows.utf8:
         notes.append(f"{symbol.file} is not UTF-8; bytes that cannot be read are shown as U+FFFD.")
     if symbol.row.guard.condition:

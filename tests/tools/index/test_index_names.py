@@ -176,8 +176,8 @@ def test_what_only_tree_sitter_cannot_read_is_no_syntax_error(package: Package) 
             "bad.py": "class Bad:\n    def forward(self, x):\n        return x, *([None] * 4)\n\ndef f(:\n",
         }
     )
-    assert index.one("Norm").unit.rows.syntax_errors == ()
-    assert index.one("Bad").unit.rows.syntax_errors
+    assert index.one("Norm").unit.details.syntax_errors == ()
+    assert index.one("Bad").unit.details.syntax_errors
 
 
 def test_what_parses_in_a_file_with_a_syntax_error_is_used(package: Package) -> None:
@@ -186,7 +186,7 @@ def test_what_parses_in_a_file_with_a_syntax_error_is_used(package: Package) -> 
     )
     symbol = index.one("Good")
     assert symbol.line == 1
-    assert symbol.unit.rows.syntax_errors
+    assert symbol.unit.details.syntax_errors
 
 
 def test_a_file_that_is_not_utf8_is_read_all_the_same(package: Package) -> None:
@@ -206,8 +206,10 @@ def test_expressions_nested_beyond_reason_are_refused_in_a_sentence(package: Pac
     assert forward is not None
     with pytest.raises(SourceError, match="too deeply"):
         index.forward_lines(forward)
+    nested = index.one("B")
+    assert nested.line == 1
     with pytest.raises(SourceError, match="too deeply"):
-        index.one("B")
+        index.submodules(nested)
 
 
 def test_links_that_loop_or_lead_outside_are_not_followed(package: Package, tmp_path: Path) -> None:

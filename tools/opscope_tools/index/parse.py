@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 else:
     Node = object  # annotations only
 
-__all__ = ["Node", "dotted", "line_of", "named", "parse", "text_of"]
+__all__ = ["Node", "dotted", "line_of", "named", "parameters", "parse", "text_of"]
 
 
 @cache
@@ -59,3 +59,20 @@ def dotted(node: Node | None) -> str:
         tail = text_of(node.child_by_field_name("attribute"))
         return f"{head}.{tail}" if head else ""
     return ""
+
+
+def parameters(text: str) -> list[tuple[str, str, str]]:
+    """(name with its stars, annotation, default) of each parameter of a `def` with the parenthesised list `text`."""
+    definition = parse(f"def f{text}: 0".encode()).named_children[0]
+    found = []
+    for child in named(definition.child_by_field_name("parameters") or definition):
+        default = text_of(child.child_by_field_name("value"))
+        annotation = text_of(child.child_by_field_name("type"))
+        if child.type in {"default_parameter", "typed_default_parameter"}:
+            name = text_of(child.child_by_field_name("name"))
+        elif child.type == "typed_parameter":
+            name = text_of(child.named_children[0])
+        else:
+            name = text_of(child)
+        found.append((name, annotation, default))
+    return found

@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 from opscope_cache.store import Store
 from opscope_schemas.common import Repository
 
-from opscope_tools.index.rows import AssignRow, ClassRow, FunctionRow, ImportRow, Row
+from opscope_tools.index.rows import AssignRow, AttributeRow, ClassRow, FunctionRow, ImportRow, Row
 from opscope_tools.index.standard import is_installed, standard_order
 from opscope_tools.index.trees import SourceTree, Unit
 
@@ -66,6 +66,16 @@ class ClassSymbol:
     @property
     def installed(self) -> bool:
         return self.repository.installed
+
+    @property
+    def attributes(self) -> tuple[AttributeRow, ...]:
+        """What its own constructor sets, in order of execution."""
+        return self.unit.details.attributes.get(self.line, ())
+
+    @property
+    def init_calls(self) -> tuple[str, ...]:
+        """The constructors that its `__init__` runs."""
+        return self.unit.details.init_calls.get(self.line, ())
 
     @cached_property
     def members(self) -> dict[str, Row]:

@@ -71,7 +71,7 @@ def _rows(resolver: Resolver, symbol: ClassSymbol) -> Iterator[tuple[ClassSymbol
             holder = mro[position]
             if "__init__" not in holder.members or any(holder.same(seen) for seen in order):
                 continue
-            calls = holder.row.init_calls
+            calls = holder.init_calls
             for call in calls:
                 if call == "super":
                     visit(position + 1)
@@ -85,7 +85,7 @@ def _rows(resolver: Resolver, symbol: ClassSymbol) -> Iterator[tuple[ClassSymbol
 
     visit(0)
     for holder in order:
-        for row in holder.row.attributes:
+        for row in holder.attributes:
             yield holder, row
 
 

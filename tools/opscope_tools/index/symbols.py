@@ -1,7 +1,7 @@
 """From a syntax tree to the rows of rows.py: a walk over statements, not over expressions.
 
-Function bodies are entered only for what builds an object (construction.py) and for classes defined inside them; that
-keeps the extraction close to the cost of the bare parse.
+`extract` reads a file without its function bodies (skeleton.py), which keeps a cold index below the cost of a whole
+parse; `details` parses all of it, for what builds objects (construction.py), when a question asks for that.
 """
 
 from __future__ import annotations
@@ -13,7 +13,18 @@ from collections.abc import Iterator
 
 from opscope_tools.index.construction import constructions, init_calls
 from opscope_tools.index.parse import Node, dotted, line_of, named, parse, text_of
-from opscope_tools.index.rows import AssignRow, ClassRow, FileRows, FunctionRow, Guard, ImportRow, ParameterRow, Row
+from opscope_tools.index.rows import (
+    AssignRow,
+    AttributeRow,
+    ClassRow,
+    FileDetails,
+    FileRows,
+    FunctionRow,
+    Guard,
+    ImportRow,
+    Row,
+)  # fmt: skip
+from opscope_tools.index.skeleton import skeleton
 
 _VALUE_LIMIT = 400
 _INNER_CLASS = re.compile(rb"\n[ \t]+class[ \t]+\w")
@@ -21,8 +32,10 @@ _LAZY_FOLDER = re.compile(rb"define_import_structure\(\s*([^,\n]*)")
 
 
 def extract(source: bytes) -> FileRows:
-    """Everything the index knows of one file."""
-    root = parse(source)
+    """What the file defines and imports."""
+    root = parse(skeleton(source))
+    if root.has_error:
+        root = parse(source)
     rows = tuple(_statements(root, Guard()))
     lazy: tuple[str, ...] | None = None
     if b"_LazyModule(" in source and b"sys.modules[" in source:
@@ -34,8 +47,34 @@ def extract(source: bytes) -> FileRows:
         utf8 = True
     except UnicodeDecodeError:
         utf8 = False
+    return FileRows(rows, _exports(root), lazy, utf8)
+
+
+def details(source: bytes) -> FileDetails:
+    """How the file's classes build their objects, and where it does not parse."""
+    root = parse(source)
+    attributes: dict[int, tuple[AttributeRow, ...]] = {}
+    calls: dict[int, tuple[str, ...]] = {}
+    for node in _classes(root):
+        body = node.child_by_field_name("body")
+        methods = _methods(body) if body is not None else {}
+        attributes[line_of(node)] = constructions(methods)
+        calls[line_of(node)] = init_calls(methods.get("__init__"))
     errors = tuple(_errors(root)) if root.has_error and not _python_reads(source) else ()
-    return FileRows(rows, _exports(root), lazy, errors, utf8)
+    return FileDetails(attributes, calls, errors)
+
+
+def _classes(root: Node) -> Iterator[Node]:
+    """Every `class` node, in source order; functions are entered where they hold one."""
+    pending = [root]
+    while pending:
+        node = pending.pop()
+        if node.type == "class_definition":
+            yield node
+        if node.type == "function_definition" and not _INNER_CLASS.search(node.text or b""):
+            continue
+        if not node.type.endswith(("expression", "expression_statement", "assignment", "return_statement")):
+            pending.extend(reversed(node.named_children))
 
 
 def _python_reads(source: bytes) -> bool:
@@ -251,7 +290,7 @@ def _definition(node: Node, guard: Guard, decorators: tuple[str, ...], first_lin
             line=line_of(node),
             end_line=end_line,
             decorators=decorators,
-            parameters=parameters(node),
+            parameter_text=_raw(node.child_by_field_name("parameters")),
             returns=text_of(node.child_by_field_name("return_type")),
             stub=_is_stub(body),
             guard=guard,
@@ -260,11 +299,12 @@ def _definition(node: Node, guard: Guard, decorators: tuple[str, ...], first_lin
     arguments = node.child_by_field_name("superclasses")
     bases = tuple(text_of(child) for child in named(arguments) if child.type != "keyword_argument") if arguments else ()
     rows = tuple(_statements(body, Guard())) if body is not None else ()
-    methods = _methods(body) if body is not None else {}
-    return ClassRow(
-        name, line_of(node), end_line, first_line, decorators, bases, rows,
-        constructions(methods), init_calls(methods.get("__init__")), guard,
-    )  # fmt: skip
+    return ClassRow(name, line_of(node), end_line, first_line, decorators, bases, rows, guard)
+
+
+def _raw(node: Node | None) -> str:
+    """The node's source with its line breaks, since comments may stand in it."""
+    return node.text.decode("utf-8", "replace") if node is not None and node.text else "()"
 
 
 def _methods(body: Node) -> dict[str, Node]:
@@ -282,20 +322,3 @@ def _is_stub(body: Node | None) -> bool:
         s for s in statements if not (s.type == "expression_statement" and [n.type for n in named(s)] == ["string"])
     ]
     return len(rest) == 1 and rest[0].type == "raise_statement" and b"NotImplementedError" in (rest[0].text or b"")
-
-
-def parameters(function: Node) -> tuple[ParameterRow, ...]:
-    """The parameters of a `def`, with their annotations and defaults as written."""
-    node = function.child_by_field_name("parameters")
-    found = []
-    for child in named(node) if node is not None else []:
-        default = text_of(child.child_by_field_name("value"))
-        annotation = text_of(child.child_by_field_name("type"))
-        if child.type in {"default_parameter", "typed_default_parameter"}:
-            name = text_of(child.child_by_field_name("name"))
-        elif child.type == "typed_parameter":
-            name = text_of(child.named_children[0])
-        else:
-            name = text_of(child)
-        found.append(ParameterRow(name, annotation, default))
-    return tuple(found)

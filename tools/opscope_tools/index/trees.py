@@ -22,8 +22,18 @@ from opscope_cache.store import Store
 from opscope_schemas.common import Repository
 from opscope_schemas.errors import SourceError
 
-from opscope_tools.index.rows import AssignRow, ClassRow, FileRows, FunctionRow, ImportRow, Row, from_json, to_json
-from opscope_tools.index.symbols import extract
+from opscope_tools.index.rows import (
+    AssignRow,
+    ClassRow,
+    FileDetails,
+    FileRows,
+    FunctionRow,
+    ImportRow,
+    Row,
+    decode,
+    encode,
+)  # fmt: skip
+from opscope_tools.index.symbols import details, extract
 
 RECHECK_SECONDS = 2.0
 _SKIPPED = {"__pycache__", ".git", ".hg", ".venv", "node_modules"}
@@ -53,6 +63,14 @@ class Unit:
     @cached_property
     def stars(self) -> list[ImportRow]:
         return [row for row in self.rows.rows if isinstance(row, ImportRow) and row.member == "*"]
+
+    @cached_property
+    def details(self) -> FileDetails:
+        """What the function bodies say; raises `SourceError` where expressions nest beyond reason."""
+        try:
+            return details(self.tree.source(self.file))
+        except RecursionError:
+            raise SourceError(f"{self.file} nests expressions too deeply to be read.", location=self.file) from None
 
     @property
     def package(self) -> str:
@@ -187,13 +205,13 @@ class SourceTree:
             ) from error
         key = keys.digest("index rows", keys.engine_version(), source)
         stored = self._store.get(key)
-        rows = from_json(stored) if stored is not None else None
+        rows = decode(stored.encode("latin-1")) if stored is not None else None
         if rows is None:
             try:
                 rows = extract(source)
             except RecursionError:
                 raise SourceError(f"{file} nests expressions too deeply to be read.", location=file) from None
-            self._store.put(key, to_json(rows))
+            self._store.put(key, encode(rows).decode("latin-1"))
         unit = Unit(self, file, self.module_name(file), file.endswith("__init__.py"), rows)
         self._units[file] = (signature, unit)
         return unit
@@ -224,6 +242,21 @@ class SourceTree:
         if name not in self._table:
             self._refresh(force=True)
         return self._table.get(name, [])
+
+    def files_mentioning(self, word: str) -> list[str]:
+        """Files whose text holds the identifier `word`, in path order."""
+        wanted = word.encode()
+        found = []
+        for file in self.files():
+            source = self.source(file)
+            at = source.find(wanted)
+            while at >= 0:
+                around = source[at - 1 : at] + source[at + len(wanted) : at + len(wanted) + 1]
+                if not re.search(rb"\w", around):
+                    found.append(file)
+                    break
+                at = source.find(wanted, at + 1)
+        return sorted(found)
 
     def textual_subclasses(self, name: str) -> list[tuple[str, str]]:
         """(class, file) of every class whose list of bases holds the bare name."""
