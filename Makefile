@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: analyze test lint setup golden conformance bench-server bench-calls sweep clean
+.PHONY: analyze test lint setup golden conformance bench-server bench-calls sweep sweep-index clean
 
 analyze: $(STAMP)
 	$(BIN)/opscope analyze $(TARGET)
@@ -40,6 +40,10 @@ bench-calls: $(STAMP)
 # every causal language model type against concrete runs; takes long
 sweep: $(STAMP)
 	$(BIN)/python tests/sweep/decoders.py
+
+# every module class of transformers and torch, and every public name: the index against an import
+sweep-index: $(STAMP)
+	$(BIN)/python tests/sweep/index_classes.py
 
 setup: $(STAMP)
 
