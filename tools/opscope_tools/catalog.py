@@ -1,6 +1,6 @@
 """The one explicit list of tools; the MCP server, the command line and the golden files are its only readers.
 
-The order is the order in which an agent meets them: find the class, read it, cost it, expand it, look at its kernels,
+The order is the order in which an agent meets them: find the class, read it, see who uses it, cost it, expand it, look at its kernels,
 write and check. It never depends on anything at run time, so that two listings are always equal.
 """
 
@@ -16,6 +16,7 @@ from opscope_tools.count_flops import COUNT_FLOPS
 from opscope_tools.cuda_kernel_tiling import CUDA_KERNEL_TILING
 from opscope_tools.expand_refs import EXPAND_REFS
 from opscope_tools.find_forward import FIND_FORWARD
+from opscope_tools.find_references import FIND_REFERENCES
 from opscope_tools.inspect_model import INSPECT_MODEL
 from opscope_tools.resolve_class import RESOLVE_CLASS
 from opscope_tools.spec import AnyTool
@@ -24,6 +25,7 @@ from opscope_tools.write_report import WRITE_REPORT
 ALL_TOOLS: tuple[AnyTool, ...] = (
     RESOLVE_CLASS,
     FIND_FORWARD,
+    FIND_REFERENCES,
     INSPECT_MODEL,
     COUNT_FLOPS,
     EXPAND_REFS,
