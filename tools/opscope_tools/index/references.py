@@ -108,10 +108,10 @@ def find(
         unit = work.tree.unit(work.file)
         reader = _Reader(target, lineage, unit, work, verdicts)
         for reference in reader.read():
-            key = reference.repository, reference.file, reference.line, reference.kind
-            if (*key, True) in seen or (*key, reference.verified) in seen:
+            key = reference.repository, reference.file, reference.line, reference.kind, reference.verified
+            if key in seen:  # twice on one line
                 continue
-            seen.add((*key, reference.verified))
+            seen.add(key)
             result.found.append(reference)
             accepted += wants(reference)
         result.read += len(work.offsets)
@@ -244,8 +244,9 @@ class _Reader:
                 expression = parent
         elif parent.type == "keyword_argument" and _field(parent, "name", node):
             return None
-        if binding is not None and line_of(node) == self.target.line and self.unit is self.target.unit:
-            return None  # the definition itself
+        here = line_of(node) == self.target.line and self.unit is self.target.unit
+        if binding is not None and (here or self.word not in self.target.words):
+            return None  # the definition itself, or that of an alias
         kind = self._kind(expression)
         verdict = self._leads(expression)
         if verdict and kind == "read":
@@ -284,6 +285,8 @@ class _Reader:
     def _import(self, node: Node) -> tuple[Kind, bool | None] | None:
         """A hit inside an import statement; None where it is an alias for something else."""
         name = node.parent
+        if name is not None and name.type == "aliased_import":
+            return "import", False  # the alias: counted where the name stands
         statement = name.parent if name is not None else None
         aliased: Node | None = None
         if statement is not None and statement.type == "aliased_import":
@@ -292,8 +295,6 @@ class _Reader:
             return None
         module = statement.child_by_field_name("module_name")
         if module is None or node.start_byte < module.end_byte:
-            return "import", False
-        if aliased is not None and _field(aliased, "alias", node):
             return "import", False
         verdict = self._same(imported_member(self.resolver, self.unit, text_of(module).replace(" ", ""), self.word))
         if verdict and aliased is not None:
@@ -438,7 +439,9 @@ class _Reader:
         if parent.type == "call" and _field(parent, "function", child):
             if parent.parent is not None and parent.parent.type == "decorator":
                 return "decorator"
-            return "instantiate" if self.target.kind == "class" else "call"
+            if self.target.kind == "class":
+                return "instantiate"
+            return "call" if child is expression else "read"  # TABLE[key](...) reads the table
         if parent.type == "decorator":
             return "decorator"
         if parent.type == "argument_list" and parent.parent is not None and parent.parent.type == "class_definition":

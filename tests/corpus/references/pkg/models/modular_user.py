@@ -1,0 +1,3 @@
+from pkg.ops import rotate
+
+rotate(1, 2)
