@@ -1,4 +1,5 @@
 """Definitions in C, C++ and CUDA sources."""
+
 from opscope_tools.index.cpp.rows import CppRow
 from opscope_tools.index.cpp.scan import definitions
 

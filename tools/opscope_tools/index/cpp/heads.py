@@ -22,9 +22,11 @@ SPECIFIERS = frozenset(
 _WITH_ARGUMENTS = frozenset(
     "__attribute__ __attribute __declspec alignas _Alignas __launch_bounds__ __cluster_dims__ __align__ __block_size__ "
     "__maxnreg__ decltype noexcept throw explicit requires typeof __typeof__ asm __asm__ __asm _Pragma __pragma sizeof "
-    "alignof alignas_ __nv_pure__ __tile_global__ __builtin_align__ _Atomic".split()
+    "alignof __nv_pure__ __tile_global__ __builtin_align__ _Atomic".split()
 )
-_STATEMENTS = frozenset("if for while switch return catch do else case goto new delete throw static_assert using".split())
+_STATEMENTS = frozenset(
+    "if for while switch return catch do else case goto new delete throw static_assert using".split()
+)
 _BUILTIN = frozenset(
     "void bool char short int long float double unsigned signed auto wchar_t char8_t char16_t char32_t __int128 const "
     "volatile struct class enum union typename decltype".split()
@@ -138,7 +140,7 @@ def _namespace(text: CppText, statement: Statement, tokens: list[Token], index: 
     return Head("namespace", name, at, outer) if statement.ending == "{" else None
 
 
-def _using(text: CppText, statement: Statement, tokens: list[Token], index: int) -> Head | None:
+def _using(_text: CppText, statement: Statement, tokens: list[Token], index: int) -> Head | None:
     if statement.ending != "=" or index + 1 >= len(tokens) or not tokens[index + 1].word:
         return None
     name = tokens[index + 1]
@@ -157,7 +159,9 @@ def typedef_names(text: CppText, tokens: list[Token]) -> list[Token]:
         elif token.word and token.text not in _WITH_ARGUMENTS and not (token.text in _BUILTIN or _dunder(token)):
             last = token
         elif token.text == "(":
-            pointer = re.match(r"\(\s*(?:[\w:]+\s+|\w+\s*::\s*)*[*&^]+\s*(?:const\s+)?(\w+)", text.code[token.start : token.end])
+            pointer = re.match(
+                r"\(\s*(?:[\w:]+\s+|\w+\s*::\s*)*[*&^]+\s*(?:const\s+)?(\w+)", text.code[token.start : token.end]
+            )
             if pointer is not None:
                 start = token.start + pointer.start(1)
                 return [*found, Token(pointer[1], start, start + len(pointer[1]))]
@@ -241,7 +245,11 @@ def _final(tokens: list[Token]) -> list[str]:
 def _behind_type(tokens: list[Token]) -> bool:
     """Whether what stands before a class key is more than specifiers, macros and calls of macros."""
     return any(
-        t.word and t.text not in SPECIFIERS and t.text != "export" and not _macro_like(t) and t.text not in _WITH_ARGUMENTS
+        t.word
+        and t.text not in SPECIFIERS
+        and t.text != "export"
+        and not _macro_like(t)
+        and t.text not in _WITH_ARGUMENTS
         for t in tokens
     )
 
@@ -314,13 +322,13 @@ def _function(text: CppText, statement: Statement, tokens: list[Token], place: P
         prefix = tokens[first:start]
         if any(t.text in _EXPRESSION or t.text in _STATEMENTS for t in prefix):
             return None
-        if name.startswith("operator") or (at and tokens[at - 1].text == "~"):
-            typed = True
-        else:
-            typed = _has_type(prefix)
         built = place.class_name if place.in_class and not outer else (outer[-1] if outer else "")
-        if not typed and _written_by_macro(text, statement, tokens, first, start, index):
-            typed = True
+        typed = (
+            name.startswith("operator")
+            or (at > 0 and tokens[at - 1].text == "~")
+            or _has_type(prefix)
+            or _written_by_macro(text, statement, tokens, first, start, index)
+        )
         if not typed and not (built and name == built):
             first = index + 1
             continue
@@ -453,15 +461,17 @@ def _are_parameters(text: CppText, group: Token, prefix: list[Token]) -> bool:
     return typelike or word[0] in _BUILTIN
 
 
-def _pointer_result(
-    text: CppText, statement: Statement, tokens: list[Token], group: int, first: int
-) -> Head | None:
+def _pointer_result(text: CppText, statement: Statement, tokens: list[Token], group: int, first: int) -> Head | None:
     """`int (*name(...))(...) {`: a function whose result is a pointer to a function."""
     inside = _POINTER_RESULT.match(text.code, tokens[group].start)
     if inside is None or statement.ending not in {"{", ";"}:
         return None
     return Head(
-        "function", inside[1], inside.start(1), start=tokens[first].start, attributes=attributes_of(text, tokens[:group])
+        "function",
+        inside[1],
+        inside.start(1),
+        start=tokens[first].start,
+        attributes=attributes_of(text, tokens[:group]),
     )
 
 

@@ -35,7 +35,7 @@ class CppRow(NamedTuple):
     template: str | None = None
     #: template arguments of a specialisation, `<int, 4>`
     arguments: str = ""
-    #: a function's text without its body; a macro's parameters; what an alias stands for
+    #: a function's text without its body; a macro's parameters and body; the text of an alias
     signature: str = ""
     #: `__global__`, `inline`, `virtual`, export macros and the like, in source order
     attributes: tuple[str, ...] = ()

@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 from opscope_tools.index.cpp.heads import Head, Place, head_of, typedef_names
 from opscope_tools.index.cpp.rows import CLASS_KINDS, CppRow
-from opscope_tools.index.cpp.statements import CLASS_KEYS, Statement, StatementReader
+from opscope_tools.index.cpp.statements import CLASS_KEYS, Statement, StatementReader, namespace_macro
 from opscope_tools.index.cpp.text import CppText
 
 _SPACE = re.compile(r"\s*")
+_MACRO_CALL = re.compile(r"([A-Z_][A-Z0-9_]*)\b[ \t]*(?:\(([^()]*)\))?")
 _SIGNATURE = 400  # characters kept of a signature
 _ANONYMOUS = "(anonymous)"
 
@@ -26,6 +27,7 @@ class Scope(NamedTuple):
     class_name: str = ""
     in_class: bool = False
     access: str = ""
+    by_macro: bool = False
 
 
 def definitions(source: bytes) -> tuple[CppRow, ...]:
@@ -39,15 +41,16 @@ class _Scan:
         self._text = CppText(source)
         self._reader = StatementReader(self._text)
         self._rows: list[tuple[int, CppRow]] = []
+        self._has_macros = "NAMESPACE" in self._text.code
         self._keys = _key_positions(self._text.code)
         self._pending: list[tuple[int, int, Scope]] = []
 
     def run(self) -> tuple[CppRow, ...]:
         for macro in self._text.macros:
+            line = self._text.line(macro.start)
             self._add(macro.start, CppRow(
-                "macro", macro.name, "", self._text.line(macro.start), self._text.line(macro.start),
-                self._text.line(macro.end), True, signature=macro.parameters,
-                condition=self._text.condition(macro.start),
+                "macro", macro.name, "", line, line, self._text.line(macro.end), True,
+                signature=macro.text[:_SIGNATURE], condition=self._text.condition(macro.start),
             ))  # fmt: skip
         self._scope(0, len(self._text.code), Scope())
         while self._pending:
@@ -86,17 +89,19 @@ class _Scan:
                         stack = after[0] if after else before
             if start >= stop:
                 return
+            if self._has_macros and (macro := _MACRO_CALL.match(text.code, start)) and _by_macro(macro, stack):
+                position = macro.end()
+                continue
             scope = stack[-1]
             statement = reader.read(start, in_class=scope.in_class)
             position = statement.end + 1
             if statement.ending == "{":
                 position = self._block(start, statement, stack)
             elif statement.ending == "}":
-                if len(stack) > 1:
-                    stack.pop()
+                _close(stack)
             elif statement.ending == ":":
                 stack[-1] = scope._replace(access=statement.tokens[0].text)
-            elif statement.ending and statement.tokens:
+            elif statement.tokens and statement.ending:
                 self._declaration(start, statement, scope)
 
     def _block(self, start: int, statement: Statement, stack: list[Scope]) -> int:
@@ -240,6 +245,25 @@ class _Scan:
 
 def _joined(*parts: str) -> str:
     return "::".join(part for part in parts if part)
+
+
+def _by_macro(macro: re.Match[str], stack: list[Scope]) -> bool:
+    """Open or close the namespace that a macro opens or closes. It goes by the macro's arguments (`X_BEGIN(a, b)` is
+    `a::b`), or by the macro's own name where it has none."""
+    effect, scope = namespace_macro(macro[1]), stack[-1]
+    if effect == "opens" and not scope.in_class:
+        parts = [part.strip() for part in (macro[2] or macro[1]).split(",")]
+        stack.append(Scope(_joined(scope.path, *parts), by_macro=True))
+    elif effect == "closes" and scope.by_macro:
+        stack.pop()
+    return bool(effect)
+
+
+def _close(stack: list[Scope]) -> None:
+    """Close the innermost scope that a brace opened."""
+    opened = [number for number, scope in enumerate(stack) if number and not scope.by_macro]
+    if opened:
+        del stack[opened[-1] :]
 
 
 def _is_linkage(statement: Statement) -> bool:

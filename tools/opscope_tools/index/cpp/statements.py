@@ -31,6 +31,18 @@ ACCESSES = frozenset({"public", "private", "protected"})
 CLASS_KEYS = frozenset({"class", "struct", "union", "enum"})
 
 
+_OPENS = re.compile(r"(?:^|_)(?:BEGIN|OPEN|START|ENTER|PUSH)(?:_|$)")
+_CLOSES = re.compile(r"(?:^|_)(?:END|CLOSE|STOP|EXIT|POP)(?:_|$)")
+
+
+def namespace_macro(name: str) -> str:
+    """`opens` or `closes` where a macro does so with a namespace, told by its name alone, as its definition stands in
+    another file; else empty."""
+    if "NAMESPACE" not in name or not name.isupper():
+        return ""
+    return "opens" if _OPENS.search(name) else "closes" if _CLOSES.search(name) else ""
+
+
 class Token(NamedTuple):
     """Text, or the opening bracket of a group, and its range of positions."""
 
@@ -44,7 +56,8 @@ class Token(NamedTuple):
 
 
 class Statement(NamedTuple):
-    """`ending` is `;`, `{`, `=`, `}` (the scope ends), `:` (an access specifier) or empty at the file's end; `end` is
+    """`ending` is `;`, `{`, `=`, `}` (the scope ends), `:` (an access specifier), `macro` (a macro of namespaces
+    follows) or empty at the file's end; `end` is
     the ending's position and `head_end` that where the head ends; `clause` is the range of base classes or None."""
 
     tokens: list[Token]
@@ -89,6 +102,8 @@ class StatementReader:
                         position = end if end > 0 else after.end()
                 elif text in CLASS_KEYS:
                     keyed = True
+                elif "NAMESPACE" in text and tokens and namespace_macro(text):
+                    return Statement([], "macro", start - 1, start)
                 tokens.append(Token(text, start, position))
             elif first == "(":
                 end = self._parens(start)

@@ -25,11 +25,12 @@ _NOISE = re.compile(
 _DIRECTIVE = re.compile(r"#[ \t]*([a-z]+)([^\n]*(?:(?:(?<=\\)|(?<=\\\r))\n[^\n]*)*)")
 #: the end of a line inside a comment or literal, which ends no directive
 _INNER_NEWLINE = "\x1d"
+_MACRO_TEXT = 600  # characters kept of a macro
 _WAYS = 4  # branches of one conditional inside a declaration that are followed
 _LITERAL = re.compile(r"\"[^\"]*\"|'[^']*'")
 _BRACE = re.compile(r"[{}]")
 _CONDITIONALS = frozenset({"if", "ifdef", "ifndef", "elif", "elifdef", "elifndef", "else", "endif"})
-_MACRO = re.compile(r"\s*(\w+)(\([^)]*\))?")
+_MACRO = re.compile(r"\s*(\w+)")
 
 
 class Event(NamedTuple):
@@ -43,12 +44,12 @@ class Event(NamedTuple):
 
 
 class Macro(NamedTuple):
-    """`#define name(parameters) body` at a range of positions."""
+    """A `#define`; `text` is what stands behind the macro's name, the parameters first."""
 
     start: int
     end: int
     name: str
-    parameters: str
+    text: str
 
 
 def decoded(source: bytes) -> str:
@@ -187,14 +188,32 @@ class CppText:
             elif word == "define":
                 macro = _MACRO.match(match[2])
                 if macro is not None:
-                    self.macros.append(Macro(start, end, macro[1], macro[2] or ""))
+                    text = readable(match[2][macro.end() : macro.end() + _MACRO_TEXT])
+                    self.macros.append(Macro(start, end, macro[1], text))
             parts += (code[at:start], _spaces(match[0].replace(_INNER_NEWLINE, "\n")))
             at = end
         parts.append(code[at:])
         self.code = "".join(parts)
-        guarded = bool(self.macros and lines and lines[0][1:] == ("ifndef", self.macros[0].name))
-        self.events = _conditions(lines, guarded=guarded)
+        self.events = _conditions(lines, self._guards(lines))
         self._blank_dead()
+
+    def _guards(self, lines: list[tuple[int, str, str]]) -> set[int]:
+        """Positions of the `#ifndef X` that an empty `#define X` follows: guards, which are no conditions."""
+        found = set()
+        macros = iter(self.macros)
+        macro = next(macros, None)
+        for number, (position, word, text) in enumerate(lines):
+            while macro is not None and macro.start < position:
+                macro = next(macros, None)
+            behind = lines[number + 1][0] if number + 1 < len(lines) else len(self.code)
+            if (
+                word == "ifndef"
+                and macro is not None
+                and macro.start < behind
+                and (macro.name, macro.text) == (text, "")
+            ):
+                found.add(position)
+        return found
 
     def _blank_dead(self) -> None:
         """Blank what `#if 0` leaves out."""
@@ -244,14 +263,13 @@ class CppText:
             closing[other] = closing.get(one, end)
 
 
-def _conditions(lines: list[tuple[int, str, str]], *, guarded: bool) -> list[Event]:
-    """Conditional lines (position, word, text) as events; an `#else` or `#endif` of nothing is dropped. `guarded`: the
-    first is an include guard, which is no condition."""
+def _conditions(lines: list[tuple[int, str, str]], guards: set[int]) -> list[Event]:
+    """Conditional lines (position, word, text) as events; an `#else` or `#endif` of nothing is dropped."""
     found: list[Event] = []
     stack: list[list[str]] = []  # of each conditional: the conditions of its branches so far
     for position, word, text in lines:
         if word in {"if", "ifdef", "ifndef"}:
-            stack.append(["" if guarded and not found else _condition(word, text)])
+            stack.append(["" if position in guards else _condition(word, text)])
             what = "open"
         elif not stack:
             continue
