@@ -75,7 +75,7 @@ def head_of(text: CppText, statement: Statement, place: Place) -> Head | None:
                 return head._replace(template=template)
             if token.text not in CLASS_KEYS and token.text != "friend":
                 return None
-            if token.text == "friend" and statement.ending != "{":
+            if token.text == "friend" and any(t.text in CLASS_KEYS for t in tokens[index + 1 : index + 3]):
                 return None
             break
         before = tokens[index - 1] if index else token
@@ -356,7 +356,6 @@ def _written_by_macro(
         and tokens[first - 1].text == "("
         and statement.ending == "{"
         and not _capitals(tokens[group - 1])
-        and "\n" not in text.code[tokens[first - 1].end : tokens[first].start]
         and _are_parameters(text, tokens[group], [])
     )
 

@@ -21,9 +21,11 @@ _ANONYMOUS = "(anonymous)"
 
 
 class Scope(NamedTuple):
-    """A namespace or class whose body is being read; `path` is its qualified name."""
+    """A namespace or class whose body is being read; `path` is its qualified name, `namespace` that of the innermost
+    namespace, which friends are declared in."""
 
     path: str = ""
+    namespace: str = ""
     class_name: str = ""
     in_class: bool = False
     access: str = ""
@@ -125,12 +127,14 @@ class _Scan:
             path = _joined(scope.path, *head.outer, head.name or _ANONYMOUS)
             if head.name:
                 self._add(head.at, self._row(start, head, scope, close, definition=True))
-            stack.append(Scope(path))
+            stack.append(Scope(path, path))
             return opening + 1
         if head.kind in CLASS_KEYS:
             return self._type(start, statement, head, stack, after)
         self._add(head.at, self._row(start, head, scope, close, definition=True, until=statement.head_end))
-        self._remember(opening, close, Scope(_joined(self._outer(scope, head), *head.outer, head.name)))
+        self._remember(
+            opening, close, Scope(_joined(self._outer(scope, head), *head.outer, head.name), scope.namespace)
+        )
         return after
 
     def _type(self, start: int, statement: Statement, head: Head, stack: list[Scope], after: int) -> int:
@@ -155,7 +159,7 @@ class _Scan:
             return after
         access = "private" if head.kind == "class" else "public"
         if head.name:
-            stack.append(Scope(row.qualified_name, head.name, in_class=True, access=access))
+            stack.append(Scope(row.qualified_name, scope.namespace, head.name, in_class=True, access=access))
         else:  # members of an anonymous class are members of what it stands in
             stack.append(scope._replace(in_class=True, access=scope.access or access))
         return statement.end + 1
@@ -216,9 +220,7 @@ class _Scan:
 
     def _outer(self, scope: Scope, head: Head) -> str:
         """The scope that a head declares in: a friend is a member of the namespace, not of the class."""
-        if "friend" in head.attributes and scope.in_class:
-            return scope.path.removesuffix(scope.class_name).removesuffix("::")
-        return scope.path
+        return scope.namespace if "friend" in head.attributes and scope.in_class else scope.path
 
     def _row(
         self, start: int, head: Head, scope: Scope, end: int, *, definition: bool, until: int | None = None
@@ -253,7 +255,8 @@ def _by_macro(macro: re.Match[str], stack: list[Scope]) -> bool:
     effect, scope = namespace_macro(macro[1]), stack[-1]
     if effect == "opens" and not scope.in_class:
         parts = [part.strip() for part in (macro[2] or macro[1]).split(",")]
-        stack.append(Scope(_joined(scope.path, *parts), by_macro=True))
+        path = _joined(scope.path, *parts)
+        stack.append(Scope(path, path, by_macro=True))
     elif effect == "closes" and scope.by_macro:
         stack.pop()
     return bool(effect)
