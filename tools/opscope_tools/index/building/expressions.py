@@ -1,0 +1,588 @@
+"""Expressions: `full` keeps choices (what an assignment stores), `ev` gives the value to compute with."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from opscope_tools.index.building import containers
+from opscope_tools.index.building.code import Function, Text
+from opscope_tools.index.building.containers import Uncertain
+from opscope_tools.index.building.objects import Args, Kwargs, Objects, same
+from opscope_tools.index.building.values import (
+    MISSING,
+    Choice,
+    ClassValue,
+    ExhaustedError,
+    Frame,
+    FunctionValue,
+    Instance,
+    Loop,
+    Option,
+    RaisedError,
+    Site,
+    Super,
+    UndecidedError,
+    Unknown,
+    absent,
+    choice,
+    label,
+    plain,
+    turn,
+)
+
+_BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: operator.pow, ast.BitOr: operator.or_,
+    ast.BitAnd: operator.and_, ast.BitXor: operator.xor, ast.LShift: operator.lshift, ast.RShift: operator.rshift,
+}  # fmt: skip
+_UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
+    ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.invert,
+}  # fmt: skip
+_ORDER: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
+}  # fmt: skip
+#: errors of Python's own operations that the interpreted code may catch
+_ERRORS = (KeyError, IndexError, TypeError, ValueError, AttributeError, ZeroDivisionError, StopIteration, OverflowError)
+#: a table of more classes than this is not spelled out as alternatives
+ALTERNATIVES = 8
+_TURNS = 4000
+_SIZE = 1_000_000
+_SILENT = {"logger", "logging", "warnings"}
+
+
+class Expressions(Objects):
+    """Evaluation of expressions."""
+
+    def ev(self, node: ast.expr, frame: Frame) -> Any:
+        value = plain(self.full(node, frame))
+        if value is MISSING:
+            raise RaisedError("AttributeError")
+        return value
+
+    def full(self, node: ast.expr, frame: Frame) -> Any:
+        kind = type(node)
+        if kind is ast.Constant:
+            return node.value  # type: ignore[attr-defined]
+        self.steps += 1
+        if self.steps > self.limit:
+            raise ExhaustedError
+        handler = _HANDLERS.get(kind)
+        if handler is None:
+            return Unknown(self.text(node, frame))
+        try:
+            return handler(self, node, frame)
+        except UndecidedError:
+            return Unknown(self.text(node, frame))
+        except _ERRORS as error:
+            raise RaisedError(type(error).__name__) from None
+
+    def text(self, node: ast.AST, frame: Frame) -> str:
+        """The expression as written."""
+        code: Text = frame.code
+        return code.text(node)[:400]
+
+    def truth(self, value: Any) -> bool | None:
+        """The truth of a value; None where source does not tell."""
+        kind = type(value)
+        if kind is Unknown:
+            return None
+        if kind is Choice:
+            found = {self.truth(plain(o.value)) for o in value.options if o.live is not False}
+            return found.pop() if len(found) == 1 else None
+        if kind is Uncertain:
+            return None
+        if kind is Instance:
+            if value.module:
+                return bool(containers.items(value)) if self.container(value.cls) else True
+            if value.data is not None:
+                return bool(value.data)
+            return None if self.member(value.cls, "__bool__")[0] or self.member(value.cls, "__len__")[0] else True
+        try:
+            return bool(value)
+        except UndecidedError:
+            return None
+
+    def test(self, node: ast.expr, frame: Frame) -> bool | None:
+        """The truth of a condition."""
+        if isinstance(node, ast.BoolOp):
+            stop = isinstance(node.op, ast.Or)
+            seen: list[bool | None] = []
+            for value in node.values:
+                found = self.test(value, frame)
+                if found is stop:
+                    return stop
+                seen.append(found)
+            return None if None in seen else not stop
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            inner = self.test(node.operand, frame)
+            return None if inner is None else not inner
+        try:
+            return self.truth(self.ev(node, frame))
+        except RaisedError:
+            if frame.trying:
+                raise
+            return None
+
+    def iterate(self, value: Any) -> list[Any]:
+        """The items of a value; raises `UndecidedError` where source does not tell."""
+        if isinstance(value, Instance):
+            if value.module and self.container(value.cls):
+                if self.container(value.cls) == "ModuleDict":
+                    return list(value.attrs)
+                return containers.items(value)
+            if value.data is not None:
+                return list(value.data)
+            if self._is_enum(value.cls):
+                raise UndecidedError
+            found = self.member(value.cls, "__iter__")[1]
+            if isinstance(found, FunctionValue):
+                return self.iterate(plain(self.run(found, (value,), {}, value)))
+            raise UndecidedError
+        if isinstance(value, ClassValue | Unknown | Choice | FunctionValue):
+            raise UndecidedError
+        if isinstance(value, range) and len(value) > _TURNS:
+            raise UndecidedError
+        found_items = list(value)
+        return [item for item in found_items if not absent(item)]
+
+    # names and attributes
+
+    def _name(self, node: ast.Name, frame: Frame) -> Any:
+        here: Frame | None = frame
+        while here is not None:
+            if node.id in here.local:
+                value = here.local[node.id]
+                if not absent(value):
+                    return value
+            here = here.closure
+        value = self.name(frame.unit, node.id, frame.before)
+        if value is MISSING:
+            return Unknown(node.id)
+        return value
+
+    def _attribute(self, node: ast.Attribute, frame: Frame) -> Any:
+        return self.get(self.ev(node.value, frame), node.attr)
+
+    def _subscript(self, node: ast.Subscript, frame: Frame) -> Any:
+        value = self.ev(node.value, frame)
+        key = self.ev(node.slice, frame)
+        before = self.serial
+        try:
+            found = self._table(value, key, node, frame)
+        except UndecidedError:
+            return Unknown(self.text(node, frame), classes=self.table_classes(value))
+        self.mark(found, node, frame, None, before)
+        return found
+
+    def _table(self, value: Any, key: Any, node: ast.Subscript, frame: Frame) -> Any:
+        if isinstance(value, dict) and value and len(value) <= ALTERNATIVES:
+            held = list(value.items())
+            if all(isinstance(item, ClassValue) for _, item in held):
+                shown = self.text(node.slice, frame)
+                known = not isinstance(key, Unknown | Choice)
+                if isinstance(node.slice, ast.Constant):
+                    return value[key]
+                return choice([Option(f"{shown} == {k!r}", v, (k == key) if known else None) for k, v in held])
+        return self.item(value, key)
+
+    def item(self, value: Any, key: Any) -> Any:
+        """`value[key]`."""
+        if isinstance(value, Instance):
+            if value.module and self.container(value.cls):
+                return containers.item(value, key)
+            found = self.member(value.cls, "__getitem__")[1]
+            if isinstance(found, FunctionValue):
+                return self.run(found, (value, key), {}, value)
+            if value.data is not None:
+                return value.data[key]
+            raise UndecidedError
+        if isinstance(value, ClassValue) and not self._is_enum(value):
+            return value  # a generic class with its parameters
+        if isinstance(value, type):
+            return value
+        if isinstance(value, Uncertain):
+            if value and all(same(item, value[0]) for item in value):
+                return value[0]
+            raise UndecidedError
+        if isinstance(key, Unknown | Choice):
+            raise UndecidedError
+        return value[key]
+
+    def table_classes(self, value: Any) -> list[ClassValue]:
+        """The module classes in a table."""
+        held = value.data if isinstance(value, Instance) else value
+        found: list[ClassValue] = []
+        if isinstance(held, dict) and not isinstance(held, Uncertain):
+            for entry in held.values():
+                first = entry[0] if isinstance(entry, tuple) and entry else entry
+                if isinstance(first, ClassValue) and self.is_module(first) and first not in found:
+                    found.append(first)
+        return found
+
+    def _slice(self, node: ast.Slice, frame: Frame) -> slice:
+        parts = [None if part is None else self.ev(part, frame) for part in (node.lower, node.upper, node.step)]
+        if any(isinstance(part, Unknown | Choice) for part in parts):
+            raise UndecidedError
+        return slice(*parts)
+
+    # operations
+
+    def _binary(self, node: ast.BinOp, frame: Frame) -> Any:
+        left, right = self.ev(node.left, frame), self.ev(node.right, frame)
+        made = _BINARY.get(type(node.op))
+        if made is None or isinstance(left, Instance) or isinstance(right, Instance):
+            raise UndecidedError
+        if isinstance(node.op, ast.Pow | ast.LShift) and isinstance(right, int | float) and abs(right) > 64:
+            raise UndecidedError
+        if isinstance(node.op, ast.Mult) and (_size(left, right) or _size(right, left)):
+            raise UndecidedError
+        result = made(left, right)
+        if isinstance(left, Uncertain) or isinstance(right, Uncertain):
+            return Uncertain(result)
+        return result
+
+    def _unary(self, node: ast.UnaryOp, frame: Frame) -> Any:
+        if isinstance(node.op, ast.Not):
+            found = self.test(node.operand, frame)
+            if found is None:
+                raise UndecidedError
+            return not found
+        return _UNARY[type(node.op)](self.ev(node.operand, frame))
+
+    def _boolean(self, node: ast.BoolOp, frame: Frame) -> Any:
+        stop = isinstance(node.op, ast.Or)
+        value: Any = None
+        for part in node.values:
+            value = self.ev(part, frame)
+            found = self.truth(value)
+            if found is None:
+                rest = node.values[node.values.index(part) + 1 :]
+                if any(self.test(later, frame) is stop for later in rest if not stop):
+                    return stop
+                raise UndecidedError
+            if found is stop:
+                return value
+        return value
+
+    def _compare(self, node: ast.Compare, frame: Frame) -> Any:
+        left = self.ev(node.left, frame)
+        for step, right_node in zip(node.ops, node.comparators, strict=True):
+            right = self.ev(right_node, frame)
+            if not self._compared(step, left, right):
+                return False
+            left = right
+        return True
+
+    def _compared(self, step: ast.cmpop, left: Any, right: Any) -> bool:
+        if isinstance(step, ast.Eq | ast.NotEq | ast.Is | ast.IsNot):
+            return self.equal(left, right, isinstance(step, ast.Is | ast.IsNot)) is isinstance(step, ast.Eq | ast.Is)
+        if isinstance(step, ast.In | ast.NotIn):
+            return self._within(left, right) is isinstance(step, ast.In)
+        return bool(_ORDER[type(step)](_data(left), _data(right)))
+
+    def equal(self, left: Any, right: Any, identity: bool = False) -> bool:
+        if isinstance(left, Unknown) and isinstance(right, Unknown) and left.name and left.name == right.name:
+            return True
+        if isinstance(left, Unknown | Choice) or isinstance(right, Unknown | Choice):
+            raise UndecidedError
+        if left is right:
+            return True
+        if identity and (left is None or right is None):
+            return False
+        return bool(_data(left) == _data(right))
+
+    def _within(self, left: Any, right: Any) -> bool:
+        if isinstance(right, Instance):
+            found = self.member(right.cls, "__contains__")[1]
+            if isinstance(found, FunctionValue):
+                answer = self.truth(plain(self.run(found, (right, left), {}, right)))
+                if answer is None:
+                    raise UndecidedError
+                return answer
+            if right.module:
+                return isinstance(left, str) and left in right.attrs
+            right = right.data if right.data is not None else self.iterate(right)
+        if isinstance(left, Unknown | Choice) or isinstance(right, Unknown | Choice | ClassValue | Uncertain):
+            raise UndecidedError
+        return bool(_data(left) in right)
+
+    def _conditional(self, node: ast.IfExp, frame: Frame) -> Any:
+        taken = self.test(node.test, frame)
+        shown = self.text(node.test, frame)
+        made = []
+        for value, condition, live in (
+            (node.body, shown, taken),
+            (node.orelse, f"not ({shown})", None if taken is None else not taken),
+        ):
+            if live is False and not (isinstance(frame.this, Instance) and frame.this.module and _makes(value)):
+                continue
+            made.append(Option(condition, self.under(live, lambda v=value: self._safe(v, frame)), live))
+        return made[0].value if len(made) == 1 and not _modular(made[0].value) else choice(made)
+
+    def _safe(self, node: ast.expr, frame: Frame) -> Any:
+        try:
+            return self.full(node, frame)
+        except RaisedError:
+            if self.live:
+                raise
+            return Unknown(self.text(node, frame))
+
+    # literals
+
+    def _items(self, nodes: Sequence[ast.expr], frame: Frame) -> list[Any]:
+        found: list[Any] = []
+        uncertain = False
+        for node in nodes:
+            if isinstance(node, ast.Starred):
+                value = self.ev(node.value, frame)
+                found.extend(self.iterate(value))
+                uncertain = uncertain or isinstance(value, Uncertain)
+            else:
+                found.append(self._safe(node, frame) if self.live is not True else self.full(node, frame))
+        return Uncertain(found) if uncertain else found
+
+    def _list(self, node: ast.List, frame: Frame) -> Any:
+        return self._items(node.elts, frame)
+
+    def _tuple(self, node: ast.Tuple, frame: Frame) -> Any:
+        found = self._items(node.elts, frame)
+        return found if isinstance(found, Uncertain) else tuple(found)
+
+    def _set(self, node: ast.Set, frame: Frame) -> Any:
+        return {_data(plain(item)) for item in self._items(node.elts, frame)}
+
+    def _dict(self, node: ast.Dict, frame: Frame) -> Any:
+        found: dict[Any, Any] = {}
+        for key, value in zip(node.keys, node.values, strict=True):
+            if key is None:
+                spread = self.ev(value, frame)
+                spread = spread.data if isinstance(spread, Instance) else spread
+                if not isinstance(spread, dict):
+                    raise UndecidedError
+                found.update(spread)
+            else:
+                found[self.ev(key, frame)] = self.full(value, frame)
+        return found
+
+    def _joined(self, node: ast.JoinedStr, frame: Frame) -> Any:
+        parts, pattern = [], []
+        for part in node.values:
+            if isinstance(part, ast.Constant):
+                parts.append(str(part.value))
+                pattern.append(str(part.value))
+            elif isinstance(part, ast.FormattedValue):
+                value = _data(self.ev(part.value, frame))
+                if isinstance(value, Unknown | Choice | Instance | FunctionValue):
+                    raise UndecidedError
+                spec = self.ev(part.format_spec, frame) if part.format_spec is not None else ""
+                parts.append(format(value.name if isinstance(value, ClassValue) else value, spec))
+                pattern.append("*")
+        text = "".join(parts)
+        return label(text, "".join(pattern)) if frame.repeat else text
+
+    def _lambda(self, node: ast.Lambda, frame: Frame) -> Any:
+        code: Text = frame.code
+        return FunctionValue(Function(frame.unit, code.lines, code.first, node, "<lambda>"), frame, frame.holder)
+
+    def _walrus(self, node: ast.NamedExpr, frame: Frame) -> Any:
+        value = self.full(node.value, frame)
+        self.touch(frame.local)
+        frame.local[node.target.id] = value
+        return value
+
+    # comprehensions
+
+    def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, frame: Frame) -> Any:
+        found = self._collect(node.generators, frame, lambda: self._safe(node.elt, frame), _makes(node.elt))
+        return {_data(plain(item)) for item in found} if isinstance(node, ast.SetComp) else found
+
+    def _dict_comprehension(self, node: ast.DictComp, frame: Frame) -> Any:
+        def one() -> Any:
+            return (self.ev(node.key, frame), self._safe(node.value, frame))
+
+        found = self._collect(node.generators, frame, one, False)
+        if isinstance(found, Uncertain):
+            return {"*": value for _, value in found}
+        return dict(found)
+
+    def _collect(self, loops: list[ast.comprehension], frame: Frame, one: Callable[[], Any], makes: bool) -> list[Any]:
+        before = dict(frame.local)
+        heads = (f"for {self.text(g.target, frame)} in {self.text(g.iter, frame)}" for g in loops)
+        ifs = (f" if {self.text(test, frame)}" for g in loops for test in g.ifs)
+        frame.repeat.append(" ".join(heads) + "".join(ifs))
+        try:
+            return self._loop(loops, frame, one, makes)
+        finally:
+            frame.repeat.pop()
+            for name in [name for name in frame.local if name not in before]:
+                del frame.local[name]
+            frame.local.update(before)
+
+    def _loop(self, loops: list[ast.comprehension], frame: Frame, one: Callable[[], Any], makes: bool) -> list[Any]:
+        if not loops:
+            return [one()]
+        head, *rest = loops
+        source = self.ev(head.iter, frame)
+        try:
+            values = self.iterate(source)
+        except UndecidedError:
+            values = []
+            source = Uncertain()
+        uncertain = isinstance(source, Uncertain)
+        if not values:
+            if not makes and not uncertain:
+                return []
+            self.assign_unknown(head.target, frame)
+            live = None if uncertain else False
+            made = self.under(live, lambda: self._loop(rest, frame, one, makes))
+            items = [choice([Option("", item, live)]) for item in made]
+            return Uncertain(items) if uncertain else [item for item in items if absent(item)]
+        found: list[Any] = []
+        loop = Loop()
+        folds = isinstance(source, range) and not rest and not head.ifs
+        for number, value in enumerate(values):
+            self.assign(head.target, turn(value, loop) if folds else value, frame)
+            kept = [self.test(test, frame) for test in head.ifs]
+            if False in kept:
+                continue
+            if None in kept:
+                uncertain = True
+            found.extend(self._loop(rest, frame, one, makes))
+            if folds and number == 0 and not loop.used and len(found) == 1:
+                found = found * len(values)
+                break
+        return Uncertain(found) if uncertain else found
+
+    # calls
+
+    def _call(self, node: ast.Call, frame: Frame) -> Any:
+        if isinstance(node.func, ast.Name) and node.func.id == "super":
+            return self._super(node, frame)
+        root: ast.expr = node.func
+        while isinstance(root, ast.Attribute):
+            root = root.value
+        if isinstance(root, ast.Name) and root.id in _SILENT and isinstance(node.func, ast.Attribute):
+            return Unknown(root.id)
+        function = self.full(node.func, frame)
+        args, kwargs = self.arguments(node, frame)
+        before = self.serial
+        try:
+            value = self.call(function, args, kwargs)
+        except UndecidedError:
+            value = Unknown(self.text(node, frame))
+        if isinstance(value, Unknown) and not value.text:
+            value.text = self.text(node, frame)
+        self.mark(value, node, frame, function, before)
+        return value
+
+    def _super(self, node: ast.Call, frame: Frame) -> Any:
+        holder, this = frame.holder, frame.this
+        if len(node.args) == 2:
+            given = self.ev(node.args[0], frame)
+            holder, this = (given if isinstance(given, ClassValue) else holder), self.ev(node.args[1], frame)
+        if holder is None or not isinstance(this, Instance | ClassValue):
+            raise UndecidedError
+        return Super(holder, this)
+
+    def arguments(self, node: ast.Call, frame: Frame) -> tuple[Args, Kwargs]:
+        args: list[Any] = []
+        kwargs: Kwargs = {}
+        for argument in node.args:
+            if isinstance(argument, ast.Starred):
+                value = self.ev(argument.value, frame)
+                try:
+                    args.extend(self.iterate(value))
+                except UndecidedError:
+                    kwargs["**"] = Unknown(self.text(argument, frame))
+            else:
+                args.append(self.full(argument, frame))
+        for keyword in node.keywords:
+            if keyword.arg is not None:
+                kwargs[keyword.arg] = self.full(keyword.value, frame)
+                continue
+            value = self.ev(keyword.value, frame)
+            value = value.data if isinstance(value, Instance) and value.data is not None else value
+            if isinstance(value, dict):
+                kwargs.update({str(key): held for key, held in value.items()})
+            else:
+                kwargs["**"] = Unknown(self.text(keyword.value, frame))
+        return tuple(args), kwargs
+
+    def mark(self, value: Any, node: ast.expr, frame: Frame, function: Any, before: int) -> None:
+        """Note on new instances where, and in what words, they were asked for."""
+        if isinstance(value, Choice):
+            for option in value.options:
+                self.mark(option.value, node, frame, function, before)
+            return
+        if not isinstance(value, Instance) or not value.module or value.serial <= before:
+            return
+        code: Text = frame.code
+        arguments, dispatch = "", ""
+        if isinstance(node, ast.Call):
+            if node.args or node.keywords:
+                arguments = (
+                    code.text(node)[len(code.text(node.func)) :].strip().removeprefix("(").removesuffix(")").strip()
+                )
+            direct = isinstance(function, ClassValue) or (
+                isinstance(function, Choice) and isinstance(node.func, ast.Name)
+            )
+            if not direct or isinstance(node.func, ast.Subscript | ast.Call):
+                dispatch = code.text(node.func) if isinstance(node.func, ast.Subscript) else code.text(node)
+        else:
+            dispatch = code.text(node)
+        owner = frame.this if isinstance(frame.this, Instance) else None
+        repeat = " ".join(frame.repeat)
+        value.sites.append(
+            Site(owner, frame.unit, code.line(node), arguments[:400], dispatch[:400], repeat, value_classes(function))
+        )
+
+    # of the part above
+
+    def assign(self, target: ast.expr, value: Any, frame: Frame) -> None:
+        raise NotImplementedError
+
+    def assign_unknown(self, target: ast.expr, frame: Frame) -> None:
+        """Bind the names of a target to nothing known."""
+        for node in ast.walk(target):
+            if isinstance(node, ast.Name):
+                self.assign(node, Unknown(node.id), frame)
+
+
+def value_classes(function: Any) -> tuple[ClassValue, ...]:
+    return function.classes if isinstance(function, Unknown) else ()
+
+
+def _data(value: Any) -> Any:
+    """An enum member or a dict subclass by what it holds."""
+    return value.data if isinstance(value, Instance) and value.data is not None else value
+
+
+def _size(times: Any, value: Any) -> bool:
+    return isinstance(times, int) and isinstance(value, list | tuple | str) and times * len(value) > _SIZE
+
+
+def _makes(node: ast.AST) -> bool:
+    """Whether the expression may make or name a module."""
+    return any(
+        isinstance(inner, ast.Call) or (isinstance(inner, ast.Name) and inner.id[:1].isupper())
+        for inner in ast.walk(node)
+    )
+
+
+def _modular(value: Any) -> bool:
+    return isinstance(value, ClassValue | Choice | FunctionValue) or (isinstance(value, Instance) and value.module)
+
+
+_HANDLERS: dict[type[ast.expr], Callable[[Any, Any, Frame], Any]] = {
+    ast.Name: Expressions._name, ast.Attribute: Expressions._attribute, ast.Subscript: Expressions._subscript,
+    ast.Slice: Expressions._slice, ast.BinOp: Expressions._binary, ast.UnaryOp: Expressions._unary,
+    ast.BoolOp: Expressions._boolean, ast.Compare: Expressions._compare, ast.IfExp: Expressions._conditional,
+    ast.List: Expressions._list, ast.Tuple: Expressions._tuple, ast.Set: Expressions._set, ast.Dict: Expressions._dict,
+    ast.JoinedStr: Expressions._joined, ast.Lambda: Expressions._lambda, ast.NamedExpr: Expressions._walrus,
+    ast.ListComp: Expressions._comprehension, ast.SetComp: Expressions._comprehension,
+    ast.GeneratorExp: Expressions._comprehension, ast.DictComp: Expressions._dict_comprehension,
+    ast.Call: Expressions._call,
+}  # fmt: skip

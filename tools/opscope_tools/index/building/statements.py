@@ -1,0 +1,605 @@
+"""Statements: what runs, what a branch would have done, and what the two leave behind."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from opscope_tools.index.building.code import Function, Text
+from opscope_tools.index.building.containers import Uncertain
+from opscope_tools.index.building.expressions import Expressions
+from opscope_tools.index.building.values import (
+    MISSING,
+    Choice,
+    ClassValue,
+    Frame,
+    FunctionValue,
+    Instance,
+    Loop,
+    Option,
+    RaisedError,
+    UndecidedError,
+    Unknown,
+    both,
+    choice,
+    plain,
+    turn,
+)
+from opscope_tools.index.resolve import absolute
+from opscope_tools.index.rows import FunctionRow
+
+#: how a block ended
+NEXT, RETURN, BREAK, CONTINUE = range(4)
+_TURNS = 4000
+Changes = list[tuple[Any, Any, Any]]
+
+
+class Statements(Expressions):
+    """Execution of function bodies."""
+
+    def body(self, function: FunctionValue, frame: Frame) -> Any:
+        node = function.code.node
+        if isinstance(node, ast.Lambda):
+            return self.full(node.body, frame)
+        self.block(node.body, frame)
+        if not frame.returns:
+            return None
+        return choice(frame.returns)
+
+    def block(self, statements: Sequence[ast.stmt], frame: Frame) -> int:
+        for statement in statements:
+            handler = _HANDLERS.get(type(statement))
+            if handler is None:
+                continue
+            try:
+                ended: int = handler(self, statement, frame)
+            except UndecidedError:
+                continue
+            except RaisedError:
+                # inside `try` the handler decides; a constructor goes on with what else it sets
+                if frame.trying or not self._goes_on(statement, frame):
+                    raise
+                self._forget(statement, frame)
+                continue
+            if ended != NEXT:
+                return ended
+        return NEXT
+
+    def _goes_on(self, statement: ast.stmt, frame: Frame) -> bool:
+        """Whether a failure ends no more than its statement: what a constructor sets before and after stands."""
+        name = getattr(frame.code, "name", "")
+        if not isinstance(frame.this, Instance):
+            return False
+        if name in {"__init__", "__post_init__"}:
+            return True
+        return frame.this.module and not name.startswith("__") and not isinstance(statement, ast.Return | ast.Raise)
+
+    def _forget(self, statement: ast.stmt, frame: Frame) -> None:
+        """A statement that failed leaves its targets unknown."""
+        targets: list[ast.expr] = []
+        if isinstance(statement, ast.Assign):
+            targets = statement.targets
+        elif isinstance(statement, ast.AnnAssign | ast.AugAssign):
+            targets = [statement.target]
+        value = getattr(statement, "value", None)
+        shown = self.text(value, frame) if isinstance(value, ast.expr) else ""
+        for target in targets:
+            try:
+                self.assign(target, Unknown(shown), frame)
+            except (RaisedError, UndecidedError):
+                continue
+
+    # simple statements
+
+    def _assign(self, node: ast.Assign, frame: Frame) -> int:
+        value = self.full(node.value, frame)
+        for target in node.targets:
+            self.assign(target, value, frame)
+        return NEXT
+
+    def _annotated(self, node: ast.AnnAssign, frame: Frame) -> int:
+        if node.value is not None:
+            self.assign(node.target, self.full(node.value, frame), frame)
+        return NEXT
+
+    def _augmented(self, node: ast.AugAssign, frame: Frame) -> int:
+        target, value = node.target, self.ev(node.value, frame)
+        known = self.ev(target, frame)
+        if isinstance(known, Instance) and known.module:
+            self.call(self.get(known, "extend"), (value,), {})
+            return NEXT
+        if isinstance(known, list) and isinstance(node.op, ast.Add) and not isinstance(known, Uncertain):
+            self.touch(known)
+            known.extend(self.iterate(value))
+            return NEXT
+        load = ast.BinOp(left=_load(target), op=node.op, right=node.value)
+        self.assign(target, self.full(ast.copy_location(load, node), frame), frame)
+        return NEXT
+
+    def assign(self, target: ast.expr, value: Any, frame: Frame) -> None:
+        if isinstance(target, ast.Name):
+            self.touch(frame.local)
+            frame.local[target.id] = value
+        elif isinstance(target, ast.Attribute):
+            self.put(self.ev(target.value, frame), target.attr, value)
+        elif isinstance(target, ast.Tuple | ast.List):
+            self._unpack(target.elts, plain(value), frame)
+        elif isinstance(target, ast.Starred):
+            self.assign(target.value, value, frame)
+        elif isinstance(target, ast.Subscript):
+            self._put_item(self.ev(target.value, frame), target, value, frame)
+
+    def _unpack(self, targets: Sequence[ast.expr], value: Any, frame: Frame) -> None:
+        try:
+            items: list[Any] = self.iterate(value)
+        except (UndecidedError, TypeError):
+            items = []
+        stars = [number for number, target in enumerate(targets) if isinstance(target, ast.Starred)]
+        if stars and len(items) >= len(targets) - 1:
+            first, after = stars[0], len(targets) - stars[0] - 1
+            last = len(items) - after
+            items = [*items[:first], items[first:last], *items[last:]]
+        if len(items) != len(targets):
+            items = [Unknown(self.text(target, frame)) for target in targets]
+        for target, item in zip(targets, items, strict=True):
+            self.assign(target, item, frame)
+
+    def _put_item(self, owner: Any, target: ast.Subscript, value: Any, frame: Frame) -> None:
+        key = self.ev(target.slice, frame)
+        if isinstance(owner, Instance) and owner.module:
+            names = list(owner.attrs)
+            if isinstance(key, int) and -len(names) <= key < len(names):
+                key = names[key]
+            self.put(owner, key if isinstance(key, str) else "*", value)
+            return
+        if isinstance(owner, Instance) and owner.data is not None:
+            owner = owner.data
+        if isinstance(key, Unknown | Choice) and isinstance(owner, dict):
+            key = "*"
+        if isinstance(owner, dict | list):
+            self.touch(owner)
+            owner[key] = value
+
+    def _expression(self, node: ast.Expr, frame: Frame) -> int:
+        if not isinstance(node.value, ast.Constant):
+            self.full(node.value, frame)
+        return NEXT
+
+    def _delete(self, node: ast.Delete, frame: Frame) -> int:
+        for target in node.targets:
+            if isinstance(target, ast.Attribute):
+                self.remove(self.ev(target.value, frame), target.attr)
+            elif isinstance(target, ast.Name):
+                self.touch(frame.local)
+                frame.local.pop(target.id, None)
+            elif isinstance(target, ast.Subscript):
+                owner = self.ev(target.value, frame)
+                key = self.ev(target.slice, frame)
+                if isinstance(owner, dict | list):
+                    self.touch(owner)
+                    del owner[key]
+                elif isinstance(owner, Instance) and owner.module:
+                    names = list(owner.attrs)
+                    self.remove(owner, names[key] if isinstance(key, int) else key)
+        return NEXT
+
+    def _return(self, node: ast.Return, frame: Frame) -> int:
+        value = self.full(node.value, frame) if node.value is not None else None
+        frame.returns.append(Option(frame.passed, value, self._open_or_live(frame)))
+        return RETURN
+
+    def _open_or_live(self, frame: Frame) -> bool | None:
+        return None if frame.open and self.live is True else self.live
+
+    def _raise(self, node: ast.Raise, frame: Frame) -> int:
+        raised = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
+        kind = raised.id if isinstance(raised, ast.Name) else "Exception"
+        raise RaisedError(kind)
+
+    def _import(self, node: ast.Import, frame: Frame) -> int:
+        for alias in node.names:
+            top = alias.name if alias.asname else alias.name.split(".", 1)[0]
+            module = self.resolver.module(top, frame.unit.tree)
+            value = self.module_value(module) if module is not None else self.external(top)
+            self.touch(frame.local)
+            frame.local[alias.asname or top] = value
+        return NEXT
+
+    def _import_from(self, node: ast.ImportFrom, frame: Frame) -> int:
+        name = absolute(frame.unit, "." * node.level + (node.module or ""))
+        module = self.resolver.module(name, frame.unit.tree)
+        for alias in node.names:
+            value: Any = MISSING
+            if module is not None:
+                value = self.found(self.resolver.lookup(module, alias.name), alias.name)
+                if value is MISSING:
+                    inner = self.resolver.module(f"{name}.{alias.name}", frame.unit.tree)
+                    value = self.module_value(inner) if inner is not None else MISSING
+            self.touch(frame.local)
+            frame.local[alias.asname or alias.name] = (
+                self.external(f"{name}.{alias.name}") if value is MISSING else value
+            )
+        return NEXT
+
+    def _def(self, node: ast.FunctionDef, frame: Frame) -> int:
+        code: Text = frame.code
+        self.touch(frame.local)
+        frame.local[node.name] = FunctionValue(
+            Function(frame.unit, code.lines, code.first, node, node.name), frame, frame.holder
+        )
+        return NEXT
+
+    def _class(self, node: ast.ClassDef, frame: Frame) -> int:
+        code: Text = frame.code
+        line = code.line(node)
+        found: Any = Unknown(node.name)
+        for path, row in frame.unit.classes():
+            if row.name == node.name and line <= row.line <= line + 3 + len(node.decorator_list):
+                found = self.class_value(_symbol(frame.unit, path, row))
+        self.touch(frame.local)
+        frame.local[node.name] = found
+        return NEXT
+
+    # branches
+
+    def _if(self, node: ast.If, frame: Frame) -> int:
+        taken = self.test(node.test, frame)
+        shown = self.text(node.test, frame)
+        failed = f"not ({shown})"
+        if taken is None:
+            return self._open(node, shown, failed, frame)
+        yes, no = (node.body, node.orelse) if taken else (node.orelse, node.body)
+        condition, other = (shown, failed) if taken else (failed, shown)
+        skipped = self._skipped(no, other, frame) if self._worth(no, frame) else []
+        if not isinstance(frame.this, Instance) or not frame.this.module:
+            ended = self.block(yes, frame)
+        else:
+            ended = self._conditioned(yes, condition, frame)
+        self._leave(skipped, other)
+        return ended
+
+    def _conditioned(self, block: Sequence[ast.stmt], condition: str, frame: Frame) -> int:
+        """Run a branch that is taken; the modules that it sets carry its condition."""
+        self.begin()
+        passed, frame.passed = frame.passed, both(frame.passed, condition)
+        returned = len(frame.returns)
+        try:
+            ended = self.block(block, frame)
+        finally:
+            frame.passed = passed
+            changed = self.end(undo=False)
+        del returned
+        for container, before, after in changed:
+            for key, old, new in _differences(container, before, after):
+                if _modular(new) and not self._is_own(container, key, new):
+                    _store(container, key, _extended(new, old, condition, True))
+        return ended
+
+    def _is_own(self, container: Any, key: Any, value: Any) -> bool:
+        """Whether the value is a function parameter's or anything else that needs no condition."""
+        del container, key
+        return isinstance(value, FunctionValue)
+
+    def _worth(self, block: Sequence[ast.stmt], frame: Frame) -> bool:
+        """Whether a branch that is not taken might set modules or return one."""
+        if not block or (self.live is False and self.depth > 3):
+            return False
+        module = isinstance(frame.this, Instance) and frame.this.module
+        if not module and not any(isinstance(s, ast.Return) for s in block):
+            return False
+        if not module and isinstance(frame.this, Instance | ClassValue):
+            return False
+        return any(_builds(statement) for statement in block)
+
+    def _skipped(self, block: Sequence[ast.stmt], condition: str, frame: Frame) -> Changes:
+        """What a branch that is not taken would have changed."""
+        branch, self.branch = self.branch, self.depth if self.live is True else self.branch
+        live, self.live = self.live, False
+        trying, frame.trying = frame.trying, 0
+        passed, frame.passed = frame.passed, both(frame.passed, condition)
+        self.begin()
+        steps = self.limit
+        try:
+            self.block(block, frame)
+        except (RaisedError, UndecidedError):
+            pass
+        finally:
+            self.limit = steps
+            changed = self.end(undo=True)
+            self.live, frame.trying, frame.passed, self.branch = live, trying, passed, branch
+        return changed
+
+    def _leave(self, skipped: Changes, condition: str) -> None:
+        """Store what a branch that is not taken would have set, as options that do not count."""
+        for container, before, after in skipped:
+            for key, _, new in _differences(container, before, after):
+                if _modular(new):
+                    held = _held(container, key)
+                    _store(container, key, _extended(new, held, condition, False))
+
+    def _open(self, node: ast.If, shown: str, failed: str, frame: Frame) -> int:
+        """Both branches of a condition that source does not decide."""
+        first, ended_first = self._tried(node.body, shown, frame)
+        second, ended_second = self._tried(node.orelse, failed, frame)
+        stops = (ended_first in {RETURN, -1}, ended_second in {RETURN, -1})
+        if all(stops):
+            return RETURN
+        if stops[0] or stops[1]:
+            changes, condition, ended = (second, failed, ended_second) if stops[0] else (first, shown, ended_first)
+            for container, _, after in changes:
+                for key, _, new in _differences(container, container, after):
+                    _store(container, key, new)
+            if RETURN in (ended_first, ended_second):
+                frame.open = True
+                frame.passed = both(frame.passed, condition)
+            return ended if ended in {BREAK, CONTINUE} else NEXT
+        self._merge(first, second, shown, failed)
+        return NEXT
+
+    def _tried(self, block: Sequence[ast.stmt], condition: str, frame: Frame) -> tuple[Changes, int]:
+        """What a branch changes and how it ends (-1: it raises); the changes are undone."""
+        branch, self.branch = self.branch, self.depth if self.live is True else self.branch
+        live, self.live = self.live, False if self.live is False else None
+        passed, frame.passed = frame.passed, both(frame.passed, condition)
+        was_open = frame.open
+        self.begin()
+        try:
+            ended = self.block(block, frame)
+        except RaisedError:
+            ended = -1
+        finally:
+            changed = self.end(undo=True)
+            self.live, frame.passed, frame.open, self.branch = live, passed, was_open, branch
+        return changed, ended
+
+    def _merge(self, first: Changes, second: Changes, shown: str, failed: str) -> None:
+        slots: dict[int, tuple[Any, dict[Any, list[Any]]]] = {}
+        for number, changes in enumerate((first, second)):
+            for container, before, after in changes:
+                _, keys = slots.setdefault(id(container), (container, {}))
+                for key, old, new in _differences(container, before, after):
+                    keys.setdefault(key, [old, old])[number] = new
+        for container, keys in slots.values():
+            for key, (yes, no) in keys.items():
+                options = [Option(c, v, None) for c, v in ((shown, yes), (failed, no)) if v is not MISSING]
+                if isinstance(container, list):
+                    self._merge_list(container, key, options)
+                elif options:
+                    _store(container, key, choice(options))
+
+    def _merge_list(self, container: list[Any], key: Any, options: list[Option]) -> None:
+        del key
+        container.extend(choice([option]) for option in options)
+
+    # loops and the rest
+
+    def _for(self, node: ast.For, frame: Frame) -> int:
+        source = self.ev(node.iter, frame)
+        frame.repeat.append(f"for {self.text(node.target, frame)} in {self.text(node.iter, frame)}")
+        try:
+            try:
+                values = self.iterate(source)
+            except (UndecidedError, TypeError):
+                values, source = [], Uncertain()
+            if not values:
+                return self._no_turn(node, frame, known=not isinstance(source, Uncertain))
+            return self._turns(node, source, values, frame)
+        finally:
+            frame.repeat.pop()
+
+    def _no_turn(self, node: ast.For, frame: Frame, *, known: bool) -> int:
+        self.assign_unknown(node.target, frame)
+        if known:
+            if self._worth(node.body, frame):
+                self._leave(self._skipped(node.body, "", frame), "")
+            return NEXT
+        changes, _ = self._tried(node.body, "", frame)
+        for container, before, after in changes:
+            for key, _, new in _differences(container, before, after):
+                if isinstance(container, list):
+                    container.append(choice([Option("", new, None)]))
+                else:
+                    _store(container, key, choice([Option("", new, None)]) if _modular(new) else Unknown(str(key)))
+        return NEXT
+
+    def _turns(self, node: ast.For, source: Any, values: list[Any], frame: Frame) -> int:
+        loop = Loop()
+        folds = isinstance(source, range) and len(values) > 2
+        previous: list[tuple[int, Any, Any]] | None = None
+        for number, value in enumerate(values[:_TURNS]):
+            self.assign(node.target, turn(value, loop) if isinstance(source, range) else value, frame)
+            if folds and number < 2:
+                self.begin()
+            ended = self.block(node.body, frame)
+            if folds and number < 2:
+                shown = _shape(self.end(undo=False), frame, node.target)
+                if number and not loop.used and shown is not None and shown == previous:
+                    return self._repeat(shown, len(values) - 2)
+                previous = shown
+            if ended == BREAK:
+                break
+            if ended == RETURN:
+                return RETURN
+        return NEXT
+
+    def _repeat(self, shown: list[tuple[int, Any, Any]], times: int) -> int:
+        """The turns that are left, all like the second: what it appended is appended as often."""
+        for _, container, added in shown:
+            if isinstance(container, list):
+                self.touch(container)
+                container.extend(container[-added:] * times)
+            elif added:
+                self.touch(container)
+                last = list(container.values())[-added:]
+                for value in last * times:
+                    container[str(len(container))] = value
+        return NEXT
+
+    def _while(self, node: ast.While, frame: Frame) -> int:
+        for _ in range(200):
+            taken = self.test(node.test, frame)
+            if taken is not True:
+                return NEXT
+            ended = self.block(node.body, frame)
+            if ended == BREAK:
+                return NEXT
+            if ended == RETURN:
+                return RETURN
+        return NEXT
+
+    def _with(self, node: ast.With, frame: Frame) -> int:
+        for item in node.items:
+            if item.optional_vars is not None:
+                self.assign_unknown(item.optional_vars, frame)
+        return self.block(node.body, frame)
+
+    def _try(self, node: ast.Try, frame: Frame) -> int:
+        trying = frame.trying
+        frame.trying += 1
+        try:
+            ended = self.block(node.body, frame)
+        except RaisedError as error:
+            frame.trying = trying
+            for handler in node.handlers:
+                if _catches(handler.type, error.kind):
+                    ended = self.block(handler.body, frame)
+                    break
+            else:
+                raise
+        else:
+            frame.trying = trying
+            if ended == NEXT:
+                ended = self.block(node.orelse, frame)
+        finally:
+            frame.trying = trying
+        if node.finalbody:
+            later = self.block(node.finalbody, frame)
+            ended = later if later != NEXT else ended
+        return ended
+
+    def _break(self, *_: Any) -> int:
+        return BREAK
+
+    def _continue(self, *_: Any) -> int:
+        return CONTINUE
+
+
+def _symbol(unit: Any, path: str, row: Any) -> Any:
+    from opscope_tools.index.resolve import ClassSymbol
+
+    return ClassSymbol(unit, path, row)
+
+
+def _catches(node: ast.expr | None, kind: str) -> bool:
+    if node is None:
+        return True
+    names = [n.id for n in ast.walk(node) if isinstance(n, ast.Name)]
+    raised = getattr(builtins, kind, Exception)
+    for name in names:
+        caught = getattr(builtins, name, None)
+        if name == kind or (isinstance(caught, type) and isinstance(raised, type) and issubclass(raised, caught)):
+            return True
+    return False
+
+
+def _load(target: ast.expr) -> ast.expr:
+    return target
+
+
+def _builds(statement: ast.stmt) -> bool:
+    """Whether a statement assigns, returns or adds what a call or a class name gives."""
+    for node in ast.walk(statement):
+        value = getattr(node, "value", None)
+        if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Return | ast.Expr) and value is not None:
+            for inner in ast.walk(value):
+                if isinstance(inner, ast.Call) or (isinstance(inner, ast.Name) and inner.id[:1].isupper()):
+                    return True
+    return False
+
+
+def _modular(value: Any) -> bool:
+    """Whether a value is, or may lead to, a module."""
+    if isinstance(value, Instance):
+        return value.module
+    if isinstance(value, Choice):
+        return any(_modular(option.value) for option in value.options)
+    if isinstance(value, list):
+        return any(_modular(item) for item in value[:4])
+    if isinstance(value, Unknown):
+        return bool(value.classes)
+    return isinstance(value, ClassValue)
+
+
+def _held(container: Any, key: Any) -> Any:
+    if isinstance(container, list):
+        return MISSING
+    return container.get(key, MISSING) if isinstance(container, dict) else MISSING
+
+
+def _store(container: Any, key: Any, value: Any) -> None:
+    if isinstance(container, dict):
+        container[key] = value
+    elif isinstance(container, list):
+        if isinstance(key, int) and key < len(container):
+            container[key] = value
+        else:
+            container.append(value)
+    elif isinstance(container, set):
+        container.add(value)
+
+
+def _extended(new: Any, held: Any, condition: str, live: bool) -> Any:
+    """The value of a slot that a branch sets: with the branch's condition, beside what other branches would set."""
+    options = [Option(condition, new, live)]
+    if isinstance(held, Choice):
+        options += [o for o in held.options if not live or o.live is False]
+    elif held is not MISSING and not live:
+        options.insert(0, Option("", held, True))
+    return choice(options)
+
+
+def _differences(container: Any, before: Any, after: Any) -> list[tuple[Any, Any, Any]]:
+    """(key, old, new) of what differs; keys of a list are positions."""
+    if isinstance(container, dict):
+        found = [(k, before.get(k, MISSING), v) for k, v in after.items() if before.get(k, MISSING) is not v]
+        return found + [(k, v, MISSING) for k, v in before.items() if k not in after]
+    if isinstance(container, list):
+        return [
+            (n, before[n] if n < len(before) else MISSING, v)
+            for n, v in enumerate(after)
+            if n >= len(before) or before[n] is not v
+        ]
+    return []
+
+
+def _shape(changes: Changes, frame: Frame, target: ast.expr) -> list[tuple[int, Any, Any]] | None:
+    """(id, container, number of items added) of a turn that did nothing but append; None where it did more."""
+    names = {node.id for node in ast.walk(target) if isinstance(node, ast.Name)}
+    found = []
+    for container, before, after in changes:
+        if container is frame.local:
+            for key, old, new in _differences(container, before, after):
+                if key not in names and not _modular(new) and not (old is MISSING or old == new):
+                    return None
+            continue
+        grown = len(after) - len(before)
+        if isinstance(container, list):
+            if grown <= 0 or any(a is not b for a, b in zip(before, after, strict=False)):
+                return None
+        elif not grown or list(after)[-grown:] != [str(n) for n in range(len(before), len(after))]:
+            return None
+        found.append((id(container), container, grown))
+    return found
+
+
+_HANDLERS: dict[type[ast.stmt], Callable[[Any, Any, Frame], int]] = {
+    ast.Assign: Statements._assign, ast.AnnAssign: Statements._annotated, ast.AugAssign: Statements._augmented,
+    ast.Expr: Statements._expression, ast.If: Statements._if, ast.For: Statements._for, ast.While: Statements._while,
+    ast.With: Statements._with, ast.Try: Statements._try, ast.Return: Statements._return, ast.Raise: Statements._raise,
+    ast.Delete: Statements._delete, ast.Import: Statements._import, ast.ImportFrom: Statements._import_from,
+    ast.FunctionDef: Statements._def, ast.ClassDef: Statements._class, ast.Break: Statements._break,
+    ast.Continue: Statements._continue,
+}  # fmt: skip
+_UNUSED = FunctionRow
