@@ -11,6 +11,7 @@ from typing import Literal
 from pydantic import Field
 
 from opscope_schemas.common import Frozen, ToolResult
+from opscope_schemas.cpp import CppFacts
 
 LineKind = Literal["op", "submodule_call", "helper_call", "control_flow", "return"]
 
@@ -126,6 +127,9 @@ class ClassMatch(Linearised):
     forward: ForwardPlace | None = None
     method: str = Field(default="", description="For `path:line`: the method at that line.")
     generated_from: str = Field(default="", description="The modular_*.py file that this file is generated from.")
+    language: str = Field(default="python", description="python, c++ or cuda.")
+    kind: str = Field(default="class", description="In C++ also struct, union, enum, alias, concept, function, macro.")
+    cpp: CppFacts | None = Field(default=None, description="What only a definition in C++ or CUDA has.")
 
 
 class ResolveClassResult(ToolResult):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from opscope_tools.index import Index, open_index
+from opscope_tools.index.cpp import CppIndex
 from opscope_tools.trace.engine import TraceEngine
 from opscope_tools.workspace import Workspace
 
@@ -15,6 +16,17 @@ def index_of(workspace: Workspace) -> Index:
         return kept[1]
     index = open_index(repositories, workspace.store)
     workspace._engines["index"] = (repositories, index)
+    return index
+
+
+def cpp_index_of(workspace: Workspace) -> CppIndex:
+    """The index over the C++ and CUDA files of the workspace's repositories."""
+    repositories = list(workspace.repositories.values())
+    kept = workspace._engines.get("cpp index")
+    if isinstance(kept, tuple) and kept[0] == repositories and isinstance(kept[1], CppIndex):
+        return kept[1]
+    index = CppIndex(repositories)
+    workspace._engines["cpp index"] = (repositories, index)
     return index
 
 

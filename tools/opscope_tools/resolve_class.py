@@ -12,6 +12,7 @@ from pydantic import Field
 from opscope_tools.engines import index_of
 from opscope_tools.find_forward import source_notes
 from opscope_tools.index import ClassSymbol, Index, Submodule, Target
+from opscope_tools.resolve_cpp import only_cpp, resolve_cpp, without_methods, without_signatures
 from opscope_tools.spec import Tool, ToolContext
 
 
@@ -21,7 +22,8 @@ class ResolveClassArguments(ToolArguments):
     name: str = Field(
         min_length=1,
         max_length=1000,
-        description="Class name, short, dotted or re-exported; model type such as `llama`; or `path.py:line`.",
+        description="Class name, short, dotted or re-exported; model type such as `llama`; `path.py:line`; or of C++ and "
+        "CUDA `at::Tensor`, `path.h:line`.",
     )
     repo: str | None = Field(default=None, description="Name of the repository to look in; all of them where left out.")
     offset: int = Field(default=0, ge=0, description="Matches to skip.")
@@ -31,12 +33,18 @@ class ResolveClassArguments(ToolArguments):
 
 def run(arguments: ResolveClassArguments, context: ToolContext) -> ResolveClassResult:
     """Every class that the name may mean; none, with suggestions, where the name is unknown."""
+    if only_cpp(arguments.name):
+        return _in_cpp(arguments, context)
     index = index_of(context.workspace)
     try:
         targets = index.targets(arguments.name, arguments.repo)
     except UnknownNameError as error:
         if error.kind != "class" or ":" in arguments.name:
             raise
+        if arguments.name.strip().isidentifier():
+            found = _in_cpp(arguments, context)
+            if found.matches:
+                return found
         return ResolveClassResult(
             name=arguments.name,
             suggestions=tuple(error.nearest),
@@ -66,6 +74,12 @@ def run(arguments: ResolveClassArguments, context: ToolContext) -> ResolveClassR
         ),
         notes=tuple(dict.fromkeys(notes)),
         shortened=left_out,
+    )
+
+
+def _in_cpp(arguments: ResolveClassArguments, context: ToolContext) -> ResolveClassResult:
+    return resolve_cpp(
+        arguments.name, context, arguments.repo, arguments.offset, arguments.limit, arguments.subclass_limit
     )
 
 
@@ -118,7 +132,8 @@ def submodule_info(symbol: ClassSymbol, module: Submodule) -> SubmoduleInfo:
 def _without_arguments(result: ResolveClassResult) -> ResolveClassResult:
     def short(match: ClassMatch) -> ClassMatch:
         modules = tuple(m.model_copy(update={"arguments": "", "repeat": ""}) for m in match.submodules)
-        return match.model_copy(update={"submodules": modules, "subclasses": match.subclasses[:10]})
+        facts = without_signatures(match.cpp)
+        return match.model_copy(update={"submodules": modules, "subclasses": match.subclasses[:10], "cpp": facts})
 
     return _with(result, short, "Arguments of submodules and all but ten subclasses were left out; ask with limit=1.")
 
@@ -129,7 +144,13 @@ def _names_only(result: ResolveClassResult) -> ResolveClassResult:
             SubmoduleInfo(attribute=m.attribute, class_name=m.class_name, line=m.line) for m in match.submodules[:60]
         )
         return match.model_copy(
-            update={"submodules": modules, "subclasses": (), "mro": match.mro[:12], "decorators": ()}
+            update={
+                "submodules": modules,
+                "subclasses": (),
+                "mro": match.mro[:12],
+                "decorators": (),
+                "cpp": without_methods(match.cpp),
+            }
         )
 
     return _with(result, short, "Only names and lines were kept; ask with limit=1 and offset for one match at a time.")
@@ -139,7 +160,7 @@ def _places_only(result: ResolveClassResult) -> ResolveClassResult:
     def short(match: ClassMatch) -> ClassMatch:
         return ClassMatch(
             qualified_name=match.qualified_name, file=match.file, line=match.line, end_line=match.end_line,
-            repository=match.repository, subclass_count=match.subclass_count,
+            repository=match.repository, subclass_count=match.subclass_count, language=match.language, kind=match.kind,
         )  # fmt: skip
 
     return _with(result, short, "Only the place of each match was kept; ask with limit=1 and offset for the others.")
@@ -158,8 +179,11 @@ RESOLVE_CLASS: Tool[ResolveClassArguments, ResolveClassResult] = Tool(
         "causal-LM class, else its main class) or `path.py:line`. Returns for each match: qualified name, file, "
         "lines, bases, MRO, where its forward is defined, submodules (attribute, class, constructor arguments, "
         "condition, loop; `layers.*` are the items of the container `layers`; where the configuration picks the "
-        "class, the expression), direct subclasses, and the shorter names that export it. Several matches: all "
-        "are listed; none: the nearest names. Read statically; nothing is imported."
+        "class, the expression), direct subclasses, and the shorter names that export it. C++ and CUDA: a name with "
+        "`::`, a line of such a file, or a bare name that no Python class bears gives classes, structs, enums, "
+        "functions, macros and aliases with bases, methods, template parameters, attributes and the other places "
+        "that declare or define them (`cpp`). Several matches: all are listed; none: the nearest names. Read "
+        "statically; nothing is imported."
     ),
     arguments=ResolveClassArguments,
     result=ResolveClassResult,

@@ -7,7 +7,7 @@ queries.py (the questions, `CppIndex`).
 """
 
 from opscope_tools.index.cpp.queries import AT_LINE, CppAnswer, CppIndex, CppSymbol
-from opscope_tools.index.cpp.rows import CppRow
+from opscope_tools.index.cpp.rows import CLASS_KINDS, CppRow
 from opscope_tools.index.cpp.scan import definitions
 
-__all__ = ["AT_LINE", "CppAnswer", "CppIndex", "CppRow", "CppSymbol", "definitions"]
+__all__ = ["AT_LINE", "CLASS_KINDS", "CppAnswer", "CppIndex", "CppRow", "CppSymbol", "definitions"]

@@ -155,7 +155,7 @@ class CppIndex:
                 next_step=f"Its definitions and their lines: {held}." if held else "The file defines nothing.",
             )
         row = min(inside, key=lambda r: (r.end_line - r.first_line, -r.line))
-        holder = next((r for r in inside if r.kind in CLASS_KINDS and _qualified(r) == row.scope), None)
+        holder = next((r for r in inside if r.kind in CLASS_KINDS and r.qualified_name == row.scope), None)
         method = row.name if holder is not None and row.kind == "function" else ""
         chosen = holder if holder is not None and method else row
         return CppSymbol(
@@ -175,7 +175,10 @@ class CppIndex:
             for _, _, source in files.mentioning()
             for found in set(_TYPE_NAMES.findall(source))
         }
-        by_case = {text.lower(): text for text in sorted(known) if abs(len(text) - len(last)) <= 3}
+        by_case: dict[str, str] = {}
+        for text in sorted(known):
+            if abs(len(text) - len(last)) <= 3:
+                by_case.setdefault(text.lower(), text)
         return [by_case[text] for text in difflib.get_close_matches(last, by_case, n=5, cutoff=0.7)]
 
     # classes
@@ -199,7 +202,7 @@ class CppIndex:
         files = self._select(symbol.repository.name)[0]
         signature = files.listing().get(symbol.file)
         rows = files.rows(symbol.file, signature) if signature is not None else ()
-        own, row = _qualified(symbol.row), symbol.row
+        own, row = symbol.row.qualified_name, symbol.row
         return [r for r in rows if r.kind == "function" and r.scope == own and row.line <= r.line <= row.end_line]
 
     def subclasses(self, symbol: CppSymbol) -> tuple[list[str], bool]:
@@ -240,10 +243,6 @@ def _parts(name: str) -> list[str]:
 def _plain(base: str) -> str:
     """A base without its access."""
     return _ACCESS.sub("", base).removeprefix("typename ").strip()
-
-
-def _qualified(row: CppRow) -> str:
-    return row.qualified_name
 
 
 def _subsequence(parts: list[str], names: list[str]) -> bool:

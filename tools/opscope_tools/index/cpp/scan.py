@@ -226,7 +226,7 @@ class _Scan:
         self, start: int, head: Head, scope: Scope, end: int, *, definition: bool, until: int | None = None
     ) -> CppRow:
         text = self._text
-        signature = text.original(head.start, until)[:_SIGNATURE] if until is not None else ""
+        signature = _tidy(text.original(head.start, until))[:_SIGNATURE] if until is not None else ""
         return CppRow(
             kind=head.kind,
             name=head.name,
@@ -243,6 +243,11 @@ class _Scan:
             condition=text.condition(head.at),
             access=scope.access,
         )
+
+
+def _tidy(signature: str) -> str:
+    """Without the blanks that line breaks and comments leave inside parentheses."""
+    return signature.replace("( ", "(").replace(" )", ")").replace(" ,", ",")
 
 
 def _joined(*parts: str) -> str:
