@@ -36,6 +36,15 @@ class Parameter(Frozen):
     default: str = ""
 
 
+class Candidate(Frozen):
+    """One of several functions or classes that a call may run."""
+
+    key: str = Field(default="", description="The table's key, or the condition, that picks it.")
+    callee: str = Field(description="Qualified name; empty for those that source does not tell, named last.")
+    file: str = ""
+    line: int = 0
+
+
 class Call(Frozen):
     """One computation on a line: a call, or an operator such as `operator.add`."""
 
@@ -47,6 +56,10 @@ class Call(Frozen):
     attribute: str = Field(default="", description="Path of the submodule that is called, e.g. `self_attn.q_proj`.")
     dispatch: str = Field(default="", description="The expression that picks the callee at run time.")
     line: int = 0
+    candidates: tuple[Candidate, ...] = Field(
+        default=(), description="What `dispatch` may pick, 40 at most; those of the line's main call stand at the line."
+    )
+    candidate_count: int = Field(default=0, description="Candidates in all.")
 
 
 class ForwardLine(Frozen):
@@ -61,9 +74,30 @@ class ForwardLine(Frozen):
     callee_line: int = 0
     attribute: str = ""
     dispatch: str = ""
+    candidates: tuple[Candidate, ...] = Field(default=(), description="What `dispatch` may pick, 40 at most.")
+    candidate_count: int = Field(default=0, description="Candidates in all.")
     condition: str = Field(default="", description="The conditions and loops that the line stands in.")
     training_only: bool = Field(default=False, description="Runs, or has an effect, in training only.")
     calls: tuple[Call, ...] = ()
+
+
+DecoratorEffect = Literal[
+    "documentation", "wraps the call", "replaces the implementation under a condition", "registers", "marks",
+    "returns it unchanged", "not known",
+]  # fmt: skip
+
+
+class ExplainedDecorator(Frozen):
+    """What a decorator does, read off its own source."""
+
+    decorator: str = Field(description="As written.")
+    on: Literal["forward", "class"]
+    qualified_name: str = ""
+    file: str = ""
+    line: int = 0
+    effect: DecoratorEffect
+    detail: str = Field(default="", description="What in the decorator's source says so.")
+    candidates: tuple[Candidate, ...] = Field(default=(), description="What it may put in place of the forward.")
 
 
 class FindForwardResult(Linearised, ToolResult):
@@ -77,6 +111,9 @@ class FindForwardResult(Linearised, ToolResult):
     line: int
     end_line: int
     decorators: tuple[str, ...] = ()
+    decorators_explained: tuple[ExplainedDecorator, ...] = Field(
+        default=(), description="What the decorators of the forward and of the class do, outermost first."
+    )
     signature: str = ""
     parameters: tuple[Parameter, ...] = ()
     returns: str = ""

@@ -1,221 +1,275 @@
-"""What a call inside a forward calls: a submodule, a function or method in source, an operation of torch, or an
-expression that is decided at run time.
+"""What a call inside a forward calls: a submodule, a function or method in source, an operation of torch, or one of
+several that is decided at run time.
 
-The reader (lines.py) reports assignments and loops as it passes them, so that a local name such as `decoder_layer` in
-`for decoder_layer in self.layers` is known when it is called.
+values.py says what the called expression may be; here that becomes the callee as a result shows it, with the candidates
+where there are several.
 """
 
 from __future__ import annotations
 
-import builtins
 import re
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from opscope_schemas.index import Call
+from opscope_schemas.index import Call, Candidate
 
+from opscope_tools.index.expressions import Scope, holdings_of
 from opscope_tools.index.parse import Node, dotted, line_of, named, text_of
 from opscope_tools.index.resolve import ClassSymbol, Found, Resolver
-from opscope_tools.index.rows import FunctionRow
-from opscope_tools.index.submodules import MODULE, Submodule, is_module, submodules
+from opscope_tools.index.rows import AssignRow, FunctionRow
+from opscope_tools.index.submodules import MODULE, Submodule, is_module
+from opscope_tools.index.tables import made_from
 from opscope_tools.index.tensors import METADATA, TENSOR_METHODS
+from opscope_tools.index.values import Value
 
-_CODE_LIMIT = 300
 Kind = Literal["op", "submodule_call", "helper_call"]
+_CODE_LIMIT = 300
+#: candidates of one call that a result names
+CANDIDATES = 40
+_NAMED_AT_ONCE = 4
+#: ends a list of candidates that is not complete: a parameter may bring others
+UNTOLD = Candidate(key="(other)", callee="")
+_PLAIN_MODULES = re.compile(
+    r"(logging|warnings|functools|typing|math|sys|os|itertools|collections|copy|inspect|builtins|time|re|operator\.attrgetter)\b"
+)
+
+
+@dataclass(frozen=True)
+class _Target:
+    """One thing that a call may run."""
+
+    callee: str
+    file: str = ""
+    line: int = 0
+    key: str = ""
+    module: bool = False
+
+
+#: stands for a callee that source does not tell
+_OPEN = _Target("")
 
 
 @dataclass
 class Callees:
-    """The names of one forward: `symbol` is the class of the object, `holder` the class whose body holds the def."""
+    """The calls of one function body: `symbol` is the class of the object, `holder` the class whose body binds the
+    function."""
 
     resolver: Resolver
     symbol: ClassSymbol
     holder: ClassSymbol
     function: FunctionRow
-    local: dict[str, Node | str] = field(default_factory=dict)
 
     @cached_property
-    def modules(self) -> dict[str, list[Submodule]]:
-        found: dict[str, list[Submodule]] = {}
-        for module in submodules(self.resolver, self.symbol):
-            found.setdefault(module.attribute, []).append(module)
-        return found
-
-    @cached_property
-    def annotations(self) -> dict[str, str]:
-        return {p.name.lstrip("*"): p.annotation for p in self.function.parameters}
+    def scope(self) -> Scope:
+        bound = self.holder.members.get(self.function.name)
+        unit = self.holder.unit
+        if bound is not self.function:  # `forward = function` or a function of another module
+            member = self.resolver.class_member(self.symbol, "forward")
+            if member is not None and member[1].row is self.function and member[1].unit is not None:
+                unit = member[1].unit
+        return Scope(holdings_of(self.resolver), self.symbol, self.holder, unit, self.function)
 
     @cached_property
     def _source(self) -> list[str]:
-        return self.holder.unit.tree.source(self.holder.file).decode("utf-8", "replace").split("\n")
+        unit = self.scope.unit
+        return unit.tree.source(unit.file).decode("utf-8", "replace").split("\n")
 
     def line_text(self, line: int) -> str:
         return self._source[line - 1].strip() if line <= len(self._source) else ""
-
-    # what the reader reports
-
-    def assign(self, target: Node | None, value: Node | None) -> None:
-        """`name = value`: remembered as written; `a, b = ...` makes both unknown."""
-        if target is None:
-            return
-        if target.type == "identifier":
-            self.local[text_of(target)] = value if value is not None else ""
-        else:
-            sizes = value if value is not None and self.describes(value) else None  # batch, length = x.shape
-            for child in named(target):
-                if child.type == "identifier":
-                    self.local[text_of(child)] = sizes if sizes is not None else ""
-
-    def loop(self, target: Node, iterable: Node) -> None:
-        """`for target in iterable`: names bound to the items of a container of submodules."""
-        if iterable.type == "call":
-            function, arguments = (
-                dotted(iterable.child_by_field_name("function")),
-                iterable.child_by_field_name("arguments"),
-            )
-            inner = named(arguments) if arguments is not None else []
-            targets = named(target)
-            if function == "enumerate" and len(targets) == 2 and inner:
-                self.assign(targets[0], None)
-                self.loop(targets[1], inner[0])
-                return
-            if function == "zip" and len(targets) == len(inner):
-                for one, other in zip(targets, inner, strict=True):
-                    self.loop(one, other)
-                return
-        path = self._path(iterable)
-        if target.type == "identifier":
-            self.local[text_of(target)] = f"self.{path}.*" if path and f"{path}.*" in self.modules else ""
-        else:
-            self.assign(target, None)
-
-    def is_table(self, node: Node) -> bool:
-        """Whether indexing the expression looks up a submodule or a table of functions, not a tensor."""
-        name = dotted(node)
-        if name.startswith("self."):
-            return f"{name[5:]}.*" in self.modules or name[5:] in self.modules
-        return bool(name) and name.rpartition(".")[2].isupper()
-
-    def describes(self, node: Node, depth: int = 0) -> bool:
-        """Whether an expression is a literal or only reads shapes, dtypes and the like."""
-        kind = node.type
-        if kind in {"integer", "none", "true", "false", "string"}:
-            return True
-        if kind == "identifier":
-            value = self.local.get(text_of(node))
-            return value is not None and not isinstance(value, str) and depth < 6 and self.describes(value, depth + 1)
-        if kind == "attribute":
-            inner = node.child_by_field_name("object")
-            if text_of(node.child_by_field_name("attribute")) in METADATA:
-                return True
-            return inner is not None and inner.type == "attribute" and self.describes(inner, depth)
-        if kind == "subscript":
-            inner = node.child_by_field_name("value")
-            return inner is not None and self.describes(inner, depth)
-        if kind == "call":
-            function = node.child_by_field_name("function")
-            if dotted(function) in {"len", "int"}:
-                return True
-            return function is not None and function.type == "attribute" and self.describes(function, depth)
-        if kind in {"binary_operator", "unary_operator", "parenthesized_expression", "tuple", "pattern_list"}:
-            return all(self.describes(child, depth) for child in named(node))
-        return False
-
-    # what is called
 
     def classify(self, node: Node) -> Call | None:
         """The call as a computation; None for what computes nothing (`len`, `isinstance`, `x.size(0)`, logging)."""
         function = node.child_by_field_name("function")
         if function is None:
             return None
-        line = line_of(node)
-        if function.type == "attribute":  # a call over several lines runs on the line of its last name
-            attribute = function.child_by_field_name("attribute")
-            line = line_of(attribute) if attribute is not None else line
-        code = text_of(node)[:_CODE_LIMIT]
-        return self._target(function, code, line, 0)
-
-    def _target(self, function: Node, code: str, line: int, depth: int) -> Call | None:
-        path = self._path(function)
-        if path:
-            found = self._module_call(path, code, line)
-            if found is not None:
-                return found
-        name = dotted(function)
-        root = name.split(".", 1)[0]
-        if name and "." not in name and name in self.local and depth < 4:
-            return self._local(name, code, line, depth)
-        if function.type == "subscript":
-            return Call(kind="helper_call", code=code, callee="", dispatch=text_of(function)[:_CODE_LIMIT], line=line)
-        if root == "self" and name.count(".") >= 1:
-            return self._self_call(name, code, line)
-        if function.type == "attribute" and text_of(function.child_by_field_name("object")).startswith("super("):
-            return self._super_call(text_of(function.child_by_field_name("attribute")), code, line)
-        if name and root not in self.local and root not in self.annotations:
-            return self._global(name, code, line)
-        if function.type == "attribute":
-            return self._method(function, root, code, line)
-        return Call(kind="helper_call", code=code, dispatch=text_of(function)[:_CODE_LIMIT], line=line)
-
-    def _path(self, node: Node) -> str:
-        """`layers.*` for `self.layers[i]`, `mlp.act_fn` for `self.mlp.act_fn`; a local name stands for its value."""
-        if node.type == "identifier":
-            value = self.local.get(text_of(node))
-            if isinstance(value, str):
-                return value.removeprefix("self.") if value else ""
-            return self._path(value) if value is not None and value.type in {"attribute", "subscript"} else ""
-        if node.type == "subscript":
-            inner = node.child_by_field_name("value")
-            path = self._path(inner) if inner is not None else ""
-            key = node.child_by_field_name("subscript")
-            if not path or key is None or key.type == "slice":
-                return path
-            exact = f"{path}.{text_of(key).strip(chr(34) + chr(39))}"
-            return exact if exact in self.modules else f"{path}.*"
-        name = dotted(node)
-        if not name and node.type == "attribute":  # self.layers[0].inner
-            inner = node.child_by_field_name("object")
-            path = self._path(inner) if inner is not None else ""
-            return f"{path}.{text_of(node.child_by_field_name('attribute'))}" if path else ""
-        if name.startswith("self."):
-            return name[5:]
-        head, _, tail = name.partition(".")
-        value = self.local.get(head)
-        if tail and isinstance(value, str) and value:
-            return f"{value.removeprefix('self.')}.{tail}"
-        return ""
-
-    def _at(self, path: str) -> tuple[list[Submodule], ClassSymbol | None, str]:
-        """The submodules at `path`, following the classes of submodules; else the last known class and what is left."""
-        owner, rest, modules = self.symbol, path, self.modules
-        while True:
-            if rest in modules:
-                return modules[rest], owner, ""
-            parts = rest.split(".")
-            for size in range(len(parts) - 1, 0, -1):
-                held = [m for m in modules.get(".".join(parts[:size]), []) if m.symbol is not None]
-                if held and held[0].symbol is not None:
-                    owner, rest = held[0].symbol, ".".join(parts[size:])
-                    modules = {}
-                    for module in submodules(self.resolver, owner):
-                        modules.setdefault(module.attribute, []).append(module)
-                    break
-            else:
-                return [], owner, rest
-
-    def _module_call(self, path: str, code: str, line: int) -> Call | None:
-        held, _, _ = self._at(path)
-        if not held:
+        code, line = text_of(node)[:_CODE_LIMIT], _line(node, function)
+        shown, name = text_of(function)[:_CODE_LIMIT], dotted(function)
+        if name == "super" or self.scope.is_builtin(name):
             return None
-        names = list(dict.fromkeys(module.class_name for module in held if module.class_name))
-        dispatch = next((module.dispatch for module in held if module.dispatch), "")
-        first = next((module.symbol for module in held if module.symbol is not None), None)
-        place = self.forward_place(first) if first is not None and len(names) == 1 else ("", 0)
+        values = self.scope.evaluate(function)
+        targets, plain = self._targets(values)
+        if plain and not targets:
+            return None
+        attribute = next((v.path for v in values if v.kind == "path"), "") if any(t.module for t in targets) else ""
+        dispatch = next((v.dispatch for v in values if v.dispatch), "")
+        if not targets:
+            return self._unknown(function, values, code, line)
+        if attribute:
+            held, _ = self.scope.holdings.at(self.scope.symbol, attribute)
+            dispatch = dispatch or next((m.dispatch for m in held if m.dispatch), "")
+        told = [t for t in targets if t is not _OPEN]
+        if not told:
+            return self._unknown(function, values, code, line)
+        distinct = list({(t.callee, t.file, t.line): t for t in reversed(told)}.values())[::-1]
+        names = list(dict.fromkeys(t.callee for t in distinct))
+        kind = _kind(targets)
+        is_open = len(told) < len(targets)
+        one = len(distinct) == 1 and not is_open
+        known = names if len(names) <= _NAMED_AT_ONCE and not is_open else []
         return Call(
-            kind="submodule_call", code=code, callee=" | ".join(names) or dispatch, callee_file=place[0],
-            callee_line=place[1], attribute=path, dispatch=dispatch, line=line,
+            kind=kind, code=code, callee=" | ".join(known), callee_file=distinct[0].file if one else "",
+            callee_line=distinct[0].line if one else 0, attribute=attribute,
+            dispatch=dispatch if dispatch or one else shown, line=line,
+            candidates=() if one else (*map(_candidate, distinct[:CANDIDATES]), *([UNTOLD] if is_open else [])),
+            candidate_count=0 if one else len(distinct),
         )  # fmt: skip
+
+    def _unknown(self, function: Node, values: tuple[Value, ...], code: str, line: int) -> Call | None:
+        """A call on a value of unknown type: a method of tensors by its name, else only the expression is told."""
+        dispatch = next((v.dispatch for v in values if v.dispatch), "")
+        if function.type == "attribute":
+            method = text_of(function.child_by_field_name("attribute"))
+            if method in METADATA:
+                return None
+            if method in TENSOR_METHODS:
+                file, at = self._tensor_method(method)
+                return Call(
+                    kind="op", code=code, callee=f"torch.Tensor.{method}", callee_file=file, callee_line=at, line=line
+                )
+        path = next((v.path for v in values if v.kind == "path" and self._held(v.path)), "")
+        held = self._held(path)
+        dispatch = dispatch or next((m.dispatch for m in held if m.dispatch), "") or text_of(function)[:_CODE_LIMIT]
+        return Call(
+            kind="submodule_call" if held else "helper_call",
+            code=code,
+            dispatch=dispatch,
+            attribute=path if held else "",
+            line=line,
+        )
+
+    def definition(self, call: Call) -> Found | None:
+        """The function that a resolved call runs: the forward of a submodule, else the callee itself."""
+        for found in self.resolver.absolute(call.callee):
+            if found.symbol is not None:
+                member = self.resolver.class_member(found.symbol, "forward")
+                return member[1] if member is not None else None
+            return found
+        return None
+
+    def _held(self, path: str) -> list[Submodule]:
+        return self.scope.holdings.at(self.scope.symbol, path)[0] if path else []
+
+    def _tensor_method(self, name: str) -> tuple[str, int]:
+        """Where torch.Tensor defines a method in Python; empty where it is built in."""
+        for found in self.resolver.absolute("torch._tensor.Tensor"):
+            row = found.symbol.members.get(name) if found.symbol is not None else None
+            if isinstance(row, FunctionRow) and found.symbol is not None:
+                return found.symbol.file, row.line
+        return "", 0
+
+    def _targets(self, values: tuple[Value, ...]) -> tuple[list[_Target], bool]:
+        """What the values lead to when called, and whether any of them computes nothing."""
+        targets: list[_Target] = []
+        plain = False
+        for value in values:
+            here = list(self._of(value))
+            plain = plain or not all(here)
+            targets.extend(target for target in here if target)
+        return targets, plain
+
+    def _of(self, value: Value) -> Iterator[_Target | None]:
+        """None stands for a callee that computes nothing."""
+        if value.kind in {"plain", "items"}:
+            yield None
+        elif value.kind == "path":
+            yield from self._of_path(value)
+        elif value.kind == "object" and value.symbol is not None and value.symbol.qualified_name != MODULE:
+            yield from self._object(value)
+        elif value.kind == "local" and value.node is not None:
+            name = text_of(value.node.child_by_field_name("name")) or "<lambda>"
+            outer = f"{self.scope.holder.qualified_name}.{self.scope.function.name}.<locals>"
+            yield _Target(f"{outer}.{name}", self.scope.unit.file, line_of(value.node), value.key)
+        elif value.kind == "found" and value.found is not None:
+            yield from self._of_found(value.found, value.key)
+
+    def _of_path(self, value: Value) -> Iterator[_Target | None]:
+        if not value.path:
+            yield self._instance(self.scope.symbol, value.key)
+            return
+        held, left = self.scope.holdings.at(self.scope.symbol, value.path)
+        for module in held:
+            if module.symbol is not None:
+                target = self._instance(module.symbol, module.condition or value.key)
+                yield _Target(module.class_name or target.callee, target.file, target.line, target.key, True)
+            else:
+                yield from self._picked(module)
+        if held and self._is_open(value.path, held):
+            yield _OPEN
+        for owner, rest in left:
+            if "." in rest:
+                head, _, tail = rest.rpartition(".")
+                for one in self._walk(owner, head):
+                    yield from self._of_value(self.scope.attribute(one, tail))
+            else:
+                yield from self._of_value(self.scope.holdings.member(owner, rest))
+
+    def _walk(self, owner: ClassSymbol, path: str) -> list[Value]:
+        """`object.a.b` by what constructors and annotations say."""
+        head, _, rest = path.partition(".")
+        values = list(self.scope.holdings.member(owner, head))
+        for part in rest.split(".") if rest else ():
+            values = [inner for value in values for inner in self.scope.attribute(value, part)]
+        return values
+
+    def _of_value(self, values: tuple[Value, ...]) -> Iterator[_Target | None]:
+        for value in values:
+            yield from self._of(value)
+
+    def _picked(self, module: Submodule) -> Iterator[_Target]:
+        """What a submodule may be whose class a table, a function or a parameter picks."""
+        values = self.scope.holdings.of_row(self.symbol, module.holder, module.row)
+        found = False
+        for value in values:
+            for target in self._of(value):
+                if target is not None:
+                    found = True
+                    made = value.kind == "found" and value.found is not None and value.found.symbol is not None
+                    place = (
+                        self._instance(value.found.symbol, value.key)
+                        if made and value.found and value.found.symbol
+                        else target
+                    )
+                    yield _Target(place.callee, place.file, place.line, target.key, place.module or target.module)
+        if not found:
+            yield _OPEN
+
+    def _is_open(self, path: str, held: list[Submodule]) -> bool:
+        """Whether the attribute may also hold something that is no submodule of a known class: a parameter."""
+        holder = held[0].holder
+        return (
+            any(
+                row.attribute == path and row.how == "other" and not row.callee.startswith(("[", "("))
+                for row in holder.attributes
+            )
+            and "." not in path
+        )
+
+    def _object(self, value: Value) -> Iterator[_Target]:
+        """Calling an object of a class or, unless that is certain, of a subclass with a forward of its own."""
+        assert value.symbol is not None
+        member = self.resolver.class_member(value.symbol, "forward")
+        stub = member is not None and isinstance(member[1].row, FunctionRow) and member[1].row.stub
+        if value.exact or not stub:
+            yield self._instance(value.symbol, value.key)
+        if not value.exact:
+            name = "forward" if is_module(self.resolver, value.symbol) else "__call__"
+            for one in self.scope.holdings.subclasses(value.symbol):
+                if name in one.members:
+                    yield self._instance(one, one.qualified_name)
+            if stub:
+                yield _OPEN
+
+    def _instance(self, symbol: ClassSymbol, key: str) -> _Target:
+        """Calling an object: the forward of a module, else `__call__`."""
+        if is_module(self.resolver, symbol):
+            file, line = self.forward_place(symbol)
+            return _Target(symbol.qualified_name, file, line, key, True)
+        member = self.resolver.class_member(symbol, "__call__")
+        if member is not None and member[1].unit is not None and member[1].row is not None:
+            return _Target(member[1].name, member[1].unit.file, member[1].row.line, key)
+        return _Target(f"{symbol.qualified_name}.__call__", key=key)
 
     def forward_place(self, symbol: ClassSymbol) -> tuple[str, int]:
         """File and line of the forward that a call of the module runs."""
@@ -224,83 +278,45 @@ class Callees:
             return "", 0
         return member[1].unit.file, member[1].row.line
 
-    def _local(self, name: str, code: str, line: int, depth: int) -> Call | None:
-        value = self.local[name]
-        if isinstance(value, str):
-            return Call(kind="helper_call", code=code, dispatch=value or name, line=line)
-        if value.type in {"identifier", "attribute"} and dotted(value) != name:
-            return self._target(value, code, line, depth + 1)
-        shown = text_of(value)[:_CODE_LIMIT]
-        return Call(kind="helper_call", code=code, callee=shown, dispatch=shown, line=line)
+    def _of_found(self, found: Found, key: str) -> Iterator[_Target | None]:
+        if _PLAIN_MODULES.match(found.name) or re.search(r"\.(logger|log)\.\w+$", found.name):
+            yield None
+            return
+        chosen = made_from(self.resolver, found) if found.kind == "value" else []
+        if chosen:
+            for parameter, function in chosen:
+                yield _target(function, parameter)
+            return
+        yield _target(found, key)
 
-    def _self_call(self, name: str, code: str, line: int) -> Call | None:
-        _, owner, rest = self._at(name[5:])
-        if owner is not None and "." not in rest:
-            member = self.resolver.class_member(owner, rest)
-            if member is not None:
-                return self._found(member[1], code, line)
-        method = name.rpartition(".")[2]
-        if rest.count(".") >= 1 and method in METADATA:
-            return None
-        if rest.count(".") >= 1 and method in TENSOR_METHODS:  # self.weight.to(...), self.inv_freq.float()
-            return Call(kind="op", code=code, callee=f"torch.Tensor.{method}", line=line)
-        return Call(kind="helper_call", code=code, dispatch=name, line=line)
 
-    def _super_call(self, method: str, code: str, line: int) -> Call | None:
-        member = self.resolver.class_member(self.symbol, method, after=self.holder)
-        if member is not None:
-            return self._found(member[1], code, line)
-        return Call(kind="helper_call", code=code, dispatch=f"super().{method}", line=line)
+def _target(found: Found, key: str) -> _Target:
+    row = found.row
+    there = found.unit is not None and row is not None and not (isinstance(row, AssignRow) and found.kind == "external")
+    return _Target(found.name, found.unit.file if there and found.unit else "", row.line if there and row else 0, key)
 
-    def _global(self, name: str, code: str, line: int) -> Call | None:
-        found = self.resolver.dotted(self.holder.unit, name)
-        if found is None:
-            return None if hasattr(builtins, name.split(".", 1)[0]) else self._unknown(name, code, line)
-        if re.match(r"(logging|warnings|functools|typing|math|sys|os|itertools|collections)\b", found.name):
-            return None
-        if found.kind == "external" and re.search(r"\.(logger|log)\.\w+$", found.name):
-            return None
-        return self._found(found, code, line)
 
-    def _unknown(self, name: str, code: str, line: int) -> Call:
-        return Call(kind="helper_call", code=code, dispatch=name, line=line)
+def _kind(targets: list[_Target]) -> Kind:
+    if any(target.module for target in targets):
+        return "submodule_call"
+    return "op" if all(map(_is_torch, targets)) else "helper_call"
 
-    def _method(self, function: Node, root: str, code: str, line: int) -> Call | None:
-        """`value.method(...)` on a local, a parameter or the result of an expression."""
-        method = text_of(function.child_by_field_name("attribute"))
-        if dotted(function) == f"{root}.{method}":
-            for symbol in self._classes_of(root):
-                member = self.resolver.class_member(symbol, method)
-                if member is not None:
-                    return self._found(member[1], code, line)
-        if method in METADATA:
-            return None
-        if method in TENSOR_METHODS:
-            return Call(kind="op", code=code, callee=f"torch.Tensor.{method}", line=line)
-        return Call(kind="helper_call", code=code, dispatch=text_of(function)[:_CODE_LIMIT], line=line)
 
-    def _classes_of(self, name: str) -> list[ClassSymbol]:
-        """Classes that a local or a parameter may be an instance of: the one it was made from, those it is declared as.
-        Tensors are left out: their methods are known by name."""
-        value = self.local.get(name)
-        if value is not None and not isinstance(value, str) and value.type == "identifier" and text_of(value) != name:
-            name = text_of(value)  # another name of a parameter
-            value = self.local.get(name)
-        texts = re.findall(r"[A-Za-z_][\w.]*", self.annotations.get(name, ""))
-        if value is not None and not isinstance(value, str) and value.type == "call":
-            texts = [*texts, dotted(value.child_by_field_name("function"))]
-        found = [
-            self.resolver.dotted(self.holder.unit, text) for text in texts if text and not text.startswith("self.")
-        ]
-        return [f.symbol for f in found if f is not None and f.symbol is not None and not f.name.startswith("torch.")]
+def _is_torch(target: _Target) -> bool:
+    """Whether a callee is an operation of torch's own."""
+    return target.callee.startswith("torch.") and not target.module
 
-    def _found(self, found: Found, code: str, line: int) -> Call:
-        """A resolved callee: torch's own functions are operations, everything else is a helper."""
-        file = found.unit.file if found.unit is not None and found.row is not None else ""
-        at = found.row.line if found.row is not None else 0
-        is_class = found.symbol is not None
-        module = is_class and found.symbol is not None and is_module(self.resolver, found.symbol)
-        kind: Kind = (
-            "op" if found.name.startswith("torch.") and not module and MODULE not in found.name else "helper_call"
-        )
-        return Call(kind=kind, code=code, callee=found.name, callee_file=file, callee_line=at, line=line)
+
+def _candidate(target: _Target) -> Candidate:
+    return Candidate(key=target.key, callee=target.callee, file=target.file, line=target.line)
+
+
+def _line(node: Node, function: Node) -> int:
+    """The line that the interpreter gives a call: that of the name after the last dot, but that of the expression's
+    start where arguments are unpacked into it (CPython's `maybe_optimize_method_call`)."""
+    attribute = function.child_by_field_name("attribute") if function.type == "attribute" else None
+    arguments = node.child_by_field_name("arguments")
+    unpacked = arguments is not None and any(
+        child.type in {"list_splat", "dictionary_splat"} for child in named(arguments)
+    )
+    return line_of(attribute) if attribute is not None and not unpacked else line_of(node)

@@ -1,0 +1,194 @@
+"""What objects hold, by their classes: submodules at a path, methods, and what constructors put on `self`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from fnmatch import fnmatchcase
+
+from opscope_tools.index.resolve import ClassSymbol, Found, Resolver
+from opscope_tools.index.rows import AssignRow, AttributeRow, FunctionRow
+from opscope_tools.index.submodules import MODULE, Submodule, submodules
+from opscope_tools.index.trees import Unit
+from opscope_tools.index.values import BUILT_IN, CONTAINER, PLAIN, Value, Values, alternatives, distinct
+
+#: beyond as many direct subclasses, overrides are not looked for
+_SUBCLASSES = 40
+_WORD = re.compile(r"[A-Za-z_][\w.]*")
+#: what an expression in the constructor of a class, for an object of another or the same class, may stand for
+Read = Callable[["Holdings", ClassSymbol, ClassSymbol, FunctionRow, str], Values]
+
+
+class Holdings:
+    """What objects hold, class by class, kept for one question."""
+
+    def __init__(self, resolver: Resolver, read: Read) -> None:
+        self.resolver = resolver
+        self._read = read
+        self._modules: dict[ClassSymbol, dict[str, list[Submodule]]] = {}
+        self._busy: set[tuple[ClassSymbol, str]] = set()
+
+    def modules(self, symbol: ClassSymbol) -> dict[str, list[Submodule]]:
+        found = self._modules.get(symbol)
+        if found is None:
+            found = self._modules[symbol] = {}
+            for module in submodules(self.resolver, symbol):
+                found.setdefault(module.attribute, []).append(module)
+        return found
+
+    def at(self, symbol: ClassSymbol, path: str) -> tuple[list[Submodule], list[tuple[ClassSymbol, str]]]:
+        """The submodules at `path` below an object of `symbol`, through the classes of submodules; else the last known
+        classes on the way, each with what is left of the path."""
+        here = self.modules(symbol)
+        if path in here:
+            return here[path], []
+        fitting = self._fitting(here, path)
+        if fitting:
+            return fitting, []
+        parts = path.split(".")
+        rest: list[tuple[ClassSymbol, str]] | None = None
+        for size in range(len(parts) - 1, 0, -1):
+            held = here.get(".".join(parts[:size]), []) or self._fitting(here, ".".join(parts[:size]))
+            reached = [
+                self.at(s, ".".join(parts[size:])) for s in distinct(m.symbol for m in held if m.symbol is not None)
+            ]
+            found = [module for modules, _ in reached for module in modules]
+            if found:
+                return found, []
+            if held and rest is None:
+                rest = [left for _, lefts in reached for left in lefts]
+        return [], [(symbol, path)] if rest is None else rest
+
+    @staticmethod
+    def _fitting(here: dict[str, list[Submodule]], path: str) -> list[Submodule]:
+        """Submodules whose path fits one with `*`, on either side."""
+        return [
+            m
+            for name, held in here.items()
+            if ("*" in path or "*" in name) and (_matches(name, path) or _matches(path, name))
+            for m in held
+        ]
+
+    def is_container(self, symbol: ClassSymbol, path: str) -> bool:
+        """Whether modules are held below `path`."""
+        return any(name.startswith(f"{path}.") for name in self.modules(symbol)) or bool(self.at(symbol, path)[0])
+
+    def member(self, symbol: ClassSymbol, name: str, after: ClassSymbol | None = None) -> Values:
+        """What `object.name` may be, for a name that holds no submodule."""
+        member = self.resolver.class_member(symbol, name, after)
+        if member is not None:
+            holder, found = member
+            if isinstance(found.row, FunctionRow):
+                if any(re.search(r"(^|\.|_)property$", text) for text in found.row.decorators):
+                    return self.declared(found.unit or holder.unit, found.row.returns)
+                return (Value("found", found=found),)
+            if found.kind in {"class", "external"} or (found.kind == "value" and _entries(found)):
+                return (Value("found", found=found),)
+        set_here = self._set(symbol, name)
+        if set_here or member is None:
+            return set_here
+        row = member[1].row
+        if isinstance(row, AssignRow):
+            if row.annotation:
+                return self.declared(member[0].unit, row.annotation)
+            return PLAIN if re.fullmatch(r"True|False|-?[\d.]+|[\"'].*[\"']", row.value) else ()
+        return ()
+
+    def overrides(self, symbol: ClassSymbol, name: str) -> Values:
+        """The methods `name` of the subclasses of `symbol`, which an object declared as `symbol` may run."""
+        found = [
+            (one, self.resolver.class_member(one, name))
+            for one in self.subclasses(symbol)
+            if isinstance(one.members.get(name), FunctionRow)
+        ]
+        return tuple(
+            Value("found", found=member[1], key=one.qualified_name) for one, member in found if member is not None
+        )
+
+    def subclasses(self, symbol: ClassSymbol) -> list[ClassSymbol]:
+        """All subclasses; none where they are too many to read."""
+        pending, seen = [symbol], [symbol]
+        while pending:
+            here = pending.pop()
+            direct = self._direct(here)
+            if direct is None:
+                return []
+            fresh = [one for one in direct if not any(one.same(other) for other in seen)]
+            seen.extend(fresh)
+            pending.extend(fresh)
+        return seen[1:]
+
+    def _direct(self, symbol: ClassSymbol) -> list[ClassSymbol] | None:
+        named_so = [
+            (tree, name, file)
+            for tree in self.resolver.trees
+            for name, file in tree.textual_subclasses(symbol.name)
+            if not file.rpartition("/")[2].startswith("modular_")
+        ]
+        if len(named_so) > _SUBCLASSES:
+            return None
+        found = []
+        for tree, name, file in named_so:
+            unit = tree.unit(file)
+            for path, row in unit.classes():
+                one = ClassSymbol(unit, path, row)
+                bases = [self.resolver.base(one, text) for text in row.bases] if row.name == name else []
+                if any(not isinstance(base, str) and base.same(symbol) for base in bases):
+                    found.append(one)
+        return found
+
+    def _set(self, symbol: ClassSymbol, name: str) -> Values:
+        """What the constructors put on `self`, those of the first class of the MRO that sets the name."""
+        if (symbol, name) in self._busy:
+            return ()
+        self._busy.add((symbol, name))
+        try:
+            for holder in self.resolver.mro(symbol):
+                rows = [] if isinstance(holder, str) else [r for r in holder.attributes if r.attribute == name]
+                if rows and not isinstance(holder, str):
+                    return tuple(v for row in rows for v in self.of_row(symbol, holder, row))
+        finally:
+            self._busy.discard((symbol, name))
+        return ()
+
+    def of_row(self, symbol: ClassSymbol, holder: ClassSymbol, row: AttributeRow) -> Values:
+        """What an assignment in a constructor puts on `self`."""
+        init = holder.members.get("__init__")
+        if row.how == "none" or not isinstance(init, FunctionRow):
+            return ()
+        if row.how == "list":
+            return BUILT_IN
+        text = {"call": f"{row.callee}({row.arguments})", "dispatch": f"{row.callee}[{row.arguments}]"}.get(
+            row.how, row.callee
+        )
+        values = self._read(self, symbol, holder, init, text)
+        return tuple(replace(v, key=v.key or row.condition) for v in values)
+
+    def declared(self, unit: Unit, annotation: str) -> Values:
+        """Objects of the classes that an annotation names; tensors are left out, their methods are known by name."""
+        parts = [part for part in alternatives(annotation) if part != "None"]
+        if parts and all(CONTAINER.match(part) for part in parts):
+            return BUILT_IN
+        annotation = " ".join(part for part in parts if not CONTAINER.match(part))
+        found = [self.resolver.dotted(unit, text) for text in dict.fromkeys(_WORD.findall(annotation))]
+        return tuple(
+            Value("object", symbol=f.symbol)
+            for f in found
+            if f is not None and f.symbol is not None and not is_tensor(f)
+        )
+
+
+def _matches(path: str, pattern: str) -> bool:
+    """Whether a path fits a pattern part by part."""
+    ours, theirs = path.split("."), pattern.split(".")
+    return len(ours) == len(theirs) and all(fnmatchcase(a, b) for a, b in zip(ours, theirs, strict=True))
+
+
+def is_tensor(found: Found) -> bool:
+    """Whether a class of torch is no module: tensors, sizes, dtypes."""
+    return found.name.startswith("torch.") and MODULE not in found.name and ".modules." not in found.name
+
+
+def _entries(found: Found) -> bool:
+    return isinstance(found.row, AssignRow) and bool(found.row.entries)
