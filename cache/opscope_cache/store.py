@@ -39,8 +39,10 @@ class StoreInfo:
 
 
 class Store(Protocol):
-    """Text values by key."""
+    """Text values by key. `folder` is where the cache lies, for what keeps files of its own there; None in memory."""
 
+    @property
+    def folder(self) -> Path | None: ...
     def get(self, key: str) -> str | None: ...
     def put(self, key: str, value: str) -> None: ...
     def keys(self) -> Iterator[str]: ...
@@ -52,7 +54,8 @@ class Store(Protocol):
 class MemoryStore:
     """A store that lives as long as the process."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder
         self._values: dict[str, str] = {}
 
     def get(self, key: str) -> str | None:
@@ -102,6 +105,7 @@ class DiskStore:
         if self._cache is None:
             import diskcache  # here: 30 ms that commands without a cache need not pay
 
+            self._ask_whether_busy()
             # values are JSON text: diskcache keeps text as it is and never unpickles it
             self._cache = diskcache.Cache(
                 str(self._place),
@@ -110,6 +114,18 @@ class DiskStore:
                 timeout=_BUSY_SECONDS,
             )
         return self._cache
+
+    def _ask_whether_busy(self) -> None:
+        """Raise `sqlite3.OperationalError` where another process does not let go of the database within our patience:
+        diskcache itself would try for a minute each time it opens one."""
+        database = self._place / "cache.db"
+        if database.exists():
+            probe = sqlite3.connect(database, timeout=_BUSY_SECONDS, isolation_level=None)
+            try:
+                probe.execute("BEGIN IMMEDIATE")
+                probe.execute("ROLLBACK")
+            finally:
+                probe.close()
 
     def _guarded(self, operation: Callable[[], T], default: T) -> T:
         """Run `operation`; a cache may forget, so whatever is wrong with it the answer is `default`."""

@@ -18,10 +18,10 @@ from opscope_tools.workspace import Workspace
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> OpscopeServer:
+def server(tmp_path: Path, index_folder: Path) -> OpscopeServer:
     workspace = Workspace.create(output=tmp_path, cache_folder=tmp_path / "cache")
     workspace.store.close()
-    workspace.store = MemoryStore()
+    workspace.store = MemoryStore(index_folder)
     return build_server(workspace, Settings(log_level="CRITICAL"))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from opscope_cache.store import MemoryStore
 from opscope_schemas.errors import InputError, PathRefusedError, SourceError
@@ -15,10 +17,10 @@ LLAMA = "transformers.models.llama.modeling_llama"
 
 
 @pytest.fixture(scope="module")
-def context(tmp_path_factory: pytest.TempPathFactory) -> ToolContext:
+def context(tmp_path_factory: pytest.TempPathFactory, index_folder: Path) -> ToolContext:
     found = {name: installed_repository(name, package) for name, package in DEFAULT_PACKAGES.items()}
     repositories = {name: repository for name, repository in found.items() if repository is not None}
-    return ToolContext(Workspace(repositories, tmp_path_factory.mktemp("out"), MemoryStore()))
+    return ToolContext(Workspace(repositories, tmp_path_factory.mktemp("out"), MemoryStore(index_folder)))
 
 
 def ask(context: ToolContext, name: str, **more: object) -> ResolveClassResult:

@@ -26,8 +26,6 @@ from opscope_tools.workspace import Workspace
 SCHEME = "opscope"
 #: characters of structured JSON that one answer may take
 BUDGET = 40_000
-#: a tree changes when any file that some tool can read changes
-SUFFIXES = (".py", ".pyi", ".cu", ".cuh", ".h", ".hpp", ".hh", ".inl", ".c", ".cc", ".cpp", ".cxx", ".json", ".toml")
 _PROMISED = (
     "matches qualified_name file line end_line bases mro submodules attribute class_name arguments condition"
     " subclasses exported_as suggestions defined_in inherited decorators parameters lines code kind callee"
@@ -116,7 +114,7 @@ def result_key(tool: AnyTool, arguments: ToolArguments, workspace: Workspace) ->
             str(repository.root),
             repository.version,
             name in workspace.trusted,
-            keys.of_tree(repository.root, repository.packages, SUFFIXES),
+            workspace.tree(repository).now().fingerprint,
         ]
         for name, repository in workspace.repositories.items()
     ]

@@ -21,8 +21,9 @@ def installed() -> list[Repository]:
 
 
 @pytest.fixture(scope="session")
-def installed_index(installed: list[Repository]) -> Index:
-    return open_index(installed, MemoryStore())
+def installed_index(installed: list[Repository], index_folder: Path) -> Index:
+    """The installed packages, their index built."""
+    return open_index(installed, MemoryStore(index_folder))
 
 
 @pytest.fixture

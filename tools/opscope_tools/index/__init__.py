@@ -1,12 +1,28 @@
-"""The index engine: what the Python source of the registered repositories defines, read on demand, never imported.
+"""The index engine: what the source of the registered repositories defines, read on demand, never imported.
 
-Read in this order: rows.py (what one file says), parse.py, symbols.py and construction.py (how that is extracted),
-trees.py (a repository as modules), resolve.py with standard.py (names and MROs across files), submodules.py (what an
-object holds), callees.py with tensors.py and lines.py (what its forward does), queries.py (the questions, `Index`).
+Read in this order: rows.py (what one file says), parse.py, skeleton.py, symbols.py and construction.py (how that is
+extracted), database.py with entries.py (how it is kept), build.py with reading.py (a whole repository at once), trees.py
+(a repository as modules), resolve.py with standard.py (names and MROs across files), submodules.py (what an object
+holds), callees.py with tensors.py and lines.py (what its forward does), queries.py (the questions, `Index`).
 """
 
-from opscope_tools.index.queries import ForwardDef, Index, Target, open_index
-from opscope_tools.index.resolve import ClassSymbol
-from opscope_tools.index.submodules import Submodule
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from opscope_tools.index.queries import ForwardDef, Index, Target, open_index
+    from opscope_tools.index.resolve import ClassSymbol
+    from opscope_tools.index.submodules import Submodule
 
 __all__ = ["ClassSymbol", "ForwardDef", "Index", "Submodule", "Target", "open_index"]
+
+_HOMES = {"ClassSymbol": "resolve", "Submodule": "submodules"}
+
+
+def __getattr__(name: str) -> Any:
+    """The public names on first use: processes that only read files start without what answers questions (0.4 s)."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES.get(name, 'queries')}"), name)

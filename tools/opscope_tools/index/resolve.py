@@ -1,120 +1,64 @@
 """Names to definitions: the import rules of Python, read off the rows of the files that a name touches.
 
-In order: what a lookup finds (`Found`), lookups in a module (imports, stars, lazily filled packages, aliases), dotted
-names, and the linearisation of classes. Several rows may bind one name; the last one on the main path wins, a
-substitute (`except ImportError`) counts where the main path leads to a package that no repository holds.
+In order: modules and packages, lookups in a module (imports, stars, aliases, names served on demand), which of several
+rows that bind one name counts, dotted names, bases, and the linearisation of classes. Of several rows the last one on
+the main path wins; a branch that does not run here, as far as evaluation.py can tell, counts last.
 """
 
 from __future__ import annotations
 
+import ast
 import builtins
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Literal
+from pathlib import Path
 from weakref import WeakKeyDictionary
 
-from opscope_cache.store import Store
 from opscope_schemas.common import Repository
 
-from opscope_tools.index.rows import AssignRow, AttributeRow, ClassRow, FunctionRow, ImportRow, Row
-from opscope_tools.index.standard import is_installed, standard_order
+from opscope_tools.index.evaluation import Evaluator
+from opscope_tools.index.found import Base, ClassSymbol, Found
+from opscope_tools.index.made import call_of, from_factory, from_metaclass
+from opscope_tools.index.rows import AssignRow, ClassRow, FunctionRow, ImportRow, Row
+from opscope_tools.index.standard import is_installed, metaclass_module, standard_order
+from opscope_tools.index.symbols import body_rows
 from opscope_tools.index.trees import SourceTree, Unit
+
+__all__ = ["Base", "ClassSymbol", "Exports", "Found", "Resolver", "absolute", "deletes"]
 
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$")
 
 
-@dataclass(frozen=True, eq=False)
-class ClassSymbol:
-    """A class definition, and where it stands."""
+@dataclass(frozen=True)
+class _Blocked:
+    """Conditions of a module whose blocks cannot run, and its `try` blocks (by line) with the line that fails."""
 
-    unit: Unit
-    path: str
-    row: ClassRow
-
-    @property
-    def qualified_name(self) -> str:
-        return f"{self.unit.name}.{self.path}" if self.unit.name else self.path
-
-    @property
-    def name(self) -> str:
-        return self.row.name
-
-    @property
-    def module(self) -> str:
-        return self.unit.name
-
-    @property
-    def file(self) -> str:
-        """Relative to the repository's root."""
-        return self.unit.file
-
-    @property
-    def line(self) -> int:
-        """Line of the `class` keyword."""
-        return self.row.line
-
-    @property
-    def end_line(self) -> int:
-        return self.row.end_line
-
-    @property
-    def repository(self) -> Repository:
-        return self.unit.tree.repository
-
-    @property
-    def installed(self) -> bool:
-        return self.repository.installed
-
-    @property
-    def attributes(self) -> tuple[AttributeRow, ...]:
-        """What its own constructor sets, in order of execution."""
-        return self.unit.details.attributes.get(self.line, ())
-
-    @property
-    def init_calls(self) -> tuple[str, ...]:
-        """The constructors that its `__init__` runs."""
-        return self.unit.details.init_calls.get(self.line, ())
-
-    @cached_property
-    def members(self) -> dict[str, Row]:
-        """The last row that binds each name of the class body."""
-        return {row.name: row for row in self.row.body}
-
-    def same(self, other: ClassSymbol) -> bool:
-        """Whether both are the same definition, also where a changed file was read again."""
-        return (self.repository.name, self.qualified_name, self.line) == (
-            other.repository.name,
-            other.qualified_name,
-            other.line,
-        )
+    conditions: set[str]
+    tries: dict[int, int]
 
 
-@dataclass(frozen=True, eq=False)
-class Found:
-    """What a name leads to. `external`: nothing in the registered source; `name` is then the name as far as known."""
+@dataclass(frozen=True)
+class Exports:
+    """What `__all__` of a module lists; not `complete` where a part of it is computed."""
 
-    kind: Literal["class", "function", "module", "value", "external"]
-    name: str
-    unit: Unit | None = None
-    row: Row | None = None
-    symbol: ClassSymbol | None = None
-
-    @property
-    def in_source(self) -> bool:
-        return self.kind in {"class", "function", "module"}
-
-
-Base = ClassSymbol | str
+    names: tuple[str, ...]
+    complete: bool = True
 
 
 class Resolver:
     """Lookups over several repositories."""
 
-    def __init__(self, repositories: Sequence[Repository], store: Store) -> None:
-        self.trees = [SourceTree(repository, store) for repository in repositories]
-        self._missing: WeakKeyDictionary[Unit, set[str]] = WeakKeyDictionary()
+    def __init__(
+        self,
+        repositories: Sequence[Repository],
+        folder: Path | None = None,
+        on_cold: Callable[[SourceTree], None] | None = None,
+    ) -> None:
+        self.trees = [SourceTree(repository, folder, on_cold) for repository in repositories]
+        self._evaluator = Evaluator(self)
+        self._blocked: WeakKeyDictionary[Unit, _Blocked] = WeakKeyDictionary()
+        self._bodies: WeakKeyDictionary[Unit, dict[int, tuple[Row, ...]]] = WeakKeyDictionary()
 
     def module(self, name: str, near: SourceTree | None = None) -> Unit | None:
         """The module called `name`, looked for in the tree that asks and then in the others."""
@@ -123,6 +67,20 @@ class Resolver:
             if file is not None:
                 return tree.unit(file)
         return None
+
+    def module_found(self, name: str, near: SourceTree | None = None) -> Found:
+        """The module called `name` as a lookup gives it."""
+        unit = self.module(name, near)
+        return Found("module", name, unit) if unit is not None else Found("external", name)
+
+    def available(self, module: str) -> bool:
+        """Whether a module can be imported here, as far as the files tell: its package is registered or installed and,
+        where the source of the package is at hand, so is the module."""
+        top = module.split(".", 1)[0]
+        holders = [tree for tree in self.trees if tree.locate(top) is not None]
+        if not holders:
+            return is_installed(top)
+        return any(_may_hold(tree, module) for tree in holders)
 
     # lookups in a module
 
@@ -134,6 +92,10 @@ class Resolver:
         trail = (*trail, step)
         best: Found | None = None
         for row in self._candidates(unit, name, before):
+            if deletes(row):
+                if self._runs(unit, row) is not False and not row.guard.fallback:
+                    return best
+                continue
             found = self._follow(unit, row, name, trail)
             if found is not None and found.in_source:
                 return found
@@ -142,59 +104,84 @@ class Resolver:
             return best
         if before:
             return self.lookup(unit, name, 0, trail)
+        return self._on_demand(unit, name, trail)
+
+    def _on_demand(self, unit: Unit, name: str, trail: tuple[object, ...]) -> Found | None:
+        """What no statement binds: a lazily filled package, a module's `__getattr__`, a submodule."""
         if unit.rows.lazy is not None:
             lazy = self._lazy(unit, name, trail)
             if lazy is not None:
                 return lazy
+        hook = unit.bindings.get("__getattr__", ())
+        if hook and not name.startswith("__") and isinstance(hook[-1], FunctionRow):
+            served = self._evaluator.served(unit, hook[-1], name)
+            if served is not None:
+                return served
         if unit.is_package:
             inner = self.module(f"{unit.name}.{name}", unit.tree)
             if inner is not None:
                 return Found("module", inner.name, inner)
         return None
 
+    # which of several rows counts
+
     def _candidates(self, unit: Unit, name: str, before: int) -> list[Row]:
         """Rows that may bind `name`, the best first."""
         rows: list[Row] = [*unit.bindings.get(name, ())]
-        if not rows or all(row.guard.fallback for row in rows):
-            lazy = unit.rows.lazy is not None
-            rows += [star for star in unit.stars if not (lazy and star.guard.type_checking)]
+        bound = not all(row.guard.fallback for row in rows)
+        last = max((row.line for row in rows), default=0)
+        lazy = unit.rows.lazy is not None
+        for star in unit.stars:
+            hidden = star.guard.type_checking and (lazy or bound)
+            if not hidden and (not bound or star.line > last):
+                rows.append(star)
         if before:
             rows = [row for row in rows if row.line < before]
-        return sorted(rows, key=lambda row: self.rank(unit, row))
+        return sorted(rows, key=lambda row: self.rank(unit, row)) if len(rows) > 1 else rows
 
     def rank(self, unit: Unit, row: Row) -> tuple[bool, bool, int]:
         """Sort key of the rows that bind one name: the one that counts comes first."""
-        return self.is_substitute(unit, row), row.guard.type_checking, -row.line
+        runs = self._runs(unit, row)
+        substitute = row.guard.fallback if runs is None else not runs
+        return substitute, row.guard.type_checking, -row.line
 
-    def is_substitute(self, unit: Unit, row: Row) -> bool:
-        """Whether the row stands in a branch that is not taken: an `else` or `except`, or what such a branch replaces
-        where the block imports a package that is neither registered nor installed."""
-        if not row.guard.condition or row.guard.type_checking:
-            return row.guard.fallback
-        missing = row.guard.condition in self._unavailable(unit)
-        return missing or (row.guard.fallback and not self._replaces_missing(unit, row))
+    def _runs(self, unit: Unit, row: Row) -> bool | None:
+        """Whether the statement of the row runs when its module is imported here; None where source does not tell."""
+        guard = row.guard
+        if not guard.condition or guard.type_checking:
+            return None
+        blocked = self._blocks(unit)
+        failing = blocked.tries.get(guard.block)
+        if failing is not None:
+            if guard.fallback:
+                return True
+            if row.line > failing:
+                return False
+        holds = self._evaluator.holds(unit, guard.condition)
+        if holds is not None:
+            return holds
+        if guard.condition in blocked.conditions:
+            return False
+        opposite = guard.condition.removeprefix("not (").removesuffix(")")
+        return True if guard.fallback and opposite in blocked.conditions else None
 
-    def _unavailable(self, unit: Unit) -> set[str]:
-        """Conditions of the blocks of `unit` that import a package which is not there."""
-        known = self._missing.get(unit)
+    def _blocks(self, unit: Unit) -> _Blocked:
+        """The parts of `unit` that import a package which is not there."""
+        known = self._blocked.get(unit)
         if known is None:
-            known = self._missing[unit] = {
-                row.guard.condition
-                for row in unit.rows.rows
-                if isinstance(row, ImportRow)
-                and row.guard.condition not in {"", "try"}
-                and not row.guard.fallback
-                and not row.guard.type_checking
-                and not row.module.startswith(".")
-                and not self._available(row.module.split(".", 1)[0])
-            }
+            known = self._blocked[unit] = _Blocked(set(), {})
+            for row in unit.rows.rows:
+                if not isinstance(row, ImportRow) or row.guard.fallback or row.guard.type_checking:
+                    continue
+                if not row.guard.condition or row.module.startswith(".") or self.available(row.module):
+                    continue
+                if row.guard.block:
+                    known.tries.setdefault(row.guard.block, row.line)
+                else:
+                    known.conditions.add(row.guard.condition)
         return known
 
-    def _replaces_missing(self, unit: Unit, row: Row) -> bool:
-        return row.guard.condition.removeprefix("not (").removesuffix(")") in self._unavailable(unit)
-
-    def _available(self, top: str) -> bool:
-        return any(tree.locate(top) is not None for tree in self.trees) or is_installed(top)
+    # what a row binds
 
     def _follow(self, unit: Unit, row: Row, name: str, trail: tuple[object, ...]) -> Found | None:
         if isinstance(row, ClassRow):
@@ -203,31 +190,103 @@ class Resolver:
         if isinstance(row, FunctionRow):
             return Found("function", f"{unit.name}.{name}", unit, row)
         if isinstance(row, AssignRow):
-            if _DOTTED.match(row.value) and not hasattr(builtins, row.value.split(".", 1)[0]):
-                found = self.dotted(unit, row.value, row.line, trail)
-                if found is not None:
-                    return found
-            return Found("value", f"{unit.name}.{name}", unit, row) if row.value else None
+            return self._assigned(unit, row, name, trail)
         return self._import(unit, row, name, trail)
+
+    def _assigned(self, unit: Unit, row: AssignRow, name: str, trail: tuple[object, ...]) -> Found | None:
+        if _DOTTED.match(row.value) and not hasattr(builtins, row.value.split(".", 1)[0]):
+            found = self.dotted(unit, row.value, row.line, trail)
+            if found is not None:
+                return found
+        made = self._made(unit, row.value, row, trail)
+        if made is not None:
+            return Found("class", made.qualified_name, unit, made.row, made)
+        return Found("value", f"{unit.name}.{name}", unit, row) if row.value or row.entries else None
+
+    def _made(self, unit: Unit, text: str, row: Row, trail: tuple[object, ...] = ()) -> ClassSymbol | None:
+        """The class that a call makes, such as `type("A", (B,), {})`; `row` is the statement that holds it."""
+        called = call_of(text)
+        if called is None:
+            return None
+        callee, call = called
+        found = self.dotted(unit, callee, row.line, trail)
+        made: ClassRow | None = None
+        known_as = ""
+        if callee == "type" and found is None:
+            made = from_metaclass(call, row.line, row.guard)
+        elif found is not None and found.kind == "external":
+            made = from_factory(found.name, call, row.line, row.guard)
+            holder = metaclass_module(found.name)
+            if holder is not None:
+                made = from_metaclass(call, row.line, row.guard)
+                known_as = f"{holder}.{made.name}" if made is not None and holder else ""
+        elif found is not None and found.symbol is not None and "type" in self.mro(found.symbol):
+            made = from_metaclass(call, row.line, row.guard)
+            new = self.class_member(found.symbol, "__new__")
+            if made is not None and new is not None:  # a class is named after the module of the code that makes it
+                known_as = f"{new[0].module}.{made.name}"
+        return ClassSymbol(unit, made.name, made, known_as) if made is not None else None
+
+    def imported(self, unit: Unit, module: str, member: str, trail: tuple[object, ...] = ()) -> Found | None:
+        """What `from module import member` in `unit` binds; None where the module is there and has no such name."""
+        target = absolute(unit, module)
+        holder = self.module(target, unit.tree)
+        if holder is None:
+            return Found("external", f"{target}.{member}")
+        found = self.lookup(holder, member, 0, trail)
+        if found is None:
+            inner = self.module(f"{target}.{member}", unit.tree)
+            found = Found("module", inner.name, inner) if inner is not None else None
+        return found
 
     def _import(self, unit: Unit, row: ImportRow, name: str, trail: tuple[object, ...]) -> Found | None:
         target = absolute(unit, row.module)
-        module = self.module(target, unit.tree)
         if row.member == "*":
-            if module is None or (module.rows.exports is not None and name not in module.rows.exports):
-                return None
-            if module.rows.exports is None and name.startswith("_"):
+            module = self.module(target, unit.tree)
+            if module is None or not self._exposed(module, name, trail):
                 return None
             return self.lookup(module, name, 0, trail)
         if not row.member:
-            return Found("module", target, module) if module is not None else Found("external", target)
-        if module is None:
-            return Found("external", f"{target}.{row.member}")
-        found = self.lookup(module, row.member, 0, trail)
-        if found is None:
-            inner = self.module(f"{target}.{row.member}", unit.tree)
-            found = Found("module", inner.name, inner) if inner is not None else None
-        return found or Found("external", f"{target}.{row.member}")
+            return self.module_found(target, unit.tree)
+        return self.imported(unit, row.module, row.member, trail) or Found("external", f"{target}.{row.member}")
+
+    def _exposed(self, module: Unit, name: str, trail: tuple[object, ...]) -> bool:
+        """Whether `from module import *` may bind `name`."""
+        exports = self.exports(module, trail)
+        if exports is None or (not exports.complete and name not in exports.names):
+            return not name.startswith("_")
+        return name in exports.names
+
+    def exports(self, unit: Unit, trail: tuple[object, ...] = ()) -> Exports | None:
+        """`__all__` of a module, with what it takes over from the `__all__` of others; None where it has none."""
+        listed = unit.rows.exports
+        step = (unit.tree, unit.file, "__all__")
+        if listed is None or step in trail:
+            return None
+        names: list[str] = []
+        complete = True
+        for entry in listed:
+            if not entry.startswith(("*", "$", "?")):
+                names.append(entry)
+                continue
+            part = self._listed_elsewhere(unit, entry, (*trail, step))
+            names += part.names if part is not None else ()
+            complete = complete and part is not None and part.complete
+        return Exports(tuple(names), complete)
+
+    def _listed_elsewhere(self, unit: Unit, entry: str, trail: tuple[object, ...]) -> Exports | None:
+        """A part of `__all__` that is not spelt out: `*module` for that module's `__all__`, `$name` for a variable."""
+        kind, text = entry[0], entry[1:]
+        found = self.dotted(unit, text, 0, trail) if kind in "*$" else None
+        if found is None or found.unit is None:
+            return None
+        if kind == "*":
+            return self.exports(found.unit, trail) if found.kind == "module" else None
+        if text.endswith("__all__") or not isinstance(found.row, AssignRow):
+            return None
+        value = self._evaluator.assigned(found)
+        literal = isinstance(value, tuple) and all(isinstance(item, str) for item in value)
+        return Exports(value) if literal else None
 
     def _lazy(self, unit: Unit, name: str, trail: tuple[object, ...]) -> Found | None:
         """A name of a package that fills itself on demand: from its table, or from the `__all__` of files below."""
@@ -238,16 +297,12 @@ class Resolver:
             if found is not None:
                 return found
         folder = unit.file.removesuffix("/__init__.py")
-        quoted = (f'"{name}"'.encode(), f"'{name}'".encode())
         for inner in unit.rows.lazy or ():
-            for file in _python_files(unit.tree, f"{folder}/{inner}" if inner else folder):
-                source = unit.tree.source(file)
-                if b"__all__" in source and any(text in source for text in quoted):
-                    candidate = unit.tree.unit(file)
-                    if name in (candidate.rows.exports or ()):
-                        found = self.lookup(candidate, name, 0, trail)
-                        if found is not None:
-                            return found
+            for file in unit.tree.files_exporting(name, f"{folder}/{inner}" if inner else folder):
+                if not file.rpartition("/")[2].startswith(("convert_", "modular_", "__init__")):
+                    found = self.lookup(unit.tree.unit(file), name, 0, trail)
+                    if found is not None:
+                        return found
         return None
 
     # dotted names
@@ -326,26 +381,69 @@ class Resolver:
                     yield found
                 break
 
+    def bases(self, symbol: ClassSymbol) -> list[Base]:
+        """The bases of a class as Python takes them."""
+        found: list[Base] = []
+        for text in symbol.row.bases:
+            called = call_of(text)
+            if called is not None and called[0].rpartition(".")[2] == "with_metaclass":
+                # the idiom's temporary class gives way to the bases that follow the metaclass
+                found += [self.base(symbol, ast.unparse(argument)) for argument in called[1].args[1:]]
+            else:
+                found.append(self.base(symbol, text))
+        return found
+
     def base(self, symbol: ClassSymbol, text: str) -> Base:
-        """The class that a base expression means; where it is not in source, the name it goes by."""
+        """The class that a base expression means; where it is not in source, the name it goes by, and where source does
+        not tell, the expression."""
         stem = text.split("[", 1)[0].strip()
         if not _DOTTED.match(stem):
-            return text
-        scope, _, _ = symbol.path.rpartition(".")
-        if (
-            scope and "<locals>" not in scope
-        ):  # a nested class sees its module, not its siblings, but for those above it
-            outer = dict(symbol.unit.classes()).get(scope)
-            if outer is not None:
-                for row in outer.body:
-                    if isinstance(row, ClassRow) and row.name == stem and row.line < symbol.line:
-                        return ClassSymbol(symbol.unit, f"{scope}.{stem}", row)
+            return self._computed_base(symbol, text)
+        scoped = self._in_scope(symbol, stem) if "." in symbol.path and "." not in stem else None
+        if scoped is not None:
+            return scoped
         found = self.dotted(symbol.unit, stem, symbol.line if "." not in symbol.path else 0)
         if found is None:
             return stem
         if found.symbol is not None and found.symbol.row is not symbol.row:
             return found.symbol
         return found.name
+
+    def _computed_base(self, symbol: ClassSymbol, text: str) -> Base:
+        choice = re.fullmatch(r"\(?(.+?) if (.+) else (.+?)\)?", text)
+        if choice is not None:
+            holds = self._evaluator.holds(symbol.unit, choice[2])
+            return text if holds is None else self.base(symbol, choice[1] if holds else choice[3])
+        return self._made(symbol.unit, text, symbol.row) or text
+
+    def _in_scope(self, symbol: ClassSymbol, name: str) -> Base | None:
+        """What `name` means to the bases of a nested class, where a class or function around it binds it."""
+        path, row = symbol.path, None
+        while row is None and "." in path:
+            path = path.rpartition(".")[0].removesuffix(".<locals>")
+            holder = _at_path(symbol.unit, path)
+            if isinstance(holder, FunctionRow):
+                row = self._local(symbol, holder, name)
+                if row is None and any(p.name.lstrip("*") == name for p in holder.parameters):
+                    return f"{name} (a parameter of {holder.name})"
+            elif holder is not None and path == symbol.path.rpartition(".")[0]:
+                # a class body is seen by its own statements only, not by those of classes inside it
+                row = next((r for r in reversed(holder.body) if r.name == name and r.line < symbol.line), None)
+        if row is None:
+            return None
+        if isinstance(row, ClassRow):
+            inner = "." if isinstance(_at_path(symbol.unit, path), ClassRow) else ".<locals>."
+            return ClassSymbol(symbol.unit, f"{path}{inner}{name}", row)
+        found = self._follow(symbol.unit, row, name, ())
+        return (found.symbol or found.name) if found is not None else None
+
+    def _local(self, symbol: ClassSymbol, function: FunctionRow, name: str) -> Row | None:
+        """The last row of a function's body that binds `name` before the class."""
+        bodies = self._bodies.setdefault(symbol.unit, {})
+        if function.line not in bodies:
+            bodies[function.line] = body_rows(symbol.unit.tree.source(symbol.file), function)
+        rows = [row for row in bodies[function.line] if row.name == name and row.line < symbol.line]
+        return rows[-1] if rows else None
 
     def mro(self, symbol: ClassSymbol) -> list[Base]:
         """The linearisation (C3) of `symbol`: definitions, and names for what is not in source, `object` last."""
@@ -354,7 +452,7 @@ class Resolver:
     def _linear(self, symbol: ClassSymbol, below: tuple[ClassSymbol, ...]) -> list[Base]:
         if any(symbol.same(other) for other in below) or len(below) > 80:
             return [symbol]
-        bases = [self.base(symbol, text) for text in symbol.row.bases]
+        bases = self.bases(symbol)
         generic = any(b == "typing.Generic" for b in bases)
         lines: list[list[Base]] = []
         for base in bases:
@@ -400,10 +498,33 @@ def absolute(unit: Unit, module: str) -> str:
     return ".".join([*package, stem] if stem else package)
 
 
-def _python_files(tree: SourceTree, folder: str) -> Iterator[str]:
-    """Python files of a folder and its subfolders that a lazily filled package may serve."""
-    prefix = folder + "/"
-    for file in tree.files_below(folder):
-        stem = file.rpartition("/")[2]
-        if file.startswith(prefix) and not stem.startswith(("convert_", "modular_", "__init__")):
-            yield file
+def deletes(row: Row) -> bool:
+    """Whether the row stands for `del name`."""
+    return isinstance(row, AssignRow) and not (row.value or row.entries or row.annotation)
+
+
+def _may_hold(tree: SourceTree, module: str) -> bool:
+    """Whether the tree has the module, be it a compiled one, which files do not tell for sure."""
+    if tree.locate(module) is not None:
+        return True
+    parts = module.split(".")
+    for size in range(len(parts) - 1, 0, -1):
+        file = tree.locate(".".join(parts[:size]))
+        if file is not None:
+            folder = (tree.repository.root / file).parent
+            compiled = folder.is_dir() and any(folder.glob(f"{parts[size]}.*.so"))
+            return compiled or (file.endswith("__init__.py") and (folder / parts[size]).is_dir())
+    return False
+
+
+def _at_path(unit: Unit, path: str) -> ClassRow | FunctionRow | None:
+    """The class or function that stands at `Outer.method.<locals>.Inner` of a module; the last where several do."""
+    rows: tuple[Row, ...] = unit.rows.rows
+    found: ClassRow | FunctionRow | None = None
+    for part in path.replace(".<locals>", "").split("."):
+        named = [row for row in rows if row.name == part and isinstance(row, ClassRow | FunctionRow)]
+        if not named:
+            return None
+        found = named[-1]
+        rows = found.body if isinstance(found, ClassRow) else found.classes
+    return found

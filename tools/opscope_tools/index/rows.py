@@ -18,11 +18,12 @@ from opscope_tools.index.parse import parameters
 
 
 class Guard(NamedTuple):
-    """Where a statement stands."""
+    """Where a statement stands; `block` is the line of the `try` whose clause it is a statement of, else 0."""
 
     condition: str = ""
     fallback: bool = False
     type_checking: bool = False
+    block: int = 0
 
 
 class ParameterRow(NamedTuple):
@@ -44,7 +45,8 @@ class ImportRow(NamedTuple):
 
 
 class AssignRow(NamedTuple):
-    """`name = value`; `entries` holds the pairs of a dict literal or of a call on a list of pairs."""
+    """`name = value`; `entries` holds the pairs of a dict literal or of a call on a list of pairs. With neither value,
+    entries nor annotation: `del name`."""
 
     name: str
     value: str
@@ -72,8 +74,8 @@ class AttributeRow(NamedTuple):
 
 
 class FunctionRow(NamedTuple):
-    """A `def`; `stub` where all it does is raise NotImplementedError; `classes` are those defined inside it;
-    `parameter_text` is the parenthesised list as written."""
+    """A `def`; `stub` where all it does is raise NotImplementedError; `classes` are those defined inside it, and
+    the functions inside it that hold some; `parameter_text` is the parenthesised list as written."""
 
     name: str
     line: int
@@ -83,7 +85,7 @@ class FunctionRow(NamedTuple):
     returns: str
     stub: bool
     guard: Guard
-    classes: tuple[ClassRow, ...] = ()
+    classes: tuple[ClassRow | FunctionRow, ...] = ()
 
     @property
     def parameters(self) -> tuple[ParameterRow, ...]:
@@ -107,13 +109,16 @@ Row = ClassRow | FunctionRow | ImportRow | AssignRow
 
 
 class FileRows(NamedTuple):
-    """A whole file. `exports` is `__all__` (None where there is none); `lazy` the folders, relative to the file's
-    own, whose exports a lazily filled package serves (None where the package is not lazy)."""
+    """A whole file. `exports` is `__all__` (None where there is none): names, and for parts that are not spelt out
+    `*module` (its `__all__`), `$name` (a variable) and `?` (computed); `lazy` the folders, relative to the file's
+    own, whose exports a lazily filled package serves (None where the package is not lazy); `problem` says why a file
+    was not read at all."""
 
     rows: tuple[Row, ...]
     exports: tuple[str, ...] | None
     lazy: tuple[str, ...] | None
     utf8: bool = True
+    problem: str = ""
 
 
 class FileDetails(NamedTuple):

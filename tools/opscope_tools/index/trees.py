@@ -1,45 +1,48 @@
-"""One repository as modules: which file a dotted name is, what a file says, and in which files a class name occurs.
+"""One repository as modules: which file a dotted name is, what a file says, and which files a name occurs in.
 
-Rows of a file are kept in the store under the file's digest; in this process they are trusted as long as the file's
-stat does not change. The table of class names is kept under the tree's fingerprint, which is taken anew after
-`RECHECK_SECONDS` and whenever a name is missing from the table.
+What a file says comes from the index on disk (database.py) where its entry is for the file as it is now, else from
+reading the file, which makes the entry. Tables are asked for the files that have an entry; the others are searched as
+text first, and those that hold the name are read, so that an answer is the same with a whole index, a part of one or
+none. Nothing is answered from before a change: `Tree.now` tells which files differ from their entries.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import threading
-import time
-from collections.abc import Iterator
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from opscope_cache import keys
-from opscope_cache.store import Store
+from opscope_cache.trees import SKIPPED, Signature, tree_at
 from opscope_schemas.common import Repository
 from opscope_schemas.errors import SourceError
 
+from opscope_tools.index.database import Database, Place
+from opscope_tools.index.entries import IDENTIFIER, classes, entry_of, read_rows, readable, signature_now
 from opscope_tools.index.rows import (
     AssignRow,
     ClassRow,
     FileDetails,
     FileRows,
-    FunctionRow,
     ImportRow,
     Row,
     decode,
-    encode,
+    decode_details,
+    encode_details,
 )  # fmt: skip
-from opscope_tools.index.symbols import details, extract
+from opscope_tools.index.symbols import details
 
-RECHECK_SECONDS = 2.0
-_SKIPPED = {"__pycache__", ".git", ".hg", ".venv", "node_modules"}
+#: modules kept in memory, the least recently used go first
+_UNITS = 1000
+#: changed files that a question reads by the way; where there are more, it is the index that is missing
+_FEW = 60
 #: no anchor in front: a pattern that begins with a literal is searched several times faster
-_CLASS = re.compile(rb"class[ \t]+(\w+)[ \t]*(?:\(([^)]*)|:|\[)")
-_TAIL = re.compile(r"([A-Za-z_]\w*)\s*(?:\[|$)")
+_CLASS = re.compile(rb"class[ \t]+(\w+)[ \t]*[(:\[]")
 
 
 @dataclass(eq=False)
@@ -67,10 +70,7 @@ class Unit:
     @cached_property
     def details(self) -> FileDetails:
         """What the function bodies say; raises `SourceError` where expressions nest beyond reason."""
-        try:
-            return details(self.tree.source(self.file))
-        except RecursionError:
-            raise SourceError(f"{self.file} nests expressions too deeply to be read.", location=self.file) from None
+        return self.tree.details(self.file)
 
     @property
     def package(self) -> str:
@@ -89,7 +89,7 @@ class Unit:
 
     def classes(self) -> Iterator[tuple[str, ClassRow]]:
         """Every class with its name inside the module, nested ones and those inside functions included."""
-        yield from _classes(self.rows.rows, "")
+        yield from classes(self.rows.rows)
 
     def lazy_exports(self) -> dict[str, str]:
         """Names that `_import_structure` serves, with the submodule that holds each."""
@@ -102,28 +102,30 @@ class Unit:
         return found
 
 
-def _classes(rows: tuple[Row, ...], prefix: str) -> Iterator[tuple[str, ClassRow]]:
-    for row in rows:
-        if isinstance(row, ClassRow):
-            yield prefix + row.name, row
-            yield from _classes(row.body, f"{prefix}{row.name}.")
-        elif isinstance(row, FunctionRow):
-            yield from _classes(row.classes, f"{prefix}{row.name}.<locals>.")
-
-
 class SourceTree:
-    """The Python files of one repository."""
+    """The Python files of one repository; its index lies in `folder`, or in memory where that is None.
 
-    def __init__(self, repository: Repository, store: Store) -> None:
+    `on_cold` is called when a question finds most files without an entry: whoever can build the index should.
+    """
+
+    def __init__(
+        self, repository: Repository, folder: Path | None = None, on_cold: Callable[[SourceTree], None] | None = None
+    ) -> None:
         self.repository = repository
-        self._store = store
         self._root = repository.root.resolve()
-        self._units: dict[str, tuple[tuple[int, ...], Unit]] = {}
-        self._table: dict[str, list[str]] = {}
-        self._bases: dict[str, list[tuple[str, str]]] = {}
-        self._fingerprint = ""
-        self._lock = threading.Lock()
-        self._checked = -1e9
+        self._tree = tree_at(self._root, repository.packages)
+        self._database = Database(index_place(folder, repository) if folder is not None else None)
+        self._on_cold = on_cold
+        self._units: OrderedDict[str, tuple[Signature, Unit]] = OrderedDict()
+        self._lock = threading.RLock()
+
+    @property
+    def place(self) -> Path | None:
+        """The file of the index; None where it is kept in memory."""
+        return self._database.place
+
+    def close(self) -> None:
+        self._database.close()
 
     @cached_property
     def folders(self) -> list[str]:
@@ -191,133 +193,173 @@ class SourceTree:
 
     def unit(self, file: str) -> Unit:
         """The module in `file`; raises `SourceError` where it cannot be read."""
-        path = self._root / file
         try:
-            stat = path.stat()
-            signature = (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
-            known = self._units.get(file)
-            if known is not None and known[0] == signature:
-                return known[1]
-            source = path.read_bytes()
+            signature = signature_now(self._root / file)
+            with self._lock:
+                known = self._units.get(file)
+                if known is not None and known[0] == signature:
+                    self._units.move_to_end(file)
+                    return known[1]
+            blob = self._database.rows(file, signature)
+            rows = decode(blob) if blob is not None else None
+            if rows is None:
+                rows = self._read(file, signature)
         except OSError as error:
             raise SourceError(
                 f"{file} cannot be read: {error.strerror}.", next_step="Check the file's permissions."
             ) from error
-        key = keys.digest("index rows", keys.engine_version(), source)
-        stored = self._store.get(key)
-        rows = decode(stored.encode("latin-1")) if stored is not None else None
-        if rows is None:
-            try:
-                rows = extract(source)
-            except RecursionError:
-                raise SourceError(f"{file} nests expressions too deeply to be read.", location=file) from None
-            self._store.put(key, encode(rows).decode("latin-1"))
+        if rows.problem:
+            raise SourceError(f"{file} {rows.problem}.", location=file)
         unit = Unit(self, file, self.module_name(file), file.endswith("__init__.py"), rows)
-        self._units[file] = (signature, unit)
+        with self._lock:
+            self._units[file] = (signature, unit)
+            while len(self._units) > _UNITS:
+                self._units.popitem(last=False)
         return unit
 
+    def _read(self, file: str, signature: Signature) -> FileRows:
+        rows = read_rows(self.source(file))
+        self._database.put([entry_of(file, signature, rows)])
+        return rows
+
+    def details(self, file: str) -> FileDetails:
+        """What the function bodies of `file` say; raises `SourceError` where expressions nest beyond reason."""
+        signature = signature_now(self._root / file)
+        blob = self._database.details(file, signature)
+        found = decode_details(blob) if blob is not None else None
+        if found is None:
+            try:
+                found = details(self.source(file))
+            except RecursionError:
+                raise SourceError(f"{file} nests expressions too deeply to be read.", location=file) from None
+            self._database.put_details(file, signature, encode_details(found))
+        return found
+
     def source(self, file: str) -> bytes:
-        """The bytes of `file`."""
-        return (self._root / file).read_bytes()
+        """The text of `file` as UTF-8, whatever encoding it declares."""
+        return readable((self._root / file).read_bytes())
 
     def files(self) -> Iterator[str]:
-        """Every Python file, relative to the root."""
-        return self.files_below(*(self.repository.packages or ("",)))
+        """Every Python file, relative to the root, in path order."""
+        yield from self._now()
+
+    def _now(self) -> Mapping[str, Signature]:
+        return self._tree.now().ending(".py")
 
     def files_below(self, *folders: str) -> Iterator[str]:
-        """Python files below the folders; symlinked folders are not entered, so no loop is possible."""
-        pending = list(folders)
-        while pending:
-            here = pending.pop()
-            for name, is_folder in _listing(self._root / here):
-                inner = f"{here}/{name}" if here else name
-                if is_folder:
-                    pending.append(inner)
-                elif name.endswith(".py"):
-                    yield inner
+        """Python files below the folders, in path order."""
+        starts = tuple(f"{folder}/" if folder else "" for folder in folders)
+        return (file for file in self._now() if file.startswith(starts))
+
+    # which files a name occurs in
+
+    def places(self, name: str) -> list[Place]:
+        """The definitions of classes called `name`, in path order."""
+        self._cover(lambda source: _defines(source, name.encode()))
+        return self._database.places(name)
 
     def files_defining(self, name: str) -> list[str]:
-        """Files that hold a line `class name`, in path order."""
-        self._refresh(force=False)
-        if name not in self._table:
-            self._refresh(force=True)
-        return self._table.get(name, [])
+        """Files that define a class `name`, in path order."""
+        return list(dict.fromkeys(place.file for place in self.places(name)))
+
+    def textual_subclasses(self, name: str) -> list[tuple[str, str]]:
+        """(class, file) of every class whose list of bases holds an expression that ends in the bare name."""
+        self._cover(lambda source: _holds(source, name.encode()))
+        return self._database.with_base(name)
+
+    def files_exporting(self, name: str, folder: str) -> list[str]:
+        """Files below `folder` whose `__all__` holds `name`, in path order."""
+        quoted = (f'"{name}"'.encode(), f"'{name}'".encode())
+        self._cover(lambda source: b"__all__" in source and any(text in source for text in quoted))
+        return [file for file in self._database.exporting(name) if file.startswith(f"{folder}/")]
 
     def files_mentioning(self, word: str) -> list[str]:
         """Files whose text holds the identifier `word`, in path order."""
-        wanted = word.encode()
-        found = []
-        for file in self.files():
-            source = self.source(file)
-            at = source.find(wanted)
-            while at >= 0:
-                around = source[at - 1 : at] + source[at + len(wanted) : at + len(wanted) + 1]
-                if not re.search(rb"\w", around):
+        files, segment = self._now(), self._database.segment()
+        held = self._database.mentioning(word) if segment else set()
+        raw, found = word.encode(), []
+        for file, signature in files.items():
+            number, kept = segment.get(file, (0, None))
+            if kept == signature:
+                if number in held:
                     found.append(file)
-                    break
-                at = source.find(wanted, at + 1)
-        return sorted(found)
-
-    def textual_subclasses(self, name: str) -> list[tuple[str, str]]:
-        """(class, file) of every class whose list of bases holds the bare name."""
-        self._refresh(force=False)
-        return self._bases.get(name, [])
+            elif _holds(self._bytes(file), raw):
+                found.append(file)
+        return found
 
     def class_names(self) -> list[str]:
-        self._refresh(force=False)
-        return list(self._table)
+        """Names of the classes, in no order."""
+        names = dict.fromkeys(self._database.class_names())
+        for file in self._missing():
+            source = self._bytes(file)
+            names.update(
+                (match[1].decode("utf-8", "replace"), None)
+                for match in _CLASS.finditer(source)
+                if not source[source.rfind(b"\n", 0, match.start()) + 1 : match.start()].strip(b" \t")
+            )
+        return list(names)
 
-    def _refresh(self, *, force: bool) -> None:
-        with self._lock:  # tools run in several threads; none may see a table half filled
-            self._refresh_table(force=force)
+    def _cover(self, holds: Callable[[bytes], bool]) -> None:
+        """Make entries of those files without one whose text `holds` what is asked for."""
+        for file in self._missing():
+            if holds(self._bytes(file)):
+                self._make_entry(file)
 
-    def _refresh_table(self, *, force: bool) -> None:
-        now = time.monotonic()
-        if now - self._checked < (0.2 if force else RECHECK_SECONDS):
-            return
-        fingerprint = keys.of_tree(self._root, self.repository.packages)
-        self._checked = time.monotonic()
-        if fingerprint == self._fingerprint:
-            return
-        key = keys.digest("class table", keys.engine_version(), fingerprint)
-        stored = self._store.get(key)
+    def _missing(self) -> list[str]:
+        """Files without an entry for what they are now; entries of files that are gone are dropped. Where only a few
+        files changed, they are read here."""
+        files, known = self._now(), self._database.signatures()
+        gone = [file for file in known if file not in files]
+        if gone:
+            self._database.forget(gone)
+        missing = [file for file, signature in files.items() if known.get(file) != signature]
+        if missing and len(missing) <= _FEW:
+            missing = [file for file in missing if not self._make_entry(file)]
+        elif missing and self._on_cold is not None:
+            self._on_cold(self)
+        return missing
+
+    def _make_entry(self, file: str) -> bool:
+        """Whether `file` has an entry now; one that is gone or may not be read needs none."""
         try:
-            classes = json.loads(stored) if stored is not None else None
-        except ValueError:
-            classes = None
-        if not isinstance(classes, dict):
-            classes = self._scan()
-            self._store.put(key, json.dumps(classes, separators=(",", ":")))
-        table: dict[str, list[str]] = {}
-        by_base: dict[str, list[tuple[str, str]]] = {}
-        for file, found in classes.items():
-            for name, bases in found:
-                files = table.setdefault(name, [])
-                if file not in files:
-                    files.append(file)
-                for base in bases:
-                    by_base.setdefault(base, []).append((name, file))
-        self._fingerprint, self._table, self._bases = fingerprint, table, by_base
+            signature = signature_now(self._root / file)
+            self._read(file, signature)
+        except OSError:
+            return True
+        return self._database.signatures().get(file) == signature
 
-    def _scan(self) -> dict[str, list[tuple[str, list[str]]]]:
-        """file -> classes with the last names of their bases, by a regular expression over the bytes."""
-        found: dict[str, list[tuple[str, list[str]]]] = {}
-        for file in sorted(self.files()):
-            try:
-                source = (self._root / file).read_bytes()
-            except OSError:
-                continue
-            classes = []
-            for match in _CLASS.finditer(source):
-                start = match.start()
-                if source[source.rfind(b"\n", 0, start) + 1 : start].strip(b" \t"):
-                    continue  # prose, or part of a longer name
-                texts = (match[2] or b"").decode("utf-8", "replace").split(",")
-                tails = [tail[1] for text in texts if "=" not in text and (tail := _TAIL.search(text.strip()))]
-                classes.append((match[1].decode("utf-8", "replace"), tails))
-            if classes:
-                found[file] = classes
-        return found
+    def _bytes(self, file: str) -> bytes:
+        try:
+            return (self._root / file).read_bytes()
+        except OSError:
+            return b""
+
+
+def index_place(folder: Path, repository: Repository) -> Path:
+    """Where the index of a repository lies below a cache folder."""
+    name = keys.digest(str(repository.root.resolve()), *repository.packages, keys.index_version())
+    return folder / "index-1" / f"{name}.sqlite"
+
+
+def _defines(source: bytes, name: bytes) -> bool:
+    at = source.find(name)
+    while at >= 0:
+        before = source[max(0, at - 40) : at]
+        if before.rstrip(b" \t").endswith(b"class") and before[-1:] in b" \t":
+            return True
+        at = source.find(name, at + 1)
+    return False
+
+
+def _holds(source: bytes, word: bytes) -> bool:
+    """Whether `source` holds the identifier. `bytes.find` is many times faster here than a regular expression."""
+    at = source.find(word)
+    while at >= 0:
+        around = source[max(0, at - 1) : at] + source[at + len(word) : at + len(word) + 1]
+        if not any(byte in IDENTIFIER for byte in around):
+            return True
+        at = source.find(word, at + 1)
+    return False
 
 
 def _listing(folder: Path) -> list[tuple[str, bool]]:
@@ -327,7 +369,7 @@ def _listing(folder: Path) -> list[tuple[str, bool]]:
             found = [
                 (entry.name, entry.is_dir(follow_symlinks=False))
                 for entry in entries
-                if entry.name not in _SKIPPED and not (entry.is_symlink() and entry.is_dir())
+                if entry.name not in SKIPPED and not (entry.is_symlink() and entry.is_dir())
             ]
     except OSError:
         return []

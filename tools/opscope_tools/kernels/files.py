@@ -5,35 +5,22 @@ Folders reached through symlinks are not entered, and a file whose real path lie
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from opscope_cache.trees import tree_at
 from opscope_schemas.common import Repository
 
 PYTHON = (".py",)
 CUDA = (".cu", ".cuh", ".inl", ".h", ".hpp", ".hip", ".cc", ".cpp")
 TEMPLATES = (".jinja", ".jinja2")
 SUFFIXES = (*PYTHON, *CUDA, *TEMPLATES)
-_SKIPPED = {"__pycache__", ".git", ".hg", ".venv", "node_modules"}
 _LIMIT = 8 << 20  # bytes; larger files are generated tables
 
 
 def walk(repository: Repository) -> Iterator[str]:
-    """Relative paths of every candidate file, in sorted order."""
-    pending = [repository.root / package for package in repository.packages] or [repository.root]
-    while pending:
-        here = pending.pop()
-        try:
-            entries = sorted(os.scandir(here), key=lambda entry: entry.name)
-        except OSError:
-            continue
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                if entry.name not in _SKIPPED:
-                    pending.append(Path(entry.path))
-            elif entry.name.endswith(SUFFIXES) and (not entry.is_symlink() or _inside(repository, Path(entry.path))):
-                yield repository.relative(Path(entry.path))
+    """Relative paths of every candidate file, in path order."""
+    yield from tree_at(repository.root, repository.packages).now().ending(*SUFFIXES)
 
 
 def _inside(repository: Repository, path: Path) -> bool:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from opscope_cache.keys import digest, engine_version, of_document, of_tree
+from opscope_cache.keys import digest, engine_version, of_document
 from opscope_cache.store import Store
+from opscope_cache.trees import tree_at
 from opscope_schemas.common import Frozen, Repository
 from opscope_schemas.tiling import Unanalysed
 from pydantic import ValidationError
@@ -19,7 +20,7 @@ from pydantic import ValidationError
 from opscope_tools.kernels.ctext import CSource
 from opscope_tools.kernels.cuda_find import WORTH_READING, KernelMacros, find_in_cuda, kernel_macros
 from opscope_tools.kernels.facts import FileFacts, Inventory, KernelRef, MacroRef
-from opscope_tools.kernels.files import CUDA, PYTHON, SUFFIXES, TEMPLATES, read_bytes, walk
+from opscope_tools.kernels.files import CUDA, PYTHON, TEMPLATES, read_bytes, walk
 from opscope_tools.kernels.triton_find import find_in_python, worth_parsing
 
 Progress = Callable[[float, float | None, str], None]
@@ -37,7 +38,7 @@ class _Stored(Frozen):
 def scan(repository: Repository, store: Store, *, checkpoint: Callable[[], None], progress: Progress) -> Inventory:
     """Every kernel and launch of a repository."""
     key = digest("kernels", engine_version(), str(repository.root), *repository.packages)
-    fingerprint = of_tree(repository.root, repository.packages, SUFFIXES)
+    fingerprint = tree_at(repository.root, repository.packages).now().fingerprint
     stored = _load(store.get(key))
     if stored is not None and stored.tree == fingerprint:
         return stored.inventory

@@ -1,0 +1,226 @@
+"""The files of a folder and whether any of them changed: the one listing that keys, index and kernel scans share.
+
+A file's signature is its size, mtime, ctime and inode (ctime cannot be set back by a user, so an edit that keeps size and
+mtime still shows); reading 100 MB to hash it would take longer than most answers. From the second question on a tree is
+watched where the platform can (watch.py), and then an unchanged tree costs nothing to ask.
+
+Left out: folders that tools make (`SKIPPED`), virtual environments, what a `.gitignore` names, links that lead out of the
+tree or to a folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
+
+from opscope_cache.watch import Watch, open_watch
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+
+#: what some tool reads; a tree changes when one of these does
+SUFFIXES = (
+    ".py", ".pyi", ".cu", ".cuh", ".h", ".hpp", ".hh", ".hxx", ".inl", ".c", ".cc", ".cpp", ".cxx", ".json", ".toml",
+    ".jinja", ".jinja2", ".hip", ".gitignore",
+)  # fmt: skip
+SKIPPED = frozenset({"__pycache__", ".git", ".hg", ".svn", ".venv", "node_modules", ".mypy_cache", ".ruff_cache"})
+
+#: size in bytes, mtime and ctime in nanoseconds, inode
+Signature = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """The files of a tree at one moment: path relative to the root -> signature, in path order."""
+
+    root: Path
+    files: Mapping[str, Signature]
+    _by_suffix: dict[tuple[str, ...], dict[str, Signature]] = field(default_factory=dict, repr=False)
+
+    def ending(self, *suffixes: str) -> Mapping[str, Signature]:
+        """The files whose names end in one of `suffixes`."""
+        found = self._by_suffix.get(suffixes)
+        if found is None:
+            found = {path: signature for path, signature in self.files.items() if path.endswith(suffixes)}
+            self._by_suffix[suffixes] = found
+        return found
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """40 hex digits that change whenever a file does."""
+        sha = hashlib.sha256(str(self.root).encode())
+        sha.update(repr(list(self.files.items())).encode("utf-8", "surrogateescape"))
+        return sha.hexdigest()[:40]
+
+
+class Tree:
+    """The files below `root`, or below its `packages` only. Every question is answered as of now."""
+
+    def __init__(self, root: Path, packages: Sequence[str] = ()) -> None:
+        self.root = root.resolve()
+        self.packages = tuple(packages)
+        self._listing: _Listing | None = None
+        self._snapshot = Snapshot(self.root, {})
+        self._watch: Watch | None = None
+        self._watchable = True
+        self._lock = threading.Lock()  # tools run in several threads
+
+    def now(self) -> Snapshot:
+        """The tree as it is now; the same object as long as nothing changed."""
+        with self._lock:
+            if self._watch is not None and self._listing is not None:
+                changed = self._watch.changed()
+                if changed is not None and not any(self._uncertain(*entry) for entry in changed):
+                    self._update([path for path, _ in changed])
+                    return self._snapshot
+                self._watch.close()
+                self._watch = None
+            if self._listing is not None and self._watchable:
+                self._start_watch()
+            else:  # a command that asks once should not pay for a watch
+                self._list()
+            return self._snapshot
+
+    def _uncertain(self, path: str, is_folder: bool) -> bool:
+        """Whether the change may concern more than one file."""
+        name = path.rpartition("/")[2]
+        return name == ".gitignore" or (is_folder and name not in SKIPPED)
+
+    def _start_watch(self) -> None:
+        """Folders are watched before they are listed, so that what changes from then on is seen."""
+        for _ in range(3):
+            assert self._listing is not None
+            watched = self._listing.folders
+            self._watch = open_watch(self.root, watched)
+            self._list()
+            if self._watch is None or self._listing.folders == watched:
+                break
+            self._watch.close()  # a folder came or went in between
+            self._watch = None
+        self._watchable = self._watch is not None
+
+    def _list(self) -> None:
+        self._listing = _Listing(self.root, self.packages)
+        self._take(dict(sorted(self._listing.files.items())))
+
+    def _update(self, changed: Sequence[str]) -> None:
+        """Take over the signatures of the changed files; of links, whose targets are not watched, always."""
+        assert self._listing is not None
+        known = self._snapshot.files
+        fresh: dict[str, Signature | None] = {}
+        for path in [*changed, *self._listing.links]:
+            file = path[len(str(self.root)) + 1 :]
+            if file in known or self._listing.takes(path):
+                fresh[file] = signature_of(self.root, path)
+        differing = {file: signature for file, signature in fresh.items() if known.get(file) != signature}
+        if differing:
+            merged = {**known, **differing}
+            self._take({file: signature for file in sorted(merged) if (signature := merged[file]) is not None})
+
+    def _take(self, files: dict[str, Signature]) -> None:
+        if files != self._snapshot.files:
+            self._snapshot = Snapshot(self.root, files)
+
+
+class _Listing:
+    """One walk over a tree: the files, the folders that were entered, the links among the files."""
+
+    def __init__(self, root: Path, packages: Sequence[str]) -> None:
+        self.root = root
+        self.files: dict[str, Signature] = {}
+        self.folders: list[str] = []
+        self.links: list[str] = []
+        self._ignored: dict[str, GitIgnoreSpec] = {}
+        for start in [root / package for package in packages] or [root]:
+            self._walk(str(start))
+
+    def _walk(self, start: str) -> None:
+        pending = [start]
+        cut = len(str(self.root)) + 1
+        while pending:
+            here = pending.pop()
+            try:
+                with os.scandir(here) as opened:
+                    entries = sorted(opened, key=lambda entry: entry.name)
+            except OSError:
+                continue
+            names = {entry.name for entry in entries}
+            if "pyvenv.cfg" in names:
+                continue
+            self.folders.append(here)
+            if ".gitignore" in names:
+                self._read_ignored(here)
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    if entry.name not in SKIPPED and not self.ignores(entry.path + "/"):
+                        pending.append(entry.path)
+                elif entry.name.endswith(SUFFIXES) and not self.ignores(entry.path):
+                    link = entry.is_symlink()
+                    signature = signature_of(self.root, entry.path) if link else _signature(entry)
+                    if link:
+                        self.links.append(entry.path)
+                    if signature is not None:
+                        self.files[entry.path[cut:]] = signature
+
+    def takes(self, path: str) -> bool:
+        """Whether a file at `path` would be listed."""
+        return path.endswith(SUFFIXES) and not self.ignores(path)
+
+    def _read_ignored(self, folder: str) -> None:
+        from pathspec import GitIgnoreSpec
+
+        try:
+            lines = Path(folder, ".gitignore").read_text(errors="replace").splitlines()
+            self._ignored[folder] = GitIgnoreSpec.from_lines(lines)
+        except (OSError, ValueError):
+            return
+
+    def ignores(self, path: str) -> bool:
+        """Whether a `.gitignore` of a folder above names `path`; a folder's path ends in `/`."""
+        return bool(self._ignored) and any(
+            path.startswith(folder + "/") and spec.match_file(path[len(folder) + 1 :])
+            for folder, spec in self._ignored.items()
+        )
+
+
+def signature_of(root: Path, path: str) -> Signature | None:
+    """The signature of a regular file; None where there is none at `path`, or a link leads out of `root`."""
+    try:
+        file = Path(path)
+        found = file.stat()
+        inside = not file.is_symlink() or file.resolve().is_relative_to(root)
+    except (OSError, ValueError):
+        return None
+    if not stat.S_ISREG(found.st_mode) or not inside:
+        return None
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+
+
+def _signature(entry: os.DirEntry[str]) -> Signature | None:
+    try:
+        found = entry.stat(follow_symlinks=False)
+    except OSError:
+        return None
+    return (found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino) if entry.is_file() else None
+
+
+_TREES: WeakValueDictionary[tuple[Path, tuple[str, ...]], Tree] = WeakValueDictionary()
+_TREES_LOCK = threading.Lock()
+
+
+def tree_at(root: Path, packages: Sequence[str] = ()) -> Tree:
+    """The tree at `root`, shared by all who ask for it while one of them holds it."""
+    key = (root.resolve(), tuple(packages))
+    with _TREES_LOCK:
+        tree = _TREES.get(key)
+        if tree is None:
+            tree = _TREES[key] = Tree(*key)
+        return tree

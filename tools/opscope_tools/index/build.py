@@ -1,0 +1,204 @@
+"""Building the index of a whole repository: worker processes read files, this one writes what they found.
+
+Processes, because tree-sitter holds the interpreter's lock while it parses. Files go out in batches, so that progress is
+known and a cancelled build keeps what it has. A lock file beside the index lets one build run at a time; who comes
+second finds it held and leaves the work to the first.
+
+`python -m opscope_tools.index.build INDEX ROOT [PACKAGE ...]` is the build that a server runs behind its answers: it prints
+`done total` lines, and ends when its standard input does.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from filelock import FileLock, Timeout
+from opscope_cache.trees import Signature, tree_at
+
+from opscope_tools.index.database import Database, Entry
+from opscope_tools.index.frames import read_frame, write_frame
+
+#: bytes of source in a batch: small enough that progress moves, large enough that workers do not wait
+_BATCH = 600_000
+#: share of the files that may differ from the words' segment before it is written anew
+_STALE_WORDS = 0.1
+
+Progress = Callable[[int, int], None]
+
+
+def build(
+    place: Path,
+    root: Path,
+    packages: tuple[str, ...] = (),
+    *,
+    progress: Progress = lambda done, total: None,
+    cancelled: threading.Event | None = None,
+    workers: int | None = None,
+) -> bool:
+    """Bring the index at `place` up to the files below `root`; `progress` gets files done and in all.
+
+    Returns False where another process is building it, or where `cancelled` was set; what was read by then is kept.
+    """
+    place.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(f"{place}.lock", timeout=0):
+            return _Build(place, root, packages, progress, cancelled or threading.Event()).run(workers or _cores())
+    except Timeout:
+        return False
+
+
+def _cores() -> int:
+    return max(1, min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1))
+
+
+class _Build:
+    """One build."""
+
+    def __init__(
+        self, place: Path, root: Path, packages: tuple[str, ...], progress: Progress, cancelled: threading.Event
+    ) -> None:
+        self.database = Database(place)
+        self.database.wait_longer()
+        self.root = root
+        self.progress = progress
+        self.cancelled = cancelled
+        self.files = tree_at(root, packages).now().ending(".py")
+        known = self.database.signatures()
+        self.unread = {file for file, signature in self.files.items() if known.get(file) != signature}
+        self.numbers = {file: number for number, file in enumerate(self.files)}
+        self.words = self._words_are_stale()
+
+    def _words_are_stale(self) -> bool:
+        segment = self.database.segment()
+        stale = sum(1 for file, signature in self.files.items() if segment.get(file, (0, None))[1] != signature)
+        return stale > _STALE_WORDS * len(self.files)
+
+    def run(self, workers: int) -> bool:
+        gone = [file for file in self.database.signatures() if file not in self.files]
+        self.database.forget(gone)
+        todo = [*self.files] if self.words else sorted(self.unread)
+        batches = self._batches(todo)
+        try:
+            finished = not batches or self._read(batches, len(todo), min(workers, len(batches)))
+        finally:
+            self.database.close()
+        return finished
+
+    def _batches(self, files: list[str]) -> list[list[tuple[str, int, bool]]]:
+        """(file, number, whether its entry is wanted) in batches of like size, those with the largest files first."""
+        batches: list[list[tuple[str, int, bool]]] = []
+        size = _BATCH
+        for file in sorted(files, key=lambda file: -self.files[file][0]):
+            if size >= _BATCH:
+                batches.append([])
+                size = 0
+            batches[-1].append((file, self.numbers[file], file in self.unread))
+            size += self.files[file][0]
+        return batches
+
+    def _read(self, batches: list[list[tuple[str, int, bool]]], total: int, count: int) -> bool:
+        """Hand out the batches and keep what comes back; False where cancelled."""
+        done = 0
+        self.progress(done, total)
+        workers = [_Worker(self.root, self.words) for _ in range(count)]
+        selector = selectors.DefaultSelector()
+        try:
+            for worker in workers:
+                selector.register(worker.output, selectors.EVENT_READ, worker)
+                for _ in range(2):  # one to read, one to find waiting
+                    worker.give(batches)
+            signatures: dict[str, Signature] = {}
+            words: dict[bytes, bytes] = {}
+            while selector.get_map():
+                for key, _ in selector.select(timeout=0.2):
+                    worker = key.data
+                    answer = worker.take()
+                    if "words" in answer:
+                        _merge(words, answer["words"])
+                        selector.unregister(worker.output)
+                        continue
+                    worker.give(batches)
+                    self.database.put([Entry(*entry) for entry in answer["entries"]])
+                    signatures.update(answer["signatures"])
+                    done += answer["count"]
+                    self.progress(done, total)
+                if self.cancelled.is_set():
+                    return False
+            if self.words:
+                numbered = {file: (self.numbers[file], signature) for file, signature in signatures.items()}
+                self.database.put_words(numbered, words)
+            return True
+        finally:
+            selector.close()
+            for worker in workers:
+                worker.end()
+
+
+def _merge(words: dict[bytes, bytes], more: Mapping[bytes, bytes]) -> None:
+    for word, numbers in more.items():
+        known = words.get(word)
+        words[word] = numbers if known is None else known + numbers
+
+
+class _Worker:
+    """A process that reads batches of files."""
+
+    def __init__(self, root: Path, words: bool) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "opscope_tools.index.reading", str(root), "words" if words else ""],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0,
+        )  # fmt: skip
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._input: IO[bytes] = self._process.stdin
+        self.output: IO[bytes] = self._process.stdout
+
+    def give(self, batches: list[list[tuple[str, int, bool]]]) -> None:
+        """One batch more, or the word that there are none."""
+        write_frame(self._input, batches.pop(0) if batches else None)
+
+    def take(self) -> dict[str, Any]:
+        """What the worker says next; raises `RuntimeError` where it died."""
+        answer = read_frame(self.output)
+        if answer is None:
+            raise RuntimeError(f"A process that reads files ended with status {self._process.wait()}.")
+        found: dict[str, Any] = answer
+        return found
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._input.close()
+        self.output.close()
+
+
+def main() -> None:
+    """The build as a process of its own."""
+    place, root, *packages = sys.argv[1:]
+    cancelled = threading.Event()
+
+    def watch_input() -> None:
+        sys.stdin.buffer.read()  # ends when whoever started this process is gone
+        cancelled.set()
+
+    threading.Thread(target=watch_input, daemon=True).start()
+    os.nice(10)  # answers come first
+
+    def tell(done: int, total: int) -> None:
+        print(done, total, flush=True)  # noqa: T201 (what it is for)
+
+    built = build(Path(place), Path(root), tuple(packages), progress=tell, cancelled=cancelled)
+    # the thread may still hold standard input's lock, which a normal exit would wait for
+    sys.stdout.flush()
+    os._exit(0 if built else 1)
+
+
+if __name__ == "__main__":
+    main()
