@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from opscope_schemas.common import Source, ToolArguments
 from opscope_schemas.errors import ConfigError, TraceError
 from pydantic import Field, Strict
 
+from opscope_tools.config_files import Config, existing_config
 from opscope_tools.engines import index_of, tracer_of
 from opscope_tools.spec import ToolContext
 from opscope_tools.trace.engine import Found, Running
 from opscope_tools.trace.protocol import ModelSpec, TraceRequest
 from opscope_tools.workspace import Workspace
 
-Config = str | dict[str, Any] | None
 TARGET = "A model type (`llama`), a class name, short or qualified (`LlamaAttention`), `path.py:line`, or a config.json or its folder."
 CONFIG = (
     "Path of a config.json, or an object of overrides on the class's default config, by the config's own names or "
@@ -65,7 +65,7 @@ def model_spec(workspace: Workspace, target: str, config: Config) -> ModelSpec:
     if isinstance(config, dict):
         overrides = config
     elif config:
-        existing = _existing(config)
+        existing = existing_config(config)
         if existing is None:
             raise ConfigError(
                 f"The config file {config} does not exist.", next_step="Give a config.json, or an object."
@@ -77,19 +77,9 @@ def model_spec(workspace: Workspace, target: str, config: Config) -> ModelSpec:
     )  # fmt: skip
 
 
-def _existing(text: str) -> Path | None:
-    """The file that `text` names, or the config.json of the folder; None where there is none."""
-    try:
-        path = Path(text).expanduser()
-        path = path / "config.json" if path.is_dir() else path
-        return path if path.is_file() else None
-    except (OSError, ValueError, RuntimeError):  # a name that no file can have
-        return None
-
-
 def _described(target: str) -> tuple[str, Path] | None:
     """Model type and path where the target is a config.json or a folder that holds one; None where it is a name."""
-    path = _existing(target)
+    path = existing_config(target)
     if path is None or path.suffix != ".json":
         return None
     try:

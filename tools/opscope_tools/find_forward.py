@@ -9,9 +9,15 @@ from opscope_schemas.errors import SourceError
 from opscope_schemas.index import FindForwardResult, ForwardLine, Parameter
 from pydantic import Field
 
+from opscope_tools.config_files import Config, read_config
 from opscope_tools.engines import index_of
 from opscope_tools.index import ClassSymbol, ForwardDef, Index
 from opscope_tools.spec import Tool, ToolContext
+
+AUTO_CONFIG = (
+    "For an auto class such as `AutoModelForCausalLM`: path of a config.json, or an object with `model_type` or "
+    "`architectures`; the class that it picks is the one answered for."
+)
 
 
 class FindForwardArguments(ToolArguments):
@@ -19,8 +25,10 @@ class FindForwardArguments(ToolArguments):
 
     target: str = Field(
         max_length=1000,
-        description="Class name, short, dotted or re-exported; model type such as `llama`; or `path.py:line`.",
+        description="Class name, short, dotted or re-exported; model type such as `llama`; `path.py:line` or "
+        "`path.py:Name`.",
     )
+    config: Config = Field(default=None, description=AUTO_CONFIG)
     repo: str | None = Field(default=None, description="Name of the repository to look in; all of them where left out.")
     offset: int = Field(default=0, ge=0, description="Lines to skip.")
     limit: int | None = Field(default=None, ge=1, description="Lines to return; all where left out.")
@@ -29,7 +37,7 @@ class FindForwardArguments(ToolArguments):
 def run(arguments: FindForwardArguments, context: ToolContext) -> FindForwardResult:
     """Raises `UnknownNameError`, `AmbiguousNameError`, or `SourceError` for a class without a forward."""
     index = index_of(context.workspace)
-    symbol = index.target(arguments.target, arguments.repo).symbol
+    symbol = index.target(arguments.target, arguments.repo, read_config(arguments.config)).symbol
     context.checkpoint()
     forward = index.forward(symbol)
     if forward is None:
@@ -70,6 +78,13 @@ def _without_forward(index: Index, symbol: ClassSymbol) -> SourceError:
     methods = [name for name in ("generate", "step", "__call__") if index.method(symbol, name) is not None]
     why = "torch.nn.Module only provides a stand-in that raises" if "torch.nn.modules.module.Module" in mro else ""
     searched = f"none of the {len(mro)} classes in its MRO defines one" if len(mro) > 1 else "it does not define one"
+    picks = index.picks(symbol)
+    if picks:
+        return SourceError(
+            f"{symbol.qualified_name} has no forward: it picks one of {picks} model types' classes by the configuration.",
+            next_step='Give `config`: a config.json, or an object such as {"model_type": "llama"}.',
+            location=f"{symbol.file}:{symbol.line}",
+        )
     return SourceError(
         f"{symbol.qualified_name} has no forward: {searched}{'; ' + why if why else ''}.",
         next_step="Name a class that computes, for instance one of its subclasses or submodules (see resolve_class)."
@@ -128,6 +143,7 @@ def source_notes(index: Index, symbol: ClassSymbol) -> list[str]:
         notes.append(f"{symbol.file} is not UTF-8; bytes that cannot be read are shown as U+FFFD.")
     if symbol.row.guard.condition:
         notes.append(f"The class is defined under the condition `{symbol.row.guard.condition}`.")
+    notes += index.remarks(symbol)
     template = index.template_of(symbol)
     if template:
         notes.append(f"{symbol.file} is generated from {template}; the generated file is what runs.")
@@ -171,8 +187,8 @@ FIND_FORWARD: Tool[FindForwardArguments, FindForwardResult] = Tool(
     description=(
         "Where the `forward` of a module class is defined, and what each line does. Give a class name "
         "(`LlamaAttention`, `transformers.models.llama.modeling_llama.LlamaAttention`, `torch.nn.Linear`), a "
-        "model type (`llama`) or `path.py:line`. Returns the class that holds the def (following the MRO), file "
-        "and line, signature, decorators, and every computational line in order: code, kind (op, submodule_call, "
+        "model type (`llama`), an auto class with `config`, `path.py:line` or `path.py:Name`. Returns "
+        "the class that holds the def (following the MRO), file and line, signature, decorators, and every computational line in order: code, kind (op, submodule_call, "
         "helper_call, control_flow, return), the resolved callee with its file and line, the condition it stands "
         "under, and whether it matters in training only. A callee picked at run time is given as the expression "
         "that picks it. Read statically; nothing is imported. An ambiguous short name is refused with the full "

@@ -9,8 +9,9 @@ from opscope_schemas.errors import UnknownNameError
 from opscope_schemas.index import ClassMatch, ForwardPlace, ResolveClassResult, SubmoduleInfo
 from pydantic import Field
 
+from opscope_tools.config_files import Config, read_config
 from opscope_tools.engines import index_of
-from opscope_tools.find_forward import source_notes
+from opscope_tools.find_forward import AUTO_CONFIG, source_notes
 from opscope_tools.index import ClassSymbol, Index, Submodule, Target
 from opscope_tools.resolve_cpp import only_cpp, resolve_cpp, without_methods, without_signatures
 from opscope_tools.spec import Tool, ToolContext
@@ -22,9 +23,10 @@ class ResolveClassArguments(ToolArguments):
     name: str = Field(
         min_length=1,
         max_length=1000,
-        description="Class name, short, dotted or re-exported; model type such as `llama`; `path.py:line`; or of C++ and "
-        "CUDA `at::Tensor`, `path.h:line`.",
+        description="Class name, short, dotted or re-exported; model type such as `llama`; `path.py:line` or "
+        "`path.py:Name`; or of C++ and CUDA `at::Tensor`, `path.h:line`.",
     )
+    config: Config = Field(default=None, description=AUTO_CONFIG)
     repo: str | None = Field(default=None, description="Name of the repository to look in; all of them where left out.")
     offset: int = Field(default=0, ge=0, description="Matches to skip.")
     limit: int = Field(default=5, ge=1, le=50, description="Matches to return.")
@@ -37,7 +39,7 @@ def run(arguments: ResolveClassArguments, context: ToolContext) -> ResolveClassR
         return _in_cpp(arguments, context)
     index = index_of(context.workspace)
     try:
-        targets = index.targets(arguments.name, arguments.repo)
+        targets = index.targets(arguments.name, arguments.repo, read_config(arguments.config))
     except UnknownNameError as error:
         if error.kind != "class" or ":" in arguments.name:
             raise
@@ -176,8 +178,8 @@ RESOLVE_CLASS: Tool[ResolveClassArguments, ResolveClassResult] = Tool(
     description=(
         "What a class name means and what the class is made of. Give a short name (`LlamaAttention`), a dotted or "
         "re-exported one (`transformers.LlamaForCausalLM`, `torch.nn.Linear`), a model type (`gemma3_text`: its "
-        "causal-LM class, else its main class) or `path.py:line`. Returns for each match: qualified name, file, "
-        "lines, bases, MRO, where its forward is defined, submodules (attribute, class, constructor arguments, "
+        "causal-LM class, else its main class), an auto class with `config`, `path.py:line` or `path.py:Name`. Returns "
+        "for each match: qualified name, file, lines, bases, MRO, where its forward is defined, submodules (attribute, class, constructor arguments, "
         "condition, loop; `layers.*` are the items of the container `layers`; where the configuration picks the "
         "class, the expression), direct subclasses, and the shorter names that export it. C++ and CUDA: a name with "
         "`::`, a line of such a file, or a bare name that no Python class bears gives classes, structs, enums, "

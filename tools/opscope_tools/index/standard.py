@@ -79,6 +79,26 @@ def standard_order(name: str) -> tuple[str, ...]:
     return (*(n for n in names if n != "object"), "object") if names else (name, "object")
 
 
+def is_standard(name: str) -> bool:
+    """Whether the name is that of a class of the standard library whose bases `standard_order` knows."""
+    return (name.rpartition(".")[0] or "builtins") in _STANDARD
+
+
+@cache
+def metaclass_module(name: str) -> str | None:
+    """The module that classes made by calling a metaclass of the standard library say they stand in; "" for that of the
+    caller; None where `name` is no such metaclass."""
+    module, _, attribute = name.rpartition(".")
+    if module not in _STANDARD:
+        return None
+    value = getattr(importlib.import_module(module), attribute, None)
+    if not isinstance(value, type) or not issubclass(value, type):
+        return None
+    # `type.__new__` takes the module of the frame that calls it, which is the metaclass's own where that is Python
+    code = getattr(value.__new__, "__globals__", None)
+    return str(code["__name__"]) if code is not None else ""
+
+
 def _standard_name(cls: type) -> str:
     return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
 

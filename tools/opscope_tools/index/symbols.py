@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import ast
 import re
+import textwrap
 import warnings
 from collections.abc import Iterator
+from typing import TypeGuard
 
 from opscope_tools.index.construction import constructions, init_calls
 from opscope_tools.index.parse import Node, dotted, line_of, named, parse, text_of
@@ -103,6 +105,17 @@ def _errors(node: Node) -> Iterator[int]:
             pending.extend(reversed(here.children))
 
 
+def body_rows(source: bytes, function: FunctionRow) -> tuple[Row, ...]:
+    """What the statements of a function's body bind, by their lines in the file."""
+    text = b"\n".join(source.split(b"\n")[function.line - 1 : function.end_line])
+    root = parse(textwrap.dedent(text.decode("utf-8", "replace")).encode())
+    for node in root.named_children:
+        body = node.child_by_field_name("body") if node.type == "function_definition" else None
+        if body is not None:
+            return tuple(row._replace(line=row.line + function.line - 1) for row in _statements(body, Guard()))
+    return ()
+
+
 def _statements(block: Node, guard: Guard) -> Iterator[Row]:
     for node in block.named_children:
         kind = node.type
@@ -123,16 +136,28 @@ def _statements(block: Node, guard: Guard) -> Iterator[Row]:
             yield from _import_from(node, guard)
         elif kind == "expression_statement":
             yield from _assignments(node, guard)
-        elif kind == "if_statement":
-            yield from _if(node, guard)
-        elif kind == "try_statement":
-            yield from _try(node, guard)
-        elif kind in {"with_statement", "for_statement", "while_statement"}:
-            body = node.child_by_field_name("body")
-            if body is not None:
-                yield from _statements(body, guard)
-        elif kind == "ERROR":
-            yield from _statements(node, guard)
+        else:
+            yield from _compound(node, kind, guard)
+
+
+def _compound(node: Node, kind: str, guard: Guard) -> Iterator[Row]:
+    if kind == "if_statement":
+        yield from _if(node, guard)
+    elif kind == "try_statement":
+        yield from _try(node, guard)
+    elif kind in {"with_statement", "for_statement", "while_statement"}:
+        body = node.child_by_field_name("body")
+        if body is not None:
+            yield from _statements(body, guard)
+    elif kind == "match_statement":
+        yield from _match(node, guard)
+    elif kind == "delete_statement":
+        for target in named(node):
+            for part in named(target) if target.type == "expression_list" else [target]:
+                if part.type == "identifier":
+                    yield AssignRow(text_of(part), "", line_of(node), guard)
+    elif kind == "ERROR":
+        yield from _statements(node, guard)
 
 
 def _if(node: Node, guard: Guard) -> Iterator[Row]:
@@ -145,32 +170,51 @@ def _if(node: Node, guard: Guard) -> Iterator[Row]:
             body,
             Guard(_both(guard.condition, condition), guard.fallback or negated, guard.type_checking or checking),
         )
-    otherwise = _both(guard.condition, condition[4:] if negated else f"not ({condition})")
+    before = _both(guard.condition, condition[4:] if negated else f"not ({condition})")
     for clause in named(node):
         if clause.type in {"elif_clause", "else_clause"}:
             inner = clause.child_by_field_name("consequence") or clause.child_by_field_name("body")
-            case = text_of(clause.child_by_field_name("condition")) if clause.type == "elif_clause" else otherwise
+            case = before
+            if clause.type == "elif_clause":
+                own = text_of(clause.child_by_field_name("condition"))
+                case, before = _both(before, own), _both(before, f"not ({own})")
             if inner is not None:
                 fallback = guard.fallback or not (negated or checking)
                 yield from _statements(inner, Guard(case, fallback, guard.type_checking))
 
 
 def _try(node: Node, guard: Guard) -> Iterator[Row]:
+    line = line_of(node)
+    inside = Guard(_both(guard.condition, "try"), guard.fallback, guard.type_checking, line)
     for clause in named(node):
         if clause.type == "block":
-            yield from _statements(clause, Guard(_both(guard.condition, "try"), guard.fallback, guard.type_checking))
+            yield from _statements(clause, inside)
         elif clause.type in {"except_clause", "except_group_clause"}:
             parts = named(clause)
             condition = " ".join(["except", *(text_of(part) for part in parts[:-1])])
             if parts:
-                yield from _statements(parts[-1], Guard(condition, True, guard.type_checking))
+                handling = Guard(_both(guard.condition, condition), True, guard.type_checking, line)
+                yield from _statements(parts[-1], handling)
         elif clause.type in {"else_clause", "finally_clause"}:
             for inner in named(clause):
-                yield from _statements(inner, guard)
+                yield from _statements(inner, inside if clause.type == "else_clause" else guard)
+
+
+def _match(node: Node, guard: Guard) -> Iterator[Row]:
+    subject = text_of(node.child_by_field_name("subject"))
+    body = node.child_by_field_name("body")
+    for case in named(body) if body is not None else []:
+        pattern = ", ".join(text_of(part) for part in named(case) if part.type == "case_pattern")
+        inner = case.child_by_field_name("consequence")
+        if inner is not None:
+            condition = _both(guard.condition, f"match {subject}: {pattern}")
+            yield from _statements(inner, Guard(condition, guard.fallback or pattern == "_", guard.type_checking))
 
 
 def _both(first: str, second: str) -> str:
-    return f"{first} and {second}" if first else second
+    if not first:
+        return second
+    return " and ".join(f"({part})" if re.search(r"\b(or|if|lambda)\b", part) else part for part in (first, second))
 
 
 def _import(node: Node, guard: Guard) -> Iterator[Row]:
@@ -198,6 +242,10 @@ def _import_from(node: Node, guard: Guard) -> Iterator[Row]:
 
 def _assignments(statement: Node, guard: Guard) -> Iterator[Row]:
     for node in named(statement):
+        if node.type == "call":
+            yield from _structure_call(node, guard)
+        if node.type == "augmented_assignment":
+            yield from _structure_entry(node.child_by_field_name("left"), node.child_by_field_name("right"), guard)
         if node.type != "assignment":
             continue
         value = node.child_by_field_name("right")
@@ -212,11 +260,43 @@ def _assignments(statement: Node, guard: Guard) -> Iterator[Row]:
             if target.type == "identifier":
                 shown = text_of(value)[:_VALUE_LIMIT]
                 yield AssignRow(text_of(target), shown, line_of(node), guard, annotation, _entries(value))
-            elif target.type == "subscript" and dotted(target.child_by_field_name("value")) == "_import_structure":
-                # _import_structure["submodule"] = [names] fills the same table as its literal does
-                key = text_of(target.child_by_field_name("subscript")).strip("\"'")
-                entry = ((key, text_of(value)),)
-                yield AssignRow("_import_structure", "", line_of(node), guard, "", entry)
+            elif target.type == "pattern_list" and value is not None:
+                yield from _unpacked(named(target), value, guard)
+            else:
+                yield from _structure_entry(target, value, guard)
+
+
+def _unpacked(targets: list[Node], value: Node, guard: Guard) -> Iterator[Row]:
+    """`a, b = value`: each name is bound to its item."""
+    items = named(value) if value.type in {"expression_list", "tuple"} else []
+    for number, target in enumerate(targets):
+        if target.type == "identifier":
+            matching = len(items) == len(targets)
+            shown = text_of(items[number]) if matching else f"({text_of(value)})[{number}]"
+            entries = _entries(items[number]) if matching else ()
+            yield AssignRow(text_of(target), shown[:_VALUE_LIMIT], line_of(target), guard, "", entries)
+
+
+def _structure_entry(target: Node | None, value: Node | None, guard: Guard) -> Iterator[Row]:
+    """`_import_structure["submodule"] = [names]`, or `+=`, fills the same table as its literal does."""
+    if target is None or target.type != "subscript":
+        return
+    if dotted(target.child_by_field_name("value")) == "_import_structure":
+        key = text_of(target.child_by_field_name("subscript")).strip("\"'")
+        yield AssignRow("_import_structure", "", line_of(target), guard, "", ((key, text_of(value)),))
+
+
+def _structure_call(node: Node, guard: Guard) -> Iterator[Row]:
+    """`_import_structure["submodule"].extend([names])`, `.append(name)`; `_import_structure.update({...})`."""
+    function = node.child_by_field_name("function")
+    if function is None or function.type != "attribute" or not (function.text or b"").startswith(b"_import_structure"):
+        return
+    arguments = node.child_by_field_name("arguments")
+    if text_of(function.child_by_field_name("attribute")) in {"extend", "append"}:
+        yield from _structure_entry(function.child_by_field_name("object"), arguments, guard)
+    elif arguments is not None and dotted(function) == "_import_structure.update":
+        entries = tuple(entry for argument in named(arguments) for entry in _entries(argument))
+        yield AssignRow("_import_structure", "", line_of(node), guard, "", entries)
 
 
 def _entries(value: Node | None) -> tuple[tuple[str, str], ...]:
@@ -249,11 +329,13 @@ def _pair(key: Node | None, value: Node | None) -> tuple[str, str]:
 
 
 def _exports(root: Node) -> tuple[str, ...] | None:
-    """`__all__`, with what `+=`, `.extend` and `.append` add to it."""
+    """`__all__`, with what `+=`, `.extend` and `.append` add to it; see `FileRows.exports` for parts not spelt out."""
+    if b"__all__" not in (root.text or b""):
+        return None
     names: list[str] = []
     found = False
-    for statement in root.named_children:
-        for node in named(statement) if statement.type == "expression_statement" else []:
+    for statement in _expression_statements(root):
+        for node in named(statement):
             target: Node | None = None
             value: Node | None = None
             if node.type in {"assignment", "augmented_assignment"}:
@@ -265,16 +347,38 @@ def _exports(root: Node) -> tuple[str, ...] | None:
                     value = node.child_by_field_name("arguments")
             if target is not None and target.type == "identifier" and target.text == b"__all__":
                 found = True
-                names.extend(_strings(value))
+                names.extend(_listed(value))
     return tuple(names) if found else None
 
 
-def _strings(node: Node | None) -> list[str]:
+def _expression_statements(block: Node) -> Iterator[Node]:
+    """Those of the module's own level, under whatever condition."""
+    for node in block.named_children:
+        if node.type == "expression_statement":
+            yield node
+        elif node.type.endswith(("_statement", "_clause")) or node.type == "block":
+            yield from _expression_statements(node)
+
+
+def _listed(node: Node | None) -> list[str]:
+    """The strings of a list, tuple or sum of such; `*module` for `module.__all__`, `$name` for a name, `?` for what is
+    computed."""
     if node is None:
         return []
-    if node.type == "string":
+    kind = node.type
+    if kind == "string":
         return [text_of(child) for child in node.named_children if child.type == "string_content"]
-    return [name for child in named(node) for name in _strings(child)]
+    if kind in {"attribute", "identifier"}:
+        text = dotted(node)
+        return [f"*{text.removesuffix('.__all__')}" if text.endswith(".__all__") else f"${text}"]
+    if kind == "call" and text_of(node.child_by_field_name("function")) in {"list", "tuple", "sorted", "set"}:
+        return _listed(node.child_by_field_name("arguments"))
+    if kind in {
+        "list", "tuple", "set", "argument_list", "binary_operator", "list_splat", "expression_list",
+        "parenthesized_expression", "concatenated_string",
+    }:  # fmt: skip
+        return [name for child in named(node) for name in _listed(child)]
+    return ["?"]
 
 
 def _definition(node: Node, guard: Guard, decorators: tuple[str, ...], first_line: int) -> Row:
@@ -282,9 +386,9 @@ def _definition(node: Node, guard: Guard, decorators: tuple[str, ...], first_lin
     body = node.child_by_field_name("body")
     end_line = node.end_point[0] + 1
     if node.type == "function_definition":
-        inner: tuple[ClassRow, ...] = ()
+        inner: tuple[ClassRow | FunctionRow, ...] = ()
         if body is not None and _INNER_CLASS.search(node.text or b""):
-            inner = tuple(row for row in _statements(body, guard) if isinstance(row, ClassRow))
+            inner = tuple(row for row in _statements(body, guard) if _holds_class(row))
         return FunctionRow(
             name=name,
             line=line_of(node),
@@ -298,8 +402,14 @@ def _definition(node: Node, guard: Guard, decorators: tuple[str, ...], first_lin
         )
     arguments = node.child_by_field_name("superclasses")
     bases = tuple(text_of(child) for child in named(arguments) if child.type != "keyword_argument") if arguments else ()
+    if node.child_by_field_name("type_parameters") is not None:  # class A[T]
+        bases = (*bases, "typing.Generic")
     rows = tuple(_statements(body, Guard())) if body is not None else ()
     return ClassRow(name, line_of(node), end_line, first_line, decorators, bases, rows, guard)
+
+
+def _holds_class(row: Row) -> TypeGuard[ClassRow | FunctionRow]:
+    return isinstance(row, ClassRow) or (isinstance(row, FunctionRow) and bool(row.classes))
 
 
 def _raw(node: Node | None) -> str:

@@ -1,0 +1,190 @@
+"""The auto classes of transformers, read off their source: which class a model type leads to, and which one an auto
+class picks for a configuration.
+
+An auto class is one whose `_model_mapping` is a mapping made from two tables: model type -> configuration class, and
+model type -> class or classes. `pick` follows `_LazyAutoMapping.__getitem__` and `_get_model_class`.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from opscope_schemas.errors import ConfigError
+
+from opscope_tools.index.found import ClassSymbol, Found
+from opscope_tools.index.made import call_of
+from opscope_tools.index.resolve import Resolver
+from opscope_tools.index.rows import AssignRow
+from opscope_tools.index.trees import SourceTree, Unit
+
+_MODELING_AUTO = "transformers.models.auto.modeling_auto"
+#: the tables that a model type is looked up in, the causal-LM one first, then the main one, then the rest as written
+_CAUSAL, _MAIN = "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES", "MODEL_MAPPING_NAMES"
+
+Entries = Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True)
+class AutoTable:
+    """The two tables of an auto class: model type -> names of configuration classes, and of model classes."""
+
+    configs: Entries
+    classes: Entries
+
+
+class AutoClasses:
+    """Reads the tables of one resolver's repositories."""
+
+    def __init__(self, resolver: Resolver) -> None:
+        self._resolver = resolver
+        self._modules: WeakKeyDictionary[Unit, ast.Module] = WeakKeyDictionary()
+
+    # model types
+
+    def model_types(self, trees: Sequence[SourceTree]) -> list[str]:
+        """Model types of the registered `transformers`, in alphabetical order."""
+        return sorted({key for _, row in self._tables(trees) for key, _ in row.entries})
+
+    def of_model_type(self, name: str, trees: Sequence[SourceTree]) -> Iterator[tuple[str, Sequence[str]]]:
+        """(model type, names of classes) from each table that holds the type, in the order to look: the causal-LM
+        table, the main one, the others; `-` and `_` are the same."""
+        tables = dict(self._tables(trees))
+        wanted = {name, name.replace("_", "-"), name.replace("-", "_")}
+        for table in [_CAUSAL, _MAIN, *(t for t in tables if t not in {_CAUSAL, _MAIN})]:
+            for key, value in tables[table].entries if table in tables else ():
+                if key in wanted:
+                    yield key, _names(value)
+
+    def _tables(self, trees: Sequence[SourceTree]) -> list[tuple[str, AssignRow]]:
+        for tree in trees:
+            file = tree.locate(_MODELING_AUTO)
+            if file is not None:
+                rows = tree.unit(file).rows.rows
+                tables = [row for row in rows if isinstance(row, AssignRow) and row.entries]
+                return [(row.name, row) for row in tables if row.name.endswith("_NAMES")]
+        return []
+
+    # auto classes
+
+    def table(self, symbol: ClassSymbol) -> AutoTable | None:
+        """The tables of an auto class; None where `symbol` is none."""
+        member = self._resolver.class_member(symbol, "_model_mapping")
+        found = member[1] if member is not None else None
+        if found is None or found.unit is None or not isinstance(found.row, AssignRow):
+            return None
+        called = call_of(found.row.value)
+        if called is None or len(called[1].args) != 2:
+            return None
+        configs, classes = (self._entries(found.unit, ast.unparse(argument)) for argument in called[1].args)
+        return AutoTable(configs, classes) if configs and classes else None
+
+    def _entries(self, unit: Unit, name: str) -> Entries:
+        table = self._of(self._resolver.dotted(unit, name), 0)
+        return {key: _names(value) for key, value in table.items()}
+
+    def _filled(self, unit: Unit, name: str, depth: int = 0) -> dict[str, str]:
+        """The entries (key -> text of the value) of a module-level dict after all statements that fill it."""
+        entries: dict[str, str] = {}
+
+        def contents(node: ast.expr) -> dict[str, str]:
+            if not isinstance(node, ast.Name):
+                return _spelt_out(node, contents)
+            return dict(entries) if node.id == name else self._of(self._resolver.lookup(unit, node.id), depth)
+
+        for statement in self._module(unit).body:
+            if isinstance(statement, ast.ImportFrom):
+                members = [alias.name for alias in statement.names if (alias.asname or alias.name) == name]
+                if members:
+                    module = "." * statement.level + (statement.module or "")
+                    entries = self._of(self._resolver.imported(unit, module, members[0]), depth)
+            elif isinstance(statement, ast.Assign) and any(_is_name(target, name) for target in statement.targets):
+                entries = contents(statement.value)
+            elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+                call = statement.value
+                function = call.func
+                if isinstance(function, ast.Attribute) and function.attr == "update" and _is_name(function.value, name):
+                    entries |= contents(ast.Call(ast.Name("dict", ast.Load()), call.args, call.keywords))
+        return entries
+
+    def _of(self, found: Found | None, depth: int) -> dict[str, str]:
+        """The entries of the table that was found."""
+        if found is None or found.unit is None or not isinstance(found.row, AssignRow) or depth > 8:
+            return {}
+        return self._filled(found.unit, found.row.name, depth + 1)
+
+    def _module(self, unit: Unit) -> ast.Module:
+        tree = self._modules.get(unit)
+        if tree is None:
+            source = unit.tree.source(unit.file).decode("utf-8-sig", "replace")
+            try:
+                tree = ast.parse(source)
+            except (SyntaxError, ValueError, RecursionError, MemoryError):
+                tree = ast.Module([], [])
+            self._modules[unit] = tree
+        return tree
+
+    def pick(self, symbol: ClassSymbol, table: AutoTable, config: Mapping[str, Any]) -> tuple[str, str]:
+        """(model type, class name) that the auto class picks; raises `ConfigError` where it picks none."""
+        architectures = [name for name in config.get("architectures") or () if isinstance(name, str)]
+        model_type = config.get("model_type")
+        if isinstance(model_type, str) and model_type:
+            for held in self._candidates(table, model_type):
+                names = table.classes.get(held)
+                if names:
+                    return held, next((name for name in architectures if name in names), names[0])
+            known = ", ".join(sorted(table.classes)[:6])
+            raise ConfigError(
+                f"{symbol.name} has no class for the model type {model_type!r}.",
+                next_step=f"It knows {len(table.classes)} model types: {known}, ... Ask for another auto class.",
+            )
+        for held, names in table.classes.items():
+            for name in architectures:
+                if name in names:
+                    return held, name
+        raise ConfigError(
+            f"The configuration names neither a model_type nor an architecture of {symbol.name}.",
+            next_step='Give a config.json, or an object such as {"model_type": "llama"}.',
+        )
+
+    @staticmethod
+    def _candidates(table: AutoTable, model_type: str) -> list[str]:
+        """The model types to look up, in order: several may share one configuration class, which is what is known at
+        run time; the last one of them stands for it, then come the others as written."""
+        config = table.configs.get(model_type)
+        alike = [key for key, value in table.configs.items() if value == config] if config else []
+        return [*alike[-1:], *alike] or [model_type]
+
+
+def _is_name(node: ast.expr, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def _spelt_out(node: ast.expr, contents: Callable[[ast.expr], dict[str, str]]) -> dict[str, str]:
+    """The entries of `{...}`, `[(key, value), ...]` and of calls on such; `contents` gives those of the parts."""
+    entries: dict[str, str] = {}
+    if isinstance(node, ast.Dict):
+        for key, value in zip(node.keys, node.values, strict=True):
+            if key is None:
+                entries |= contents(value)
+            elif isinstance(key, ast.Constant):
+                entries[str(key.value)] = ast.unparse(value)
+    elif isinstance(node, ast.List | ast.Tuple):
+        for pair in node.elts:
+            if isinstance(pair, ast.Tuple) and len(pair.elts) == 2 and isinstance(pair.elts[0], ast.Constant):
+                entries[str(pair.elts[0].value)] = ast.unparse(pair.elts[1])
+    elif isinstance(node, ast.Call):
+        for argument in node.args:
+            entries |= contents(argument)
+        for keyword in node.keywords:
+            entries |= contents(keyword.value) if keyword.arg is None else {keyword.arg: ast.unparse(keyword.value)}
+    return entries
+
+
+def _names(value: str) -> list[str]:
+    """The class names in the text of an entry: a string, or a tuple of such."""
+    return re.findall(r"[\"'](\w+)[\"']", value)

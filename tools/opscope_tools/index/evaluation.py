@@ -1,0 +1,462 @@
+"""What an expression of the source comes to, as far as the source and the installed packages tell.
+
+A small interpreter for two questions: does a guard hold here (`is_x_available()`, `HAS_X`, `sys.version_info >= (3,
+10)`), and what does a module's `__getattr__` serve for a name. Nothing is run or imported; what is not known is
+`UNKNOWN`, and spreads. Values are constants, tuples, `Table` for dicts, and `Found` for what a name leads to.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+import sys
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
+
+from opscope_tools.index.found import Found
+from opscope_tools.index.rows import AssignRow, FunctionRow
+
+if TYPE_CHECKING:
+    from opscope_tools.index.resolve import Resolver
+    from opscope_tools.index.trees import Unit
+
+
+class _Unknown:
+    """The value of what source does not tell."""
+
+    def __repr__(self) -> str:
+        return "UNKNOWN"
+
+
+UNKNOWN: Final = _Unknown()
+#: calls inside one another that are followed; statements that one question may run
+_DEPTH, _STEPS = 8, 4000
+#: rows keep values up to this many characters; what reaches it is read from the file
+_CUT = 400
+
+_FACTS: Mapping[str, Any] = {
+    "sys.version_info": tuple(sys.version_info[:3]), "sys.platform": sys.platform, "sys.maxsize": sys.maxsize,
+    "os.name": "nt" if sys.platform == "win32" else "posix", "typing.TYPE_CHECKING": False,
+}  # fmt: skip
+_COMPARE: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
+    ast.GtE: operator.ge, ast.Is: operator.is_, ast.IsNot: operator.is_not,
+    ast.In: lambda item, items: item in items, ast.NotIn: lambda item, items: item not in items,
+}  # fmt: skip
+#: methods of strings that serve to take names apart
+_TEXT_METHODS = frozenset(
+    "split rsplit partition rpartition startswith endswith strip lstrip rstrip removeprefix removesuffix replace lower "
+    "upper".split()
+)
+
+
+class _Returned(Exception):  # noqa: N818 (control flow, no error)
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+class _Raised(Exception):  # noqa: N818 (the source raises)
+    pass
+
+
+@dataclass(frozen=True)
+class Table:
+    """A dict of the source: its entries as texts, evaluated when one is asked for."""
+
+    entries: Mapping[str, str]
+    read: Callable[[str], Any]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.entries
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def item(self, key: Any) -> Any:
+        return self.read(self.entries[key])
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """Where an expression stands: the module, the names bound so far, the calls that lead here."""
+
+    unit: Unit
+    names: dict[str, Any]
+    depth: int
+
+
+class Evaluator:
+    """Answers for the units of one resolver."""
+
+    def __init__(self, resolver: Resolver) -> None:
+        self._resolver = resolver
+        self._known: WeakKeyDictionary[Unit, dict[str, bool | None]] = WeakKeyDictionary()
+        self._steps = 0
+
+    def holds(self, unit: Unit, condition: str) -> bool | None:
+        """Whether a guard of `unit` holds; None where source does not tell."""
+        known = self._known.setdefault(unit, {})
+        if condition not in known:
+            known[condition] = None  # as long as it depends on itself
+            # a guard names the branches of `try` beside the conditions of `if`
+            text = re.sub(r"(^|\band )try(?= and |$)", r"\1True", condition)
+            value = self.value(unit, re.sub(r"(^|\band )except\b.*$", r"\1...", text))
+            known[condition] = None if value is UNKNOWN else bool(value)
+        return known[condition]
+
+    def value(self, unit: Unit, text: str, depth: int = 0) -> Any:
+        """What an expression of `unit` comes to, or `UNKNOWN`."""
+        if not depth:
+            self._steps = 0
+        tree = _expression_tree(text)
+        if tree is None or depth > _DEPTH:
+            return UNKNOWN
+        try:
+            return self._value(tree, _Scope(unit, {}, depth))
+        except (_Raised, RecursionError):
+            return UNKNOWN
+
+    def served(self, unit: Unit, row: FunctionRow, name: str) -> Found | None:
+        """What `__getattr__` (PEP 562) of the module answers for `name`; None where it has none or is not understood."""
+        self._steps = 0
+        try:
+            value = self._run(unit, row, [name], {}, 0)
+        except (_Raised, RecursionError):
+            return None
+        return value if isinstance(value, Found) and value.kind != "external" else None
+
+    def assigned(self, found: Found) -> Any:
+        """What the assignment that was found gives its name, or `UNKNOWN`."""
+        self._steps = 0
+        try:
+            return self._of_found(found, 0)
+        except (_Raised, RecursionError):
+            return UNKNOWN
+
+    # expressions
+
+    def _value(self, node: ast.expr, scope: _Scope) -> Any:
+        if isinstance(node, ast.Constant):
+            return UNKNOWN if node.value is ... else node.value
+        if isinstance(node, ast.Name):
+            return scope.names[node.id] if node.id in scope.names else self._name(node.id, scope)
+        if isinstance(node, ast.Attribute):
+            return self._attribute(node, scope)
+        if isinstance(node, ast.BoolOp):
+            return self._connected(node, scope)
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            value = self._value(node.operand, scope)
+            return value if value is UNKNOWN else not value
+        if isinstance(node, ast.Compare) and len(node.ops) == 1:
+            return _compared(self._value(node.left, scope), node.ops[0], self._value(node.comparators[0], scope))
+        if isinstance(node, ast.IfExp):
+            test = self._value(node.test, scope)
+            return UNKNOWN if test is UNKNOWN else self._value(node.body if test else node.orelse, scope)
+        if isinstance(node, ast.Tuple | ast.List | ast.Set):
+            return tuple(self._value(item, scope) for item in node.elts)
+        if isinstance(node, ast.Subscript) and not isinstance(node.slice, ast.Slice):
+            return _item(self._value(node.value, scope), self._value(node.slice, scope))
+        if isinstance(node, ast.Dict):
+            return self._table(node, scope)
+        if isinstance(node, ast.JoinedStr | ast.BinOp):
+            return self._joined(node, scope)
+        return self._call(node, scope) if isinstance(node, ast.Call) else UNKNOWN
+
+    def _connected(self, node: ast.BoolOp, scope: _Scope) -> Any:
+        """`and`, `or`: a part that decides does so beside unknown ones."""
+        decides = isinstance(node.op, ast.Or)
+        unknown = False
+        value: Any = None
+        for part in node.values:
+            value = self._value(part, scope)
+            if value is UNKNOWN:
+                unknown = True
+            elif bool(value) is decides:
+                return value
+        return UNKNOWN if unknown else value
+
+    def _joined(self, node: ast.JoinedStr | ast.BinOp, scope: _Scope) -> Any:
+        """Strings put together: `f"{a}.b"`, `a + b`."""
+        if isinstance(node, ast.BinOp):
+            if not isinstance(node.op, ast.Add):
+                return UNKNOWN
+            left, right = self._value(node.left, scope), self._value(node.right, scope)
+            same = isinstance(left, str | tuple) and type(left) is type(right)
+            return left + right if same else UNKNOWN
+        parts = []
+        for part in node.values:
+            value = self._value(part.value if isinstance(part, ast.FormattedValue) else part, scope)
+            if not isinstance(value, str):
+                return UNKNOWN
+            parts.append(value)
+        return "".join(parts)
+
+    def _table(self, node: ast.Dict, scope: _Scope) -> Any:
+        entries: dict[str, str] = {}
+        for key, value in zip(node.keys, node.values, strict=True):
+            if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
+                return UNKNOWN
+            entries[key.value] = ast.unparse(value)
+        return Table(entries, lambda text: self.value(scope.unit, text, scope.depth + 1))
+
+    def _name(self, name: str, scope: _Scope) -> Any:
+        if name in {"__name__", "__package__"}:
+            return scope.unit.name if name == "__name__" else scope.unit.package
+        if name == "__all__":
+            exports = self._resolver.exports(scope.unit)
+            return UNKNOWN if exports is None or not exports.complete else tuple(exports.names)
+        if scope.depth > _DEPTH:
+            return UNKNOWN
+        found = self._resolver.lookup(scope.unit, name)
+        return UNKNOWN if found is None else self._of_found(found, scope.depth)
+
+    def _of_found(self, found: Found, depth: int) -> Any:
+        if found.kind == "external":
+            return _FACTS.get(found.name, found)
+        if found.kind != "value" or found.unit is None or not isinstance(found.row, AssignRow):
+            return found if found.in_source else UNKNOWN
+        unit, row = found.unit, found.row
+        if row.entries:
+            entries = dict(row.entries)
+            return UNKNOWN if "**" in entries else Table(entries, lambda text: self.value(unit, text, depth + 1))
+        text = row.value if len(row.value) < _CUT else _whole_value(unit, row)
+        return self.value(unit, text, depth + 1)
+
+    def _attribute(self, node: ast.Attribute, scope: _Scope) -> Any:
+        value = self._value(node.value, scope)
+        return (
+            self._of_found(self._resolver.member(value, node.attr), scope.depth)
+            if isinstance(value, Found)
+            else UNKNOWN
+        )
+
+    # calls
+
+    def _call(self, node: ast.Call, scope: _Scope) -> Any:
+        given = [self._value(argument, scope) for argument in node.args]
+        keywords = {k.arg: self._value(k.value, scope) for k in node.keywords if k.arg}
+        if isinstance(node.func, ast.Attribute):
+            holder = self._value(node.func.value, scope)
+            if isinstance(holder, str | Table):
+                return _method(holder, node.func.attr, given)
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        if name in {"getattr", "bool", "isinstance", "globals", "str"} and name not in scope.names:
+            return self._builtin(name, given, scope)
+        called = self._value(node.func, scope)
+        if not isinstance(called, Found) or scope.depth > _DEPTH:
+            return UNKNOWN
+        if called.name in {"importlib.util.find_spec", "importlib.import_module"}:
+            return self._library(called.name, [*given, *keywords.values()], scope)
+        if called.kind == "function" and called.unit is not None and isinstance(called.row, FunctionRow):
+            return self._run(called.unit, called.row, given, keywords, scope.depth + 1)
+        return UNKNOWN
+
+    def _builtin(self, name: str, given: Sequence[Any], scope: _Scope) -> Any:
+        first = given[0] if given else UNKNOWN
+        if name == "getattr" and len(given) > 1 and isinstance(first, Found) and isinstance(given[1], str):
+            return self._of_found(self._resolver.member(first, given[1]), scope.depth)
+        if name == "bool" and first is not UNKNOWN:
+            return bool(first)
+        return first if name == "str" and isinstance(first, str) else UNKNOWN
+
+    def _library(self, name: str, given: Sequence[Any], scope: _Scope) -> Any:
+        """`find_spec(module)`, `import_module(module, package)`."""
+        if not given or not isinstance(given[0], str):
+            return UNKNOWN
+        module = given[0]
+        if module.startswith("."):
+            package = given[1] if len(given) > 1 and isinstance(given[1], str) else scope.unit.package
+            dots = len(module) - len(module.lstrip("."))
+            parts = package.split(".")
+            module = ".".join([*parts[: len(parts) - dots + 1], module.lstrip(".")])
+        if not self._resolver.available(module):
+            if name.endswith("find_spec"):
+                return None
+            raise _Raised
+        return self._resolver.module_found(module)
+
+    def _run(self, unit: Unit, row: FunctionRow, given: Sequence[Any], keywords: Mapping[str, Any], depth: int) -> Any:
+        """What a function of the source returns, where its way through its body is known."""
+        tree = _definition(unit, row)
+        if tree is None or depth > _DEPTH:
+            return UNKNOWN
+        try:
+            self._block(tree.body, _Scope(unit, _bound(tree.args, given, keywords), depth))
+        except _Returned as returned:
+            return returned.value
+        return None
+
+    # statements
+
+    def _block(self, body: Sequence[ast.stmt], scope: _Scope) -> None:
+        for statement in body:
+            self._steps += 1
+            if self._steps > _STEPS:
+                raise _Returned(UNKNOWN)
+            self._statement(statement, scope)
+
+    def _statement(self, statement: ast.stmt, scope: _Scope) -> None:
+        """Run one statement; raises `_Returned`, with UNKNOWN where the way on is not known."""
+        if isinstance(statement, ast.Return):
+            raise _Returned(None if statement.value is None else self._value(statement.value, scope))
+        if isinstance(statement, ast.Assign):
+            value = self._value(statement.value, scope)
+            for target in statement.targets:
+                _bind(target, value, scope.names)
+        elif isinstance(statement, ast.If):
+            self._if(statement, scope)
+        elif isinstance(statement, ast.Try):
+            try:
+                self._block(statement.body, scope)
+            except _Raised:
+                self._block([inner for handler in statement.handlers[:1] for inner in handler.body], scope)
+            self._block(statement.finalbody, scope)
+        elif isinstance(statement, ast.Import | ast.ImportFrom):
+            self._import(statement, scope)
+        elif isinstance(statement, ast.For):
+            self._for(statement, scope)
+        elif isinstance(statement, ast.With):
+            self._block(statement.body, scope)
+        elif isinstance(statement, ast.Raise):
+            raise _Raised
+        elif not isinstance(statement, ast.Expr | ast.Pass | ast.Global):
+            raise _Returned(UNKNOWN)
+
+    def _if(self, statement: ast.If, scope: _Scope) -> None:
+        test = self._value(statement.test, scope)
+        if test is not UNKNOWN:
+            self._block(statement.body if test else statement.orelse, scope)
+            return
+        for inner in ast.walk(statement):
+            if isinstance(inner, ast.Return | ast.Raise):
+                raise _Returned(UNKNOWN)
+            if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
+                scope.names[inner.id] = UNKNOWN
+
+    def _for(self, statement: ast.For, scope: _Scope) -> None:
+        items = self._value(statement.iter, scope)
+        if isinstance(items, Table):
+            items = tuple(items.entries)
+        if not isinstance(items, tuple) or any(isinstance(n, ast.Break | ast.Continue) for n in ast.walk(statement)):
+            raise _Returned(UNKNOWN)
+        for item in items:
+            _bind(statement.target, item, scope.names)
+            self._block(statement.body, scope)
+
+    def _import(self, statement: ast.Import | ast.ImportFrom, scope: _Scope) -> None:
+        for alias in statement.names:
+            if isinstance(statement, ast.Import):
+                module = alias.name if alias.asname else alias.name.split(".", 1)[0]
+                if not self._resolver.available(alias.name):
+                    raise _Raised
+                scope.names[alias.asname or module] = self._resolver.module_found(module)
+                continue
+            found = self._resolver.imported(scope.unit, "." * statement.level + (statement.module or ""), alias.name)
+            if found is None:
+                raise _Raised
+            scope.names[alias.asname or alias.name] = self._of_found(found, scope.depth)
+
+
+def _expression_tree(text: str) -> ast.expr | None:
+    try:
+        return ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _compared(left: Any, kind: ast.cmpop, right: Any) -> Any:
+    if any(part is UNKNOWN for part in (left, right, *_parts(left, right))):
+        return UNKNOWN
+    try:
+        return _COMPARE[type(kind)](left, right)
+    except TypeError:
+        return UNKNOWN
+
+
+def _parts(*values: Any) -> Iterator[Any]:
+    for value in values:
+        if isinstance(value, tuple):
+            yield from value
+
+
+def _item(value: Any, index: Any) -> Any:
+    if isinstance(value, Table) and isinstance(index, str):
+        if index not in value:
+            raise _Raised
+        return value.item(index)
+    if not isinstance(value, tuple | str) or not isinstance(index, int):
+        return UNKNOWN
+    if not -len(value) <= index < len(value):
+        raise _Raised
+    return value[index]
+
+
+def _method(holder: str | Table, name: str, given: Sequence[Any]) -> Any:
+    """A method of a string or of a dict."""
+    if any(argument is UNKNOWN for argument in given):
+        return UNKNOWN
+    if isinstance(holder, str):
+        if name not in _TEXT_METHODS:
+            return UNKNOWN
+        value = getattr(holder, name)(*given)
+        return tuple(value) if isinstance(value, list) else value
+    if name == "get" and given:
+        return holder.item(given[0]) if given[0] in holder else (given[1] if len(given) > 1 else None)
+    whole: dict[str, Callable[[str], Any]] = {
+        "keys": lambda key: key,
+        "values": holder.item,
+        "items": lambda key: (key, holder.item(key)),
+    }
+    return tuple(whole[name](key) for key in holder.entries) if name in whole else UNKNOWN
+
+
+def _bind(target: ast.expr, value: Any, names: dict[str, Any]) -> None:
+    if isinstance(target, ast.Name):
+        names[target.id] = value
+    elif isinstance(target, ast.Tuple | ast.List):
+        whole = isinstance(value, tuple) and len(value) == len(target.elts)
+        for number, part in enumerate(target.elts):
+            _bind(part, value[number] if whole else UNKNOWN, names)
+
+
+def _bound(arguments: ast.arguments, given: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of a function by name; constant defaults are filled in."""
+    names: dict[str, Any] = {}
+    positional = [*arguments.posonlyargs, *arguments.args]
+    defaults = [None] * (len(positional) - len(arguments.defaults)) + list(arguments.defaults)
+    pairs = [*zip(positional, defaults, strict=True), *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)]
+    for parameter, default in pairs:
+        names[parameter.arg] = default.value if isinstance(default, ast.Constant) else UNKNOWN
+    for parameter, value in zip(positional, given, strict=False):
+        names[parameter.arg] = value
+    for extra in (arguments.vararg, arguments.kwarg):
+        if extra is not None:
+            names[extra.arg] = UNKNOWN
+    return {**names, **{name: value for name, value in keywords.items() if name in names}}
+
+
+def _definition(unit: Unit, row: FunctionRow) -> ast.FunctionDef | None:
+    """The syntax tree of one function, read from its lines alone."""
+    lines = unit.tree.source(unit.file).decode("utf-8", "replace").split("\n")[row.line - 1 : row.end_line]
+    try:
+        tree = ast.parse(textwrap.dedent("\n".join(lines)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    first = tree.body[0] if tree.body else None
+    return first if isinstance(first, ast.FunctionDef) else None
+
+
+def _whole_value(unit: Unit, row: AssignRow) -> str:
+    """The value of an assignment that is too long for its row."""
+    try:
+        tree = ast.parse(unit.tree.source(unit.file).decode("utf-8-sig", "replace"))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return "..."
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.lineno == row.line and node.value is not None:
+            return ast.unparse(node.value)
+    return "..."

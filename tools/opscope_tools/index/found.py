@@ -1,0 +1,97 @@
+"""What lookups give: a class with the place where it is defined, and what a name leads to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from opscope_schemas.common import Repository
+
+from opscope_tools.index.rows import AttributeRow, ClassRow, Row
+from opscope_tools.index.trees import Unit
+
+
+@dataclass(frozen=True, eq=False)
+class ClassSymbol:
+    """A class definition, and where it stands; `known_as` where Python calls it otherwise than by that place."""
+
+    unit: Unit
+    path: str
+    row: ClassRow
+    known_as: str = ""
+
+    @property
+    def qualified_name(self) -> str:
+        return self.known_as or (f"{self.unit.name}.{self.path}" if self.unit.name else self.path)
+
+    @property
+    def name(self) -> str:
+        return self.row.name
+
+    @property
+    def module(self) -> str:
+        return self.unit.name
+
+    @property
+    def file(self) -> str:
+        """Relative to the repository's root."""
+        return self.unit.file
+
+    @property
+    def line(self) -> int:
+        """Line of the `class` keyword."""
+        return self.row.line
+
+    @property
+    def end_line(self) -> int:
+        return self.row.end_line
+
+    @property
+    def repository(self) -> Repository:
+        return self.unit.tree.repository
+
+    @property
+    def installed(self) -> bool:
+        return self.repository.installed
+
+    @property
+    def attributes(self) -> tuple[AttributeRow, ...]:
+        """What its own constructor sets, in order of execution."""
+        return self.unit.details.attributes.get(self.line, ())
+
+    @property
+    def init_calls(self) -> tuple[str, ...]:
+        """The constructors that its `__init__` runs."""
+        return self.unit.details.init_calls.get(self.line, ())
+
+    @cached_property
+    def members(self) -> dict[str, Row]:
+        """The last row that binds each name of the class body."""
+        return {row.name: row for row in self.row.body}
+
+    def same(self, other: ClassSymbol) -> bool:
+        """Whether both are the same definition, also where a changed file was read again."""
+        return (self.repository.name, self.qualified_name, self.line) == (
+            other.repository.name,
+            other.qualified_name,
+            other.line,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What a name leads to. `external`: nothing in the registered source; `name` is then the name as far as known."""
+
+    kind: Literal["class", "function", "module", "value", "external"]
+    name: str
+    unit: Unit | None = None
+    row: Row | None = None
+    symbol: ClassSymbol | None = None
+
+    @property
+    def in_source(self) -> bool:
+        return self.kind in {"class", "function", "module"}
+
+
+Base = ClassSymbol | str
