@@ -12,6 +12,7 @@ from typing import Any
 import click
 from opscope_cache.store import open_store
 from opscope_tools.catalog import ALL_TOOLS
+from opscope_tools.index import places
 
 from opscope_clients import console, session
 from opscope_clients.commands import tool_command
@@ -67,9 +68,20 @@ def analyze(session: Session, target: str, name: str | None, overwrite: bool) ->
     return status
 
 
+@opscope.command(cls=SessionCommand)
+def index(session: Session) -> None:
+    """Build the index of every repository now; a server does it by itself behind its first answers.
+
+    What is up to date is not read again; Ctrl-C keeps what was read.
+    """
+    from opscope_clients.indexing import build_indexes
+
+    build_indexes(session)
+
+
 @opscope.group()
 def cache() -> None:
-    """The cache of results."""
+    """The cache of results, and the indexes."""
 
 
 @cache.command("info", cls=SessionCommand)
@@ -80,13 +92,17 @@ def cache_info(session: Session) -> None:
     store.close()
     share = f" of {info.limit_bytes / 2**20:,.0f} MiB" if info.limit_bytes else ""
     click.echo(f"{info.location}: {info.entries:,} entries, {info.size_bytes / 2**20:,.1f} MiB{share}")
+    if store.folder is not None:
+        held = places.sizes(store.folder)
+        click.echo(f"{len(held)} indexes, {sum(held.values()) / 2**20:,.1f} MiB")
 
 
 @cache.command("clear", cls=SessionCommand)
 def cache_clear(session: Session) -> None:
-    """Forget every cached result."""
+    """Forget every cached result and every index."""
     store = open_store(console.folder(session.cache_dir))
-    click.echo(f"{store.clear():,} entries removed.")
+    removed = places.clear(store.folder) if store.folder is not None else 0
+    click.echo(f"{store.clear():,} entries and {removed} indexes removed.")
     store.close()
 
 

@@ -42,6 +42,7 @@ def serve(options: argparse.Namespace, wire: Wire) -> None:
         cache_folder=options.cache_dir,
         output=options.output,
     )
+    workspace.builds_index = True  # whoever serves will be asked again
     from opscope_server import transports
     from opscope_server.server import build_server
 

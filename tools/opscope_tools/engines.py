@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from opscope_tools.index import Index, open_index
+from opscope_tools.index.background import BackgroundBuilds
 from opscope_tools.index.cpp import CppIndex
 from opscope_tools.trace.engine import TraceEngine
 from opscope_tools.workspace import Workspace
@@ -14,9 +15,17 @@ def index_of(workspace: Workspace) -> Index:
     kept = workspace._engines.get("index")
     if isinstance(kept, tuple) and kept[0] == repositories and isinstance(kept[1], Index):
         return kept[1]
-    index = open_index(repositories, workspace.store)
+    builds = _builds_of(workspace) if workspace.builds_index else None
+    index = open_index(repositories, workspace.store, builds)
     workspace._engines["index"] = (repositories, index)
     return index
+
+
+def _builds_of(workspace: Workspace) -> BackgroundBuilds:
+    kept = workspace._engines.get("builds")
+    if not isinstance(kept, BackgroundBuilds):
+        kept = workspace._engines["builds"] = BackgroundBuilds()
+    return kept
 
 
 def cpp_index_of(workspace: Workspace) -> CppIndex:
@@ -46,6 +55,12 @@ def tracer_of(workspace: Workspace) -> TraceEngine:
 
 def close_engines(workspace: Workspace) -> None:
     """End what the engines keep running; idempotent."""
+    builds = workspace._engines.pop("builds", None)
+    if isinstance(builds, BackgroundBuilds):
+        builds.close()
+    index = workspace._engines.pop("index", None)
+    if isinstance(index, tuple) and isinstance(index[1], Index):
+        index[1].close()
     kept = workspace._engines.pop("trace", None)
     if isinstance(kept, tuple) and isinstance(kept[1], TraceEngine):
         kept[1].close()

@@ -103,6 +103,8 @@ class Workspace:
     python: str = sys.executable
     #: names of folder repositories whose code the trace worker may import
     trusted: frozenset[str] = frozenset()
+    #: whether a question about a repository without an index starts a build behind it
+    builds_index: bool = False
     #: seconds and bytes that one trace may take
     trace_timeout: float = 600.0
     trace_memory: int = 12 << 30

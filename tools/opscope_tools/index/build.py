@@ -24,6 +24,7 @@ from opscope_cache.trees import Signature, tree_at
 
 from opscope_tools.index.database import Database, Entry
 from opscope_tools.index.frames import read_frame, write_frame
+from opscope_tools.index.places import prune
 
 #: bytes of source in a batch: small enough that progress moves, large enough that workers do not wait
 _BATCH = 600_000
@@ -38,7 +39,7 @@ def build(
     root: Path,
     packages: tuple[str, ...] = (),
     *,
-    progress: Progress = lambda done, total: None,
+    progress: Progress = lambda *_: None,
     cancelled: threading.Event | None = None,
     workers: int | None = None,
 ) -> bool:
@@ -64,6 +65,7 @@ class _Build:
     def __init__(
         self, place: Path, root: Path, packages: tuple[str, ...], progress: Progress, cancelled: threading.Event
     ) -> None:
+        self.place = place
         self.database = Database(place)
         self.database.wait_longer()
         self.root = root
@@ -89,6 +91,7 @@ class _Build:
             finished = not batches or self._read(batches, len(todo), min(workers, len(batches)))
         finally:
             self.database.close()
+        prune(self.place)
         return finished
 
     def _batches(self, files: list[str]) -> list[list[tuple[str, int, bool]]]:

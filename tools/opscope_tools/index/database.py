@@ -17,9 +17,11 @@ import zlib
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from opscope_cache.trees import Signature
+
+from opscope_tools.index.places import remove, touch
 
 BUCKETS = 4096
 #: seconds that a single entry waits for another process's transaction, and that a build waits
@@ -82,11 +84,13 @@ class Database:
             for _ in range(2):
                 try:
                     self.place.parent.mkdir(parents=True, exist_ok=True)
-                    return self._connected(str(self.place))
+                    connection = self._connected(str(self.place))
+                    touch(self.place)
+                    return connection
                 except sqlite3.OperationalError:
                     break  # busy, full or read-only: not damaged
                 except sqlite3.DatabaseError:
-                    _remove(self.place)
+                    remove(self.place)
                 except OSError:
                     break
         return self._connected(":memory:")
@@ -119,7 +123,7 @@ class Database:
                 with contextlib.suppress(sqlite3.Error):
                     self._connection.close()
                 if self.place is not None:
-                    _remove(self.place)
+                    remove(self.place)
                 self._version = -1
                 self._connection = self._open()
                 return default
@@ -195,8 +199,8 @@ class Database:
         self._connection.executescript("DELETE FROM segment; DELETE FROM words;")
         self._version = -1
 
-    def _all(self, query: str, values: tuple[object, ...]) -> list[tuple[str, ...]]:
-        nothing: list[tuple[str, ...]] = []
+    def _all(self, query: str, values: tuple[object, ...]) -> list[Any]:
+        nothing: list[Any] = []
         return self._guarded(lambda: self._connection.execute(query, values).fetchall(), nothing)
 
     # ---- writing
@@ -299,9 +303,3 @@ def bucket_of(word: bytes) -> int:
 def _sealed(bucket: dict[bytes, bytes]) -> bytes:
     blob = marshal.dumps(bucket)
     return zlib.crc32(blob).to_bytes(4, "big") + blob
-
-
-def _remove(place: Path) -> None:
-    for suffix in ("", "-wal", "-shm"):
-        with contextlib.suppress(OSError):
-            place.with_name(place.name + suffix).unlink()

@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from opscope_cache import keys
 from opscope_cache.trees import SKIPPED, Signature, tree_at
 from opscope_schemas.common import Repository
 from opscope_schemas.errors import SourceError
 
 from opscope_tools.index.database import Database, Place
 from opscope_tools.index.entries import IDENTIFIER, classes, entry_of, read_rows, readable, signature_now
+from opscope_tools.index.places import index_place
 from opscope_tools.index.rows import (
     AssignRow,
     ClassRow,
@@ -275,8 +275,9 @@ class SourceTree:
 
     def files_mentioning(self, word: str) -> list[str]:
         """Files whose text holds the identifier `word`, in path order."""
-        files, segment = self._now(), self._database.segment()
-        held = self._database.mentioning(word) if segment else set()
+        files = self._now()
+        held = self._database.mentioning(word)  # first: what is damaged drops the segment
+        segment = self._database.segment()
         raw, found = word.encode(), []
         for file, signature in files.items():
             number, kept = segment.get(file, (0, None))
@@ -289,8 +290,9 @@ class SourceTree:
 
     def class_names(self) -> list[str]:
         """Names of the classes, in no order."""
+        missing = self._missing()
         names = dict.fromkeys(self._database.class_names())
-        for file in self._missing():
+        for file in missing:
             source = self._bytes(file)
             names.update(
                 (match[1].decode("utf-8", "replace"), None)
@@ -333,12 +335,6 @@ class SourceTree:
             return (self._root / file).read_bytes()
         except OSError:
             return b""
-
-
-def index_place(folder: Path, repository: Repository) -> Path:
-    """Where the index of a repository lies below a cache folder."""
-    name = keys.digest(str(repository.root.resolve()), *repository.packages, keys.index_version())
-    return folder / "index-1" / f"{name}.sqlite"
 
 
 def _defines(source: bytes, name: bytes) -> bool:

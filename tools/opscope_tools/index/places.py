@@ -1,0 +1,81 @@
+"""Where indexes lie on disk: one SQLite file a repository, in a subfolder of the cache folder that nothing else uses.
+
+A file's name says what it was built from and by which code, so an index of another version is simply not found; those
+that nobody has opened for a while are removed when one is built.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from pathlib import Path
+
+from opscope_cache import keys
+from opscope_schemas.common import Repository
+
+_FOLDER = "index-1"
+_PARTS = ("", "-wal", "-shm", ".lock")
+#: bytes that all indexes may take, and seconds after which an unused one goes
+SIZE_LIMIT = 2 << 30
+_UNUSED = 30 * 86_400
+
+
+def index_place(folder: Path, repository: Repository) -> Path:
+    """Where the index of a repository lies below a cache folder."""
+    name = keys.digest(str(repository.root.resolve()), *repository.packages, keys.index_version())
+    return folder / _FOLDER / f"{name}.sqlite"
+
+
+def sizes(folder: Path) -> dict[Path, int]:
+    """The indexes below a cache folder, with the bytes that each takes."""
+    return {place: sum(map(_size, _files(place))) for place in sorted((folder / _FOLDER).glob("*.sqlite"))}
+
+
+def clear(folder: Path) -> int:
+    """Remove every index below a cache folder; returns how many there were."""
+    found = sizes(folder)
+    for place in found:
+        remove(place)
+    return len(found)
+
+
+def remove(place: Path) -> None:
+    """Remove an index; who has it open keeps reading what it opened."""
+    for file in _files(place):
+        with contextlib.suppress(OSError):
+            file.unlink()
+
+
+def touch(place: Path) -> None:
+    """Note that the index is used."""
+    with contextlib.suppress(OSError):
+        os.utime(place)
+
+
+def prune(kept: Path) -> None:
+    """Remove the indexes beside `kept` that were not used for long, and the oldest while all take too much room."""
+    others = {place: size for place, size in sizes(kept.parent.parent).items() if place != kept}
+    room = SIZE_LIMIT - sum(map(_size, _files(kept)))
+    for place in sorted(others, key=_used, reverse=True):
+        room -= others[place]
+        if room < 0 or time.time() - _used(place) > _UNUSED:
+            remove(place)
+
+
+def _files(place: Path) -> list[Path]:
+    return [place.with_name(place.name + part) for part in _PARTS]
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:
+        return 0
+
+
+def _used(place: Path) -> float:
+    try:
+        return place.stat().st_mtime
+    except OSError:
+        return 0.0
