@@ -12,6 +12,7 @@ import operator
 import re
 import sys
 import textwrap
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -89,32 +90,49 @@ class _Scope:
     depth: int
 
 
+class _State(threading.local):
+    """Of one thread: statements run for the question at hand, and the modules read for it (None: nobody asks)."""
+
+    steps = 0
+    read: set[Unit] | None = None
+
+
 class Evaluator:
     """Answers for the units of one resolver."""
 
     def __init__(self, resolver: Resolver) -> None:
         self._resolver = resolver
-        self._known: WeakKeyDictionary[Unit, dict[str, bool | None]] = WeakKeyDictionary()
-        self._steps = 0
+        self._known: WeakKeyDictionary[Unit, dict[str, tuple[bool | None, frozenset[Unit]]]] = WeakKeyDictionary()
+        self._state = _State()
+
+    def reads(self, unit: Unit) -> None:
+        """Note that what is being evaluated depends on `unit`; the resolver tells of every module it looks into."""
+        if self._state.read is not None:
+            self._state.read.add(unit)
 
     def holds(self, unit: Unit, condition: str) -> bool | None:
-        """Whether a guard of `unit` holds; None where source does not tell."""
+        """Whether a guard of `unit` holds; None where source does not tell. Kept until a file it depends on changes."""
         known = self._known.setdefault(unit, {})
-        if condition not in known:
-            known[condition] = None  # as long as it depends on itself
+        kept = known.get(condition)
+        outer = self._state.read
+        if kept is None or any(other.tree.unit(other.file) is not other for other in kept[1]):
+            known[condition] = None, frozenset()  # as long as it depends on itself
+            self._state.read = set()
             # a guard names the branches of `try` beside the conditions of `if`
             text = re.sub(r"(^|\band )try(?= and |$)", r"\1True", condition)
             value = self.value(unit, re.sub(r"(^|\band )except\b.*$", r"\1...", text))
-            known[condition] = None if value is UNKNOWN else bool(value)
-        return known[condition]
+            kept = known[condition] = None if value is UNKNOWN else bool(value), frozenset(self._state.read)
+        self._state.read = None if outer is None else outer | kept[1]
+        return kept[0]
 
     def value(self, unit: Unit, text: str, depth: int = 0) -> Any:
         """What an expression of `unit` comes to, or `UNKNOWN`."""
         if not depth:
-            self._steps = 0
+            self._state.steps = 0
         tree = _expression_tree(text)
         if tree is None or depth > _DEPTH:
             return UNKNOWN
+        self.reads(unit)
         try:
             return self._value(tree, _Scope(unit, {}, depth))
         except (_Raised, RecursionError):
@@ -122,7 +140,7 @@ class Evaluator:
 
     def served(self, unit: Unit, row: FunctionRow, name: str) -> Found | None:
         """What `__getattr__` (PEP 562) of the module answers for `name`; None where it has none or is not understood."""
-        self._steps = 0
+        self._state.steps = 0
         try:
             value = self._run(unit, row, [name], {}, 0)
         except (_Raised, RecursionError):
@@ -131,7 +149,7 @@ class Evaluator:
 
     def assigned(self, found: Found) -> Any:
         """What the assignment that was found gives its name, or `UNKNOWN`."""
-        self._steps = 0
+        self._state.steps = 0
         try:
             return self._of_found(found, 0)
         except (_Raised, RecursionError):
@@ -244,7 +262,10 @@ class Evaluator:
             if isinstance(holder, str | Table):
                 return _method(holder, node.func.attr, given)
         name = node.func.id if isinstance(node.func, ast.Name) else ""
-        if name in {"getattr", "bool", "isinstance", "globals", "str"} and name not in scope.names:
+        if name == "isinstance" and len(given) == 2:
+            kind = {"str": str, "tuple": tuple, "list": tuple, "dict": Table}.get(ast.unparse(node.args[1]))
+            return UNKNOWN if kind is None or given[0] is UNKNOWN else isinstance(given[0], kind)
+        if name in {"getattr", "bool", "globals", "str"} and name not in scope.names:
             return self._builtin(name, given, scope)
         called = self._value(node.func, scope)
         if not isinstance(called, Found) or scope.depth > _DEPTH:
@@ -294,8 +315,8 @@ class Evaluator:
 
     def _block(self, body: Sequence[ast.stmt], scope: _Scope) -> None:
         for statement in body:
-            self._steps += 1
-            if self._steps > _STEPS:
+            self._state.steps += 1
+            if self._state.steps > _STEPS:
                 raise _Returned(UNKNOWN)
             self._statement(statement, scope)
 

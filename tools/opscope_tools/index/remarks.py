@@ -52,11 +52,7 @@ def _bindings(resolver: Resolver, symbol: ClassSymbol) -> Iterator[str]:
             continue
         if deletes(row):
             yield f"{symbol.module} deletes the name {symbol.name} at line {row.line}{_under(row)}."
-        elif (
-            isinstance(row, AssignRow)
-            and row.value
-            and resolver.rank(symbol.unit, row) < resolver.rank(symbol.unit, symbol.row)
-        ):
+        elif isinstance(row, AssignRow) and row.value and _replaces(resolver, symbol, row):
             yield f"{symbol.module} binds {symbol.name} anew at line {row.line}{_under(row)}: {row.value[:80]}."
 
 

@@ -90,6 +90,7 @@ class Resolver:
         if step in trail or len(trail) > 60:
             return None
         trail = (*trail, step)
+        self._evaluator.reads(unit)
         best: Found | None = None
         for row in self._candidates(unit, name, before):
             if deletes(row):

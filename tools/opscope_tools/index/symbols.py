@@ -369,7 +369,11 @@ def _listed(node: Node | None) -> list[str]:
     if kind == "string":
         return [text_of(child) for child in node.named_children if child.type == "string_content"]
     if kind in {"attribute", "identifier"}:
-        text = dotted(node)
+        text = text_of(node).lstrip("*")  # the grammar reads `*a.b` as `(*a).b`
+        if text == "__all__":  # what it holds so far
+            return []
+        if not re.fullmatch(r"[\w.]+", text):
+            return ["?"]
         return [f"*{text.removesuffix('.__all__')}" if text.endswith(".__all__") else f"${text}"]
     if kind == "call" and text_of(node.child_by_field_name("function")) in {"list", "tuple", "sorted", "set"}:
         return _listed(node.child_by_field_name("arguments"))
