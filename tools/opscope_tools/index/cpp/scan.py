@@ -205,6 +205,7 @@ class _Scan:
             if key < at:
                 continue
             statement = self._reader.read(key, in_class=False)
+            at = statement.end
             if statement.ending != "{" or statement.end >= close:
                 continue
             head = head_of(self._text, statement, Place())

@@ -25,7 +25,10 @@ _PAREN = re.compile(r"[()]")
 _SQUARE = re.compile(r"[\[\]]")
 _INITIALISER_PART = re.compile(r"[;{}(]")
 _BASE_PART = re.compile(r"[;{}(<]")
-_FARTHEST = 200_000  # characters that a bracket may span; what spans more is not a declaration's
+_LONGEST_NAME = 2000  # characters up to the next bracket in the type that an operator converts to
+#: characters that a bracket may span, and that all brackets of a file that nothing closes may cost: what has more is no
+#: source, and is read without matching those brackets
+_FARTHEST, _WASTE = 200_000, 2_000_000
 
 ACCESSES = frozenset({"public", "private", "protected"})
 CLASS_KEYS = frozenset({"class", "struct", "union", "enum"})
@@ -73,6 +76,7 @@ class StatementReader:
     def __init__(self, text: CppText) -> None:
         self._code = text.code
         self._closing = text.closing
+        self._waste = _WASTE
 
     def read(self, position: int, *, in_class: bool) -> Statement:
         """The statement that starts at a position."""
@@ -142,7 +146,7 @@ class StatementReader:
         if symbol is not None:
             return Token(re.sub(r"\s+", "", symbol[0]), start, symbol.end())
         end = position
-        while (found := _CONVERSION_PART.search(code, end)) is not None and found[0] == "<":
+        while (found := _CONVERSION_PART.search(code, end, end + _LONGEST_NAME)) is not None and found[0] == "<":
             behind = self._angles(found.start())
             if behind < 0:
                 break
@@ -199,10 +203,15 @@ class StatementReader:
 
     def _bracket(self, start: int, either: re.Pattern[str], opening: str) -> int:
         depth = 0
-        for match in either.finditer(self._code, start, start + _FARTHEST):
+        stop = start + min(_FARTHEST, self._waste)
+        for match in either.finditer(self._code, start, stop):
             depth += 1 if match[0] == opening else -1
             if depth == 0:
                 return match.end()
+        return self._unclosed(start, stop)
+
+    def _unclosed(self, start: int, stop: int) -> int:
+        self._waste -= min(stop, len(self._code)) - start
         return -1
 
     def _angles(self, start: int) -> int:
@@ -213,10 +222,11 @@ class StatementReader:
             if self._code[end - 2] != "-" and self._code[end : end + 1] != "=":  # neither `->` nor `>=`
                 return end
         code, depth, position = self._code, 0, start
+        stop = start + min(_FARTHEST, self._waste)
         while True:
-            found = _ANGLE_PART.search(code, position, start + _FARTHEST)
+            found = _ANGLE_PART.search(code, position, stop)
             if found is None:
-                return -1
+                return self._unclosed(start, stop)
             text, position = found[0], found.end()
             if text == "<":
                 depth += 1
@@ -227,11 +237,11 @@ class StatementReader:
             elif text == "(":
                 position = self._parens(position - 1)
                 if position < 0:
-                    return -1
+                    return self._unclosed(start, start)
             elif text == "{":
                 position = self._closing.get(position - 1, position - 1) + 1
             elif text in "});":
-                return -1
+                return self._unclosed(start, position)
 
 
 def _in_requires(tokens: list[Token]) -> bool:

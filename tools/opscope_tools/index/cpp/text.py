@@ -16,8 +16,8 @@ from typing import NamedTuple
 # every alternative begins with a literal: such a pattern is searched several times faster
 _NOISE = re.compile(
     r"//[^\n]*(?:(?<=\\)\n[^\n]*|(?<=\\\r)\n[^\n]*)*"
-    r"|/\*[^*]*\*+(?:[^/*][^*]*\*+)*/"
-    r'|R(?<![A-KM-TV-Za-tv-z_0-79]R)"([^\s()\\]{0,16})\(.*?\)\1"'
+    r"|/\*[^*]*\*+(?:[^/*][^*]*\*+)*/|/\*.*\Z"
+    r'|R(?<![A-KM-TV-Za-tv-z_0-79]R)"([^\s()\\]{0,16})\((?:.*?\)\1"|.*\Z)'
     r'|"[^"\\\n]*(?:\\(?:\r\n|.)[^"\\\n]*)*"'
     r"|'(?<![0-9a-fA-F]')[^'\\\n]*(?:\\.[^'\\\n]*)*'",
     re.DOTALL,
@@ -26,6 +26,7 @@ _DIRECTIVE = re.compile(r"#[ \t]*([a-z]+)([^\n]*(?:(?:(?<=\\)|(?<=\\\r))\n[^\n]*
 #: the end of a line inside a comment or literal, which ends no directive
 _INNER_NEWLINE = "\x1d"
 _MACRO_TEXT = 600  # characters kept of a macro
+_DEEPEST = 256  # conditionals inside one another; a compiler need not take more
 _WAYS = 4  # branches of one conditional inside a declaration that are followed
 _LITERAL = re.compile(r"\"[^\"]*\"|'[^']*'")
 _BRACE = re.compile(r"[{}]")
@@ -267,10 +268,17 @@ def _conditions(lines: list[tuple[int, str, str]], guards: set[int]) -> list[Eve
     """Conditional lines (position, word, text) as events; an `#else` or `#endif` of nothing is dropped."""
     found: list[Event] = []
     stack: list[list[str]] = []  # of each conditional: the conditions of its branches so far
+    too_deep = 0
     for position, word, text in lines:
         if word in {"if", "ifdef", "ifndef"}:
+            if len(stack) == _DEEPEST:
+                too_deep += 1
+                continue
             stack.append(["" if position in guards else _condition(word, text)])
             what = "open"
+        elif too_deep:
+            too_deep -= word == "endif"
+            continue
         elif not stack:
             continue
         elif word == "endif":
