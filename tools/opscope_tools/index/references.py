@@ -7,6 +7,7 @@ class is not known are kept with `verified` false. What stands in comments and p
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
@@ -36,6 +37,7 @@ Kind = Literal[
 #: hits that are read in any case; beyond, reading goes on only until the page that was asked for is full
 BUDGET = 3000
 _CODE_LIMIT = 200
+_QUOTED = re.compile(rb"[\"']")
 _QUOTES = frozenset(b".\"'")
 
 
@@ -54,7 +56,7 @@ class Reference:
 
 @dataclass
 class References:
-    """The answer: `hits` words were found, `read` of them were looked at; `mentions` of those were prose."""
+    """The answer: `hits` words that can be references, `read` of them looked at; `mentions` stand in prose."""
 
     found: list[Reference] = field(default_factory=list)
     hits: int = 0
@@ -130,7 +132,7 @@ def _work(index: Index, target: Sought, words: list[str], repo: str | None, resu
     """The files that hold one of the words, the nearest first; templates are counted only."""
     found = [
         work
-        for tree in index._trees(repo)
+        for tree in index.names.trees(repo)
         for word in words
         for file in tree.files_mentioning(word)
         for work in _in_file(tree, file, target, word, result)
@@ -158,9 +160,18 @@ def _in_file(tree: SourceTree, file: str, target: Sought, word: str, result: Ref
     if file.rpartition("/")[2].startswith("modular_"):
         result.templates += len(offsets)
         return
-    result.hits += len(offsets)
-    result.files += 1
-    yield _Work(tree, file, word, offsets)
+    code = tuple(at for at in offsets if not _commented(source, at))
+    result.mentions += len(offsets) - len(code)
+    if code:
+        result.hits += len(code)
+        result.files += 1
+        yield _Work(tree, file, word, code)
+
+
+def _commented(source: bytes, at: int) -> bool:
+    """Whether a `#` before the hit makes it prose: where the line so far has no quote, of a comment or of a string."""
+    before = source[source.rfind(b"\n", 0, at) + 1 : at]
+    return b"#" in before and not _QUOTED.search(before.partition(b"#")[0])
 
 
 def _offsets(source: bytes, target: Sought, word: str, *, own: bool) -> Iterator[int]:

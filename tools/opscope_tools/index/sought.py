@@ -73,7 +73,7 @@ def sought(index: Index, text: str, repo: str | None = None) -> Sought:
 
 def _whole(index: Index, text: str, repo: str | None) -> Sought | None:
     """A class, model type, function or module-level name; None where `text` is none of them."""
-    trees = index._trees(repo)
+    trees = index.names.trees(repo)
     definitions = [found for found in index.resolver.absolute(text, trees) if "." in text] or _bare(index, text, trees)
     modules = [found for found in definitions if found.kind == "module"]
     items = _distinct([_of_found(index, found) for found in definitions if found.kind != "module"])
@@ -192,7 +192,7 @@ def _at_line(index: Index, text: str, repo: str | None) -> Sought:
     """The method, class or function at a line."""
     match = _AT_LINE.match(text)
     assert match is not None
-    for tree in index._trees(repo):
+    for tree in index.names.trees(repo):
         if not tree.registered(match["path"]):
             continue
         unit, line = tree.unit(match["path"]), int(match["line"])

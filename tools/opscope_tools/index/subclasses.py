@@ -22,7 +22,7 @@ _AS = re.compile(rb" as (\w+)")
 _EQUAL = re.compile(rb"\n(\w+) = (?:\w+\.)*([A-Za-z_]\w*)[ \t]*(?=#|\r?\n)")
 _CLASS = re.compile(rb"class[ \t]+(\w+)[ \t]*\(([^)]*)")
 _LAST_WORD = re.compile(rb"\w+$")
-_TAIL = re.compile(r"([A-Za-z_]\w*)\s*(?:\[.*)?$", re.DOTALL)
+_DOTTED = re.compile(r"[A-Za-z_][\w.]*$")
 
 
 class _Names:
@@ -113,14 +113,14 @@ class Subclasses:
             yield ClassSymbol(unit, path, row)
 
     def _derives(self, inner: ClassSymbol, name: str, symbol: ClassSymbol) -> bool:
-        for text in inner.row.bases:
-            tail = _TAIL.search(text.split("[", 1)[0].strip())
-            if tail is None or tail[1] != name:
-                continue
-            base = self._base(inner, text)
-            if not isinstance(base, str) and base.same(symbol):
-                return True
-        return False
+        """Whether `symbol`, called `name` there, is a base of `inner`."""
+        texts = inner.row.bases
+        plain = all(_DOTTED.match(text.split("[", 1)[0].strip()) for text in texts)
+        bases = [self._base(inner, text) for text in texts if _ends_in(text, name)] if plain else None
+        return any(
+            not isinstance(base, str) and base.same(symbol)
+            for base in (bases if bases is not None else self._resolver.bases(inner))
+        )
 
     def _base(self, inner: ClassSymbol, text: str) -> Base:
         """The class that a base means; one that the file binds once means the same to every class of the file."""
@@ -141,6 +141,10 @@ class Subclasses:
             yield from ((name, inner, file) for inner, file in dict.fromkeys(found))
             if name == symbol.name or found:  # a name that no class derives from leads no further
                 names += [other for other in table.others(name) if other not in names]
+
+
+def _ends_in(base: str, name: str) -> bool:
+    return base.split("[", 1)[0].strip().rpartition(".")[2] == name
 
 
 def _renamings(source: bytes) -> Iterator[tuple[bytes, bytes]]:
