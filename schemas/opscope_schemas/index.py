@@ -143,6 +143,23 @@ class ForwardPlace(Frozen):
     end_line: int
 
 
+class ClassPlace(Frozen):
+    """Where a class is defined."""
+
+    qualified_name: str
+    file: str
+    line: int
+
+
+class ClassUser(Frozen):
+    """A place that builds a class or calls a method on it."""
+
+    kind: Literal["instantiate", "call"]
+    file: str
+    line: int
+    within: str = Field(description="Qualified name of the def or class that holds the place, else the module's.")
+
+
 class ClassMatch(Linearised):
     """One class."""
 
@@ -155,10 +172,15 @@ class ClassMatch(Linearised):
     bases: tuple[str, ...] = ()
     submodules: tuple[SubmoduleInfo, ...] = ()
     subclasses: tuple[str, ...] = Field(default=(), description="Classes that name this one as a base.")
-    subclass_count: int = 0
+    subclass_places: tuple[ClassPlace, ...] = Field(default=(), description="Each of `subclasses` with its place.")
+    subclass_count: int = Field(default=0, description="Direct subclasses in all.")
     subclasses_verified: bool = Field(
         default=True, description="False: too many to check each; they name a base of the same last name."
     )
+    descendant_count: int = Field(default=0, description="Subclasses in all, indirect ones included.")
+    users: tuple[ClassUser, ...] = Field(default=(), description="Who builds the class or calls a method on it.")
+    user_count: int = Field(default=0, description="Users found, before `user_offset` and `user_limit`.")
+    users_complete: bool = Field(default=True, description="False: more places bear the name than were read.")
     exported_as: tuple[str, ...] = ()
     condition: str = Field(default="", description="The guard that the definition stands under.")
     forward: ForwardPlace | None = None

@@ -86,11 +86,26 @@ def test_a_line_inside_a_method_names_class_and_method(context: ToolContext) -> 
     assert (at_line.qualified_name, at_line.method) == (f"{LLAMA}.LlamaRMSNorm", "forward")
 
 
-def test_subclasses_of_a_base_of_everything_are_counted_but_not_all_listed(context: ToolContext) -> None:
-    (match,) = ask(context, "torch.nn.Module").matches
+def test_subclasses_of_a_base_of_everything_are_verified_counted_and_paged(context: ToolContext) -> None:
+    (match,) = ask(context, "torch.nn.Module", limit=1, user_limit=0).matches
     assert len(match.subclasses) == 50
-    assert match.subclass_count > 1000
-    assert not match.subclasses_verified
+    assert match.descendant_count > match.subclass_count > 1000
+    assert match.subclasses_verified
+    assert [place.qualified_name for place in match.subclass_places] == list(match.subclasses)
+    (second,) = ask(context, "torch.nn.Module", limit=1, user_limit=0, subclass_offset=49, subclass_limit=2).matches
+    assert second.subclasses[0] == match.subclasses[49]
+
+
+def test_a_class_says_who_derives_from_it_and_who_builds_it(context: ToolContext) -> None:
+    (match,) = ask(context, f"{LLAMA}.LlamaPreTrainedModel").matches
+    line = next(place.line for place in match.subclass_places if place.qualified_name == f"{LLAMA}.LlamaModel")
+    source = context.workspace.repositories["transformers"].root / match.file
+    assert source.read_text().splitlines()[line - 1] == "class LlamaModel(LlamaPreTrainedModel):"
+    (attention,) = ask(context, f"{LLAMA}.LlamaAttention").matches
+    assert [(user.kind, user.within) for user in attention.users] == [
+        ("instantiate", f"{LLAMA}.LlamaDecoderLayer.__init__")
+    ]
+    assert attention.users_complete
 
 
 def test_an_unknown_name_has_no_match_but_suggestions(context: ToolContext) -> None:

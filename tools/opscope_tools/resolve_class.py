@@ -6,15 +6,21 @@ from collections.abc import Callable
 
 from opscope_schemas.common import ToolArguments
 from opscope_schemas.errors import UnknownNameError
-from opscope_schemas.index import ClassMatch, ForwardPlace, ResolveClassResult, SubmoduleInfo
+from opscope_schemas.index import ClassMatch, ClassPlace, ClassUser, ForwardPlace, ResolveClassResult, SubmoduleInfo
 from pydantic import Field
 
 from opscope_tools.config_files import Config, read_config
 from opscope_tools.engines import index_of
 from opscope_tools.find_forward import AUTO_CONFIG, source_notes
 from opscope_tools.index import ClassSymbol, Index, Submodule, Target
+from opscope_tools.index.references import find
+from opscope_tools.index.sought import sought_class
+from opscope_tools.index.subclasses import Subclasses
 from opscope_tools.resolve_cpp import only_cpp, resolve_cpp, without_methods, without_signatures
 from opscope_tools.spec import Tool, ToolContext
+
+#: places read for users in any case, and at most while too few are found
+_USERS_READ, _USERS_MOST = 400, 1500
 
 
 class ResolveClassArguments(ToolArguments):
@@ -30,7 +36,10 @@ class ResolveClassArguments(ToolArguments):
     repo: str | None = Field(default=None, description="Name of the repository to look in; all of them where left out.")
     offset: int = Field(default=0, ge=0, description="Matches to skip.")
     limit: int = Field(default=5, ge=1, le=50, description="Matches to return.")
+    subclass_offset: int = Field(default=0, ge=0, description="Subclasses to skip.")
     subclass_limit: int = Field(default=50, ge=0, description="Subclasses to list of each match; all are counted.")
+    user_offset: int = Field(default=0, ge=0, description="Users to skip.")
+    user_limit: int = Field(default=10, ge=0, le=500, description="Users to list of each match; 0 looks for none.")
 
 
 def run(arguments: ResolveClassArguments, context: ToolContext) -> ResolveClassResult:
@@ -57,7 +66,7 @@ def run(arguments: ResolveClassArguments, context: ToolContext) -> ResolveClassR
     matches = []
     for target in page:
         context.checkpoint()
-        matches.append(_match(index, target, arguments.subclass_limit))
+        matches.append(_match(index, target, arguments, context))
     notes = [note for target in page for note in source_notes(index, target.symbol)]
     if len(targets) > 1:
         notes.insert(0, f"{len(targets)} classes bear this name; give a qualified name to mean one of them.")
@@ -85,9 +94,12 @@ def _in_cpp(arguments: ResolveClassArguments, context: ToolContext) -> ResolveCl
     )
 
 
-def _match(index: Index, target: Target, subclass_limit: int) -> ClassMatch:
+def _match(index: Index, target: Target, arguments: ResolveClassArguments, context: ToolContext) -> ClassMatch:
     symbol = target.symbol
-    subclasses, verified = index.subclasses(symbol)
+    derived = Subclasses(index.resolver, context.checkpoint)
+    subclasses = derived.direct(symbol)
+    listed = subclasses[arguments.subclass_offset :][: arguments.subclass_limit]
+    users, read_all = _users(index, symbol, arguments, context)
     forward = index.forward(symbol)
     return ClassMatch(
         qualified_name=symbol.qualified_name,
@@ -99,9 +111,15 @@ def _match(index: Index, target: Target, subclass_limit: int) -> ClassMatch:
         bases=tuple(index.bases(symbol)),
         mro=tuple(index.mro(symbol)),
         submodules=tuple(submodule_info(symbol, module) for module in index.submodules(symbol)),
-        subclasses=tuple(subclasses[:subclass_limit]),
+        subclasses=tuple(inner.qualified_name for inner in listed),
+        subclass_places=tuple(
+            ClassPlace(qualified_name=inner.qualified_name, file=inner.file, line=inner.line) for inner in listed
+        ),
         subclass_count=len(subclasses),
-        subclasses_verified=verified,
+        descendant_count=derived.count(symbol),
+        users=tuple(users[arguments.user_offset :][: arguments.user_limit]),
+        user_count=len(users),
+        users_complete=read_all,
         exported_as=tuple(index.exported_as(symbol)),
         condition=symbol.row.guard.condition,
         forward=ForwardPlace(
@@ -115,6 +133,29 @@ def _match(index: Index, target: Target, subclass_limit: int) -> ClassMatch:
         method=target.method,
         generated_from=index.template_of(symbol),
     )
+
+
+def _users(
+    index: Index, symbol: ClassSymbol, arguments: ResolveClassArguments, context: ToolContext
+) -> tuple[list[ClassUser], bool]:
+    """Who builds the class or calls a method on it, verified; and whether every place that bears its name was read."""
+    if not arguments.user_limit:
+        return [], True
+    found = find(
+        index,
+        sought_class(symbol),
+        wanted=arguments.user_offset + arguments.user_limit + 1,
+        wants=lambda reference: reference.verified and reference.kind in {"instantiate", "call"},
+        budget=_USERS_READ,
+        most=_USERS_MOST,
+        step=lambda _done, _total: context.checkpoint(),
+    )
+    users = [
+        ClassUser(kind=reference.kind, file=reference.file, line=reference.line, within=reference.within)
+        for reference in found.found
+        if reference.verified and (reference.kind == "instantiate" or reference.kind == "call")
+    ]
+    return users, found.complete
 
 
 def submodule_info(symbol: ClassSymbol, module: Submodule) -> SubmoduleInfo:
@@ -135,9 +176,21 @@ def _without_arguments(result: ResolveClassResult) -> ResolveClassResult:
     def short(match: ClassMatch) -> ClassMatch:
         modules = tuple(m.model_copy(update={"arguments": "", "repeat": ""}) for m in match.submodules)
         facts = without_signatures(match.cpp)
-        return match.model_copy(update={"submodules": modules, "subclasses": match.subclasses[:10], "cpp": facts})
+        return match.model_copy(
+            update={
+                "submodules": modules,
+                "subclasses": match.subclasses[:10],
+                "subclass_places": (),
+                "users": match.users[:5],
+                "cpp": facts,
+            }
+        )
 
-    return _with(result, short, "Arguments of submodules and all but ten subclasses were left out; ask with limit=1.")
+    return _with(
+        result,
+        short,
+        "Arguments of submodules, places of subclasses and all but ten of them were left out; ask with limit=1.",
+    )
 
 
 def _names_only(result: ResolveClassResult) -> ResolveClassResult:
@@ -149,6 +202,8 @@ def _names_only(result: ResolveClassResult) -> ResolveClassResult:
             update={
                 "submodules": modules,
                 "subclasses": (),
+                "subclass_places": (),
+                "users": (),
                 "mro": match.mro[:12],
                 "decorators": (),
                 "cpp": without_methods(match.cpp),
@@ -176,16 +231,14 @@ RESOLVE_CLASS: Tool[ResolveClassArguments, ResolveClassResult] = Tool(
     name="resolve_class",
     title="Resolve a class name",
     description=(
-        "What a class name means and what the class is made of. Give a short name (`LlamaAttention`), a dotted or "
-        "re-exported one (`transformers.LlamaForCausalLM`, `torch.nn.Linear`), a model type (`gemma3_text`: its "
-        "causal-LM class, else its main class), an auto class with `config`, `path.py:line` or `path.py:Name`. Returns "
-        "for each match: qualified name, file, lines, bases, MRO, where its forward is defined, submodules (attribute, class, constructor arguments, "
-        "condition, loop; `layers.*` are the items of the container `layers`; where the configuration picks the "
-        "class, the expression), direct subclasses, and the shorter names that export it. C++ and CUDA: a name with "
-        "`::`, a line of such a file, or a bare name that no Python class bears gives classes, structs, enums, "
-        "functions, macros and aliases with bases, methods, template parameters, attributes and the other places "
-        "that declare or define them (`cpp`). Several matches: all are listed; none: the nearest names. Read "
-        "statically; nothing is imported."
+        "What a class name means and what the class is made of. Give a short name, a dotted or re-exported one "
+        "(`transformers.LlamaForCausalLM`), a model type (`gemma3_text`: its causal-LM class, else its main class), an "
+        "auto class with `config`, `path.py:line` or `path.py:Name`. Returns for each match: place, bases, MRO, where "
+        "its forward is defined, submodules (attribute, class, arguments, condition, loop; `layers.*` are the items of "
+        "`layers`; where the configuration picks the class, the expression), direct subclasses, who builds it, shorter "
+        "names that export it. C++ and CUDA: a name with `::`, a line of such a file, or a bare name that no Python "
+        "class bears gives classes, enums, functions, macros with bases, methods, template parameters and other "
+        "declarations (`cpp`). Several matches: all are listed; none: the nearest names. Read statically."
     ),
     arguments=ResolveClassArguments,
     result=ResolveClassResult,

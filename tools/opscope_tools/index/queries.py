@@ -1,5 +1,5 @@
 """The questions that tools ask of the index: classes by name (names.py), the forward of a class and its lines, bases,
-submodules, subclasses, re-exports.
+submodules, re-exports.
 """
 
 from __future__ import annotations
@@ -23,8 +23,6 @@ from opscope_tools.index.resolve import ClassSymbol, Found, Resolver
 from opscope_tools.index.rows import FunctionRow
 from opscope_tools.index.submodules import Submodule, submodules
 from opscope_tools.index.trees import SourceTree, Unit
-
-_SUBCLASS_FILES = 40
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,27 +148,6 @@ class Index:
             raise SourceError(
                 "The forward nests expressions too deeply to be read.", location=f"{forward.file}:{forward.line}"
             ) from None
-
-    def subclasses(self, symbol: ClassSymbol) -> tuple[list[str], bool]:
-        """Qualified names of the classes that name `symbol` as a base, and whether each was verified: beyond a number
-        of files the names are those of classes whose base merely bears the same last name."""
-        candidates = [
-            (tree, name, file)
-            for tree in self.resolver.trees
-            for name, file in tree.textual_subclasses(symbol.name)
-            if not file.rpartition("/")[2].startswith("modular_")
-        ]
-        if len({(tree.repository.name, file) for tree, _, file in candidates}) > _SUBCLASS_FILES:
-            return sorted({f"{tree.module_name(file)}.{name}" for tree, name, file in candidates}), False
-        found = []
-        for tree, name, file in candidates:
-            for path, row in tree.unit(file).classes():
-                if row.name == name:
-                    inner = ClassSymbol(tree.unit(file), path, row)
-                    bases = self.resolver.bases(inner)
-                    if any(not isinstance(base, str) and base.same(symbol) for base in bases):
-                        found.append(inner.qualified_name)
-        return sorted(set(found)), True
 
     def template_of(self, symbol: ClassSymbol) -> str:
         """The modular_*.py file that the class's modeling_*.py is generated from; empty where there is none."""

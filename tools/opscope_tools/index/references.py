@@ -90,12 +90,13 @@ def find(
     wants: Callable[[Reference], bool] = lambda _: True,
     repo: str | None = None,
     budget: int = BUDGET,
+    most: int | None = None,
     step: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> References:
     """The references of `target`, in files of `repo` where it is given.
 
-    Reads `budget` hits, and more until `wanted` references that `wants` accepts are found. `step(read, hits)` is called
-    before each file.
+    Reads `budget` hits, and more, up to `most`, until `wanted` references that `wants` accepts are found.
+    `step(read, hits)` is called before each file.
     """
     result = References()
     lineage = Lineage(index.resolver)
@@ -104,7 +105,7 @@ def find(
     pending = _work(index, target, words, repo, result)
     while pending:
         work = pending.pop(0)
-        if result.read >= budget and accepted >= wanted:
+        if result.read >= budget and (accepted >= wanted or (most is not None and result.read >= most)):
             break
         step(result.read, result.hits)
         unit = work.tree.unit(work.file)

@@ -12,7 +12,8 @@ from typing import Literal
 
 from opscope_schemas.errors import AmbiguousNameError, SourceError, UnknownNameError
 
-from opscope_tools.index.queries import Index, Target
+from opscope_tools.index.names import Target
+from opscope_tools.index.queries import Index
 from opscope_tools.index.receivers import Lineage, declared
 from opscope_tools.index.resolve import ClassSymbol, Found
 from opscope_tools.index.rows import AssignRow, FunctionRow, ImportRow
@@ -79,7 +80,7 @@ def _whole(index: Index, text: str, repo: str | None) -> Sought | None:
     items = _distinct([_of_found(index, found) for found in definitions if found.kind != "module"])
     if not items:
         try:
-            return _of_class(index.target(text, repo).symbol)
+            return sought_class(index.target(text, repo).symbol)
         except (UnknownNameError, SourceError):
             if modules and modules[0].unit is not None:
                 raise SourceError(
@@ -119,7 +120,7 @@ def _bare(index: Index, text: str, trees: list[SourceTree]) -> list[Found]:
 
 def _of_found(index: Index, found: Found) -> Sought:
     if found.symbol is not None:
-        return _of_class(found.symbol)
+        return sought_class(found.symbol)
     if found.unit is None or found.row is None:
         raise SourceError(f"{found.name} is not defined in the registered source.")
     inside = found.name.removeprefix(f"{found.unit.name}.")
@@ -134,7 +135,8 @@ def _of_found(index: Index, found: Found) -> Sought:
     return Sought(kind, row_name, qualified, found.unit, found.row.line, (row_name,))
 
 
-def _of_class(symbol: ClassSymbol) -> Sought:
+def sought_class(symbol: ClassSymbol) -> Sought:
+    """The class itself as what is looked for."""
     return Sought("class", symbol.name, symbol.qualified_name, symbol.unit, symbol.line, (symbol.name,), symbol)
 
 
@@ -205,7 +207,7 @@ def _at_line(index: Index, text: str, repo: str | None) -> Sought:
     if target.method:
         return _member(index, target.symbol, target.method)
     at = [row for row in target.symbol.row.body if isinstance(row, AssignRow) and row.line == int(match["line"])]
-    return _member(index, target.symbol, at[0].name) if at else _of_class(target.symbol)
+    return _member(index, target.symbol, at[0].name) if at else sought_class(target.symbol)
 
 
 def _distinct(items: list[Sought]) -> list[Sought]:
@@ -215,4 +217,4 @@ def _distinct(items: list[Sought]) -> list[Sought]:
     return list(found.values())
 
 
-__all__ = ["Sought", "config_classes", "sought"]
+__all__ = ["Sought", "config_classes", "sought", "sought_class"]
