@@ -287,15 +287,17 @@ def _names(tokens: list[Token]) -> list[_Named] | None:
 def _bases(text: CppText, start: int, end: int) -> list[str]:
     """The base classes of a clause, each as written."""
     code = text.code[start:end]
-    found, depth, at = [], 0, 0
+    found, angles, brackets, at = [], 0, 0, 0
     for match in re.finditer(r"->|[<>(){},]", code):
-        if match[0] == "," and depth == 0:
+        if match[0] == "," and not angles and not brackets:
             found.append(text.original(start + at, start + match.start()))
             at = match.end()
-        elif match[0] in "<({":
-            depth += 1
-        elif match[0] in ">)}":
-            depth -= 1
+        elif match[0] in "({":
+            brackets += 1
+        elif match[0] in ")}":
+            brackets -= 1
+        elif match[0] in "<>" and not brackets:
+            angles += 1 if match[0] == "<" else -1
     found.append(text.original(start + at, end))
     return [base for base in found if base]
 
@@ -434,7 +436,7 @@ def _declares(
         assigned = text.code[statement.head_end + 1 : statement.end].strip()
         return assigned in {"0", "default", "delete"} or assigned.startswith("delete")
     if statement.ending == "{":
-        return True
+        return behind is None or behind.text != ","  # a list of variables, the last with braces
     if statement.ending != ";":
         return False
     if place.in_class:

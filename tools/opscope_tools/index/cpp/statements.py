@@ -25,17 +25,18 @@ _PAREN = re.compile(r"[()]")
 _SQUARE = re.compile(r"[\[\]]")
 _INITIALISER_PART = re.compile(r"[;{}(]")
 _BASE_PART = re.compile(r"[;{}(<]")
-_LONGEST_NAME = 2000  # characters up to the next bracket in the type that an operator converts to
+_LONGEST_NAME = 400  # characters up to the next bracket in the type that an operator converts to
 #: characters that a bracket may span, and that all brackets of a file that nothing closes may cost: what has more is no
 #: source, and is read without matching those brackets
-_FARTHEST, _WASTE = 200_000, 2_000_000
+_FARTHEST, _WASTE = 200_000, 1_000_000
 
 ACCESSES = frozenset({"public", "private", "protected"})
 CLASS_KEYS = frozenset({"class", "struct", "union", "enum"})
 
 
-_OPENS = re.compile(r"(?:^|_)(?:BEGIN|OPEN|START|ENTER|PUSH)(?:_|$)")
-_CLOSES = re.compile(r"(?:^|_)(?:END|CLOSE|STOP|EXIT|POP)(?:_|$)")
+_EFFECTS = dict.fromkeys(("BEGIN", "OPEN", "START", "ENTER", "PUSH"), "opens") | dict.fromkeys(
+    ("END", "CLOSE", "STOP", "EXIT", "POP"), "closes"
+)
 
 
 def namespace_macro(name: str) -> str:
@@ -43,7 +44,7 @@ def namespace_macro(name: str) -> str:
     another file; else empty."""
     if "NAMESPACE" not in name or not name.isupper():
         return ""
-    return "opens" if _OPENS.search(name) else "closes" if _CLOSES.search(name) else ""
+    return next((_EFFECTS[part] for part in reversed(name.split("_")) if part in _EFFECTS), "")
 
 
 class Token(NamedTuple):
@@ -128,6 +129,7 @@ class StatementReader:
                 if not _in_requires(tokens):
                     return Statement(tokens, "{", start, start)
                 position = self._closing.get(start, start) + 1
+                tokens.append(Token("{", start, position))
             elif first == "=" and code[position : position + 1] != "=":
                 return Statement(tokens, "=", self.initialiser(position), start)
             elif first == ":" and text == ":" and keyed:
