@@ -96,6 +96,13 @@ def test_conditions_name_every_branch_before_and_leave_guards_out() -> None:
     assert rows == {"G": "", "a": "A", "b": "!A && (B || C)", "c": "!A && !((B || C))"}
 
 
+def test_a_qualified_name_starts_at_the_scope_that_holds_its_first_name() -> None:
+    rows = definitions(
+        b"namespace a { namespace c { class K { friend void a::b::f(K*); void g(); }; void K::g() {} } }"
+    )
+    assert {row.qualified_name for row in rows if row.kind == "function"} == {"a::b::f", "a::c::K::g"}
+
+
 def test_members_carry_their_access() -> None:
     rows = definitions(b"class A { void a(); public: void b(); protected: struct C { void d(); }; };")
     assert {row.name: row.access for row in rows} == {

@@ -133,7 +133,9 @@ class _Scan:
             return self._type(start, statement, head, stack, after)
         self._add(head.at, self._row(start, head, scope, close, definition=True, until=statement.head_end))
         self._remember(
-            opening, close, Scope(_joined(self._outer(scope, head), *head.outer, head.name), scope.namespace)
+            opening,
+            close,
+            Scope(_joined(_named_from(self._outer(scope, head), head.outer), head.name), scope.namespace),
         )
         return after
 
@@ -231,7 +233,7 @@ class _Scan:
         return CppRow(
             kind=head.kind,
             name=head.name,
-            scope=_joined(self._outer(scope, head), *head.outer),
+            scope=_named_from(self._outer(scope, head), head.outer),
             line=text.line(head.at),
             first_line=text.line(start),
             end_line=text.line(end),
@@ -244,6 +246,14 @@ class _Scan:
             condition=text.condition(head.at),
             access=scope.access,
         )
+
+
+def _named_from(scope: str, outer: tuple[str, ...]) -> str:
+    """The scope that `outer` names inside another: `a::b` in `a::c` is `a::b`, as its first name is found there."""
+    parts = scope.split("::") if scope else []
+    if outer and outer[0] in parts:
+        parts = parts[: parts.index(outer[0])]
+    return "::".join([*parts, *outer])
 
 
 def _tidy(signature: str) -> str:
