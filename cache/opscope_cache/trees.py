@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 #: what some tool reads; a tree changes when one of these does
 SUFFIXES = (
     ".py", ".pyi", ".cu", ".cuh", ".h", ".hpp", ".hh", ".hxx", ".inl", ".c", ".cc", ".cpp", ".cxx", ".json", ".toml",
-    ".jinja", ".jinja2", ".hip", ".gitignore",
+    ".jinja", ".jinja2", ".hip",
 )  # fmt: skip
+PYTHON = (".py",)
 SKIPPED = frozenset({"__pycache__", ".git", ".hg", ".svn", ".venv", "node_modules", ".mypy_cache", ".ruff_cache"})
 
 #: size in bytes, mtime and ctime in nanoseconds, inode
@@ -64,9 +65,10 @@ class Snapshot:
 class Tree:
     """The files below `root`, or below its `packages` only. Every question is answered as of now."""
 
-    def __init__(self, root: Path, packages: Sequence[str] = ()) -> None:
+    def __init__(self, root: Path, packages: Sequence[str] = (), suffixes: tuple[str, ...] = SUFFIXES) -> None:
         self.root = root.resolve()
         self.packages = tuple(packages)
+        self.suffixes = suffixes
         self._listing: _Listing | None = None
         self._snapshot = Snapshot(self.root, {})
         self._watch: Watch | None = None
@@ -108,7 +110,7 @@ class Tree:
         self._watchable = self._watch is not None
 
     def _list(self) -> None:
-        self._listing = _Listing(self.root, self.packages)
+        self._listing = _Listing(self.root, self.packages, self.suffixes)
         self._take(dict(sorted(self._listing.files.items())))
 
     def _update(self, changed: Sequence[str]) -> None:
@@ -133,8 +135,9 @@ class Tree:
 class _Listing:
     """One walk over a tree: the files, the folders that were entered, the links among the files."""
 
-    def __init__(self, root: Path, packages: Sequence[str]) -> None:
+    def __init__(self, root: Path, packages: Sequence[str], suffixes: tuple[str, ...]) -> None:
         self.root = root
+        self._suffixes = suffixes
         self.files: dict[str, Signature] = {}
         self.folders: list[str] = []
         self.links: list[str] = []
@@ -149,30 +152,49 @@ class _Listing:
             here = pending.pop()
             try:
                 with os.scandir(here) as opened:
-                    entries = sorted(opened, key=lambda entry: entry.name)
+                    entries = list(opened)
             except OSError:
                 continue
-            names = {entry.name for entry in entries}
-            if "pyvenv.cfg" in names:
-                continue
-            self.folders.append(here)
-            if ".gitignore" in names:
-                self._read_ignored(here)
+            files, folders = [], []
             for entry in entries:
+                name = entry.name
                 if entry.is_dir(follow_symlinks=False):
-                    if entry.name not in SKIPPED and not self.ignores(entry.path + "/"):
-                        pending.append(entry.path)
-                elif entry.name.endswith(SUFFIXES) and not self.ignores(entry.path):
-                    link = entry.is_symlink()
-                    signature = signature_of(self.root, entry.path) if link else _signature(entry)
-                    if link:
-                        self.links.append(entry.path)
-                    if signature is not None:
-                        self.files[entry.path[cut:]] = signature
+                    if name not in SKIPPED:
+                        folders.append(entry)
+                elif name.endswith(self._suffixes):
+                    files.append(entry)
+                elif name == ".gitignore":
+                    self._read_ignored(here)
+                elif name == "pyvenv.cfg":  # a virtual environment
+                    break
+            else:
+                self.folders.append(here)
+                pending += [entry.path for entry in folders if not (self._ignored and self.ignores(entry.path + "/"))]
+                for entry in files:
+                    self._take(entry, cut)
+
+    def _take(self, entry: os.DirEntry[str], cut: int) -> None:
+        path = entry.path
+        if self._ignored and self.ignores(path):
+            return
+        signature: Signature | None
+        if entry.is_symlink():
+            self.links.append(path)
+            signature = signature_of(self.root, path)
+        elif entry.is_file(follow_symlinks=False):
+            try:
+                found = entry.stat(follow_symlinks=False)
+            except OSError:
+                return
+            signature = found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+        else:
+            return
+        if signature is not None:
+            self.files[path[cut:]] = signature
 
     def takes(self, path: str) -> bool:
         """Whether a file at `path` would be listed."""
-        return path.endswith(SUFFIXES) and not self.ignores(path)
+        return path.endswith(self._suffixes) and not self.ignores(path)
 
     def _read_ignored(self, folder: str) -> None:
         from pathspec import GitIgnoreSpec
@@ -185,7 +207,7 @@ class _Listing:
 
     def ignores(self, path: str) -> bool:
         """Whether a `.gitignore` of a folder above names `path`; a folder's path ends in `/`."""
-        return bool(self._ignored) and any(
+        return any(
             path.startswith(folder + "/") and spec.match_file(path[len(folder) + 1 :])
             for folder, spec in self._ignored.items()
         )
@@ -204,21 +226,13 @@ def signature_of(root: Path, path: str) -> Signature | None:
     return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
 
 
-def _signature(entry: os.DirEntry[str]) -> Signature | None:
-    try:
-        found = entry.stat(follow_symlinks=False)
-    except OSError:
-        return None
-    return (found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino) if entry.is_file() else None
-
-
-_TREES: WeakValueDictionary[tuple[Path, tuple[str, ...]], Tree] = WeakValueDictionary()
+_TREES: WeakValueDictionary[tuple[Path, tuple[str, ...], tuple[str, ...]], Tree] = WeakValueDictionary()
 _TREES_LOCK = threading.Lock()
 
 
-def tree_at(root: Path, packages: Sequence[str] = ()) -> Tree:
+def tree_at(root: Path, packages: Sequence[str] = (), suffixes: tuple[str, ...] = SUFFIXES) -> Tree:
     """The tree at `root`, shared by all who ask for it while one of them holds it."""
-    key = (root.resolve(), tuple(packages))
+    key = (root.resolve(), tuple(packages), suffixes)
     with _TREES_LOCK:
         tree = _TREES.get(key)
         if tree is None:

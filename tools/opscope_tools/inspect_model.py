@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from opscope_cache.trees import PYTHON
 from opscope_schemas.analysis import ModelTreeResult, ModuleNode
 from opscope_schemas.common import ToolArguments
 from pydantic import Field
@@ -59,6 +60,7 @@ INSPECT_MODEL: Tool[InspectArguments, ModelTreeResult] = Tool(
     arguments=InspectArguments,
     result=ModelTreeResult,
     run=inspect_model,
+    sources=PYTHON,
     shorter=(_without_text, _shallow),
     positional=("model",),
 )

@@ -114,7 +114,7 @@ def result_key(tool: AnyTool, arguments: ToolArguments, workspace: Workspace) ->
             str(repository.root),
             repository.version,
             name in workspace.trusted,
-            workspace.tree(repository).now().fingerprint,
+            workspace.tree(repository, tool.sources).now().fingerprint,
         ]
         for name, repository in workspace.repositories.items()
     ]

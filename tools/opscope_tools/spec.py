@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
+from opscope_cache.trees import SUFFIXES
 from opscope_schemas.common import ToolArguments, ToolResult
 from opscope_schemas.errors import CancelledError
 
@@ -63,6 +64,8 @@ class Tool(Generic[A, R]):
     idempotent: bool = True
     #: arguments that the command line takes without an option name, in order
     positional: tuple[str, ...] = ("target",)
+    #: endings of the source files that an answer may depend on
+    sources: tuple[str, ...] = SUFFIXES
     #: keep the result on disk, keyed by arguments, sources and engine version
     cached: bool = True
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from opscope_cache.store import Store, open_store
-from opscope_cache.trees import Tree, tree_at
+from opscope_cache.trees import SUFFIXES, Tree, tree_at
 from opscope_schemas.common import Repository, Source
 from opscope_schemas.errors import InputError, PathRefusedError, UnknownNameError
 
@@ -109,7 +109,7 @@ class Workspace:
     trace_timeout: float = 600.0
     trace_memory: int = 12 << 30
     _engines: dict[str, object] = field(default_factory=dict, repr=False)
-    _trees: dict[str, Tree] = field(default_factory=dict, repr=False)
+    _trees: dict[tuple[str, tuple[str, ...]], Tree] = field(default_factory=dict, repr=False)
 
     @classmethod
     def create(
@@ -137,11 +137,12 @@ class Workspace:
             trusted=frozenset(trusted),
         )
 
-    def tree(self, repository: Repository) -> Tree:
-        """The repository's files, held here so that one watch serves all who ask."""
-        held = self._trees.get(repository.name)
+    def tree(self, repository: Repository, suffixes: tuple[str, ...] = SUFFIXES) -> Tree:
+        """The repository's files that end in `suffixes`, held here so that one watch serves all who ask."""
+        held = self._trees.get((repository.name, suffixes))
         if held is None or (held.root, held.packages) != (repository.root.resolve(), repository.packages):
-            held = self._trees[repository.name] = tree_at(repository.root, repository.packages)
+            held = tree_at(repository.root, repository.packages, suffixes)
+            self._trees[repository.name, suffixes] = held
         return held
 
     def repository(self, name: str) -> Repository:

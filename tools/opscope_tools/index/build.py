@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from filelock import FileLock, Timeout
-from opscope_cache.trees import Signature, tree_at
+from opscope_cache.trees import PYTHON, Signature, tree_at
 
 from opscope_tools.index.database import Database, Entry
 from opscope_tools.index.frames import read_frame, write_frame
@@ -71,7 +71,7 @@ class _Build:
         self.root = root
         self.progress = progress
         self.cancelled = cancelled
-        self.files = tree_at(root, packages).now().ending(".py")
+        self.files = tree_at(root, packages, PYTHON).now().ending(*PYTHON)
         known = self.database.signatures()
         self.unread = {file for file, signature in self.files.items() if known.get(file) != signature}
         self.numbers = {file: number for number, file in enumerate(self.files)}

@@ -47,7 +47,7 @@ class Reader:
     def _open(self, file: str) -> tuple[Signature, bytes]:
         """A signature taken before the text is read: if the file changes in between, the entry counts as old."""
         path = self._root / file
-        return signature_now(path), readable(path.read_bytes())
+        return signature_now(str(path)), readable(path.read_bytes())
 
     def words(self) -> dict[bytes, bytes]:
         """Word -> numbers of the files that hold it, as an array of 32-bit integers."""

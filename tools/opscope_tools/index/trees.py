@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from opscope_cache.trees import SKIPPED, Signature, tree_at
+from opscope_cache.trees import PYTHON, Signature, tree_at
 from opscope_schemas.common import Repository
 from opscope_schemas.errors import SourceError
 
@@ -113,11 +114,15 @@ class SourceTree:
     ) -> None:
         self.repository = repository
         self._root = repository.root.resolve()
-        self._tree = tree_at(self._root, repository.packages)
+        self._tree = tree_at(self._root, repository.packages, PYTHON)
         self._database = Database(index_place(folder, repository) if folder is not None else None)
         self._on_cold = on_cold
         self._units: OrderedDict[str, tuple[Signature, Unit]] = OrderedDict()
         self._lock = threading.RLock()
+        self._inside: set[str] = set()
+        self._folders: tuple[Mapping[str, Signature] | None, list[str]] = (None, [""])
+        #: the files and the entries that were last found to match
+        self._complete: tuple[Mapping[str, Signature], Mapping[str, Signature]] | None = None
 
     @property
     def place(self) -> Path | None:
@@ -127,22 +132,17 @@ class SourceTree:
     def close(self) -> None:
         self._database.close()
 
-    @cached_property
+    @property
     def folders(self) -> list[str]:
-        """Folders, relative to the root, that top-level packages lie in (`""`, `src`, `python`, ...)."""
+        """Folders, relative to the root, that top-level packages lie in (`""`, `src`, `python`, ...), the root first."""
         if self.repository.packages:
             return [""]
-        found = [""]
-        pending = [("", 0)]
-        while pending:
-            here, depth = pending.pop(0)
-            for name, is_folder in _listing(self._root / here):
-                inner = f"{here}/{name}" if here else name
-                if is_folder and depth < 3 and not (self._root / inner / "__init__.py").is_file():
-                    pending.append((inner, depth + 1))
-                elif is_folder and depth < 4 and here not in found:
-                    found.append(here)
-        return found
+        files = self._now()
+        if self._folders[0] is not files:
+            packages = {file.removesuffix("/__init__.py") for file in files if file.endswith("/__init__.py")}
+            holders = {"/".join(package.split("/")[:-1]) for package in packages} - packages
+            self._folders = (files, sorted({"", *holders}, key=lambda folder: (folder.count("/"), folder)))
+        return self._folders[1]
 
     def locate(self, module: str) -> str | None:
         """The file of a dotted module name; None where the repository has none."""
@@ -158,14 +158,21 @@ class SourceTree:
 
     def holds(self, file: str) -> bool:
         """Whether `file` is a regular file of the repository; one that a symlink leads out of it is not."""
-        path = self._root / file
+        path = f"{self._root}/{file}"
         try:
-            if not path.is_file():
-                return False
-        except (OSError, ValueError):  # a name that no file can have
+            found = os.lstat(path)
+        except (OSError, ValueError):  # nothing there, or a name that no file can have
             return False
-        real = Path(os.path.realpath(path))
-        return real.is_relative_to(self._root)
+        if stat.S_ISREG(found.st_mode) and self._is_inside(path.rpartition("/")[0]):
+            return True
+        return stat.S_ISLNK(found.st_mode) and Path(path).is_file() and self._is_inside(path)
+
+    def _is_inside(self, path: str) -> bool:
+        """Whether what `path` really is lies below the root; what was inside is not asked again."""
+        inside = path in self._inside or Path(path).resolve().is_relative_to(self._root)
+        if inside:
+            self._inside.add(path)
+        return inside
 
     def registered(self, file: str) -> bool:
         """Whether `file` is a Python file of this repository: inside its packages, and no link out of it."""
@@ -178,12 +185,12 @@ class SourceTree:
         """Names of the top-level packages."""
         if self.repository.packages:
             return list(self.repository.packages)
-        return [
-            name
-            for folder in self.folders
-            for name, is_folder in _listing(self._root / folder)
-            if is_folder and (self._root / folder / name / "__init__.py").is_file()
-        ]
+        found = []
+        for folder in self.folders:
+            start = f"{folder}/" if folder else ""
+            inner = (file[len(start) :] for file in self._now() if file.startswith(start))
+            found += [file.removesuffix("/__init__.py") for file in inner if file.endswith("/__init__.py")]
+        return [name for name in found if "/" not in name]
 
     def module_name(self, file: str) -> str:
         """The dotted name of a file: below the folder of packages that holds it."""
@@ -194,7 +201,7 @@ class SourceTree:
     def unit(self, file: str) -> Unit:
         """The module in `file`; raises `SourceError` where it cannot be read."""
         try:
-            signature = signature_now(self._root / file)
+            signature = signature_now(f"{self._root}/{file}")
             with self._lock:
                 known = self._units.get(file)
                 if known is not None and known[0] == signature:
@@ -224,7 +231,7 @@ class SourceTree:
 
     def details(self, file: str) -> FileDetails:
         """What the function bodies of `file` say; raises `SourceError` where expressions nest beyond reason."""
-        signature = signature_now(self._root / file)
+        signature = signature_now(f"{self._root}/{file}")
         blob = self._database.details(file, signature)
         found = decode_details(blob) if blob is not None else None
         if found is None:
@@ -311,6 +318,8 @@ class SourceTree:
         """Files without an entry for what they are now; entries of files that are gone are dropped. Where only a few
         files changed, they are read here."""
         files, known = self._now(), self._database.signatures()
+        if self._complete is not None and self._complete[0] is files and self._complete[1] is known:
+            return []
         gone = [file for file in known if file not in files]
         if gone:
             self._database.forget(gone)
@@ -319,12 +328,13 @@ class SourceTree:
             missing = [file for file in missing if not self._make_entry(file)]
         elif missing and self._on_cold is not None:
             self._on_cold(self)
+        self._complete = (files, known) if not missing else None
         return missing
 
     def _make_entry(self, file: str) -> bool:
         """Whether `file` has an entry now; one that is gone or may not be read needs none."""
         try:
-            signature = signature_now(self._root / file)
+            signature = signature_now(f"{self._root}/{file}")
             self._read(file, signature)
         except OSError:
             return True
@@ -356,17 +366,3 @@ def _holds(source: bytes, word: bytes) -> bool:
             return True
         at = source.find(word, at + 1)
     return False
-
-
-def _listing(folder: Path) -> list[tuple[str, bool]]:
-    """(name, is a folder) of the entries of `folder` in name order; links to folders are left out."""
-    try:
-        with os.scandir(folder) as entries:
-            found = [
-                (entry.name, entry.is_dir(follow_symlinks=False))
-                for entry in entries
-                if entry.name not in SKIPPED and not (entry.is_symlink() and entry.is_dir())
-            ]
-    except OSError:
-        return []
-    return sorted(found)
