@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterator
 
+from opscope_cache.trees import PYTHON
 from opscope_schemas.common import ToolArguments
 from opscope_schemas.errors import SourceError
-from opscope_schemas.index import FindForwardResult, ForwardLine, Parameter
+from opscope_schemas.index import ExplainedDecorator, FindForwardResult, ForwardLine, Parameter
 from pydantic import Field
 
 from opscope_tools.config_files import Config, read_config
 from opscope_tools.engines import index_of
 from opscope_tools.index import ClassSymbol, ForwardDef, Index
+from opscope_tools.index.decorators import explain
 from opscope_tools.spec import Tool, ToolContext
 
 AUTO_CONFIG = (
     "For an auto class such as `AutoModelForCausalLM`: path of a config.json, or an object with `model_type` or "
     "`architectures`; the class that it picks is the one answered for."
 )
+
+
+_PLACE = {"class": "class's forward", "forward": "forward"}
 
 
 class FindForwardArguments(ToolArguments):
@@ -51,6 +56,7 @@ def run(arguments: FindForwardArguments, context: ToolContext) -> FindForwardRes
             f"Lines {arguments.offset + 1} to {arguments.offset + len(page)} of {len(lines)}; the rest with offset."
         )
     row = forward.row
+    explained = tuple(_explained(index, symbol, forward))
     repositories = {r.name: r for r in (symbol.repository, forward.unit.tree.repository)}
     return FindForwardResult(
         target=arguments.target,
@@ -61,6 +67,7 @@ def run(arguments: FindForwardArguments, context: ToolContext) -> FindForwardRes
         line=forward.line,
         end_line=forward.end_line,
         decorators=row.decorators,
+        decorators_explained=explained,
         signature=_signature(forward),
         parameters=tuple(Parameter(name=p.name, annotation=p.annotation, default=p.default) for p in row.parameters),
         returns=row.returns,
@@ -68,7 +75,7 @@ def run(arguments: FindForwardArguments, context: ToolContext) -> FindForwardRes
         line_count=len(lines),
         mro=tuple(index.mro(symbol)),
         sources=tuple(context.workspace.source(repository) for repository in repositories.values()),
-        notes=tuple(_notes(index, symbol, forward)),
+        notes=tuple(_notes(index, symbol, forward, explained)),
         shortened=left_out,
     )
 
@@ -106,13 +113,31 @@ def _signature(forward: ForwardDef) -> str:
     return f"forward({', '.join(parts)}){returns}"
 
 
-def _notes(index: Index, symbol: ClassSymbol, forward: ForwardDef) -> list[str]:
+def _explained(index: Index, symbol: ClassSymbol, forward: ForwardDef) -> Iterator[ExplainedDecorator]:
+    """Decorators of the classes from the one that was asked for to the one that holds the forward, then its own."""
+    for holder in index.resolver.mro(symbol):
+        if isinstance(holder, str):
+            continue
+        for decorator in holder.row.decorators:
+            yield explain(index.resolver, holder.unit, decorator, "class")
+        if holder.same(forward.defined_in):
+            break
+    for decorator in forward.row.decorators:
+        yield explain(index.resolver, forward.unit, decorator, "forward")
+
+
+def _notes(
+    index: Index, symbol: ClassSymbol, forward: ForwardDef, explained: tuple[ExplainedDecorator, ...]
+) -> list[str]:
     notes = source_notes(index, symbol)
     if not forward.defined_in.same(symbol):
         notes.append(f"{symbol.name} inherits its forward from {forward.defined_in.qualified_name}.")
-    for decorator in symbol.row.decorators:
-        if re.search(r"kernel.*forward|forward.*kernel", decorator):
-            notes.append(f"The class decorator @{decorator} may put a hub kernel in place of this forward at run time.")
+    for one in explained:
+        if one.effect == "replaces the implementation under a condition":
+            notes.append(
+                f"@{one.decorator} may put something else in place of this {_PLACE[one.on]} at run time: "
+                "decorators_explained says when."
+            )
     for holder in index.resolver.mro(symbol):
         if isinstance(holder, str) or "__init_subclass__" not in holder.members:
             continue
@@ -197,5 +222,6 @@ FIND_FORWARD: Tool[FindForwardArguments, FindForwardResult] = Tool(
     arguments=FindForwardArguments,
     result=FindForwardResult,
     run=run,
+    sources=PYTHON,
     shorter=(_without_calls, _brief, _first),
 )
