@@ -65,6 +65,10 @@ class Bindings(ABC):
     def evaluate(self, node: Node, depth: int = 0) -> Values:
         """All that the expression may stand for; nothing where source does not tell."""
 
+    @abstractmethod
+    def is_scalar(self, node: Node) -> bool:
+        """Whether an attribute is declared, or set, to be a number, a flag or a string."""
+
     # what the reader reports
 
     def assign(self, target: Node | None, values: Values) -> None:
@@ -172,7 +176,7 @@ class Bindings(ABC):
             return bool(values) and all(v.kind == "plain" for v in values or ())
         if kind == "attribute":
             inner = node.child_by_field_name("object")
-            if text_of(node.child_by_field_name("attribute")) in METADATA:
+            if text_of(node.child_by_field_name("attribute")) in METADATA or self.is_scalar(node):
                 return True
             return inner is not None and inner.type in {"attribute", "call"} and self.describes(inner, depth + 1)
         if kind == "subscript":
@@ -196,7 +200,7 @@ class Bindings(ABC):
             if value.kind == "found" and value.found is not None and (value.found.kind != "external"):
                 return True
         name = dotted(node)
-        return (bool(values) and all(v.kind == "items" for v in values)) or name.rpartition(".")[2].isupper()
+        return (bool(values) and all(v.items for v in values)) or name.rpartition(".")[2].isupper()
 
     def is_builtin(self, name: str) -> bool:
         """Whether a plain name is one of Python's own functions."""

@@ -29,6 +29,7 @@ _CODE_LIMIT = 300
 #: candidates of one call that a result names
 CANDIDATES = 40
 _NAMED_AT_ONCE = 4
+_LOGGER = re.compile(r"[\w.]*\bget_?[lL]ogger\(")
 #: ends a list of candidates that is not complete: a parameter may bring others
 UNTOLD = Candidate(key="(other)", callee="")
 _PLAIN_MODULES = re.compile(
@@ -84,6 +85,8 @@ class Callees:
         function = node.child_by_field_name("function")
         if function is None:
             return None
+        if self._logs(dotted(function)):
+            return None
         code, line = text_of(node)[:_CODE_LIMIT], _line(node, function)
         shown, name = text_of(function)[:_CODE_LIMIT], dotted(function)
         if name == "super" or self.scope.is_builtin(name):
@@ -116,6 +119,13 @@ class Callees:
             candidate_count=0 if one else len(distinct),
         )  # fmt: skip
 
+    def _logs(self, name: str) -> bool:
+        """Whether the call is one of a module-level logger's."""
+        root = name.partition(".")[0]
+        found = self.resolver.lookup(self.scope.unit, root) if root and root not in self.scope.local else None
+        row = found.row if found is not None else None
+        return isinstance(row, AssignRow) and _LOGGER.match(row.value) is not None
+
     def _unknown(self, function: Node, values: tuple[Value, ...], code: str, line: int) -> Call | None:
         """A call on a value of unknown type: a method of tensors by its name, else only the expression is told."""
         dispatch = next((v.dispatch for v in values if v.dispatch), "")
@@ -143,7 +153,7 @@ class Callees:
         """The function that a resolved call runs: the forward of a submodule, else the callee itself."""
         for found in self.resolver.absolute(call.callee):
             if found.symbol is not None:
-                member = self.resolver.class_member(found.symbol, "forward")
+                member = self.scope.holdings.class_member(found.symbol, "forward")
                 return member[1] if member is not None else None
             return found
         return None
@@ -249,7 +259,7 @@ class Callees:
     def _object(self, value: Value) -> Iterator[_Target]:
         """Calling an object of a class or, unless that is certain, of a subclass with a forward of its own."""
         assert value.symbol is not None
-        member = self.resolver.class_member(value.symbol, "forward")
+        member = self.scope.holdings.class_member(value.symbol, "forward")
         stub = member is not None and isinstance(member[1].row, FunctionRow) and member[1].row.stub
         if value.exact or not stub:
             yield self._instance(value.symbol, value.key)
@@ -266,14 +276,14 @@ class Callees:
         if is_module(self.resolver, symbol):
             file, line = self.forward_place(symbol)
             return _Target(symbol.qualified_name, file, line, key, True)
-        member = self.resolver.class_member(symbol, "__call__")
+        member = self.scope.holdings.class_member(symbol, "__call__")
         if member is not None and member[1].unit is not None and member[1].row is not None:
             return _Target(member[1].name, member[1].unit.file, member[1].row.line, key)
         return _Target(f"{symbol.qualified_name}.__call__", key=key)
 
     def forward_place(self, symbol: ClassSymbol) -> tuple[str, int]:
         """File and line of the forward that a call of the module runs."""
-        member = self.resolver.class_member(symbol, "forward")
+        member = self.scope.holdings.class_member(symbol, "forward")
         if member is None or member[1].unit is None or not isinstance(member[1].row, FunctionRow):
             return "", 0
         return member[1].unit.file, member[1].row.line

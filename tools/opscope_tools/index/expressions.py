@@ -43,6 +43,23 @@ class Scope(Bindings):
         found = handler(self, node, depth + 1) if handler is not None else ()
         return found or (PLAIN if self.describes(node) else ())
 
+    def is_scalar(self, node: Node) -> bool:
+        """Whether an attribute is declared, or set, to be a number, a flag or a string."""
+        values = [inner for value in self._attribute(node, 1) for inner in self._held(value)]
+        return bool(values) and all(value.kind == "plain" for value in values)
+
+    def _held(self, value: Value) -> Values:
+        """What is at a path, where that is no submodule."""
+        if value.kind != "path" or not value.path:
+            return (value,)
+        head, *rest = value.path.split(".")
+        if head in self.holdings.modules(self.symbol):
+            return (value,)
+        values = self.holdings.member(self.symbol, head)
+        for part in rest:
+            values = tuple(inner for one in values for inner in self.attribute(one, part))
+        return values
+
     def _name(self, node: Node, depth: int) -> Values:
         del depth
         name = text_of(node)
@@ -222,7 +239,7 @@ class Scope(Bindings):
         if value.kind == "found" and value.found is not None and value.found.kind == "function":
             return None, value.found
         if value.kind == "path" and value.path and "." not in value.path:
-            member = self.resolver.class_member(self.symbol, value.path)
+            member = self.holdings.class_member(self.symbol, value.path)
             if member is not None and member[1].kind == "function" and not self.holdings.at(self.symbol, value.path)[0]:
                 return member
         return None
@@ -258,7 +275,7 @@ class Scope(Bindings):
             return "".join("*" if part.type == "interpolation" else text_of(part) for part in named(node)[1:-1])
         name = dotted(node)
         if name.startswith(f"{self.self_name}.") and name.count(".") == 1:
-            member = self.resolver.class_member(self.symbol, name.partition(".")[2])
+            member = self.holdings.class_member(self.symbol, name.partition(".")[2])
             row = member[1].row if member is not None else None
             if isinstance(row, AssignRow) and re.fullmatch(r"\"\w+\"|'\w+'", row.value):
                 return row.value[1:-1]
@@ -296,7 +313,7 @@ class Scope(Bindings):
             modules = [value.symbol]
         results: list[Value] = []
         for symbol in modules:
-            forward = self.resolver.class_member(symbol, "forward")
+            forward = self.holdings.class_member(symbol, "forward")
             if forward is not None and isinstance(forward[1].row, FunctionRow) and forward[1].unit is not None:
                 results.extend(self.holdings.declared(forward[1].unit, forward[1].row.returns))
         return tuple(results)

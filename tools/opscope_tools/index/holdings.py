@@ -15,6 +15,7 @@ from opscope_tools.index.values import BUILT_IN, CONTAINER, PLAIN, Value, Values
 
 #: beyond as many direct subclasses, overrides are not looked for
 _SUBCLASSES = 40
+_SCALARS = {"int", "float", "bool", "str", "torch.dtype", "torch.device", "torch.Size"}
 _WORD = re.compile(r"[A-Za-z_][\w.]*")
 #: what an expression in the constructor of a class, for an object of another or the same class, may stand for
 Read = Callable[["Holdings", ClassSymbol, ClassSymbol, FunctionRow, str], Values]
@@ -26,13 +27,24 @@ class Holdings:
     def __init__(self, resolver: Resolver, read: Read) -> None:
         self.resolver = resolver
         self._read = read
-        self._modules: dict[ClassSymbol, dict[str, list[Submodule]]] = {}
+        self._modules: dict[tuple[str, str], dict[str, list[Submodule]]] = {}
+        self._members: dict[tuple[str, str, str, str], tuple[ClassSymbol, Found] | None] = {}
         self._busy: set[tuple[ClassSymbol, str]] = set()
 
+    def class_member(
+        self, symbol: ClassSymbol, name: str, after: ClassSymbol | None = None
+    ) -> tuple[ClassSymbol, Found] | None:
+        """The class of the MRO whose body binds `name`, and what it binds; `after`: as `super()` of that class."""
+        key = (symbol.file, symbol.path, name, after.path if after is not None else "")
+        if key not in self._members:
+            self._members[key] = self.resolver.class_member(symbol, name, after)
+        return self._members[key]
+
     def modules(self, symbol: ClassSymbol) -> dict[str, list[Submodule]]:
-        found = self._modules.get(symbol)
+        key = (symbol.file, symbol.path)
+        found = self._modules.get(key)
         if found is None:
-            found = self._modules[symbol] = {}
+            found = self._modules[key] = {}
             for module in submodules(self.resolver, symbol):
                 found.setdefault(module.attribute, []).append(module)
         return found
@@ -76,7 +88,7 @@ class Holdings:
 
     def member(self, symbol: ClassSymbol, name: str, after: ClassSymbol | None = None) -> Values:
         """What `object.name` may be, for a name that holds no submodule."""
-        member = self.resolver.class_member(symbol, name, after)
+        member = self.class_member(symbol, name, after)
         if member is not None:
             holder, found = member
             if isinstance(found.row, FunctionRow):
@@ -98,7 +110,7 @@ class Holdings:
     def overrides(self, symbol: ClassSymbol, name: str) -> Values:
         """The methods `name` of the subclasses of `symbol`, which an object declared as `symbol` may run."""
         found = [
-            (one, self.resolver.class_member(one, name))
+            (one, self.class_member(one, name))
             for one in self.subclasses(symbol)
             if isinstance(one.members.get(name), FunctionRow)
         ]
@@ -168,6 +180,8 @@ class Holdings:
     def declared(self, unit: Unit, annotation: str) -> Values:
         """Objects of the classes that an annotation names; tensors are left out, their methods are known by name."""
         parts = [part for part in alternatives(annotation) if part != "None"]
+        if parts and all(part in _SCALARS for part in parts):
+            return PLAIN
         if parts and all(CONTAINER.match(part) for part in parts):
             return BUILT_IN
         annotation = " ".join(part for part in parts if not CONTAINER.match(part))

@@ -51,17 +51,22 @@ def instantiates(resolver: Resolver, table: Found) -> bool:
     return made is not None and any(_CALLED.search(line) for line in _body(resolver, made, "__getitem__"))
 
 
-def made_from(resolver: Resolver, found: Found) -> list[tuple[str, Found]]:
-    """(parameter, function) of a module-level callable that a call made from functions: `f = choose(if_true=g, if_false=h)`."""
+def made_from(resolver: Resolver, found: Found, depth: int = 0) -> list[tuple[str, Found]]:
+    """(parameter, function) of a module-level callable that a call made from functions: `f = choose(if_true=g, if_false=h)`;
+    where `g` was made so itself, what it was made from."""
     row, unit = found.row, found.unit
-    called = _HIGHER.match(row.value) if isinstance(row, AssignRow) else None
-    if called is None or unit is None:
+    called = _HIGHER.match(row.value) if isinstance(row, AssignRow) and depth < 4 else None
+    maker = resolver.dotted(unit, called[1]) if called is not None and unit is not None else None
+    if called is None or unit is None or maker is None or maker.kind != "function":
         return []
-    maker = resolver.dotted(unit, called[1])
-    if maker is None or maker.kind != "function":
-        return []
-    given = [(name, resolver.dotted(unit, text)) for name, text in _KEYWORD.findall(called[2])]
-    return [(name, one) for name, one in given if one is not None and one.kind == "function"]
+    chosen: list[tuple[str, Found]] = []
+    for name, text in _KEYWORD.findall(called[2]):
+        given = resolver.dotted(unit, text)
+        if given is not None and given.kind == "function":
+            chosen.append((name, given))
+        elif given is not None and given.kind == "value":
+            chosen += [(f"{name}, {inner}", one) for inner, one in made_from(resolver, given, depth + 1)]
+    return chosen
 
 
 def _class_of(resolver: Resolver, table: Found) -> ClassSymbol | None:

@@ -63,11 +63,17 @@ def alternatives(annotation: str) -> list[str]:
     return [part.strip() for part in parts if part.strip()]
 
 
-def body_of(unit: Unit, row: FunctionRow) -> Node | None:
-    """The body of a function, parsed by itself; lines count from the `def`."""
+def definition_of(unit: Unit, row: FunctionRow) -> Node | None:
+    """The `def` of a function, parsed by itself; lines count from the `def`."""
     lines = unit.tree.source(unit.file).split(b"\n")[row.line - 1 : row.end_line]
     nodes = named(parse(textwrap.dedent(b"\n".join(lines).decode("utf-8", "replace")).encode()))
-    return nodes[0].child_by_field_name("body") if nodes else None
+    return nodes[0] if nodes else None
+
+
+def body_of(unit: Unit, row: FunctionRow) -> Node | None:
+    """The body of a function, parsed by itself."""
+    definition = definition_of(unit, row)
+    return definition.child_by_field_name("body") if definition is not None else None
 
 
 def called(node: Node) -> str:
