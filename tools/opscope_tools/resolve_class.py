@@ -64,9 +64,10 @@ def run(arguments: ResolveClassArguments, context: ToolContext) -> ResolveClassR
         )
     page = targets[arguments.offset : arguments.offset + arguments.limit]
     matches = []
+    derived = Subclasses(index.resolver, context.checkpoint)
     for target in page:
         context.checkpoint()
-        matches.append(_match(index, target, arguments, context))
+        matches.append(_match(index, target, derived, arguments, context))
     notes = [note for target in page for note in source_notes(index, target.symbol)]
     if len(targets) > 1:
         notes.insert(0, f"{len(targets)} classes bear this name; give a qualified name to mean one of them.")
@@ -94,9 +95,10 @@ def _in_cpp(arguments: ResolveClassArguments, context: ToolContext) -> ResolveCl
     )
 
 
-def _match(index: Index, target: Target, arguments: ResolveClassArguments, context: ToolContext) -> ClassMatch:
+def _match(
+    index: Index, target: Target, derived: Subclasses, arguments: ResolveClassArguments, context: ToolContext
+) -> ClassMatch:
     symbol = target.symbol
-    derived = Subclasses(index.resolver, context.checkpoint)
     subclasses = derived.direct(symbol)
     listed = subclasses[arguments.subclass_offset :][: arguments.subclass_limit]
     users, read_all = _users(index, symbol, arguments, context)

@@ -6,6 +6,7 @@ A target is a class, a function, a method or field of a class (`LlamaAttention.f
 
 from __future__ import annotations
 
+import difflib
 import re
 from dataclasses import dataclass
 from typing import Literal
@@ -64,6 +65,12 @@ def sought(index: Index, text: str, repo: str | None = None) -> Sought:
     if found is not None:
         return found
     owner, _, member = text.rpartition(".")
+    for module in index.resolver.absolute(owner, index.names.trees(repo)) if owner else ():
+        if module.kind == "module" and module.unit is not None:
+            close = difflib.get_close_matches(member, list(module.unit.bindings), n=5)
+            raise UnknownNameError(
+                f"name of {module.name}", member, close, next_step=f"{module.unit.file} does not bind it."
+            )
     if owner:
         return _member_of(index, index.target(owner, repo), member, text)
     raise UnknownNameError(
@@ -76,8 +83,10 @@ def _whole(index: Index, text: str, repo: str | None) -> Sought | None:
     """A class, model type, function or module-level name; None where `text` is none of them."""
     trees = index.names.trees(repo)
     definitions = [found for found in index.resolver.absolute(text, trees) if "." in text] or _bare(index, text, trees)
+    if "." in text:  # what a class inherits is looked for on the class that was named
+        definitions = [found for found in definitions if not _in_class(found)]
     modules = [found for found in definitions if found.kind == "module"]
-    items = _distinct([_of_found(index, found) for found in definitions if found.kind != "module"])
+    items = _distinct([_of_found(found) for found in definitions if found.kind != "module"])
     if not items:
         try:
             return sought_class(index.target(text, repo).symbol)
@@ -92,6 +101,14 @@ def _whole(index: Index, text: str, repo: str | None) -> Sought | None:
     if len(primary) > 1:
         raise AmbiguousNameError("class, function or value", text, [item.qualified_name for item in primary])
     return primary[0]
+
+
+def _in_class(found: Found) -> bool:
+    """Whether it is a member of a class that is no class itself."""
+    if found.unit is None or found.symbol is not None or found.kind == "module":
+        return False
+    inside = found.name.removeprefix(f"{found.unit.name}.")
+    return "." in inside
 
 
 def _bare(index: Index, text: str, trees: list[SourceTree]) -> list[Found]:
@@ -118,16 +135,12 @@ def _bare(index: Index, text: str, trees: list[SourceTree]) -> list[Found]:
     return found
 
 
-def _of_found(index: Index, found: Found) -> Sought:
+def _of_found(found: Found) -> Sought:
     if found.symbol is not None:
         return sought_class(found.symbol)
     if found.unit is None or found.row is None:
         raise SourceError(f"{found.name} is not defined in the registered source.")
-    inside = found.name.removeprefix(f"{found.unit.name}.")
-    owner, _, name = inside.rpartition(".")
-    classes = dict(found.unit.classes())
-    if owner in classes:
-        return _member(index, ClassSymbol(found.unit, owner, classes[owner]), name)
+    name = found.name.rpartition(".")[2]
     kind: Kind = "function" if found.kind == "function" else "value"
     # the name of a function as defined: `a = b` leads to b
     row_name = found.row.name if isinstance(found.row, FunctionRow) else name

@@ -110,7 +110,8 @@ class Subclasses:
             for path, row in unit.classes():
                 table.setdefault(row.name, []).append((path, row))
         for path, row in table.get(name, ()):
-            yield ClassSymbol(unit, path, row)
+            if not row.guard.type_checking:  # such a class is never made
+                yield ClassSymbol(unit, path, row)
 
     def _derives(self, inner: ClassSymbol, name: str, symbol: ClassSymbol) -> bool:
         """Whether `symbol`, called `name` there, is a base of `inner`."""
