@@ -167,6 +167,25 @@ def exports(packages: Iterable[str], names: Iterable[str]) -> tuple[dict[str, di
     return found, failed
 
 
+def picks() -> dict[str, dict[str, str]]:
+    """Auto class -> model type -> the class it picks for a configuration of that type without architectures."""
+    from transformers.models.auto import configuration_auto, modeling_auto
+
+    found: dict[str, dict[str, str]] = {}
+    for name, cls in vars(modeling_auto).items():
+        mapping = getattr(cls, "_model_mapping", None)
+        if not isinstance(cls, type) or mapping is None or cls.__module__ != modeling_auto.__name__:
+            continue
+        for model_type in configuration_auto.CONFIG_MAPPING_NAMES:
+            try:
+                picked = mapping[configuration_auto.CONFIG_MAPPING[model_type]]
+            except (KeyError, ImportError, AttributeError, ValueError):
+                continue
+            picked = picked[0] if isinstance(picked, tuple | list) else picked
+            found.setdefault(name, {})[model_type] = defined_as(picked)
+    return found
+
+
 def public(module: Any) -> list[str]:
     names = {*dir(module), *getattr(module, "__all__", ())}
     return sorted(name for name in names if name.isidentifier() and not name.startswith("_"))
@@ -198,6 +217,7 @@ def main() -> None:
     models = {name: children(name) for name in request["models"]}
     answer = {
         "classes": classes, "unbound": twins, "failed": failed, "exports": led, "lost": lost, "models": models,
+        "picks": picks() if request.get("picks") else {},
     }  # fmt: skip
     with open(request["answer"], "w", encoding="utf-8") as stream:  # noqa: PTH123
         json.dump(answer, stream)

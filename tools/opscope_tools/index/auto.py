@@ -42,7 +42,8 @@ class AutoClasses:
 
     def __init__(self, resolver: Resolver) -> None:
         self._resolver = resolver
-        self._modules: WeakKeyDictionary[Unit, ast.Module] = WeakKeyDictionary()
+        #: tables by module and name, each with the other modules that it was read from
+        self._kept: WeakKeyDictionary[Unit, dict[str, tuple[Mapping[str, str], frozenset[Unit]]]] = WeakKeyDictionary()
 
     # model types
 
@@ -87,21 +88,38 @@ class AutoClasses:
         table = self._of(self._resolver.dotted(unit, name), 0)
         return {key: _names(value) for key, value in table.items()}
 
-    def _filled(self, unit: Unit, name: str, depth: int = 0) -> dict[str, str]:
-        """The entries (key -> text of the value) of a module-level dict after all statements that fill it."""
+    def _of(self, found: Found | None, depth: int) -> Mapping[str, str]:
+        """The entries (key -> text of the value) of the table that was found, after all statements that fill it."""
+        if found is None or found.unit is None or not isinstance(found.row, AssignRow) or depth > 8:
+            return {}
+        unit, name = found.unit, found.row.name
+        kept = self._kept.setdefault(unit, {})
+        known = kept.get(name)
+        if known is None or any(other.tree.unit(other.file) is not other for other in known[1]):
+            read: set[Unit] = set()
+            known = kept[name] = self._filled(unit, name, depth + 1, read), frozenset(read)
+        return known[0]
+
+    def _filled(self, unit: Unit, name: str, depth: int, read: set[Unit]) -> dict[str, str]:
+        """`_of` read off the source; `read` takes the other modules that it depends on."""
         entries: dict[str, str] = {}
+
+        def other(found: Found | None) -> dict[str, str]:
+            if found is not None and found.unit is not None:
+                read.add(found.unit)
+            return dict(self._of(found, depth))
 
         def contents(node: ast.expr) -> dict[str, str]:
             if not isinstance(node, ast.Name):
                 return _spelt_out(node, contents)
-            return dict(entries) if node.id == name else self._of(self._resolver.lookup(unit, node.id), depth)
+            return dict(entries) if node.id == name else other(self._resolver.lookup(unit, node.id))
 
-        for statement in self._module(unit).body:
+        for statement in _statements(unit):
             if isinstance(statement, ast.ImportFrom):
                 members = [alias.name for alias in statement.names if (alias.asname or alias.name) == name]
                 if members:
                     module = "." * statement.level + (statement.module or "")
-                    entries = self._of(self._resolver.imported(unit, module, members[0]), depth)
+                    entries = other(self._resolver.imported(unit, module, members[0]))
             elif isinstance(statement, ast.Assign) and any(_is_name(target, name) for target in statement.targets):
                 entries = contents(statement.value)
             elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
@@ -110,23 +128,6 @@ class AutoClasses:
                 if isinstance(function, ast.Attribute) and function.attr == "update" and _is_name(function.value, name):
                     entries |= contents(ast.Call(ast.Name("dict", ast.Load()), call.args, call.keywords))
         return entries
-
-    def _of(self, found: Found | None, depth: int) -> dict[str, str]:
-        """The entries of the table that was found."""
-        if found is None or found.unit is None or not isinstance(found.row, AssignRow) or depth > 8:
-            return {}
-        return self._filled(found.unit, found.row.name, depth + 1)
-
-    def _module(self, unit: Unit) -> ast.Module:
-        tree = self._modules.get(unit)
-        if tree is None:
-            source = unit.tree.source(unit.file).decode("utf-8-sig", "replace")
-            try:
-                tree = ast.parse(source)
-            except (SyntaxError, ValueError, RecursionError, MemoryError):
-                tree = ast.Module([], [])
-            self._modules[unit] = tree
-        return tree
 
     def pick(self, symbol: ClassSymbol, table: AutoTable, config: Mapping[str, Any]) -> tuple[str, str]:
         """(model type, class name) that the auto class picks; raises `ConfigError` where it picks none."""
@@ -160,12 +161,21 @@ class AutoClasses:
         return [*alike[-1:], *alike] or [model_type]
 
 
+def _statements(unit: Unit) -> list[ast.stmt]:
+    """The statements of a module's own level; none where Python cannot read the file."""
+    try:
+        return ast.parse(unit.tree.source(unit.file).decode("utf-8-sig", "replace")).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+
+
 def _is_name(node: ast.expr, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name
 
 
 def _spelt_out(node: ast.expr, contents: Callable[[ast.expr], dict[str, str]]) -> dict[str, str]:
-    """The entries of `{...}`, `[(key, value), ...]` and of calls on such; `contents` gives those of the parts."""
+    """The entries of `{...}`, `[(key, value), *table.items()]`, `a | b` and of calls on such; `contents` gives those of
+    the parts."""
     entries: dict[str, str] = {}
     if isinstance(node, ast.Dict):
         for key, value in zip(node.keys, node.values, strict=True):
@@ -175,9 +185,15 @@ def _spelt_out(node: ast.expr, contents: Callable[[ast.expr], dict[str, str]]) -
                 entries[str(key.value)] = ast.unparse(value)
     elif isinstance(node, ast.List | ast.Tuple):
         for pair in node.elts:
-            if isinstance(pair, ast.Tuple) and len(pair.elts) == 2 and isinstance(pair.elts[0], ast.Constant):
+            if isinstance(pair, ast.Starred):
+                entries |= contents(pair.value)
+            elif isinstance(pair, ast.Tuple) and len(pair.elts) == 2 and isinstance(pair.elts[0], ast.Constant):
                 entries[str(pair.elts[0].value)] = ast.unparse(pair.elts[1])
+    elif isinstance(node, ast.BinOp):
+        entries = {**contents(node.left), **contents(node.right)}
     elif isinstance(node, ast.Call):
+        if isinstance(node.func, ast.Attribute) and node.func.attr in {"items", "copy"}:
+            entries |= contents(node.func.value)
         for argument in node.args:
             entries |= contents(argument)
         for keyword in node.keywords:
