@@ -22,7 +22,8 @@ from opscope_tools.index.trees import SourceTree, Unit
 
 _ENVIRONMENT_WORDS = (b"environ", b"getenv", b"environb")
 _FLAG_WORDS = (b"add_argument", b"option", b"argument", b"Option", b"Argument")
-_LITERAL_CALL = re.compile(rb"\(\s*[rb]?[\"'][A-Z][A-Z0-9_]{2,}[\"']")
+#: a string in the form of an environment variable, as an argument
+_LITERAL = re.compile(rb"[(,=]\s*[rb]?[\"'][A-Z][A-Z0-9_]{2,}[\"']")
 _FLAG_MAKERS = re.compile(r"(click|typer|rich_click|asyncclick)(\.\w+)*\.(option|argument|Option|Argument)$")
 _TEXT_LIMIT = 200
 
@@ -171,8 +172,8 @@ class _Reader:
 
     def environment(self) -> Iterator[EnvironmentRead]:
         """Variables read by `os.environ`, `os.getenv`, or a function of the tree that hands its argument to them."""
-        offsets = [at for word in _ENVIRONMENT_WORDS for at in occurrences(self.source, word)]
-        helpers = [match.start() for match in _LITERAL_CALL.finditer(self.source)]
+        offsets = _environment_hits(self.unit, self.source)
+        helpers = [match.start() for match in _LITERAL.finditer(self.source)]
         excerpt, receivers = self._calls([*offsets, *helpers])
         found: dict[tuple[int, str], EnvironmentRead] = {}
         for read, key in _environment_reads(excerpt, receivers):
@@ -190,14 +191,13 @@ class _Reader:
         found = receivers.meaning(function) if function is not None else None
         if function is None or found is None or not isinstance(found.row, FunctionRow) or found.unit is None:
             return None
-        position = passes_on(self.resolver, found.unit, found.row)
-        arguments = _arguments(call)
-        literal = arguments[position] if position is not None and position < len(arguments) else None
+        name = passes_on(self.resolver, found.unit, found.row)
+        literal = _argument(call, found.row, name) if name else None
         if literal is None or literal.type != "string":
             return None
-        default = text_of(arguments[position + 1]) if position is not None and position + 1 < len(arguments) else ""
-        name, shown = _literal(literal), text_of(function)
-        return EnvironmentRead(name, default[:_TEXT_LIMIT], line_of(call), shown, path_of(call))
+        others = [one for one in _arguments(call) if one.id != literal.id]
+        default = text_of(others[0])[:_TEXT_LIMIT] if others else ""
+        return EnvironmentRead(_literal(literal), default, line_of(call), text_of(function), path_of(call))
 
     # the command line
 
@@ -243,20 +243,29 @@ class _Reader:
         )
 
 
-def passes_on(resolver: Resolver, unit: Unit, row: FunctionRow) -> int | None:
-    """The position of the parameter that a function takes as the name of an environment variable; None: of none."""
+def passes_on(resolver: Resolver, unit: Unit, row: FunctionRow) -> str:
+    """The parameter that a function takes as the name of an environment variable; empty where it takes none."""
     source = unit.tree.source(unit.file)
-    start, end = _span(source, row.line, row.end_line)
-    offsets = [at for word in _ENVIRONMENT_WORDS for at in occurrences(source, word, start, end)]
+    offsets = _environment_hits(unit, source, *_span(source, row.line, row.end_line))
     if not offsets:
-        return None
+        return ""
     excerpt = Excerpt(unit, source, offsets)
     receivers = Receivers(Lineage(resolver), excerpt, Scopes(excerpt))
     names = [parameter.name for parameter in row.parameters]
-    for _, key in _environment_reads(excerpt, receivers):
-        if key.type == "identifier" and text_of(key) in names:
-            return names.index(text_of(key))
-    return None
+    keys = [text_of(key) for _, key in _environment_reads(excerpt, receivers) if key.type == "identifier"]
+    return next((key for key in keys if key in names), "")
+
+
+def _environment_hits(unit: Unit, source: bytes, start: int = 0, end: int | None = None) -> list[int]:
+    """Where the words stand that can mean the environment in this file."""
+    words = [*_ENVIRONMENT_WORDS, *(_other_names(unit))]
+    return [at for word in words for at in occurrences(source, word, start, end)]
+
+
+def _other_names(unit: Unit) -> list[bytes]:
+    """Names that `from os import environ as name` gives the environment."""
+    rows = [row for row in unit.rows.rows if isinstance(row, ImportRow) and row.module == "os" and row.member]
+    return [row.name.encode() for row in rows if row.name != row.member and row.member.encode() in _ENVIRONMENT_WORDS]
 
 
 def _environment_reads(excerpt: Excerpt, receivers: Receivers) -> Iterator[tuple[EnvironmentRead, Node]]:
@@ -308,6 +317,16 @@ def _arguments(call: Node) -> list[Node]:
     """Positional arguments."""
     listed = call.child_by_field_name("arguments")
     return [child for child in named(listed) if child.type != "keyword_argument"] if listed is not None else []
+
+
+def _argument(call: Node, row: FunctionRow, name: str) -> Node | None:
+    """What the call passes for a parameter of the function."""
+    for child in named(call.child_by_field_name("arguments") or call):
+        if child.type == "keyword_argument" and text_of(child.child_by_field_name("name")) == name:
+            return child.child_by_field_name("value")
+    position = [parameter.name for parameter in row.parameters].index(name)
+    arguments = _arguments(call)
+    return arguments[position] if position < len(arguments) else None
 
 
 def _literal(node: Node) -> str:
