@@ -101,6 +101,12 @@ def _notes(target: Sought, found: References) -> list[str]:
         )
     if any(not reference.verified for reference in found.found):
         notes.append("verified: false marks places whose object or name source alone does not settle.")
+    if target.kind == "method" and target.name in {"forward", "__call__"} and target.symbol is not None:
+        notes.append(
+            f"Calls of objects (`self.attribute(...)`) run it too; they are looked for where {target.symbol.name} is built."
+        )
+    if found.unread:
+        notes.append(f"{len(found.unread)} files could not be read, the first {found.unread[0]}.")
     if not found.complete:
         notes.append(
             f"{found.read} of {found.hits} places were read, the nearest files first, so that counts are lower bounds; "

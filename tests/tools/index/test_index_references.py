@@ -170,7 +170,11 @@ def test_subclasses_are_those_that_python_keeps(installed: list[Repository], ins
         symbol = sought(installed_index, base).symbol
         assert symbol is not None
         # what the index adds may stand in modules that were not imported, or under a condition that does not hold here
-        said = {one.qualified_name for one in derived.direct(symbol) if one.module in imported and "<locals>" not in one.path}
+        said = {
+            one.qualified_name
+            for one in derived.direct(symbol)
+            if one.module in imported and "<locals>" not in one.path
+        }
         if said != set(expected):
             wrong[base] = {"only read": sorted(said - set(expected)), "only run": sorted(set(expected) - said)}
     assert len(truth["subclasses"]) == len(BASES) >= 30

@@ -52,6 +52,8 @@ class Lineage:
             source = self._sources[key] = symbol.unit.tree.source(symbol.file)
         if name.removesuffix(".*").encode() not in source:
             return ()
+        if name.endswith(".*"):  # any item: `layers.*`, or `layers.0` and its like
+            return tuple(row for row in symbol.attributes if row.attribute.rpartition(".")[0] == name[:-2])
         return tuple(row for row in symbol.attributes if row.attribute == name)
 
     def holder(self, symbol: ClassSymbol, name: str, after: ClassSymbol | None = None) -> ClassSymbol | None:

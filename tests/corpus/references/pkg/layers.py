@@ -56,11 +56,17 @@ class Wide(Attention):  #! subclass pkg.layers.Attention
 class Block(Module):  #! subclass pkg.layers.Module
     def __init__(self, config):
         self.attn = Attention(config)  #! instantiate pkg.layers.Attention
-        self.parts = [Attention(config) for _ in range(config.n_head)]  #! instantiate pkg.layers.Attention #! read pkg.config.ModelConfig.n_head
+        self.parts = ModuleList([Attention(config) for _ in range(config.n_head)])  #! instantiate pkg.layers.Attention #! read pkg.config.ModelConfig.n_head
+        self.stack = ModuleList([Attention(config), Attention(config)])  #! instantiate pkg.layers.Attention
         self.size = config.width  #! read pkg.config.ModelConfig.width
 
     def forward(self, q, k):
         q = self.attn.forward(q, k)  #! call pkg.layers.Attention.forward
+        q = self.attn(q, k)  #! call pkg.layers.Attention.forward
+        for part in self.parts:
+            q = part(q, k)  #! call pkg.layers.Attention.forward
+        for index, part in enumerate(self.stack[:2]):
+            q = part(q, k)  #! call pkg.layers.Attention.forward
         return self.other.forward(q)  #? call pkg.layers.Attention.forward
 
 
