@@ -14,13 +14,14 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from opscope_tools.index.queries import ForwardDef, Index, Target, open_index
+    from opscope_tools.index.names import Target
+    from opscope_tools.index.queries import ForwardDef, Index, open_index
     from opscope_tools.index.resolve import ClassSymbol
     from opscope_tools.index.submodules import Submodule
 
 __all__ = ["ClassSymbol", "ForwardDef", "Index", "Submodule", "Target", "open_index"]
 
-_HOMES = {"ClassSymbol": "resolve", "Submodule": "submodules"}
+_HOMES = {"ClassSymbol": "resolve", "Submodule": "submodules", "Target": "names"}
 
 
 def __getattr__(name: str) -> Any:
