@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: analyze test lint setup golden conformance bench-server bench-calls sweep sweep-index clean
+.PHONY: analyze test lint setup golden conformance bench-server bench-calls bench-index sweep sweep-index clean
 
 analyze: $(STAMP)
 	$(BIN)/opscope analyze $(TARGET)
@@ -36,6 +36,11 @@ bench-server: $(STAMP)
 # how long calls take: cold, warm, cached
 bench-calls: $(STAMP)
 	$(BIN)/python benchmarks/calls.py
+
+# the index beside ctags, ripgrep, griffe, jedi and an import; the first two come from apt-get
+bench-index: $(STAMP)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[bench]'
+	$(BIN)/python benchmarks/index.py
 
 # every causal language model type against concrete runs; takes long
 sweep: $(STAMP)
