@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 from opscope_cache.store import MemoryStore
-from opscope_schemas.errors import AmbiguousNameError, InputError, PathRefusedError, SourceError, UnknownNameError
+from opscope_schemas.errors import (
+    AmbiguousNameError,
+    ConfigError,
+    InputError,
+    PathRefusedError,
+    SourceError,
+    UnknownNameError,
+)
 from opscope_schemas.index import FindForwardResult
 from opscope_tools.find_forward import FIND_FORWARD
 from opscope_tools.runner import run_tool, shorten_to, to_json
@@ -140,3 +147,21 @@ def test_a_syntax_error_and_odd_bytes_are_noted(tmp_path: Path) -> None:
 
 def test_the_description_is_short_enough_for_an_agent() -> None:
     assert len(FIND_FORWARD.description) < 900
+
+
+def test_an_auto_class_answers_for_the_class_that_a_configuration_picks(context: ToolContext, tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({"model_type": "gpt_neox", "architectures": ["GPTNeoXForCausalLM"]}))
+    for config in (str(file), str(tmp_path), {"model_type": "gpt_neox"}):
+        found = ask(context, "AutoModelForCausalLM", config=config)
+        assert found.class_name == "transformers.models.gpt_neox.modeling_gpt_neox.GPTNeoXForCausalLM"
+
+
+def test_an_auto_class_alone_has_no_forward_and_asks_for_a_configuration(context: ToolContext, tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"picks one of \d+ model types' classes.*Give `config`"):
+        ask(context, "AutoModelForCausalLM")
+    with pytest.raises(ConfigError, match=r"none\.json does not exist"):
+        ask(context, "AutoModelForCausalLM", config=str(tmp_path / "none.json"))
+    (tmp_path / "list.json").write_text("[]")
+    with pytest.raises(ConfigError, match="holds no object"):
+        ask(context, "AutoModelForCausalLM", config=str(tmp_path / "list.json"))

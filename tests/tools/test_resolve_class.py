@@ -144,3 +144,14 @@ def test_shorter_forms_shrink_and_say_so(context: ToolContext) -> None:
 
 def test_the_description_is_short_enough_for_an_agent() -> None:
     assert len(RESOLVE_CLASS.description) < 900
+
+
+def test_an_auto_class_with_a_configuration_is_the_class_it_picks(context: ToolContext) -> None:
+    picked = ask(context, "AutoModelForCausalLM", config={"model_type": "llama"})
+    assert picked.model_type == "llama"
+    assert [match.qualified_name for match in picked.matches] == [
+        "transformers.models.llama.modeling_llama.LlamaForCausalLM"
+    ]
+    alone = ask(context, "AutoModelForCausalLM")
+    assert alone.matches[0].qualified_name == "transformers.models.auto.modeling_auto.AutoModelForCausalLM"
+    assert any("Give `config`" in note for note in alone.notes)

@@ -252,7 +252,7 @@ def test_bases_that_source_does_not_tell_are_named_and_said_to_be_missing(packag
     assert index.mro(a) == ["m.A", "make_base()", "elsewhere.Thing", "object"]
     assert index.remarks(a) == [
         "Source does not tell what the base `make_base()` is; what it adds to the MRO is missing.",
-        "Not in a registered repository, so that its own bases are not known: elsewhere.Thing.",
+        "Not in the Python source of a registered repository, so that its own bases are not known: elsewhere.Thing.",
     ]
     assert index.mro(b) == ["m.build.<locals>.B", "parent (a parameter of build)", "object"]
     assert "parent (a parameter of build)" in index.remarks(b)[0]
@@ -263,6 +263,7 @@ def test_a_second_definition_of_a_name_is_pointed_out(package: Package) -> None:
     symbol = index.one("A")
     assert symbol.line == 3
     assert index.remarks(symbol) == ["m.py defines A again at line 1; the one at line 3 counts here."]
+    assert "the one at line 3 counts here" in index.remarks(index.one("m.py:1"))[0]
 
 
 def test_a_decorator_that_returns_another_class_is_pointed_out(package: Package) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from opscope_cache.store import MemoryStore
-from opscope_schemas.errors import AmbiguousNameError, PathRefusedError, SourceError, UnknownNameError
+from opscope_schemas.errors import AmbiguousNameError, ConfigError, PathRefusedError, SourceError, UnknownNameError
 from opscope_tools.index import Index, open_index
 from opscope_tools.workspace import folder_repository
 
@@ -307,6 +307,60 @@ def test_names_as_torch_users_write_them_are_understood(installed_index: Index) 
     assert installed_index.one("torch.nn.Linear").same(linear)
     assert installed_index.one("nn.Linear").same(linear)
     assert installed_index.exported_as(linear) == ["torch.nn.Linear", "torch.nn.modules.Linear"]
+
+
+def test_names_that_only_a_package_serves_lead_to_their_classes(installed_index: Index) -> None:
+    expected = {
+        "transformers.CacheLayerMixin": "transformers.cache_utils.CacheLayerMixin",  # in _import_structure alone
+        "NerPipeline": "transformers.pipelines.token_classification.TokenClassificationPipeline",  # an alias
+        "transformers.pipelines.NerPipeline": "transformers.pipelines.token_classification.TokenClassificationPipeline",
+        "transformers/models/llama/modeling_llama.py:LlamaAttention": "transformers.models.llama.modeling_llama.LlamaAttention",
+        "gpt-neox": "transformers.models.gpt_neox.modeling_gpt_neox.GPTNeoXForCausalLM",
+    }
+    assert {name: installed_index.one(name).qualified_name for name in expected} == expected
+
+
+def test_a_legacy_name_that_nothing_defines_is_answered_with_the_nearest(installed_index: Index) -> None:
+    with pytest.raises(UnknownNameError) as caught:
+        installed_index.one("LlamaTokenizersFast")
+    assert "LlamaTokenizer" in caught.value.nearest
+
+
+def test_a_definition_behind_a_package_that_is_not_installed_gives_way(installed_index: Index) -> None:
+    symbol = installed_index.one("transformers.models.xlstm.modeling_xlstm.xLSTMBlock")
+    assert installed_index.resolver.available("xlstm") == (symbol.row.guard.condition == "is_xlstm_available()")
+
+
+@pytest.mark.parametrize(
+    ("auto", "config", "picked", "model_type"),
+    [
+        ("AutoModelForCausalLM", {"model_type": "llama"}, "llama.modeling_llama.LlamaForCausalLM", "llama"),
+        ("transformers.AutoModel", {"model_type": "gpt-sw3"}, "gpt2.modeling_gpt2.GPT2Model", "gpt-sw3"),
+        (
+            "AutoModelForCausalLM",
+            {"architectures": ["GemmaForCausalLM"]},
+            "gemma.modeling_gemma.GemmaForCausalLM",
+            "gemma",
+        ),
+        ("AutoModelForMultimodalLM", {"model_type": "blip"}, "blip.modeling_blip.BlipForConditionalGeneration", "blip"),
+        ("LlamaModel", {"model_type": "gpt2"}, "llama.modeling_llama.LlamaModel", None),
+    ],
+)
+def test_an_auto_class_with_a_configuration_means_the_class_it_picks(
+    installed_index: Index, auto: str, config: dict[str, object], picked: str, model_type: str | None
+) -> None:
+    target = installed_index.target(auto, "transformers", config)
+    assert (target.symbol.qualified_name, target.model_type) == (f"transformers.models.{picked}", model_type)
+
+
+def test_an_auto_class_without_a_class_for_the_configuration_says_what_to_give(installed_index: Index) -> None:
+    with pytest.raises(ConfigError, match="AutoModelForCausalLM has no class for the model type 'vit'"):
+        installed_index.target("AutoModelForCausalLM", None, {"model_type": "vit"})
+    with pytest.raises(ConfigError, match="neither a model_type nor an architecture of AutoModel"):
+        installed_index.target("AutoModel", None, {"hidden_size": 8})
+    remarks = installed_index.remarks(installed_index.one("AutoModelForCausalLM"))
+    assert "Give `config`" in remarks[0]
+    assert len(remarks) == 1  # `AutoModelForCausalLM = auto_class_update(AutoModelForCausalLM)` hands it back
 
 
 def test_subclasses_are_those_that_name_the_class_as_a_base(installed_index: Index) -> None:

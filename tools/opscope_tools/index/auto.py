@@ -130,7 +130,7 @@ class AutoClasses:
         return entries
 
     def pick(self, symbol: ClassSymbol, table: AutoTable, config: Mapping[str, Any]) -> tuple[str, str]:
-        """(model type, class name) that the auto class picks; raises `ConfigError` where it picks none."""
+        """(model type as its tables have it, class name) that the auto class picks; raises `ConfigError` where it picks none."""
         architectures = [name for name in config.get("architectures") or () if isinstance(name, str)]
         model_type = config.get("model_type")
         if isinstance(model_type, str) and model_type:

@@ -233,7 +233,8 @@ class Names:
                 next_step="Name the class that you mean.",
                 location=f"{target.symbol.file}:{target.symbol.line}",
             )
-        return Target(symbols[0], model_type)
+        given = config.get("model_type")  # several model types may share the one that the tables hold
+        return Target(symbols[0], given if isinstance(given, str) and given else model_type)
 
     # all names
 

@@ -46,7 +46,10 @@ def _bindings(resolver: Resolver, symbol: ClassSymbol) -> Iterator[str]:
     others = [row for row in rows if isinstance(row, ClassRow) and row.line != symbol.line]
     if others:
         lines = ", ".join(f"{row.line}{_under(row)}" for row in others)
-        yield f"{symbol.file} defines {symbol.name} again at line {lines}; the one at line {symbol.line} counts here."
+        counts = min(
+            (row for row in rows if isinstance(row, ClassRow)), key=lambda row: resolver.rank(symbol.unit, row)
+        )
+        yield f"{symbol.file} defines {symbol.name} again at line {lines}; the one at line {counts.line} counts here."
     for row in rows:
         if row.line <= symbol.line or isinstance(row, ClassRow):
             continue
@@ -78,7 +81,7 @@ def _bases(resolver: Resolver, symbol: ClassSymbol) -> Iterator[str]:
     outside = [base for base in mro if "." in base and not _EXPRESSION.search(base) and not is_standard(base)]
     if outside:
         names = ", ".join(outside)
-        yield f"Not in a registered repository, so that its own bases are not known: {names}."
+        yield f"Not in the Python source of a registered repository, so that its own bases are not known: {names}."
 
 
 def _decorators(resolver: Resolver, symbol: ClassSymbol) -> Iterator[str]:
