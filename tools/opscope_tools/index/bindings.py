@@ -105,6 +105,9 @@ class Bindings(ABC):
         elif function == "zip" and len(parts) == len(inner) and target.type != "identifier":
             for one, other in zip(parts, inner, strict=True):
                 self.loop(one, other)
+        elif function == "zip" and target.type == "identifier" and inner:
+            each = tuple(tuple(i for v in self.evaluate(one) for i in self.items(v)) for one in inner)
+            self.assign(target, (Value("items", items=each),))
         elif function.endswith((".items", ".named_children")) and len(parts) == 2:
             self.assign(parts[0], PLAIN)
             self.assign(parts[1], self._items(iterable.child_by_field_name("function")))

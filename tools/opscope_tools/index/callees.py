@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
@@ -61,6 +61,7 @@ class Callees:
     symbol: ClassSymbol
     holder: ClassSymbol
     function: FunctionRow
+    _picking: set[tuple[str, int]] = field(default_factory=set)
 
     @cached_property
     def scope(self) -> Scope:
@@ -102,7 +103,7 @@ class Callees:
         if attribute:
             held, _ = self.scope.holdings.at(self.scope.symbol, attribute)
             dispatch = dispatch or next((m.dispatch for m in held if m.dispatch), "")
-        told = [t for t in targets if t is not _OPEN]
+        told = [t for t in targets if t.callee]
         if not told:
             return self._unknown(function, values, code, line)
         distinct = list({(t.callee, t.file, t.line): t for t in reversed(told)}.values())[::-1]
@@ -229,21 +230,25 @@ class Callees:
 
     def _picked(self, module: Submodule) -> Iterator[_Target]:
         """What a submodule may be whose class a table, a function or a parameter picks."""
-        values = self.scope.holdings.of_row(self.symbol, module.holder, module.row)
-        found = False
-        for value in values:
+        key = (module.attribute, module.line)
+        if key in self._picking:  # `self.conv = weight_norm(self.conv)` leads back to itself
+            return
+        self._picking.add(key)
+        told = False
+        for value in self.scope.holdings.of_row(self.symbol, module.holder, module.row):
             for target in self._of(value):
                 if target is not None:
-                    found = True
-                    made = value.kind == "found" and value.found is not None and value.found.symbol is not None
-                    place = (
-                        self._instance(value.found.symbol, value.key)
-                        if made and value.found and value.found.symbol
-                        else target
-                    )
-                    yield _Target(place.callee, place.file, place.line, target.key, place.module or target.module)
-        if not found:
+                    told = True
+                    yield self._as_module(value, target)
+        self._picking.discard(key)
+        if not told:
             yield _OPEN
+
+    def _as_module(self, value: Value, target: _Target) -> _Target:
+        """A class that a table holds stands for the module that is made of it."""
+        made = value.found.symbol if value.kind == "found" and value.found is not None else None
+        place = self._instance(made, value.key) if made is not None else target
+        return _Target(place.callee, place.file, place.line, target.key, place.module or target.module)
 
     def _is_open(self, path: str, held: list[Submodule]) -> bool:
         """Whether the attribute may also hold something that is no submodule of a known class: a parameter."""
@@ -265,7 +270,7 @@ class Callees:
             yield self._instance(value.symbol, value.key)
         if not value.exact:
             name = "forward" if is_module(self.resolver, value.symbol) else "__call__"
-            for one in self.scope.holdings.subclasses(value.symbol):
+            for one in self.scope.holdings.subclasses(value.symbol, self.scope.unit):
                 if name in one.members:
                     yield self._instance(one, one.qualified_name)
             if stub:

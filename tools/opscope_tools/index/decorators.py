@@ -96,17 +96,21 @@ def _over_branches(resolver: Resolver, found: Found, decorator: str) -> _Outcome
     here = _applied(resolver, found, decorator)
     if not isinstance(found.row, FunctionRow) or found.unit is None:
         return here
-    for row in found.unit.bindings.get(found.row.name, ()):
-        if not isinstance(row, FunctionRow) or row is found.row or not row.guard.condition:
-            continue
-        other = _applied(resolver, Found("function", found.name, found.unit, row), decorator)
-        if other.effect not in {here.effect, "returns it unchanged", "documentation"}:
-            detail = f"where `{row.guard.condition}` ({found.unit.file}:{row.line}): {other.detail or other.effect}"
-            return _Outcome(
-                "replaces the implementation under a condition",
-                f"{detail}; here: {here.detail or here.effect}", other.candidates,
-            )  # fmt: skip
-    return here
+    ways = [(found.row, here)]
+    others = [
+        row
+        for row in found.unit.bindings.get(found.row.name, ())
+        if isinstance(row, FunctionRow) and row is not found.row and row.guard.condition
+    ]
+    ways += [(row, _applied(resolver, Found("function", found.name, found.unit, row), decorator)) for row in others]
+    if len({outcome.effect for _, outcome in ways}) == 1:
+        return here
+    told = [
+        f"where `{row.guard.condition}` ({found.unit.file}:{row.line}): {outcome.detail or outcome.effect}"
+        for row, outcome in ways
+    ]
+    candidates = tuple(c for _, outcome in ways for c in outcome.candidates)
+    return _Outcome("replaces the implementation under a condition", "; ".join(told), candidates)
 
 
 def _applied(resolver: Resolver, found: Found, decorator: str) -> _Outcome:
@@ -207,7 +211,7 @@ class _Body:
         if body is None:
             return []
         if node.type == "lambda":
-            return [self._value(body, depth)]
+            return list(self._chosen(body, depth))
         return list(self._block(body, depth))
 
     def outcomes(self, depth: int) -> list[_Outcome]:
@@ -227,7 +231,8 @@ class _Body:
         for node in named(block):
             kind = node.type
             if kind == "return_statement":
-                yield from ([self._value(child, depth) for child in named(node)])
+                for child in named(node):
+                    yield from self._chosen(child, depth)
                 return
             if kind in {"function_definition", "decorated_definition"}:
                 self._define(node)
@@ -241,6 +246,18 @@ class _Body:
             elif kind in {"with_statement", "try_statement", "for_statement", "else_clause", "block"}:
                 for inner in [c for c in named(node) if c.type in {"block", "except_clause", "else_clause"}]:
                     yield from self._block(inner, depth)
+
+    def _chosen(self, node: Node, depth: int) -> Iterator[tuple[_Thing, list[_Outcome]]]:
+        """The sides of `a if test else b` that may be, else the expression itself."""
+        if node.type != "conditional_expression":
+            yield self._value(node, depth)
+            return
+        yes, test, no = named(node)
+        holds = self._truth(test)
+        if holds is not False:
+            yield from self._chosen(yes, depth)
+        if holds is not True:
+            yield from self._chosen(no, depth)
 
     def _if(self, node: Node, depth: int) -> Iterator[tuple[_Thing, list[_Outcome]]]:
         holds = self._truth(node.child_by_field_name("condition"))

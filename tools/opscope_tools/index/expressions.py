@@ -16,14 +16,14 @@ from opscope_tools.index.holdings import Holdings, is_tensor
 from opscope_tools.index.parse import Node, dotted, named, parse, text_of
 from opscope_tools.index.resolve import ClassSymbol, Found, Resolver
 from opscope_tools.index.rows import AssignRow, FunctionRow
-from opscope_tools.index.tables import entries_of, instantiates, is_lookup
+from opscope_tools.index.tables import instantiates, is_lookup
 from opscope_tools.index.trees import Unit
 from opscope_tools.index.values import BUILT_IN, PLAIN, Value, Values, arguments_of, body_of, distinct, together
 
 _CODE_LIMIT = 300
 _DEPTH = 12
 #: how deep in an expression, and how long, a function may be that is read for what it returns
-_INLINED, _INLINED_LINES = 5, 60
+_INLINED, _INLINED_LINES = 5, 120
 _BLOCKS = {
     "if_statement", "elif_clause", "else_clause", "block", "for_statement", "with_statement", "try_statement",
     "except_clause",
@@ -92,14 +92,15 @@ class Scope(Bindings):
             if made is not None:
                 picked = self.holdings.member(made, name)
             else:
-                picked = self._named(self.resolver.member(value.found, name))
+                member = self.resolver.member(value.found, name)
+                picked = tuple(replace(one, owner=value.found) for one in self._named(member))
         elif value.kind == "object" and value.symbol is not None:
             held = self.holdings.modules(value.symbol).get(name)
             inner = [m.symbol for m in held or [] if m.symbol is not None]
             picked = tuple(Value("object", symbol=s, exact=True) for s in inner)
             picked = picked or self.holdings.member(value.symbol, name)
             if not value.exact and picked and picked[0].kind == "found":
-                picked = (*picked, *self.holdings.overrides(value.symbol, name))
+                picked = (*picked, *self.holdings.overrides(value.symbol, name, self.unit))
         elif value.kind == "plain" or any(hasattr(kind, name) for kind in (list, dict, set)):
             picked = PLAIN
         return tuple(replace(one, key=one.key or value.key, dispatch=one.dispatch or value.dispatch) for one in picked)
@@ -171,7 +172,7 @@ class Scope(Bindings):
 
     def _table(self, table: Found, key: str, shown: str, default: Values = ()) -> Values:
         """The entries of a table, the one under `key` where that is a literal that the table has."""
-        entries = [(name, self._entry(table, found)) for name, found in entries_of(self.resolver, table)]
+        entries = [(name, self._entry(table, found)) for name, found in self.holdings.entries(table)]
         fixed = [value for name, value in entries if key[:1] in "\"'" and name == key[1:-1]]
         if fixed:
             return (fixed[-1],)
@@ -228,6 +229,8 @@ class Scope(Bindings):
         names = [p.name for p in row.parameters][1 if holder is not None else 0 :]
         if holder is None:
             inner.self_name = ""
+        if "classmethod" in row.decorators and names and value.owner is not None:
+            inner.local[names.pop(0)] = (Value("found", found=value.owner),)
         for name, argument in zip(names, arguments_of(node), strict=False):
             inner.local[name] = self.evaluate(argument, depth + 4)
             if argument.type == "string":

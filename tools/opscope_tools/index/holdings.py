@@ -10,11 +10,10 @@ from fnmatch import fnmatchcase
 from opscope_tools.index.resolve import ClassSymbol, Found, Resolver
 from opscope_tools.index.rows import AssignRow, AttributeRow, FunctionRow
 from opscope_tools.index.submodules import MODULE, Submodule, submodules
+from opscope_tools.index.tables import entries_of
 from opscope_tools.index.trees import Unit
 from opscope_tools.index.values import BUILT_IN, CONTAINER, PLAIN, Value, Values, alternatives, distinct
 
-#: beyond as many direct subclasses, overrides are not looked for
-_SUBCLASSES = 40
 _SCALARS = {"int", "float", "bool", "str", "torch.dtype", "torch.device", "torch.Size"}
 _WORD = re.compile(r"[A-Za-z_][\w.]*")
 #: what an expression in the constructor of a class, for an object of another or the same class, may stand for
@@ -29,6 +28,8 @@ class Holdings:
         self._read = read
         self._modules: dict[tuple[str, str], dict[str, list[Submodule]]] = {}
         self._members: dict[tuple[str, str, str, str], tuple[ClassSymbol, Found] | None] = {}
+        self._below: dict[tuple[str, str, str], list[ClassSymbol]] = {}
+        self._tables: dict[tuple[str, str], list[tuple[str, Found]]] = {}
         self._busy: set[tuple[ClassSymbol, str]] = set()
 
     def class_member(
@@ -107,48 +108,43 @@ class Holdings:
             return PLAIN if re.fullmatch(r"True|False|-?[\d.]+|[\"'].*[\"']", row.value) else ()
         return ()
 
-    def overrides(self, symbol: ClassSymbol, name: str) -> Values:
+    def overrides(self, symbol: ClassSymbol, name: str, near: Unit) -> Values:
         """The methods `name` of the subclasses of `symbol`, which an object declared as `symbol` may run."""
         found = [
             (one, self.class_member(one, name))
-            for one in self.subclasses(symbol)
+            for one in self.subclasses(symbol, near)
             if isinstance(one.members.get(name), FunctionRow)
         ]
         return tuple(
             Value("found", found=member[1], key=one.qualified_name) for one, member in found if member is not None
         )
 
-    def subclasses(self, symbol: ClassSymbol) -> list[ClassSymbol]:
-        """All subclasses; none where they are too many to read."""
-        pending, seen = [symbol], [symbol]
-        while pending:
-            here = pending.pop()
-            direct = self._direct(here)
-            if direct is None:
-                return []
-            fresh = [one for one in direct if not any(one.same(other) for other in seen)]
-            seen.extend(fresh)
-            pending.extend(fresh)
-        return seen[1:]
+    def subclasses(self, symbol: ClassSymbol, near: Unit) -> list[ClassSymbol]:
+        """Subclasses, direct or not, defined beside `symbol` or in the module `near` that uses it; a search through the
+        whole repository would cost more than all the rest of an answer."""
+        key = (symbol.file, symbol.path, near.file)
+        if key not in self._below:
+            found = [symbol]
+            for unit in [symbol.unit] if near.file == symbol.file else [symbol.unit, near]:
+                for path, row in unit.classes():
+                    one = ClassSymbol(unit, path, row)
+                    if row.bases and self._derives(one, found):
+                        found.append(one)
+            self._below[key] = found[1:]
+        return self._below[key]
 
-    def _direct(self, symbol: ClassSymbol) -> list[ClassSymbol] | None:
-        named_so = [
-            (tree, name, file)
-            for tree in self.resolver.trees
-            for name, file in tree.textual_subclasses(symbol.name)
-            if not file.rpartition("/")[2].startswith("modular_")
-        ]
-        if len(named_so) > _SUBCLASSES:
-            return None
-        found = []
-        for tree, name, file in named_so:
-            unit = tree.unit(file)
-            for path, row in unit.classes():
-                one = ClassSymbol(unit, path, row)
-                bases = [self.resolver.base(one, text) for text in row.bases] if row.name == name else []
-                if any(not isinstance(base, str) and base.same(symbol) for base in bases):
-                    found.append(one)
-        return found
+    def _derives(self, one: ClassSymbol, known: list[ClassSymbol]) -> bool:
+        """Whether a class names one of the known ones as a base."""
+        names = {symbol.name for symbol in known}
+        bases = [self.resolver.base(one, text) for text in one.row.bases if text.rpartition(".")[2] in names]
+        return any(not isinstance(base, str) and base.same(symbol) for base in bases for symbol in known)
+
+    def entries(self, table: Found) -> list[tuple[str, Found]]:
+        """(key, function or class) of a table that is picked from at run time."""
+        key = (table.unit.file if table.unit is not None else "", table.name)
+        if key not in self._tables:
+            self._tables[key] = entries_of(self.resolver, table)
+        return self._tables[key]
 
     def _set(self, symbol: ClassSymbol, name: str) -> Values:
         """What the constructors put on `self`, those of the first class of the MRO that sets the name."""

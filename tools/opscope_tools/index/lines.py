@@ -133,7 +133,7 @@ class LineReader:
             failed = _both(failed, f"not ({condition})") if condition else failed
             closed = closed or clause.type == "else_clause"
         if not closed:
-            outcomes.append((failed, before))
+            outcomes.insert(0, (failed, before))
         if not closed and not excluded:
             reached.append(flags)
         self.scope.local = _merged(outcomes)

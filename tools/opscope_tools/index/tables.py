@@ -107,13 +107,14 @@ def _registered(resolver: Resolver, made: ClassSymbol, table: Found) -> Iterator
     name = table.name.rpartition(".")[2]
     pattern = re.compile(rf"\b(?:{made.name}|{name})\.register\(\s*([\"']\w+[\"'])\s*,\s*([A-Za-z_][\w.]*)\s*\)")
     tree = table.unit.tree
-    registering = set(tree.files_mentioning("register"))
-    for word in (made.name, name):
-        for file in registering.intersection(tree.files_mentioning(word)):
-            unit = tree.unit(file)
-            if not unit.secondary:
-                for key, text in pattern.findall(_source(unit)):
-                    yield key, text, unit
+    for file in tree.files_mentioning("register"):
+        source = tree.source(file)
+        if made.name.encode() not in source and name.encode() not in source:
+            continue
+        unit = tree.unit(file)
+        if not unit.secondary:
+            for key, text in pattern.findall(source.decode("utf-8", "replace")):
+                yield key, text, unit
 
 
 def _assigned(table: Found) -> Iterator[tuple[str, str, Unit]]:

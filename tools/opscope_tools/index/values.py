@@ -21,6 +21,7 @@ class Value:
     `path`: what is held at `path` of the object whose forward is read. `found`: a definition, or a name outside the
     source. `object`: an instance of `symbol` or, unless `exact`, of a subclass. `local`: the function that `node`
     defines in the forward. `items`: a sequence, or a container whose items are not known. `super`: the object as the class after `symbol` sees it. `plain`: sizes, flags and literals.
+    `owner` is the class or module that a definition was reached through.
     """
 
     kind: Literal["path", "found", "object", "local", "items", "super", "plain"]
@@ -32,6 +33,7 @@ class Value:
     key: str = ""
     dispatch: str = ""
     exact: bool = False
+    owner: Found | None = None
 
 
 Values = tuple[Value, ...]
