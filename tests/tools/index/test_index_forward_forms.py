@@ -183,6 +183,12 @@ def test_what_a_parameter_may_bring_is_never_guessed(package: Package) -> None:
     assert (lines[0].callee, lines[0].dispatch, lines[0].candidates) == ("", "flag", ())
 
 
+def test_a_callee_that_source_does_not_tell_is_given_as_what_picks_it(package: Package) -> None:
+    found = calls(read(package, "f = flag.choose(x)\nfor g in key:\n    x = g(f(x))\nreturn x"))
+    assert found["f(x)"].dispatch == "flag.choose(x)"
+    assert found["g(f(x))"].dispatch == "g in key"
+
+
 def test_sizes_flags_and_python_containers_compute_nothing(package: Package) -> None:
     body = (
         "batch, length = x.shape[:2]\nsizes = (batch, length * 2, -1)\nseen = []\nseen.append(length)\n"

@@ -3,7 +3,8 @@
 Read in this order: rows.py (what one file says), parse.py, skeleton.py, symbols.py and construction.py (how that is
 extracted), database.py with entries.py (how it is kept), build.py with reading.py (a whole repository at once), trees.py
 (a repository as modules), resolve.py with standard.py (names and MROs across files), submodules.py (what an object
-holds), callees.py with tensors.py and lines.py (what its forward does), queries.py (the questions, `Index`).
+holds), values.py, tables.py, holdings.py, bindings.py and expressions.py (what an expression stands for), callees.py
+with tensors.py, training.py and lines.py (what a forward does), decorators.py (what is done to it), queries.py (the questions, `Index`).
 Who uses a definition: occurrences.py (words in text), scopes.py and receivers.py (what names and objects mean inside a
 function), sought.py (what is asked for), uses.py and references.py (each use); subclasses.py, surface.py (one file).
 """

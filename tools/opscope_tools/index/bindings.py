@@ -42,6 +42,7 @@ class Bindings(ABC):
     function: FunctionRow
     local: dict[str, Values] = field(default_factory=dict)
     strings: dict[str, str] = field(default_factory=dict)
+    origins: dict[str, str] = field(default_factory=dict)
 
     @property
     def resolver(self) -> Resolver:
@@ -95,6 +96,8 @@ class Bindings(ABC):
 
     def loop(self, target: Node, iterable: Node) -> None:
         """`for target in iterable`: names bound to the items of a container."""
+        if target.type == "identifier":
+            self.origins[text_of(target)] = f"{text_of(target)} in {text_of(iterable)}"
         if iterable.type == "parenthesized_expression" and named(iterable):
             self.loop(target, named(iterable)[0])
             return

@@ -141,7 +141,8 @@ class Callees:
                 )
         path = next((v.path for v in values if v.kind == "path" and self._held(v.path)), "")
         held = self._held(path)
-        dispatch = dispatch or next((m.dispatch for m in held if m.dispatch), "") or text_of(function)[:_CODE_LIMIT]
+        shown = self.scope.origins.get(text_of(function), text_of(function))[:_CODE_LIMIT]
+        dispatch = dispatch or next((m.dispatch for m in held if m.dispatch), "") or shown
         return Call(
             kind="submodule_call" if held else "helper_call",
             code=code,

@@ -92,6 +92,7 @@ class LineReader:
         for target in targets:
             self.scope.assign(target, values)
             if target is not None and target.type == "identifier":
+                self.scope.origins[text_of(target)] = text_of(value)
                 self.flags[text_of(target)] = truth(value, self.flags)
 
     def _return(self, node: Node, place: _Place) -> None:
