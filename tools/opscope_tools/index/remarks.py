@@ -10,9 +10,10 @@ import textwrap
 from collections.abc import Iterator
 
 from opscope_tools.index.auto import AutoClasses
+from opscope_tools.index.branches import deletes
 from opscope_tools.index.found import ClassSymbol
 from opscope_tools.index.made import call_of
-from opscope_tools.index.resolve import Resolver, deletes
+from opscope_tools.index.resolve import Resolver
 from opscope_tools.index.rows import AssignRow, ClassRow, FunctionRow, Row
 from opscope_tools.index.standard import is_standard
 

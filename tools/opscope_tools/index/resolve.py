@@ -1,8 +1,7 @@
 """Names to definitions: the import rules of Python, read off the rows of the files that a name touches.
 
-In order: modules and packages, lookups in a module (imports, stars, aliases, names served on demand), which of several
-rows that bind one name counts, dotted names, bases, and the linearisation of classes. Of several rows the last one on
-the main path wins; a branch that does not run here, as far as evaluation.py can tell, counts last.
+In order: modules and packages, lookups in a module (imports, stars, aliases, names served on demand), dotted names,
+bases, and the linearisation of classes. Which of several rows that bind one name counts is told in branches.py.
 """
 
 from __future__ import annotations
@@ -11,39 +10,24 @@ import ast
 import builtins
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from weakref import WeakKeyDictionary
 
 from opscope_schemas.common import Repository
 
+from opscope_tools.index.branches import Branches, deletes
 from opscope_tools.index.evaluation import Evaluator
+from opscope_tools.index.exports import Exports, exports_of
 from opscope_tools.index.found import Base, ClassSymbol, Found
+from opscope_tools.index.linear import merge
 from opscope_tools.index.made import call_of, from_factory, from_metaclass
+from opscope_tools.index.nesting import Nesting
 from opscope_tools.index.rows import AssignRow, ClassRow, FunctionRow, ImportRow, Row
 from opscope_tools.index.standard import is_installed, metaclass_module, standard_order
-from opscope_tools.index.symbols import body_rows
 from opscope_tools.index.trees import SourceTree, Unit
 
-__all__ = ["Base", "ClassSymbol", "Exports", "Found", "Resolver", "absolute", "deletes"]
+__all__ = ["Base", "ClassSymbol", "Exports", "Found", "Resolver", "absolute"]
 
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$")
-
-
-@dataclass(frozen=True)
-class _Blocked:
-    """Conditions of a module whose blocks cannot run, and its `try` blocks (by line) with the line that fails."""
-
-    conditions: set[str]
-    tries: dict[int, int]
-
-
-@dataclass(frozen=True)
-class Exports:
-    """What `__all__` of a module lists; not `complete` where a part of it is computed."""
-
-    names: tuple[str, ...]
-    complete: bool = True
 
 
 class Resolver:
@@ -57,8 +41,8 @@ class Resolver:
     ) -> None:
         self.trees = [SourceTree(repository, folder, on_cold) for repository in repositories]
         self._evaluator = Evaluator(self)
-        self._blocked: WeakKeyDictionary[Unit, _Blocked] = WeakKeyDictionary()
-        self._bodies: WeakKeyDictionary[Unit, dict[int, tuple[Row, ...]]] = WeakKeyDictionary()
+        self._branches = Branches(self.available, self._evaluator)
+        self._nesting = Nesting()
 
     def module(self, name: str, near: SourceTree | None = None) -> Unit | None:
         """The module called `name`, looked for in the tree that asks and then in the others."""
@@ -94,7 +78,7 @@ class Resolver:
         best: Found | None = None
         for row in self._candidates(unit, name, before):
             if deletes(row):
-                if self._runs(unit, row) is not False and not row.guard.fallback:
+                if self._branches.runs(unit, row) is not False and not row.guard.fallback:
                     return best
                 continue
             found = self._follow(unit, row, name, trail)
@@ -142,45 +126,7 @@ class Resolver:
 
     def rank(self, unit: Unit, row: Row) -> tuple[bool, bool, int]:
         """Sort key of the rows that bind one name: the one that counts comes first."""
-        runs = self._runs(unit, row)
-        substitute = row.guard.fallback if runs is None else not runs
-        return substitute, row.guard.type_checking, -row.line
-
-    def _runs(self, unit: Unit, row: Row) -> bool | None:
-        """Whether the statement of the row runs when its module is imported here; None where source does not tell."""
-        guard = row.guard
-        if not guard.condition or guard.type_checking:
-            return None
-        blocked = self._blocks(unit)
-        failing = blocked.tries.get(guard.block)
-        if failing is not None:
-            if guard.fallback:
-                return True
-            if row.line > failing:
-                return False
-        holds = self._evaluator.holds(unit, guard.condition)
-        if holds is not None:
-            return holds
-        if guard.condition in blocked.conditions:
-            return False
-        opposite = guard.condition.removeprefix("not (").removesuffix(")")
-        return True if guard.fallback and opposite in blocked.conditions else None
-
-    def _blocks(self, unit: Unit) -> _Blocked:
-        """The parts of `unit` that import a package which is not there."""
-        known = self._blocked.get(unit)
-        if known is None:
-            known = self._blocked[unit] = _Blocked(set(), {})
-            for row in unit.rows.rows:
-                if not isinstance(row, ImportRow) or row.guard.fallback or row.guard.type_checking:
-                    continue
-                if not row.guard.condition or row.module.startswith(".") or self.available(row.module):
-                    continue
-                if row.guard.block:
-                    known.tries.setdefault(row.guard.block, row.line)
-                else:
-                    known.conditions.add(row.guard.condition)
-        return known
+        return self._branches.rank(unit, row)
 
     # what a row binds
 
@@ -260,34 +206,7 @@ class Resolver:
 
     def exports(self, unit: Unit, trail: tuple[object, ...] = ()) -> Exports | None:
         """`__all__` of a module, with what it takes over from the `__all__` of others; None where it has none."""
-        listed = unit.rows.exports
-        step = (unit.tree, unit.file, "__all__")
-        if listed is None or step in trail:
-            return None
-        names: list[str] = []
-        complete = True
-        for entry in listed:
-            if not entry.startswith(("*", "$", "?")):
-                names.append(entry)
-                continue
-            part = self._listed_elsewhere(unit, entry, (*trail, step))
-            names += part.names if part is not None else ()
-            complete = complete and part is not None and part.complete
-        return Exports(tuple(names), complete)
-
-    def _listed_elsewhere(self, unit: Unit, entry: str, trail: tuple[object, ...]) -> Exports | None:
-        """A part of `__all__` that is not spelt out: `*module` for that module's `__all__`, `$name` for a variable."""
-        kind, text = entry[0], entry[1:]
-        found = self.dotted(unit, text, 0, trail) if kind in "*$" else None
-        if found is None or found.unit is None:
-            return None
-        if kind == "*":
-            return self.exports(found.unit, trail) if found.kind == "module" else None
-        if text.endswith("__all__") or not isinstance(found.row, AssignRow):
-            return None
-        value = self._evaluator.assigned(found)
-        literal = isinstance(value, tuple) and all(isinstance(item, str) for item in value)
-        return Exports(value) if literal else None
+        return exports_of(self, self._evaluator, unit, trail)
 
     def _lazy(self, unit: Unit, name: str, trail: tuple[object, ...]) -> Found | None:
         """A name of a package that fills itself on demand: from its table, or from the `__all__` of files below."""
@@ -400,7 +319,7 @@ class Resolver:
         stem = text.split("[", 1)[0].strip()
         if not _DOTTED.match(stem):
             return self._computed_base(symbol, text)
-        scoped = self._in_scope(symbol, stem) if "." in symbol.path and "." not in stem else None
+        scoped = self._scoped_base(symbol, stem) if "." in symbol.path and "." not in stem else None
         if scoped is not None:
             return scoped
         found = self.dotted(symbol.unit, stem, symbol.line if "." not in symbol.path else 0)
@@ -417,34 +336,16 @@ class Resolver:
             return text if holds is None else self.base(symbol, choice[1] if holds else choice[3])
         return self._made(symbol.unit, text, symbol.row) or text
 
-    def _in_scope(self, symbol: ClassSymbol, name: str) -> Base | None:
+    def _scoped_base(self, symbol: ClassSymbol, name: str) -> Base | None:
         """What `name` means to the bases of a nested class, where a class or function around it binds it."""
-        path, row = symbol.path, None
-        while row is None and "." in path:
-            path = path.rpartition(".")[0].removesuffix(".<locals>")
-            holder = _at_path(symbol.unit, path)
-            if isinstance(holder, FunctionRow):
-                row = self._local(symbol, holder, name)
-                if row is None and any(p.name.lstrip("*") == name for p in holder.parameters):
-                    return f"{name} (a parameter of {holder.name})"
-            elif holder is not None and path == symbol.path.rpartition(".")[0]:
-                # a class body is seen by its own statements only, not by those of classes inside it
-                row = next((r for r in reversed(holder.body) if r.name == name and r.line < symbol.line), None)
-        if row is None:
-            return None
+        bound = self._nesting.binding(symbol, name)
+        if bound is None or isinstance(bound, str):
+            return bound
+        path, row = bound
         if isinstance(row, ClassRow):
-            inner = "." if isinstance(_at_path(symbol.unit, path), ClassRow) else ".<locals>."
-            return ClassSymbol(symbol.unit, f"{path}{inner}{name}", row)
+            return ClassSymbol(symbol.unit, path, row)
         found = self._follow(symbol.unit, row, name, ())
         return (found.symbol or found.name) if found is not None else None
-
-    def _local(self, symbol: ClassSymbol, function: FunctionRow, name: str) -> Row | None:
-        """The last row of a function's body that binds `name` before the class."""
-        bodies = self._bodies.setdefault(symbol.unit, {})
-        if function.line not in bodies:
-            bodies[function.line] = body_rows(symbol.unit.tree.source(symbol.file), function)
-        rows = [row for row in bodies[function.line] if row.name == name and row.line < symbol.line]
-        return rows[-1] if rows else None
 
     def mro(self, symbol: ClassSymbol) -> list[Base]:
         """The linearisation (C3) of `symbol`: definitions, and names for what is not in source, `object` last."""
@@ -463,29 +364,8 @@ class Resolver:
             else:
                 lines.append(self._linear(base, (*below, symbol)))
         tops = [line[0] for line in lines]
-        merged = _merge([[n for n in line if n != "object"] for line in [*lines, tops]])
+        merged = merge([[n for n in line if n != "object"] for line in [*lines, tops]])
         return [symbol, *merged, "object"]
-
-
-def _equal(first: Base, second: Base) -> bool:
-    if isinstance(first, str) or isinstance(second, str):
-        return first == second
-    return first.same(second)
-
-
-def _merge(lines: list[list[Base]]) -> list[Base]:
-    """C3: always the first head that stands in no other tail; where there is none (a class Python would refuse),
-    the first head."""
-    merged: list[Base] = []
-    lines = [line for line in lines if line]
-    while lines:
-        head = next(
-            (line[0] for line in lines if not any(_equal(line[0], n) for other in lines for n in other[1:])),
-            lines[0][0],
-        )
-        merged.append(head)
-        lines = [rest for line in lines if (rest := [n for n in line if not _equal(n, head)])]
-    return merged
 
 
 def absolute(unit: Unit, module: str) -> str:
@@ -497,11 +377,6 @@ def absolute(unit: Unit, module: str) -> str:
     package = unit.package.split(".") if unit.package else []
     package = package[: len(package) - (dots - 1)] if dots > 1 else package
     return ".".join([*package, stem] if stem else package)
-
-
-def deletes(row: Row) -> bool:
-    """Whether the row stands for `del name`."""
-    return isinstance(row, AssignRow) and not (row.value or row.entries or row.annotation)
 
 
 def _may_hold(tree: SourceTree, module: str) -> bool:
@@ -516,16 +391,3 @@ def _may_hold(tree: SourceTree, module: str) -> bool:
             compiled = folder.is_dir() and any(folder.glob(f"{parts[size]}.*.so"))
             return compiled or (file.endswith("__init__.py") and (folder / parts[size]).is_dir())
     return False
-
-
-def _at_path(unit: Unit, path: str) -> ClassRow | FunctionRow | None:
-    """The class or function that stands at `Outer.method.<locals>.Inner` of a module; the last where several do."""
-    rows: tuple[Row, ...] = unit.rows.rows
-    found: ClassRow | FunctionRow | None = None
-    for part in path.replace(".<locals>", "").split("."):
-        named = [row for row in rows if row.name == part and isinstance(row, ClassRow | FunctionRow)]
-        if not named:
-            return None
-        found = named[-1]
-        rows = found.body if isinstance(found, ClassRow) else found.classes
-    return found

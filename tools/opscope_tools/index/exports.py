@@ -1,0 +1,56 @@
+"""What `__all__` of a module lists, also where it is put together from those of other modules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from opscope_tools.index.rows import AssignRow
+from opscope_tools.index.trees import Unit
+
+if TYPE_CHECKING:
+    from opscope_tools.index.evaluation import Evaluator
+    from opscope_tools.index.resolve import Resolver
+
+
+@dataclass(frozen=True)
+class Exports:
+    """What `__all__` of a module lists; not `complete` where a part of it is computed."""
+
+    names: tuple[str, ...]
+    complete: bool = True
+
+
+def exports_of(resolver: Resolver, evaluator: Evaluator, unit: Unit, trail: tuple[object, ...] = ()) -> Exports | None:
+    """`__all__` of a module, with what it takes over from the `__all__` of others; None where it has none."""
+    listed = unit.rows.exports
+    step = (unit.tree, unit.file, "__all__")
+    if listed is None or step in trail:
+        return None
+    names: list[str] = []
+    complete = True
+    for entry in listed:
+        if not entry.startswith(("*", "$", "?")):
+            names.append(entry)
+            continue
+        part = _listed_elsewhere(resolver, evaluator, unit, entry, (*trail, step))
+        names += part.names if part is not None else ()
+        complete = complete and part is not None and part.complete
+    return Exports(tuple(names), complete)
+
+
+def _listed_elsewhere(
+    resolver: Resolver, evaluator: Evaluator, unit: Unit, entry: str, trail: tuple[object, ...]
+) -> Exports | None:
+    """A part of `__all__` that is not spelt out: `*module` for that module's `__all__`, `$name` for a variable."""
+    kind, text = entry[0], entry[1:]
+    found = resolver.dotted(unit, text, 0, trail) if kind in "*$" else None
+    if found is None or found.unit is None:
+        return None
+    if kind == "*":
+        return resolver.exports(found.unit, trail) if found.kind == "module" else None
+    if text.endswith("__all__") or not isinstance(found.row, AssignRow):
+        return None
+    value = evaluator.assigned(found)
+    literal = isinstance(value, tuple) and all(isinstance(item, str) for item in value)
+    return Exports(value) if literal else None
