@@ -198,6 +198,7 @@ class _Body:
         self.names: dict[str, _Thing] = {**self.function.names, **self.given}
         self.set: list[tuple[str, _Thing | None]] = []
         self.registered = ""
+        self.later: dict[str, Node] = {}
 
     @property
     def resolver(self) -> Resolver:
@@ -294,6 +295,10 @@ class _Body:
             left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
             if left is None or right is None:
                 return
+            if left.type == "identifier" and not _mentions(right, self._aliases()):
+                self.names.pop(text_of(left), None)
+                self.later[text_of(left)] = right  # most names of a decorator have nothing to do with the target
+                return
             thing, _ = self._value(right, depth)
             if left.type == "identifier":
                 self.names[text_of(left)] = thing
@@ -318,6 +323,9 @@ class _Body:
         """What an expression is; where it gives the target away, with what comes of that."""
         unknown = _Thing("unknown", text=text_of(node)[:120])
         if node.type == "identifier":
+            later = self.later.pop(text_of(node), None)
+            if later is not None:
+                self.names[text_of(node)] = self._value(later, depth + 1)[0]
             known = self.names.get(text_of(node))
             found = self.resolver.lookup(self.function.unit, text_of(node)) if self.function.unit is not None else None
             return known or (self.application.thing(found) if found is not None else unknown), []
@@ -377,7 +385,7 @@ class _Body:
         """A function that takes the target's place: does it always call it?"""
         node = thing.node
         assert node is not None
-        aliases = {name for name, one in self.names.items() if one.kind == "target"}
+        aliases = self._aliases()
         aliases |= self._derived(aliases)
         body = node.child_by_field_name("body")
         label = thing.text or "a function"
@@ -393,6 +401,9 @@ class _Body:
                 "replaces the implementation under a condition", f"`{label}` runs in its place; not every way calls it"
             )
         return _Outcome("replaces the implementation under a condition", f"`{label}` runs in its place")
+
+    def _aliases(self) -> set[str]:
+        return {name for name, one in self.names.items() if one.kind == "target"}
 
     def _derived(self, aliases: set[str]) -> set[str]:
         """Names bound to what a call makes of the target: `cached = lru_cache()(func)`."""
