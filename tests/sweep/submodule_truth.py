@@ -76,15 +76,24 @@ def build(model_type: str) -> dict[str, Any]:
     for table in (n for n in dir(modeling_auto) if re.fullmatch(r"MODEL_.*MAPPING_NAMES", n)):
         named = getattr(modeling_auto, table).get(model_type, ())
         names.update(dict.fromkeys((named,) if isinstance(named, str) else named))
-    roots: dict[str, Any] = {}
+    config_class = configuration_auto.CONFIG_MAPPING[model_type]
+    classes: dict[str, tuple[Any, Any]] = {}
     for name in names:
+        with contextlib.suppress(Exception):  # a package that is not installed
+            cls = getattr(transformers, name)
+            classes[qualified(cls)] = (cls, config_class)
+    for cls, _ in list(classes.values()):  # what no mapping names builds its parts with configurations of its own
+        for other in vars(sys.modules.get(cls.__module__, object)).values():
+            own = isinstance(other, type) and other.__module__ == cls.__module__
+            if own and issubclass(other, transformers.PreTrainedModel) and other.config_class:
+                classes.setdefault(qualified(other), (other, other.config_class))
+    roots: dict[str, Any] = {}
+    for name, (cls, made_from) in classes.items():
         try:
-            with limit(SECONDS):
-                cls = getattr(transformers, name)
-                with torch.device("meta"), no_init_weights():
-                    model = cls(configuration_auto.CONFIG_MAPPING[model_type]())
-            roots[qualified(cls)] = children(model)
-        except Exception as error:  # a package that is not installed, a default that no model can be built from
+            with limit(SECONDS), torch.device("meta"), no_init_weights():
+                model = cls(made_from())
+            roots[name] = children(model)
+        except Exception as error:  # a default that no model can be built from
             roots[name] = f"{type(error).__name__}: {str(error).strip()[:200]}"
     return {"model_type": model_type, "roots": roots}
 

@@ -15,6 +15,7 @@ from opscope_tools.index.building import code
 from opscope_tools.index.building.values import (
     MISSING,
     ClassValue,
+    FieldValue,
     Frame,
     FunctionValue,
     Instance,
@@ -36,22 +37,30 @@ _CONTAINER = "torch.nn.modules.container."
 DEPTH = 40
 #: how deep calls are followed in a branch that is not, or not surely, taken
 BRANCH_DEPTH = 1
-STEPS = 1_500_000
+STEPS = 400_000
+#: what one call of a function may take of that: tables of numbers are computed there
+CALL_STEPS = 60_000
 
 
 class Base:
-    """State and lookups. One interpreter serves one question about a class or a built model."""
+    """State and lookups. What was read and evaluated of files is kept from one question to the next; `reset` forgets
+    the objects."""
 
-    def __init__(self, resolver: Resolver, home: SourceTree, *, deep: bool) -> None:
+    def __init__(self, resolver: Resolver, home: SourceTree) -> None:
         self.resolver = resolver
         self.home = home
-        self.deep = deep  # whether the constructors of the modules that are made run as well
+        self.deep = False  # whether the constructors of the modules that are made run as well
+        self.exhausted = False
+        self.failures = 0
         self.live: bool | None = True
         self.depth = 0
         self.branch = 0
+        self.trying = 0
         self.steps = 0
         self.limit = STEPS
         self.serial = 0
+        self.changes = 0
+        self._absent: set[tuple[int, str]] = set()
         self.journals: list[dict[int, tuple[Any, Any]]] = []
         self.units: dict[int, Unit] = {}
         self.built: dict[str, list[Instance]] = {}
@@ -59,9 +68,19 @@ class Base:
         self._classes: dict[tuple[int, str, int], ClassValue] = {}
         self._globals: dict[tuple[int, str], Any] = {}
         self._modules: dict[int, ModuleValue] = {}
-        self._memo: dict[Any, Instance] = {}
+        self._memo: dict[Any, tuple[Instance, Any, Any]] = {}
         self._evaluating: set[tuple[int, str]] = set()
         self._amendments: set[tuple[int, int]] = set()
+
+    def reset(self) -> None:
+        """Forget the objects of the last question."""
+        self.deep = self.exhausted = False
+        self.live, self.depth, self.branch, self.trying = True, 0, 0, 0
+        self.steps = 0
+        self.journals.clear()
+        self.frames.clear()
+        self.built.clear()
+        self._memo.clear()
 
     # changes: every container (attributes, locals, lists, dicts) is noted before it changes while a branch is tried
 
@@ -295,11 +314,18 @@ class Base:
         live, self.live = self.live, True
         cls.space[name] = Unknown(name)  # while it is evaluated
         try:
+            declared = _field_default(parsed.node) if row.annotation else None
+            if declared is not None:
+                return self._field_value(declared, frame)
             return self.ev(parsed.node, frame)
         except RaisedError:
             return Unknown(name)
         finally:
             self.journals, self.live = journals, live
+
+    def _field_value(self, declared: ast.keyword, frame: Frame) -> FieldValue:
+        value = self.ev(declared.value, frame)
+        return FieldValue(value, MISSING) if declared.arg == "default" else FieldValue(MISSING, value)
 
     def member(self, cls: ClassValue, name: str, after: ClassValue | None = None) -> tuple[ClassValue | None, Any]:
         """(holder, value) of the first class of the MRO that binds the name; `after`: as `super()` of that class."""
@@ -355,6 +381,13 @@ class Base:
     def external(self, name: str) -> Any:
         native = self.native(name)
         return Unknown(name.rpartition(".")[2], name=name) if native is MISSING else native
+
+
+def _field_default(node: ast.expr) -> ast.keyword | None:
+    """The default in `name: type = specifier(default=...)`: whatever the specifier checks, that is what it sets."""
+    if not isinstance(node, ast.Call):
+        return None
+    return next((keyword for keyword in node.keywords if keyword.arg in {"default", "default_factory"}), None)
 
 
 class _Unread:

@@ -47,6 +47,13 @@ class Text:
 
     def text(self, node: ast.AST) -> str:
         """The node as written, on one line."""
+        known: str | None = getattr(node, "_text", None)
+        if known is None:
+            known = self._text(node)
+            node._text = known  # type: ignore[attr-defined]
+        return known
+
+    def _text(self, node: ast.AST) -> str:
         start: int = getattr(node, "lineno", 0)
         end: int = getattr(node, "end_lineno", 0)
         if not start or not end or end > len(self.lines):

@@ -126,7 +126,8 @@ def member(machine: Objects, this: Instance, name: str) -> Any:
     if name == "training":
         return True
     if name == "_modules":
-        return dict(children(this))
+        machine.own_copy(this)
+        return this.attrs
     if name in {"parameters", "named_parameters", "buffers", "named_buffers", "state_dict"}:
         return Native(name, lambda *_: Unknown(name))
     container = machine.container(this.cls)
@@ -145,7 +146,7 @@ def _add_module(machine: Objects, this: Instance, args: Args, kwargs: Kwargs) ->
     if len(values) == 2 and isinstance(plain(values[0]), str):
         put(machine, this, plain(values[0]), values[1])
     elif len(values) == 2:
-        put(machine, this, "*", values[1])
+        put(machine, this, getattr(plain(values[0]), "pattern", "") or "*", values[1])
 
 
 def _register(machine: Objects, this: Instance, args: Args, _: Kwargs) -> None:
@@ -169,6 +170,16 @@ def _modules(_: Objects, this: Instance, __: Args, ___: Kwargs) -> list[Any]:
         here = pending.pop(0)
         found.append(here)
         pending.extend(value for _, value in children(here))
+    return found
+
+
+def _named_modules(_: Objects, this: Instance, __: Args, ___: Kwargs) -> list[Any]:
+    found: list[Any] = []
+    pending: list[tuple[str, Instance]] = [("", this)]
+    while pending and len(found) < 5000:
+        path, here = pending.pop(0)
+        found.append((path, here))
+        pending.extend((f"{path}.{name}" if path else name, value) for name, value in children(here))
     return found
 
 
@@ -230,6 +241,7 @@ _Act = Callable[[Any, Instance, Args, Kwargs], Any]
 _METHODS: dict[str, _Act] = {
     "__init__": _init, "add_module": _add_module, "register_module": _add_module, "register_buffer": _register,
     "register_parameter": _register, "children": _children, "named_children": _named_children, "modules": _modules,
+    "named_modules": _named_modules,
     "get_submodule": _submodule, "__setattr__": _setattr,
 }  # fmt: skip
 _CONTAINER_METHODS: dict[str, _Act] = {

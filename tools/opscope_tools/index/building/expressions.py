@@ -122,7 +122,7 @@ class Expressions(Objects):
         try:
             return self.truth(self.ev(node, frame))
         except RaisedError:
-            if frame.trying:
+            if self.trying:
                 raise
             return None
 
@@ -305,6 +305,8 @@ class Expressions(Objects):
             if right.module:
                 return isinstance(left, str) and left in right.attrs
             right = right.data if right.data is not None else self.iterate(right)
+        if isinstance(right, list | tuple | dict | set) and not right and not isinstance(right, Uncertain):
+            return False
         if isinstance(left, Unknown | Choice) or isinstance(right, Unknown | Choice | ClassValue | Uncertain):
             raise UndecidedError
         return bool(_data(left) in right)
@@ -317,7 +319,7 @@ class Expressions(Objects):
             (node.body, shown, taken),
             (node.orelse, f"not ({shown})", None if taken is None else not taken),
         ):
-            if live is False and not (isinstance(frame.this, Instance) and frame.this.module and _makes(value)):
+            if live is False and not (isinstance(frame.this, Instance) and frame.this.module and makes(value)):
                 continue
             made.append(Option(condition, self.under(live, lambda v=value: self._safe(v, frame)), live))
         return made[0].value if len(made) == 1 and not _modular(made[0].value) else choice(made)
@@ -368,20 +370,24 @@ class Expressions(Objects):
         return found
 
     def _joined(self, node: ast.JoinedStr, frame: Frame) -> Any:
-        parts, pattern = [], []
+        parts, pattern, known = [], [], True
         for part in node.values:
             if isinstance(part, ast.Constant):
                 parts.append(str(part.value))
                 pattern.append(str(part.value))
             elif isinstance(part, ast.FormattedValue):
-                value = _data(self.ev(part.value, frame))
-                if isinstance(value, Unknown | Choice | Instance | FunctionValue):
-                    raise UndecidedError
-                spec = self.ev(part.format_spec, frame) if part.format_spec is not None else ""
-                parts.append(format(value.name if isinstance(value, ClassValue) else value, spec))
                 pattern.append("*")
-        text = "".join(parts)
-        return label(text, "".join(pattern)) if frame.repeat else text
+                value = _data(self.ev(part.value, frame))
+                spec = self.ev(part.format_spec, frame) if part.format_spec is not None else ""
+                if isinstance(value, Unknown | Choice | Instance | FunctionValue) or not isinstance(spec, str):
+                    known = False
+                else:
+                    parts.append(format(value.name if isinstance(value, ClassValue) else value, spec))
+        if not known:
+            unknown = Unknown(self.text(node, frame))
+            unknown.pattern = "".join(pattern)
+            return unknown
+        return label("".join(parts), "".join(pattern)) if frame.repeat else "".join(parts)
 
     def _lambda(self, node: ast.Lambda, frame: Frame) -> Any:
         code: Text = frame.code
@@ -396,7 +402,7 @@ class Expressions(Objects):
     # comprehensions
 
     def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, frame: Frame) -> Any:
-        found = self._collect(node.generators, frame, lambda: self._safe(node.elt, frame), _makes(node.elt))
+        found = self._collect(node.generators, frame, lambda: self._safe(node.elt, frame), makes(node.elt))
         return {_data(plain(item)) for item in found} if isinstance(node, ast.SetComp) else found
 
     def _dict_comprehension(self, node: ast.DictComp, frame: Frame) -> Any:
@@ -436,6 +442,8 @@ class Expressions(Objects):
             if not makes and not uncertain:
                 return []
             self.assign_unknown(head.target, frame)
+            if any(self.test(test, frame) is False for test in head.ifs):
+                return []
             live = None if uncertain else False
             made = self.under(live, lambda: self._loop(rest, frame, one, makes))
             items = [choice([Option("", item, live)]) for item in made]
@@ -564,12 +572,16 @@ def _size(times: Any, value: Any) -> bool:
     return isinstance(times, int) and isinstance(value, list | tuple | str) and times * len(value) > _SIZE
 
 
-def _makes(node: ast.AST) -> bool:
+def makes(node: ast.AST) -> bool:
     """Whether the expression may make or name a module."""
-    return any(
-        isinstance(inner, ast.Call) or (isinstance(inner, ast.Name) and inner.id[:1].isupper())
-        for inner in ast.walk(node)
-    )
+    known: bool | None = getattr(node, "_makes", None)
+    if known is None:
+        known = any(
+            isinstance(inner, ast.Call) or (isinstance(inner, ast.Name) and inner.id[:1].isupper())
+            for inner in ast.walk(node)
+        )
+        node._makes = known  # type: ignore[attr-defined]
+    return known
 
 
 def _modular(value: Any) -> bool:

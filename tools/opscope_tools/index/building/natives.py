@@ -65,11 +65,16 @@ class Machine(Statements):
         if found is None and module in _PURE and hasattr(_PURE[module], member):
             made = getattr(_PURE[module], member)
             found = Native(name, lambda _, args, kwargs: made(*args, **kwargs)) if callable(made) else made
+        elif found is None and module == "numpy" and member in _SCALAR:
+            scalar = getattr(math, member)
+            found = Native(name, lambda _, args, kwargs: scalar(*args))
         if found is None:
             found = _VALUES.get(name, MISSING)
         return found
 
 
+#: functions of numpy that do to a number what Python's own do
+_SCALAR = {"log2", "log", "log10", "sqrt", "ceil", "floor", "exp"}
 #: modules whose functions depend on nothing but their arguments
 _PURE: dict[str, Any] = {"math": math, "re": re}
 _VALUES: dict[str, Any] = {
@@ -224,9 +229,24 @@ for _name, _made in {
     _on_items(_name, _made)
 
 
-@native("builtins.any", "builtins.all")
+@native("builtins.any")
 def _any(machine: Machine, args: Args, _: Kwargs) -> bool:
-    raise UndecidedError
+    found = [machine.truth(plain(item)) for item in machine.iterate(args[0])]
+    if True in found and not isinstance(args[0], Uncertain):
+        return True
+    if None in found or isinstance(args[0], Uncertain):
+        raise UndecidedError
+    return False
+
+
+@native("builtins.all")
+def _all(machine: Machine, args: Args, _: Kwargs) -> bool:
+    found = [machine.truth(plain(item)) for item in machine.iterate(args[0])]
+    if False in found and not isinstance(args[0], Uncertain):
+        return False
+    if None in found or isinstance(args[0], Uncertain):
+        raise UndecidedError
+    return True
 
 
 @native("builtins.map", full=True)
@@ -454,13 +474,27 @@ def _field(_: Machine, args: Args, kwargs: Kwargs) -> FieldValue:
 # ---- numbers that constructors lay out layer by layer ------------------------------------------------------------------
 
 
+class Numbers(list[float]):
+    """A row of numbers with the methods that an array of them is asked for."""
+
+    def tolist(self) -> list[float]:
+        return list(self)
+
+    def split(self, sizes: int | list[int]) -> list[Numbers]:
+        """Pieces of the given sizes, as torch.Tensor.split makes them."""
+        if isinstance(sizes, int):
+            sizes = [min(sizes, len(self) - start) for start in range(0, len(self), sizes)]
+        ends = list(itertools.accumulate(sizes))
+        return [Numbers(self[end - size : end]) for size, end in zip(sizes, ends, strict=True)]
+
+
 @native("torch.linspace", "numpy.linspace")
-def _linspace(_: Machine, args: Args, kwargs: Kwargs) -> list[float]:
+def _linspace(_: Machine, args: Args, kwargs: Kwargs) -> Numbers:
     """Evenly spaced numbers, both ends included."""
     start, end = args[0], args[1]
     steps = args[2] if len(args) > 2 else kwargs.get("steps", kwargs.get("num", 50))
     _known(start, end, steps)
-    return [start + (end - start) * number / max(steps - 1, 1) for number in range(steps)]
+    return Numbers(start + (end - start) * number / max(steps - 1, 1) for number in range(steps))
 
 
 @native("numpy.cumsum")

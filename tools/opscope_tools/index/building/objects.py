@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from opscope_tools.index.building import containers
-from opscope_tools.index.building.base import BRANCH_DEPTH, DEPTH, Base
+from opscope_tools.index.building.base import BRANCH_DEPTH, CALL_STEPS, DEPTH, Base
 from opscope_tools.index.building.values import (
     MISSING,
     Choice,
     ClassValue,
+    ExhaustedError,
     FieldValue,
     Frame,
     FunctionValue,
@@ -96,6 +97,7 @@ class Objects(Base):
         def run(_: Any, args: Args, kwargs: Kwargs) -> Any:
             if name in _MUTATING:
                 self.touch(value)
+                self.changes += 1
                 if not isinstance(value, list):
                     args = (*(self.open(a) for a in args[:1]), *args[1:])
             return getattr(value, name)(*args, **kwargs)
@@ -116,6 +118,8 @@ class Objects(Base):
         unit = module.unit
         found = self._globals.get((id(unit), name), MISSING)
         if found is MISSING:
+            if (id(unit), name) in self._absent:
+                raise RaisedError("AttributeError")
             found = self.found(self.resolver.lookup(unit, name), name)
             if found is not MISSING:
                 self._globals[id(unit), name] = found
@@ -128,6 +132,7 @@ class Objects(Base):
             return unit.name
         if self.foreign(unit.name):
             return Unknown(name, name=f"{unit.name}.{name}")
+        self._absent.add((id(unit), name))
         raise RaisedError("AttributeError")
 
     def foreign(self, module: str) -> bool:
@@ -326,12 +331,17 @@ class Objects(Base):
                 self.run(found.setter, (this, value), {})
                 return
             if not same(this.attrs.get(name, MISSING), value):
-                this.version += 1
-        elif this.shared:
-            this.shared = False
-            self.built.setdefault(this.cls.qualified_name, []).append(this)
+                self.changes += 1
+        else:
+            self.own_copy(this)
         self.touch(this.attrs)
         this.attrs[name] = value
+
+    def own_copy(self, this: Instance) -> None:
+        """An instance whose attributes are about to differ from those of its equal counts for itself."""
+        if this.shared:
+            this.shared = False
+            self.built.setdefault(this.cls.qualified_name, []).append(this)
 
     def remove(self, this: Any, name: str) -> None:
         """`del this.name`."""
@@ -339,7 +349,7 @@ class Objects(Base):
             name = self.aliases(this.cls).get(name, name)
             self.touch(this.attrs)
             this.attrs.pop(name, None)
-            this.version += 1
+            self.changes += 1
 
     # calls
 
@@ -419,7 +429,8 @@ class Objects(Base):
     def run(self, function: FunctionValue, args: Args, kwargs: Kwargs, this: Any = None) -> Any:
         """Run a function of the analysed source."""
         unit = function.code.unit
-        if self.foreign(unit.name):
+        own = isinstance(this, Instance) and function.code.name == "__init__"  # of a base of what is being built
+        if self.foreign(unit.name) and not own:
             return self._handed_back(function, args)
         if self.depth >= DEPTH or function.code.yields:
             return Unknown(function.code.name)
@@ -435,9 +446,19 @@ class Objects(Base):
         self.bind_arguments(function, frame, args, kwargs)
         self.depth += 1
         self.frames.append(frame)
+        trying, limit = self.trying, self.limit
+        if function.code.name in {"__init__", "__post_init__"}:
+            self.trying = 0
+        else:
+            self.limit = min(limit, self.steps + CALL_STEPS)
         try:
             return self.body(function, frame)
+        except ExhaustedError:
+            if self.steps > limit or function.code.name in {"__init__", "__post_init__"}:
+                raise
+            return Unknown(function.code.name)
         finally:
+            self.trying, self.limit = trying, limit
             self.frames.pop()
             self.depth -= 1
 
@@ -569,11 +590,11 @@ class Objects(Base):
     def _memoised(self, this: Instance, args: Args, kwargs: Kwargs) -> Instance:
         """The instance, with the attributes of an equal one where the same arguments have been seen."""
         loops = {value.loop for value in (*args, *kwargs.values()) if type(value) is Turn}
-        loose = memo_key(this.cls, args, kwargs, self.live, exact=False)
-        strict = memo_key(this.cls, args, kwargs, self.live, exact=True)
+        loose = memo_key(this.cls, args, kwargs, self.live, self.changes, exact=False)
+        strict = memo_key(this.cls, args, kwargs, self.live, self.changes, exact=True)
         known = self._memo.get(loose) or self._memo.get(strict) if strict is not None else None
         if known is not None:
-            this.attrs, this.shared = dict(known.attrs), True
+            this.attrs, this.shared = dict(known[0].attrs), True
             return this
         before = [(loop, loop.used) for loop in loops]
         for loop in loops:
@@ -582,8 +603,8 @@ class Objects(Base):
         used = any(loop.used for loop in loops)
         for loop, was in before:
             loop.used = loop.used or was
-        if strict is not None and strict == memo_key(this.cls, args, kwargs, self.live, exact=True):
-            self._memo[strict if used else loose] = this
+        if strict is not None and strict == memo_key(this.cls, args, kwargs, self.live, self.changes, exact=True):
+            self._memo[strict if used else loose] = (this, args, kwargs)  # kept, so that no id is used again
         return this
 
     # records (dataclasses)
@@ -659,48 +680,58 @@ def same(first: Any, second: Any) -> bool:
         return False
 
 
-def memo_key(cls: ClassValue, args: Args, kwargs: Kwargs, live: bool | None, *, exact: bool) -> Any:
+def memo_key(cls: ClassValue, args: Args, kwargs: Kwargs, live: bool | None, changes: int, *, exact: bool) -> Any:
     """What decides how an instance is built; None where that cannot be compared."""
+    keys = _Keys(changes, exact)
     try:
-        values = tuple(_key(value, exact) for value in args)
-        named = tuple((name, _key(value, exact)) for name, value in sorted(kwargs.items()))
+        values = tuple(keys.of(value) for value in args)
+        named = tuple((name, keys.of(value)) for name, value in sorted(kwargs.items()))
     except UndecidedError:
         return None
     return (id(cls), live, values, named)
 
 
-def _key(value: Any, exact: bool, depth: int = 0) -> Any:
-    if type(value) is Turn:
-        return ("turn", int(value) if exact else id(value.loop))
-    if isinstance(value, bool | int | float | str) or value is None:
-        return (type(value).__name__ if not isinstance(value, Label) else "str", value)
-    if isinstance(value, Unknown):
-        return ("unknown", value.name, value.text)
-    if isinstance(value, Instance) and not value.module and value.data is None:
-        return ("record", id(value.cls), *_content(value, exact, depth))
-    if isinstance(value, Instance | ClassValue | FunctionValue | ModuleValue | Native):
-        return ("object", id(value))
-    if isinstance(value, list | tuple) and len(value) <= 128 and depth < 4:
-        return (type(value).__name__, *(_key(item, exact, depth + 1) for item in value))
-    if isinstance(value, dict) and len(value) <= 128 and depth < 4:
-        return ("dict", *((k, _key(v, exact, depth + 1)) for k, v in value.items()))
-    if isinstance(value, Choice) and depth:
-        return ("choice", id(value))
-    raise UndecidedError
+class _Keys:
+    """What can be compared of values; `changes` counts the changes of records so far."""
 
+    def __init__(self, changes: int, exact: bool) -> None:
+        self._changes, self._exact = changes, exact
 
-def _content(this: Instance, exact: bool, depth: int) -> tuple[Any, ...]:
-    """What a configuration says: two that say the same build the same."""
-    if depth > 3:
-        return (id(this), this.version)
-    return tuple((name, _soft(value, exact, depth + 1)) for name, value in this.attrs.items())
+    def of(self, value: Any, depth: int = 0) -> Any:
+        if type(value) is Turn:
+            return ("turn", int(value) if self._exact else id(value.loop))
+        if isinstance(value, bool | int | float | str) or value is None:
+            return (type(value).__name__ if not isinstance(value, Label) else "str", value)
+        if isinstance(value, Unknown):
+            return ("unknown", value.name, value.text)
+        if isinstance(value, Instance) and not value.module and value.data is None:
+            return self._record(value, depth)
+        if isinstance(value, Instance | ClassValue | FunctionValue | ModuleValue | Native):
+            return ("object", id(value))
+        if isinstance(value, list | tuple) and len(value) <= 128 and depth < 4:
+            return (type(value).__name__, *(self.of(item, depth + 1) for item in value))
+        if isinstance(value, dict) and len(value) <= 128 and depth < 4:
+            return ("dict", *((k, self.of(v, depth + 1)) for k, v in value.items()))
+        if isinstance(value, Choice) and depth:
+            return ("choice", id(value))
+        raise UndecidedError
 
+    def _record(self, this: Instance, depth: int) -> Any:
+        """A configuration by what it says: two that say the same build the same."""
+        if this.key is not None and this.key[0] == self._changes:
+            return this.key[1]
+        if depth > 4:
+            return ("object", id(this))
+        found = ("record", id(this.cls), *((name, self._soft(value, depth + 1)) for name, value in this.attrs.items()))
+        known = ("hash", hash(found), len(found))
+        this.key = (self._changes, known)
+        return known
 
-def _soft(value: Any, exact: bool, depth: int) -> Any:
-    try:
-        return _key(value, exact, depth)
-    except UndecidedError:
-        return ("object", id(value))
+    def _soft(self, value: Any, depth: int) -> Any:
+        try:
+            return self.of(value, depth)
+        except UndecidedError:
+            return ("object", id(value))
 
 
 Abstract_ = Unknown | Choice

@@ -9,7 +9,7 @@ from typing import Any
 
 from opscope_tools.index.building.code import Function, Text
 from opscope_tools.index.building.containers import Uncertain
-from opscope_tools.index.building.expressions import Expressions
+from opscope_tools.index.building.expressions import Expressions, makes
 from opscope_tools.index.building.values import (
     MISSING,
     Choice,
@@ -33,6 +33,7 @@ from opscope_tools.index.rows import FunctionRow
 #: how a block ended
 NEXT, RETURN, BREAK, CONTINUE = range(4)
 _TURNS = 4000
+_ADDING = {"append", "extend", "insert", "update", "add_module", "register_module"}
 Changes = list[tuple[Any, Any, Any]]
 
 
@@ -57,9 +58,9 @@ class Statements(Expressions):
                 ended: int = handler(self, statement, frame)
             except UndecidedError:
                 continue
-            except RaisedError:
+            except RaisedError as error:
                 # inside `try` the handler decides; a constructor goes on with what else it sets
-                if frame.trying or not self._goes_on(statement, frame):
+                if self.trying or not self._goes_on(error, frame):
                     raise
                 self._forget(statement, frame)
                 continue
@@ -67,17 +68,19 @@ class Statements(Expressions):
                 return ended
         return NEXT
 
-    def _goes_on(self, statement: ast.stmt, frame: Frame) -> bool:
+    def _goes_on(self, error: RaisedError, frame: Frame) -> bool:
         """Whether a failure ends no more than its statement: what a constructor sets before and after stands."""
         name = getattr(frame.code, "name", "")
         if not isinstance(frame.this, Instance):
             return False
         if name in {"__init__", "__post_init__"}:
             return True
-        return frame.this.module and not name.startswith("__") and not isinstance(statement, ast.Return | ast.Raise)
+        return frame.this.module and not name.startswith("__") and not error.explicit
 
     def _forget(self, statement: ast.stmt, frame: Frame) -> None:
         """A statement that failed leaves its targets unknown."""
+        if self.live is True and frame.code.name == "__init__":
+            self.failures += 1
         targets: list[ast.expr] = []
         if isinstance(statement, ast.Assign):
             targets = statement.targets
@@ -87,7 +90,7 @@ class Statements(Expressions):
         shown = self.text(value, frame) if isinstance(value, ast.expr) else ""
         for target in targets:
             try:
-                self.assign(target, Unknown(shown), frame)
+                self.assign(target, Unknown(shown, failed=True), frame)
             except (RaisedError, UndecidedError):
                 continue
 
@@ -196,7 +199,7 @@ class Statements(Expressions):
     def _raise(self, node: ast.Raise, frame: Frame) -> int:
         raised = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
         kind = raised.id if isinstance(raised, ast.Name) else "Exception"
-        raise RaisedError(kind)
+        raise RaisedError(kind, explicit=True)
 
     def _import(self, node: ast.Import, frame: Frame) -> int:
         for alias in node.names:
@@ -297,7 +300,7 @@ class Statements(Expressions):
         """What a branch that is not taken would have changed."""
         branch, self.branch = self.branch, self.depth if self.live is True else self.branch
         live, self.live = self.live, False
-        trying, frame.trying = frame.trying, 0
+        trying, self.trying = self.trying, 0
         passed, frame.passed = frame.passed, both(frame.passed, condition)
         self.begin()
         steps = self.limit
@@ -308,7 +311,7 @@ class Statements(Expressions):
         finally:
             self.limit = steps
             changed = self.end(undo=True)
-            self.live, frame.trying, frame.passed, self.branch = live, trying, passed, branch
+            self.live, self.trying, frame.passed, self.branch = live, trying, passed, branch
         return changed
 
     def _leave(self, skipped: Changes, condition: str) -> None:
@@ -456,12 +459,12 @@ class Statements(Expressions):
         return self.block(node.body, frame)
 
     def _try(self, node: ast.Try, frame: Frame) -> int:
-        trying = frame.trying
-        frame.trying += 1
+        trying = self.trying
+        self.trying += 1
         try:
             ended = self.block(node.body, frame)
         except RaisedError as error:
-            frame.trying = trying
+            self.trying = trying
             for handler in node.handlers:
                 if _catches(handler.type, error.kind):
                     ended = self.block(handler.body, frame)
@@ -469,11 +472,11 @@ class Statements(Expressions):
             else:
                 raise
         else:
-            frame.trying = trying
+            self.trying = trying
             if ended == NEXT:
                 ended = self.block(node.orelse, frame)
         finally:
-            frame.trying = trying
+            self.trying = trying
         if node.finalbody:
             later = self.block(node.finalbody, frame)
             ended = later if later != NEXT else ended
@@ -509,14 +512,30 @@ def _load(target: ast.expr) -> ast.expr:
 
 
 def _builds(statement: ast.stmt) -> bool:
-    """Whether a statement assigns, returns or adds what a call or a class name gives."""
-    for node in ast.walk(statement):
-        value = getattr(node, "value", None)
-        if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Return | ast.Expr) and value is not None:
-            for inner in ast.walk(value):
-                if isinstance(inner, ast.Call) or (isinstance(inner, ast.Name) and inner.id[:1].isupper()):
-                    return True
-    return False
+    """Whether a statement may make a module: it assigns, returns or adds what a call or a class name gives."""
+    known: bool | None = getattr(statement, "_builds", None)
+    if known is None:
+        known = any(
+            _adds(node.value)
+            if isinstance(node, ast.Expr)
+            else isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Return)
+            and node.value is not None
+            and makes(node.value)
+            for node in ast.walk(statement)
+        )
+        statement._builds = known  # type: ignore[attr-defined]
+    return known
+
+
+def _adds(node: ast.expr) -> bool:
+    """Whether a call for its effect may add modules: `x.append(...)`, `self.method(...)`, `setattr(...)`."""
+    if not isinstance(node, ast.Call):
+        return False
+    function = node.func
+    if isinstance(function, ast.Attribute):
+        own = isinstance(function.value, ast.Name) and function.value.id == "self"
+        return own or function.attr in _ADDING
+    return isinstance(function, ast.Name) and function.id == "setattr"
 
 
 def _modular(value: Any) -> bool:

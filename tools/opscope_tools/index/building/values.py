@@ -25,9 +25,10 @@ class UndecidedError(Exception):
 class RaisedError(Exception):
     """The interpreted code raises an exception of the class called `kind`."""
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, *, explicit: bool = False) -> None:
         super().__init__(kind)
         self.kind = kind
+        self.explicit = explicit  # by a `raise` statement
 
 
 class ExhaustedError(Exception):
@@ -62,15 +63,17 @@ class Abstract:
 class Unknown(Abstract):
     """Not told by source. `classes`: the module classes that it may be or be made from, where a table names them."""
 
-    __slots__ = ("classes", "given", "name", "text")
+    __slots__ = ("classes", "failed", "given", "name", "pattern", "text")
 
     def __init__(
-        self, text: str = "", *, name: str = "", classes: Sequence[ClassValue] = (), given: bool = False
+        self, text: str = "", *, name: str = "", classes: Sequence[ClassValue] = (), failed: bool = False
     ) -> None:
         self.text = text
         self.name = name  # dotted, for what an import leads to outside the registered source
         self.classes = tuple(classes)
-        self.given = given  # an argument of the class in question, which its caller decides
+        self.given = False  # a parameter that may be anything, a module too
+        self.pattern = ""  # of a string: what is known of it, with `*` for the rest
+        self.failed = failed  # left by a statement that could not be followed
 
     def __repr__(self) -> str:
         return f"Unknown({self.text or self.name})"
@@ -131,6 +134,9 @@ def label(text: str, pattern: str) -> Label:
 
 
 def both(first: str, second: str) -> str:
+    """Two conditions as one; what the first says already is not said twice."""
+    if second and (first == second or first.endswith(f" and {second}") or first.startswith(f"{second} and ")):
+        return first
     return f"{first} and {second}" if first and second else first or second
 
 
@@ -288,7 +294,7 @@ class Instance:
     shared: bool = False
     module: bool = False
     serial: int = 0
-    version: int = 0
+    key: tuple[int, Any] | None = None
 
 
 @dataclass(eq=False, slots=True, repr=False)
@@ -304,7 +310,6 @@ class Frame:
     repeat: list[str] = field(default_factory=list)
     returns: list[Option] = field(default_factory=list)
     passed: str = ""
-    trying: int = 0
     open: bool = False
     before: int = 0
 

@@ -1,0 +1,463 @@
+"""Which modules an object holds: its constructor interpreted, with the classes, arguments and conditions of each.
+
+A class is asked about in the contexts that its own file gives it: the models of the file, built from the defaults of
+their configuration classes, tell with which arguments it is made. Where no model of the file builds it, it is read by
+itself, with what its parameters' defaults and annotations say.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from opscope_schemas.errors import SourceError
+
+from opscope_tools.index.building import ClassValue, Instance, Machine, annotated
+from opscope_tools.index.building.base import STEPS
+from opscope_tools.index.building.values import (
+    Choice,
+    ExhaustedError,
+    FunctionValue,
+    Label,
+    RaisedError,
+    Site,
+    UndecidedError,
+    Unknown,
+    both,
+    plain,
+)
+from opscope_tools.index.resolve import ClassSymbol, Resolver
+from opscope_tools.index.rows import AssignRow
+from opscope_tools.index.trees import Unit
+
+__all__ = ["HeldModule", "built_model", "submodules"]
+
+_CANDIDATES = 40
+#: answers and source files that are kept at once
+_KEPT, _UNITS = 2000, 250
+#: a call of something that is named as classes are
+_MAKES = re.compile(r"(^|[^\w.])(\w+\.)*[A-Z]\w*\(")
+_PLAIN = re.compile(r"\"?((int|float|str|bool|bytes|None|dict|list|tuple)(\[[\w, .\[\]|]*\])?( *\| *)?)+\"?")
+_WORD = re.compile(r"[A-Za-z_]\w*")
+
+
+@dataclass(frozen=True, eq=False)
+class HeldModule:
+    """One attribute that holds a module (or, for `x.*`, the modules in the container `x`).
+
+    `at_default`: whether the configuration's defaults take this alternative; None where source does not tell. Where
+    the class is not known, `candidates` are those that the expression chooses among, as far as a table names them.
+    """
+
+    attribute: str
+    class_name: str
+    symbol: ClassSymbol | None
+    file: str
+    line: int
+    arguments: str = ""
+    condition: str = ""
+    repeat: str = ""
+    dispatch: str = ""
+    at_default: bool | None = True
+    candidates: tuple[str, ...] = ()
+
+
+def submodules(resolver: Resolver, symbol: ClassSymbol) -> list[HeldModule]:
+    """The modules that an instance of `symbol` holds, in order of attribute creation."""
+    with _LOCK:
+        answers = _answers.setdefault(resolver, {})
+        key = (symbol.repository.name, symbol.file, symbol.path, symbol.line)
+        known = answers.get(key)
+        if known is None or not _current(known.units):
+            if len(answers) >= _KEPT:
+                answers.clear()
+            known = answers[key] = _answer(resolver, symbol)
+        return known.modules
+
+
+@dataclass(eq=False)
+class _Answer:
+    """The modules of a class, and the files that say so."""
+
+    modules: list[HeldModule]
+    units: list[Unit]
+
+
+#: one question at a time: interpreters are kept, for what they have read and evaluated
+_LOCK = threading.RLock()
+_answers: WeakKeyDictionary[Resolver, dict[tuple[str, str, str, int], _Answer]] = WeakKeyDictionary()
+_machines: WeakKeyDictionary[Resolver, dict[str, Machine]] = WeakKeyDictionary()
+
+
+def _current(units: Iterable[Unit]) -> bool:
+    """Whether none of the files has changed."""
+    return all(unit.tree.unit(unit.file) is unit for unit in units)
+
+
+def _machine(resolver: Resolver, symbol: ClassSymbol) -> Machine:
+    """An interpreter for the class's repository; what it knows of the files is kept until one of them changes."""
+    kept = _machines.setdefault(resolver, {})
+    name = symbol.repository.name
+    machine = kept.get(name)
+    if machine is None or len(machine.units) > _UNITS or not _current(machine.units.values()):
+        machine = kept[name] = Machine(resolver, symbol.unit.tree)
+    machine.reset()
+    return machine
+
+
+def _answer(resolver: Resolver, symbol: ClassSymbol) -> _Answer:
+    machine = _machine(resolver, symbol)
+    machine.begin()
+    try:
+        cls = machine.class_value(symbol)
+        if not machine.is_module(cls):
+            return _Answer([], [symbol.unit])
+        found, whole = read_alone(machine, cls)
+        if not whole or any(row.at_default is not True or row.condition or row.dispatch for row in found):
+            found = _in_context(machine, cls, found)
+        return _Answer(found, list(machine.units.values()))
+    finally:
+        machine.end(undo=True)
+
+
+def _in_context(machine: Machine, cls: ClassValue, alone: list[HeldModule]) -> list[HeldModule]:
+    """What the class holds in the models that build it; what only the class read by itself tells, beside that."""
+    machine.deep = True
+    machine.built.clear()
+    whole: list[Instance] = []
+    broken: list[Instance] = []
+    for model in models_above(machine, cls):
+        config = configuration(machine, model)
+        if config is None:
+            continue
+        failures, known = machine.failures, len(machine.built.get(cls.qualified_name, ()))
+        build(machine, model, (config,))
+        # a constructor that fails cannot be run either: some classes are made with parts of a configuration only
+        (whole if failures == machine.failures else broken).extend(machine.built.get(cls.qualified_name, [])[known:])
+    built = [row for this in whole or broken if this.cls is cls for row in rows(machine, this)]
+    if not built:
+        return alone
+    if machine.exhausted:  # some model was not read to its end: what it would add is not known
+        built = [*built, *(replace(row, at_default=None) for row in alone)]
+    return merged(built)
+
+
+def configuration(machine: Machine, cls: ClassValue) -> Instance | None:
+    """The default configuration of a model class: of its `config_class`, or of what its `config` is declared as."""
+    machine.limit = machine.steps + STEPS
+    try:
+        config = _config_class(machine, cls)
+        made = machine.call(config, (), {}) if config is not None else None
+    except (RaisedError, UndecidedError, ExhaustedError):
+        return None
+    return made if isinstance(made, Instance) else None
+
+
+def build(machine: Machine, cls: ClassValue, args: tuple[Any, ...]) -> Instance | None:
+    """An object of the class, as far as it can be built."""
+    machine.live, machine.depth, machine.branch, machine.trying = True, 0, 0, 0
+    machine.limit = machine.steps + STEPS
+    try:
+        made = machine.construct(cls, args, {})
+    except ExhaustedError:
+        machine.exhausted = True
+        return None
+    except (RaisedError, UndecidedError, RecursionError):
+        return None
+    return made if isinstance(made, Instance) else None
+
+
+def models_above(machine: Machine, cls: ClassValue) -> list[ClassValue]:
+    """The classes of the file (or else of its folder) with a default configuration whose construction may make `cls`.
+
+    A model that only hands its own configuration on to another such model (`self.model = XModel(config)`) adds nothing.
+    """
+    for units in ([cls.symbol.unit], _neighbours(machine, cls)):
+        bodies: dict[str, tuple[ClassValue | None, str]] = {}
+        for unit in units:
+            lines = unit.tree.source(unit.file).decode("utf-8", "replace").split("\n")
+            for table in unit.rows.rows:
+                if isinstance(table, AssignRow):
+                    bodies[table.name] = (None, f"{table.value} {table.entries}")
+            for path, row in unit.classes():
+                if "." not in path:
+                    held = machine.class_value(ClassSymbol(unit, path, row))
+                    bodies[row.name] = (held, "\n".join(lines[row.line : row.end_line]))
+        found = _above(machine, cls, bodies)
+        if found:
+            return found
+    return []
+
+
+def _neighbours(machine: Machine, cls: ClassValue) -> list[Unit]:
+    """The other files of the folder that name the class."""
+    tree, file = cls.symbol.unit.tree, cls.symbol.file
+    folder = file.rpartition("/")[0]
+    names = [name for name in tree.files_below(folder) if name != file and name.rpartition("/")[0] == folder]
+    word = cls.name.encode()
+    units = [tree.unit(name) for name in names[:40] if word in tree.source(name)]
+    return [*(unit for unit in units if not unit.secondary), cls.symbol.unit] if units else []
+
+
+def _above(machine: Machine, cls: ClassValue, bodies: dict[str, tuple[ClassValue | None, str]]) -> list[ClassValue]:
+    named = {name: set(_WORD.findall(text)) & bodies.keys() - {name} for name, (_, text) in bodies.items()}
+    reaching = {cls.name}
+    grown = True
+    while grown:
+        more = {name for name, inner in named.items() if name not in reaching and inner & reaching}
+        grown = bool(more)
+        reaching |= more
+    held_by = {name: held for name, (held, _) in bodies.items() if held is not None and name in reaching}
+    models = {name: held for name, held in held_by.items() if _has_configuration(machine, held)}
+    found = []
+    for name, held in models.items():
+        text = bodies[name][1]
+        inner = named[name] & reaching
+        passes = name != cls.name and all(
+            other in models
+            and _hands_on(text, other)
+            and _config_class(machine, models[other]) is _config_class(machine, held)
+            for other in inner
+        )
+        if not passes:
+            found.append(held)
+    return found
+
+
+def _hands_on(text: str, name: str) -> bool:
+    """Whether every call of the class in the text has the configuration as it is for its one argument."""
+    calls = re.findall(rf"\b{name}\(([^()]*)", text)
+    changes = re.search(r"\bconfig\.\w+ *=[^=]|deepcopy|setattr\(", text)
+    return changes is None and all(re.fullmatch(r"\s*(config|self\.config)\s*", call) for call in calls)
+
+
+def _config_class(machine: Machine, cls: ClassValue) -> ClassValue | None:
+    try:
+        found = plain(machine.get(cls, "config_class"))
+    except (RaisedError, UndecidedError):
+        return None
+    return found if isinstance(found, ClassValue) else None
+
+
+def _has_configuration(machine: Machine, cls: ClassValue) -> bool:
+    return machine.is_module(cls) and _config_class(machine, cls) is not None
+
+
+def read_alone(machine: Machine, cls: ClassValue) -> tuple[list[HeldModule], bool]:
+    """The modules of the class, its parameters being what their defaults and annotations say; and whether its
+    constructor was read to its end and holds nothing that a caller hands it."""
+    machine.deep = False
+    machine.serial += 1
+    this = Instance(cls, module=True, serial=machine.serial)
+    if isinstance(machine.member(cls, "__init__")[1], Unknown):
+        raise SourceError(
+            f"The constructor of {cls.name} nests expressions too deeply to be read, or does not parse.",
+            location=f"{cls.symbol.file}:{cls.symbol.line}",
+        )
+    machine.limit = machine.steps + STEPS
+    whole = True
+    failures = machine.failures
+    try:
+        machine.initialise(this, (), own_arguments(machine, cls))
+    except (RaisedError, UndecidedError, ExhaustedError, RecursionError):
+        whole = False
+    whole = whole and failures == machine.failures and not _holds_parameters(this, 0)
+    return merged(rows(machine, this)), whole
+
+
+def _holds_parameters(value: Any, depth: int) -> bool:
+    """Whether an attribute, or the item of a container, is a parameter that may be a module."""
+    if isinstance(value, Unknown):
+        return value.given
+    if isinstance(value, Choice):
+        return any(_holds_parameters(option.value, depth) for option in value.options)
+    if isinstance(value, Instance) and value.module and depth < 3:
+        return any(_holds_parameters(inner, depth + 1) for inner in value.attrs.values())
+    return False
+
+
+def own_arguments(machine: Machine, cls: ClassValue) -> dict[str, Any]:
+    """Values for the parameters that have no default: a default configuration where one is declared, else unknown."""
+    init = machine.member(cls, "__init__")[1]
+    if not isinstance(init, FunctionValue):
+        return {}
+    given: dict[str, Any] = {}
+    node = init.code.node.args
+    defaults = len(node.args) - len(node.defaults)
+    for number, parameter in enumerate([*node.posonlyargs, *node.args][1:], 1):
+        if number >= defaults + len(node.posonlyargs):
+            break
+        name = parameter.arg
+        declared = None
+        if parameter.annotation is not None and init.holder is not None:
+            declared = annotated(machine, init.holder, init.code.text(parameter.annotation))
+        made: Any = None
+        if name == "config":
+            made = configuration(machine, cls)
+        if made is None and declared is not None and not machine.is_module(declared) and machine.is_record(declared):
+            try:
+                made = machine.call(declared, (), {})
+            except (RaisedError, UndecidedError, ExhaustedError):
+                made = None
+        given[name] = made if made is not None else _parameter(name, init.code.text(parameter.annotation) if parameter.annotation else "")
+    return given
+
+
+def _parameter(name: str, annotation: str) -> Unknown:
+    """A parameter that nothing is known of; one declared as a number or the like is no module."""
+    value = Unknown(name)
+    value.given = _PLAIN.fullmatch(annotation) is None
+    return value
+
+
+def built_model(
+    resolver: Resolver, symbol: ClassSymbol, config: ClassSymbol | None = None
+) -> dict[str, list[HeldModule]]:
+    """What each module class holds in a model of class `symbol` built from its default configuration (or from that of
+    the class `config`)."""
+    with _LOCK:
+        machine = _machine(resolver, symbol)
+        machine.begin()
+        try:
+            machine.deep = True
+            cls = machine.class_value(symbol)
+            made = (
+                machine.call(machine.class_value(config), (), {}) if config is not None else configuration(machine, cls)
+            )
+            build(machine, cls, (made,) if made is not None else ())
+            return {
+                name: merged([row for this in built for row in rows(machine, this)])
+                for name, built in machine.built.items()
+            }
+        finally:
+            machine.end(undo=True)
+
+
+# ---- an instance as rows ----------------------------------------------------------------------------------------------
+
+
+def rows(machine: Machine, this: Instance) -> list[HeldModule]:
+    """What the instance's attributes hold, containers flattened."""
+    found: list[HeldModule] = []
+    reader = _Reader(machine, this, found)
+    own = machine.container(this.cls)
+    for name, value in list(this.attrs.items()):
+        shown = reader.part(this, name, value) if own and name.isdigit() else _pattern(name)
+        reader.flatten(shown, value, "", True)
+    return found
+
+
+def _pattern(name: str) -> str:
+    return name.pattern if isinstance(name, Label) else name
+
+
+@dataclass(eq=False)
+class _Reader:
+    machine: Machine
+    owner: Instance
+    found: list[HeldModule]
+
+    def flatten(self, attribute: str, value: Any, condition: str, live: bool | None) -> None:
+        if isinstance(value, Choice):
+            for option in value.options:
+                both_live = False if False in (live, option.live) else (live and option.live)
+                self.flatten(attribute, option.value, both(condition, option.condition), both_live)
+        elif isinstance(value, Instance) and value.module:
+            self.module(attribute, value, condition, live)
+        elif isinstance(value, Unknown) and (
+            value.classes or "." in attribute or (value.failed and _MAKES.search(value.text)) or self.called(attribute)
+        ):
+            names = tuple(sorted(cls.qualified_name for cls in value.classes))[:_CANDIDATES]
+            self.found.append(
+                HeldModule(
+                    attribute,
+                    "",
+                    None,
+                    self.owner.cls.symbol.file,
+                    self.owner.cls.symbol.line,
+                    "",
+                    condition,
+                    "",
+                    value.text or value.name,
+                    None if live else live,
+                    names,
+                )  # fmt: skip
+            )
+
+    def called(self, attribute: str) -> bool:
+        """Whether the class calls `self.attribute`."""
+        if "." in attribute or not attribute.isidentifier():
+            return False
+        for cls in self.owner.cls.mro:
+            if isinstance(cls, ClassValue) and not cls.symbol.module.startswith("torch."):
+                symbol = cls.symbol
+                lines = symbol.unit.tree.source(symbol.file).split(b"\n")[symbol.line - 1 : symbol.end_line]
+                if re.search(rb"\bself\.%s\(" % attribute.encode(), b"\n".join(lines)):
+                    return True
+        return False
+
+    def module(self, attribute: str, value: Instance, condition: str, live: bool | None) -> None:
+        site = self.site(value)
+        symbol = value.cls.symbol
+        self.found.append(
+            HeldModule(
+                attribute=attribute,
+                class_name=symbol.qualified_name,
+                symbol=symbol,
+                file=site.unit.file if site is not None else self.owner.cls.symbol.file,
+                line=site.line if site is not None else self.owner.cls.symbol.line,
+                arguments=site.arguments if site is not None else "",
+                condition=condition,
+                repeat=site.repeat if site is not None else "",
+                dispatch=site.dispatch if site is not None else "",
+                at_default=live,
+            )
+        )
+        if self.machine.container(value.cls) and symbol.module.startswith("torch.") and value.waiting is None:
+            for name, child in list(value.attrs.items()):
+                self.flatten(f"{attribute}.{self.part(value, name, child)}", child, condition, live)
+
+    def site(self, value: Instance) -> Site | None:
+        """The place in the owner's construction that made the module."""
+        for site in reversed(value.sites):
+            if site.owner is self.owner:
+                return site
+        return value.sites[0] if value.sites else None
+
+    def part(self, container: Instance, name: str, child: Any) -> str:
+        """The name of a container's child: `*` where a loop makes several."""
+        if not name.isdigit():
+            return _pattern(name)
+        lines = [self._line(other) for other in container.attrs.values()]
+        mine = self._line(child)
+        if mine is None or mine[1] or lines.count(mine) > 1:
+            return "*"
+        return name
+
+    def _line(self, value: Any) -> tuple[int, str] | None:
+        if isinstance(value, Choice):
+            value = value.options[0].value
+        if isinstance(value, Instance):
+            site = self.site(value)
+            return (site.line, site.repeat) if site is not None else None
+        return None
+
+
+def merged(found: list[HeldModule]) -> list[HeldModule]:
+    """Each alternative once; the defaults take it where any of the objects has it."""
+    order: dict[tuple[str, ...], HeldModule] = {}
+    for row in found:
+        key = (row.attribute, row.class_name, row.file, str(row.line), row.condition, row.dispatch)
+        known = order.get(key)
+        if known is None:
+            order[key] = row
+        elif known.at_default is not True and row.at_default is not False:
+            order[key] = replace(known, at_default=row.at_default)
+    by_attribute: dict[str, list[HeldModule]] = {}
+    for row in order.values():
+        by_attribute.setdefault(row.attribute, []).append(row)
+    return [row for same in by_attribute.values() for row in same]
