@@ -19,7 +19,6 @@ from opscope_cache.store import MemoryStore
 from opscope_tools.index import open_index
 from opscope_tools.workspace import installed_repository
 
-
 #: model types of all kinds
 TYPES = """
     llama gemma3 gpt2 gpt_neox mistral qwen3 phi3 falcon bloom opt mpt gptj olmo2 cohere2
