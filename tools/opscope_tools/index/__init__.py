@@ -2,7 +2,8 @@
 
 Read in this order: rows.py (what one file says), parse.py, skeleton.py, symbols.py and construction.py (how that is
 extracted), database.py with entries.py (how it is kept), build.py with reading.py (a whole repository at once), trees.py
-(a repository as modules), resolve.py with standard.py (names and MROs across files), submodules.py (what an object
+(a repository as modules), resolve.py with branches.py, evaluation.py, exports.py, nesting.py, made.py and standard.py (names
+and MROs across files), names.py with auto.py (what users call a class) and remarks.py (what to know of it), submodules.py (what an object
 holds), values.py, tables.py, holdings.py, bindings.py and expressions.py (what an expression stands for), callees.py
 with tensors.py, training.py and lines.py (what a forward does), decorators.py (what is done to it), queries.py (the questions, `Index`).
 Who uses a definition: occurrences.py (words in text), scopes.py and receivers.py (what names and objects mean inside a

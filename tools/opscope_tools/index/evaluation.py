@@ -8,77 +8,46 @@ A small interpreter for two questions: does a guard hold here (`is_x_available()
 from __future__ import annotations
 
 import ast
-import operator
 import re
 import sys
 import textwrap
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from opscope_tools.index.found import Found
+from opscope_tools.index.operations import (
+    UNKNOWN,
+    RaisedError,
+    Table,
+    bind,
+    bound_arguments,
+    call_method,
+    compared,
+    item_at,
+)
 from opscope_tools.index.rows import AssignRow, FunctionRow
+from opscope_tools.index.symbols import VALUE_LIMIT
 
 if TYPE_CHECKING:
     from opscope_tools.index.resolve import Resolver
     from opscope_tools.index.trees import Unit
 
 
-class _Unknown:
-    """The value of what source does not tell."""
-
-    def __repr__(self) -> str:
-        return "UNKNOWN"
-
-
-UNKNOWN: Final = _Unknown()
 #: calls inside one another that are followed; statements that one question may run
 _DEPTH, _STEPS = 8, 4000
-#: rows keep values up to this many characters; what reaches it is read from the file
-_CUT = 400
 
 _FACTS: Mapping[str, Any] = {
     "sys.version_info": tuple(sys.version_info[:3]), "sys.platform": sys.platform, "sys.maxsize": sys.maxsize,
     "os.name": "nt" if sys.platform == "win32" else "posix", "typing.TYPE_CHECKING": False,
 }  # fmt: skip
-_COMPARE: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
-    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
-    ast.GtE: operator.ge, ast.Is: operator.is_, ast.IsNot: operator.is_not,
-    ast.In: lambda item, items: item in items, ast.NotIn: lambda item, items: item not in items,
-}  # fmt: skip
-#: methods of strings that serve to take names apart
-_TEXT_METHODS = frozenset(
-    "split rsplit partition rpartition startswith endswith strip lstrip rstrip removeprefix removesuffix replace lower "
-    "upper".split()
-)
 
 
 class _Returned(Exception):  # noqa: N818 (control flow, no error)
     def __init__(self, value: Any) -> None:
         self.value = value
-
-
-class _Raised(Exception):  # noqa: N818 (the source raises)
-    pass
-
-
-@dataclass(frozen=True)
-class Table:
-    """A dict of the source: its entries as texts, evaluated when one is asked for."""
-
-    entries: Mapping[str, str]
-    read: Callable[[str], Any]
-
-    def __contains__(self, key: object) -> bool:
-        return key in self.entries
-
-    def __len__(self) -> int:
-        return len(self.entries)
-
-    def item(self, key: Any) -> Any:
-        return self.read(self.entries[key])
 
 
 @dataclass(frozen=True)
@@ -135,7 +104,7 @@ class Evaluator:
         self.reads(unit)
         try:
             return self._value(tree, _Scope(unit, {}, depth))
-        except (_Raised, RecursionError):
+        except (RaisedError, RecursionError):
             return UNKNOWN
 
     def served(self, unit: Unit, row: FunctionRow, name: str) -> Found | None:
@@ -143,7 +112,7 @@ class Evaluator:
         self._state.steps = 0
         try:
             value = self._run(unit, row, [name], {}, 0)
-        except (_Raised, RecursionError):
+        except (RaisedError, RecursionError):
             return None
         return value if isinstance(value, Found) and value.kind != "external" else None
 
@@ -152,7 +121,7 @@ class Evaluator:
         self._state.steps = 0
         try:
             return self._of_found(found, 0)
-        except (_Raised, RecursionError):
+        except (RaisedError, RecursionError):
             return UNKNOWN
 
     # expressions
@@ -170,14 +139,14 @@ class Evaluator:
             value = self._value(node.operand, scope)
             return value if value is UNKNOWN else not value
         if isinstance(node, ast.Compare) and len(node.ops) == 1:
-            return _compared(self._value(node.left, scope), node.ops[0], self._value(node.comparators[0], scope))
+            return compared(self._value(node.left, scope), node.ops[0], self._value(node.comparators[0], scope))
         if isinstance(node, ast.IfExp):
             test = self._value(node.test, scope)
             return UNKNOWN if test is UNKNOWN else self._value(node.body if test else node.orelse, scope)
         if isinstance(node, ast.Tuple | ast.List | ast.Set):
             return tuple(self._value(item, scope) for item in node.elts)
         if isinstance(node, ast.Subscript) and not isinstance(node.slice, ast.Slice):
-            return _item(self._value(node.value, scope), self._value(node.slice, scope))
+            return item_at(self._value(node.value, scope), self._value(node.slice, scope))
         if isinstance(node, ast.Dict):
             return self._table(node, scope)
         if isinstance(node, ast.JoinedStr | ast.BinOp):
@@ -241,7 +210,7 @@ class Evaluator:
         if row.entries:
             entries = dict(row.entries)
             return UNKNOWN if "**" in entries else Table(entries, lambda text: self.value(unit, text, depth + 1))
-        text = row.value if len(row.value) < _CUT else _whole_value(unit, row)
+        text = row.value if len(row.value) < VALUE_LIMIT else _whole_value(unit, row)
         return self.value(unit, text, depth + 1)
 
     def _attribute(self, node: ast.Attribute, scope: _Scope) -> Any:
@@ -260,7 +229,7 @@ class Evaluator:
         if isinstance(node.func, ast.Attribute):
             holder = self._value(node.func.value, scope)
             if isinstance(holder, str | Table):
-                return _method(holder, node.func.attr, given)
+                return call_method(holder, node.func.attr, given)
         name = node.func.id if isinstance(node.func, ast.Name) else ""
         if name == "isinstance" and len(given) == 2:
             kind = {"str": str, "tuple": tuple, "list": tuple, "dict": Table}.get(ast.unparse(node.args[1]))
@@ -297,7 +266,7 @@ class Evaluator:
         if not self._resolver.available(module):
             if name.endswith("find_spec"):
                 return None
-            raise _Raised
+            raise RaisedError
         return self._resolver.module_found(module)
 
     def _run(self, unit: Unit, row: FunctionRow, given: Sequence[Any], keywords: Mapping[str, Any], depth: int) -> Any:
@@ -306,7 +275,7 @@ class Evaluator:
         if tree is None or depth > _DEPTH:
             return UNKNOWN
         try:
-            self._block(tree.body, _Scope(unit, _bound(tree.args, given, keywords), depth))
+            self._block(tree.body, _Scope(unit, bound_arguments(tree.args, given, keywords), depth))
         except _Returned as returned:
             return returned.value
         return None
@@ -327,13 +296,13 @@ class Evaluator:
         if isinstance(statement, ast.Assign):
             value = self._value(statement.value, scope)
             for target in statement.targets:
-                _bind(target, value, scope.names)
+                bind(target, value, scope.names)
         elif isinstance(statement, ast.If):
             self._if(statement, scope)
         elif isinstance(statement, ast.Try):
             try:
                 self._block(statement.body, scope)
-            except _Raised:
+            except RaisedError:
                 self._block([inner for handler in statement.handlers[:1] for inner in handler.body], scope)
             self._block(statement.finalbody, scope)
         elif isinstance(statement, ast.Import | ast.ImportFrom):
@@ -343,7 +312,7 @@ class Evaluator:
         elif isinstance(statement, ast.With):
             self._block(statement.body, scope)
         elif isinstance(statement, ast.Raise):
-            raise _Raised
+            raise RaisedError
         elif not isinstance(statement, ast.Expr | ast.Pass | ast.Global):
             raise _Returned(UNKNOWN)
 
@@ -365,7 +334,7 @@ class Evaluator:
         if not isinstance(items, tuple) or any(isinstance(n, ast.Break | ast.Continue) for n in ast.walk(statement)):
             raise _Returned(UNKNOWN)
         for item in items:
-            _bind(statement.target, item, scope.names)
+            bind(statement.target, item, scope.names)
             self._block(statement.body, scope)
 
     def _import(self, statement: ast.Import | ast.ImportFrom, scope: _Scope) -> None:
@@ -373,12 +342,12 @@ class Evaluator:
             if isinstance(statement, ast.Import):
                 module = alias.name if alias.asname else alias.name.split(".", 1)[0]
                 if not self._resolver.available(alias.name):
-                    raise _Raised
+                    raise RaisedError
                 scope.names[alias.asname or module] = self._resolver.module_found(module)
                 continue
             found = self._resolver.imported(scope.unit, "." * statement.level + (statement.module or ""), alias.name)
             if found is None:
-                raise _Raised
+                raise RaisedError
             scope.names[alias.asname or alias.name] = self._of_found(found, scope.depth)
 
 
@@ -387,77 +356,6 @@ def _expression_tree(text: str) -> ast.expr | None:
         return ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-
-
-def _compared(left: Any, kind: ast.cmpop, right: Any) -> Any:
-    if any(part is UNKNOWN for part in (left, right, *_parts(left, right))):
-        return UNKNOWN
-    try:
-        return _COMPARE[type(kind)](left, right)
-    except TypeError:
-        return UNKNOWN
-
-
-def _parts(*values: Any) -> Iterator[Any]:
-    for value in values:
-        if isinstance(value, tuple):
-            yield from value
-
-
-def _item(value: Any, index: Any) -> Any:
-    if isinstance(value, Table) and isinstance(index, str):
-        if index not in value:
-            raise _Raised
-        return value.item(index)
-    if not isinstance(value, tuple | str) or not isinstance(index, int):
-        return UNKNOWN
-    if not -len(value) <= index < len(value):
-        raise _Raised
-    return value[index]
-
-
-def _method(holder: str | Table, name: str, given: Sequence[Any]) -> Any:
-    """A method of a string or of a dict."""
-    if any(argument is UNKNOWN for argument in given):
-        return UNKNOWN
-    if isinstance(holder, str):
-        if name not in _TEXT_METHODS:
-            return UNKNOWN
-        value = getattr(holder, name)(*given)
-        return tuple(value) if isinstance(value, list) else value
-    if name == "get" and given:
-        return holder.item(given[0]) if given[0] in holder else (given[1] if len(given) > 1 else None)
-    whole: dict[str, Callable[[str], Any]] = {
-        "keys": lambda key: key,
-        "values": holder.item,
-        "items": lambda key: (key, holder.item(key)),
-    }
-    return tuple(whole[name](key) for key in holder.entries) if name in whole else UNKNOWN
-
-
-def _bind(target: ast.expr, value: Any, names: dict[str, Any]) -> None:
-    if isinstance(target, ast.Name):
-        names[target.id] = value
-    elif isinstance(target, ast.Tuple | ast.List):
-        whole = isinstance(value, tuple) and len(value) == len(target.elts)
-        for number, part in enumerate(target.elts):
-            _bind(part, value[number] if whole else UNKNOWN, names)
-
-
-def _bound(arguments: ast.arguments, given: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters of a function by name; constant defaults are filled in."""
-    names: dict[str, Any] = {}
-    positional = [*arguments.posonlyargs, *arguments.args]
-    defaults = [None] * (len(positional) - len(arguments.defaults)) + list(arguments.defaults)
-    pairs = [*zip(positional, defaults, strict=True), *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)]
-    for parameter, default in pairs:
-        names[parameter.arg] = default.value if isinstance(default, ast.Constant) else UNKNOWN
-    for parameter, value in zip(positional, given, strict=False):
-        names[parameter.arg] = value
-    for extra in (arguments.vararg, arguments.kwarg):
-        if extra is not None:
-            names[extra.arg] = UNKNOWN
-    return {**names, **{name: value for name, value in keywords.items() if name in names}}
 
 
 def _definition(unit: Unit, row: FunctionRow) -> ast.FunctionDef | None:

@@ -28,7 +28,8 @@ from opscope_tools.index.rows import (
 )  # fmt: skip
 from opscope_tools.index.skeleton import skeleton
 
-_VALUE_LIMIT = 400
+#: characters of an assigned value that a row keeps
+VALUE_LIMIT = 400
 _INNER_CLASS = re.compile(rb"\n[ \t]+class[ \t]+\w")
 _LAZY_FOLDER = re.compile(rb"define_import_structure\(\s*([^,\n]*)")
 
@@ -258,7 +259,7 @@ def _assignments(statement: Node, guard: Guard) -> Iterator[Row]:
             if target is None:
                 continue
             if target.type == "identifier":
-                shown = text_of(value)[:_VALUE_LIMIT]
+                shown = text_of(value)[:VALUE_LIMIT]
                 yield AssignRow(text_of(target), shown, line_of(node), guard, annotation, _entries(value))
             elif target.type == "pattern_list" and value is not None:
                 yield from _unpacked(named(target), value, guard)
@@ -274,7 +275,7 @@ def _unpacked(targets: list[Node], value: Node, guard: Guard) -> Iterator[Row]:
             matching = len(items) == len(targets)
             shown = text_of(items[number]) if matching else f"({text_of(value)})[{number}]"
             entries = _entries(items[number]) if matching else ()
-            yield AssignRow(text_of(target), shown[:_VALUE_LIMIT], line_of(target), guard, "", entries)
+            yield AssignRow(text_of(target), shown[:VALUE_LIMIT], line_of(target), guard, "", entries)
 
 
 def _structure_entry(target: Node | None, value: Node | None, guard: Guard) -> Iterator[Row]:
