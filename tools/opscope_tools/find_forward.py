@@ -212,14 +212,12 @@ FIND_FORWARD: Tool[FindForwardArguments, FindForwardResult] = Tool(
     description=(
         "Where the `forward` of a module class is defined, and what each line does. Give a class name "
         "(`LlamaAttention`, `transformers.models.llama.modeling_llama.LlamaAttention`, `torch.nn.Linear`), a "
-        "model type (`llama`), an auto class with `config`, `path.py:line` or `path.py:Name`. Returns "
-        "the class that holds the def (following the MRO), file and line, signature, decorators with what each does to "
-        "the forward, and every computational line in order: code, kind (op, submodule_call, helper_call, "
-        "control_flow, return), the resolved callee with its file and line, the condition it stands under, and "
-        "whether it matters in training only. A callee picked at run time is given as the expression that picks it "
-        "(`dispatch`) with the functions or classes it may pick (`candidates`), such as the attention "
-        "implementations. Read statically; nothing is imported. An ambiguous short name is refused with the full "
-        "names to choose from."
+        "model type (`llama`), an auto class with `config`, `path.py:line` or `path.py:Name`. Returns the class that "
+        "holds the def (following the MRO), file, line, signature, what each decorator does to it, and every "
+        "computational line in order: code, kind (op, submodule_call, helper_call, control_flow, return), the "
+        "resolved callee with its file and line, the condition it stands under, whether it matters in training only. "
+        "A callee picked at run time is given as the expression that picks it, with the candidates (attention "
+        "implementations, activations). Read statically. An ambiguous short name is refused with the full names."
     ),
     arguments=FindForwardArguments,
     result=FindForwardResult,
