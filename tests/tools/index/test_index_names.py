@@ -363,13 +363,6 @@ def test_an_auto_class_without_a_class_for_the_configuration_says_what_to_give(i
     assert len(remarks) == 1  # `AutoModelForCausalLM = auto_class_update(AutoModelForCausalLM)` hands it back
 
 
-def test_subclasses_are_those_that_name_the_class_as_a_base(installed_index: Index) -> None:
-    names, verified = installed_index.subclasses(installed_index.one("LlamaPreTrainedModel"))
-    prefix = "transformers.models.llama.modeling_llama.Llama"
-    assert verified
-    assert {f"{prefix}Model", f"{prefix}ForCausalLM"} <= set(names)
-
-
 def test_a_dotted_name_is_answered_without_reading_the_whole_tree(installed_index: Index) -> None:
     index = open_index([tree.repository for tree in installed_index.resolver.trees], MemoryStore())
     start = time.process_time()
