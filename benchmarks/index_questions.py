@@ -96,6 +96,9 @@ def griffe_load(_folder: Path, _name: str) -> dict[str, float]:
 
 def latencies(folder: Path, _name: str) -> dict[str, float]:
     """CPU seconds of each of `SAMPLE` random questions; and what the index adds to this process, in bytes."""
+    import mcp.server.lowlevel
+
+    assert mcp.server.lowlevel
     before = _resident()
     index = opened(folder)
     trees = index.resolver.trees

@@ -1,5 +1,6 @@
 """The questions that tools ask of the index: classes by name (names.py), the forward of a class and its lines, bases,
-submodules, re-exports.
+submodules, re-exports. What reads bodies is imported by the first question that needs it, so that a new process answers
+where a class or a forward stands without it.
 """
 
 from __future__ import annotations
@@ -7,22 +8,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from opscope_cache.store import Store
 from opscope_schemas.common import Repository
 from opscope_schemas.errors import SourceError
-from opscope_schemas.index import ForwardLine
 
-from opscope_tools.index.callees import Callees
-from opscope_tools.index.lines import LineReader
 from opscope_tools.index.names import Names, Target
 from opscope_tools.index.parse import Node, parse
 from opscope_tools.index.remarks import remarks
 from opscope_tools.index.resolve import ClassSymbol, Found, Resolver
 from opscope_tools.index.rows import FunctionRow
-from opscope_tools.index.submodules import Submodule, submodules
 from opscope_tools.index.trees import SourceTree, Unit
+
+if TYPE_CHECKING:
+    from opscope_schemas.index import ForwardLine
+
+    from opscope_tools.index.submodules import Submodule
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,6 +131,8 @@ class Index:
         return [base if isinstance(base, str) else base.qualified_name for base in found]
 
     def submodules(self, symbol: ClassSymbol) -> list[Submodule]:
+        from opscope_tools.index.submodules import submodules
+
         return submodules(self.resolver, symbol)
 
     def forward_lines(self, forward: ForwardDef) -> list[ForwardLine]:
@@ -141,6 +145,9 @@ class Index:
                 next_step="Ask again.",
                 location=f"{forward.file}:{forward.line}",
             )
+        from opscope_tools.index.callees import Callees
+        from opscope_tools.index.lines import LineReader
+
         callees = Callees(self.resolver, forward.symbol, forward.defined_in, forward.row)
         try:
             return LineReader(callees).read(body)

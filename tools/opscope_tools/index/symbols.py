@@ -13,7 +13,6 @@ import warnings
 from collections.abc import Iterator
 from typing import TypeGuard
 
-from opscope_tools.index.construction import constructions, init_calls
 from opscope_tools.index.parse import Node, dotted, line_of, named, parse, text_of
 from opscope_tools.index.rows import (
     AssignRow,
@@ -55,6 +54,8 @@ def extract(source: bytes) -> FileRows:
 
 def details(source: bytes) -> FileDetails:
     """How the file's classes build their objects, and where it does not parse."""
+    from opscope_tools.index.construction import constructions, init_calls  # here: a cold index never asks
+
     root = parse(source)
     attributes: dict[int, tuple[AttributeRow, ...]] = {}
     calls: dict[int, tuple[str, ...]] = {}

@@ -8,12 +8,13 @@ none. Nothing is answered from before a change: `Tree.now` tells which files dif
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import stat
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +24,7 @@ from opscope_schemas.common import Repository
 from opscope_schemas.errors import SourceError
 
 from opscope_tools.index.database import Database, Place
-from opscope_tools.index.entries import IDENTIFIER, classes, entry_of, read_rows, readable, signature_now
+from opscope_tools.index.entries import IDENTIFIER, SIZE_LIMIT, classes, entry_of, read_rows, readable, signature_now
 from opscope_tools.index.places import index_place
 from opscope_tools.index.rows import (
     AssignRow,
@@ -39,7 +40,7 @@ from opscope_tools.index.rows import (
 from opscope_tools.index.symbols import details
 
 #: modules kept in memory, the least recently used go first
-_UNITS = 1000
+_UNITS = 300
 #: changed files that a question reads by the way; where there are more, it is the index that is missing
 _FEW = 60
 #: no anchor in front: a pattern that begins with a literal is searched several times faster
@@ -262,7 +263,7 @@ class SourceTree:
 
     def places(self, name: str) -> list[Place]:
         """The definitions of classes called `name`, in path order."""
-        self._cover(lambda source: _defines(source, name.encode()))
+        self._cover(name, _defines)
         return self._database.places(name)
 
     def files_defining(self, name: str) -> list[str]:
@@ -271,13 +272,12 @@ class SourceTree:
 
     def textual_subclasses(self, name: str) -> list[tuple[str, str]]:
         """(class, file) of every class whose list of bases holds an expression that ends in the bare name."""
-        self._cover(lambda source: _holds(source, name.encode()))
+        self._cover(name, _holds)
         return self._database.with_base(name)
 
     def files_exporting(self, name: str, folder: str) -> list[str]:
         """Files below `folder` whose `__all__` holds `name`, in path order."""
-        quoted = (f'"{name}"'.encode(), f"'{name}'".encode())
-        self._cover(lambda source: b"__all__" in source and any(text in source for text in quoted))
+        self._cover(name, _exports)
         return [file for file in self._database.exporting(name) if file.startswith(f"{folder}/")]
 
     def files_mentioning(self, word: str) -> list[str]:
@@ -285,15 +285,14 @@ class SourceTree:
         files = self._now()
         held = self._database.mentioning(word)  # first: what is damaged drops the segment
         segment = self._database.segment()
-        raw, found = word.encode(), []
+        found, unknown = [], []
         for file, signature in files.items():
             number, kept = segment.get(file, (0, None))
-            if kept == signature:
-                if number in held:
-                    found.append(file)
-            elif _holds(self._bytes(file), raw):
+            if kept != signature:
+                unknown.append(file)
+            elif number in held:
                 found.append(file)
-        return found
+        return sorted([*found, *self._holding(unknown, word, _holds)]) if unknown else found
 
     def class_names(self) -> list[str]:
         """Names of the classes, in no order."""
@@ -308,11 +307,26 @@ class SourceTree:
             )
         return list(names)
 
-    def _cover(self, holds: Callable[[bytes], bool]) -> None:
-        """Make entries of those files without one whose text `holds` what is asked for."""
-        for file in self._missing():
-            if holds(self._bytes(file)):
-                self._make_entry(file)
+    def _cover(self, name: str, holds: Callable[[bytes, bytes], bool]) -> None:
+        """Make entries of those files without one whose text `holds` the name."""
+        missing = self._missing()
+        for file in self._holding(missing, name, holds) if missing else ():
+            self._make_entry(file)
+
+    def _holding(self, files: Iterable[str], name: str, holds: Callable[[bytes, bytes], bool]) -> list[str]:
+        """Those of the files whose text `holds` the name. One buffer takes them all: copying each would cost more than
+        reading and searching it."""
+        word, found = name.encode(), []
+        buffer = bytearray(SIZE_LIMIT)
+        for file in files:
+            try:
+                with io.FileIO(f"{self._root}/{file}") as stream:
+                    size = stream.readinto(buffer)
+            except OSError:
+                continue
+            if buffer.find(word, 0, size) >= 0 and holds(bytes(memoryview(buffer)[:size]), word):
+                found.append(file)
+        return found
 
     def _missing(self) -> list[str]:
         """Files without an entry for what they are now; entries of files that are gone are dropped. Where only a few
@@ -355,6 +369,10 @@ def _defines(source: bytes, name: bytes) -> bool:
             return True
         at = source.find(name, at + 1)
     return False
+
+
+def _exports(source: bytes, name: bytes) -> bool:
+    return b"__all__" in source and (b'"%s"' % name in source or b"'%s'" % name in source)
 
 
 def _holds(source: bytes, word: bytes) -> bool:
