@@ -138,7 +138,7 @@ def test_an_entry_of_a_table_is_a_candidate_under_its_key(package: Package) -> N
 
 REGISTRY = """\
 class Mapping:
-    _kept = {"double": double}
+    _kept = {"double": double, "twice": double}
     def __getitem__(self, key):
         if key in self._local:
             return self._local[key]
@@ -158,7 +158,7 @@ def test_a_mapping_object_offers_what_its_class_holds_and_what_is_registered(pac
     assert calls(lines)["TABLE.get_one(key, F.softmax)"].callee == "m.Mapping.get_one"
     found = {c.key: c.callee for c in lines[-1].candidates}
     assert found == {
-        "double": "m.double", "mine": "m.Block", "triple": "m.triple", "(default)": "torch.nn.functional.softmax",
+        "double | twice": "m.double", "mine": "m.Block", "triple": "m.triple", "(default)": "torch.nn.functional.softmax",
     }  # fmt: skip
     assert lines[-1].callee == "m.double | m.triple | m.Block | torch.nn.functional.softmax"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
@@ -106,7 +106,7 @@ class Callees:
         told = [t for t in targets if t.callee]
         if not told:
             return self._unknown(function, values, code, line)
-        distinct = list({(t.callee, t.file, t.line): t for t in reversed(told)}.values())[::-1]
+        distinct = _distinct(told)
         names = list(dict.fromkeys(t.callee for t in distinct))
         kind = _kind(targets)
         is_open = len(told) < len(targets)
@@ -304,6 +304,17 @@ class Callees:
                 yield _target(function, parameter)
             return
         yield _target(found, key)
+
+
+def _distinct(targets: list[_Target]) -> list[_Target]:
+    """Each callee once, under all the keys that pick it."""
+    found: dict[tuple[str, str, int], _Target] = {}
+    for target in targets:
+        place = (target.callee, target.file, target.line)
+        known = found.get(place)
+        keys = [k for k in (known.key if known is not None else "", target.key) if k]
+        found[place] = replace(target, key=" | ".join(dict.fromkeys(keys)))
+    return list(found.values())
 
 
 def _target(found: Found, key: str) -> _Target:
