@@ -7,7 +7,8 @@ from opscope_schemas.analysis import ModelTreeResult, ModuleNode
 from opscope_schemas.common import ToolArguments
 from pydantic import Field
 
-from opscope_tools.costing import CONFIG, Config, model_spec, running, sources
+from opscope_tools.config_files import Config
+from opscope_tools.costing import CONFIG, model_spec, running, sources
 from opscope_tools.engines import tracer_of
 from opscope_tools.spec import Tool, ToolContext
 
