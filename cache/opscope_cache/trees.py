@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+import struct
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,8 +35,20 @@ SUFFIXES = (
 PYTHON = (".py",)
 SKIPPED = frozenset({"__pycache__", ".git", ".hg", ".svn", ".venv", "node_modules", ".mypy_cache", ".ruff_cache"})
 
-#: size in bytes, mtime and ctime in nanoseconds, inode
-Signature = tuple[int, int, int, int]
+#: size in bytes, mtime and ctime in nanoseconds, inode, packed: thousands are kept, compared and stored
+Signature = bytes
+_PACKED = struct.Struct("<QqqQ")
+
+
+def signature(found: os.stat_result) -> Signature:
+    """The signature of a file with this status."""
+    return _PACKED.pack(found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
+
+
+def size_of(signature: Signature) -> int:
+    """The file's size in bytes."""
+    size: int = _PACKED.unpack(signature)[0]
+    return size
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +63,7 @@ class Snapshot:
         """The files whose names end in one of `suffixes`."""
         found = self._by_suffix.get(suffixes)
         if found is None:
-            found = {path: signature for path, signature in self.files.items() if path.endswith(suffixes)}
+            found = {path: kept for path, kept in self.files.items() if path.endswith(suffixes)}
             self._by_suffix[suffixes] = found
         return found
 
@@ -122,10 +135,10 @@ class Tree:
             file = path[len(str(self.root)) + 1 :]
             if file in known or self._listing.takes(path):
                 fresh[file] = signature_of(self.root, path)
-        differing = {file: signature for file, signature in fresh.items() if known.get(file) != signature}
+        differing = {file: now for file, now in fresh.items() if known.get(file) != now}
         if differing:
             merged = {**known, **differing}
-            self._take({file: signature for file in sorted(merged) if (signature := merged[file]) is not None})
+            self._take({file: now for file in sorted(merged) if (now := merged[file]) is not None})
 
     def _take(self, files: dict[str, Signature]) -> None:
         if files != self._snapshot.files:
@@ -177,20 +190,20 @@ class _Listing:
         path = entry.path
         if self._ignored and self.ignores(path):
             return
-        signature: Signature | None
+        taken: Signature | None
         if entry.is_symlink():
             self.links.append(path)
-            signature = signature_of(self.root, path)
+            taken = signature_of(self.root, path)
         elif entry.is_file(follow_symlinks=False):
             try:
                 found = entry.stat(follow_symlinks=False)
             except OSError:
                 return
-            signature = found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+            taken = signature(found)
         else:
             return
-        if signature is not None:
-            self.files[path[cut:]] = signature
+        if taken is not None:
+            self.files[path[cut:]] = taken
 
     def takes(self, path: str) -> bool:
         """Whether a file at `path` would be listed."""
@@ -223,7 +236,7 @@ def signature_of(root: Path, path: str) -> Signature | None:
         return None
     if not stat.S_ISREG(found.st_mode) or not inside:
         return None
-    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+    return signature(found)
 
 
 _TREES: WeakValueDictionary[tuple[Path, tuple[str, ...], tuple[str, ...]], Tree] = WeakValueDictionary()

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from filelock import FileLock, Timeout
-from opscope_cache.trees import PYTHON, Signature, tree_at
+from opscope_cache.trees import PYTHON, Signature, size_of, tree_at
 
 from opscope_tools.index.database import Database, Entry
 from opscope_tools.index.frames import read_frame, write_frame
@@ -79,7 +79,7 @@ class _Build:
 
     def _words_are_stale(self) -> bool:
         segment = self.database.segment()
-        stale = sum(1 for file, signature in self.files.items() if segment.get(file, (0, None))[1] != signature)
+        stale = sum(1 for file, signature in self.files.items() if segment.get(file, (0, b""))[1] != signature)
         return stale > _STALE_WORDS * len(self.files)
 
     def run(self, workers: int) -> bool:
@@ -98,12 +98,12 @@ class _Build:
         """(file, number, whether its entry is wanted) in batches of like size, those with the largest files first."""
         batches: list[list[tuple[str, int, bool]]] = []
         size = _BATCH
-        for file in sorted(files, key=lambda file: -self.files[file][0]):
+        for file in sorted(files, key=lambda file: -size_of(self.files[file])):
             if size >= _BATCH:
                 batches.append([])
                 size = 0
             batches[-1].append((file, self.numbers[file], file in self.unread))
-            size += self.files[file][0]
+            size += size_of(self.files[file])
         return batches
 
     def _read(self, batches: list[list[tuple[str, int, bool]]], total: int, count: int) -> bool:

@@ -28,8 +28,8 @@ BUCKETS = 4096
 _BUSY, _BUSY_BUILD = 0.05, 30.0
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS files(
-    id INTEGER PRIMARY KEY, path TEXT UNIQUE, size INTEGER, mtime INTEGER, ctime INTEGER, inode INTEGER,
-    rows BLOB, details BLOB);
+    id INTEGER PRIMARY KEY, path TEXT UNIQUE, signature BLOB, rows BLOB, details BLOB);
+CREATE INDEX IF NOT EXISTS signatures ON files(path, signature);
 CREATE TABLE IF NOT EXISTS classes(name TEXT, file INTEGER, path TEXT, line INTEGER);
 CREATE TABLE IF NOT EXISTS bases(name TEXT, file INTEGER, class TEXT);
 CREATE TABLE IF NOT EXISTS exports(name TEXT, file INTEGER);
@@ -40,8 +40,7 @@ CREATE INDEX IF NOT EXISTS bases_by_file ON bases(file);
 CREATE INDEX IF NOT EXISTS exports_by_name ON exports(name);
 CREATE INDEX IF NOT EXISTS exports_by_file ON exports(file);
 CREATE TABLE IF NOT EXISTS words(bucket INTEGER PRIMARY KEY, files BLOB);
-CREATE TABLE IF NOT EXISTS segment(
-    file INTEGER PRIMARY KEY, path TEXT, size INTEGER, mtime INTEGER, ctime INTEGER, inode INTEGER);
+CREATE TABLE IF NOT EXISTS segment(file INTEGER PRIMARY KEY, path TEXT, signature BLOB);
 """
 _NAMED = ("classes", "bases", "exports")
 
@@ -75,8 +74,8 @@ class Database:
         self.place = place
         self._lock = threading.RLock()
         self._version = -1
-        self._signatures: dict[str, Signature] = {}
-        self._segment: dict[str, tuple[int, Signature]] = {}
+        self._signatures: dict[str, Signature] | None = None
+        self._segment: dict[str, tuple[int, Signature]] | None = None
         self._connection = self._open()
 
     def _open(self) -> sqlite3.Connection:
@@ -124,7 +123,7 @@ class Database:
                     self._connection.close()
                 if self.place is not None:
                     remove(self.place)
-                self._version = -1
+                self._signatures = self._segment = None
                 self._connection = self._open()
                 return default
 
@@ -133,21 +132,24 @@ class Database:
     def signatures(self) -> Mapping[str, Signature]:
         """Path -> the signature that its entry holds for; what other processes wrote is seen."""
         self._guarded(self._refresh, None)
+        if self._signatures is None:
+            self._signatures = dict(self._all("SELECT path, signature FROM files", ()))
         return self._signatures
 
     def segment(self) -> Mapping[str, tuple[int, Signature]]:
         """Path -> its number in the words' segment and the signature that its words hold for."""
         self._guarded(self._refresh, None)
+        if self._segment is None:
+            rows = self._all("SELECT path, file, signature FROM segment", ())
+            self._segment = {path: (number, signature) for path, number, signature in rows}
         return self._segment
 
     def _refresh(self) -> None:
+        """Forget what was read before another process wrote."""
         version = self._connection.execute("PRAGMA data_version").fetchone()[0]
         if version != self._version:
             self._version = version
-            read = self._connection.execute
-            self._signatures = {row[0]: row[1:] for row in read("SELECT path, size, mtime, ctime, inode FROM files")}
-            numbered = read("SELECT path, file, size, mtime, ctime, inode FROM segment")
-            self._segment = {row[0]: (row[1], row[2:]) for row in numbered}
+            self._signatures = self._segment = None
 
     def rows(self, path: str, signature: Signature) -> bytes | None:
         return self._blob("rows", path, signature)
@@ -156,8 +158,8 @@ class Database:
         return self._blob("details", path, signature)
 
     def _blob(self, column: str, path: str, signature: Signature) -> bytes | None:
-        query = f"SELECT {column} FROM files WHERE path=? AND size=? AND mtime=? AND ctime=? AND inode=?"
-        found = self._guarded(lambda: self._connection.execute(query, (path, *signature)).fetchone(), None)
+        query = f"SELECT {column} FROM files WHERE path=? AND signature=?"
+        found = self._guarded(lambda: self._connection.execute(query, (path, signature)).fetchone(), None)
         return found[0] if found is not None and isinstance(found[0], bytes) else None
 
     def places(self, name: str) -> list[Place]:
@@ -197,7 +199,7 @@ class Database:
 
     def _drop_words(self) -> None:
         self._connection.executescript("DELETE FROM segment; DELETE FROM words;")
-        self._version = -1
+        self._segment = None
 
     def _all(self, query: str, values: tuple[object, ...]) -> list[Any]:
         nothing: list[Any] = []
@@ -213,14 +215,15 @@ class Database:
             with self._transaction():
                 for entry in entries:
                     self._write(entry)
-            self._signatures.update((entry.path, entry.signature) for entry in entries)
+            if self._signatures is not None:
+                self._signatures.update((entry.path, entry.signature) for entry in entries)
             return True
 
         return self._guarded(write, False)
 
     def put_details(self, path: str, signature: Signature, details: bytes) -> None:
-        query = "UPDATE files SET details=? WHERE path=? AND size=? AND mtime=? AND ctime=? AND inode=?"
-        self._guarded(lambda: self._connection.execute(query, (details, path, *signature)), None)
+        query = "UPDATE files SET details=? WHERE path=? AND signature=?"
+        self._guarded(lambda: self._connection.execute(query, (details, path, signature)), None)
 
     def forget(self, paths: Iterable[str]) -> None:
         """Drop the entries of files that are gone."""
@@ -233,8 +236,7 @@ class Database:
                     if row is not None:
                         self._clear(row[0])
                         self._connection.execute("DELETE FROM files WHERE id=?", row)
-            for path in gone:
-                self._signatures.pop(path, None)
+            self._signatures = None
 
         self._guarded(write, None)
 
@@ -250,11 +252,11 @@ class Database:
                 run.execute("DELETE FROM segment")
                 run.execute("DELETE FROM words")
                 run.executemany(
-                    "INSERT INTO segment VALUES(?, ?, ?, ?, ?, ?)",
-                    ((number, path, *signature) for path, (number, signature) in files.items()),
+                    "INSERT INTO segment VALUES(?, ?, ?)",
+                    ((number, path, signature) for path, (number, signature) in files.items()),
                 )
                 run.executemany("INSERT INTO words VALUES(?, ?)", enumerate(map(_sealed, buckets)))
-            self._version = -1
+            self._segment = None
 
         self._guarded(write, None)
 
@@ -279,13 +281,13 @@ class Database:
             number = row[0]
             self._clear(number)
             run.execute(
-                "UPDATE files SET size=?, mtime=?, ctime=?, inode=?, rows=?, details=NULL WHERE id=?",
-                (*entry.signature, entry.rows, number),
+                "UPDATE files SET signature=?, rows=?, details=NULL WHERE id=?",
+                (entry.signature, entry.rows, number),
             )
         else:
             number = run.execute(
-                "INSERT INTO files(path, size, mtime, ctime, inode, rows) VALUES(?, ?, ?, ?, ?, ?)",
-                (entry.path, *entry.signature, entry.rows),
+                "INSERT INTO files(path, signature, rows) VALUES(?, ?, ?)",
+                (entry.path, entry.signature, entry.rows),
             ).lastrowid
         run.executemany("INSERT INTO classes VALUES(?, ?, ?, ?)", ((n, number, p, at) for n, p, at in entry.classes))
         run.executemany("INSERT INTO bases VALUES(?, ?, ?)", ((base, number, name) for base, name in entry.bases))

@@ -10,7 +10,7 @@ import re
 import string
 from collections.abc import Iterator
 
-from opscope_cache.trees import Signature
+from opscope_cache.trees import Signature, signature
 
 from opscope_tools.index.database import Entry
 from opscope_tools.index.rows import ClassRow, FileRows, FunctionRow, Row, encode
@@ -54,12 +54,12 @@ def _unread(problem: str) -> FileRows:
     return FileRows((), None, None, True, problem)
 
 
-def entry_of(path: str, signature: Signature, rows: FileRows) -> Entry:
+def entry_of(path: str, taken: Signature, rows: FileRows) -> Entry:
     """The entry of a file with these rows."""
     found = list(classes(rows.rows))
     return Entry(
         path,
-        signature,
+        taken,
         encode(rows),
         tuple((row.name, name, row.line) for name, row in found),
         tuple({(tail[1], row.name) for _, row in found for base in row.bases if (tail := _TAIL.search(base))}),
@@ -84,5 +84,4 @@ def words(source: bytes) -> set[bytes]:
 
 def signature_now(path: str) -> Signature:
     """The signature of a file; raises `OSError`."""
-    found = os.stat(path)  # noqa: PTH116 (asked thousands of times: a Path costs more than the question)
-    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+    return signature(os.stat(path))  # noqa: PTH116 (asked thousands of times: a Path costs more than the question)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from itertools import islice
 
-from opscope_cache.trees import Signature, tree_at
+from opscope_cache.trees import Signature, size_of, tree_at
 from opscope_schemas.common import Repository
 from opscope_schemas.errors import SourceError
 
@@ -67,7 +67,7 @@ class CppFiles:
         known = self._rows.get(file)
         if known is not None and known[0] == signature:
             return known[1]
-        found = definitions(self.source(file, signature[0]) if source is None else source)
+        found = definitions(self.source(file, size_of(signature)) if source is None else source)
         while len(self._rows) >= _KEPT:
             del self._rows[next(iter(self._rows))]
         self._rows[file] = (signature, found)
@@ -78,7 +78,7 @@ class CppFiles:
         sought = [name.encode() for name in names]
         for file, signature in self.listing().items():
             try:
-                source = self.source(file, signature[0])
+                source = self.source(file, size_of(signature))
             except SourceError:
                 continue
             if all(name in source for name in sought):
