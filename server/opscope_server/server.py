@@ -25,6 +25,7 @@ from starlette.responses import JSONResponse
 from opscope_server import prompts, resources
 from opscope_server.binding import BoundTool
 from opscope_server.completion import add_completion
+from opscope_server.roots import Roots
 from opscope_server.settings import Settings
 from opscope_server.wire import configure_logging
 from opscope_server.work import Work
@@ -45,6 +46,8 @@ class OpscopeServer(MCPServer[Any]):
         self.workspace = workspace
         self.opscope_settings = settings
         self.work = Work(workspace, settings.workers)
+        #: set where the client is the user who started this process
+        self.roots: Roots | None = None
         names = [tool.name for tool in tools]
         assert len(set(names)) == len(names), f"two tools bear one name: {names}"
         super().__init__(
@@ -76,6 +79,8 @@ class OpscopeServer(MCPServer[Any]):
         if name not in known:
             nearest = difflib.get_close_matches(name, known, n=3, cutoff=0.4) or known
             raise ToolError(f"No tool is called {name!r}. Nearest names: {', '.join(nearest)}.")
+        if self.roots is not None and context is not None:
+            await self.roots.take(context)
         return await super().call_tool(name, arguments, context)
 
     async def list_resources(self) -> list[Resource]:

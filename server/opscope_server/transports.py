@@ -19,6 +19,7 @@ from mcp.server.streamable_http import EventStore
 from mcp.server.transport_security import TransportSecuritySettings
 from opscope_schemas.errors import OutputError
 
+from opscope_server.roots import Roots
 from opscope_server.server import OpscopeServer
 from opscope_server.wire import Wire
 
@@ -28,6 +29,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 def run_stdio(server: OpscopeServer, wire: Wire) -> None:
     """Serve one client over stdin and stdout until it closes them or a signal comes; does not return."""
     status = 0
+    server.roots = Roots(server.workspace)
     with wire.serving():
         try:
             anyio.run(_with_signals, server, server.run_stdio_async, lambda number: _leave(server, 128 + number))
