@@ -112,8 +112,23 @@ def test_the_cache_is_told_and_cleared(environment: dict[str, str], tmp_path: Pa
     assert told.startswith(f"{tmp_path / 'cache'}: 1 entries")
     elsewhere = run(environment, "cache", "info", "--cache-dir", str(tmp_path / "other")).stdout
     assert elsewhere.startswith(f"{tmp_path / 'other'}: 0 entries")
-    assert run(environment, "cache", "clear").stdout == "1 entries removed.\n"
+    assert run(environment, "cache", "clear").stdout == "1 entries and 0 indexes removed.\n"
     assert ": 0 entries" in run(environment, "--cache-dir", str(tmp_path / "cache"), "cache", "info").stdout
+
+
+def test_indexes_are_built_found_up_to_date_told_and_cleared(environment: dict[str, str], tmp_path: Path) -> None:
+    repositories = []
+    for name, package in (("transformers", "transformers"), ("pytorch", "torch")):
+        (tmp_path / name / package).mkdir(parents=True)
+        (tmp_path / name / package / "__init__.py").write_text("class A:\n    pass\n")
+        repositories += ["--repo", f"{name}={tmp_path / name}"]
+    told = run(environment, *repositories, "index").stdout.splitlines()
+    assert [line.split(" in ")[0] for line in told] == ["transformers: 1 files read", "pytorch: 1 files read"]
+    again = run(environment, *repositories, "index").stdout.splitlines()
+    assert [line.split(" (")[0] for line in again] == ["transformers: up to date", "pytorch: up to date"]
+    assert run(environment, "cache", "info").stdout.splitlines()[1].startswith("2 indexes")
+    assert "and 2 indexes removed" in run(environment, "cache", "clear").stdout
+    assert run(environment, "cache", "info").stdout.splitlines()[1].startswith("0 indexes")
 
 
 def test_a_session_option_is_taken_before_and_after_the_subcommand(environment: dict[str, str], tmp_path: Path) -> None:
