@@ -7,6 +7,7 @@ itself, with what its parameters' defaults and annotations say.
 
 from __future__ import annotations
 
+import ast
 import re
 import threading
 from collections.abc import Iterable
@@ -17,7 +18,6 @@ from weakref import WeakKeyDictionary
 from opscope_schemas.errors import SourceError
 
 from opscope_tools.index.building import ClassValue, Instance, Machine, annotated
-from opscope_tools.index.building.base import STEPS
 from opscope_tools.index.building.values import (
     Choice,
     ExhaustedError,
@@ -148,7 +148,7 @@ def _in_context(machine: Machine, cls: ClassValue, alone: list[HeldModule]) -> l
 
 def configuration(machine: Machine, cls: ClassValue) -> Instance | None:
     """The default configuration of a model class: of its `config_class`, or of what its `config` is declared as."""
-    machine.limit = machine.steps + STEPS
+    machine.allow()
     try:
         config = _config_class(machine, cls)
         made = machine.call(config, (), {}) if config is not None else None
@@ -160,7 +160,7 @@ def configuration(machine: Machine, cls: ClassValue) -> Instance | None:
 def build(machine: Machine, cls: ClassValue, args: tuple[Any, ...]) -> Instance | None:
     """An object of the class, as far as it can be built."""
     machine.live, machine.depth, machine.branch, machine.trying = True, 0, 0, 0
-    machine.limit = machine.steps + STEPS
+    machine.allow()
     try:
         made = machine.construct(cls, args, {})
     except ExhaustedError:
@@ -198,8 +198,8 @@ def _neighbours(machine: Machine, cls: ClassValue) -> list[Unit]:
     tree, file = cls.symbol.unit.tree, cls.symbol.file
     folder = file.rpartition("/")[0]
     names = [name for name in tree.files_below(folder) if name != file and name.rpartition("/")[0] == folder]
-    word = cls.name.encode()
-    units = [tree.unit(name) for name in names[:40] if word in tree.source(name)]
+    words = [row.name.encode() for path, row in cls.symbol.unit.classes() if "." not in path]
+    units = [tree.unit(name) for name in names[:40] if any(word in tree.source(name) for word in words)]
     return [*(unit for unit in units if not unit.secondary), cls.symbol.unit] if units else []
 
 
@@ -231,7 +231,7 @@ def _above(machine: Machine, cls: ClassValue, bodies: dict[str, tuple[ClassValue
 def _hands_on(text: str, name: str) -> bool:
     """Whether every call of the class in the text has the configuration as it is for its one argument."""
     calls = re.findall(rf"\b{name}\(([^()]*)", text)
-    changes = re.search(r"\bconfig\.\w+ *=[^=]|deepcopy|setattr\(", text)
+    changes = re.search(r"\bconfig\.\w+ *=[^=]|deepcopy|setattr\(|\bself\.\w+(\.\w+)+ *=[^=]", text)
     return changes is None and all(re.fullmatch(r"\s*(config|self\.config)\s*", call) for call in calls)
 
 
@@ -258,15 +258,52 @@ def read_alone(machine: Machine, cls: ClassValue) -> tuple[list[HeldModule], boo
             f"The constructor of {cls.name} nests expressions too deeply to be read, or does not parse.",
             location=f"{cls.symbol.file}:{cls.symbol.line}",
         )
-    machine.limit = machine.steps + STEPS
+    machine.allow()
     whole = True
     failures = machine.failures
     try:
         machine.initialise(this, (), own_arguments(machine, cls))
     except (RaisedError, UndecidedError, ExhaustedError, RecursionError):
         whole = False
-    whole = whole and failures == machine.failures and not _holds_parameters(this, 0)
+    whole = whole and failures == machine.failures and not _is_filled_by_others(machine, this)
     return merged(rows(machine, this)), whole
+
+
+def _is_filled_by_others(machine: Machine, this: Instance) -> bool:
+    """Whether who makes the object decides on modules of it: it holds a parameter, or an attribute that is None here
+    and set from outside in the same file."""
+    if _holds_parameters(this, 0):
+        return True
+    init = machine.member(this.cls, "__init__")[1]
+    if isinstance(init, FunctionValue) and _keeps_optional(init):
+        return True
+    empty = [name for name, value in this.attrs.items() if value is None]
+    if not empty:
+        return False
+    source = this.cls.symbol.unit.tree.source(this.cls.symbol.file)
+    return re.search(rb"(?<!self)\.(%s) *=[^=]" % "|".join(map(re.escape, empty)).encode(), source) is not None
+
+
+def _keeps_optional(init: FunctionValue) -> bool:
+    """Whether the constructor stores a parameter whose default is None and that may be a module."""
+    node = init.code.node
+    parameters = [*node.args.posonlyargs, *node.args.args]
+    pairs = [*zip(reversed(parameters), reversed(node.args.defaults), strict=False)]
+    pairs += [(p, d) for p, d in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True) if d is not None]
+    optional = {
+        parameter.arg
+        for parameter, default in pairs
+        if isinstance(default, ast.Constant)
+        and default.value is None
+        and not (parameter.annotation and _PLAIN.fullmatch(init.code.text(parameter.annotation)))
+    }
+    return bool(optional) and any(
+        isinstance(inner, ast.Assign)
+        and isinstance(inner.value, ast.Name)
+        and inner.value.id in optional
+        and isinstance(inner.targets[0], ast.Attribute)
+        for inner in (node.body if isinstance(node.body, list) else ())
+    )
 
 
 def _holds_parameters(value: Any, depth: int) -> bool:

@@ -57,7 +57,8 @@ class Base:
         self.branch = 0
         self.trying = 0
         self.steps = 0
-        self.limit = STEPS
+        self.limit = self.ceiling = STEPS
+        self.made = 0
         self.serial = 0
         self.changes = 0
         self._absent: set[tuple[int, str]] = set()
@@ -81,6 +82,10 @@ class Base:
         self.frames.clear()
         self.built.clear()
         self._memo.clear()
+
+    def allow(self) -> None:
+        """Let the next part of a question take as many steps as one may."""
+        self.limit = self.ceiling = self.steps + STEPS
 
     # changes: every container (attributes, locals, lists, dicts) is noted before it changes while a branch is tried
 

@@ -174,6 +174,8 @@ class Expressions(Objects):
             found = self._table(value, key, node, frame)
         except UndecidedError:
             return Unknown(self.text(node, frame), classes=self.table_classes(value))
+        if isinstance(found, Unknown) and not found.classes:
+            return Unknown(self.text(node, frame), classes=self.table_classes(value))
         self.mark(found, node, frame, None, before)
         return found
 

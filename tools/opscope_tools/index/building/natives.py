@@ -480,6 +480,9 @@ class Numbers(list[float]):
     def tolist(self) -> list[float]:
         return list(self)
 
+    def cumsum(self, *_: Any) -> Numbers:
+        return Numbers(itertools.accumulate(self))
+
     def split(self, sizes: int | list[int]) -> list[Numbers]:
         """Pieces of the given sizes, as torch.Tensor.split makes them."""
         if isinstance(sizes, int):
@@ -497,6 +500,21 @@ def _linspace(_: Machine, args: Args, kwargs: Kwargs) -> Numbers:
     return Numbers(start + (end - start) * number / max(steps - 1, 1) for number in range(steps))
 
 
+@native("torch.tensor", "torch._tensor.Tensor", "torch.Tensor", "numpy.array")
+def _array(machine: Machine, args: Args, _: Kwargs) -> Any:
+    """A row of numbers; what has more dimensions is nobody's business here."""
+    values = machine.iterate(args[0]) if args and isinstance(args[0], list | tuple | range) else []
+    if not values or not all(isinstance(value, int | float) for value in values):
+        raise UndecidedError
+    return Numbers(values)
+
+
+@native("numpy.argsort")
+def _argsort(machine: Machine, args: Args, _: Kwargs) -> Numbers:
+    values = machine.iterate(args[0])
+    return Numbers(sorted(range(len(values)), key=values.__getitem__))
+
+
 @native("numpy.cumsum")
 def _cumsum(machine: Machine, args: Args, _: Kwargs) -> list[Any]:
     return list(itertools.accumulate(machine.iterate(args[0])))
@@ -504,7 +522,7 @@ def _cumsum(machine: Machine, args: Args, _: Kwargs) -> list[Any]:
 
 @native("numpy.prod")
 def _prod(machine: Machine, args: Args, _: Kwargs) -> Any:
-    return math.prod(machine.iterate(args[0]))
+    return args[0] if isinstance(args[0], int | float) else math.prod(machine.iterate(args[0]))
 
 
 _ = containers

@@ -130,7 +130,7 @@ class Objects(Base):
             return native
         if name in {"__name__", "__package__"}:
             return unit.name
-        if self.foreign(unit.name):
+        if unit.name.split(".", 1)[0] == "torch":  # most of it is defined in C++
             return Unknown(name, name=f"{unit.name}.{name}")
         self._absent.add((id(unit), name))
         raise RaisedError("AttributeError")
@@ -446,7 +446,7 @@ class Objects(Base):
         self.bind_arguments(function, frame, args, kwargs)
         self.depth += 1
         self.frames.append(frame)
-        trying, limit = self.trying, self.limit
+        trying, limit, made = self.trying, self.limit, self.made
         if function.code.name in {"__init__", "__post_init__"}:
             self.trying = 0
         else:
@@ -454,11 +454,12 @@ class Objects(Base):
         try:
             return self.body(function, frame)
         except ExhaustedError:
-            if self.steps > limit or function.code.name in {"__init__", "__post_init__"}:
+            if self.steps > limit or self.made > made or function.code.name in {"__init__", "__post_init__"}:
                 raise
             return Unknown(function.code.name)
         finally:
-            self.trying, self.limit = trying, limit
+            self.trying = trying
+            self.limit = limit if self.made == made else self.ceiling  # what builds modules is not cut short
             self.frames.pop()
             self.depth -= 1
 
@@ -542,6 +543,8 @@ class Objects(Base):
             this.waiting = (args, kwargs)
             return this
         if module and not container:
+            self.made += 1
+            self.limit = self.ceiling
             return self._memoised(this, args, kwargs)
         self.initialise(this, args, kwargs)
         return this
@@ -599,11 +602,12 @@ class Objects(Base):
         before = [(loop, loop.used) for loop in loops]
         for loop in loops:
             loop.used = False
+        failures = self.failures
         self.initialise(this, args, kwargs)
         used = any(loop.used for loop in loops)
         for loop, was in before:
             loop.used = loop.used or was
-        if strict is not None and strict == memo_key(this.cls, args, kwargs, self.live, self.changes, exact=True):
+        if strict is not None and failures == self.failures and strict == memo_key(this.cls, args, kwargs, self.live, self.changes, exact=True):
             self._memo[strict if used else loose] = (this, args, kwargs)  # kept, so that no id is used again
         return this
 

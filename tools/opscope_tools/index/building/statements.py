@@ -79,7 +79,7 @@ class Statements(Expressions):
 
     def _forget(self, statement: ast.stmt, frame: Frame) -> None:
         """A statement that failed leaves its targets unknown."""
-        if self.live is True and frame.code.name == "__init__":
+        if self.live is True and frame.code.name == "__init__" and _sets(statement):
             self.failures += 1
         targets: list[ast.expr] = []
         if isinstance(statement, ast.Assign):
@@ -527,6 +527,13 @@ def _builds(statement: ast.stmt) -> bool:
     return known
 
 
+def _sets(statement: ast.stmt) -> bool:
+    """Whether a statement sets something; a call of an own method for what it does beside that is left out."""
+    if not isinstance(statement, ast.Expr):
+        return True
+    return isinstance(statement.value, ast.Call) and getattr(statement.value.func, "attr", "") in _ADDING
+
+
 def _adds(node: ast.expr) -> bool:
     """Whether a call for its effect may add modules: `x.append(...)`, `self.method(...)`, `setattr(...)`."""
     if not isinstance(node, ast.Call):
@@ -553,7 +560,7 @@ def _modular(value: Any) -> bool:
 
 def _held(container: Any, key: Any) -> Any:
     if isinstance(container, list):
-        return MISSING
+        return container[key] if isinstance(key, int) and key < len(container) else MISSING
     return container.get(key, MISSING) if isinstance(container, dict) else MISSING
 
 
