@@ -372,3 +372,18 @@ def test_a_dotted_name_is_answered_without_reading_the_whole_tree(installed_inde
     assert index.forward_lines(forward)
     # 0.09 s when alone; the bound leaves room for a loaded machine, a scan of both packages would take longer
     assert time.process_time() - start < 0.3
+
+
+def test_a_folder_without_init_inside_a_package_is_a_part_of_it(package: Package) -> None:
+    index = package(
+        {
+            "python/pkg/__init__.py": "",
+            "python/pkg/srt/configs/__init__.py": "",
+            "python/pkg/srt/configs/base.py": "class Base: pass\n",
+            "python/pkg/srt/model.py": "from pkg.srt.configs.base import Base\nclass A(Base): pass\n",
+            "tests/helpers/__init__.py": "class H: pass\n",
+        }
+    )
+    assert index.mro(index.one("A")) == ["pkg.srt.model.A", "pkg.srt.configs.base.Base", "object"]
+    assert index.one("pkg.srt.configs.base.Base").file == "python/pkg/srt/configs/base.py"
+    assert index.one("H").qualified_name == "helpers.H"

@@ -141,7 +141,9 @@ class SourceTree:
         files = self._now()
         if self._folders[0] is not files:
             packages = {file.removesuffix("/__init__.py") for file in files if file.endswith("/__init__.py")}
-            holders = {"/".join(package.split("/")[:-1]) for package in packages} - packages
+            # a package inside another one, also below a folder that is none itself, belongs to that one
+            tops = [package for package in packages if not any(above in packages for above in _above(package))]
+            holders = {package.rpartition("/")[0] for package in tops}
             self._folders = (files, sorted({"", *holders}, key=lambda folder: (folder.count("/"), folder)))
         return self._folders[1]
 
@@ -359,6 +361,12 @@ class SourceTree:
             return (self._root / file).read_bytes()
         except OSError:
             return b""
+
+
+def _above(path: str) -> Iterator[str]:
+    """The folders above `path`, the nearest first, the root left out."""
+    while path := path.rpartition("/")[0]:
+        yield path
 
 
 def _defines(source: bytes, name: bytes) -> bool:
