@@ -40,7 +40,7 @@ from opscope_tools.index.rows import (
 from opscope_tools.index.symbols import details
 
 #: modules kept in memory, the least recently used go first
-_UNITS = 300
+_UNITS = 150
 #: changed files that a question reads by the way; where there are more, it is the index that is missing
 _FEW = 60
 #: no anchor in front: a pattern that begins with a literal is searched several times faster
