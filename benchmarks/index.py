@@ -43,7 +43,7 @@ class Series:
     runs: list[Run] = field(default_factory=list)
 
     def median(self, name: str) -> float:
-        return statistics.median(getattr(run, name) for run in self.runs)
+        return statistics.median(float(getattr(run, name)) for run in self.runs)
 
     def said(self, name: str) -> float:
         return statistics.median(run.said[name] for run in self.runs)

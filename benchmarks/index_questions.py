@@ -40,7 +40,8 @@ def opened(folder: Path, roots: Sequence[Any] = ()) -> Any:
     from opscope_tools.index import open_index
     from opscope_tools.workspace import installed_repository
 
-    return open_index(list(roots) or [installed_repository(p, p) for p in PACKAGES], MemoryStore(folder))
+    found = list(roots) or [installed_repository(package, package) for package in PACKAGES]
+    return open_index([repository for repository in found if repository is not None], MemoryStore(folder))
 
 
 def answer(index: Any, name: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 from opscope_tools.index.build import build
-from opscope_tools.index.trees import index_place
+from opscope_tools.index.places import index_place
 from opscope_tools.workspace import DEFAULT_PACKAGES, installed_repository
 
 
