@@ -122,16 +122,24 @@ class FindForwardResult(Linearised, ToolResult):
 
 
 class SubmoduleInfo(Frozen):
-    """An attribute that holds a module; `layers.*` are the modules in the container `layers`."""
+    """An attribute that holds a module; `layers.*` are the modules in the container `layers`. Where conditions pick
+    the class, each alternative is an entry of its own."""
 
     attribute: str
-    class_name: str = Field(description="Qualified class; empty where the configuration picks it (see `dispatch`).")
+    class_name: str = Field(description="Qualified class; empty where source does not tell it (see `dispatch`).")
     arguments: str = ""
     line: int = 0
     condition: str = ""
     repeat: str = Field(default="", description="The loop that builds it.")
-    dispatch: str = ""
-    file: str = Field(default="", description="File of the assignment where it is not the class's own.")
+    dispatch: str = Field(default="", description="The expression that picks the class.")
+    file: str = Field(default="", description="File of the line where it is not the class's own.")
+    at_default: bool | None = Field(
+        default=True,
+        description="Whether a model built from its default configuration holds this alternative; null: not known.",
+    )
+    candidates: tuple[str, ...] = Field(
+        default=(), description="Where the class is not known: those that the expression chooses among."
+    )
 
 
 class ForwardPlace(Frozen):

@@ -1,7 +1,7 @@
 """Run as a program: build the models of the model types named on standard input, one JSON line for each type.
 
-The other side of index_submodules.py; shares no code with the index. Every class that the auto mappings name for a type
-is built from the type's default config on the meta device. A line holds, for each such class, the children of every
+The other side of index_submodules.py; shares no code with the index. Every class that the auto mappings name for a type,
+and every other model of the same files, is built from its default config on the meta device. A line holds, for each such class, the children of every
 module class in it: `[class, attribute, [classes of the children]]`, the contents of plain containers as `attribute.*`.
 """
 
@@ -70,28 +70,27 @@ def build(model_type: str) -> dict[str, Any]:
     import torch
     import transformers
     from transformers.initialization import no_init_weights
-    from transformers.models.auto import configuration_auto, modeling_auto
+    from transformers.models.auto import modeling_auto
 
     names: dict[str, None] = {}
     for table in (n for n in dir(modeling_auto) if re.fullmatch(r"MODEL_.*MAPPING_NAMES", n)):
         named = getattr(modeling_auto, table).get(model_type, ())
         names.update(dict.fromkeys((named,) if isinstance(named, str) else named))
-    config_class = configuration_auto.CONFIG_MAPPING[model_type]
-    classes: dict[str, tuple[Any, Any]] = {}
+    classes: dict[str, Any] = {}
     for name in names:
         with contextlib.suppress(Exception):  # a package that is not installed
             cls = getattr(transformers, name)
-            classes[qualified(cls)] = (cls, config_class)
-    for cls, _ in list(classes.values()):  # what no mapping names builds its parts with configurations of its own
+            classes[qualified(cls)] = cls
+    for cls in list(classes.values()):  # what no mapping names builds its parts with configurations of its own
         for other in vars(sys.modules.get(cls.__module__, object)).values():
             own = isinstance(other, type) and other.__module__ == cls.__module__
             if own and issubclass(other, transformers.PreTrainedModel) and other.config_class:
-                classes.setdefault(qualified(other), (other, other.config_class))
+                classes.setdefault(qualified(other), other)
     roots: dict[str, Any] = {}
-    for name, (cls, made_from) in classes.items():
+    for name, cls in classes.items():
         try:
             with limit(SECONDS), torch.device("meta"), no_init_weights():
-                model = cls(made_from())
+                model = cls(cls.config_class())
             roots[name] = children(model)
         except Exception as error:  # a default that no model can be built from
             roots[name] = f"{type(error).__name__}: {str(error).strip()[:200]}"

@@ -48,10 +48,24 @@ def test_a_model_type_gives_its_causal_lm_class_with_its_parts(context: ToolCont
     assert match.forward.defined_in == match.qualified_name
 
 
-def test_a_class_picked_by_the_configuration_is_given_as_its_expression(context: ToolContext) -> None:
+def test_a_class_picked_by_the_configuration_is_given_with_its_expression(context: ToolContext) -> None:
     (match,) = ask(context, "LlamaMLP").matches
     act = next(m for m in match.submodules if m.attribute == "act_fn")
-    assert (act.class_name, act.dispatch) == ("", "ACT2FN[config.hidden_act]")
+    assert (act.class_name, act.dispatch) == ("transformers.activations.SiLUActivation", "ACT2FN[config.hidden_act]")
+    assert act.at_default is True
+
+
+def test_alternatives_say_which_one_the_default_configuration_takes(context: ToolContext) -> None:
+    (match,) = ask(context, "transformers.models.wav2vec2.modeling_wav2vec2.Wav2Vec2Model").matches
+    encoders = {
+        m.class_name.rpartition(".")[2]: (m.condition, m.at_default)
+        for m in match.submodules
+        if m.attribute == "encoder"
+    }
+    assert encoders == {
+        "Wav2Vec2EncoderStableLayerNorm": ("config.do_stable_layer_norm", False),
+        "Wav2Vec2Encoder": ("not (config.do_stable_layer_norm)", True),
+    }
 
 
 def test_containers_show_the_loop_that_fills_them(context: ToolContext) -> None:

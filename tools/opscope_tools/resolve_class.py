@@ -12,7 +12,7 @@ from pydantic import Field
 from opscope_tools.config_files import Config, read_config
 from opscope_tools.engines import index_of
 from opscope_tools.find_forward import AUTO_CONFIG, source_notes
-from opscope_tools.index import ClassSymbol, Index, Submodule, Target
+from opscope_tools.index import ClassSymbol, HeldModule, Index, Target
 from opscope_tools.index.references import find
 from opscope_tools.index.sought import sought_class
 from opscope_tools.index.subclasses import Subclasses
@@ -160,23 +160,27 @@ def _users(
     return users, found.complete
 
 
-def submodule_info(symbol: ClassSymbol, module: Submodule) -> SubmoduleInfo:
-    """A submodule as results show it; the file is given where the assignment stands outside the class's own file."""
+def submodule_info(symbol: ClassSymbol, module: HeldModule) -> SubmoduleInfo:
+    """A submodule as results show it; the file is given where the line stands outside the class's own file."""
     return SubmoduleInfo(
         attribute=module.attribute,
         class_name=module.class_name,
-        arguments=module.row.arguments if module.symbol is not None and not module.dispatch else module.row.inner,
+        arguments=module.arguments,
         line=module.line,
         condition=module.condition,
-        repeat=module.row.repeat,
+        repeat=module.repeat,
         dispatch=module.dispatch,
-        file=module.holder.file if module.holder.file != symbol.file else "",
+        file=module.file if module.file != symbol.file else "",
+        at_default=module.at_default,
+        candidates=module.candidates,
     )
 
 
 def _without_arguments(result: ResolveClassResult) -> ResolveClassResult:
     def short(match: ClassMatch) -> ClassMatch:
-        modules = tuple(m.model_copy(update={"arguments": "", "repeat": ""}) for m in match.submodules)
+        modules = tuple(
+            m.model_copy(update={"arguments": "", "repeat": "", "candidates": ()}) for m in match.submodules
+        )
         facts = without_signatures(match.cpp)
         return match.model_copy(
             update={
@@ -198,7 +202,8 @@ def _without_arguments(result: ResolveClassResult) -> ResolveClassResult:
 def _names_only(result: ResolveClassResult) -> ResolveClassResult:
     def short(match: ClassMatch) -> ClassMatch:
         modules = tuple(
-            SubmoduleInfo(attribute=m.attribute, class_name=m.class_name, line=m.line) for m in match.submodules[:60]
+            SubmoduleInfo(attribute=m.attribute, class_name=m.class_name, line=m.line, at_default=m.at_default)
+            for m in match.submodules[:60]
         )
         return match.model_copy(
             update={
@@ -237,7 +242,7 @@ RESOLVE_CLASS: Tool[ResolveClassArguments, ResolveClassResult] = Tool(
         "(`transformers.LlamaForCausalLM`), a model type (`gemma3_text`: its causal-LM class, else its main class), an "
         "auto class with `config`, `path.py:line` or `path.py:Name`. Returns for each match: place, bases, MRO, where "
         "its forward is defined, submodules (attribute, class, arguments, condition, loop; `layers.*` are the items of "
-        "`layers`; where the configuration picks the class, the expression), direct subclasses, who builds it, shorter "
+        "`layers`; every alternative, `at_default` telling which the default configuration takes), direct subclasses, who builds it, shorter "
         "names that export it. C++ and CUDA: a name with `::`, a line of such a file, or a bare name that no Python "
         "class bears gives classes, enums, functions, macros with bases, methods, template parameters and other "
         "declarations (`cpp`). Several matches: all are listed; none: the nearest names. Read statically."

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from opscope_schemas.index import ForwardLine
 from opscope_tools.index import Index
+from opscope_tools.index.submodules import submodules
 from small_torch import TORCH
 
 Package = Callable[[Mapping[str, str | bytes]], Index]
@@ -107,11 +108,11 @@ def lines_of(index: Index, name: str) -> dict[str, ForwardLine]:
     return {line.code: line for line in index.forward_lines(forward)}
 
 
-def test_submodules_are_gathered_over_constructors_containers_and_conditions(package: Package) -> None:
+def test_what_constructors_set_is_gathered_over_containers_and_conditions(package: Package) -> None:
     index = package(FILES)
     found = {
         (m.attribute, m.class_name): (m.row.arguments, m.condition, m.row.repeat)
-        for m in index.submodules(index.one("Model"))
+        for m in submodules(index.resolver, index.one("Model"))
     }
     container = "torch.nn.modules.all."
     assert found == {

@@ -198,7 +198,7 @@ def test_expressions_nested_beyond_reason_are_refused_in_a_sentence(package: Pac
     index = package(
         {
             "m.py": f"class A:\n    def forward(self, x):\n        return {deep}\n",
-            "n.py": f"class B:\n    def __init__(self, x):\n        self.y = {deep}\n",
+            "n.py": f"from torch import nn\nclass B(nn.Module):\n    def __init__(self, x):\n        self.y = {deep}\n",
         }
     )
     forward = index.forward(index.one("A"))
@@ -206,7 +206,7 @@ def test_expressions_nested_beyond_reason_are_refused_in_a_sentence(package: Pac
     with pytest.raises(SourceError, match="too deeply"):
         index.forward_lines(forward)
     nested = index.one("B")
-    assert nested.line == 1
+    assert nested.line == 2
     with pytest.raises(SourceError, match="too deeply"):
         index.submodules(nested)
 

@@ -22,48 +22,20 @@ from opscope_tools.index.building.values import (
     Choice,
     ExhaustedError,
     FunctionValue,
-    Label,
     RaisedError,
-    Site,
     UndecidedError,
     Unknown,
-    both,
-    plain,
 )
+from opscope_tools.index.contexts import configuration, models_above
+from opscope_tools.index.held import HeldModule, merged, rows
 from opscope_tools.index.resolve import ClassSymbol, Resolver
-from opscope_tools.index.rows import AssignRow
 from opscope_tools.index.trees import Unit
 
 __all__ = ["HeldModule", "built_model", "submodules"]
 
-_CANDIDATES = 40
 #: answers and source files that are kept at once
 _KEPT, _UNITS = 2000, 250
-#: a call of something that is named as classes are
-_MAKES = re.compile(r"(^|[^\w.])(\w+\.)*[A-Z]\w*\(")
 _PLAIN = re.compile(r"\"?((int|float|str|bool|bytes|None|dict|list|tuple)(\[[\w, .\[\]|]*\])?( *\| *)?)+\"?")
-_WORD = re.compile(r"[A-Za-z_]\w*")
-
-
-@dataclass(frozen=True, eq=False)
-class HeldModule:
-    """One attribute that holds a module (or, for `x.*`, the modules in the container `x`).
-
-    `at_default`: whether the configuration's defaults take this alternative; None where source does not tell. Where
-    the class is not known, `candidates` are those that the expression chooses among, as far as a table names them.
-    """
-
-    attribute: str
-    class_name: str
-    symbol: ClassSymbol | None
-    file: str
-    line: int
-    arguments: str = ""
-    condition: str = ""
-    repeat: str = ""
-    dispatch: str = ""
-    at_default: bool | None = True
-    candidates: tuple[str, ...] = ()
 
 
 def submodules(resolver: Resolver, symbol: ClassSymbol) -> list[HeldModule]:
@@ -146,17 +118,6 @@ def _in_context(machine: Machine, cls: ClassValue, alone: list[HeldModule]) -> l
     return merged(built)
 
 
-def configuration(machine: Machine, cls: ClassValue) -> Instance | None:
-    """The default configuration of a model class: of its `config_class`, or of what its `config` is declared as."""
-    machine.allow()
-    try:
-        config = _config_class(machine, cls)
-        made = machine.call(config, (), {}) if config is not None else None
-    except (RaisedError, UndecidedError, ExhaustedError):
-        return None
-    return made if isinstance(made, Instance) else None
-
-
 def build(machine: Machine, cls: ClassValue, args: tuple[Any, ...]) -> Instance | None:
     """An object of the class, as far as it can be built."""
     machine.live, machine.depth, machine.branch, machine.trying = True, 0, 0, 0
@@ -169,82 +130,6 @@ def build(machine: Machine, cls: ClassValue, args: tuple[Any, ...]) -> Instance 
     except (RaisedError, UndecidedError, RecursionError):
         return None
     return made if isinstance(made, Instance) else None
-
-
-def models_above(machine: Machine, cls: ClassValue) -> list[ClassValue]:
-    """The classes of the file (or else of its folder) with a default configuration whose construction may make `cls`.
-
-    A model that only hands its own configuration on to another such model (`self.model = XModel(config)`) adds nothing.
-    """
-    for units in ([cls.symbol.unit], _neighbours(machine, cls)):
-        bodies: dict[str, tuple[ClassValue | None, str]] = {}
-        for unit in units:
-            lines = unit.tree.source(unit.file).decode("utf-8", "replace").split("\n")
-            for table in unit.rows.rows:
-                if isinstance(table, AssignRow):
-                    bodies[table.name] = (None, f"{table.value} {table.entries}")
-            for path, row in unit.classes():
-                if "." not in path:
-                    held = machine.class_value(ClassSymbol(unit, path, row))
-                    bodies[row.name] = (held, "\n".join(lines[row.line : row.end_line]))
-        found = _above(machine, cls, bodies)
-        if found:
-            return found
-    return []
-
-
-def _neighbours(machine: Machine, cls: ClassValue) -> list[Unit]:
-    """The other files of the folder that name the class."""
-    tree, file = cls.symbol.unit.tree, cls.symbol.file
-    folder = file.rpartition("/")[0]
-    names = [name for name in tree.files_below(folder) if name != file and name.rpartition("/")[0] == folder]
-    words = [row.name.encode() for path, row in cls.symbol.unit.classes() if "." not in path]
-    units = [tree.unit(name) for name in names[:40] if any(word in tree.source(name) for word in words)]
-    return [*(unit for unit in units if not unit.secondary), cls.symbol.unit] if units else []
-
-
-def _above(machine: Machine, cls: ClassValue, bodies: dict[str, tuple[ClassValue | None, str]]) -> list[ClassValue]:
-    named = {name: set(_WORD.findall(text)) & bodies.keys() - {name} for name, (_, text) in bodies.items()}
-    reaching = {cls.name}
-    grown = True
-    while grown:
-        more = {name for name, inner in named.items() if name not in reaching and inner & reaching}
-        grown = bool(more)
-        reaching |= more
-    held_by = {name: held for name, (held, _) in bodies.items() if held is not None and name in reaching}
-    models = {name: held for name, held in held_by.items() if _has_configuration(machine, held)}
-    found = []
-    for name, held in models.items():
-        text = bodies[name][1]
-        inner = named[name] & reaching
-        passes = name != cls.name and all(
-            other in models
-            and _hands_on(text, other)
-            and _config_class(machine, models[other]) is _config_class(machine, held)
-            for other in inner
-        )
-        if not passes:
-            found.append(held)
-    return found
-
-
-def _hands_on(text: str, name: str) -> bool:
-    """Whether every call of the class in the text has the configuration as it is for its one argument."""
-    calls = re.findall(rf"\b{name}\(([^()]*)", text)
-    changes = re.search(r"\bconfig\.\w+ *=[^=]|deepcopy|setattr\(|\bself\.\w+(\.\w+)+ *=[^=]", text)
-    return changes is None and all(re.fullmatch(r"\s*(config|self\.config)\s*", call) for call in calls)
-
-
-def _config_class(machine: Machine, cls: ClassValue) -> ClassValue | None:
-    try:
-        found = plain(machine.get(cls, "config_class"))
-    except (RaisedError, UndecidedError):
-        return None
-    return found if isinstance(found, ClassValue) else None
-
-
-def _has_configuration(machine: Machine, cls: ClassValue) -> bool:
-    return machine.is_module(cls) and _config_class(machine, cls) is not None
 
 
 def read_alone(machine: Machine, cls: ClassValue) -> tuple[list[HeldModule], bool]:
@@ -340,7 +225,11 @@ def own_arguments(machine: Machine, cls: ClassValue) -> dict[str, Any]:
                 made = machine.call(declared, (), {})
             except (RaisedError, UndecidedError, ExhaustedError):
                 made = None
-        given[name] = made if made is not None else _parameter(name, init.code.text(parameter.annotation) if parameter.annotation else "")
+        given[name] = (
+            made
+            if made is not None
+            else _parameter(name, init.code.text(parameter.annotation) if parameter.annotation else "")
+        )
     return given
 
 
@@ -372,129 +261,3 @@ def built_model(
             }
         finally:
             machine.end(undo=True)
-
-
-# ---- an instance as rows ----------------------------------------------------------------------------------------------
-
-
-def rows(machine: Machine, this: Instance) -> list[HeldModule]:
-    """What the instance's attributes hold, containers flattened."""
-    found: list[HeldModule] = []
-    reader = _Reader(machine, this, found)
-    own = machine.container(this.cls)
-    for name, value in list(this.attrs.items()):
-        shown = reader.part(this, name, value) if own and name.isdigit() else _pattern(name)
-        reader.flatten(shown, value, "", True)
-    return found
-
-
-def _pattern(name: str) -> str:
-    return name.pattern if isinstance(name, Label) else name
-
-
-@dataclass(eq=False)
-class _Reader:
-    machine: Machine
-    owner: Instance
-    found: list[HeldModule]
-
-    def flatten(self, attribute: str, value: Any, condition: str, live: bool | None) -> None:
-        if isinstance(value, Choice):
-            for option in value.options:
-                both_live = False if False in (live, option.live) else (live and option.live)
-                self.flatten(attribute, option.value, both(condition, option.condition), both_live)
-        elif isinstance(value, Instance) and value.module:
-            self.module(attribute, value, condition, live)
-        elif isinstance(value, Unknown) and (
-            value.classes or "." in attribute or (value.failed and _MAKES.search(value.text)) or self.called(attribute)
-        ):
-            names = tuple(sorted(cls.qualified_name for cls in value.classes))[:_CANDIDATES]
-            self.found.append(
-                HeldModule(
-                    attribute,
-                    "",
-                    None,
-                    self.owner.cls.symbol.file,
-                    self.owner.cls.symbol.line,
-                    "",
-                    condition,
-                    "",
-                    value.text or value.name,
-                    None if live else live,
-                    names,
-                )  # fmt: skip
-            )
-
-    def called(self, attribute: str) -> bool:
-        """Whether the class calls `self.attribute`."""
-        if "." in attribute or not attribute.isidentifier():
-            return False
-        for cls in self.owner.cls.mro:
-            if isinstance(cls, ClassValue) and not cls.symbol.module.startswith("torch."):
-                symbol = cls.symbol
-                lines = symbol.unit.tree.source(symbol.file).split(b"\n")[symbol.line - 1 : symbol.end_line]
-                if re.search(rb"\bself\.%s\(" % attribute.encode(), b"\n".join(lines)):
-                    return True
-        return False
-
-    def module(self, attribute: str, value: Instance, condition: str, live: bool | None) -> None:
-        site = self.site(value)
-        symbol = value.cls.symbol
-        self.found.append(
-            HeldModule(
-                attribute=attribute,
-                class_name=symbol.qualified_name,
-                symbol=symbol,
-                file=site.unit.file if site is not None else self.owner.cls.symbol.file,
-                line=site.line if site is not None else self.owner.cls.symbol.line,
-                arguments=site.arguments if site is not None else "",
-                condition=condition,
-                repeat=site.repeat if site is not None else "",
-                dispatch=site.dispatch if site is not None else "",
-                at_default=live,
-            )
-        )
-        if self.machine.container(value.cls) and symbol.module.startswith("torch.") and value.waiting is None:
-            for name, child in list(value.attrs.items()):
-                self.flatten(f"{attribute}.{self.part(value, name, child)}", child, condition, live)
-
-    def site(self, value: Instance) -> Site | None:
-        """The place in the owner's construction that made the module."""
-        for site in reversed(value.sites):
-            if site.owner is self.owner:
-                return site
-        return value.sites[0] if value.sites else None
-
-    def part(self, container: Instance, name: str, child: Any) -> str:
-        """The name of a container's child: `*` where a loop makes several."""
-        if not name.isdigit():
-            return _pattern(name)
-        lines = [self._line(other) for other in container.attrs.values()]
-        mine = self._line(child)
-        if mine is None or mine[1] or lines.count(mine) > 1:
-            return "*"
-        return name
-
-    def _line(self, value: Any) -> tuple[int, str] | None:
-        if isinstance(value, Choice):
-            value = value.options[0].value
-        if isinstance(value, Instance):
-            site = self.site(value)
-            return (site.line, site.repeat) if site is not None else None
-        return None
-
-
-def merged(found: list[HeldModule]) -> list[HeldModule]:
-    """Each alternative once; the defaults take it where any of the objects has it."""
-    order: dict[tuple[str, ...], HeldModule] = {}
-    for row in found:
-        key = (row.attribute, row.class_name, row.file, str(row.line), row.condition, row.dispatch)
-        known = order.get(key)
-        if known is None:
-            order[key] = row
-        elif known.at_default is not True and row.at_default is not False:
-            order[key] = replace(known, at_default=row.at_default)
-    by_attribute: dict[str, list[HeldModule]] = {}
-    for row in order.values():
-        by_attribute.setdefault(row.attribute, []).append(row)
-    return [row for same in by_attribute.values() for row in same]

@@ -24,7 +24,7 @@ from opscope_tools.index.trees import SourceTree, Unit
 if TYPE_CHECKING:
     from opscope_schemas.index import ForwardLine
 
-    from opscope_tools.index.submodules import Submodule
+    from opscope_tools.index.built import HeldModule
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,8 +130,9 @@ class Index:
         found = self.resolver.bases(symbol)
         return [base if isinstance(base, str) else base.qualified_name for base in found]
 
-    def submodules(self, symbol: ClassSymbol) -> list[Submodule]:
-        from opscope_tools.index.submodules import submodules
+    def submodules(self, symbol: ClassSymbol) -> list[HeldModule]:
+        """The modules that an object of the class holds, those of branches not taken by default included."""
+        from opscope_tools.index.built import submodules
 
         return submodules(self.resolver, symbol)
 

@@ -1,11 +1,17 @@
 """An interpreter for constructors: what an object is made of, read off the source without running it.
 
 Read in this order: values.py (what an expression can be), code.py (source to trees), base.py (names, classes, changes),
-objects.py with containers.py (attributes, calls, torch's containers), expressions.py, statements.py, natives.py (the
-functions of Python and of libraries; `Machine` is the whole).
+attributes.py with containers.py (attributes, torch's containers), records.py (dataclasses), objects.py with memo.py (calls
+and construction), expressions.py, literals.py, branches.py, statements.py, natives.py (`Machine`, the whole) with
+builtin_functions.py and library_functions.py (what is not interpreted but known).
 """
 
-from opscope_tools.index.building.natives import Machine, annotated
+from opscope_tools.index.building import builtin_functions, library_functions
+from opscope_tools.index.building.library_functions import annotated
+from opscope_tools.index.building.natives import Machine
 from opscope_tools.index.building.values import ClassValue, Instance
+
+#: their functions are registered by being imported
+_REGISTERED = (builtin_functions, library_functions)
 
 __all__ = ["ClassValue", "Instance", "Machine", "annotated"]

@@ -20,7 +20,7 @@ from opscope_tools.index.building.values import (
 )
 
 if TYPE_CHECKING:
-    from opscope_tools.index.building.objects import Objects
+    from opscope_tools.index.building.attributes import Attributes
 
 Args = tuple[Any, ...]
 Kwargs = dict[str, Any]
@@ -34,7 +34,7 @@ class Uncertain(list[Any]):
     """The items of a loop whose number of turns is not known: one turn's."""
 
 
-def fill(machine: Objects, this: Instance, args: Args, kwargs: Kwargs) -> None:
+def fill(machine: Attributes, this: Instance, args: Args, kwargs: Kwargs) -> None:
     """What the constructor of a container does with its arguments."""
     kind = machine.container(this.cls)
     if not kind:
@@ -49,24 +49,21 @@ def fill(machine: Objects, this: Instance, args: Args, kwargs: Kwargs) -> None:
         extend(machine, this, plain(values[0]))
 
 
-def add(machine: Objects, this: Instance, value: Any) -> None:
+def add(machine: Attributes, this: Instance, value: Any) -> None:
     put(machine, this, str(len(this.attrs)), value)
 
 
-def put(machine: Objects, this: Instance, name: str, value: Any) -> None:
+def put(machine: Attributes, this: Instance, name: str, value: Any) -> None:
     machine.put(this, name, value)
 
 
-def extend(machine: Objects, this: Instance, values: Any) -> None:
+def extend(machine: Attributes, this: Instance, values: Any) -> None:
     """Add the items of a list, or the pairs of a dict."""
     if values is None:
         return
     if isinstance(values, Instance) and values.module:
         pairs = list(values.attrs.items())
-        if machine.container(this.cls) != "ModuleDict":
-            values = [value for _, value in pairs]
-        else:
-            values = dict(pairs)
+        values = dict(pairs) if machine.container(this.cls) == "ModuleDict" else [value for _, value in pairs]
     if isinstance(values, Instance) and values.data is not None:
         values = values.data
     if isinstance(values, dict):
@@ -116,11 +113,8 @@ def item(this: Instance, key: Any) -> Any:
         raise RaisedError("IndexError") from None
 
 
-def member(machine: Objects, this: Instance, name: str) -> Any:
+def member(machine: Attributes, this: Instance, name: str) -> Any:
     """A method that torch gives modules; MISSING where it has no such method, or none that a constructor needs."""
-    made = _METHODS.get(name)
-    if made is not None:
-        return Native(name, lambda _, args, kwargs: made(machine, this, args, kwargs), full=True)
     if name in _SAME:
         return Native(name, lambda *_: this)
     if name == "training":
@@ -130,18 +124,18 @@ def member(machine: Objects, this: Instance, name: str) -> Any:
         return this.attrs
     if name in {"parameters", "named_parameters", "buffers", "named_buffers", "state_dict"}:
         return Native(name, lambda *_: Unknown(name))
-    container = machine.container(this.cls)
-    made = _CONTAINER_METHODS.get(name) if container else None
-    if made is not None:
-        return Native(name, lambda _, args, kwargs: made(machine, this, args, kwargs), full=True)
-    return MISSING
+    made = _METHODS.get(name) or (_CONTAINER_METHODS.get(name) if machine.container(this.cls) else None)
+    if made is None:
+        return MISSING
+    act = made
+    return Native(name, lambda _, args, kwargs: act(machine, this, args, kwargs), full=True)
 
 
-def _init(machine: Objects, this: Instance, args: Args, kwargs: Kwargs) -> None:
+def _init(machine: Attributes, this: Instance, args: Args, kwargs: Kwargs) -> None:
     fill(machine, this, args, kwargs)
 
 
-def _add_module(machine: Objects, this: Instance, args: Args, kwargs: Kwargs) -> None:
+def _add_module(machine: Attributes, this: Instance, args: Args, kwargs: Kwargs) -> None:
     values = [*args, *kwargs.values()]
     if len(values) == 2 and isinstance(plain(values[0]), str):
         put(machine, this, plain(values[0]), values[1])
@@ -149,21 +143,21 @@ def _add_module(machine: Objects, this: Instance, args: Args, kwargs: Kwargs) ->
         put(machine, this, getattr(plain(values[0]), "pattern", "") or "*", values[1])
 
 
-def _register(machine: Objects, this: Instance, args: Args, _: Kwargs) -> None:
+def _register(machine: Attributes, this: Instance, args: Args, _: Kwargs) -> None:
     name = plain(args[0]) if args else None
     if isinstance(name, str) and name not in this.attrs:
         put(machine, this, name, Unknown(name))
 
 
-def _children(_: Objects, this: Instance, __: Args, ___: Kwargs) -> list[Any]:
+def _children(_: Attributes, this: Instance, __: Args, ___: Kwargs) -> list[Any]:
     return [value for _, value in children(this)]
 
 
-def _named_children(_: Objects, this: Instance, __: Args, ___: Kwargs) -> list[Any]:
+def _named_children(_: Attributes, this: Instance, __: Args, ___: Kwargs) -> list[Any]:
     return children(this)
 
 
-def _modules(_: Objects, this: Instance, __: Args, ___: Kwargs) -> list[Any]:
+def _modules(_: Attributes, this: Instance, __: Args, ___: Kwargs) -> list[Any]:
     found: list[Any] = []
     pending = [this]
     while pending and len(found) < 5000:
@@ -173,7 +167,7 @@ def _modules(_: Objects, this: Instance, __: Args, ___: Kwargs) -> list[Any]:
     return found
 
 
-def _named_modules(_: Objects, this: Instance, __: Args, ___: Kwargs) -> list[Any]:
+def _named_modules(_: Attributes, this: Instance, __: Args, ___: Kwargs) -> list[Any]:
     found: list[Any] = []
     pending: list[tuple[str, Instance]] = [("", this)]
     while pending and len(found) < 5000:
@@ -183,30 +177,30 @@ def _named_modules(_: Objects, this: Instance, __: Args, ___: Kwargs) -> list[An
     return found
 
 
-def _submodule(machine: Objects, this: Instance, args: Args, _: Kwargs) -> Any:
+def _submodule(machine: Attributes, this: Instance, args: Args, _: Kwargs) -> Any:
     found: Any = this
     for part in str(plain(args[0])).split(".") if args else ():
         found = plain(machine.get(found, part))
     return found
 
 
-def _setattr(machine: Objects, this: Instance, args: Args, _: Kwargs) -> None:
+def _setattr(machine: Attributes, this: Instance, args: Args, _: Kwargs) -> None:
     if len(args) == 2 and isinstance(plain(args[0]), str):
         machine.put(this, plain(args[0]), args[1])
 
 
-def _append(machine: Objects, this: Instance, args: Args, kwargs: Kwargs) -> Instance:
+def _append(machine: Attributes, this: Instance, args: Args, kwargs: Kwargs) -> Instance:
     for value in (*args, *kwargs.values()):
         add(machine, this, value)
     return this
 
 
-def _extend(machine: Objects, this: Instance, args: Args, _: Kwargs) -> Instance:
+def _extend(machine: Attributes, this: Instance, args: Args, _: Kwargs) -> Instance:
     extend(machine, this, plain(args[0]) if args else None)
     return this
 
 
-def _insert(machine: Objects, this: Instance, args: Args, _: Kwargs) -> Instance:
+def _insert(machine: Attributes, this: Instance, args: Args, _: Kwargs) -> Instance:
     held = list(this.attrs.values())
     if len(args) == 2 and isinstance(plain(args[0]), int):
         held.insert(plain(args[0]), args[1])
@@ -216,7 +210,7 @@ def _insert(machine: Objects, this: Instance, args: Args, _: Kwargs) -> Instance
     return this
 
 
-def _pop(machine: Objects, this: Instance, args: Args, _: Kwargs) -> Any:
+def _pop(machine: Attributes, this: Instance, args: Args, _: Kwargs) -> Any:
     found = item(this, plain(args[0]) if args else -1)
     machine.touch(this.attrs)
     name = next((name for name, value in this.attrs.items() if value is found), None)
@@ -225,15 +219,15 @@ def _pop(machine: Objects, this: Instance, args: Args, _: Kwargs) -> Any:
     return found
 
 
-def _keys(_: Objects, this: Instance, __: Args, ___: Kwargs) -> list[Any]:
+def _keys(_: Attributes, this: Instance, __: Args, ___: Kwargs) -> list[Any]:
     return [name for name, value in this.attrs.items() if not absent(value)]
 
 
-def _values(_: Objects, this: Instance, __: Args, ___: Kwargs) -> list[Any]:
+def _values(_: Attributes, this: Instance, __: Args, ___: Kwargs) -> list[Any]:
     return items(this)
 
 
-def _items(_: Objects, this: Instance, __: Args, ___: Kwargs) -> list[Any]:
+def _items(_: Attributes, this: Instance, __: Args, ___: Kwargs) -> list[Any]:
     return [(name, value) for name, value in this.attrs.items() if not absent(value)]
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from opscope_tools.index.building import containers
-from opscope_tools.index.building.code import Function, Text
+from opscope_tools.index.building.attributes import Args, Kwargs
+from opscope_tools.index.building.code import Text
 from opscope_tools.index.building.containers import Uncertain
-from opscope_tools.index.building.objects import Args, Kwargs, Objects, same
+from opscope_tools.index.building.memo import same
+from opscope_tools.index.building.objects import Objects
 from opscope_tools.index.building.values import (
     MISSING,
     Choice,
@@ -19,7 +22,6 @@ from opscope_tools.index.building.values import (
     Frame,
     FunctionValue,
     Instance,
-    Loop,
     Option,
     RaisedError,
     Site,
@@ -28,9 +30,7 @@ from opscope_tools.index.building.values import (
     Unknown,
     absent,
     choice,
-    label,
     plain,
-    turn,
 )
 
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -69,7 +69,7 @@ class Expressions(Objects):
         self.steps += 1
         if self.steps > self.limit:
             raise ExhaustedError
-        handler = _HANDLERS.get(kind)
+        handler = HANDLERS.get(kind)
         if handler is None:
             return Unknown(self.text(node, frame))
         try:
@@ -283,7 +283,7 @@ class Expressions(Objects):
             return self.equal(left, right, isinstance(step, ast.Is | ast.IsNot)) is isinstance(step, ast.Eq | ast.Is)
         if isinstance(step, ast.In | ast.NotIn):
             return self._within(left, right) is isinstance(step, ast.In)
-        return bool(_ORDER[type(step)](_data(left), _data(right)))
+        return bool(_ORDER[type(step)](data_of(left), data_of(right)))
 
     def equal(self, left: Any, right: Any, identity: bool = False) -> bool:
         if isinstance(left, Unknown) and isinstance(right, Unknown) and left.name and left.name == right.name:
@@ -294,7 +294,7 @@ class Expressions(Objects):
             return True
         if identity and (left is None or right is None):
             return False
-        return bool(_data(left) == _data(right))
+        return bool(data_of(left) == data_of(right))
 
     def _within(self, left: Any, right: Any) -> bool:
         if isinstance(right, Instance):
@@ -311,7 +311,7 @@ class Expressions(Objects):
             return False
         if isinstance(left, Unknown | Choice) or isinstance(right, Unknown | Choice | ClassValue | Uncertain):
             raise UndecidedError
-        return bool(_data(left) in right)
+        return bool(data_of(left) in right)
 
     def _conditional(self, node: ast.IfExp, frame: Frame) -> Any:
         taken = self.test(node.test, frame)
@@ -323,7 +323,7 @@ class Expressions(Objects):
         ):
             if live is False and not (isinstance(frame.this, Instance) and frame.this.module and makes(value)):
                 continue
-            made.append(Option(condition, self.under(live, lambda v=value: self._safe(v, frame)), live))
+            made.append(Option(condition, self.under(live, partial(self._safe, value, frame)), live))
         return made[0].value if len(made) == 1 and not _modular(made[0].value) else choice(made)
 
     def _safe(self, node: ast.expr, frame: Frame) -> Any:
@@ -333,138 +333,6 @@ class Expressions(Objects):
             if self.live:
                 raise
             return Unknown(self.text(node, frame))
-
-    # literals
-
-    def _items(self, nodes: Sequence[ast.expr], frame: Frame) -> list[Any]:
-        found: list[Any] = []
-        uncertain = False
-        for node in nodes:
-            if isinstance(node, ast.Starred):
-                value = self.ev(node.value, frame)
-                found.extend(self.iterate(value))
-                uncertain = uncertain or isinstance(value, Uncertain)
-            else:
-                found.append(self._safe(node, frame) if self.live is not True else self.full(node, frame))
-        return Uncertain(found) if uncertain else found
-
-    def _list(self, node: ast.List, frame: Frame) -> Any:
-        return self._items(node.elts, frame)
-
-    def _tuple(self, node: ast.Tuple, frame: Frame) -> Any:
-        found = self._items(node.elts, frame)
-        return found if isinstance(found, Uncertain) else tuple(found)
-
-    def _set(self, node: ast.Set, frame: Frame) -> Any:
-        return {_data(plain(item)) for item in self._items(node.elts, frame)}
-
-    def _dict(self, node: ast.Dict, frame: Frame) -> Any:
-        found: dict[Any, Any] = {}
-        for key, value in zip(node.keys, node.values, strict=True):
-            if key is None:
-                spread = self.ev(value, frame)
-                spread = spread.data if isinstance(spread, Instance) else spread
-                if not isinstance(spread, dict):
-                    raise UndecidedError
-                found.update(spread)
-            else:
-                found[self.ev(key, frame)] = self.full(value, frame)
-        return found
-
-    def _joined(self, node: ast.JoinedStr, frame: Frame) -> Any:
-        parts, pattern, known = [], [], True
-        for part in node.values:
-            if isinstance(part, ast.Constant):
-                parts.append(str(part.value))
-                pattern.append(str(part.value))
-            elif isinstance(part, ast.FormattedValue):
-                pattern.append("*")
-                value = _data(self.ev(part.value, frame))
-                spec = self.ev(part.format_spec, frame) if part.format_spec is not None else ""
-                if isinstance(value, Unknown | Choice | Instance | FunctionValue) or not isinstance(spec, str):
-                    known = False
-                else:
-                    parts.append(format(value.name if isinstance(value, ClassValue) else value, spec))
-        if not known:
-            unknown = Unknown(self.text(node, frame))
-            unknown.pattern = "".join(pattern)
-            return unknown
-        return label("".join(parts), "".join(pattern)) if frame.repeat else "".join(parts)
-
-    def _lambda(self, node: ast.Lambda, frame: Frame) -> Any:
-        code: Text = frame.code
-        return FunctionValue(Function(frame.unit, code.lines, code.first, node, "<lambda>"), frame, frame.holder)
-
-    def _walrus(self, node: ast.NamedExpr, frame: Frame) -> Any:
-        value = self.full(node.value, frame)
-        self.touch(frame.local)
-        frame.local[node.target.id] = value
-        return value
-
-    # comprehensions
-
-    def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, frame: Frame) -> Any:
-        found = self._collect(node.generators, frame, lambda: self._safe(node.elt, frame), makes(node.elt))
-        return {_data(plain(item)) for item in found} if isinstance(node, ast.SetComp) else found
-
-    def _dict_comprehension(self, node: ast.DictComp, frame: Frame) -> Any:
-        def one() -> Any:
-            return (self.ev(node.key, frame), self._safe(node.value, frame))
-
-        found = self._collect(node.generators, frame, one, False)
-        if isinstance(found, Uncertain):
-            return {"*": value for _, value in found}
-        return dict(found)
-
-    def _collect(self, loops: list[ast.comprehension], frame: Frame, one: Callable[[], Any], makes: bool) -> list[Any]:
-        before = dict(frame.local)
-        heads = (f"for {self.text(g.target, frame)} in {self.text(g.iter, frame)}" for g in loops)
-        ifs = (f" if {self.text(test, frame)}" for g in loops for test in g.ifs)
-        frame.repeat.append(" ".join(heads) + "".join(ifs))
-        try:
-            return self._loop(loops, frame, one, makes)
-        finally:
-            frame.repeat.pop()
-            for name in [name for name in frame.local if name not in before]:
-                del frame.local[name]
-            frame.local.update(before)
-
-    def _loop(self, loops: list[ast.comprehension], frame: Frame, one: Callable[[], Any], makes: bool) -> list[Any]:
-        if not loops:
-            return [one()]
-        head, *rest = loops
-        source = self.ev(head.iter, frame)
-        try:
-            values = self.iterate(source)
-        except UndecidedError:
-            values = []
-            source = Uncertain()
-        uncertain = isinstance(source, Uncertain)
-        if not values:
-            if not makes and not uncertain:
-                return []
-            self.assign_unknown(head.target, frame)
-            if any(self.test(test, frame) is False for test in head.ifs):
-                return []
-            live = None if uncertain else False
-            made = self.under(live, lambda: self._loop(rest, frame, one, makes))
-            items = [choice([Option("", item, live)]) for item in made]
-            return Uncertain(items) if uncertain else [item for item in items if absent(item)]
-        found: list[Any] = []
-        loop = Loop()
-        folds = isinstance(source, range) and not rest and not head.ifs
-        for number, value in enumerate(values):
-            self.assign(head.target, turn(value, loop) if folds else value, frame)
-            kept = [self.test(test, frame) for test in head.ifs]
-            if False in kept:
-                continue
-            if None in kept:
-                uncertain = True
-            found.extend(self._loop(rest, frame, one, makes))
-            if folds and number == 0 and not loop.used and len(found) == 1:
-                found = found * len(values)
-                break
-        return Uncertain(found) if uncertain else found
 
     # calls
 
@@ -565,7 +433,7 @@ def value_classes(function: Any) -> tuple[ClassValue, ...]:
     return function.classes if isinstance(function, Unknown) else ()
 
 
-def _data(value: Any) -> Any:
+def data_of(value: Any) -> Any:
     """An enum member or a dict subclass by what it holds."""
     return value.data if isinstance(value, Instance) and value.data is not None else value
 
@@ -590,13 +458,16 @@ def _modular(value: Any) -> bool:
     return isinstance(value, ClassValue | Choice | FunctionValue) or (isinstance(value, Instance) and value.module)
 
 
-_HANDLERS: dict[type[ast.expr], Callable[[Any, Any, Frame], Any]] = {
-    ast.Name: Expressions._name, ast.Attribute: Expressions._attribute, ast.Subscript: Expressions._subscript,
-    ast.Slice: Expressions._slice, ast.BinOp: Expressions._binary, ast.UnaryOp: Expressions._unary,
-    ast.BoolOp: Expressions._boolean, ast.Compare: Expressions._compare, ast.IfExp: Expressions._conditional,
-    ast.List: Expressions._list, ast.Tuple: Expressions._tuple, ast.Set: Expressions._set, ast.Dict: Expressions._dict,
-    ast.JoinedStr: Expressions._joined, ast.Lambda: Expressions._lambda, ast.NamedExpr: Expressions._walrus,
-    ast.ListComp: Expressions._comprehension, ast.SetComp: Expressions._comprehension,
-    ast.GeneratorExp: Expressions._comprehension, ast.DictComp: Expressions._dict_comprehension,
+#: how each kind of expression is evaluated; literals.py adds its own
+HANDLERS: dict[type[ast.expr], Callable[[Any, Any, Frame], Any]] = {
+    ast.Name: Expressions._name,
+    ast.Attribute: Expressions._attribute,
+    ast.Subscript: Expressions._subscript,
+    ast.Slice: Expressions._slice,
+    ast.BinOp: Expressions._binary,
+    ast.UnaryOp: Expressions._unary,
+    ast.BoolOp: Expressions._boolean,
+    ast.Compare: Expressions._compare,
+    ast.IfExp: Expressions._conditional,
     ast.Call: Expressions._call,
-}  # fmt: skip
+}

@@ -7,13 +7,23 @@ import builtins
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from opscope_tools.index.building.branches import (
+    ADDING,
+    BREAK,
+    CONTINUE,
+    NEXT,
+    RETURN,
+    Branches,
+    Changes,
+    differences,
+    modular,
+    store,
+)
 from opscope_tools.index.building.code import Function, Text
 from opscope_tools.index.building.containers import Uncertain
-from opscope_tools.index.building.expressions import Expressions, makes
 from opscope_tools.index.building.values import (
     MISSING,
     Choice,
-    ClassValue,
     Frame,
     FunctionValue,
     Instance,
@@ -22,32 +32,28 @@ from opscope_tools.index.building.values import (
     RaisedError,
     UndecidedError,
     Unknown,
-    both,
     choice,
     plain,
     turn,
 )
 from opscope_tools.index.resolve import absolute
-from opscope_tools.index.rows import FunctionRow
 
-#: how a block ended
-NEXT, RETURN, BREAK, CONTINUE = range(4)
 _TURNS = 4000
-_ADDING = {"append", "extend", "insert", "update", "add_module", "register_module"}
-Changes = list[tuple[Any, Any, Any]]
 
 
-class Statements(Expressions):
+class Statements(Branches):
     """Execution of function bodies."""
 
     def body(self, function: FunctionValue, frame: Frame) -> Any:
         node = function.code.node
         if isinstance(node, ast.Lambda):
             return self.full(node.body, frame)
-        self.block(node.body, frame)
-        if not frame.returns:
-            return None
-        return choice(frame.returns)
+        try:
+            self.block(node.body, frame)
+        except RaisedError:
+            if not (frame.open and frame.returns):
+                raise  # what fails after a branch that may have returned is not sure to be reached
+        return choice(frame.returns) if frame.returns else None
 
     def block(self, statements: Sequence[ast.stmt], frame: Frame) -> int:
         for statement in statements:
@@ -196,7 +202,7 @@ class Statements(Expressions):
     def _open_or_live(self, frame: Frame) -> bool | None:
         return None if frame.open and self.live is True else self.live
 
-    def _raise(self, node: ast.Raise, frame: Frame) -> int:
+    def _raise(self, node: ast.Raise, _: Frame) -> int:
         raised = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
         kind = raised.id if isinstance(raised, ast.Name) else "Exception"
         raise RaisedError(kind, explicit=True)
@@ -245,137 +251,6 @@ class Statements(Expressions):
         frame.local[node.name] = found
         return NEXT
 
-    # branches
-
-    def _if(self, node: ast.If, frame: Frame) -> int:
-        taken = self.test(node.test, frame)
-        shown = self.text(node.test, frame)
-        failed = f"not ({shown})"
-        if taken is None:
-            return self._open(node, shown, failed, frame)
-        yes, no = (node.body, node.orelse) if taken else (node.orelse, node.body)
-        condition, other = (shown, failed) if taken else (failed, shown)
-        skipped = self._skipped(no, other, frame) if self._worth(no, frame) else []
-        if not isinstance(frame.this, Instance) or not frame.this.module:
-            ended = self.block(yes, frame)
-        else:
-            ended = self._conditioned(yes, condition, frame)
-        self._leave(skipped, other)
-        return ended
-
-    def _conditioned(self, block: Sequence[ast.stmt], condition: str, frame: Frame) -> int:
-        """Run a branch that is taken; the modules that it sets carry its condition."""
-        self.begin()
-        passed, frame.passed = frame.passed, both(frame.passed, condition)
-        returned = len(frame.returns)
-        try:
-            ended = self.block(block, frame)
-        finally:
-            frame.passed = passed
-            changed = self.end(undo=False)
-        del returned
-        for container, before, after in changed:
-            for key, old, new in _differences(container, before, after):
-                if _modular(new) and not self._is_own(container, key, new):
-                    _store(container, key, _extended(new, old, condition, True))
-        return ended
-
-    def _is_own(self, container: Any, key: Any, value: Any) -> bool:
-        """Whether the value is a function parameter's or anything else that needs no condition."""
-        del container, key
-        return isinstance(value, FunctionValue)
-
-    def _worth(self, block: Sequence[ast.stmt], frame: Frame) -> bool:
-        """Whether a branch that is not taken might set modules or return one."""
-        if not block or (self.live is False and self.depth > 3):
-            return False
-        module = isinstance(frame.this, Instance) and frame.this.module
-        if not module and not any(isinstance(s, ast.Return) for s in block):
-            return False
-        if not module and isinstance(frame.this, Instance | ClassValue):
-            return False
-        return any(_builds(statement) for statement in block)
-
-    def _skipped(self, block: Sequence[ast.stmt], condition: str, frame: Frame) -> Changes:
-        """What a branch that is not taken would have changed."""
-        branch, self.branch = self.branch, self.depth if self.live is True else self.branch
-        live, self.live = self.live, False
-        trying, self.trying = self.trying, 0
-        passed, frame.passed = frame.passed, both(frame.passed, condition)
-        self.begin()
-        steps = self.limit
-        try:
-            self.block(block, frame)
-        except (RaisedError, UndecidedError):
-            pass
-        finally:
-            self.limit = steps
-            changed = self.end(undo=True)
-            self.live, self.trying, frame.passed, self.branch = live, trying, passed, branch
-        return changed
-
-    def _leave(self, skipped: Changes, condition: str) -> None:
-        """Store what a branch that is not taken would have set, as options that do not count."""
-        for container, before, after in skipped:
-            for key, _, new in _differences(container, before, after):
-                if _modular(new):
-                    held = _held(container, key)
-                    _store(container, key, _extended(new, held, condition, False))
-
-    def _open(self, node: ast.If, shown: str, failed: str, frame: Frame) -> int:
-        """Both branches of a condition that source does not decide."""
-        first, ended_first = self._tried(node.body, shown, frame)
-        second, ended_second = self._tried(node.orelse, failed, frame)
-        stops = (ended_first in {RETURN, -1}, ended_second in {RETURN, -1})
-        if all(stops):
-            return RETURN
-        if stops[0] or stops[1]:
-            changes, condition, ended = (second, failed, ended_second) if stops[0] else (first, shown, ended_first)
-            for container, _, after in changes:
-                for key, _, new in _differences(container, container, after):
-                    _store(container, key, new)
-            if RETURN in (ended_first, ended_second):
-                frame.open = True
-                frame.passed = both(frame.passed, condition)
-            return ended if ended in {BREAK, CONTINUE} else NEXT
-        self._merge(first, second, shown, failed)
-        return NEXT
-
-    def _tried(self, block: Sequence[ast.stmt], condition: str, frame: Frame) -> tuple[Changes, int]:
-        """What a branch changes and how it ends (-1: it raises); the changes are undone."""
-        branch, self.branch = self.branch, self.depth if self.live is True else self.branch
-        live, self.live = self.live, False if self.live is False else None
-        passed, frame.passed = frame.passed, both(frame.passed, condition)
-        was_open = frame.open
-        self.begin()
-        try:
-            ended = self.block(block, frame)
-        except RaisedError:
-            ended = -1
-        finally:
-            changed = self.end(undo=True)
-            self.live, frame.passed, frame.open, self.branch = live, passed, was_open, branch
-        return changed, ended
-
-    def _merge(self, first: Changes, second: Changes, shown: str, failed: str) -> None:
-        slots: dict[int, tuple[Any, dict[Any, list[Any]]]] = {}
-        for number, changes in enumerate((first, second)):
-            for container, before, after in changes:
-                _, keys = slots.setdefault(id(container), (container, {}))
-                for key, old, new in _differences(container, before, after):
-                    keys.setdefault(key, [old, old])[number] = new
-        for container, keys in slots.values():
-            for key, (yes, no) in keys.items():
-                options = [Option(c, v, None) for c, v in ((shown, yes), (failed, no)) if v is not MISSING]
-                if isinstance(container, list):
-                    self._merge_list(container, key, options)
-                elif options:
-                    _store(container, key, choice(options))
-
-    def _merge_list(self, container: list[Any], key: Any, options: list[Option]) -> None:
-        del key
-        container.extend(choice([option]) for option in options)
-
     # loops and the rest
 
     def _for(self, node: ast.For, frame: Frame) -> int:
@@ -395,16 +270,16 @@ class Statements(Expressions):
     def _no_turn(self, node: ast.For, frame: Frame, *, known: bool) -> int:
         self.assign_unknown(node.target, frame)
         if known:
-            if self._worth(node.body, frame):
-                self._leave(self._skipped(node.body, "", frame), "")
+            if self.worth(node.body, frame):
+                self.leave(self.skipped(node.body, "", frame), "")
             return NEXT
-        changes, _ = self._tried(node.body, "", frame)
+        changes, _ = self.tried(node.body, "", frame)
         for container, before, after in changes:
-            for key, _, new in _differences(container, before, after):
+            for key, _, new in differences(container, before, after):
                 if isinstance(container, list):
                     container.append(choice([Option("", new, None)]))
                 else:
-                    _store(container, key, choice([Option("", new, None)]) if _modular(new) else Unknown(str(key)))
+                    store(container, key, choice([Option("", new, None)]) if modular(new) else Unknown(str(key)))
         return NEXT
 
     def _turns(self, node: ast.For, source: Any, values: list[Any], frame: Frame) -> int:
@@ -511,93 +386,11 @@ def _load(target: ast.expr) -> ast.expr:
     return target
 
 
-def _builds(statement: ast.stmt) -> bool:
-    """Whether a statement may make a module: it assigns, returns or adds what a call or a class name gives."""
-    known: bool | None = getattr(statement, "_builds", None)
-    if known is None:
-        known = any(
-            _adds(node.value)
-            if isinstance(node, ast.Expr)
-            else isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Return)
-            and node.value is not None
-            and makes(node.value)
-            for node in ast.walk(statement)
-        )
-        statement._builds = known  # type: ignore[attr-defined]
-    return known
-
-
 def _sets(statement: ast.stmt) -> bool:
     """Whether a statement sets something; a call of an own method for what it does beside that is left out."""
     if not isinstance(statement, ast.Expr):
         return True
-    return isinstance(statement.value, ast.Call) and getattr(statement.value.func, "attr", "") in _ADDING
-
-
-def _adds(node: ast.expr) -> bool:
-    """Whether a call for its effect may add modules: `x.append(...)`, `self.method(...)`, `setattr(...)`."""
-    if not isinstance(node, ast.Call):
-        return False
-    function = node.func
-    if isinstance(function, ast.Attribute):
-        own = isinstance(function.value, ast.Name) and function.value.id == "self"
-        return own or function.attr in _ADDING
-    return isinstance(function, ast.Name) and function.id == "setattr"
-
-
-def _modular(value: Any) -> bool:
-    """Whether a value is, or may lead to, a module."""
-    if isinstance(value, Instance):
-        return value.module
-    if isinstance(value, Choice):
-        return any(_modular(option.value) for option in value.options)
-    if isinstance(value, list):
-        return any(_modular(item) for item in value[:4])
-    if isinstance(value, Unknown):
-        return bool(value.classes)
-    return isinstance(value, ClassValue)
-
-
-def _held(container: Any, key: Any) -> Any:
-    if isinstance(container, list):
-        return container[key] if isinstance(key, int) and key < len(container) else MISSING
-    return container.get(key, MISSING) if isinstance(container, dict) else MISSING
-
-
-def _store(container: Any, key: Any, value: Any) -> None:
-    if isinstance(container, dict):
-        container[key] = value
-    elif isinstance(container, list):
-        if isinstance(key, int) and key < len(container):
-            container[key] = value
-        else:
-            container.append(value)
-    elif isinstance(container, set):
-        container.add(value)
-
-
-def _extended(new: Any, held: Any, condition: str, live: bool) -> Any:
-    """The value of a slot that a branch sets: with the branch's condition, beside what other branches would set."""
-    options = [Option(condition, new, live)]
-    if isinstance(held, Choice):
-        options += [o for o in held.options if not live or o.live is False]
-    elif held is not MISSING and not live:
-        options.insert(0, Option("", held, True))
-    return choice(options)
-
-
-def _differences(container: Any, before: Any, after: Any) -> list[tuple[Any, Any, Any]]:
-    """(key, old, new) of what differs; keys of a list are positions."""
-    if isinstance(container, dict):
-        found = [(k, before.get(k, MISSING), v) for k, v in after.items() if before.get(k, MISSING) is not v]
-        return found + [(k, v, MISSING) for k, v in before.items() if k not in after]
-    if isinstance(container, list):
-        return [
-            (n, before[n] if n < len(before) else MISSING, v)
-            for n, v in enumerate(after)
-            if n >= len(before) or before[n] is not v
-        ]
-    return []
+    return isinstance(statement.value, ast.Call) and getattr(statement.value.func, "attr", "") in ADDING
 
 
 def _shape(changes: Changes, frame: Frame, target: ast.expr) -> list[tuple[int, Any, Any]] | None:
@@ -606,8 +399,8 @@ def _shape(changes: Changes, frame: Frame, target: ast.expr) -> list[tuple[int, 
     found = []
     for container, before, after in changes:
         if container is frame.local:
-            for key, old, new in _differences(container, before, after):
-                if key not in names and not _modular(new) and not (old is MISSING or old == new):
+            for key, old, new in differences(container, before, after):
+                if key not in names and not modular(new) and not (old is MISSING or old == new):
                     return None
             continue
         grown = len(after) - len(before)
@@ -622,10 +415,9 @@ def _shape(changes: Changes, frame: Frame, target: ast.expr) -> list[tuple[int, 
 
 _HANDLERS: dict[type[ast.stmt], Callable[[Any, Any, Frame], int]] = {
     ast.Assign: Statements._assign, ast.AnnAssign: Statements._annotated, ast.AugAssign: Statements._augmented,
-    ast.Expr: Statements._expression, ast.If: Statements._if, ast.For: Statements._for, ast.While: Statements._while,
+    ast.Expr: Statements._expression, ast.If: Branches.run_if, ast.For: Statements._for, ast.While: Statements._while,
     ast.With: Statements._with, ast.Try: Statements._try, ast.Return: Statements._return, ast.Raise: Statements._raise,
     ast.Delete: Statements._delete, ast.Import: Statements._import, ast.ImportFrom: Statements._import_from,
     ast.FunctionDef: Statements._def, ast.ClassDef: Statements._class, ast.Break: Statements._break,
     ast.Continue: Statements._continue,
 }  # fmt: skip
-_UNUSED = FunctionRow

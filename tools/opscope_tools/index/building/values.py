@@ -53,11 +53,11 @@ class Abstract:
 
     __slots__ = ()
     __bool__ = __len__ = __iter__ = __getitem__ = __contains__ = __index__ = __int__ = __float__ = _undecided
-    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __hash__ = __call__ = _undecided  # type: ignore[assignment]
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __hash__ = __call__ = _undecided
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __mod__ = __rmod__ = _undecided
     __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __pow__ = __rpow__ = _undecided
     __and__ = __rand__ = __or__ = __ror__ = __neg__ = __pos__ = __invert__ = __round__ = __abs__ = _undecided
-    __str__ = __format__ = _undecided  # type: ignore[assignment]
+    __str__ = __format__ = _undecided
 
 
 class Unknown(Abstract):
