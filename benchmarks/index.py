@@ -90,8 +90,7 @@ def one_round(sitting: Sitting, warm: str, first: bool) -> None:
         sitting.ask("tree-sitter parse of every file", "parse_everything", folder)
         if tool := found(sitting, "ctags", "universal-ctags"):
             sitting.run("universal-ctags", [tool, "-R", "--languages=python", "-f", f"{folder}/tags", *trees])
-        built = [sys.executable, "-m", "opscope_clients", "--cache-dir", f"{folder}/cold", "index"]
-        sitting.run("opscope, cold index", built)
+        sitting.ask("opscope, cold index", "build_everything", folder)
     for name in BARE:
         if tool := found(sitting, "rg", "ripgrep"):
             sitting.run("ripgrep -w, bare name", [tool, "-w", "--type", "py", name, *trees])

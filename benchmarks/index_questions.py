@@ -35,6 +35,19 @@ def parse_everything(_folder: Path, _name: str) -> dict[str, float]:
     return {}
 
 
+def build_everything(folder: Path, _name: str) -> dict[str, float]:
+    """The whole index of the installed packages, from nothing."""
+    from opscope_tools.index.build import build
+    from opscope_tools.index.places import index_place
+    from opscope_tools.workspace import installed_repository
+
+    for package in PACKAGES:
+        repository = installed_repository(package, package)
+        assert repository is not None
+        assert build(index_place(folder, repository), repository.root, repository.packages)
+    return {}
+
+
 def opened(folder: Path, roots: Sequence[Any] = ()) -> Any:
     from opscope_cache.store import MemoryStore
     from opscope_tools.index import open_index

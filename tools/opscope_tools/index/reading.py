@@ -39,8 +39,9 @@ class Reader:
             if entry_wanted:
                 entries.append(tuple(entry_of(file, signature, read_rows(source))))
             if self._with_words:
+                kept = self._words
                 for word in words(source):
-                    self._words[word].append(number)
+                    kept[word].append(number)
                 signatures[file] = signature
         return {"entries": entries, "signatures": signatures, "count": len(files)}
 

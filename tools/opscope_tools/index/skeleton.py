@@ -16,6 +16,8 @@ _DEF = re.compile(rb"def[ ]+\w+[ ]*(?=[\[(])")
 _HEADER = re.compile(
     rb"#[^\n]*|\"\"\".*?\"\"\"|'''.*?'''|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'|[()\[\]{}:]", re.DOTALL
 )
+#: what makes a header's line more than brackets and names
+_UNCLEAR = re.compile(rb"[#'\"{]")
 _REST_OF_LINE = re.compile(rb"[ \t]*(?:#[^\n]*)?\r?\n")
 _CLASS = re.compile(rb"class[ \t]+\w+[ \t]*[(:\[]")
 
@@ -44,6 +46,10 @@ def skeleton(source: bytes) -> bytes:
 
 def _body_start(source: bytes, at: int) -> int | None:
     """Where the line after the header begins; None where the body stands on the header's own line."""
+    end = source.find(b"\n", at)
+    line = source[at:end]
+    if line.endswith(b":") and not _UNCLEAR.search(line) and line.count(b"(") == line.count(b")"):
+        return end + 1  # most headers
     depth = 0
     for token in _HEADER.finditer(source, at):
         sign = token[0]
