@@ -49,6 +49,7 @@ sweep: $(STAMP)
 # every module class of transformers and torch, and every public name: the index against an import
 sweep-index: $(STAMP)
 	$(BIN)/python tests/sweep/index_classes.py
+	$(BIN)/python tests/sweep/index_submodules.py
 	$(BIN)/python tests/sweep/index_lines.py
 
 setup: $(STAMP)

@@ -135,12 +135,12 @@ class _Reader:
             return "*"
         return name
 
-    def _line(self, value: Any) -> tuple[int, str] | None:
+    def _line(self, value: Any) -> tuple[int, str, int] | None:
         if isinstance(value, Choice):
             value = value.options[0].value
         if isinstance(value, Instance):
             site = self.site(value)
-            return (site.line, site.repeat) if site is not None else None
+            return (site.line, site.repeat, site.column) if site is not None else None
         return None
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -32,7 +33,7 @@ from opscope_tools.index.rows import AssignRow, ClassRow, FunctionRow, ImportRow
 from opscope_tools.index.trees import SourceTree, Unit
 
 MODULE = "torch.nn.modules.module.Module"
-_CONTAINER = "torch.nn.modules.container."
+_CONTAINER = re.compile(r"torch\.nn\.(?:\w+\.)*(ModuleList|Sequential|ModuleDict)")
 #: how deep calls may nest, and how many expressions one question may evaluate
 DEPTH = 40
 #: how deep calls are followed in a branch that is not, or not surely, taken
@@ -362,7 +363,8 @@ class Base:
         """`ModuleList`, `Sequential` or `ModuleDict` where the class is one of them."""
         known: str | None = cls.kinds.get("")
         if known is None:
-            found = [kind for kind in ("ModuleList", "Sequential", "ModuleDict") if self.is_a(cls, _CONTAINER + kind)]
+            names = [base if isinstance(base, str) else base.qualified_name for base in cls.mro]
+            found = [match[1] for name in names if (match := _CONTAINER.fullmatch(name))]
             known = cls.kinds[""] = found[0] if found else ""
         return known
 

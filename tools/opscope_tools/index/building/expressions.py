@@ -345,7 +345,8 @@ class Expressions(Objects):
         if isinstance(root, ast.Name) and root.id in _SILENT and isinstance(node.func, ast.Attribute):
             return Unknown(root.id)
         function = self.full(node.func, frame)
-        args, kwargs = self.arguments(node, frame)
+        whole = isinstance(function, ClassValue) and bool(self.container(function))
+        args, kwargs = self.arguments(node, frame, whole=whole)
         before = self.serial
         try:
             value = self.call(function, args, kwargs)
@@ -365,14 +366,15 @@ class Expressions(Objects):
             raise UndecidedError
         return Super(holder, this)
 
-    def arguments(self, node: ast.Call, frame: Frame) -> tuple[Args, Kwargs]:
+    def arguments(self, node: ast.Call, frame: Frame, *, whole: bool = False) -> tuple[Args, Kwargs]:
+        """Positional and keyword arguments; `whole`: spread lists with what branches that are not taken put into them."""
         args: list[Any] = []
         kwargs: Kwargs = {}
         for argument in node.args:
             if isinstance(argument, ast.Starred):
                 value = self.ev(argument.value, frame)
                 try:
-                    args.extend(self.iterate(value))
+                    args.extend(value if whole and isinstance(value, list) else self.iterate(value))
                 except UndecidedError:
                     kwargs["**"] = Unknown(self.text(argument, frame))
             else:
@@ -414,7 +416,7 @@ class Expressions(Objects):
         owner = frame.this if isinstance(frame.this, Instance) else None
         repeat = " ".join(frame.repeat)
         value.sites.append(
-            Site(owner, frame.unit, code.line(node), arguments[:400], dispatch[:400], repeat, value_classes(function))
+            Site(owner, frame.unit, code.line(node), arguments[:400], dispatch[:400], repeat, node.col_offset)
         )
 
     # of the part above
@@ -427,10 +429,6 @@ class Expressions(Objects):
         for node in ast.walk(target):
             if isinstance(node, ast.Name):
                 self.assign(node, Unknown(node.id), frame)
-
-
-def value_classes(function: Any) -> tuple[ClassValue, ...]:
-    return function.classes if isinstance(function, Unknown) else ()
 
 
 def data_of(value: Any) -> Any:

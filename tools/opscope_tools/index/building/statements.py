@@ -56,7 +56,7 @@ class Statements(Branches):
         return choice(frame.returns) if frame.returns else None
 
     def block(self, statements: Sequence[ast.stmt], frame: Frame) -> int:
-        for statement in statements:
+        for number, statement in enumerate(statements):
             handler = _HANDLERS.get(type(statement))
             if handler is None:
                 continue
@@ -71,8 +71,16 @@ class Statements(Branches):
                 self._forget(statement, frame)
                 continue
             if ended != NEXT:
+                if ended == RETURN and isinstance(statement, ast.If) and self.live is True:
+                    self._unreached(statement, statements[number + 1 :], frame)
                 return ended
         return NEXT
+
+    def _unreached(self, left_by: ast.If, rest: Sequence[ast.stmt], frame: Frame) -> None:
+        """What stands behind a branch that returned is the other alternative."""
+        if self.worth(rest, frame):
+            failed = f"not ({self.text(left_by.test, frame)})"
+            self.leave(self.skipped(rest, failed, frame), failed)
 
     def _goes_on(self, error: RaisedError, frame: Frame) -> bool:
         """Whether a failure ends no more than its statement: what a constructor sets before and after stands."""

@@ -278,7 +278,7 @@ class Site:
     arguments: str
     dispatch: str
     repeat: str
-    classes: tuple[ClassValue, ...] = ()
+    column: int = 0
 
 
 @dataclass(eq=False, slots=True, repr=False)
