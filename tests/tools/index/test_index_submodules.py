@@ -299,6 +299,29 @@ class M(nn.Module):
     assert held(index, "M")["a"] == {("Linear", True)}
 
 
+def test_what_would_be_too_large_is_not_computed(package: Package) -> None:
+    index = write(
+        package,
+        """
+class M(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(1, 1)
+        x = 9
+        text = "ab"
+        for i in range(200):
+            x = x * x
+            text = text + text
+        self.power = 10 ** 10 ** 10
+        self.list = [0] * 10 ** 12
+        self.text = f"{1:>10000000000}" + "%10000000000d" % 1 + "a".ljust(10 ** 11) + "{:99999999999}".format(1)
+        self.bytes = bytes(10 ** 12)
+        self.b = nn.ReLU() if x > 1 else nn.Identity()
+""",
+    )
+    assert held(index, "M") == {"a": {("Linear", True)}, "b": {("ReLU", None), ("Identity", None)}}
+
+
 @pytest.mark.slow
 def test_a_sample_of_model_types_holds_what_models_built_from_their_defaults_hold(installed_index: Index) -> None:
     pairs = list(compare(installed_index, held_by_class(built(TYPES))))

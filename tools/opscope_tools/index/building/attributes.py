@@ -7,6 +7,7 @@ from typing import Any
 from opscope_tools.index.building import containers
 from opscope_tools.index.building.base import Base
 from opscope_tools.index.building.memo import same
+from opscope_tools.index.building.sizes import check_method
 from opscope_tools.index.building.values import (
     MISSING,
     Choice,
@@ -95,6 +96,7 @@ class Attributes(Base):
                 self.changes += 1
                 if not isinstance(value, list):
                     args = (*(self.open(a) for a in args[:1]), *args[1:])
+            check_method(value, name, args)
             return getattr(value, name)(*args, **kwargs)
 
         return Native(name, run, full=name in _MUTATING)

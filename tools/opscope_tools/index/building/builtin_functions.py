@@ -177,7 +177,7 @@ def _on_numbers(name: str) -> None:
     native(f"builtins.{name}")(run)
 
 
-for _name in ("abs", "round", "divmod", "pow", "ord", "chr"):
+for _name in ("abs", "round", "divmod", "ord", "chr"):
     _on_numbers(_name)
 
 

@@ -14,6 +14,7 @@ from opscope_tools.index.building.code import Text
 from opscope_tools.index.building.containers import Uncertain
 from opscope_tools.index.building.memo import same
 from opscope_tools.index.building.objects import Objects
+from opscope_tools.index.building.sizes import check_binary
 from opscope_tools.index.building.values import (
     MISSING,
     Choice,
@@ -45,11 +46,19 @@ _ORDER: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
 }  # fmt: skip
 #: errors of Python's own operations that the interpreted code may catch
-_ERRORS = (KeyError, IndexError, TypeError, ValueError, AttributeError, ZeroDivisionError, StopIteration, OverflowError)
+_ERRORS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    RuntimeError,
+    StopIteration,
+    TypeError,
+    ValueError,
+)
 #: a table of more classes than this is not spelled out as alternatives
 ALTERNATIVES = 8
 _TURNS = 4000
-_SIZE = 1_000_000
 _SILENT = {"logger", "logging", "warnings"}
 
 
@@ -237,10 +246,7 @@ class Expressions(Objects):
         made = _BINARY.get(type(node.op))
         if made is None or isinstance(left, Instance) or isinstance(right, Instance):
             raise UndecidedError
-        if isinstance(node.op, ast.Pow | ast.LShift) and isinstance(right, int | float) and abs(right) > 64:
-            raise UndecidedError
-        if isinstance(node.op, ast.Mult) and (_size(left, right) or _size(right, left)):
-            raise UndecidedError
+        check_binary(node.op, left, right)
         result = made(left, right)
         if isinstance(left, Uncertain) or isinstance(right, Uncertain):
             return Uncertain(result)
@@ -434,10 +440,6 @@ class Expressions(Objects):
 def data_of(value: Any) -> Any:
     """An enum member or a dict subclass by what it holds."""
     return value.data if isinstance(value, Instance) and value.data is not None else value
-
-
-def _size(times: Any, value: Any) -> bool:
-    return isinstance(times, int) and isinstance(value, list | tuple | str) and times * len(value) > _SIZE
 
 
 def makes(node: ast.AST) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 
 from opscope_tools.index.building.base import Base
 from opscope_tools.index.building.natives import Args, Kwargs, Machine, known, native
+from opscope_tools.index.building.sizes import ITEMS
 from opscope_tools.index.building.values import (
     MISSING,
     ClassValue,
@@ -89,7 +90,10 @@ def _accumulate(machine: Machine, args: Args, _: Kwargs) -> list[Any]:
 
 @native("itertools.product")
 def _product(machine: Machine, args: Args, _: Kwargs) -> list[Any]:
-    return list(itertools.product(*(machine.iterate(value) for value in args)))
+    lists = [machine.iterate(value) for value in args]
+    if math.prod(map(len, lists)) > ITEMS // 10:
+        raise UndecidedError
+    return list(itertools.product(*lists))
 
 
 @native("operator.mul", "operator.add")

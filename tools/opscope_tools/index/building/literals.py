@@ -9,6 +9,7 @@ from typing import Any
 from opscope_tools.index.building.code import Function, Text
 from opscope_tools.index.building.containers import Uncertain
 from opscope_tools.index.building.expressions import HANDLERS, Expressions, data_of, makes
+from opscope_tools.index.building.sizes import check_format
 from opscope_tools.index.building.values import (
     Choice,
     ClassValue,
@@ -78,6 +79,7 @@ class Literals(Expressions):
                 if isinstance(value, Unknown | Choice | Instance | FunctionValue) or not isinstance(spec, str):
                     known = False
                 else:
+                    check_format(spec)
                     parts.append(format(value.name if isinstance(value, ClassValue) else value, spec))
         if not known:
             unknown = Unknown(self.text(node, frame))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -39,8 +38,8 @@ class Machine(Statements):
     def native(self, name: str) -> Any:
         found: Any = _TABLE.get(name)
         module, _, member = name.partition(".")
-        if found is None and module in _PURE and hasattr(_PURE[module], member):
-            made = getattr(_PURE[module], member)
+        if found is None and module == "math" and member in _MATH:
+            made = getattr(math, member)
             found = Native(name, lambda _, args, kwargs: made(*args, **kwargs)) if callable(made) else made
         elif found is None and module == "numpy" and member in _SCALAR:
             scalar = getattr(math, member)
@@ -50,10 +49,9 @@ class Machine(Statements):
         return found
 
 
-#: functions of numpy that do to a number what Python's own do
+#: functions of a number that cost nothing, whatever the number
 _SCALAR = {"log2", "log", "log10", "sqrt", "ceil", "floor", "exp"}
-#: modules whose functions depend on nothing but their arguments
-_PURE: dict[str, Any] = {"math": math, "re": re}
+_MATH = {*_SCALAR, *"pi e inf nan tau pow gcd isqrt trunc fabs sin cos tan tanh log1p".split()}
 _VALUES: dict[str, Any] = {
     "dataclasses.MISSING": dataclasses.MISSING, "typing.TYPE_CHECKING": False, "sys.version_info": Unknown("sys.version_info"),
     "collections.OrderedDict": dict, "collections.deque": list, "typing.OrderedDict": dict,

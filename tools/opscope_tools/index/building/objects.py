@@ -34,6 +34,9 @@ from opscope_tools.index.building.values import (
 )
 from opscope_tools.index.rows import AssignRow
 
+#: types of Python's own that are made; what others would make nobody asks for, or it may be large
+_TYPES = (int, float, str, bool, complex, range, slice, list, tuple, dict, set, frozenset)
+
 
 class Objects(Records):
     """Calls and construction."""
@@ -59,11 +62,13 @@ class Objects(Records):
             return Unknown(function.text, classes=function.classes)
         if kind is Instance:
             return self._instance_call(function, args, kwargs)
-        if isinstance(function, type):
+        if function in _TYPES:
             values = [self.open(value) for value in args]
             if any(isinstance(value, Unknown | Choice) for value in values):
                 raise UndecidedError
             return function(*values, **{k: self.open(v) for k, v in kwargs.items()})
+        if isinstance(function, type):
+            return Unknown(function.__name__)
         raise RaisedError("TypeError")
 
     def _method_call(self, method: Method, args: Args, kwargs: Kwargs) -> Any:
