@@ -33,6 +33,8 @@ SUFFIXES = (
     ".jinja", ".jinja2", ".hip",
 )  # fmt: skip
 PYTHON = (".py",)
+#: files that say which others count
+_RULES = frozenset({".gitignore", "pyvenv.cfg"})
 SKIPPED = frozenset({"__pycache__", ".git", ".hg", ".svn", ".venv", "node_modules", ".mypy_cache", ".ruff_cache"})
 
 #: size in bytes, mtime and ctime in nanoseconds, inode, packed: thousands are kept, compared and stored
@@ -93,7 +95,8 @@ class Tree:
         with self._lock:
             if self._watch is not None and self._listing is not None:
                 changed = self._watch.changed()
-                if changed is not None and not any(self._uncertain(*entry) for entry in changed):
+                in_place = self._listing.starts == _identities(self.root, self.packages)
+                if in_place and changed is not None and not any(self._uncertain(*entry) for entry in changed):
                     self._update([path for path, _ in changed])
                     return self._snapshot
                 self._watch.close()
@@ -107,7 +110,7 @@ class Tree:
     def _uncertain(self, path: str, is_folder: bool) -> bool:
         """Whether the change may concern more than one file."""
         name = path.rpartition("/")[2]
-        return name == ".gitignore" or (is_folder and name not in SKIPPED)
+        return name in _RULES or (is_folder and name not in SKIPPED) or Path(path).is_symlink()
 
     def _start_watch(self) -> None:
         """Folders are watched before they are listed, so that what changes from then on is seen."""
@@ -151,6 +154,7 @@ class _Listing:
     def __init__(self, root: Path, packages: Sequence[str], suffixes: tuple[str, ...]) -> None:
         self.root = root
         self._suffixes = suffixes
+        self.starts = _identities(root, packages)
         self.files: dict[str, Signature] = {}
         self.folders: list[str] = []
         self.links: list[str] = []
@@ -168,6 +172,7 @@ class _Listing:
                     entries = list(opened)
             except OSError:
                 continue
+            self.folders.append(here)
             files, folders = [], []
             for entry in entries:
                 name = entry.name
@@ -181,13 +186,14 @@ class _Listing:
                 elif name == "pyvenv.cfg":  # a virtual environment
                     break
             else:
-                self.folders.append(here)
                 pending += [entry.path for entry in folders if not (self._ignored and self.ignores(entry.path + "/"))]
                 for entry in files:
                     self._take(entry, cut)
 
     def _take(self, entry: os.DirEntry[str], cut: int) -> None:
         path = entry.path
+        if not path.isascii() and "\udc80" <= max(path) <= "\udcff":  # a name that is no text: nobody can ask for it
+            return
         if self._ignored and self.ignores(path):
             return
         taken: Signature | None
@@ -224,6 +230,18 @@ class _Listing:
             path.startswith(folder + "/") and spec.match_file(path[len(folder) + 1 :])
             for folder, spec in self._ignored.items()
         )
+
+
+def _identities(root: Path, packages: Sequence[str]) -> list[tuple[int, int] | None]:
+    """Device and inode of the folders that a walk starts from: a folder put in their place has others."""
+    found: list[tuple[int, int] | None] = []
+    for start in packages or [""]:
+        try:
+            status = os.stat(f"{root}/{start}")  # noqa: PTH116 (asked with every question)
+            found.append((status.st_dev, status.st_ino))
+        except OSError:
+            found.append(None)
+    return found
 
 
 def signature_of(root: Path, path: str) -> Signature | None:

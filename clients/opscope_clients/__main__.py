@@ -1,6 +1,6 @@
 """`python -m opscope_clients`: the command line, where the console script is not installed."""
 
-from opscope_clients.cli import main
+from opscope_clients.entry import main
 
 if __name__ == "__main__":
     main()

@@ -31,6 +31,22 @@ def _folder_moved_in(root: Path) -> None:
     (root / "outside").rename(root / "pkg/sub")
 
 
+def _environment(root: Path) -> None:
+    (root / "pkg/pyvenv.cfg").write_text("")
+
+
+def _linked(root: Path) -> None:
+    (root / "node_modules").mkdir()
+    (root / "node_modules/t.py").write_text("")
+    (root / "pkg/new.py").symlink_to(root / "node_modules/t.py")
+
+
+def _replaced_above(root: Path) -> None:
+    root.rename(root.with_name("old"))
+    (root / "pkg").mkdir(parents=True)
+    (root / "pkg/other.py").write_text("")
+
+
 EDITS: dict[str, tuple[Edit, set[str]]] = {
     "an edit that keeps size and time": (_in_place, {"pkg/a.py", "pkg/b.py"}),
     "a file put in its place": (_replaced, {"pkg/a.py", "pkg/b.py"}),
@@ -38,16 +54,20 @@ EDITS: dict[str, tuple[Edit, set[str]]] = {
     "a file gone": (lambda root: (root / "pkg/a.py").unlink(), {"pkg/b.py"}),
     "a file renamed": (lambda root: (root / "pkg/a.py").rename(root / "pkg/z.py"), {"pkg/b.py", "pkg/z.py"}),
     "a folder moved in": (_folder_moved_in, {"pkg/a.py", "pkg/b.py", "pkg/sub/deep/m.py"}),
+    "a folder that becomes an environment": (_environment, set()),
+    "a link to a file in a folder that is left out": (_linked, {"pkg/a.py", "pkg/b.py", "pkg/new.py"}),
+    "another folder in the place of the root": (_replaced_above, {"pkg/other.py"}),
     "a file that becomes ignored": (lambda root: (root / "pkg/.gitignore").write_text("a.py\n"), {"pkg/b.py"}),
 }
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    (tmp_path / "pkg").mkdir()
+    root = tmp_path / "root"
+    (root / "pkg").mkdir(parents=True)
     for name in ("a", "b"):
-        (tmp_path / f"pkg/{name}.py").write_text("x = 1\n")
-    return tmp_path
+        (root / f"pkg/{name}.py").write_text("x = 1\n")
+    return root
 
 
 def python(snapshot: Snapshot) -> set[str]:

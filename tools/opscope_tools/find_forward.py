@@ -92,8 +92,10 @@ def _without_forward(index: Index, symbol: ClassSymbol) -> SourceError:
             next_step='Give `config`: a config.json, or an object such as {"model_type": "llama"}.',
             location=f"{symbol.file}:{symbol.line}",
         )
+    patched = " ".join(index.patches(symbol))
     return SourceError(
-        f"{symbol.qualified_name} has no forward: {searched}{'; ' + why if why else ''}.",
+        f"{symbol.qualified_name} has no forward: {searched}{'; ' + why if why else ''}."
+        + (f" But {patched}" if patched else ""),
         next_step="Name a class that computes, for instance one of its subclasses or submodules (see resolve_class)."
         + (f" It does define {', '.join(methods)}." if methods else ""),
         location=f"{symbol.file}:{symbol.line}",

@@ -201,7 +201,9 @@ def test_damaged_entries_are_read_again(root: Path, cache: Path) -> None:
     place = built(root, cache)
     with sqlite3.connect(place) as connection:
         connection.execute("UPDATE files SET rows = x'00112233445566', details = x'00'")
-        connection.execute("UPDATE words SET files = x'0011223344'")
+        connection.execute("UPDATE words SET files = x'0011223344' WHERE bucket % 3 = 0")
+        connection.execute("UPDATE words SET files = NULL WHERE bucket % 3 = 1")
+        connection.execute("UPDATE words SET files = 'text' WHERE bucket % 3 = 2")
     connection.close()
     index = opened(root, cache)
     assert answers(index) == answers(opened(root, None))
@@ -246,6 +248,7 @@ FILES: dict[str, bytes] = {
     "broken_utf8.py": b'class Broken:\n    x = "\xff\xfe"\n',
     "empty.py": b"",
     "comment.py": b"# only a comment",
+    "old_mac.py": b"x = 1\rclass OldMac:\r    pass\r",
     "carriage.py": b"class Carriage:\r\n    def f(self):\r\n        return 1\r\n",
 }
 
@@ -254,7 +257,8 @@ def test_odd_encodings_are_read(tmp_path: Path) -> None:
     for name, content in FILES.items():
         (tmp_path / name).write_bytes(content)
     index = opened(tmp_path, None)
-    assert sorted(index.class_names()) == ["Broken", "Café", "Carriage", "Latin", "Marked"]
+    assert sorted(index.class_names()) == ["Broken", "Café", "Carriage", "Latin", "Marked", "OldMac"]
+    assert index.one("OldMac").line == 2
     assert index.one("Café").line == 2
     assert index.one("Marked").line == 1
 
@@ -272,6 +276,13 @@ def test_what_is_no_source_is_left_out_and_says_why(tmp_path: Path, monkeypatch:
     for file, why in (("binary.py", "NUL bytes"), ("wide.py", "NUL bytes"), ("huge.py", "12,017 bytes")):
         with pytest.raises(SourceError, match=why):
             index.target(f"{file}:1")
+
+
+def test_a_file_whose_name_is_no_text_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "good.py").write_text("class Good: pass\n")
+    with open(os.fsencode(tmp_path) + b"/\xff.py", "w") as stream:  # noqa: PTH123 (no Path can be made of bytes)
+        stream.write("class Unreachable: pass\n")
+    assert opened(tmp_path, None).class_names() == ["Good"]
 
 
 def test_a_folder_that_cannot_be_written_costs_speed_only(root: Path, tmp_path: Path) -> None:

@@ -387,3 +387,36 @@ def test_a_folder_without_init_inside_a_package_is_a_part_of_it(package: Package
     assert index.mro(index.one("A")) == ["pkg.srt.model.A", "pkg.srt.configs.base.Base", "object"]
     assert index.one("pkg.srt.configs.base.Base").file == "python/pkg/srt/configs/base.py"
     assert index.one("H").qualified_name == "helpers.H"
+
+
+def test_a_forward_that_is_put_in_place_at_run_time_is_told(package: Package) -> None:
+    index = package(
+        {
+            "m.py": (
+                "class Late:\n    def forward(self): pass\n\n\ndef patched(self): pass\n\n\nLate.forward = patched\n\n\n"
+                "class Own:\n    def __init__(self):\n        self.forward = self.other\n    def other(self): pass\n"
+            )
+        }
+    )
+    assert index.patches(index.one("Late")) == [
+        "m.py:8 assigns the class's forward when it runs: Late.forward = patched."
+    ]
+    assert index.patches(index.one("Own")) == [
+        "m.py:13 assigns its objects' forward when it runs: self.forward = self.other."
+    ]
+
+
+def test_a_file_is_found_by_the_end_of_its_path_or_from_the_shells_folder(
+    package: Package, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = package({"src/pkg/__init__.py": "", "src/pkg/only.py": "class A: pass\n", "a/x.py": "", "b/x.py": ""})
+    monkeypatch.chdir(tmp_path / "src")
+    assert index.one("pkg/only.py:1").qualified_name == "pkg.only.A"
+    monkeypatch.chdir("/")
+    assert index.one("only.py:1").qualified_name == "pkg.only.A"
+    with pytest.raises(PathRefusedError, match=r"a/x\.py, b/x\.py"):
+        index.one("x.py:1")
+
+
+def test_dots_and_dashes_of_a_model_type_are_underscores(installed_index: Index) -> None:
+    assert installed_index.one("kosmos2_5").same(installed_index.one("kosmos-2.5"))

@@ -20,6 +20,11 @@ CASES = {
     "code in a docstring": 'class A:\n    """Like\n\n    def f():\n        x\n    """\n\n    def g(self):\n        return 1\n',
     "decorated": "class A:\n    @wraps(f)\n    def g(self):\n        a = 1\n        return a\n\n    @property\n    def h(self):\n        return 2\n",
     "continued": "def f():\n    x = \\\n1\n    return x\nclass Yes: pass\n",
+    "prose that looks like a header": '"""\ndef foo(a, b) -> int\n"""\nclass A:\n    x = 1\n    def g(self):\n        return 1\n',
+    "form feed": "class Q: pass\ndef f():\n    pass\n\x0cA = Q\n",
+    "inner class of a foreign name": "def f():\n    class Größe:\n        pass\n    return Größe\n",
+    "inner class over two lines": "def f():\n    class \\\n A:\n        pass\n    return A\n",
+    "header over two lines": "def f(a) \\\n  -> int:\n    b = 1\n    return b\nclass Yes: pass\n",
     "type parameters": "def f[T: (int, str)](x: T) -> dict[str, T]:\n    return {'a': x}\nclass Yes: pass\n",
 }
 

@@ -53,12 +53,12 @@ class AutoClasses:
 
     def of_model_type(self, name: str, trees: Sequence[SourceTree]) -> Iterator[tuple[str, Sequence[str]]]:
         """(model type, names of classes) from each table that holds the type, in the order to look: the causal-LM
-        table, the main one, the others; `-` and `_` are the same."""
+        table, the main one, the others; `-`, `_` and `.` do not count."""
         tables = dict(self._tables(trees))
-        wanted = {name, name.replace("_", "-"), name.replace("-", "_")}
+        wanted = _plain(name)
         for table in [_CAUSAL, _MAIN, *(t for t in tables if t not in {_CAUSAL, _MAIN})]:
             for key, value in tables[table].entries if table in tables else ():
-                if key in wanted:
+                if _plain(key) == wanted:
                     yield key, _names(value)
 
     def _tables(self, trees: Sequence[SourceTree]) -> list[tuple[str, AssignRow]]:
@@ -131,7 +131,8 @@ class AutoClasses:
 
     def pick(self, symbol: ClassSymbol, table: AutoTable, config: Mapping[str, Any]) -> tuple[str, str]:
         """(model type as its tables have it, class name) that the auto class picks; raises `ConfigError` where it picks none."""
-        architectures = [name for name in config.get("architectures") or () if isinstance(name, str)]
+        given = config.get("architectures") or ()
+        architectures = [given] if isinstance(given, str) else [name for name in given if isinstance(name, str)]
         model_type = config.get("model_type")
         if isinstance(model_type, str) and model_type:
             for held in self._candidates(table, model_type):
@@ -159,6 +160,10 @@ class AutoClasses:
         config = table.configs.get(model_type)
         alike = [key for key, value in table.configs.items() if value == config] if config else []
         return [*alike[-1:], *alike] or [model_type]
+
+
+def _plain(model_type: str) -> str:
+    return re.sub(r"[-_.]", "", model_type)
 
 
 def _statements(unit: Unit) -> list[ast.stmt]:

@@ -189,7 +189,7 @@ class Database:
         )
         if row is None:
             return set()
-        blob: bytes = row[0]
+        blob = row[0] if isinstance(row[0], bytes) else b""
         if zlib.crc32(blob[4:]).to_bytes(4, "big") != blob[:4]:
             self._guarded(self._drop_words, None)
             return set()

@@ -26,7 +26,9 @@ _SPACED = bytes(byte if byte in IDENTIFIER else 32 for byte in range(256))
 
 
 def readable(source: bytes) -> bytes:
-    """`source` as UTF-8 without a byte order mark; one that declares another encoding is converted."""
+    """`source` as UTF-8 with "\\n" line ends and without a byte order mark; one that declares another encoding is converted."""
+    if b"\r" in source:  # Python ends a line there too, the parser only with "\n"
+        source = source.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     if source.startswith(codecs.BOM_UTF8):
         return source[3:]
     declared = next((found for line in source.split(b"\n", 2)[:2] if (found := _CODING.match(line))), None)

@@ -11,7 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from opscope_schemas.errors import AmbiguousNameError, InputError, PathRefusedError, SourceError, UnknownNameError
+from opscope_schemas.errors import (
+    AmbiguousNameError,
+    ConfigError,
+    InputError,
+    PathRefusedError,
+    SourceError,
+    UnknownNameError,
+)
 
 from opscope_tools.index.auto import AutoClasses
 from opscope_tools.index.found import ClassSymbol
@@ -180,9 +187,18 @@ class Names:
                 continue
             unit = tree.unit(file)
             return [_at_line(unit, int(line))] if line else self._named_in(unit, name or "", trees)
+        here = Path(path)
+        if not here.is_absolute() and here.is_file():  # as the shell's own folder has it
+            return self._in_file(str(here.resolve()), line, name, trees)
+        ending = [(tree, file) for tree in trees for file in tree.files() if file.endswith(f"/{path}")]
+        if len(ending) == 1:
+            return self._in_file(str(ending[0][0].repository.root / ending[0][1]), line, name, trees)
+        known = ", ".join(file for _, file in ending[:8])
         raise PathRefusedError(
             f"{path!r} is not a Python file of a registered repository.",
-            next_step="Give the path relative to the repository's root, e.g. torch/nn/modules/linear.py:60.",
+            next_step=f"Did you mean one of: {known}?"
+            if ending
+            else "Give the path relative to the repository's root, e.g. torch/nn/modules/linear.py:60.",
         )
 
     def _named_in(self, unit: Unit, name: str, trees: list[SourceTree]) -> list[Target]:
@@ -221,6 +237,11 @@ class Names:
     def _picked(self, target: Target, config: Mapping[str, Any], trees: list[SourceTree]) -> Target:
         """What an auto class picks for a configuration; any other class is itself."""
         table = self.auto.table(target.symbol)
+        if table is None and target.symbol.name.startswith("Auto"):
+            raise ConfigError(
+                f"{target.symbol.qualified_name} picks no model class, so a configuration does not say what it means.",
+                next_step="Leave `config` out, or ask for an auto class of models such as AutoModel.",
+            )
         if table is None:
             return target
         model_type, name = self.auto.pick(target.symbol, table, config)

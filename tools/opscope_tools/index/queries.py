@@ -16,7 +16,7 @@ from opscope_schemas.errors import SourceError
 
 from opscope_tools.index.names import Names, Target
 from opscope_tools.index.parse import Node, parse
-from opscope_tools.index.remarks import remarks
+from opscope_tools.index.remarks import patches, remarks
 from opscope_tools.index.resolve import ClassSymbol, Found, Resolver
 from opscope_tools.index.rows import FunctionRow
 from opscope_tools.index.trees import SourceTree, Unit
@@ -100,6 +100,10 @@ class Index:
         """Between how many model types an auto class picks by the configuration; 0 for any other class."""
         table = self.names.auto.table(symbol)
         return len(table.classes) if table is not None else 0
+
+    def patches(self, symbol: ClassSymbol) -> list[str]:
+        """Assignments that put another forward in place when they run, a sentence each."""
+        return list(patches(self.resolver, symbol))
 
     def remarks(self, symbol: ClassSymbol) -> list[str]:
         """What a reader must know of how the class came to its name and bases, a sentence each."""

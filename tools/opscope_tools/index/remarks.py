@@ -16,8 +16,10 @@ from opscope_tools.index.made import call_of
 from opscope_tools.index.resolve import Resolver
 from opscope_tools.index.rows import AssignRow, ClassRow, FunctionRow, Row
 from opscope_tools.index.standard import is_standard
+from opscope_tools.index.submodules import MODULE
 
 _EXPRESSION = re.compile(r"[^\w.]")
+_PATCH = re.compile(r"\s*(?P<what>\w+)\.forward\s*=[^=]")
 
 
 def remarks(resolver: Resolver, auto: AutoClasses, symbol: ClassSymbol) -> list[str]:
@@ -25,9 +27,27 @@ def remarks(resolver: Resolver, auto: AutoClasses, symbol: ClassSymbol) -> list[
     return [
         *_picks(auto, symbol),
         *_bindings(resolver, symbol),
+        *patches(resolver, symbol),
         *_decorators(resolver, symbol),
         *_bases(resolver, symbol),
     ]
+
+
+def patches(resolver: Resolver, symbol: ClassSymbol) -> Iterator[str]:
+    """Assignments that put another forward into the class, or into its objects, when they run."""
+    for holder in resolver.mro(symbol):
+        if isinstance(holder, str) or holder.qualified_name == MODULE:
+            continue
+        source = holder.unit.tree.source(holder.file)
+        if b".forward" not in source:
+            continue
+        lines = source.decode("utf-8", "replace").split("\n")
+        for number, line in enumerate(lines, 1):
+            found = _PATCH.match(line)
+            inside = holder.line <= number <= holder.end_line
+            if found and (found["what"] == holder.name or (inside and found["what"] in {"self", "cls"})):
+                whose = "its objects'" if found["what"] == "self" else "the class's"
+                yield f"{holder.file}:{number} assigns {whose} forward when it runs: {line.strip()[:80]}."
 
 
 def _picks(auto: AutoClasses, symbol: ClassSymbol) -> Iterator[str]:

@@ -14,16 +14,18 @@ from functools import cache
 #: patterns that begin with a literal are searched many times faster than those that begin with `^`
 _DEF = re.compile(rb"def[ ]+\w+[ ]*(?=[\[(])")
 _HEADER = re.compile(
-    rb"#[^\n]*|\"\"\".*?\"\"\"|'''.*?'''|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'|[()\[\]{}:]", re.DOTALL
+    rb"#[^\n]*|\"\"\".*?\"\"\"|'''.*?'''|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'|\\\n|[()\[\]{}:\n]", re.DOTALL
 )
 #: what makes a header's line more than brackets and names
 _UNCLEAR = re.compile(rb"[#'\"{]")
 _REST_OF_LINE = re.compile(rb"[ \t]*(?:#[^\n]*)?\r?\n")
-_CLASS = re.compile(rb"class[ \t]+\w+[ \t]*[(:\[]")
+_CLASS = re.compile(rb"(?:^|\n)[ ]*class[ \\]")
 
 
 def skeleton(source: bytes) -> bytes:
     """`source` with the same line numbers, its function bodies blanked where that hides no definition."""
+    if b"\f" in source:  # Python takes a form feed for the start of a line's indentation
+        return source
     pieces: list[bytes] = []
     done = at = 0
     while (match := _DEF.search(source, at)) is not None:
@@ -57,6 +59,8 @@ def _body_start(source: bytes, at: int) -> int | None:
             depth += 1
         elif sign in b")]}":
             depth -= 1
+        elif sign == b"\n" and depth == 0:  # no header after all, but prose
+            return None
         elif sign == b":" and depth == 0:
             rest = _REST_OF_LINE.match(source, token.end())
             return rest.end() if rest is not None else None

@@ -29,7 +29,7 @@ from opscope_tools.index.skeleton import skeleton
 
 #: characters of an assigned value that a row keeps
 VALUE_LIMIT = 400
-_INNER_CLASS = re.compile(rb"\n[ \t]+class[ \t]+\w")
+_INNER_CLASS = re.compile(rb"\n[ \t]+class[ \t\\]")
 _LAZY_FOLDER = re.compile(rb"define_import_structure\(\s*([^,\n]*)")
 
 
