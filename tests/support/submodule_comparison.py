@@ -19,6 +19,7 @@ PROGRAM = Path(__file__).with_name("submodule_truth.py")
 #: classes whose attributes no class body tells, and why
 EXPLAINED = {
     "torch.nn.modules.module.Module": "an empty module that whoever makes it hangs its parts on, others in every class",
+    "torch.nn.utils.parametrize.ParametrizationList": "made and filled by register_parametrization at run time",
 }
 #: class -> attribute -> classes of what it holds
 Held = dict[str, dict[str, set[str]]]

@@ -12,7 +12,19 @@ from small_torch import TORCH
 from submodule_comparison import built, compare, held_by_class
 
 Package = Callable[[Mapping[str, str | bytes]], Index]
-TYPES = ["t5", "clip", "llava", "deepseek_v3", "mask2former", "wav2vec2", "rt_detr", "nemotron_h", "perceiver"]
+TYPES = [
+    "t5",
+    "clip",
+    "llava",
+    "deepseek_v3",
+    "mask2former",
+    "wav2vec2",
+    "rt_detr",
+    "rt_detr_resnet",
+    "swin",
+    "nemotron_h",
+    "perceiver",
+]
 LINEAR, IDENTITY, RELU = (f"torch.nn.modules.all.{name}" for name in ("Linear", "Identity", "ReLU"))
 CONFIG = """\
 from dataclasses import dataclass, field

@@ -33,8 +33,8 @@ from opscope_tools.index.trees import Unit
 
 __all__ = ["HeldModule", "built_model", "submodules"]
 
-#: answers and source files that are kept at once
-_KEPT, _UNITS = 2000, 250
+#: answers, source files and models that are kept at once
+_KEPT, _UNITS, _MODELS = 2000, 250, 60
 _PLAIN = re.compile(r"\"?((int|float|str|bool|bytes|None|dict|list|tuple)(\[[\w, .\[\]|]*\])?( *\| *)?)+\"?")
 
 
@@ -96,26 +96,54 @@ def _answer(resolver: Resolver, symbol: ClassSymbol) -> _Answer:
         machine.end(undo=True)
 
 
+@dataclass(eq=False)
+class _Model:
+    """What a model built from its default configuration holds, by class; whether a constructor failed on the way (then
+    it cannot be built either: some classes are made with parts of a configuration only), and whether all was read."""
+
+    rows: dict[str, list[HeldModule]]
+    failed: bool
+    whole: bool
+
+
 def _in_context(machine: Machine, cls: ClassValue, alone: list[HeldModule]) -> list[HeldModule]:
-    """What the class holds in the models that build it; what only the class read by itself tells, beside that."""
-    machine.deep = True
-    machine.built.clear()
-    whole: list[Instance] = []
-    broken: list[Instance] = []
-    for model in models_above(machine, cls):
-        config = configuration(machine, model)
-        if config is None:
-            continue
-        failures, known = machine.failures, len(machine.built.get(cls.qualified_name, ()))
-        build(machine, model, (config,))
-        # a constructor that fails cannot be run either: some classes are made with parts of a configuration only
-        (whole if failures == machine.failures else broken).extend(machine.built.get(cls.qualified_name, [])[known:])
-    built = [row for this in whole or broken if this.cls is cls for row in rows(machine, this)]
-    if not built:
+    """What the class holds in the models that build it; where none does, what the class read by itself tells."""
+    models = [model for root in models_above(machine, cls) if (model := _model(machine, root)) is not None]
+    holding = [model for model in models if cls.qualified_name in model.rows]
+    holding = [model for model in holding if not model.failed] or holding
+    if not holding:
         return alone
-    if machine.exhausted:  # some model was not read to its end: what it would add is not known
-        built = [*built, *(replace(row, at_default=None) for row in alone)]
-    return merged(built)
+    found = [row for model in holding for row in model.rows[cls.qualified_name]]
+    if not all(model.whole for model in models):  # what a model would add that was not read to its end is not known
+        found = [*found, *(replace(row, at_default=None) for row in alone)]
+    return merged(found)
+
+
+def _model(machine: Machine, root: ClassValue) -> _Model | None:
+    """The model of a class, read once; None where it has no default configuration."""
+    known = machine.models.get(id(root))
+    if isinstance(known, _Model):
+        return known
+    config = configuration(machine, root)
+    if config is None:
+        return None
+    if len(machine.models) >= _MODELS:
+        machine.models.clear()
+    machine.deep, machine.exhausted = True, False
+    failures = machine.failures
+    machine.log.clear()
+    build(machine, root, (config,))
+    found = _Model(rows_by_class(machine), failures != machine.failures, not machine.exhausted)
+    machine.models[id(root)] = found
+    return found
+
+
+def rows_by_class(machine: Machine) -> dict[str, list[HeldModule]]:
+    """The rows of everything built, by qualified class name."""
+    found: dict[str, list[HeldModule]] = {}
+    for this in {id(this): this for this in machine.log}.values():
+        found.setdefault(this.cls.qualified_name, []).extend(rows(machine, this))
+    return {name: merged(held) for name, held in found.items()}
 
 
 def build(machine: Machine, cls: ClassValue, args: tuple[Any, ...]) -> Instance | None:
@@ -255,9 +283,6 @@ def built_model(
                 machine.call(machine.class_value(config), (), {}) if config is not None else configuration(machine, cls)
             )
             build(machine, cls, (made,) if made is not None else ())
-            return {
-                name: merged([row for this in built for row in rows(machine, this)])
-                for name, built in machine.built.items()
-            }
+            return rows_by_class(machine)
         finally:
             machine.end(undo=True)

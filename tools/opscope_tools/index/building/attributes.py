@@ -342,7 +342,7 @@ class Attributes(Base):
         """An instance whose attributes are about to differ from those of its equal counts for itself."""
         if this.shared:
             this.shared = False
-            self.built.setdefault(this.cls.qualified_name, []).append(this)
+            self.log.append(this)
 
     def remove(self, this: Any, name: str) -> None:
         """`del this.name`."""

@@ -65,12 +65,13 @@ class Base:
         self._absent: set[tuple[int, str]] = set()
         self.journals: list[dict[int, tuple[Any, Any]]] = []
         self.units: dict[int, Unit] = {}
-        self.built: dict[str, list[Instance]] = {}
+        self.log: list[Instance] = []  # the modules built so far
+        self.models: dict[int, Any] = {}  # what was read off whole models, by class
         self.frames: list[Frame] = []
         self._classes: dict[tuple[int, str, int], ClassValue] = {}
         self._globals: dict[tuple[int, str], Any] = {}
         self._modules: dict[int, ModuleValue] = {}
-        self._memo: dict[Any, tuple[Instance, Any, Any]] = {}
+        self._memo: dict[Any, tuple[Instance, list[Instance], Any, Any]] = {}
         self._evaluating: set[tuple[int, str]] = set()
         self._amendments: set[tuple[int, int]] = set()
 
@@ -81,7 +82,7 @@ class Base:
         self.steps = 0
         self.journals.clear()
         self.frames.clear()
-        self.built.clear()
+        self.log.clear()
         self._memo.clear()
 
     def allow(self) -> None:

@@ -265,7 +265,7 @@ class Objects(Records):
         elif self.is_record(this.cls):
             self.fill_record(this, args, kwargs)
         if this.module and self.live is not False:
-            self.built.setdefault(this.cls.qualified_name, []).append(this)
+            self.log.append(this)
 
     def _memoised(self, this: Instance, args: Args, kwargs: Kwargs) -> Instance:
         """The instance, with the attributes of an equal one where the same arguments have been seen."""
@@ -275,11 +275,12 @@ class Objects(Records):
         known = self._memo.get(loose) or self._memo.get(strict) if strict is not None else None
         if known is not None:
             this.attrs, this.shared = dict(known[0].attrs), True
+            self.log.extend(known[1])
             return this
         before = [(loop, loop.used) for loop in loops]
         for loop in loops:
             loop.used = False
-        failures = self.failures
+        failures, first = self.failures, len(self.log)
         self.initialise(this, args, kwargs)
         used = any(loop.used for loop in loops)
         for loop, was in before:
@@ -289,7 +290,7 @@ class Objects(Records):
             and failures == self.failures
             and strict == memo_key(this.cls, args, kwargs, self.live, self.changes, exact=True)
         ):
-            self._memo[strict if used else loose] = (this, args, kwargs)  # kept, so that no id is used again
+            self._memo[strict if used else loose] = (this, self.log[first:], args, kwargs)  # kept: no id is used again
         return this
 
     # of the parts above
