@@ -180,3 +180,17 @@ def test_subclasses_are_those_that_python_keeps(installed: list[Repository], ins
     assert len(truth["subclasses"]) == len(BASES) >= 30
     assert sum(map(len, truth["subclasses"].values())) > 600
     assert not wrong, json.dumps(wrong)
+
+
+def test_a_file_that_nests_too_deeply_is_told_and_the_others_are_read(tmp_path: Path) -> None:
+    (tmp_path / "good.py").write_text("class Good:\n    def forward(self): pass\n")
+    (tmp_path / "use.py").write_text(
+        "from good import Good\nclass U:\n    def __init__(self):\n        self.g = Good()\n"
+        "    def f(self):\n        return self.g()\n"
+    )
+    deep = "[" * 3000 + "Good()" + "]" * 3000
+    (tmp_path / "deep.py").write_text(f"from good import Good\nclass D:\n    def __init__(self):\n        self.y = {deep}\n")
+    index = open_index([folder_repository("mine", tmp_path)], MemoryStore())
+    found = find(index, sought(index, "Good.forward"))
+    assert set(found.unread) == {"deep.py"}
+    assert ("use.py", 6) in {(reference.file, reference.line) for reference in found.found}

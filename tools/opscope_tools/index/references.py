@@ -92,10 +92,11 @@ def find(
         result.read += len(work.offsets)
         try:
             reader = Reader(target, lineage, work.tree.unit(work.file), work.word, work.offsets, verdicts)
+            read = list(reader.instances() if work.instance else reader.read())
         except SourceError:
             result.unread.append(work.file)
             continue
-        for reference in reader.instances() if work.instance else reader.read():
+        for reference in read:
             key = reference.repository, reference.file, reference.line, reference.kind, reference.verified
             if key in seen:  # twice on one line
                 continue
@@ -128,7 +129,12 @@ def _instances(
             built = f"{target.symbol.name}(".encode() in source
             if not built or file.rpartition("/")[2].startswith("modular_"):
                 continue
-            for name in _holding(index, tree.unit(file), target.symbol):
+            try:
+                held = _holding(index, tree.unit(file), target.symbol)
+            except SourceError:
+                result.unread.append(file)
+                continue
+            for name in held:
                 offsets = tuple(at for at in occurrences(source, name.encode()) if source[at - 1 : at] == b".")
                 result.hits += len(offsets)
                 found.append(_Work(tree, file, name, offsets, instance=True))
