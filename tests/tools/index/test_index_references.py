@@ -189,7 +189,9 @@ def test_a_file_that_nests_too_deeply_is_told_and_the_others_are_read(tmp_path: 
         "    def f(self):\n        return self.g()\n"
     )
     deep = "[" * 3000 + "Good()" + "]" * 3000
-    (tmp_path / "deep.py").write_text(f"from good import Good\nclass D:\n    def __init__(self):\n        self.y = {deep}\n")
+    (tmp_path / "deep.py").write_text(
+        f"from good import Good\nclass D:\n    def __init__(self):\n        self.y = {deep}\n"
+    )
     index = open_index([folder_repository("mine", tmp_path)], MemoryStore())
     found = find(index, sought(index, "Good.forward"))
     assert set(found.unread) == {"deep.py"}
