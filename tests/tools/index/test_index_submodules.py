@@ -236,6 +236,24 @@ class M(nn.Module):
     assert held(index, "Inner")["layer"] == {("Linear", True)}
 
 
+def test_a_module_that_a_branch_takes_away_is_there_under_the_other_condition(package: Package) -> None:
+    index = write(
+        package,
+        """
+class M(nn.Module):
+    def __init__(self, config: Config, first=False):
+        super().__init__()
+        self.a = nn.Linear(1, 1)
+        self.b = nn.ReLU()
+        if not first:
+            self.a = None
+        if config.gated:
+            del self.b
+""",
+    )
+    assert held(index, "M") == {"a": {("Linear", False)}, "b": {("ReLU", True)}}
+
+
 def test_inherited_constructors_run_in_the_order_of_the_mro(package: Package) -> None:
     index = write(
         package,

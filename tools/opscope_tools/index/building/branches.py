@@ -44,12 +44,13 @@ class Branches(Literals):
         if not isinstance(frame.this, Instance) or not frame.this.module:
             ended = self.block(yes, frame)
         else:
-            ended = self._conditioned(yes, condition, frame)
+            ended = self._conditioned(yes, condition, other, frame)
         self.leave(skipped, other)
         return ended
 
-    def _conditioned(self, block: Sequence[ast.stmt], condition: str, frame: Frame) -> int:
-        """Run a branch that is taken; the modules that it sets carry its condition."""
+    def _conditioned(self, block: Sequence[ast.stmt], condition: str, other: str, frame: Frame) -> int:
+        """Run a branch that is taken; the modules that it sets carry its condition, those that it takes away (`other`
+        is then the condition under which they stay) are kept as what another configuration would have."""
         self.begin()
         passed, frame.passed = frame.passed, both(frame.passed, condition)
         try:
@@ -61,6 +62,12 @@ class Branches(Literals):
             for key, old, new in differences(container, before, after):
                 if modular(new):
                     store(container, key, _extended(new, old, condition, True))
+                elif modular(old) and (new is None or new is MISSING) and isinstance(container, dict):
+                    store(
+                        container,
+                        key,
+                        choice([*([Option(condition, None, True)] if new is None else []), Option(other, old, False)]),
+                    )
         return ended
 
     def worth(self, block: Sequence[ast.stmt], frame: Frame) -> bool:

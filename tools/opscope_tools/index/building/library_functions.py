@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import collections
 import dataclasses
 import functools
@@ -14,7 +15,7 @@ from typing import Any
 
 from opscope_tools.index.building.base import Base
 from opscope_tools.index.building.natives import Args, Kwargs, Machine, known, native
-from opscope_tools.index.building.sizes import ITEMS
+from opscope_tools.index.building.sizes import ITEMS, check_binary
 from opscope_tools.index.building.values import (
     MISSING,
     ClassValue,
@@ -107,6 +108,30 @@ def _import_module(machine: Machine, args: Args, _: Kwargs) -> Any:
     full = f"{package}{name}" if name.startswith(".") else name
     unit = machine.resolver.module(full, machine.home)
     return machine.module_value(unit) if unit is not None else Unknown(full, name=full)
+
+
+def _on_text(name: str) -> None:
+    """A search of the `re` module, where it surely ends: short, few repetitions, and none of a group."""
+    made = getattr(re, name)
+
+    def run(_: Machine, args: Args, __: Kwargs) -> Any:
+        known(*args)
+        pattern, text = args[:2]
+        if not isinstance(pattern, str) or not isinstance(text, str) or len(args) > 2:
+            raise UndecidedError
+        repeated = len(re.findall(r"[*+{]", pattern))
+        if len(pattern) > 4000 or len(text) ** repeated > ITEMS or re.search(r"\)[*+{]", pattern):
+            raise UndecidedError
+        try:
+            return made(pattern, text)
+        except re.error:
+            raise RaisedError("error") from None
+
+    native(f"re.{name}")(run)
+
+
+for _name in ("search", "match", "fullmatch", "findall"):
+    _on_text(_name)
 
 
 class Version(tuple[int, ...]):
@@ -258,6 +283,11 @@ def _cumsum(machine: Machine, args: Args, _: Kwargs) -> list[Any]:
     return list(itertools.accumulate(machine.iterate(args[0])))
 
 
-@native("numpy.prod")
+@native("numpy.prod", "math.prod")
 def _prod(machine: Machine, args: Args, _: Kwargs) -> Any:
-    return args[0] if isinstance(args[0], int | float) else math.prod(machine.iterate(args[0]))
+    known(*args)
+    found: Any = 1
+    for value in [args[0]] if isinstance(args[0], int | float) else machine.iterate(args[0]):
+        check_binary(ast.Mult(), found, value)
+        found *= value
+    return found
