@@ -157,6 +157,7 @@ class _Worker:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "opscope_tools.index.reading", str(root), "words" if words else ""],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0,
+            process_group=0,  # Ctrl-C in a terminal is for this process, which ends its workers itself
         )  # fmt: skip
         assert self._process.stdin is not None
         assert self._process.stdout is not None
