@@ -31,7 +31,7 @@ _PER_ELEMENT: Mapping[str, tuple[int, str]] = {
     "softshrink": (1, "x - lambda: a subtract"),
     "hardsigmoid": (2, "x / 6 + 1 / 2: divide, add"),
     "hardswish": (3, "x * (x + 3) / 6: add, multiply, divide"),
-    "log_sigmoid_forward": (4, "log(1 / (1 + exp(-x))): negate, exp, add, log"),
+    "log_sigmoid_forward": (5, "log(1 / (1 + exp(-x))): negate, exp, add, divide, log"),
     "logit": (3, "log(x / (1 - x)): subtract, divide, log"),
     "addcdiv": (2, "a + b / c: divide, add"),
     "lerp": (3, "a + w * (b - a): subtract, multiply, add"),

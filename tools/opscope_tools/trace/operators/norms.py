@@ -189,8 +189,8 @@ _LOSSES = {
     "huber_loss": (4, "subtract, absolute value, and the branch |d| < delta: square, scale"),
     "soft_margin_loss": (5, "log(1 + exp(-y * x)): negate, multiply, exp, add, log"),
     "binary_cross_entropy": (
-        7,
-        "-(y log x + (1 - y) log(1 - x)): two logs, two subtracts, two multiplies, add (sign folded)",
+        8,
+        "-(y log x + (1 - y) log(1 - x)): two logs, two subtracts, two multiplies, add, negate",
     ),
     "kl_div": (3, "y * (log y - x): log, subtract, multiply"),
 }

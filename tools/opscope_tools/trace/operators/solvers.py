@@ -105,6 +105,18 @@ def cdist(call: Call) -> Cost:
     return cost(call, (each * width + root) * call.out, f"{each} per coordinate of each pair, {root} per pair")
 
 
+@operator("aten._euclidean_dist")
+def euclidean_dist(call: Call) -> Cost:
+    """Order 2 through a product: (-2 x, |x|**2, 1) @ (y, 1, |y|**2)^T, whose contracted length is D + 2, then a root.
+
+    Squares and sums of both sides 2 * D per row, the factor -2 D per row of x; setting up the columns copies.
+    """
+    x, y = call.inputs[:2]
+    matmul = 2 * call.out * (x.shape[-1] + 2)
+    flops = matmul + call.out + 3 * x.numel + 2 * y.numel
+    return cost(call, flops, "2 * pairs * (D + 2), a root per pair, the squared lengths", matmul)
+
+
 @operator("aten.dist")
 def dist(call: Call) -> Cost:
     """The norm of a difference: subtract, square, add per element and a root (order 2)."""
