@@ -1,0 +1,125 @@
+"""Two ways to look at what a run computes: the products of it, and every operator with its FLOPs and bytes.
+
+`products(run)` and `walked(run)` call `run` under a dispatch mode that sees each operator with its real tensors, and
+under a function mode that keeps `scaled_dot_product_attention` one operator. Rules: cost_products.py, cost_flops.py,
+cost_bytes.py. Nothing here imports opscope.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from cost_bytes import moved
+from cost_flops import arithmetic
+from cost_operator import Ran, find, ran
+from cost_products import BESIDE, PRODUCTS
+from torch.nn.functional import scaled_dot_product_attention
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+#: allocations, metadata, checks, and what has no effect in a model that is not trained
+_FREE = frozenset((
+    "empty empty_like empty_strided empty_permuted new_empty new_empty_strided _local_scalar_dense lift lift_fresh "
+    "is_nonzero item dropout device is_same_size _assert_async _assert_scalar _assert_tensor_metadata resize_ "
+    "resize_as_ set_ as_strided_ squeeze_ unsqueeze_ transpose_ t_ swapaxes_ detach_ is_pinned sym_size sym_numel "
+    "sym_stride sym_storage_offset"
+).split())  # fmt: skip
+#: views that do not say so
+_VIEWS = frozenset((
+    "_unsafe_view detach alias _reshape_alias unsafe_split unsafe_split_with_sizes unsafe_chunk resolve_conj resolve_neg"
+).split())  # fmt: skip
+#: what sounds like a product or holds one
+_PRODUCT_LIKE = ("mm", "conv", "attention", "linear", "lstm", "gru", "rnn", "einsum", "bilinear", "matmul")
+
+
+class Walk(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped here
+    """FLOPs and bytes of every operator by the written conventions, each tensor at its own element size."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flops = self.products = self.read = self.write = 0
+        self.paused = self.recording = False
+        self.ops: list[tuple[str, int, int, int]] = []
+
+    def __enter__(self) -> Any:
+        self.recording = True
+        return super().__enter__()
+
+    def __exit__(self, *error: Any) -> Any:
+        self.recording = False
+        return super().__exit__(*error)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        out = func(*args, **kwargs)
+        name = func._schema.name.rpartition("::")[2]
+        if not (self.paused or func.is_view or name in _FREE or name in _VIEWS):
+            self.see(ran(func, args, kwargs, out))
+        return out
+
+    def see(self, call: Ran) -> None:
+        product = find(call.name, PRODUCTS)
+        flops = find(call.name, BESIDE)(call) if product else arithmetic(call)
+        if flops is None:
+            raise AssertionError(f"the reference has no rule for {'complex ' * call.is_complex}{call.name}")
+        products = int(product(call)) if product else 0
+        read, write = moved(call)
+        self.flops, self.products = self.flops + flops + products, self.products + products
+        self.read, self.write = self.read + read, self.write + write
+        self.ops.append((call.name, flops + products, read, write))
+
+
+class Products(Walk):
+    """Only the matrix products; an operator that sounds like one and has no rule raises."""
+
+    def see(self, call: Ran) -> None:
+        product = find(call.name, PRODUCTS)
+        if product:
+            self.products += int(product(call))
+        elif any(word in call.name for word in _PRODUCT_LIKE) and arithmetic(call) is None:
+            raise AssertionError(f"the reference does not know whether {call.name} is a product")
+
+
+class Fused(TorchFunctionMode):  # type: ignore[misc]  # torch is untyped here
+    """Hands `scaled_dot_product_attention` to a walk as one operator: q, k, v and mask in, the output out."""
+
+    NAMES = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
+
+    def __init__(self, walk: Walk) -> None:
+        super().__init__()
+        self._walk = walk
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs, walk = kwargs or {}, self._walk
+        if func is not scaled_dot_product_attention or not walk.recording:
+            return func(*args, **kwargs)
+        walk.paused = True
+        try:
+            out = func(*args, **kwargs).contiguous()
+        finally:
+            walk.paused = False
+        arguments = dict(zip(self.NAMES, args, strict=False)) | kwargs
+        inputs = [arguments[n] for n in self.NAMES[:4] if isinstance(arguments.get(n), torch.Tensor)]
+        walk.see(Ran("sdpa", arguments, inputs, [out]))
+        return out
+
+
+def _look(walk: Walk, run: Callable[[], None]) -> None:
+    with torch.no_grad(), Fused(walk), walk:
+        run()
+
+
+def products(run: Callable[[], None]) -> int:
+    """Matrix-product FLOPs, 2 per multiply-add, of what runs inside."""
+    walk = Products()
+    _look(walk, run)
+    return walk.products
+
+
+def walked(run: Callable[[], None]) -> Walk:
+    """Every operator of what runs inside."""
+    walk = Walk()
+    _look(walk, run)
+    return walk
