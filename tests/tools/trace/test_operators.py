@@ -381,6 +381,23 @@ def test_a_reduction_or_norm_costs_its_definition(overload: Any, args: Any, defi
     check(next(leaves(result)), cost, lambda: define(*(counted(t) for t in leaves(args))))
 
 
+NEAR, TRUTH = X * 0.3, Y * 0.3
+LOSSES: list[tuple[Any, tuple[Any, ...], Callable[..., Any]]] = [
+    (aten.l1_loss.default, (X, Y), lambda x, y: absolute(x - y)),
+    (aten.smooth_l1_loss.default, (NEAR, TRUTH), lambda x, y: [square(d := x - y) * 0.5, absolute(d)][0]),
+    (aten.huber_loss.default, (NEAR, TRUTH), lambda x, y: [square(d := x - y) * 0.5, absolute(d)][0]),
+    (aten.soft_margin_loss.default, (X, Y), lambda x, y: log(exp(-y * x) + 1.0)),
+    (aten.kl_div.default, (X, P), lambda x, p: p * (log(p) - x)),
+    (aten.binary_cross_entropy.default, (P, Q.expand(3, 4)), lambda p, q: -(q * log(p) + (1.0 - q) * log(1.0 - p))),
+]
+
+
+@pytest.mark.parametrize(("overload", "args", "define"), LOSSES, ids=lambda v: str(v)[:30])
+def test_a_loss_costs_its_definition_and_the_mean(overload: Any, args: Any, define: Any) -> None:
+    result, cost = ran(overload, *args)
+    check(result, cost, lambda: mean(define(*(counted(t) for t in leaves(args))).reshape(1, -1)))
+
+
 # ---------------------------------------------------------------- products and convolutions
 
 
@@ -473,6 +490,22 @@ def test_a_complex_product_costs_8_per_multiply_add() -> None:
         )
     )[1]
     assert number(cost.matmul_flops) == number(cost.flops) == one * 3 * 4 * 5
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "per_output", "once"),
+    [
+        ("aten._int_mm", [A34, A45], 0, 0),
+        ("aten._scaled_mm", [A34, A45, torch.ones(1), torch.ones(1) + 1], 2, 0),
+        ("aten._scaled_mm", [A34, A45, torch.ones(1), torch.ones(1) + 1, rand(5)], 3, 0),  # two scales and the bias
+        ("aten._weight_int8pack_mm", [A34, A45.T, rand(5)], 1, 0),
+        ("aten._weight_int4pack_mm", [A34, A45.T, rand(5)], 0, 2 * 4 * 5),  # a scale and a shift per weight
+    ],
+)
+def test_a_product_of_low_precision_costs_its_scales_too(name: str, inputs: Any, per_output: int, once: int) -> None:
+    cost = called(name, inputs, A35)
+    assert number(cost.matmul_flops) == counting(lambda: matmul(counted(A34), counted(A45)))[2]
+    assert number(cost.flops) - number(cost.matmul_flops) == per_output * 15 + once
 
 
 def attention(q: NP, k: NP, v: NP, mask: NP | None = None) -> NP:
@@ -669,6 +702,15 @@ def test_sampling_at_places_costs_coordinates_weights_and_taps() -> None:
     assert number(nearest.flops) == counting(lambda: [coordinate(g, 4) for g in counted(grid).reshape(-1)])[1]
 
 
+def test_a_bin_of_a_region_is_the_mean_of_its_samples() -> None:
+    """With a ratio of 2: 4 samples of 4 weighted neighbours each."""
+    neighbours = counted(rand(4))
+    sample = counting(lambda: weighted(neighbours, [0.25] * 4))[1]
+    bins = rand(3, 2, 7, 7)
+    cost = called("torchvision.roi_align", [IMAGE, rand(3, 5)], bins, sampling_ratio=2)
+    assert number(cost.flops) == bins.numel() * (4 * sample + counting(lambda: mean(neighbours))[1])
+
+
 # ---------------------------------------------------------------- recurrent layers
 
 
@@ -849,6 +891,7 @@ def distances_by_product(x: NP, y: NP) -> NP:
 DOMINANT = rand(5, 5) + 5 * torch.eye(5)
 DEFINITE = DOMINANT @ DOMINANT.T
 SIDES = rand(5, 3)
+FACTORED = torch.linalg.lu_factor(DOMINANT, pivot=True)[0]
 SOLVERS: list[tuple[Any, tuple[Any, ...], dict[str, Any], Callable[..., Any]]] = [
     (aten.linalg_solve_triangular.default, (DOMINANT.tril(), SIDES), {"upper": False}, lambda a, b: substituted(a, b, lower=True, unit=False)),
     (aten.linalg_solve_triangular.default, (DOMINANT.triu(), SIDES), {"upper": True, "unitriangular": True},
@@ -856,6 +899,10 @@ SOLVERS: list[tuple[Any, tuple[Any, ...], dict[str, Any], Callable[..., Any]]] =
     (aten.linalg_cholesky_ex.default, (DEFINITE,), {}, cholesky),
     (aten._linalg_det.default, (DOMINANT,), {}, lambda a: np.multiply.reduce(np.diagonal(factored(a)))),
     (aten._linalg_solve_ex.default, (DOMINANT, SIDES), {}, solved),
+    (aten.linalg_lu_solve.default, (FACTORED, torch.arange(1, 6, dtype=torch.int32), SIDES), {},
+     lambda lu, _, b: substituted(lu, substituted(lu, b, lower=True, unit=True), lower=False, unit=False)),
+    (aten.cholesky_solve.default, (SIDES, DOMINANT.tril()), {},
+     lambda b, low: substituted(low.T, substituted(low, b, lower=True, unit=False), lower=False, unit=False)),
     (aten.linalg_inv_ex.default, (DOMINANT,), {}, lambda a: solved(a, counted(torch.eye(5)))),
     (aten.linalg_cross.default, (rand(2, 3), rand(2, 3, seed=1)), {},
      lambda a, b: np.roll(a, -1, 1) * np.roll(b, -2, 1) - np.roll(a, -2, 1) * np.roll(b, -1, 1)),
@@ -1012,6 +1059,11 @@ def test_a_chunked_scan_costs_its_products_and_decays() -> None:
     for t in range(6):
         state = state * torch.exp(dt[0, t, 0] * a) + torch.outer(b[0, t, 0], x[0, t, 0] * dt[0, t, 0])
         expected[t] = c[0, t, 0] @ state
+    more = [rand(1), x.clone(), rand(1, seed=1)]  # D, z and the bias of dt
+    whole = called("mamba_chunk_scan_combined", [x, dt, a, b, c, *more], x, chunk_size=3, dt_softplus=True)
+    gate = counting(lambda: (counted(x) + counted(x) * 2.0) * ((z := counted(x)) * sigmoid(z)))[1]
+    step = counting(lambda: log(exp(counted(dt) + 1.0) + 1.0))[1]
+    assert number(whole.flops) - number(cost.flops) == gate + step
     check(expected, cost, lambda: chunked_scan(flat[0], flat[1], Counted(a.item()), flat[2], flat[3], 3))
 
 
@@ -1079,6 +1131,14 @@ def test_what_is_accumulated_by_index_counts_an_add() -> None:
     assert [number(cost.flops) for cost in adds] == [4, 4, 4, 4]
     largest = ran(aten.scatter_reduce.two, X, 1, INDEX, Y, "amax")[1]
     assert number(largest.flops) == 0
+
+
+def test_bags_of_rows_count_an_add_per_element_and_the_means_divisions() -> None:
+    bags = (TABLE, torch.tensor([1, 1, 7, 3]), torch.tensor([0, 1]))
+    weights = rand(4)
+    flops = [number(ran(aten._embedding_bag.default, *bags, False, mode)[1].flops) for mode in (0, 1, 2)]
+    assert flops == [4 * 4, 4 * 4 + 2 * 4, 0]
+    assert number(ran(aten._embedding_bag.default, *bags, False, 0, False, weights)[1].flops) == 2 * 4 * 4
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def solve(call: Call) -> Cost:
 @operator("aten.linalg_lu_solve", "aten.cholesky_solve")
 def solve_factored(call: Call) -> Cost:
     """Two substitutions per right-hand side; of LU one has ones on its diagonal."""
-    n = call.inputs[0].shape[-2]
+    n = call.outputs[0].shape[-2]
     each = 2 * n if "cholesky" in call.name else 2 * n - 1
     return cost(call, call.out * each, "two substitutions per right-hand side")
 
