@@ -118,4 +118,18 @@ def moved(call: Ran) -> tuple[int, int]:
     if call.name in MADE:
         return 0, whole(call.outputs)
     read = find(call.name, _READ)
-    return (read(call) if read else distinct(call.inputs)), whole(call.outputs)
+    return (read(call) if read else distinct(call.inputs)), _written(call)
+
+
+def _written(call: Ran) -> int:
+    """The outputs as the CPU's kernels leave them, which the meta device does not for the statistics of norms.
+
+    Those of a layer norm have its weight's dtype, without one its input's; those of a batch norm that has stored ones come out empty.
+    """
+    first, statistics = call.outputs[:1], call.outputs[1:]
+    if call.name == "native_layer_norm":
+        like = call["input"] if call["weight"] is None else call["weight"]
+        return whole(first) + sum(int(t.numel()) for t in statistics) * int(like.element_size())
+    if "batch_norm" in call.name and not call.arguments.get("training", False):
+        return whole(first)
+    return whole(call.outputs)

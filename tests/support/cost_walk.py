@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from cost_bytes import moved
@@ -83,26 +84,42 @@ class Products(Walk):
 
 
 class Fused(TorchFunctionMode):  # type: ignore[misc]  # torch is untyped here
-    """Hands `scaled_dot_product_attention` to a walk as one operator: q, k, v and mask in, the output out."""
+    """Hands `scaled_dot_product_attention` to a walk as one operator: q, k, v and mask in, the output out.
+
+    Who looks the function up when calling it gets `attend` in its place: torch's own `multi_head_attention_forward` is
+    itself a call that the mode sees, and is off within.
+    """
 
     NAMES = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 
     def __init__(self, walk: Walk) -> None:
         super().__init__()
         self._walk = walk
+        self._replaced = patch.object(torch.nn.functional, "scaled_dot_product_attention", self.attend)
+
+    def __enter__(self) -> Any:
+        self._replaced.start()
+        return super().__enter__()
+
+    def __exit__(self, *error: Any) -> Any:
+        self._replaced.stop()
+        return super().__exit__(*error)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs, walk = kwargs or {}, self._walk
-        if func is not scaled_dot_product_attention or not walk.recording:
-            return func(*args, **kwargs)
-        walk.paused = True
+        if func is scaled_dot_product_attention and not self._walk.paused:
+            return self.attend(*args, **(kwargs or {}))
+        return func(*args, **(kwargs or {}))
+
+    def attend(self, *args: Any, **kwargs: Any) -> Any:
+        was, self._walk.paused = self._walk.paused, True
         try:
-            out = func(*args, **kwargs).contiguous()
+            out = scaled_dot_product_attention(*args, **kwargs).contiguous()
         finally:
-            walk.paused = False
-        arguments = dict(zip(self.NAMES, args, strict=False)) | kwargs
-        inputs = [arguments[n] for n in self.NAMES[:4] if isinstance(arguments.get(n), torch.Tensor)]
-        walk.see(Ran("sdpa", arguments, inputs, [out]))
+            self._walk.paused = was
+        if self._walk.recording and not was:
+            arguments = dict(zip(self.NAMES, args, strict=False)) | kwargs
+            inputs = [arguments[n] for n in self.NAMES[:4] if isinstance(arguments.get(n), torch.Tensor)]
+            self._walk.see(Ran("sdpa", arguments, inputs, [out]))
         return out
 
 
