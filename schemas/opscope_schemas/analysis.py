@@ -15,7 +15,7 @@ from pydantic import Field
 from opscope_schemas.common import Frozen, ToolResult
 
 FormulaText = str
-Phase = Literal["prefill", "decode", "forward"]
+Phase = Literal["prefill", "decode", "encode", "forward"]
 
 
 class MemoryAccess(Frozen):
@@ -39,6 +39,17 @@ class TensorInfo(Frozen):
     name: str
     shape: tuple[FormulaText, ...]
     dtype: str
+
+
+class ModelInput(Frozen):
+    """A tensor that the traced model is called with."""
+
+    name: str
+    shape: tuple[FormulaText, ...]
+    dtype: str
+    data: list[list[int]] | list[int] | None = Field(
+        default=None, description="Its values, where the model's path depends on them (grids of patches, sizes)."
+    )
 
 
 class Kernel(Frozen):
@@ -129,6 +140,7 @@ class Analysis(Frozen):
     model_class: str = Field(default="", description="The model that was traced to analyse the class.")
     instance: str = Field(default="", description="Path of the analysed instance in that model; `*` stands for layers.")
     phase: Phase
+    model_inputs: tuple[ModelInput, ...] = Field(default=(), description="What the traced model is called with.")
     attention: str
     dtype: str = "bfloat16"
     kernels: tuple[Kernel, ...]

@@ -32,14 +32,20 @@ class CostArguments(ToolArguments):
     """Arguments of a cost analysis."""
 
     target: str = Field(description=TARGET, min_length=1, max_length=1000)
-    phase: Literal["prefill", "decode"] = Field(
+    phase: Literal["prefill", "decode", "encode"] = Field(
         default="prefill",
-        description="prefill: seq_len tokens into an empty cache; decode: seq_len new ones after cache_len.",
+        description="prefill: seq_len tokens into an empty cache, or one forward of a model without one; decode: seq_len "
+        "new ones after cache_len; encode: an encoder-decoder's encoder alone.",
     )
     config: Config = Field(default=None, description=CONFIG)
     values: dict[str, Annotated[int, Strict()]] | None = Field(default=None, description=VALUES)
     attention: Literal["sdpa", "eager"] = Field(
         default="sdpa", description="sdpa: one fused operator; eager: the scores are materialised."
+    )
+    inputs: dict[str, list[str | int]] | None = Field(
+        default=None,
+        description="For a module that no transformers config describes: shapes of its forward's arguments, in variables "
+        "and numbers ({'x': ['batch_size', 'seq_len', 'dim']}); config then holds its constructor's arguments.",
     )
     instance: str = Field(
         default="", description="Which instance of the class, as `document.instance` names them (`model.layers.*.mlp`)."
@@ -103,7 +109,8 @@ def find(arguments: CostArguments, context: ToolContext) -> Found:
     """The trace to read and the call in it that the arguments ask about."""
     workspace = context.workspace
     spec = model_spec(workspace, arguments.target, arguments.config)
-    request = TraceRequest(model=spec, phase=arguments.phase, attention=arguments.attention)
+    inputs = {name: tuple(shape) for name, shape in (arguments.inputs or {}).items()}
+    request = TraceRequest(model=spec, phase=arguments.phase, attention=arguments.attention, inputs=inputs)
     return tracer_of(workspace).find(request, spec.class_name, arguments.instance, arguments.values, running(context))
 
 

@@ -133,7 +133,34 @@ def test_a_stack_of_two_kinds_of_layers_is_folded_per_kind(context: ToolContext)
     document = expand_refs(ExpandArguments(target="gemma3_text", depth=1), context).document
     (model,) = [k for k in document.kernels if k.class_name.endswith("Gemma3TextModel")]
     layers = [k for k in model.kernels or () if k.class_name.endswith("DecoderLayer")]
-    assert sorted(int(k.repeat) for k in layers) == [4, 22]  # 26 layers, every sixth attends globally
+    numbers = [sorted(evaluate(k.repeat, {"num_layers": depth}) for k in layers) for depth in (26, 6, 61)]
+    assert numbers == [[4, 22], [1, 5], [10, 51]]  # every sixth attends globally
+
+
+def test_leading_layers_of_another_kind_are_counted_by_the_field_that_says_how_many(context: ToolContext) -> None:
+    document = expand_refs(ExpandArguments(target="deepseek_v3", depth=1), context).document
+    (model,) = [k for k in document.kernels if k.class_name.endswith("DeepseekV3Model")]
+    layers = [k for k in model.kernels or () if k.class_name.endswith("DecoderLayer")]
+    assert [k.repeat for k in layers] == [
+        "min({first_k_dense_replace}, {num_layers})",
+        "{num_layers} - min({first_k_dense_replace}, {num_layers})",
+    ]
+    deeper = CostArguments.model_validate(
+        {
+            "target": "deepseek_v3",
+            "config": {"num_hidden_layers": 7, "first_k_dense_replace": 2, "vocab_size": 99},
+            "values": {"batch_size": 2, "seq_len": 5},
+        }
+    )
+    other = count_flops(deeper, context)
+    assert other.evaluated is not None
+    general = count_flops(deeper.model_copy(update={"config": {"vocab_size": 99}}), context).document
+    values = other.evaluated.values | {
+        v.name: v.default for v in general.variables if v.default and v.name not in other.evaluated.values
+    }
+    assert (
+        evaluate(general.totals.flops, values | {"num_layers": 7, "first_k_dense_replace": 2}) == other.evaluated.flops
+    )
 
 
 @pytest.mark.parametrize(

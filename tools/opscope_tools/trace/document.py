@@ -29,6 +29,7 @@ from opscope_schemas.errors import TraceError, ValuesError
 from opscope_schemas.formula import Formula, evaluate, holds, variables
 
 from opscope_tools.trace.protocol import CallRecord, OpRecord, Trace
+from opscope_tools.trace.variables import ELEMENT, RUN_HINTS
 
 CONVENTIONS = (
     "FLOPs: a multiply and an add are 1 each, so a matrix product of (m, k) and (k, n) is 2*m*n*k; a bias add is 1 per element.",
@@ -43,6 +44,13 @@ CONVENTIONS = (
     "A kernel's figures are its whole share of the document: `repeat` is already multiplied in, also in nested kernels.",
 )  # fmt: skip
 
+#: what one pass is, by phase
+_PASSES = {
+    "prefill": "Prefill: {seq_len} tokens into an empty KV cache; logits for every position.",
+    "decode": "Decode: {seq_len} new tokens against a cache that holds {cache_len} tokens of every sequence.",
+    "encode": "Encode: the encoder alone.",
+    "forward": "One forward pass: the model keeps no cache.",
+}  # fmt: skip
 _ZERO = Formula.const(0)
 #: sizes that torch itself can name
 _LARGEST = 2**62
@@ -294,16 +302,11 @@ def _common(tree: CallTree, call: CallRecord, kernels: tuple[Kernel, ...]) -> di
         if name in known and known[name].definition:
             used |= variables(known[name].definition)
     assumptions = [
-        f"Traced as {trace.model_class.rpartition('.')[2]} runs in {trace.phase}, in bfloat16, evaluation mode, without gradients.",
+        f"Traced as {trace.model_class.rpartition('.')[2]} runs in {trace.phase}, in {trace.dtype}, evaluation mode, without gradients.",
         f"Attention implementation: {trace.attention}.",
         *trace.assumptions,
     ]
-    if trace.phase == "decode":
-        assumptions.append(
-            "Decode: {seq_len} new tokens against a cache that holds {cache_len} tokens of every sequence."
-        )
-    else:
-        assumptions.append("Prefill: {seq_len} tokens into an empty KV cache; logits for every position.")
+    assumptions.append(_PASSES[trace.phase])
     if trace.attention == "eager":
         assumptions.append(
             "Eager attention: totals.causal_saving is derived for the fused operator only, and is 0 here."
@@ -315,7 +318,7 @@ def _common(tree: CallTree, call: CallRecord, kernels: tuple[Kernel, ...]) -> di
     return {
         "class_name": call.class_name, "file": call.file, "line": call.line, "forward_file": call.forward_file,
         "forward_line": call.forward_line, "model_class": trace.model_class, "instance": tree.pattern(call),
-        "phase": trace.phase, "attention": trace.attention, "kernels": kernels, "totals": totals,
+        "phase": trace.phase, "model_inputs": trace.inputs, "dtype": trace.dtype, "attention": trace.attention, "kernels": kernels, "totals": totals,
         "variables": tuple(v for v in trace.variables if v.name in used), "assumptions": tuple(assumptions),
         "conditions": conditions, "not_counted": trace.not_counted, "conventions": CONVENTIONS,
         "parameters": call.parameters,
@@ -398,7 +401,7 @@ def assignment(trace_variables: Iterable[Variable], given: Mapping[str, int]) ->
     for name, value in given.items():
         standard = name if name in names else by_key.get(name)
         if standard is None:
-            if name in ("batch_size", "seq_len", "cache_len", "encoder_seq_len", "w_bytes", "a_bytes"):
+            if name in (*RUN_HINTS, *ELEMENT):
                 continue  # a run-time variable that this phase does not have
             near = _nearest(name, [*names, *by_key])
             raise ValuesError(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -51,12 +51,15 @@ class TraceEngine:
     """Traces over the given repositories, in one worker."""
 
     def __init__(
-        self, repositories: Sequence[Repository], store: Store, *, python: str, timeout: float = 600.0, memory: int = 0
-    ) -> None:
+        self, repositories: Sequence[Repository], store: Store, *, python: str, timeout: float = 600.0, memory: int = 0,
+        trusted: Collection[str] = (),
+    ) -> None:  # fmt: skip
         self._repositories = list(repositories)
         self._store = store
         self._python = python
-        paths = [r.root for r in self._repositories if not r.installed and r.name == "transformers"]
+        #: what the worker may import: transformers, torch, and what the user trusts
+        self._imports = [r for r in self._repositories if r.name in ("transformers", "pytorch", *trusted)]
+        paths = [r.root for r in self._imports if not r.installed]
         self._worker = Worker(python, paths=paths, timeout=timeout, memory=memory)
         self._recent: OrderedDict[str, CallTree] = OrderedDict()
         self._lock = threading.Lock()
@@ -74,8 +77,7 @@ class TraceEngine:
         return keys.digest(
             *(
                 f"{r.name}@{r.version}:{r.root}:{tree_at(r.root, r.packages, PYTHON).now().fingerprint}"
-                for r in self._repositories
-                if r.name in ("transformers", "pytorch")
+                for r in self._imports
             )
         )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from opscope_schemas.analysis import CallSite, TensorInfo, Variable
+from opscope_schemas.analysis import CallSite, ModelInput, TensorInfo, Variable
 from opscope_schemas.common import Frozen
 from pydantic import Field
 
@@ -26,8 +26,11 @@ class TraceRequest(Frozen):
     """Trace one pass of a model."""
 
     model: ModelSpec
-    phase: Literal["prefill", "decode"] = "prefill"
+    phase: Literal["prefill", "decode", "encode"] = "prefill"
     attention: Literal["sdpa", "eager"] = "sdpa"
+    inputs: dict[str, tuple[str | int, ...]] = Field(
+        default_factory=dict, description="Shapes of the forward's arguments, of a module without a config."
+    )
     hints: dict[str, int] = Field(
         default_factory=dict,
         description="Sizes that decide which way branches go, by variable; the rest as configured.",
@@ -91,6 +94,8 @@ class Trace(Frozen):
     model_type: str
     phase: str
     attention: str
+    dtype: str = "bfloat16"
+    inputs: tuple[ModelInput, ...] = ()
     calls: tuple[CallRecord, ...]
     ops: tuple[OpRecord, ...]
     variables: tuple[Variable, ...]

@@ -18,6 +18,9 @@ RUNTIME: Mapping[str, str] = {
     "num_frames": "audio frames",
 }
 
+#: sizes at which branches of a run are decided unless a request says otherwise: distinct, small, coprime
+RUN_HINTS: Mapping[str, int] = {"batch_size": 3, "encoder_seq_len": 13, "seq_len": 11, "cache_len": 17}
+
 #: bytes per element, with the value that the traced dtype (bfloat16) has
 ELEMENT: Mapping[str, tuple[str, int]] = {
     "w_bytes": ("bytes per weight element", 2),

@@ -59,7 +59,7 @@ def _answer(request: dict[str, Any], say: Any) -> Any:
     from opscope_tools.trace.protocol import InspectRequest, TraceRequest
 
     if kind == "trace":
-        from opscope_tools.trace.worker.session import trace
+        from opscope_tools.trace.worker.attempts import trace
 
         return trace(TraceRequest.model_validate(payload), say).model_dump(mode="json")
     if kind == "configure":

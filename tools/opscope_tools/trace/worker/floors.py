@@ -13,7 +13,7 @@ class Floors:
 
     def __init__(self, recorder: Recorder, repeats: dict[int, Formula]) -> None:
         self._repeats = repeats
-        self._point = {**recorder.symbols.hints, "w_bytes": 2, "a_bytes": 2}
+        self._point = {**recorder.symbols.hints, "w_bytes": 2, "a_bytes": 2}  # compares sizes of one dtype
         self._children: dict[int, list[CallEvent]] = {}
         self._own: dict[int, dict[int, Formula]] = {}
         for event in recorder.calls:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import linecache
+import re
 import sys
 from pathlib import Path
 from types import CodeType, FrameType
@@ -30,6 +31,7 @@ class Frames:
         self._boundary = boundary
         self._relative: dict[str, str | None] = {}
         self._forward: dict[type, tuple[CodeType, ...]] = {}
+        self._definitions: dict[type, tuple[str, int]] = {}
         self._roots = sorted({str(Path(p).resolve()) for p in sys.path if p}, key=len, reverse=True)
 
     def relative(self, filename: str) -> str | None:
@@ -97,9 +99,18 @@ class Frames:
 
     def definition(self, kind: type) -> tuple[str, int]:
         """File and line of the class statement."""
+        if kind not in self._definitions:
+            self._definitions[kind] = self._defined(kind)
+        return self._definitions[kind]
+
+    def _defined(self, kind: type) -> tuple[str, int]:
         try:
             file = inspect.getsourcefile(kind) or ""
-            return self.relative_any(file), _keyword_line(file, inspect.getsourcelines(kind)[1], ("class ",))
+            statement = re.compile(rf"\s*class\s+{kind.__name__}\b")
+            lines = [n for n, text in enumerate(linecache.getlines(file), 1) if statement.match(text)]
+            if len(lines) != 1:  # defined twice, or in a function: Python's own reader decides
+                lines = [_keyword_line(file, inspect.getsourcelines(kind)[1], ("class ",))]
+            return self.relative_any(file), lines[0]
         except (OSError, TypeError):
             return "", 0
 

@@ -7,7 +7,6 @@ refused with the nearest ones, and what the config class refuses is told in its 
 from __future__ import annotations
 
 import difflib
-import functools
 import importlib
 import inspect
 import json
@@ -23,11 +22,23 @@ from transformers.models.auto import configuration_auto, modeling_auto
 
 from opscope_tools.trace.protocol import ModelSpec
 from opscope_tools.trace.variables import CONFIG, meaning_of
-from opscope_tools.trace.worker import patches
-from opscope_tools.trace.worker.alike import signature
 
 #: config integers that are no sizes: identifiers, switches and counts of things that Python loops over
-_NO_SIZE = ("_token_id", "_id", "layer", "version", "seed", "step", "max_window", "pretraining_tp", "_index", "chunk")
+_NO_SIZE = (
+    "_token_id",
+    "_id",
+    "layer",
+    "version",
+    "seed",
+    "step",
+    "max_window",
+    "pretraining_tp",
+    "_index",
+    "chunk",
+    "first_k",
+    "_period",
+    "_interval",
+)
 
 
 def nearest(name: str, known: Any) -> list[str]:
@@ -58,22 +69,59 @@ def import_class(qualified: str) -> Any:
     raise UnknownNameError("class", qualified)
 
 
+def import_attribute(module: str, name: str) -> Any:
+    """What `module.name` is; raises `UnknownNameError`."""
+    try:
+        found = getattr(importlib.import_module(module), name, None)
+    except ImportError as error:
+        raise TraceError(
+            f"{module} cannot be imported: {error}.", next_step="Name it as the repository imports it."
+        ) from error
+    if found is None:
+        raise UnknownNameError("function", f"{module}.{name}")
+    return found
+
+
+def _mappings() -> list[Any]:
+    """The tables from model type to class, in the order to look: causal LM, main, the others as written."""
+    first = [modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, modeling_auto.MODEL_MAPPING_NAMES]
+    others = [v for k, v in vars(modeling_auto).items() if k.startswith("MODEL_FOR_") and k.endswith("_MAPPING_NAMES")]
+    return [*first, *(table for table in others if table is not first[0])]
+
+
 def _main_class(model_type: str) -> Any:
-    """The model type's causal-LM class, or failing that its base model."""
+    """The model type's causal-LM class, or failing that its base model, or what another auto class holds for it."""
     known = configuration_auto.CONFIG_MAPPING_NAMES
     if model_type not in known:
         raise UnknownNameError("model type", model_type, nearest(model_type, known))
-    for mapping in (
-        modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
-        modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
-        modeling_auto.MODEL_MAPPING_NAMES,
-    ):
+    for mapping in _mappings():
         name = mapping.get(model_type)
         if isinstance(name, tuple | list):
             name = name[0]
         if name and hasattr(transformers, name):
             return getattr(transformers, name)
+    found = _class_of_config(model_type)
+    if found is not None:
+        return found
     raise TraceError(f"The model type {model_type} has no model class that transformers exports.")
+
+
+def _class_of_config(model_type: str) -> Any:
+    """The first model class whose config class is the model type's, where no auto class names one: parts of models."""
+    config_class = configuration_auto.CONFIG_MAPPING[model_type]
+    package = config_class.__module__.rpartition(".")[0]
+    stem = config_class.__module__.rpartition(".configuration_")[2]
+    module = importlib.import_module(f"{package}.modeling_{stem}")
+    fitting = [
+        c
+        for c in vars(module).values()
+        if isinstance(c, type)
+        and issubclass(c, transformers.PreTrainedModel)
+        and vars(c).get("config_class", getattr(c, "config_class", None)) is config_class
+        and c.__module__ == module.__name__
+        and not c.__name__.endswith("PreTrainedModel")
+    ]
+    return fitting[0] if fitting else None
 
 
 def _config_class(model: Any, model_type: str) -> Any:
@@ -119,7 +167,7 @@ def resolve(spec: ModelSpec) -> tuple[Any, list[tuple[Any, Any]]]:
             raise TraceError(f"{spec.class_name} defines no forward of its own to trace.")
         return target, [(target, _config_class(target, spec.model_type))]
     roots = [(model, _config_class(model, model_type)) for model, model_type in roots_for(target)]
-    if not roots and target.__module__.startswith("torch.nn."):
+    if not roots and issubclass(target, torch.nn.Module) and not target.__module__.startswith("transformers."):
         return target, [(target, None)]  # built from its constructor's own arguments
     if not roots:
         raise TraceError(
@@ -137,6 +185,78 @@ def attribute(config: Any, name: str) -> str:
         if real in vars(config):
             return str(real)
     return ""
+
+
+def parts(config: Any) -> dict[str, Any]:
+    """Attribute -> configuration, for every part of a composite configuration."""
+    return {key: value for key, value in vars(config).items() if isinstance(value, transformers.PreTrainedConfig)}
+
+
+def _prefix(key: str) -> str:
+    return key.removesuffix("_config").removesuffix("_configs")
+
+
+def _main_part(config: Any) -> str:
+    """The part that holds what the standard names mean: the text model of a composite one."""
+    held = parts(config)
+    named = [k for k in held if _prefix(k) in ("text", "language", "llm", "thinker", "decoder", "talker")]
+    return named[0] if named else ""
+
+
+def path_of(config: Any, name: str) -> str:
+    """Where a composite configuration stores `name`: `hidden_size`, `text_config.hidden_size`; '' where nowhere.
+
+    A name may be the variable's (`vision_hidden_size`), the attribute's own or a dotted path.
+    """
+    if "." in name:
+        head, _, rest = name.partition(".")
+        part = parts(config).get(head)
+        inner = path_of(part, rest) if part is not None else ""
+        return f"{head}.{inner}" if inner else ""
+    own = attribute(config, name)
+    if own:
+        return own
+    main = _main_part(config)
+    ordered = sorted(parts(config), key=lambda key: key != main)
+    for key in ordered:
+        prefix = _prefix(key) + "_"
+        if name.startswith(prefix) and (inner := path_of(parts(config)[key], name.removeprefix(prefix))):
+            return f"{key}.{inner}"
+    for key in ordered:
+        if inner := path_of(parts(config)[key], name):
+            return f"{key}.{inner}"
+    return ""
+
+
+def at(config: Any, path: str) -> Any:
+    """The value at a path."""
+    *holders, last = path.split(".")
+    for key in holders:
+        config = vars(config)[key]
+    return vars(config).get(last)
+
+
+def put(config: Any, path: str, value: Any) -> None:
+    """Write past the config class's own checks, which take no symbols."""
+    *holders, last = path.split(".")
+    for key in holders:
+        config = vars(config)[key]
+    config.__dict__[last] = value
+
+
+def _set(base: dict[str, Any], reference: Any, path: str, value: Any) -> None:
+    """Put an override into the keyword arguments of a config class; a part keeps its other fields."""
+    head, _, rest = path.partition(".")
+    if not rest:
+        part = parts(reference).get(head)
+        if part is not None and isinstance(value, dict) and isinstance(base.get(head), dict):
+            value = {**base[head], **value}
+        base[head] = value
+        return
+    held = base.get(head)
+    if not isinstance(held, dict):
+        held = base[head] = {"model_type": parts(reference)[head].model_type} if held is None else held.to_dict()
+    _set(held, parts(reference)[head], rest, value)
 
 
 def make_config(config_class: Any, spec: ModelSpec) -> Any:
@@ -158,11 +278,16 @@ def make_config(config_class: Any, spec: ModelSpec) -> Any:
                 f"The config file is of model type {declared!r}, the target's is {config_class.model_type!r}.",
                 next_step=f"Analyse {declared!r}, or give a config of the target's type.",
             )
-    reference = config_class()
+    reference = config_class(**base) if base else config_class()
     for name, value in spec.overrides.items():
-        real = attribute(reference, name)
+        real = path_of(reference, name)
         if not real:
-            known = set(vars(reference)) | set(getattr(config_class, "attribute_map", {})) | set(CONFIG)
+            known = (
+                set(vars(reference))
+                | set(getattr(config_class, "attribute_map", {}))
+                | set(CONFIG)
+                | set(sizes(reference))
+            )
             raise ConfigError(
                 f"{config_class.__name__} has no field {name!r}.",
                 next_step=f"Nearest names: {', '.join(nearest(name, sorted(known))) or 'none'}.",
@@ -170,7 +295,7 @@ def make_config(config_class: Any, spec: ModelSpec) -> Any:
         if type(value) is int and value < 0 and not real.endswith("_id"):
             raise ConfigError(f"{name} is {value}, but a size is not negative.", next_step="Give a positive number.")
         base.pop(name, None)
-        base[real] = value
+        _set(base, reference, real, value)
     try:
         return config_class(**base) if base else reference
     except Exception as error:
@@ -183,25 +308,44 @@ def make_config(config_class: Any, spec: ModelSpec) -> Any:
 
 
 def sizes(config: Any) -> dict[str, str]:
-    """Variable -> config attribute, for every integer of the config that is a size and so can be a symbol."""
+    """Variable -> path in the config, for every integer of the config that is a size and so can be a symbol.
+
+    Standard names belong to the text part of a composite config; another part's sizes bear its name in front
+    (`vision_hidden_size`).
+    """
+    main = _main_part(config)
+    found: dict[str, str] = {}
+    for key in [main] if main else []:
+        found.update({name: f"{key}.{path}" for name, path in sizes(parts(config)[key]).items()})
+    for name, path in _own_sizes(config).items():
+        if name not in found:
+            found[name] = path
+    for key, part in parts(config).items():
+        if key != main:
+            for name, path in sizes(part).items():
+                found.setdefault(f"{_prefix(key)}_{name}", f"{key}.{path}")
+    return found
+
+
+def _own_sizes(config: Any) -> dict[str, str]:
     found: dict[str, str] = {}
     taken: set[str] = set()
     for name in CONFIG:
         real = attribute(config, name)
-        if real and real not in taken:
+        if real and real not in taken and type(vars(config)[real]) in (int, type(None)):
             found[name] = real
             taken.add(real)
     for key, value in vars(config).items():
         if key in taken or key.startswith("_") or type(value) is not int or value <= 1:
             continue
-        if not any(part in key for part in _NO_SIZE):
+        if is_depth(key) or not any(part in key for part in _NO_SIZE):
             found[key] = key
     return found
 
 
 def definitions(config_class: Any, spec: ModelSpec, names: dict[str, str]) -> dict[str, str]:
     """Formulas that the config class itself follows for fields nobody set, found by changing the others and looking."""
-    given = {attribute(config_class(), k) or k for k in spec.overrides}
+    given = {path_of(config_class(), k) or k for k in spec.overrides}
     if spec.config_file:
         given |= set(json.loads(Path(spec.config_file).read_text()))
     known = {real: name for name, real in names.items()}
@@ -211,7 +355,7 @@ def definitions(config_class: Any, spec: ModelSpec, names: dict[str, str]) -> di
         ("4 * {hidden_size}", lambda v: 4 * v["hidden_size"]),
         ("{hidden_size}", lambda v: v["hidden_size"]),
     ]
-    if "num_heads" not in names or "hidden_size" not in names:
+    if any("." in names.get(name, ".") for name in ("num_heads", "hidden_size")):
         return {}
     probes = []
     for heads, width in ((6, 6 * 34), (10, 10 * 58)):
@@ -224,7 +368,7 @@ def definitions(config_class: Any, spec: ModelSpec, names: dict[str, str]) -> di
         if real in given or name in ("num_heads", "hidden_size"):
             continue
         for text, formula in candidates:
-            values = [(vars(c).get(real), {n: vars(c)[names[n]] for n in ("num_heads", "hidden_size")}) for c in probes]
+            values = [(at(c, real), {n: at(c, names[n]) for n in ("num_heads", "hidden_size")}) for c in probes]
             if all(isinstance(actual, int) and actual == formula(v) for actual, v in values):
                 found[name] = text
                 break
@@ -238,35 +382,18 @@ def variable(name: str, config_key: str, default: int | None, *, fixed: bool = F
     )  # fmt: skip
 
 
-#: layers beyond the configured ones that are looked at for a pattern: periods and leading dense layers are shorter
-_FURTHER = 12
+def is_depth(name: str) -> bool:
+    """Whether a variable counts what Python loops over, and so is a number in every trace."""
+    return name.endswith(("num_layers", "_layers", "depth", "num_blocks", "layers"))
 
 
-@functools.cache
-def _uniform(model_class: Any, config_class: Any, spec_json: str, depth: int) -> bool:
-    spec = ModelSpec.model_validate_json(spec_json)
-    try:
-        config = make_config(
-            config_class, spec.model_copy(update={"overrides": {**spec.overrides, "num_layers": depth}})
-        )
-        lists = [v for v in vars(config).values() if isinstance(v, list | tuple) and len(v) == depth]
-        if any(len(set(map(str, found))) > 1 for found in lists):
-            return False
-        with torch.device("meta"), patches.no_initialisation():
-            model = model_class._from_config(config)
-    except Exception:  # a config that does not stretch to another depth: its layers are counted, not generalised
-        return False
-    stacks = [m for m in model.modules() if isinstance(m, torch.nn.ModuleList) and len(m) == depth]
-    return bool(stacks) and all(len({signature(child) for child in stack}) == 1 for stack in stacks)
+def all_parts(config: Any) -> list[Any]:
+    """A configuration and the parts within it."""
+    return [config, *(inner for part in parts(config).values() for inner in all_parts(part))]
 
 
-def layers_are_uniform(model_class: Any, config_class: Any, spec: ModelSpec, sizes_at_hand: dict[str, Any]) -> bool:
-    """Whether all layers are of one kind at this depth and beyond, so that a formula may multiply by {num_layers}.
-
-    A stack of one kind may continue with another (dense before sparse layers, every sixth attending globally): the
-    model is built some layers deeper, on the meta device, and looked at.
-    """
-    layers = sizes_at_hand.get("num_layers")
-    if config_class is None or not isinstance(layers, int) or not hasattr(model_class, "_from_config"):
-        return False
-    return _uniform(model_class, config_class, spec.model_dump_json(), layers + _FURTHER)
+def small_fields(config: Any) -> dict[str, Any]:
+    """Field -> value of a config and its main part, private ones included: what may say how layers alternate."""
+    main = _main_part(config)
+    held = small_fields(parts(config)[main]) if main else {}
+    return {**{k.lstrip("_"): v for k, v in vars(config).items() if not k.startswith("__")}, **held}

@@ -9,17 +9,22 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import functools
+import math
 import sys
 from collections.abc import Callable, Iterator
+from types import ModuleType
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map
 
 
 class _IntMeta(type):
     def __instancecheck__(cls, value: object) -> bool:
-        return isinstance(value, builtins.int)
+        return isinstance(value, builtins.int | torch.SymInt)
 
     def __subclasscheck__(cls, kind: type) -> bool:
         return issubclass(kind, builtins.int)
@@ -34,30 +39,175 @@ class SymbolicInt(builtins.int, metaclass=_IntMeta):
         return builtins.int(*args, **kwargs)
 
 
-_UTILITIES = ("modeling_rope_utils", "modeling_utils", "modeling_layers")
+class _FloatMeta(type):
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, builtins.float | torch.SymFloat)
+
+    def __subclasscheck__(cls, kind: type) -> bool:
+        return issubclass(kind, builtins.float)
+
+
+class SymbolicFloat(builtins.float, metaclass=_FloatMeta):
+    """`float` for model code: a symbolic number stays one."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        if len(args) == 1 and isinstance(args[0], torch.SymInt | torch.SymFloat):
+            return torch.sym_float(args[0])
+        return builtins.float(*args, **kwargs)
+
+
+def _symbolic(value: object) -> bool:
+    return isinstance(value, torch.SymInt | torch.SymFloat)
+
+
+def _function(name: str, value: Any) -> Any:
+    """A function of a symbolic number: torch's own where it has one, else a number that nothing may depend on.
+
+    A binary logarithm becomes a number: what takes it, counts with it.
+    """
+    if name == "log2":
+        return math.log2(value)
+    mine = torch.sym_sqrt if name == "sqrt" else vars(torch).get(f"_sym_{name}")
+    if mine is not None:
+        return mine(torch.sym_float(value))
+    return value.node.shape_env.create_unbacked_symfloat()
+
+
+class SymbolicMath(ModuleType):
+    """The module `math` for model code: functions of a symbolic number give one, where the real ones round it to a number."""
+
+    def __getattr__(self, name: str) -> Any:
+        real = getattr(math, name)
+        if not callable(real) or name in ("ceil", "floor", "trunc"):  # these ask the number itself
+            return real
+
+        def function(*args: Any, **kwargs: Any) -> Any:
+            if name == "prod":
+                return functools.reduce(lambda a, b: a * b, args[0], kwargs.get("start", 1))
+            if not any(map(_symbolic, args)):
+                return real(*args, **kwargs)
+            if name == "pow":
+                return args[0] ** args[1]
+            return _function(name, next(filter(_symbolic, args)))
+
+        return function
+
+
+#: tensors of up to this many known values keep them on the way: grids of patches, sizes of images
+_KNOWN_VALUES = 1 << 16
+_UTILITIES = (
+    "modeling_rope_utils", "modeling_utils", "modeling_layers", "configuration_utils",
+    "vision_utils", "pytorch_utils",
+)  # fmt: skip
 
 
 @contextlib.contextmanager
-def symbolic_int(packages: tuple[str, ...]) -> Iterator[None]:
-    """Give the modules of `packages` (and transformers' shared modelling code) the `int` above."""
+def symbolic_numbers(packages: tuple[str, ...]) -> Iterator[None]:
+    """Give the modules of `packages` (and transformers' shared modelling code) the `int`, `float` and `math` above."""
     wanted = [f"transformers.{name}" for name in _UTILITIES]
     chosen = [
         module
         for name, module in list(sys.modules.items())
         if module is not None and (name in wanted or any(name == p or name.startswith(p + ".") for p in packages))
     ]
-    changed = [m for m in chosen if "int" not in vars(m)]
-    for module in changed:
-        vars(module)["int"] = SymbolicInt
+    saved: list[tuple[dict[str, Any], str, Any]] = []
+    for module in chosen:
+        names = vars(module)
+        for name, mine in (("int", SymbolicInt), ("float", SymbolicFloat), ("math", SymbolicMath("math"))):
+            if (name == "math") == (names.get(name) is math) and (name == "math" or name not in names):
+                saved.append((names, name, names.get(name)))
+                names[name] = mine
+    try:
+        with _as_values():
+            yield
+    finally:
+        for names, name, value in saved:
+            if value is None:
+                names.pop(name, None)
+            else:
+                names[name] = value
+
+
+@contextlib.contextmanager
+def _as_values() -> Iterator[None]:
+    """Symbols behave as the numbers they stand for where a config is copied, checked or written down."""
+    from huggingface_hub import dataclasses as strict
+    from torch._subclasses import fake_tensor
+    from transformers import pytorch_utils
+
+    saved: list[tuple[Any, str, Any]] = []
+
+    def put(owner: Any, name: str, value: Any) -> None:
+        saved.append((owner, name, vars(owner).get(name)))
+        setattr(owner, name, value)
+
+    for kind in (torch.SymInt, torch.SymFloat, torch.SymBool):
+        put(kind, "__deepcopy__", lambda self, _: self)
+    for name in ("log", "exp", "sqrt", "sin", "cos"):  # what numpy asks of a number that it does not know
+        for kind in (torch.SymInt, torch.SymFloat):
+            put(kind, name, lambda self, name=name: _function(name, self))
+    put(fake_tensor, "CONSTANT_NUMEL_LIMIT", _KNOWN_VALUES)
+    put(pytorch_utils, "is_torchdynamo_compiling", lambda: True)  # symbols have no hash for its cached methods
+    check = getattr(strict, "type_validator", None)
+    if check is not None:
+        put(strict, "type_validator", lambda name, value, kind: None if _symbolic(value) else check(name, value, kind))
     try:
         yield
     finally:
-        for module in changed:
-            vars(module).pop("int", None)
+        for owner, name, value in reversed(saved):
+            if value is None:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, value)
 
 
 def _nothing(tensor: Any = None, *_: Any, **__: Any) -> Any:
     return tensor
+
+
+class _Values:
+    """A small tensor of settings whose values a constructor looks at: it has data, outside of the fake mode."""
+
+    def __init__(self, tensor: Any) -> None:
+        self._tensor = tensor
+
+    @classmethod
+    def of(cls, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return cls(value)
+        return type(value)(map(cls.of, value)) if isinstance(value, list | tuple) else value
+
+    def __iter__(self) -> Iterator[Any]:
+        with unset_fake_temporarily():
+            return iter([_Values.of(item) for item in self._tensor])
+
+    def __getitem__(self, key: Any) -> Any:
+        with unset_fake_temporarily():
+            return _Values.of(self._tensor[key])
+
+    def __len__(self) -> int:
+        return len(self._tensor)
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._tensor, name)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with unset_fake_temporarily():
+                return _Values.of(found(*args, **kwargs))
+
+        return call if callable(found) else found
+
+
+def _settings(factory: Callable[..., Any]) -> Callable[..., Any]:
+    """A factory that constructors make tables of settings with (rates of dropped paths), explicitly on the CPU."""
+
+    def made(*args: Any, **kwargs: Any) -> Any:
+        if str(kwargs.get("device")) != "cpu" or any(map(_symbolic, [*args, *kwargs.values()])):
+            return factory(*args, **kwargs)
+        with unset_fake_temporarily():
+            return _Values(factory(*args, **kwargs))
+
+    return made
 
 
 @contextlib.contextmanager
@@ -66,7 +216,7 @@ def no_initialisation() -> Iterator[None]:
     saved: list[tuple[Any, str, Any]] = []
 
     def put(owner: Any, name: str, value: Any) -> None:
-        saved.append((owner, name, getattr(owner, name)))
+        saved.append((owner, name, vars(owner).get(name, getattr(owner, name))))
         setattr(owner, name, value)
 
     for name in dir(torch.nn.init):
@@ -79,6 +229,7 @@ def no_initialisation() -> Iterator[None]:
     import transformers
 
     put(transformers.PreTrainedModel, "initialize_weights", _nothing)
+    put(transformers.GenerationConfig, "from_model_config", lambda *_, **__: transformers.GenerationConfig())
     norm = torch.nn.LayerNorm.__init__
 
     def with_tuple(self: Any, normalized_shape: Any, *args: Any, **kwargs: Any) -> None:
@@ -109,6 +260,17 @@ def no_initialisation() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def settings_with_values() -> Iterator[None]:
+    """Constructors may look at the tables of settings that they make."""
+    saved = torch.linspace
+    torch.linspace = _settings(saved)
+    try:
+        yield
+    finally:
+        torch.linspace = saved
+
+
+@contextlib.contextmanager
 def masks_as_in_inference() -> Iterator[None]:
     """transformers keeps every mask while it thinks it is traced; inference drops masks that mask nothing. Follow that."""
     from transformers import masking_utils
@@ -135,6 +297,10 @@ class Rewriter(TorchFunctionMode):  # type: ignore[misc]  # torch is untyped her
             torch.nn.functional.scaled_dot_product_attention: self._sdpa,
             torch.tensor: self._tensor,
             torch.histc: self._histc,
+            torch.nn.functional.pad: self._pad,
+            torch.baddbmm: self._baddbmm,
+            torch.nn.functional.group_norm: self._group_norm,
+            torch.Tensor.baddbmm: self._baddbmm,
             torch.Tensor.__bool__: self._truth,
         }
 
@@ -175,7 +341,39 @@ class Rewriter(TorchFunctionMode):  # type: ignore[misc]  # torch is untyped her
         if isinstance(data, torch.SymInt | torch.SymFloat):
             default = torch.int64 if isinstance(data, torch.SymInt) else torch.get_default_dtype()
             return torch.empty((), dtype=kwargs.get("dtype") or default, device=kwargs.get("device"))
+        if isinstance(data, list | tuple):  # values that the model looks at are numbers
+            data = tree_map(lambda item: builtins.int(item) if isinstance(item, torch.SymInt) else item, data)
         return torch.tensor(data, *args, **kwargs)
+
+    def _group_norm(self, tensor: Any, num_groups: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
+        """The norm in a symbolic number of groups, of which the operator itself makes a number."""
+        if not _symbolic(num_groups):
+            return torch.nn.functional.group_norm(tensor, num_groups, weight, bias, eps)
+        out = torch.empty_like(tensor)
+        statistics = [tensor.new_empty((tensor.shape[0], num_groups)) for _ in range(2)]
+        given = [t for t in (tensor, weight, bias) if t is not None]
+        self._report("aten.native_group_norm", given, [out, *statistics], {"eps": eps})
+        return out
+
+    def _baddbmm(self, tensor: Any, batch1: Any, batch2: Any, **scale: Any) -> Any:
+        """The batched product whose shape function takes numbers only."""
+        if not any(map(_symbolic, [*batch1.shape, *batch2.shape])):
+            return torch.baddbmm(tensor, batch1, batch2, **scale)
+        out = batch1.new_empty((*batch1.shape[:2], batch2.shape[2]))
+        self._report("aten.baddbmm", [tensor, batch1, batch2], [out], scale)
+        return out
+
+    def _pad(self, tensor: Any, pad: Any, mode: str = "constant", value: Any = None) -> Any:
+        """Padding of or by symbolic sizes, of which the operator itself makes numbers."""
+        if mode != "constant" or not any(map(_symbolic, [*pad, *tensor.shape])):
+            return torch.nn.functional.pad(tensor, pad, mode, value)
+        shape = list(tensor.shape)
+        for place in range(len(pad) // 2):
+            shape[-1 - place] = shape[-1 - place] + pad[2 * place] + pad[2 * place + 1]
+        layout = torch._prims_common.suggest_memory_format(tensor)
+        out = torch.empty(shape, dtype=tensor.dtype, device=tensor.device, memory_format=layout)
+        self._report("aten.constant_pad_nd", [tensor], [out], {})
+        return out
 
     def _histc(self, tensor: Any, bins: Any = 100, **_: Any) -> Any:
         out = tensor.new_empty((bins,))

@@ -20,6 +20,7 @@ from opscope_schemas.analysis import TensorInfo
 from opscope_schemas.errors import TraceError
 from opscope_schemas.formula import Formula
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map_only
 
 from opscope_tools.trace import operators
 from opscope_tools.trace.operators import ZERO, Call, Cost, Tensor
@@ -28,6 +29,11 @@ from opscope_tools.trace.worker.alike import alike_siblings, argument_signature
 from opscope_tools.trace.worker.frames import Frames
 from opscope_tools.trace.worker.symbols import NoFormulaError, Symbols
 
+#: operators that read some rows of a weight and not all of it
+_GATHERS = frozenset((
+    "aten.embedding aten.index_select aten._grouped_mm transformers.grouped_mm_fallback aten.index aten.gather aten.take "
+    "aten._unsafe_index aten._embedding_bag aten._embedding_bag_forward_only"
+).split())  # fmt: skip
 _module_call = torch.nn.Module.__call__
 _active: list[Recorder] = []
 
@@ -66,6 +72,8 @@ class CallEvent:
     site: Site | None
     container: str = ""
     repeat: int = 1
+    #: which children of its list the call stands for; None where it stands for itself alone
+    members: frozenset[int] | None = None
     inputs: tuple[TensorInfo, ...] = ()
     outputs: tuple[TensorInfo, ...] = ()
     input_bytes: Formula = ZERO
@@ -152,6 +160,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
                 event, result = self._memo[key]
                 if event is not None:
                     event.repeat += 1
+                    event.members = (event.members or frozenset()) | {_place(self._paths[id(module)])}
                 else:
                     self._left_out.add(id(module))
                 return result
@@ -183,7 +192,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         named = list(tensors_in(_bound(module, args, kwargs)))
         event = CallEvent(
             index=len(self.calls), order=self._next(), parent=parent, module=module, path=path, site=site,
-            container=path.rpartition(".")[0], inputs=self._infos(named), input_bytes=self._distinct_bytes(named),
+            container=path.rpartition(".")[0], members=_members(path), inputs=self._infos(named), input_bytes=self._distinct_bytes(named),
         )  # fmt: skip
         self.calls.append(event)
         self._stack.append(event.index)
@@ -234,9 +243,12 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
             masked = len(inputs) > 3 and bool(getattr(self._modules[-1], "is_causal", False))
             arguments = {**arguments, "causal": arguments.get("causal") or masked}
         try:
+            arguments = tree_map_only(torch.SymInt, self.symbols.formula, arguments)
             call = Call(name, [self._tensor(t) for t in inputs], [self._tensor(t) for t in outputs], arguments)
             cost = operators.cost_of(call)
         except NoFormulaError as problem:
+            if not problem.depends_on_data:
+                raise  # fewer symbols can say it
             call, cost = Call(name, (), ()), None
             self.uncounted[f"{name}: {problem.message}"] = None
         if cost is not None and (cost.free or not (cost.flops.terms or cost.read.terms or cost.write.terms)):
@@ -247,18 +259,12 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
             file, line = self.frames.forward_definition(type(event.module))
             site = Site(file=file, line=line)
         if cost is None:
-            self.uncounted[f"{name} at {site.file}:{site.line}: no cost rule is registered"] = None
+            self.uncounted[f"{name} at {site.file}:{site.line}: {operators.reason_of(name)}"] = None
         weights = {}
         for raw, tensor in zip(inputs, call.inputs, strict=False):
             if tensor.weight and cost is not None:
                 others = sum((t.bytes for t in call.inputs if t is not tensor), ZERO)
-                gathered = name in (
-                    "aten.embedding",
-                    "aten.index_select",
-                    "aten._grouped_mm",
-                    "aten.index",
-                    "aten.gather",
-                )
+                gathered = name in _GATHERS
                 read = Formula.minimum(cost.read - others, tensor.bytes) if gathered else tensor.bytes
                 weights[raw.untyped_storage()._cdata] = read
         self.ops.append(
@@ -282,8 +288,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
             element = Formula.var("w_bytes" if weight else "a_bytes")
         else:
             element = Formula.const(tensor.element_size())
-        # the same view of the same memory: torch's offset and strides as text, since symbolic ones do not hash
-        key = (storage, str(tensor.storage_offset()), shape, str(tensor.stride()), dtype)
+        # the same view of the same memory; symbolic offsets and strides by their expressions, since they do not hash
+        key = (storage, _plainly(tensor.storage_offset()), shape, tuple(map(_plainly, tensor.stride())), dtype)
         return Tensor(shape, dtype, element, stored, weight, key)
 
     def _infos(self, named: list[tuple[str, Any]]) -> tuple[TensorInfo, ...]:
@@ -307,6 +313,20 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
                 seen.add(tensor.key)
                 total = total + tensor.bytes
         return total
+
+
+def _plainly(size: Any) -> Any:
+    return size.node.expr if isinstance(size, torch.SymInt) else size
+
+
+def _place(path: str) -> int:
+    """The index of a list's child, by its path."""
+    return int(path.rpartition(".")[2])
+
+
+def _members(path: str) -> frozenset[int] | None:
+    last = path.rpartition(".")[2]
+    return frozenset({int(last)}) if last.isdigit() else None
 
 
 def _arguments(func: Any, args: Any, kwargs: Any) -> dict[str, Any]:

@@ -16,14 +16,24 @@ import torch
 from opscope_schemas.errors import TraceError
 from opscope_schemas.formula import Call, Formula
 from torch._dynamo.source import ConstantSource
-from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
+from torch.fx.experimental.symbolic_shapes import DimDynamic
 from torch.utils._sympy import functions as sympy_functions
+
+from opscope_tools.trace.worker.environment import HintedEnv
 
 ONE = Formula.const(1)
 
 
 class NoFormulaError(TraceError):
     """A size that the formula language cannot write."""
+
+    depends_on_data = False
+
+
+class DataSizeError(NoFormulaError):
+    """A size that depends on data."""
+
+    depends_on_data = True
 
 
 def _positive(formula: Formula) -> bool:
@@ -37,7 +47,7 @@ class Symbols:
     """The symbols of one trace."""
 
     def __init__(self) -> None:
-        self.env = ShapeEnv(specialize_zero_one=False, duck_shape=False)
+        self.env = HintedEnv()
         self._names: dict[Any, str] = {}
         self._cache: dict[Any, Formula] = {}
         self.hints: dict[str, int] = {}
@@ -45,8 +55,11 @@ class Symbols:
         self._aliases: dict[Call, Formula] = {}
         self._simplifying = False
 
-    def create(self, name: str, hint: int) -> Any:
-        """A symbolic integer called `name` whose branches are decided as for `hint`."""
+    def create(self, name: str, hint: int, *, chosen: bool = False) -> Any:
+        """A symbolic integer called `name` whose branches are decided as for `hint`.
+
+        Where a size that the run chooses must equal one of the config, formulas name the chosen one.
+        """
         source = ConstantSource(name)
         symbol = self.env.create_symbol(
             hint, source=source, dynamic_dim=DimDynamic.DYNAMIC, constraint_dim=None, do_not_specialize_zero_one=True
@@ -54,9 +67,19 @@ class Symbols:
         self.hints[name] = hint
         if isinstance(symbol, sympy.Symbol):
             self._names[symbol] = name
+            if chosen:
+                self.env.preferred.add(symbol)
         return self.env.create_symintnode(symbol, hint=hint, source=source)
 
+    def name_of(self, symbol: Any) -> str:
+        """What a torch symbol is called here; '' for one that torch made itself."""
+        return self._names.get(symbol, "")
+
     # ---- expressions
+
+    def converted(self, expr: Any) -> Formula:
+        """The formula of a sympy expression; raises `NoFormulaError`."""
+        return self._convert(expr)
 
     def formula(self, size: Any) -> Formula:
         """The formula of an int or SymInt; raises `NoFormulaError`."""
@@ -78,7 +101,7 @@ class Symbols:
             return Formula.const(Fraction(int(e.p), int(e.q)))
         if e.is_Symbol:
             if e not in self._names:
-                raise NoFormulaError(f"The size {e} depends on data.")
+                raise DataSizeError(f"The size {e} depends on data.")
             return Formula.var(self._names[e])
         args = [self._convert(a) for a in e.args] if not isinstance(e, _INEXACT) else []
         if e.is_Add:
@@ -134,30 +157,34 @@ class Symbols:
                 a, b = self._ratio(arg)
                 top, bottom = top * a, bottom * b
             return top, bottom
+        if e.is_Add:
+            top, bottom = Formula({}), ONE
+            for arg in e.args:
+                a, b = self._ratio(arg)
+                top, bottom = top * b + a * bottom, bottom * b
+            return top, bottom
+        with contextlib.suppress(NoFormulaError):
+            if e.is_integer:
+                return self._convert(e), ONE
         raise NoFormulaError(f"The size {e} has no exact formula.")
 
     # ---- guards
 
     def conditions(self) -> list[str]:
         """Every decision taken, as a condition, written with the exact divisions that the decisions prove."""
-        for guard in self.env.guards:
-            self._condition(guard.expr)  # learns what divides what
+        for decision in self.env.decisions:
+            self._condition(decision)  # learns what divides what
         found: dict[str, None] = {
             f"{a._factor_text()} % {b._factor_text()} == 0": None for a, b in sorted(self._divisible, key=str)
         }
-        for guard in self.env.guards:
-            text = self._condition(guard.expr)
+        for decision in self.env.decisions:
+            text = self._condition(decision)
             if text:
                 found[text] = None
-        for symbol, target in self.env.replacements.items():
-            if symbol in self._names:
-                name = self._names[symbol]
-                with contextlib.suppress(NoFormulaError):
-                    found[f"{{{name}}} == {self._convert(target)}"] = None
         return list(found)
 
     def _condition(self, e: Any) -> str:
-        """The condition's text; empty for one about float values, which steer numbers and not sizes."""
+        """The condition's text; empty for what always holds. One that has no text pins the sizes that it names."""
         if isinstance(e, sympy.And | sympy.Or):
             parts = [self._condition(arg) for arg in e.args]
             word = " and " if isinstance(e, sympy.And) else " or "
@@ -168,9 +195,9 @@ class Symbols:
         for kind, sign in _RELATIONS.items():
             if isinstance(e, kind):
                 try:
-                    left, right = self._convert(e.lhs), self._convert(e.rhs)
+                    left, right = self._sides(e.lhs, e.rhs)
                 except NoFormulaError:
-                    return ""
+                    return self._pinned(e)
                 if sign == "==":
                     self._learn(left, right)
                 left, right = self.simplified(left), self.simplified(right)
@@ -178,6 +205,19 @@ class Symbols:
                     return ""
                 return f"{left} {sign} {right}"
         return ""
+
+    def _sides(self, left: Any, right: Any) -> tuple[Formula, Formula]:
+        """Both sides of a relation as formulas; of floats, with their denominators multiplied out."""
+        try:
+            return self._convert(left), self._convert(right)
+        except NoFormulaError:
+            (a, b), (c, d) = self._ratio(left), self._ratio(right)
+            return a * d, c * b
+
+    def _pinned(self, e: Any) -> str:
+        """`{size} == hint` for every size that a relation without a formula names."""
+        names = sorted(self._names[s] for s in e.free_symbols if s in self._names)
+        return " and ".join(f"{{{name}}} == {self.hints[name]}" for name in names)
 
     def _learn(self, left: Formula, right: Formula) -> None:
         """From `a % b == 0`, or `a == k * (a // b)`-like equalities: that b divides a."""

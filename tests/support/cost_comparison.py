@@ -1,0 +1,220 @@
+"""A cost document held against concrete runs: the same model, built with real integers and run on real shapes.
+
+`compare` asks `count_flops` for a model type's formulas, evaluates them at points where sizes that could be confused
+differ, and has the independent reference (trace_reference.py, cost_walk.py) run and count the model at each point. What
+the model is called with comes from the document, which states it; nothing else does.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import trace_reference as reference
+from opscope_schemas.analysis import ModuleAnalysisResult
+from opscope_schemas.errors import OpscopeError
+from opscope_schemas.formula import evaluate
+from opscope_tools.costing import CostArguments
+from opscope_tools.count_flops import count_flops
+from opscope_tools.spec import ToolContext
+from opscope_tools.trace.document import assignment
+from transformers.models.auto import configuration_auto
+
+#: depths are cut to this, so that concrete runs cost little
+DEPTH = 3
+#: a run on the CPU may hold this many weights
+_WEIGHTS, _SMALL = 250_000_000, 30_000_000
+_CACHES = ("past_key_values", "cache_params", "state", "mems")
+_RUN = ("batch_size", "seq_len", "cache_len", "encoder_seq_len")
+_DEPTHS = ("num_hidden_layers", "num_layers", "n_layer", "n_layers", "encoder_layers", "decoder_layers",
+           "num_decoder_layers", "num_encoder_layers", "depth")  # fmt: skip
+
+
+@dataclass
+class Outcome:
+    """What was found for one type and phase: `state` is exact, inexact, refused, unreferenced."""
+
+    model_type: str
+    phase: str
+    state: str = ""
+    notes: list[str] = field(default_factory=list)
+    points: int = 0
+    retraced: int = 0
+    kinds: dict[str, str] = field(default_factory=dict)
+    not_counted: tuple[str, ...] = ()
+
+    def line(self) -> str:
+        fixed = [n for n, kind in self.kinds.items() if kind == "fixed"]
+        parts = [f"{self.points} points", f"{self.retraced} traced anew" if self.retraced else "", *self.notes]
+        if fixed:
+            parts.append(f"fixed: {', '.join(fixed)}")
+        if self.not_counted:
+            parts.append(f"not counted: {self.not_counted[0][:90]}")
+        return f"{self.model_type:28} {self.phase:8} {self.state:12} {'; '.join(p for p in parts if p)}"
+
+
+def shallow(model_type: str) -> dict[str, Any]:
+    """Overrides that cut the depths of a type's default config, also of its parts; empty where it has none to cut."""
+    config = configuration_auto.CONFIG_MAPPING[model_type]()
+    return _cut(config)
+
+
+def _cut(config: Any) -> dict[str, Any]:
+    chosen: dict[str, Any] = {}
+    mapped = set(getattr(type(config), "attribute_map", {}))
+    for name, value in vars(config).items():
+        if name in _DEPTHS and name not in mapped and type(value) is int and value > DEPTH:
+            chosen[name] = DEPTH
+        elif hasattr(value, "to_dict") and (inner := _cut(value)):
+            chosen.update({f"{name}.{key}": v for key, v in inner.items()})
+    return chosen
+
+
+def concrete(config_class: Any, paths: dict[str, Any]) -> Any:
+    """A config of that class with the values at the (dotted) paths."""
+    nested: dict[str, Any] = {}
+    base = config_class()
+    for path, value in paths.items():
+        holders, here, part = path.split(".")[:-1], nested, base
+        for key in holders:
+            part = getattr(part, key)
+            here = here.setdefault(key, {"model_type": part.model_type})
+        here[path.rpartition(".")[2]] = value
+    return config_class(**copy.deepcopy(nested))
+
+
+# ---------------------------------------------------------------- running
+
+
+def _tensor(given: Any, values: dict[str, int], device: str) -> Any:
+    if given.data is not None:
+        return torch.tensor(given.data, device="cpu" if device == "meta" else device)
+    shape = [evaluate(size, values) for size in given.shape]
+    dtype = getattr(torch, given.dtype)
+    return torch.ones(shape, dtype=dtype, device=device)
+
+
+def _cache_of(result: Any) -> dict[str, Any]:
+    return next(({name: held} for name in _CACHES if (held := getattr(result, name, None)) is not None), {})
+
+
+def prepared(model: Any, document: Any, filling: Any, values: dict[str, int]) -> Callable[[], None]:
+    """One recorded pass, its cache filled before by the prefill that `filling` documents."""
+    device = model.device.type
+    arguments = {i.name: _tensor(i, values, device) for i in document.model_inputs}
+    extra = {"use_cache": True} if document.phase in ("prefill", "decode") else {}
+    if document.phase == "decode":
+        before = {i.name: _tensor(i, {**values, "seq_len": values["cache_len"]}, device) for i in filling.model_inputs}
+        with torch.no_grad():
+            result = model(**before, **extra)
+        arguments.update(_cache_of(result))
+        states = getattr(result, "encoder_last_hidden_state", None)
+        if states is not None:
+            arguments["encoder_outputs"] = (states,)
+    return lambda: model(**arguments, **extra)
+
+
+def walked(document: Any, filling: Any, config: Any, values: dict[str, int]) -> Any:
+    """The reference's walk of one concrete run."""
+    recipe = reference.Recipe(document.model_class, config, document.attention)
+
+    def attempt(device: str) -> Any:
+        model = reference.build(recipe, device, getattr(torch, document.dtype))
+        return reference.walked(prepared(model, document, filling, values))
+
+    weights = sum(p.numel() for p in reference.build(recipe, "meta").parameters())
+    if weights < _SMALL:  # the meta device's strides are not always those of a kernel
+        return attempt("cpu")
+    try:
+        return attempt("meta")
+    except (RuntimeError, NotImplementedError, AttributeError) as error:
+        if weights > _WEIGHTS:
+            raise RuntimeError(f"{weights:,} weights are too many for a run with data; without: {error}") from error
+        return attempt("cpu")
+
+
+# ---------------------------------------------------------------- points
+
+
+def points(document: Any, draw: random.Random, count: int) -> Iterator[dict[str, int]]:
+    """Values for the document's symbols: run-time sizes at random, config sizes at multiples of their defaults."""
+    for turn in range(count):
+        chosen = {name: draw.randint(2, 7) for name in _RUN}
+        if turn:  # the first keeps the config
+            for v in document.variables:
+                if v.config_key and v.kind == "symbol" and v.default and draw.random() < 0.5:
+                    chosen[v.name] = v.default * draw.choice((2, 3)) if draw.random() < 0.7 else max(1, v.default // 2)
+        yield {n: x for n, x in chosen.items() if any(n == v.name for v in document.variables)}
+
+
+def _concretely(document: Any, filling: Any, config_class: Any, base: dict[str, Any], values: dict[str, int]) -> Any:
+    """The reference at a point; the error where the model itself refuses the point."""
+    changed = {v.config_key: values[v.name] for v in document.variables if v.config_key and values[v.name] != v.default}
+    try:
+        return walked(document, filling, concrete(config_class, {**base, **changed}), values)
+    except AssertionError:
+        raise
+    except Exception as error:
+        return error
+
+
+def compare(model_type: str, phase: Any, context: ToolContext, *, count: int = 2, tries: int = 4) -> Outcome:
+    """Formulas of one type and phase against `count` concrete runs."""
+    draw, outcome = random.Random(f"{model_type} {phase}"), Outcome(model_type, phase)
+    base = shallow(model_type)
+    config_class = configuration_auto.CONFIG_MAPPING[model_type]
+
+    def ask(phase: Any, values: dict[str, int] | None = None) -> ModuleAnalysisResult:
+        return count_flops(CostArguments(target=model_type, phase=phase, config=base, values=values), context)
+
+    try:
+        try:
+            result = ask(phase)
+        except OpscopeError as error:
+            if not base or "no decode phase" in error.message:
+                raise
+            base = {}  # kinds of layers that stand only deeper
+            result = ask(phase)
+        filling = ask("prefill").document if phase == "decode" else None
+    except OpscopeError as error:
+        outcome.state = "no cache" if "no decode phase" in error.message else "refused"
+        outcome.notes = [str(error)[:200]] if outcome.state == "refused" else []
+        return outcome
+    document = result.document
+    outcome.kinds, outcome.not_counted = {v.name: v.kind for v in document.variables}, document.not_counted
+    for given in points(document, draw, count * tries):
+        if outcome.points == count:
+            break
+        values = assignment(result.document.variables, given)
+        walk = _concretely(document, filling, config_class, base, values)
+        if isinstance(walk, Exception):
+            outcome.notes = (
+                [f"no concrete run: {type(walk).__name__}: {str(walk)[:110]}"] if not outcome.points else outcome.notes
+            )
+            continue
+        try:
+            found = ask(phase, given)
+        except OpscopeError as error:
+            outcome.notes, outcome.state = [f"refused at {given}: {str(error)[:150]}"], "inexact"
+            break
+        outcome.points += 1
+        outcome.retraced += any("traced anew" in note for note in found.notes)
+        assert found.evaluated is not None
+        ours = (
+            found.evaluated.matmul_flops,
+            found.evaluated.flops,
+            found.evaluated.memory_read,
+            found.evaluated.memory_write,
+        )
+        theirs = (walk.products, walk.flops, walk.read, walk.write)
+        if ours != theirs:
+            names = ("products", "flops", "read", "written")
+            wrong = [f"{n} {a}, concretely {b}" for n, a, b in zip(names, ours, theirs, strict=True) if a != b]
+            outcome.state, outcome.notes = "inexact", [*wrong, f"at {given}"]
+            break
+    outcome.state = outcome.state or ("exact" if outcome.points else "unreferenced")
+    return outcome

@@ -1,0 +1,170 @@
+"""From a request to a trace: which model to run, on which inputs, and how many of its sizes can be symbols.
+
+The widest trace is tried first: every size a symbol. Where the model's code does not bear that, the run's sizes stay
+symbols and the config's are numbers; in the end all are numbers. Fewer symbols make a narrower record, never a wrong one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from opscope_schemas.errors import OpscopeError, TraceError
+
+from opscope_tools.trace.protocol import Trace, TraceRequest
+from opscope_tools.trace.worker import models
+from opscope_tools.trace.worker.inputs import reads_only_tokens
+from opscope_tools.trace.worker.layers import ModuleSession
+from opscope_tools.trace.worker.recorder import UnfoldedError
+from opscope_tools.trace.worker.session import LEVELS, InputsError, Session, UntraceableError, quiet
+from opscope_tools.trace.worker.stacks import stacks_of
+from opscope_tools.trace.worker.writing import written
+
+Say = Callable[[str], None]
+#: sets of inputs that are tried before a model counts as one that runs on none of them
+_SETS = 12
+_WHY = "numbers here, because: "
+_SAID = {
+    "all": "on other inputs", "alike": "as many key/value heads as heads", "run": "the config's sizes are numbers",
+    "none": "all sizes are numbers",
+}  # fmt: skip
+
+
+def trace(request: TraceRequest, say: Say) -> Trace:
+    """Trace one pass; raises `TraceError` or `ConfigError` with the reason."""
+    target, candidates = models.resolve(request.model)
+    problems: list[str] = []
+    for model_class, config_class in candidates:
+        say(f"tracing {model_class.__name__} ({request.phase})")
+        try:
+            with quiet():
+                found = _widest(request, model_class, config_class, say)
+        except OpscopeError as error:
+            if len(candidates) == 1:
+                raise
+            problems.append(f"{model_class.__name__}: {error.message}")
+            continue
+        qualified = f"{target.__module__}.{target.__qualname__}"
+        if request.phase == "encode" or any(call.class_name == qualified for call in found.calls):
+            return found
+        problems.append(f"{model_class.__name__} does not call it in this phase")
+    raise TraceError(
+        f"{request.model.class_name or request.model.model_type} was not reached by any trace: {'; '.join(problems)}.",
+        next_step="Name a class that the model's forward calls, or the model class itself.",
+    )
+
+
+def _widest(request: TraceRequest, model_class: Any, config_class: Any, say: Say) -> Trace:
+    """The trace with as many symbols as the model's code bears."""
+    if config_class is None:
+        return _by_itself(request, model_class)
+    way = Way()
+    if not reads_only_tokens(model_class):
+        way = _runnable(request, model_class, config_class)
+    try:
+        return _recorded(request, model_class, config_class, "all", way)
+    except UntraceableError:
+        raise
+    except TraceError as error:
+        first = error
+    if way == Way():
+        way = _runnable(request, model_class, config_class)
+    return _narrower(request, model_class, config_class, way, say, first)
+
+
+def _by_itself(request: TraceRequest, module_class: Any) -> Trace:
+    """The trace of a module without a config: on the first shapes that it runs on, sizes symbols where they can be."""
+    first: TraceError | None = None
+    for level in ("all", "run", "none"):
+        for chosen in range(_SETS):
+            session = ModuleSession(request, module_class, level, chosen=chosen)
+            try:
+                session.run()
+            except (InputsError, UntraceableError) as error:
+                first = first or error
+                break
+            except TraceError as error:
+                first = first or error
+                continue
+            if level != "all" and first is not None:
+                session.assumptions[f"Sizes are {_WHY}{first.message}"] = None
+            return written(session, None)
+    assert first is not None
+    raise first
+
+
+def _narrower(
+    request: TraceRequest, model_class: Any, config_class: Any, way: Way, say: Say, first: TraceError
+) -> Trace:
+    """A trace with fewer symbols than the one that ended in `first`."""
+    for level in LEVELS:
+        why = {"run": f"The config's sizes are {_WHY}{first.message}", "none": f"All sizes are {_WHY}{first.message}"}
+        say(f"tracing again: {_SAID[level]}")
+        try:
+            return _recorded(request, model_class, config_class, level, way, why.get(level, ""))
+        except TraceError as error:
+            first = error if level == "all" else first
+    raise first
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a model can be run: on which set of inputs, in which dtype."""
+
+    chosen: int = 0
+    dtype: torch.dtype = torch.bfloat16
+
+
+def _recorded(request: TraceRequest, model_class: Any, config_class: Any, level: str, way: Way, why: str = "") -> Trace:
+    """The trace of a session that ran."""
+    session = _ran(request, model_class, config_class, level, way)
+    if why:
+        session.assumptions[why] = None
+    return written(session, stacks_of(model_class, config_class, request.model))
+
+
+def _runnable(request: TraceRequest, model_class: Any, config_class: Any) -> Way:
+    """The first set of inputs that the model runs on with plain numbers: then symbols are what a trace fails on."""
+    problems: list[TraceError] = []
+    for dtype in (torch.bfloat16, torch.float32):
+        for chosen in range(_SETS):
+            try:
+                _ran(request, model_class, config_class, "none", Way(chosen, dtype))
+            except UntraceableError:
+                raise
+            except InputsError as error:
+                problems.append(error)
+                break
+            except TraceError as error:
+                problems.append(error)
+                continue
+            return Way(chosen, dtype)
+    problem = min(problems, key=_vagueness)
+    raise TraceError(
+        problem.message.replace("could not be run on symbolic sizes", "cannot be run as it is configured"),
+        next_step=problem.next_step or "Look at the fields that this line needs, and give them with config.",
+        location=problem.location,
+    )
+
+
+def _vagueness(problem: TraceError) -> int:
+    """How little an error says: a set that lacks an argument says less than one that the model tried to run."""
+    if isinstance(problem, InputsError):
+        return 2
+    return int(any(word in problem.message for word in ("missing", "have to specify", "must specify", "NoneType")))
+
+
+def _ran(request: TraceRequest, model_class: Any, config_class: Any, level: str, way: Way) -> Session:
+    """A session that ran, without folding where layers only look alike in one of two passes."""
+    try:
+        session = Session(request, model_class, config_class, level, chosen=way.chosen, dtype=way.dtype)
+        session.run()
+    except UnfoldedError:
+        session = Session(request, model_class, config_class, level, fold=False, chosen=way.chosen, dtype=way.dtype)
+        session.run()
+    return session
+
+
+__all__ = ["trace"]

@@ -1,0 +1,149 @@
+"""A ShapeEnv that decides by the hints, at once.
+
+torch's own first tries to prove every question about sizes from ranges and earlier answers, which takes most of the time
+of a symbolic trace and is not needed here: every symbol has a hint, the answer at the hint is the one that is taken, and
+it is written down as a condition. Expressions that depend on data (unbacked symbols) go torch's own way.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+import sympy
+from sympy.logic.boolalg import BooleanAtom
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils._sympy import functions as f
+
+_RELATIONS: dict[Any, Callable[[Any, Any], bool]] = {
+    sympy.Eq: operator.eq, sympy.Ne: operator.ne, sympy.StrictLessThan: operator.lt, sympy.LessThan: operator.le,
+    sympy.StrictGreaterThan: operator.gt, sympy.GreaterThan: operator.ge,
+}  # fmt: skip
+
+
+class HintedEnv(ShapeEnv):  # type: ignore[misc]  # torch is untyped here
+    """`decisions` lists what was decided, as expressions that hold; `equal` the symbols that were found equal to others."""
+
+    def __init__(self) -> None:
+        super().__init__(specialize_zero_one=False, duck_shape=False)
+        self.decisions: list[Any] = []
+        self.equal: dict[Any, Any] = {}
+        #: symbols that formulas keep where two are equal
+        self.preferred: set[Any] = set()
+        self._answers: dict[Any, Any] = {}
+        self._numbers: dict[Any, Any] = {}
+        self._backed: dict[Any, bool] = {}
+
+    # ---- values at the hints
+
+    def number(self, e: Any) -> Any:
+        """The value of an expression at the hints: an int, a float, a Fraction-like sympy number or a bool."""
+        if e not in self._numbers:
+            self._numbers[e] = self._computed(e)
+        return self._numbers[e]
+
+    def _computed(self, e: Any) -> Any:
+        if e.is_Integer:
+            return int(e)
+        if e.is_Symbol:
+            return int(self.backed_var_to_val[e])
+        kind = type(e)
+        if e.is_Add:
+            return sum(map(self.number, e.args))
+        if e.is_Mul:
+            return reduce(operator.mul, map(self.number, e.args), 1)
+        if kind in _RELATIONS:
+            return bool(_RELATIONS[kind](self.number(e.lhs), self.number(e.rhs)))
+        if kind in (f.FloorDiv, f.CleanDiv):
+            a, b = map(self.number, e.args)
+            if isinstance(a, int) and isinstance(b, int):
+                return a // b
+        if kind in (f.Mod, f.PythonMod):
+            a, b = map(self.number, e.args)
+            if isinstance(a, int) and isinstance(b, int):
+                return a % b
+        found = e.xreplace(self.backed_var_to_val)
+        if isinstance(found, BooleanAtom):
+            return bool(found)
+        return int(found) if found.is_Integer else found
+
+    def _known(self, e: Any) -> bool:
+        """Whether every symbol of an expression has a hint."""
+        if e not in self._backed:
+            self._backed[e] = e.free_symbols <= self.backed_var_to_val.keys()
+        return self._backed[e]
+
+    # ---- what torch asks
+
+    def evaluate_expr(
+        self, orig_expr: Any, hint: Any = None, fx_node: Any = None, size_oblivious: bool = False,
+        fallback_value: Any = None, *, forcing_spec: bool = False,
+    ) -> Any:  # fmt: skip
+        if isinstance(orig_expr, BooleanAtom) or orig_expr.is_number:
+            return orig_expr
+        if not self._known(orig_expr):
+            return super().evaluate_expr(
+                orig_expr, hint, fx_node, size_oblivious, fallback_value, forcing_spec=forcing_spec
+            )
+        if orig_expr not in self._answers:
+            self._answers[orig_expr] = sympy.sympify(self.number(orig_expr))
+            if not ShapeEnv._suppress_guards_tls():
+                self._decide(orig_expr, self._answers[orig_expr])
+        return self._answers[orig_expr]
+
+    def _decide(self, e: Any, answer: Any) -> None:
+        if answer is sympy.true:
+            holds = e
+        elif answer is sympy.false:
+            holds = sympy.Not(e)
+        else:
+            holds = sympy.Eq(e, answer)
+        self.decisions.append(holds)
+        if isinstance(holds, sympy.Eq):
+            self._note_equal(holds.lhs, holds.rhs)
+
+    def _note_equal(self, left: Any, right: Any) -> None:
+        """Remember a symbol that equals something else, so that formulas name one of the two."""
+        left, right = left.xreplace(self.equal), right.xreplace(self.equal)
+        for symbol, other in ((left, right), (right, left)):
+            if symbol.is_Symbol and symbol not in other.free_symbols:
+                if other.is_Symbol and self._order(symbol) < self._order(other):
+                    continue  # the later one follows the earlier
+                self.equal = {k: v.xreplace({symbol: other}) for k, v in self.equal.items()}
+                self.equal[symbol] = other
+                return
+
+    def _order(self, symbol: Any) -> tuple[bool, int]:
+        return symbol not in self.preferred, list(self.backed_var_to_val).index(symbol)
+
+    def guard_or_defer_runtime_assert(self, orig_expr: Any, msg: str, fx_node: Any = None) -> bool:
+        if isinstance(orig_expr, BooleanAtom) or self._known(orig_expr):
+            return bool(self.evaluate_expr(orig_expr))
+        return bool(super().guard_or_defer_runtime_assert(orig_expr, msg, fx_node))
+
+    def _maybe_evaluate_static(self, expr: Any, **options: Any) -> Any:
+        if isinstance(expr, BooleanAtom) or expr.is_number:
+            return expr
+        if not self._known(expr):
+            return super()._maybe_evaluate_static(expr, **options)
+        if options.get("compute_hint"):
+            return sympy.sympify(self.number(expr))
+        if options.get("unbacked_only"):
+            return expr
+        # eager execution knows every size: what torch would only like to know is answered, and noted, like any question
+        return self.evaluate_expr(expr) if expr.is_Boolean else self._answers.get(expr)
+
+    def simplify(self, expr: Any, size_oblivious: bool = False) -> Any:
+        return expr if self._known(expr) else super().simplify(expr, size_oblivious)
+
+    def replace(self, expr: Any) -> Any:
+        return expr if not self.replacements or self._known(expr) else super().replace(expr)
+
+
+for _name in ("_maybe_evaluate_static", "simplify", "replace"):  # torch empties the caches of its own
+    vars(HintedEnv)[_name].cache_clear = getattr(ShapeEnv, _name).cache_clear
+
+
+__all__ = ["HintedEnv"]

@@ -1,0 +1,250 @@
+"""A session that ran, written down as a `Trace`: every formula as text, under the conditions that the run took."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import torch
+from opscope_schemas.errors import OpscopeError
+from opscope_schemas.formula import Formula, evaluate
+
+from opscope_tools.trace.operators import ZERO, Cost
+from opscope_tools.trace.protocol import CallRecord, OpRecord, Trace
+from opscope_tools.trace.variables import CONFIG, ELEMENT, RUN_HINTS
+from opscope_tools.trace.worker import models
+from opscope_tools.trace.worker.floors import Floors
+from opscope_tools.trace.worker.recorder import CallEvent, OpEvent
+from opscope_tools.trace.worker.stacks import Stacks
+
+#: settings that a reader of a reference wants, from the module itself
+_SETTINGS = (
+    "in_features",
+    "out_features",
+    "num_embeddings",
+    "embedding_dim",
+    "normalized_shape",
+    "num_heads",
+    "head_dim",
+)
+
+
+class Writer:
+    """Writes one session's record down. `stacks` counts layers, where the model is built from a config."""
+
+    def __init__(self, session: Any, stacks: Stacks | None) -> None:
+        self.session = session
+        self.stacks = stacks
+        self.symbols = session.symbols
+        self._shapes: dict[str, str] = {}
+        self._texts: dict[Formula, str] = {}
+        #: depth variable -> whether the record holds for any value of it
+        self._general: dict[str, bool] = {}
+
+    def written(self) -> Trace:
+        s = self.session
+        guards = self.symbols.conditions()
+        self._merged = self._replaced()
+        repeats = {event.index: self._repeat(event) for event in s.recorder.calls}
+        floors = Floors(s.recorder, repeats)
+        calls = tuple(self._call(event, repeats[event.index], floors.of(event)) for event in s.recorder.calls)
+        ops = tuple(self._op(op) for op in s.recorder.ops)
+        guards += self._fixed_guards(calls)
+        kind = s.model_class
+        return Trace(
+            model_class=f"{kind.__module__}.{kind.__qualname__}",
+            config_class=f"{s.config_class.__module__}.{s.config_class.__qualname__}" if s.config_class else "",
+            model_type=getattr(s.config_class, "model_type", ""), phase=s.phase, attention=s.attention, dtype=str(s.dtype).removeprefix("torch."),
+            calls=calls, ops=ops, variables=self._variables(), guards=tuple(guards), point=self._point(),
+            inputs=tuple(self._input(given) for given in s.given),
+            assumptions=tuple(s.assumptions), not_counted=tuple(s.recorder.uncounted),
+        )  # fmt: skip
+
+    # ---- text
+
+    def _replaced(self) -> dict[str, Formula]:
+        """Symbols that the run made equal to others, or to numbers."""
+        found = {}
+        for symbol, target in self.symbols.env.equal.items():
+            name = self.symbols.name_of(symbol)
+            if name:
+                found[name] = self.symbols.converted(target)
+        return found
+
+    def text(self, formula: Formula) -> str:
+        if formula not in self._texts:
+            self._texts[formula] = str(self.symbols.simplified(formula.substitute(self._merged)))
+        return self._texts[formula]
+
+    def _shape(self, shape: str) -> str:
+        if shape not in self._shapes:
+            self._shapes[shape] = shape if shape == "?" else self.text(Formula.parse(shape))
+        return self._shapes[shape]
+
+    def _infos(self, found: Any) -> Any:
+        return tuple(i.model_copy(update={"shape": tuple(self._shape(s) for s in i.shape)}) for i in found)
+
+    def _input(self, given: Any) -> Any:
+        from opscope_schemas.analysis import ModelInput
+
+        shape = tuple(self.text(self.symbols.formula(size)) for size in given.shape)
+        return ModelInput(name=given.name, shape=shape, dtype=str(given.dtype).removeprefix("torch."), data=given.data)
+
+    # ---- records
+
+    def _call(self, event: CallEvent, repeat: Formula, floor: tuple[Formula, Formula]) -> CallRecord:
+        kind, frames = type(event.module), self.session.recorder.frames
+        file, line = frames.definition(kind)
+        forward_file, forward_line = frames.forward_definition(kind)
+        if event.forward is not None:
+            forward_file, forward_line = frames.code_definition(event.forward)
+        return CallRecord(
+            index=event.index, order=event.order, parent=event.parent, path=event.path,
+            class_name=f"{kind.__module__}.{kind.__qualname__}", file=file, line=line,
+            forward_file=forward_file, forward_line=forward_line, site=event.site,
+            repeat=str(repeat), parameters=self.text(self._parameters(event.module, event.path)),
+            description=self._description(event.module),
+            inputs=self._infos(event.inputs), outputs=self._infos(event.outputs),
+            floor_read=self.text(floor[0]), floor_write=self.text(floor[1]),
+        )  # fmt: skip
+
+    def _op(self, op: OpEvent) -> OpRecord:
+        cost = op.cost or Cost()
+        return OpRecord(
+            order=op.order, call=op.call, site=op.site, operator=op.operator, derivation=cost.derivation,
+            flops=self.text(cost.flops), matmul_flops=self.text(cost.matmul_flops), read=self.text(cost.read),
+            write=self.text(cost.write), causal_saving=self.text(cost.causal_saving), counted=op.cost is not None,
+            inputs=self._infos(op.inputs), outputs=self._infos(op.outputs),
+        )  # fmt: skip
+
+    def _repeat(self, event: CallEvent) -> Formula:
+        """How often a call and its folded siblings run: a formula of the depth where they are a kind of layer."""
+        container = self.session.model.get_submodule(event.container) if event.container else None
+        if not isinstance(container, torch.nn.ModuleList) or event.members is None:
+            return Formula.const(event.repeat)
+        variable = self.stacks.variable(event.container) if self.stacks else ""
+        # a layer that runs several times in a pass is no single member of its stack
+        count = self.stacks.count(event.container, event.members) if variable and self.stacks else None
+        whole = count is not None and event.repeat == len(event.members)
+        for name in [variable] if variable else self._depths_of(len(container)):
+            self._general[name] = self._general.get(name, True) and whole
+        return count if whole and count is not None else Formula.const(event.repeat)
+
+    def _depths_of(self, length: int) -> list[str]:
+        configured = self.session.configured
+        return [n for n, v in configured.items() if v == length and models.is_depth(n)]
+
+    def _parameters(self, module: Any, path: str, seen: set[int] | None = None) -> Formula:
+        """Weights of the subtree, shared ones once; a stack's layers are counted by kind."""
+        seen = set() if seen is None else seen
+        total = ZERO
+        for tensor in module._parameters.values():
+            if tensor is not None and id(tensor) not in seen:
+                seen.add(id(tensor))
+                count = Formula.const(1)
+                for size in tensor.shape:
+                    count = count * self.symbols.formula(size)
+                total = total + count
+        if isinstance(module, torch.nn.ModuleList) and (stacked := self._stacked(module, path, seen)) is not None:
+            return total + stacked
+        for name, child in module.named_children():
+            total = total + self._parameters(child, f"{path}.{name}" if path else name, seen)
+        return total
+
+    def _stacked(self, module: Any, path: str, seen: set[int]) -> Formula | None:
+        """The weights of a stack as a sum over its kinds of layers; None where a kind has no formula."""
+        if self.stacks is None or not self.stacks.variable(path):
+            return None
+        groups: dict[Formula, set[int]] = {}
+        for name, child in module.named_children():
+            groups.setdefault(self._parameters(child, f"{path}.{name}", set()), set()).add(int(name))
+        total = ZERO
+        for weights, members in groups.items():
+            count = self.stacks.count(path, frozenset(members))
+            if count is None:
+                return None
+            total = total + count * weights
+        seen.update(id(p) for p in module.parameters())
+        return total
+
+    def _description(self, module: Any) -> str:
+        parts = []
+        for name in _SETTINGS:
+            value = getattr(module, name, None)
+            if isinstance(value, int | torch.SymInt) and not isinstance(value, bool):
+                with contextlib.suppress(OpscopeError):
+                    parts.append(f"{name}={self.text(self.symbols.formula(value))}")
+        return ", ".join(parts)
+
+    # ---- variables
+
+    def _numbers(self) -> dict[str, int]:
+        """Config sizes that are numbers in this trace."""
+        s = self.session
+        return {n: v for n, v in s.configured.items() if n not in s.symbolic and type(v) is int}
+
+    def _fixed_guards(self, calls: tuple[CallRecord, ...]) -> list[str]:
+        s = self.session
+        used = {name for call in calls for name in _depths_in(call.repeat)}
+        found = []
+        for name, value in {**self._numbers(), **s.settled}.items():
+            if models.is_depth(name):
+                if not (name in used and self._general.get(name, False)):
+                    found.append(f"{{{name}}} == {value}")
+            elif s.level not in ("all", "alike") or name in s.settled:
+                found.append(f"{{{name}}} == {value}")
+        return found
+
+    def _point(self) -> dict[str, int]:
+        s = self.session
+        point = {**self.symbols.hints, **s.settled, **self._numbers(), **dict.fromkeys(ELEMENT, s.dtype.itemsize)}
+        for name, formula in self._merged.items():
+            point[name] = evaluate(str(formula), point)
+        return point
+
+    def _settled(self, name: str) -> int | None:
+        """The number that a symbol was settled to, if it was."""
+        formula = self._merged.get(name)
+        value = formula.constant() if formula is not None else None
+        return int(value) if value is not None else None
+
+    def _variables(self) -> Any:
+        s = self.session
+        found = [models.variable(name, "", value, fixed=True) for name, value in s.settled.items()]
+        for name in self.symbols.hints:
+            if name not in s.names:
+                settled = self._settled(name)
+                default = settled if settled is not None else s.defaults.get(name)
+                definition = s.following.get(name, "") if settled is None else ""
+                found.append(models.variable(name, "", default, fixed=settled is not None, definition=definition))
+        given = models.definitions(s.config_class, s.request.model, s.names) if s.config_class else {}
+        for name, key in s.names.items():
+            value = s.configured[name]
+            if type(value) is int:
+                fixed = not self._general.get(name, False) if models.is_depth(name) else name not in s.symbolic
+                fixed = fixed or self._settled(name) is not None
+                found.append(models.variable(name, key, value, fixed=fixed, definition=given.get(name, "")))
+        known = {v.name for v in found}
+        if self.stacks is not None:
+            found += [models.variable(n, n, v) for n, v in self.stacks.fields().items() if n not in known]
+        if "head_dim" not in s.symbolic and {"hidden_size", "num_heads"} <= s.symbolic.keys():
+            value = s.configured["hidden_size"] // s.configured["num_heads"]
+            key = models.path_of(s.config, "head_dim")
+            follows = models.variable("head_dim", key, value, definition="{hidden_size} // {num_heads}")
+            found.append(follows.model_copy(update={"kind": "derived"}))
+        for name in ELEMENT:
+            found.append(models.variable(name, "", s.dtype.itemsize))
+        order = {n: i for i, n in enumerate([*RUN_HINTS, *CONFIG])}
+        return tuple(sorted(found, key=lambda v: order.get(v.name, 99)))
+
+
+def _depths_in(repeat: str) -> frozenset[str]:
+    return Formula.parse(repeat).variables()
+
+
+def written(session: Any, stacks: Stacks | None) -> Trace:
+    """The trace of a session that ran."""
+    return Writer(session, stacks).written()
+
+
+__all__ = ["Writer", "written"]
