@@ -264,6 +264,13 @@ def _inverse(call: Ran) -> int:
     return int(math.prod(batch) * (eliminated + n * (2 * n * n - n)))
 
 
+def _triangular(call: Ran) -> int:
+    """Row i of n takes i products off each right-hand side and divides, unless the diagonal is 1: n**2, or n**2 - n."""
+    matrix = call["self"] if call.name == "linalg_solve_triangular" else call["A"]
+    n = int(matrix.shape[-1])
+    return call.made * (n - 1 if call["unitriangular"] else n)
+
+
 JOINT: dict[str, Count] = {
     "add": _add, "sub": _add, "rsub": _add, "mul": _multiply, "div": _divide, "addcmul": _addcmul,
     "gelu": _gelu, "elu": _elu, "softplus": _softplus,
@@ -282,7 +289,7 @@ JOINT: dict[str, Count] = {
     "_fft_c2c": _fourier, "_fft_r2c": _fourier, "_fft_c2r": _fourier,
     "scatter": _scatter, "scatter_add": _scatter, "scatter_reduce": _scatter, "index_add": _index_add,
     "index_reduce": _index_add, "index_put": _index_put, "_index_put_impl_": _index_put, "_embedding_bag": _embedding_bag,
-    "linalg_inv_ex": _inverse,
+    "linalg_inv_ex": _inverse, "linalg_solve_triangular": _triangular, "triangular_solve": _triangular,
 }  # fmt: skip
 
 
