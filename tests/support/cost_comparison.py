@@ -41,6 +41,7 @@ class Outcome:
     model_type: str
     phase: str
     state: str = ""
+    traced: str = ""
     notes: list[str] = field(default_factory=list)
     points: int = 0
     retraced: int = 0
@@ -55,6 +56,41 @@ class Outcome:
         if self.not_counted:
             parts.append(f"not counted: {self.not_counted[0][:90]}")
         return f"{self.model_type:28} {self.phase:8} {self.state:12} {'; '.join(p for p in parts if p)}"
+
+
+#: widths and counts of a narrow model, for the fields that a config has and that are larger there
+_NARROW = {
+    "intermediate_size": 112, "moe_intermediate_size": 48, "ffn_dim": 112, "n_inner": 112, "d_ff": 112, "encoder_ffn_dim": 112,
+    "decoder_ffn_dim": 104, "ffn_hidden_size": 96, "mlp_dim": 112, "num_local_experts": 8, "num_experts": 8,
+    "n_routed_experts": 8, "n_group": 2, "topk_group": 2, "q_lora_rank": 24, "kv_lora_rank": 20, "qk_rope_head_dim": 8,
+    "qk_nope_head_dim": 12, "v_head_dim": 16, "first_k_dense_replace": 1, "shared_expert_intermediate_size": 40,
+    "num_experts_per_tok": 2, "vocab_size": 999, "max_position_embeddings": 512, "head_dim": 16,
+}  # fmt: skip
+_HEADS = ("num_attention_heads", "n_head", "num_heads", "encoder_attention_heads")
+_WIDTHS = ("hidden_size", "n_embd", "d_model", "embed_dim")
+
+
+def narrow(config: Any) -> dict[str, Any]:
+    """Overrides that make a config's layers narrow: heads stay, each is 16 wide."""
+    held = vars(config)
+    chosen: dict[str, Any] = {n: v for n, v in _NARROW.items() if type(held.get(n)) is int and held[n] > v}
+    heads = next((held[n] for n in _HEADS if type(held.get(n)) is int), 0)
+    for name in _WIDTHS:
+        if heads and type(held.get(name)) is int and held[name] > 16 * heads:
+            chosen[name] = 16 * heads
+    if "vocab_size" in chosen:
+        chosen.update({n: 1 for n in held if n.endswith("token_id") and type(held[n]) is int and held[n] >= 999})
+    for name, value in held.items():
+        if hasattr(value, "to_dict"):
+            chosen.update({f"{name}.{key}": v for key, v in narrow(value).items()})
+    return chosen
+
+
+def overrides(model_type: str) -> dict[str, Any]:
+    """Of a small model: cut and narrow where the reference builds that, else cut alone."""
+    config_class = configuration_auto.CONFIG_MAPPING[model_type]
+    cut = shallow(model_type)
+    return {**cut, **narrow(config_class())}
 
 
 def shallow(model_type: str) -> dict[str, Any]:
@@ -144,7 +180,7 @@ def points(document: Any, draw: random.Random, count: int) -> Iterator[dict[str,
     """Values for the document's symbols: run-time sizes at random, config sizes at multiples of their defaults."""
     for turn in range(count):
         chosen = {name: draw.randint(2, 7) for name in _RUN}
-        if turn:  # the first keeps the config
+        if turn % 2 == 0:  # every other keeps the config
             for v in document.variables:
                 if v.config_key and v.kind == "symbol" and v.default and draw.random() < 0.5:
                     chosen[v.name] = v.default * draw.choice((2, 3)) if draw.random() < 0.7 else max(1, v.default // 2)
@@ -165,7 +201,7 @@ def _concretely(document: Any, filling: Any, config_class: Any, base: dict[str, 
 def compare(model_type: str, phase: Any, context: ToolContext, *, count: int = 2, tries: int = 4) -> Outcome:
     """Formulas of one type and phase against `count` concrete runs."""
     draw, outcome = random.Random(f"{model_type} {phase}"), Outcome(model_type, phase)
-    base = shallow(model_type)
+    base = overrides(model_type)
     config_class = configuration_auto.CONFIG_MAPPING[model_type]
 
     def ask(phase: Any, values: dict[str, int] | None = None) -> ModuleAnalysisResult:
@@ -177,14 +213,19 @@ def compare(model_type: str, phase: Any, context: ToolContext, *, count: int = 2
         except OpscopeError as error:
             if not base or "no decode phase" in error.message:
                 raise
-            base = {}  # kinds of layers that stand only deeper
-            result = ask(phase)
+            try:
+                base = shallow(model_type)  # as wide as the class has it
+                result = ask(phase)
+            except OpscopeError:
+                base = {}  # kinds of layers that stand only deeper
+                result = ask(phase)
         filling = ask("prefill").document if phase == "decode" else None
     except OpscopeError as error:
         outcome.state = "no cache" if "no decode phase" in error.message else "refused"
         outcome.notes = [str(error)[:200]] if outcome.state == "refused" else []
         return outcome
     document = result.document
+    outcome.traced = document.phase
     outcome.kinds, outcome.not_counted = {v.name: v.kind for v in document.variables}, document.not_counted
     for given in points(document, draw, count * tries):
         if outcome.points == count:

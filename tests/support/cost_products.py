@@ -69,6 +69,8 @@ _KERNELS = ("_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_
             "_scaled_dot_product_fused_attention_overrideable", "_scaled_dot_product_attention_math")  # fmt: skip
 
 PRODUCTS: dict[str, Count] = {
+    "_cdist_forward": lambda _: 0,
+    "_euclidean_dist": lambda call: 2 * call.made * (call.inputs[0].shape[-1] + 2),
     "mm": _contracts("self"), "bmm": _contracts("self"), "mv": _contracts("self"), "dot": _contracts("self"),
     "vdot": _contracts("self"), "_int_mm": _contracts("self"), "addmm": _contracts("mat1"),
     "_addmm_activation": _contracts("mat1"), "baddbmm": _contracts("batch1"), "addmv": _contracts("mat"),
@@ -77,8 +79,6 @@ PRODUCTS: dict[str, Count] = {
     "sdpa": _attention, **dict.fromkeys(_KERNELS, _attention),
     # x W y, and the squares of a distance with their sum: a multiply-add per point, per coordinate of a pair
     "_trilinear": lambda call: 2 * _space(call),
-    "_euclidean_dist": lambda call: 2 * _pairs(call),
-    "_cdist_forward": lambda call: 2 * _pairs(call) if call["p"] == 2 else 0,
 }  # fmt: skip
 
 
@@ -118,16 +118,23 @@ def _joined_gates(call: Ran) -> int:
 
 
 def _distance(call: Ran) -> int:
-    """Beside a multiply-add: subtract and a root (order 2). Order 1: subtract, absolute value, add; infinity: no add."""
-    each, root = {0: (1, 0), 1: (3, 0), 2: (1, 1), math.inf: (2, 0)}.get(call.arguments.get("p", 2), (4, 1))
+    """Order 2: subtract, square, add and a root. Order 1: subtract, absolute value, add; infinity: no add."""
+    each, root = {0: (1, 0), 1: (3, 0), 2: (3, 1), math.inf: (2, 0)}.get(call.arguments.get("p", 2), (4, 1))
     return each * _pairs(call) + root * call.made
+
+
+def _distance_by_product(call: Ran) -> int:
+    """Beside (-2 x, |x|**2, 1) @ (y, 1, |y|**2)^T: the squared lengths of both sides, the factor of x, the roots."""
+    x, y = call.inputs[:2]
+    return int(call.made + 3 * x.numel() + 2 * y.numel())
 
 
 BESIDE: dict[str, Count] = {
     **dict.fromkeys(("addmm", "_addmm_activation", "baddbmm", "addmv", "addbmm"), _sum),
     **dict.fromkeys(("linear", "convolution"), _bias),
     **dict.fromkeys(("sdpa", *_KERNELS), _softmax_of_scores),
-    **dict.fromkeys(("_euclidean_dist", "_cdist_forward"), _distance),
+    "_cdist_forward": _distance,
+    "_euclidean_dist": _distance_by_product,
     "mkldnn_rnn_layer": _joined_gates,
     "_trilinear": _space,
     **dict.fromkeys(("mm", "bmm", "mv", "dot", "vdot", "_int_mm", "_grouped_mm", "grouped_mm_fallback"), _nothing),

@@ -35,6 +35,11 @@ _VIEWS = frozenset((
 _PRODUCT_LIKE = ("mm", "conv", "attention", "linear", "lstm", "gru", "rnn", "einsum", "bilinear", "matmul")
 
 
+def _to_meta(call: Ran) -> bool:
+    """A move between real memory and the meta device, which no run with data makes."""
+    return call.name == "_to_copy" and call.inputs[0].is_meta != call.outputs[0].is_meta
+
+
 class Walk(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped here
     """FLOPs and bytes of every operator by the written conventions, each tensor at its own element size."""
 
@@ -57,7 +62,9 @@ class Walk(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped here
         out = func(*args, **kwargs)
         name = func._schema.name.rpartition("::")[2]
         if not (self.paused or func.is_view or name in _FREE or name in _VIEWS):
-            self.see(ran(func, args, kwargs, out))
+            call = ran(func, args, kwargs, out)
+            if not _to_meta(call):
+                self.see(call)
         return out
 
     def see(self, call: Ran) -> None:

@@ -7,6 +7,7 @@ document stands, else the special one is returned. So a number is never taken fr
 
 from __future__ import annotations
 
+import json
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -137,7 +138,8 @@ class TraceEngine:
         if given is None:
             return Found(tree, call, None)
         values = documents.assignment(tree.trace.variables, given)
-        self._check_config(request, tree, given, running)
+        follows = self._configured(request, tree, given, running)
+        values = documents.assignment(tree.trace.variables, {**follows, **given}) if follows else values
         found = self._at(request, class_name, instance, given, running, tree, call, values)
         return replace(found, notes=(*found.notes, *_beyond_positions(values)))
 
@@ -171,17 +173,25 @@ class TraceEngine:
             (f"{why}: the document was traced anew at these values and holds under its own conditions.",),
         )
 
-    def _check_config(self, request: TraceRequest, tree: CallTree, given: Mapping[str, int], running: Running) -> None:
-        """Have the config class see the given values of its fields: it knows which of them go together."""
-        fields = {key for v in tree.trace.variables if v.config_key for key in (v.name, v.config_key)}
-        own = {name: value for name, value in given.items() if name in fields}
+    def _configured(
+        self, request: TraceRequest, tree: CallTree, given: Mapping[str, int], running: Running
+    ) -> dict[str, int]:
+        """What the config class makes of its other fields where some are given: it knows which follow from which, and
+        refuses those that do not go together."""
+        keys = {name: v.config_key for v in tree.trace.variables if v.config_key for name in (v.name, v.config_key)}
+        own = {keys[name]: value for name, value in given.items() if name in keys}
         if not own or not tree.trace.config_class:
-            return
+            return {}
         model = request.model.model_copy(update={"overrides": {**request.model.overrides, **own}})
         key = self._key("configure", InspectRequest(model=model))
-        if self._store.get(key) is None:
-            self._ask("configure", InspectRequest(model=model), running)
-            self._store.put(key, "taken")
+        text = self._store.get(key)
+        if text is None:
+            answer, _ = self._ask("configure", InspectRequest(model=model), running)
+            text = json.dumps(answer)
+            self._store.put(key, text)
+        found: dict[str, int] = json.loads(text)
+        followers = {v.name for v in tree.trace.variables if v.config_key and v.kind != "derived"}
+        return {n: x for n, x in found.items() if n in followers and keys[n] not in own}
 
     def close(self) -> None:
         """End the worker."""

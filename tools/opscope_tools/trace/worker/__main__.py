@@ -63,12 +63,9 @@ def _answer(request: dict[str, Any], say: Any) -> Any:
 
         return trace(TraceRequest.model_validate(payload), say).model_dump(mode="json")
     if kind == "configure":
-        from opscope_tools.trace.worker.models import make_config, resolve
+        from opscope_tools.trace.worker.models import configured_sizes
 
-        spec = InspectRequest.model_validate(payload).model
-        _, candidates = resolve(spec)
-        make_config(candidates[0][1], spec)
-        return True
+        return configured_sizes(InspectRequest.model_validate(payload).model)
     if kind == "inspect":
         from opscope_tools.trace.worker.inspection import inspect_model
 

@@ -343,6 +343,17 @@ def _own_sizes(config: Any) -> dict[str, str]:
     return found
 
 
+def configured_sizes(spec: ModelSpec) -> dict[str, int]:
+    """Variable -> value in the configuration as its class makes it: fields may follow from others."""
+    _, candidates = resolve(spec)
+    config_class = candidates[0][1]
+    if config_class is None:
+        return {}
+    config = make_config(config_class, spec)
+    found = {name: at(config, path) for name, path in sizes(config).items()}
+    return {name: value for name, value in found.items() if type(value) is int and value >= 1}
+
+
 def definitions(config_class: Any, spec: ModelSpec, names: dict[str, str]) -> dict[str, str]:
     """Formulas that the config class itself follows for fields nobody set, found by changing the others and looking."""
     given = {path_of(config_class(), k) or k for k in spec.overrides}

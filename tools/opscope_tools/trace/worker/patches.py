@@ -283,6 +283,10 @@ def masks_as_in_inference() -> Iterator[None]:
         masking_utils.is_tracing = saved
 
 
+#: ways of resampling that are one operator each
+_RESAMPLED = ("nearest", "linear", "bilinear", "bicubic", "trilinear")
+
+
 class Rewriter(TorchFunctionMode):  # type: ignore[misc]  # torch is untyped here
     """Answers a few functions itself; `report(operator, inputs, outputs, arguments)` hears of each.
 
@@ -300,6 +304,8 @@ class Rewriter(TorchFunctionMode):  # type: ignore[misc]  # torch is untyped her
             torch.nn.functional.pad: self._pad,
             torch.baddbmm: self._baddbmm,
             torch.nn.functional.group_norm: self._group_norm,
+            torch.arange: self._arange,
+            torch.nn.functional.interpolate: self._interpolate,
             torch.Tensor.baddbmm: self._baddbmm,
             torch.Tensor.__bool__: self._truth,
         }
@@ -344,6 +350,35 @@ class Rewriter(TorchFunctionMode):  # type: ignore[misc]  # torch is untyped her
         if isinstance(data, list | tuple):  # values that the model looks at are numbers
             data = tree_map(lambda item: builtins.int(item) if isinstance(item, torch.SymInt) else item, data)
         return torch.tensor(data, *args, **kwargs)
+
+    def _arange(self, *bounds: Any, **options: Any) -> Any:
+        """A range with a symbolic fraction as step: how many steps there are has to be said."""
+        start, end, step = bounds if len(bounds) == 3 else (0, 1, 1)
+        if len(bounds) != 3 or not isinstance(step, torch.SymFloat):
+            return torch.arange(*bounds, **options)
+        count = math.ceil((end - start) / step)
+        out = torch.empty((count,), dtype=options.get("dtype") or torch.float32, device=options.get("device"))
+        self._report("aten.arange", [], [out], {})
+        return out
+
+    def _interpolate(
+        self, tensor: Any, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: Any = None,
+        recompute_scale_factor: Any = None, antialias: bool = False,
+    ) -> Any:  # fmt: skip
+        """Resampling of or to symbolic sizes, of which the operators make numbers."""
+        spatial = len(tensor.shape) - 2
+        sizes = list(size) if isinstance(size, tuple | list) else [size] * spatial
+        factors = list(scale_factor) if isinstance(scale_factor, tuple | list) else [scale_factor] * spatial
+        if mode not in _RESAMPLED or not any(map(_symbolic, [*tensor.shape, *sizes, *factors])):
+            return torch.nn.functional.interpolate(
+                tensor, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias
+            )
+        if size is None:
+            sizes = [torch.sym_int(old * factor) for old, factor in zip(tensor.shape[2:], factors, strict=True)]
+        out = tensor.new_empty((*tensor.shape[:2], *sizes))
+        name = f"aten.{'_' if antialias else ''}upsample_{mode}{spatial}d{'_aa' if antialias else ''}"
+        self._report(name, [tensor], [out], {"align_corners": align_corners})
+        return out
 
     def _group_norm(self, tensor: Any, num_groups: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
         """The norm in a symbolic number of groups, of which the operator itself makes a number."""
