@@ -13,12 +13,15 @@ from __future__ import annotations
 import itertools
 import math
 import random
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from itertools import repeat
 from operator import mul
 
+from opscope_schemas.errors import ValuesError
 from opscope_schemas.formula import STANDARD_ORDER, Call, Formula, evaluate, holds
 
 __all__ = ["Fit", "Fitter", "spread"]
@@ -27,7 +30,8 @@ Vector = tuple[int, ...]
 _PRIME = 1073741789  # the largest below 2**30: a product of two residues stays within two of Python's digits
 _MAX_DEGREE = 4
 _MAX_STEP = 1280  # the largest constant that floors divide by: strides of three convolutions and a hop
-_MAX_TRIPLES = 46  # terms from which sums of three are made: all up to degree two in eight variables
+_STEPS = [b for b in range(2, _MAX_STEP + 1) if b <= 10 or b // (b & -b) in (1, 3, 5, 7, 25)]
+_MAX_TRIPLES = 92  # terms from which sums of three are made: all up to degree two in twelve variables
 _VERY_FEW = 3
 _FEW = 5  # variables up to which the long lists of candidates are affordable
 _SMALL_STEPS = (2, 3, 4, 5, 6, 7, 8, 10, 16, 20, 32)  # what sizes are halved, merged and strided by
@@ -468,6 +472,8 @@ class _Search:
 
     def twos(self, y: Vector) -> Iterator[_Form]:
         """Sums of two terms of the basis."""
+        if len(y) < 4:
+            return  # nothing would be left to tell one sum from another
         projection, basis = self.keys.functionals(y), self.words.basis
         residues = [self._without(i, projection) for i in range(len(basis))]
         for i, inverse in enumerate(_inverses([r[0] for r in residues])):
@@ -488,6 +494,8 @@ class _Search:
 
     def threes(self, y: Vector) -> Iterator[_Form]:
         """Sums of three terms of the basis, or of its beginning where it is long."""
+        if len(y) < 5:
+            return
         projection, basis = self.keys.functionals(y), self.words.basis
         first = [self._without(i, projection) for i in range(min(len(basis), _MAX_TRIPLES))]
         residues = [_reduced(first[i], factors) for i, _, factors, _ in self._three]
@@ -526,8 +534,8 @@ class _Search:
             for subject, multiple in self.subjects:
                 found: dict[tuple[object, ...], list[_Form]] = {}
                 for step in _steps(subject.values, target):
-                    form = _floor(subject, _constant(step, len(y)), target) if math.gcd(step, multiple) == 1 else None
-                    if form is not None:
+                    form = _floor(subject, _constant(step, len(y)), target)
+                    if form is not None and (multiple == 1 or (step <= 32 and math.gcd(step, multiple) == 1)):
                         shape = (form.formula.terms.get(()), len(form.limits), "ceil" in str(form.formula))
                         found.setdefault(shape, []).append(form)
                 # where several steps have the same values the sample does not settle which it is
@@ -612,17 +620,33 @@ def _touching(form: Vector, y: Vector, smallest: bool) -> int:
 def _steps(x: Vector, y: Vector) -> Iterator[int]:
     """The plausible numbers b for which y can be (x + a) // b, from the two points furthest apart.
 
-    Plausible are those up to ten and, as strides and hops go, a power of two times an odd number of a short list.
+    Plausible are those up to ten and, as strides and hops go, powers of two times an odd number of a short list.
     Both floors lose less than one step: |dx - b * dy| < b, so b lies between dx / (dy + 1) and dx / (dy - 1).
     """
     low, high = x.index(min(x)), x.index(max(x))
     dx, dy = x[high] - x[low], y[high] - y[low]
     if dy < 1:
         return
-    last = _MAX_STEP if dy == 1 else min(_MAX_STEP, dx // (dy - 1))
-    for b in range(max(2, dx // (dy + 1)), last + 1):
-        if b <= 10 or b // (b & -b) in (1, 3, 5, 7, 25):
+    last = dx // (dy - 1) if dy > 1 else _STEPS[-1]
+    for b in _STEPS[bisect_left(_STEPS, dx // (dy + 1)) :]:
+        if b > last:
+            return
+        if _interval(x, repeat(b), y) is not None:
             yield b
+
+
+def _interval(x: Vector, b: Iterable[int], y: Vector) -> tuple[int, int] | None:
+    """The least and the greatest a for which y is (x + a) // b: y*b <= x + a < y*b + b at each point."""
+    low, high = -(1 << 62), 1 << 62
+    for v, step, target in zip(x, b, y, strict=False):
+        least = target * step - v
+        if least > low:
+            low = least
+        if least + step <= high:
+            high = least + step - 1
+        if low > high:
+            return None
+    return low, high
 
 
 def _offsets(x: Vector, b: Vector, y: Vector) -> tuple[int, ...]:
@@ -639,24 +663,23 @@ def _offsets(x: Vector, b: Vector, y: Vector) -> tuple[int, ...]:
 def _floor(x: _Form, b: _Form, y: Vector) -> _Form | None:
     """`(x + a) // b` with the plainest a that has the values.
 
-    y = (x + a) // b means y*b <= x + a < y*b + b at each point: an interval of a. Plain rounding down or up is taken
-    where the interval holds it. Otherwise an interval of several leaves a open, and the form holds for the sizes
-    where all of them agree: those whose remainder lies past the interval's width.
+    Plain rounding down or up is taken where the interval of a holds it. Otherwise an interval of several leaves a
+    open, and the form holds for the sizes where all of them agree: those whose remainder lies past its width.
     """
-    low, high = -(1 << 62), 1 << 62
-    for v, step, target in zip(x.values, b.values, y, strict=True):
-        low, high = max(low, target * step - v), min(high, target * step - v + step - 1)
-        if low > high:
-            return None
+    interval = _interval(x.values, b.values, y)
+    if interval is None:
+        return None
+    low, high = interval
     step = b.values[0] if b.formula.constant() is not None else 1 << 62  # a variable's multiples are tried one by one
     down, up = -(-low // step), -(-(low + 1) // step)
     if up * step - 1 <= high and (up == 1 or down * step > high):
         return _quotient(x, b, up=True) + _constant(up - 1, len(y))
     if down * step <= high:
         return _quotient(x, b) + _constant(down, len(y))
-    a = low if low > 0 else high
-    if abs(a) > _MAX_STEP:
+    if low > _MAX_STEP or high < -_MAX_STEP:
         return None
+    # strides, paddings and hops are round
+    a = max(range(max(low, -_MAX_STEP), min(high, _MAX_STEP) + 1), key=lambda a: (math.gcd(a, step), -abs(a)))
     form = _quotient(x + _constant(a, len(y)), b)
     if low == high:
         return form
@@ -710,6 +733,8 @@ class Fitter:
 
     def _fit(self, values: Vector) -> Fit | None:
         y = values[: len(self._chosen)]
+        if len(y) < 3:
+            return None  # a formula holds a number at least
         for stage in self._stages(y):
             found = [f for f in stage if f.values == y and self._settled(f.formula)]
             if found:
@@ -722,20 +747,32 @@ class Fitter:
         if len(set(y)) == 1:
             return
         near, wide = self._search(self._relevant(y)), self._search(self._names)
-        for search in dict.fromkeys((near, wide)):
-            yield search.terms(y)
-            yield search.affine(y)
-            yield search.twos(y)
-            yield search.factored(y, (search.affine, search.twos))
-            yield search.rounded_terms(y)
-            yield search.affine_rounded(y)
-            yield search.factored(y, (search.affine_rounded,))
-            yield _decided(itertools.chain(search.floors(y), search.ratios(y)))
-            yield search.extremes(y)
-            yield search.beside(y)
-            yield search.factored(y, (search.floors, search.ratios, search.extremes, search.beside))
-        yield near.threes(y)
-        yield near.factored(y, (near.threes,))
+        yield from self._polynomials(near, y)
+        threes = [near.threes(y), near.factored(y, (near.threes,))]
+        bends = self._bends(near, y)
+        yield from itertools.chain(threes, bends) if near.words.few else itertools.chain(bends, threes)
+        if wide is not near:
+            yield from self._polynomials(wide, y)
+            yield from self._bends(wide, y)
+
+    @staticmethod
+    def _polynomials(search: _Search, y: Vector) -> Iterator[Iterator[_Form]]:
+        """Products, sums of two, and the same with quotients of variables as factors."""
+        yield search.terms(y)
+        yield search.affine(y)
+        yield search.twos(y)
+        yield search.factored(y, (search.affine, search.twos))
+        yield search.rounded_terms(y)
+        yield search.affine_rounded(y)
+        yield search.factored(y, (search.affine_rounded,))
+
+    @staticmethod
+    def _bends(search: _Search, y: Vector) -> Iterator[Iterator[_Form]]:
+        """Floors, extremes, a quotient beside a product, and each of these times a factor."""
+        yield _decided(itertools.chain(search.floors(y), search.ratios(y)))
+        yield search.extremes(y)
+        yield search.beside(y)
+        yield search.factored(y, (search.floors, search.ratios, search.extremes, search.beside))
 
     def _relevant(self, y: Vector) -> tuple[str, ...]:
         return tuple(n for n in self._names if n not in self._pairs or y[self._pairs[n][0]] != y[self._pairs[n][1]])
@@ -754,7 +791,10 @@ class Fitter:
     def _checked(self, form: _Form, values: Vector) -> Fit | None:
         """The fit, where the formula's text has every value; an exact quotient's condition stays where all meet it."""
         text = str(form.formula)
-        if any(evaluate(text, p) != v for p, v in zip(self._points, values, strict=True)):
+        try:
+            if any(evaluate(text, p) != v for p, v in zip(self._points, values, strict=True)):
+                return None
+        except ValuesError:  # a division by zero at a point held out
             return None
         exact = [f"{a._factor_text()} % {b._factor_text()} == 0" for a, b in form.exact]
         conditions = dict.fromkeys((*exact, *form.limits))
