@@ -16,7 +16,7 @@ from typing import Any
 import torch
 import trace_reference as reference
 from opscope_schemas.analysis import ModuleAnalysisResult
-from opscope_schemas.errors import OpscopeError
+from opscope_schemas.errors import ConfigError, OpscopeError
 from opscope_schemas.formula import evaluate
 from opscope_tools.costing import CostArguments
 from opscope_tools.count_flops import count_flops
@@ -230,18 +230,22 @@ def compare(model_type: str, phase: Any, context: ToolContext, *, count: int = 2
     for given in points(document, draw, count * tries):
         if outcome.points == count:
             break
-        values = assignment(result.document.variables, given)
-        walk = _concretely(document, filling, config_class, base, values)
-        if isinstance(walk, Exception):
-            outcome.notes = (
-                [f"no concrete run: {type(walk).__name__}: {str(walk)[:110]}"] if not outcome.points else outcome.notes
-            )
-            continue
         try:
             found = ask(phase, given)
+        except ConfigError:  # the config class itself refuses the point
+            continue
         except OpscopeError as error:
             outcome.notes, outcome.state = [f"refused at {given}: {str(error)[:150]}"], "inexact"
             break
+        values = assignment(found.document.variables, {n: x for n, x in given.items() if n in outcome.kinds})
+        walk = _concretely(found.document, filling, config_class, base, values)
+        if isinstance(walk, Exception):
+            outcome.notes = (
+                [f"no concrete run: {type(walk).__name__}: {' '.join(str(walk).split())[:110]}"]
+                if not outcome.points
+                else outcome.notes
+            )
+            continue
         outcome.points += 1
         outcome.retraced += any("traced anew" in note for note in found.notes)
         assert found.evaluated is not None

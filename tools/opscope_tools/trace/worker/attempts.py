@@ -24,7 +24,7 @@ from opscope_tools.trace.worker.writing import written
 
 Say = Callable[[str], None]
 #: sets of inputs that are tried before a model counts as one that runs on none of them
-_SETS = 12
+_SETS = 20
 _WHY = "numbers here, because: "
 _SAID = {
     "all": "on other inputs", "alike": "as many key/value heads as heads", "run": "the config's sizes are numbers",

@@ -28,16 +28,23 @@ _MODALITIES = (
 
 @dataclass(frozen=True)
 class Input:
-    """A tensor argument: its shape and dtype; `data` where the model looks at the values (grids, sizes of images)."""
+    """A tensor argument: its shape and dtype; `values` where the model looks at them (grids, sizes of images).
+
+    Values are numbers, so that asking for them settles the sizes that they are made of.
+    """
 
     name: str
     shape: tuple[Any, ...]
     dtype: torch.dtype
-    data: Any = None
+    values: Callable[[], list[Any]] | None = None
+
+    @property
+    def data(self) -> list[Any] | None:
+        return self.values() if self.values else None
 
     def tensor(self, fill: Callable[[tuple[Any, ...], torch.dtype], Any]) -> Any:
         """The tensor, its values by `fill` where they do not matter."""
-        return torch.tensor(self.data, dtype=self.dtype) if self.data is not None else fill(self.shape, self.dtype)
+        return torch.tensor(self.data, dtype=self.dtype) if self.values else fill(self.shape, self.dtype)
 
 
 def field(configs: list[Any], *names: str, default: Any = None) -> Any:
@@ -89,6 +96,12 @@ class Inputs:
         self.audio = sections(config, "audio", "speech", "encoder")
         self.text = sections(config, "text", "decoder", "llm", "language")
 
+    @staticmethod
+    def unused(forward: Any, given: set[str], *, decoding: bool) -> list[str]:
+        """Arguments that would bring in another modality and are not given; a decode pass has read them before."""
+        names = inspect.signature(forward).parameters
+        return [] if decoding else [n for n in _MODALITIES if n in names and n not in given]
+
     @property
     def encodes(self) -> bool:
         """Whether the model has a decoder of its own beside an encoder."""
@@ -108,9 +121,9 @@ class Inputs:
         others = self._others()
         if "input_ids" in self.names:
             ids = self.tokens("input_ids", "encoder_seq_len" if self.encodes else "seq_len")
-            yield [ids, *others, *decoder]
-            for more in self._modalities():
+            for more in self._modalities():  # all that the model takes, before the tokens alone
                 yield [ids, *others, *more, *decoder]
+            yield [ids, *others, *decoder]
         for more in self._modalities():
             yield [*more, *others, *decoder]
         yield from self._hidden()
@@ -148,12 +161,16 @@ class Inputs:
     def images(self, name: str) -> Iterator[list[Input]]:
         """Pictures: (batch_size, channels, height, width), or several a sequence, or flattened patches."""
         channels, height, width = self._image()
-        if "grid_thw" in self.names or "image_grid_thw" in self.required:
-            yield from self._gridded(name, "grid_thw" if "grid_thw" in self.names else "image_grid_thw")
+        grid = next((n for n in ("grid_thw", "image_grid_thw") if n in self.names), "")
+        if grid:
+            yield from self._gridded(name, grid)
             return
         if "spatial_shapes" in self.required:
             yield self._ragged(name)
-        yield [Input(name, (self.batch, channels, height, width), self.dtype)]
+        plain = Input(name, (self.batch, channels, height, width), self.dtype)
+        yield [plain]
+        if "image_sizes" in self.names:
+            yield [plain, Input("image_sizes", (self.batch, 2), torch.int64, self._each(height, width))]
         frames = _number(field(self.vision, "num_frames", "frames_per_clip"), 1)
         for several in dict.fromkeys((frames, 2)):
             yield [Input(name, (self.batch, several, channels, height, width), self.dtype)]
@@ -162,26 +179,32 @@ class Inputs:
         """Pictures of several sizes, each a list of patches (batch_size, patches, channels * patch**2)."""
         patch = _number(field(self.vision, "patch_size"), 16)
         channels, height, width = self._image()
-        rows, columns = int(height) // patch, int(width) // patch
+        rows, columns = height // patch, width // patch
         return [
             Input(name, (self.batch, rows * columns, channels * patch**2), self.dtype),
             Input("pixel_attention_mask", (self.batch, rows * columns), torch.int32),
-            Input("spatial_shapes", (self.batch, 2), torch.int64, [[rows, columns]] * int(self.batch)),
+            Input("spatial_shapes", (self.batch, 2), torch.int64, self._each(rows, columns)),
         ]
+
+    def _each(self, *numbers: Any) -> Callable[[], list[Any]]:
+        """The same numbers for every sequence of the batch."""
+        return lambda: [[int(n) for n in numbers] for _ in range(int(self.batch))]
 
     def _gridded(self, name: str, grid: str) -> Iterator[list[Input]]:
         """Patches of all pictures in one list (patches, channels * frames * patch**2), and a grid that says whose they are."""
         channels, height, width = self._image()
         patch = _number(field(self.vision, "patch_size", "spatial_patch_size"), 14)
         merge = _number(field(self.vision, "spatial_merge_size", "merge_size"), 1)
-        side = int(patch) * int(merge)
-        rows, columns = (max(1, int(s) // side) * int(merge) for s in (height, width))
+        side = patch * merge
+        rows, columns = (height // side) * merge, (width // side) * merge
         frames = _number(field(self.vision, "temporal_patch_size"), 1)
-        grids = Input(grid, (int(self.batch), 3), torch.int64, [[1, rows, columns]] * int(self.batch))
+        grids = Input(grid, (self.batch, 3), torch.int64, self._each(1, rows, columns))
         more = []
         if "merge_sizes" in self.required:
-            more = [Input("merge_sizes", (int(self.batch),), torch.int64, [int(merge)] * int(self.batch))]
-        count = int(self.batch) * rows * columns
+            more = [Input("merge_sizes", (self.batch,), torch.int64, lambda: [int(merge)] * int(self.batch))]
+        if "mm_token_type_ids" in self.names and "input_ids" in self.names:
+            more.append(Input("mm_token_type_ids", (self.batch, self.size("seq_len", 16)), torch.int64))
+        count = self.batch * rows * columns
         yield [Input(name, (count, channels * frames * patch**2), self.dtype), grids, *more]
         yield [Input(name, (count, channels, patch, patch), self.dtype), grids, *more]
 
@@ -206,8 +229,8 @@ class Inputs:
     def spectrograms(self, name: str) -> Iterator[list[Input]]:
         """Mel spectrograms: (batch_size, mels, frames), (batch_size, frames, mels) or with a channel."""
         bins = self._bins()
-        positions = field(self.audio, "max_source_positions")
-        frames = self.size("num_frames", 2 * positions if isinstance(positions, int) and positions > 1 else _FRAMES)
+        positions = _number(field(self.audio, "max_source_positions"), 0)
+        frames = self.size("num_frames", 2 * positions if positions > 1 else _FRAMES)
         masks = [Input(m, (self.batch, frames), torch.int64) for m in ("input_features_mask",) if m in self.required]
         for shape in ((bins, frames), (frames, bins), (1, frames, bins), (1, bins, frames)):
             yield [Input(name, (self.batch, *shape), self.dtype), *masks]

@@ -305,6 +305,9 @@ class Rewriter(TorchFunctionMode):  # type: ignore[misc]  # torch is untyped her
             torch.baddbmm: self._baddbmm,
             torch.nn.functional.group_norm: self._group_norm,
             torch.arange: self._arange,
+            torch.linalg.solve_triangular: self._solve_triangular,
+            torch.masked_scatter: self._masked_scatter,
+            torch.Tensor.masked_scatter: self._masked_scatter,
             torch.nn.functional.interpolate: self._interpolate,
             torch.Tensor.baddbmm: self._baddbmm,
             torch.Tensor.__bool__: self._truth,
@@ -338,8 +341,12 @@ class Rewriter(TorchFunctionMode):  # type: ignore[misc]  # torch is untyped her
 
     def _truth(self, tensor: Any) -> bool:
         """Whether a mask is all ones decides the path: it is, where nobody padded. Other data has no answer here."""
-        if sys._getframe(2).f_code.co_filename.endswith("transformers/masking_utils.py"):
+        file = sys._getframe(2).f_code.co_filename
+        if file.endswith("transformers/masking_utils.py"):
             self.assumed["No padding and no packed sequences: masks that the model makes itself are all ones."] = None
+            return True
+        if file.endswith("torch/__init__.py") and sys._getframe(2).f_code.co_name == "_check_tensor_all_with":
+            self.assumed["The checks that a model makes of its inputs' values hold."] = None
             return True
         return bool(torch.Tensor.__bool__(tensor))
 
@@ -350,6 +357,27 @@ class Rewriter(TorchFunctionMode):  # type: ignore[misc]  # torch is untyped her
         if isinstance(data, list | tuple):  # values that the model looks at are numbers
             data = tree_map(lambda item: builtins.int(item) if isinstance(item, torch.SymInt) else item, data)
         return torch.tensor(data, *args, **kwargs)
+
+    def _solve_triangular(self, a: Any, b: Any, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Any:
+        """The solution of a triangular system: of the right side's shape, its columns one after another in memory."""
+        if not any(map(_symbolic, [*a.shape, *b.shape])):
+            return torch.linalg.solve_triangular(a, b, upper=upper, left=left, unitriangular=unitriangular)
+        out = b.new_empty((*b.shape[:-2], b.shape[-1], b.shape[-2])).transpose(-2, -1)
+        self._report(
+            "aten.linalg_solve_triangular",
+            [a, b],
+            [out],
+            {"upper": upper, "left": left, "unitriangular": unitriangular},
+        )
+        return out
+
+    def _masked_scatter(self, tensor: Any, mask: Any, source: Any) -> Any:
+        """Features put in the place of placeholders: the operator expands to numbers what may be symbols."""
+        if not any(map(_symbolic, [*tensor.shape, *mask.shape, *source.shape])):
+            return torch.masked_scatter(tensor, mask, source)
+        out = torch.empty_like(tensor)
+        self._report("aten.masked_scatter", [tensor, mask, source], [out], {})
+        return out
 
     def _arange(self, *bounds: Any, **options: Any) -> Any:
         """A range with a symbolic fraction as step: how many steps there are has to be said."""

@@ -163,6 +163,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
                     event.members = (event.members or frozenset()) | {_place(self._paths[id(module)])}
                 else:
                     self._left_out.add(id(module))
+                for hook in module._forward_hooks.values():  # what collects the states of all layers
+                    hook(module, args, result)
                 return result
             if self.recording and id(module) in self._left_out:
                 raise UnfoldedError(

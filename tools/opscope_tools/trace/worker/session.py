@@ -203,6 +203,8 @@ class Session:
             else:
                 self._forward(recorder)
         self.assumptions.update(rewriter.assumed)
+        if left := Inputs.unused(model.forward, {i.name for i in self.given}, decoding=self.request.phase != "prefill"):
+            self.assumptions[f"Called without {', '.join(left)}: what that would cost is not in the totals."] = None
         return recorder
 
     def _arguments(self, **lengths: str) -> dict[str, Any]:
