@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import json
 import os
 import re
 import subprocess
@@ -22,6 +23,13 @@ from opscope_schemas.errors import InputError, PathRefusedError, UnknownNameErro
 
 #: repository name -> top-level package of the installed distribution that is read by default
 DEFAULT_PACKAGES: Mapping[str, str] = {"transformers": "transformers", "pytorch": "torch"}
+#: prints {package: [folder, version]} of the named packages that an interpreter has, without importing them
+_PLACES = """
+import importlib.metadata, importlib.util, json, sys
+found = {name: importlib.util.find_spec(name) for name in sys.argv[1:]}
+places = {name: spec.submodule_search_locations[0] for name, spec in found.items() if spec and spec.submodule_search_locations}
+print(json.dumps({name: [folder, importlib.metadata.version(name)] for name, folder in places.items()}))
+"""
 
 
 def installed_repository(name: str, package: str) -> Repository | None:
@@ -35,6 +43,29 @@ def installed_repository(name: str, package: str) -> Repository | None:
     except importlib.metadata.PackageNotFoundError:
         version = ""
     return Repository(name=name, root=folder.parent, packages=(package,), version=version, installed=True)
+
+
+def repositories_of(python: str) -> dict[str, Repository]:
+    """What `installed_repository` says of the default packages, asked of the interpreter `python`.
+
+    Empty where it cannot be asked: a trace then tells why. What it does not have installed is left out.
+    """
+    environment = {**{k: v for k, v in os.environ.items() if k != "PYTHONPATH"}, "PYTHONSAFEPATH": "1"}
+    try:
+        done = subprocess.run(
+            [python, "-c", _PLACES, *DEFAULT_PACKAGES.values()], stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, timeout=60, env=environment, check=True,
+        )  # fmt: skip
+        places: dict[str, tuple[str, str]] = json.loads(done.stdout)
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return {}
+    return {
+        name: Repository(
+            name=name, root=Path(places[package][0]).resolve().parent, packages=(package,), version=places[package][1],
+            installed=True,
+        )
+        for name, package in DEFAULT_PACKAGES.items() if package in places
+    }  # fmt: skip
 
 
 def folder_repository(name: str, folder: Path) -> Repository:
@@ -121,12 +152,14 @@ class Workspace:
         python: str | None = None,
         trusted: Iterable[str] = (),
     ) -> Workspace:
-        """The installed `transformers` and `torch`, plus (or replaced by) the named folders."""
+        """The `transformers` and `torch` installed for `python`, plus (or replaced by) the named folders."""
         found = {}
         for name, package in DEFAULT_PACKAGES.items():
             installed = installed_repository(name, package)
             if installed is not None:
                 found[name] = installed
+        if python is not None and python != sys.executable:
+            found.update(repositories_of(python))
         for name, folder in repositories:
             found[name] = folder_repository(name, folder)
         return cls(

@@ -28,8 +28,10 @@ import opscope_tools
 _OFFLINE = {
     "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "TOKENIZERS_PARALLELISM": "false",
     "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8",
+    "PYTHONSAFEPATH": "1",  # what lies in the current folder or beside start.py is no package of the interpreter's
 }  # fmt: skip
 _POLL_SECONDS = 0.05
+_START = Path(__file__).with_name("start.py")
 
 
 class Worker:
@@ -101,16 +103,16 @@ class Worker:
         if self._process is not None and self._process.poll() is None:
             return self._process
         self._end()  # what a dead one left open
-        ours = [str(Path(m.__path__[0]).parent) for m in (opscope_tools, opscope_schemas, opscope_cache)]
+        ours = [str(Path(m.__path__[0])) for m in (opscope_tools, opscope_schemas, opscope_cache)]
         environment = {
             **os.environ, **_OFFLINE, "OPSCOPE_WORKER_MEMORY": str(self._memory),
-            "PYTHONPATH": os.pathsep.join([*map(str, self._paths), *ours]),
+            "PYTHONPATH": os.pathsep.join(map(str, self._paths)),
         }  # fmt: skip
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 -- closed with the worker
         self._replies = queue.Queue()
         try:
             self._process = subprocess.Popen(
-                [self._python, "-m", "opscope_tools.trace.worker"],
+                [self._python, str(_START), *ours],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True, encoding="utf-8",
                 env=environment, start_new_session=True,
             )  # fmt: skip

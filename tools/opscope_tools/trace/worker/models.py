@@ -24,7 +24,7 @@ from opscope_tools.trace.protocol import ModelSpec
 from opscope_tools.trace.variables import CONFIG, meaning_of
 
 #: transformers 4 spells it otherwise
-_CONFIG_BASE: Any = getattr(transformers, "PreTrainedConfig", None) or transformers.PretrainedConfig
+CONFIG_BASE: Any = getattr(transformers, "PreTrainedConfig", None) or transformers.PretrainedConfig
 #: config integers that are no sizes: identifiers, switches and counts of things that Python loops over
 _NO_SIZE = (
     "_token_id",
@@ -130,7 +130,7 @@ def _config_class(model: Any, model_type: str) -> Any:
     if model_type:
         return configuration_auto.CONFIG_MAPPING[model_type]
     found = getattr(model, "config_class", None)
-    if found is None or found is _CONFIG_BASE:
+    if found is None or found is CONFIG_BASE:
         raise TraceError(f"{model.__qualname__} names no config class, so it cannot be built.")
     return found
 
@@ -191,7 +191,7 @@ def attribute(config: Any, name: str) -> str:
 
 def parts(config: Any) -> dict[str, Any]:
     """Attribute -> configuration, for every part of a composite configuration."""
-    return {key: value for key, value in vars(config).items() if isinstance(value, _CONFIG_BASE)}
+    return {key: value for key, value in vars(config).items() if isinstance(value, CONFIG_BASE)}
 
 
 def _prefix(key: str) -> str:
