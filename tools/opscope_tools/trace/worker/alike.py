@@ -2,38 +2,78 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import torch
 
-_IDENTITY = frozenset({"layer_idx", "layer_id", "layer_index", "layer_number", "block_idx", "idx"})
+#: what modules call their place among their siblings
+IDENTITY = frozenset({"layer_idx", "layer_id", "layer_index", "layer_number", "block_idx", "idx"})
+#: the attribute in which a copy names the module that it is a copy of
+FIRST = "_first_alike"
+
+#: module -> signature, while the modules live
+Known = dict[int, Any]
 
 
 def alike_siblings(model: Any) -> dict[int, Any]:
     """For each child of a ModuleList of several: a key that equal siblings share."""
     found: dict[int, Any] = {}
+    known: Known = {}
+    numbers: dict[Any, int] = {}
     for path, module in model.named_modules():
         if isinstance(module, torch.nn.ModuleList) and len(module) > 1:
             for child in module:
-                found[id(child)] = (path, signature(child))
+                key = signature(child, known)
+                found[id(child)] = (path, numbers.setdefault(key, len(numbers)))
     return found
 
 
-def signature(module: Any) -> Any:
-    """Everything of a module that can change what its forward costs, but for its place in the stack."""
-    settings = tuple(
-        sorted(
-            (k, _plain(v))
-            for k, v in vars(module).items()
-            if not k.startswith("_") and k not in _IDENTITY and _is_plain(v)
-        )
-    )
+def first_of(module: Any) -> Any:
+    """The module that `module` is a copy of; itself where it is none."""
+    return vars(module).get(FIRST, module)
+
+
+def signature(module: Any, known: Known | None = None) -> Any:
+    """Everything of a module that can change what its forward costs, but for its place in the stack.
+
+    `known` keeps the signatures of modules that have copies.
+    """
+    known = {} if known is None else known
+    first = first_of(module)
+    if first is not module and _unchanged(module, first):
+        if id(first) not in known:
+            known[id(first)] = signature(first, known)
+        return known[id(first)]
+    settings = tuple(sorted((k, _plain(v)) for k, v in _settings(module).items()))
     shapes = tuple((n, str(tuple(p.shape)), str(p.dtype)) for n, p in module._parameters.items() if p is not None)
     buffers = tuple((n, str(tuple(b.shape)), str(b.dtype)) for n, b in module._buffers.items() if b is not None)
     missing = tuple(n for n, p in module._parameters.items() if p is None)
-    children = tuple((name, signature(child)) for name, child in module.named_children())
+    children = tuple((name, signature(child, known)) for name, child in first.named_children())
     kind = f"{type(module).__module__}.{type(module).__qualname__}"
     return (kind, settings, shapes, buffers, missing, children)
+
+
+def _settings(module: Any) -> dict[str, Any]:
+    return {
+        k: v for k, v in vars(module).items() if not k.startswith("_") and k not in IDENTITY and _is_plain(v)
+    }  # fmt: skip
+
+
+def _unchanged(copy: Any, first: Any) -> bool:
+    """Whether a copy's own attributes and weights are still the very ones of the first."""
+    a, b = _settings(copy), _settings(first)
+    same = a.keys() == b.keys() and all(map(_identical, a.values(), map(b.get, a)))
+    return same and all(
+        x.keys() == y.keys() and all(x[k] is y[k] for k in x)
+        for x, y in ((copy._parameters, first._parameters), (copy._buffers, first._buffers))
+    )
+
+
+def _identical(a: Any, b: Any) -> bool:
+    if type(a) is type(b) is list:
+        return len(a) == len(b) and all(map(operator.is_, a, b))
+    return a is b
 
 
 def _is_plain(value: Any) -> bool:

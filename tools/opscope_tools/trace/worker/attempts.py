@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from opscope_tools.trace.worker.inputs import reads_only_tokens
 from opscope_tools.trace.worker.layers import ModuleSession
 from opscope_tools.trace.worker.recorder import UnfoldedError
 from opscope_tools.trace.worker.session import LEVELS, InputsError, Session, UntraceableError, quiet
+from opscope_tools.trace.worker.sharing import SharedLayerError
 from opscope_tools.trace.worker.stacks import stacks_of
 from opscope_tools.trace.worker.writing import written
 
@@ -156,14 +158,22 @@ def _vagueness(problem: TraceError) -> int:
     return int(any(word in problem.message for word in ("missing", "have to specify", "must specify", "NoneType")))
 
 
-def _ran(request: TraceRequest, model_class: Any, config_class: Any, level: str, way: Way) -> Session:
-    """A session that ran, without folding where layers only look alike in one of two passes."""
+def _ran(
+    request: TraceRequest, model_class: Any, config_class: Any, level: str, way: Way, *, fold: bool = True,
+    share: bool = True,
+) -> Session:  # fmt: skip
+    """A session that ran: every layer built where one that was shared is needed itself, and none folded where layers
+    only look alike in one of two passes."""
+    again = partial(_ran, request, model_class, config_class, level, way)
+    session = Session(
+        request, model_class, config_class, level, fold=fold, share=share, chosen=way.chosen, dtype=way.dtype
+    )
     try:
-        session = Session(request, model_class, config_class, level, chosen=way.chosen, dtype=way.dtype)
         session.run()
+    except SharedLayerError:
+        return again(share=False)
     except UnfoldedError:
-        session = Session(request, model_class, config_class, level, fold=False, chosen=way.chosen, dtype=way.dtype)
-        session.run()
+        return again(fold=False)
     return session
 
 

@@ -24,6 +24,7 @@ from opscope_tools.trace.variables import RUN_HINTS
 from opscope_tools.trace.worker import models, patches
 from opscope_tools.trace.worker.inputs import Input, Inputs
 from opscope_tools.trace.worker.recorder import Recorder
+from opscope_tools.trace.worker.sharing import shared
 from opscope_tools.trace.worker.symbols import Symbols
 
 DTYPE = torch.bfloat16
@@ -59,11 +60,12 @@ class Session:
 
     def __init__(
         self, request: TraceRequest, model_class: Any, config_class: Any, level: str = "all", *,
-        fold: bool = True, chosen: int = 0, dtype: torch.dtype = DTYPE, at: dict[str, int] | None = None,
+        fold: bool = True, share: bool = True, chosen: int = 0, dtype: torch.dtype = DTYPE, at: dict[str, int] | None = None,
     ) -> None:  # fmt: skip
         self.request = request
         self.level = level
         self.fold = fold
+        self.share = share and fold
         self.chosen = chosen
         self.dtype = dtype
         self.model_class = model_class
@@ -106,7 +108,8 @@ class Session:
         try:
             # modules may also be made while the model runs
             with fake, torch.no_grad(), patches.symbolic_numbers((package,)), patches.no_initialisation():
-                with patches.Rewriter(_unheard), patches.settings_with_values():
+                layers = shared(self.model_class, self.config, wanted=self.share)
+                with patches.Rewriter(_unheard), patches.settings_with_values(), layers:
                     self.model = self._build()
                 self.recorder = self._execute()
         except OpscopeError:

@@ -8,6 +8,7 @@ config's other small integers is sought, and a formula that names such a field i
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +19,7 @@ from opscope_schemas.formula import Formula
 from opscope_tools.trace.protocol import ModelSpec
 from opscope_tools.trace.worker import models, patches
 from opscope_tools.trace.worker.alike import signature
+from opscope_tools.trace.worker.sharing import SharedLayerError, shared
 
 #: layers beyond the configured ones that are looked at for a pattern: periods and leading dense layers are shorter
 _FURTHER = 12
@@ -40,8 +42,9 @@ class Stack:
 class Stacks:
     """The stacks of one model class under one config."""
 
-    def __init__(self, model_class: Any, config_class: Any, spec: ModelSpec) -> None:
+    def __init__(self, model_class: Any, config_class: Any, spec: ModelSpec, *, share: bool = True) -> None:
         self._model_class, self._config_class, self._spec = model_class, config_class, spec
+        self._share = share
         self._stacks: dict[str, Stack] = {}
         config = models.make_config(config_class, spec)
         self._names = models.sizes(config)
@@ -63,17 +66,27 @@ class Stacks:
         overrides = {**self._spec.overrides, **{self._names.get(n, n): v for n, v in changes.items()}}
         try:
             config = models.make_config(self._config_class, self._spec.model_copy(update={"overrides": overrides}))
-            with torch.device("meta"), patches.no_initialisation():
-                model = self._model_class._from_config(config)
+            model = self._built(config)
         except Exception:  # a config that does not stretch: its layers are counted, not generalised
             return None
         lists = [v for part in models.all_parts(config) for v in vars(part).values() if isinstance(v, list | tuple)]
         found: dict[str, list[Any]] = {}
+        known: dict[int, Any] = {}
         for path, module in model.named_modules():
             if isinstance(module, torch.nn.ModuleList) and len(module):
                 marks = [tuple(map(str, v)) for v in lists if len(v) == len(module)]
-                found[path] = [(signature(child), *(mark[i] for mark in marks)) for i, child in enumerate(module)]
+                found[path] = [
+                    (signature(child, known), *(mark[i] for mark in marks)) for i, child in enumerate(module)
+                ]
         return found
+
+    def _built(self, config: Any) -> Any:
+        """The model on the meta device, alike layers built once where that holds."""
+        with torch.device("meta"), patches.no_initialisation():
+            if self._share:
+                with contextlib.suppress(SharedLayerError), shared(self._model_class, config):
+                    return self._model_class._from_config(config)
+            return self._model_class._from_config(config)
 
     def _compare(self) -> None:
         steps = {name: _FURTHER + i for i, name in enumerate(self._depths)}

@@ -13,6 +13,7 @@ from opscope_tools.trace.operators import ZERO, Cost
 from opscope_tools.trace.protocol import CallRecord, OpRecord, Trace
 from opscope_tools.trace.variables import CONFIG, ELEMENT, RUN_HINTS
 from opscope_tools.trace.worker import models
+from opscope_tools.trace.worker.alike import first_of
 from opscope_tools.trace.worker.floors import Floors
 from opscope_tools.trace.worker.recorder import CallEvent, OpEvent
 from opscope_tools.trace.worker.stacks import Stacks
@@ -38,6 +39,8 @@ class Writer:
         self.symbols = session.symbols
         self._shapes: dict[str, str] = {}
         self._texts: dict[Formula, str] = {}
+        #: layer of a stack -> its weights
+        self._weights: dict[int, Formula] = {}
         #: depth variable -> whether the record holds for any value of it
         self._general: dict[str, bool] = {}
 
@@ -136,6 +139,8 @@ class Writer:
 
     def _parameters(self, module: Any, path: str, seen: set[int] | None = None) -> Formula:
         """Weights of the subtree, shared ones once; a stack's layers are counted by kind."""
+        if first_of(module) is not module:  # a copy stands for a layer with weights of its own
+            return self._parameters(first_of(module), path)
         seen = set() if seen is None else seen
         total = ZERO
         for tensor in module._parameters.values():
@@ -157,7 +162,10 @@ class Writer:
             return None
         groups: dict[Formula, set[int]] = {}
         for name, child in module.named_children():
-            groups.setdefault(self._parameters(child, f"{path}.{name}", set()), set()).add(int(name))
+            alike = id(first_of(child))
+            if alike not in self._weights:
+                self._weights[alike] = self._parameters(child, f"{path}.{name}", set())
+            groups.setdefault(self._weights[alike], set()).add(int(name))
         total = ZERO
         for weights, members in groups.items():
             count = self.stacks.count(path, frozenset(members))
