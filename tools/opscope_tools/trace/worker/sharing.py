@@ -26,7 +26,6 @@ from opscope_tools.trace.worker import models
 from opscope_tools.trace.worker.alike import FIRST, IDENTITY, signature
 from opscope_tools.trace.worker.noting import PLAIN, Index, NotedList, NotedTuple, Use
 
-
 #: transformers' base class of layers
 _MARK = "GradientCheckpointingLayer"
 
