@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: analyze test lint setup golden conformance bench-server bench-calls bench-index sweep sweep-index clean
+.PHONY: analyze test lint setup golden conformance bench-server bench-calls bench-index sweep sweep-cost sweep-index clean
 
 analyze: $(STAMP)
 	$(BIN)/opscope analyze $(TARGET)
@@ -42,9 +42,11 @@ bench-index: $(STAMP)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	$(BIN)/python benchmarks/index.py
 
-# every causal language model type against concrete runs; takes long
-sweep: $(STAMP)
-	$(BIN)/python tests/sweep/decoders.py
+# every model type of transformers against concrete runs; takes hours
+sweep-cost: $(STAMP)
+	$(BIN)/python tests/sweep/costs.py
+
+sweep: sweep-cost sweep-index
 
 # every module class of transformers and torch, and every public name: the index against an import
 sweep-index: $(STAMP)

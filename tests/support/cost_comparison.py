@@ -187,9 +187,11 @@ def points(document: Any, draw: random.Random, count: int) -> Iterator[dict[str,
         yield {n: x for n, x in chosen.items() if any(n == v.name for v in document.variables)}
 
 
-def _concretely(document: Any, filling: Any, config_class: Any, base: dict[str, Any], values: dict[str, int]) -> Any:
-    """The reference at a point; the error where the model itself refuses the point."""
-    changed = {v.config_key: values[v.name] for v in document.variables if v.config_key and values[v.name] != v.default}
+def _concretely(
+    document: Any, filling: Any, config_class: Any, base: dict[str, Any], values: dict[str, int], given: dict[str, str]
+) -> Any:
+    """The reference at a point; the error where the model itself refuses the point. `given` are the fields to set."""
+    changed = {key: values[name] for name, key in given.items() if name in values}
     try:
         return walked(document, filling, concrete(config_class, {**base, **changed}), values)
     except AssertionError:
@@ -230,15 +232,19 @@ def compare(model_type: str, phase: Any, context: ToolContext, *, count: int = 2
     for given in points(document, draw, count * tries):
         if outcome.points == count:
             break
+        fields = {v.name: v.config_key for v in document.variables if v.config_key and v.name in given}
         try:
             found = ask(phase, given)
         except ConfigError:  # the config class itself refuses the point
             continue
         except OpscopeError as error:
+            there = assignment(document.variables, given)
+            if isinstance(_concretely(document, filling, config_class, base, there, fields), Exception):
+                continue  # the model does not run at the point either
             outcome.notes, outcome.state = [f"refused at {given}: {str(error)[:150]}"], "inexact"
             break
         values = assignment(found.document.variables, {n: x for n, x in given.items() if n in outcome.kinds})
-        walk = _concretely(found.document, filling, config_class, base, values)
+        walk = _concretely(found.document, filling, config_class, base, values, fields)
         if isinstance(walk, Exception):
             outcome.notes = (
                 [f"no concrete run: {type(walk).__name__}: {' '.join(str(walk).split())[:110]}"]

@@ -43,6 +43,8 @@ class Recipe:
 def build(recipe: Recipe, device: str = "meta", dtype: Any = torch.bfloat16) -> Any:
     """The model in evaluation mode, its weights random, or without data on the meta device."""
     transformers.logging.set_verbosity_error()
+    # a look at the token ids that only serves a warning: documents name it under not_counted
+    transformers.PreTrainedModel.warn_if_padding_and_no_attention_mask = lambda *_: None
     module, _, name = recipe.class_name.rpartition(".")
     experts = {"experts_implementation": recipe.experts} if recipe.experts else {}
     torch.manual_seed(0)

@@ -181,9 +181,7 @@ class Session:
         configured = name not in RUN_HINTS
         hint = self.hints.get(name, default if configured else RUN_HINTS[name])
         if configured and isinstance(default, torch.SymInt):
-            follows = self.symbols.name_of(default.node.expr)
-            if follows:
-                self.following[name] = f"{{{follows}}}"
+            self.following[name] = str(self.symbols.formula(default))
             default = int(default.node.hint)
             hint = self.hints.get(name, default)
         if configured:

@@ -1,0 +1,35 @@
+"""A sample of all kinds of models: at a random point each document equals a concrete run in products, FLOPs and bytes.
+
+The sample is fixed, of every family that the sweep over all types has; `make sweep-cost` is the whole of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from cost_comparison import compare
+from opscope_tools.spec import ToolContext
+
+DECODERS = "bloom deepseek_v3 falcon gemma2 gptj jais2 mamba2 mpt olmoe qwen3_next stablelm zaya".split()
+ENCODERS = "albert bert canine deberta-v2 distilbert electra layoutlm mpnet modernbert roberta".split()
+ENCODER_DECODERS = "blenderbot-small bigbird_pegasus pegasus_x t5 umt5".split()
+VISION = "beit convnextv2 dinov2 dinov3_vit levit regnet segformer swin vit".split()
+AUDIO = "hubert wav2vec2 whisper".split()
+SEVERAL = "clip siglip".split()
+
+
+def _exact(model_type: str, phase: Any, context: ToolContext) -> None:
+    outcome = compare(model_type, phase, context, count=1)
+    assert outcome.state == "exact", outcome.line()
+    assert not [n for n in outcome.not_counted if "warn_if_padding" not in n], outcome.line()
+
+
+@pytest.mark.parametrize("model_type", [*DECODERS, *ENCODERS, *ENCODER_DECODERS, *VISION, *AUDIO, *SEVERAL])
+def test_a_forward_of_every_kind_of_model_costs_what_a_concrete_run_does(model_type: str, context: ToolContext) -> None:
+    _exact(model_type, "prefill", context)
+
+
+@pytest.mark.parametrize("model_type", ["deepseek_v3", "mamba2", "gemma2", "t5", "whisper"])
+def test_a_decode_step_costs_what_a_concrete_run_does(model_type: str, context: ToolContext) -> None:
+    _exact(model_type, "decode", context)
