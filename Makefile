@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: analyze test lint setup golden conformance bench-server bench-calls bench-index sweep sweep-cost sweep-index clean
+.PHONY: analyze test lint setup golden conformance second bench-server bench-calls bench-index sweep sweep-cost sweep-index clean
 
 analyze: $(STAMP)
 	$(BIN)/opscope analyze $(TARGET)
@@ -28,6 +28,11 @@ golden: $(STAMP)
 conformance: $(STAMP)
 	.ci/install-node
 	OPSCOPE_NEEDS_NODE=1 $(BIN)/pytest -m nodejs tests/conformance
+
+# `--python`: makes the interpreters with other transformers versions, and traces in them
+second: $(STAMP)
+	PYTHON=$(PYTHON) .ci/second-interpreter
+	OPSCOPE_NEEDS_SECOND=1 $(BIN)/pytest -n 2 --dist worksteal -m second tests/tools/trace/test_second_interpreter.py
 
 # time to the first listing of tools, beside a bare server of the SDK
 bench-server: $(STAMP)
@@ -62,4 +67,4 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .venv-second .mypy_cache .pytest_cache .ruff_cache

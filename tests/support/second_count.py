@@ -28,13 +28,13 @@ _PRODUCTS = ("mm", "matmul", "bmv", "conv", "dot", "einsum", "linear")
 
 def _times(a: Any, b: Any) -> int:
     """(..., m, k) by (..., k, n)."""
-    return 2 * math.prod(a.shape) * int(b.shape[-1])
+    return int(2 * math.prod(a.shape) * b.shape[-1])
 
 
 def _attention(query: Any, key: Any, value: Any) -> int:
     """Scores of every query with every key, and as many weights on values."""
     *heads, queries, width = query.shape
-    return 2 * math.prod(heads) * int(queries) * int(key.shape[-2]) * (int(width) + int(value.shape[-1]))
+    return int(2 * math.prod(heads) * queries * key.shape[-2] * (width + value.shape[-1]))
 
 
 class Count(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped here
@@ -42,7 +42,7 @@ class Count(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped here
 
     def __init__(self) -> None:
         super().__init__()
-        self.flops = 0
+        self.flops: int = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
@@ -97,7 +97,7 @@ def count(model: Any, case: dict[str, Any]) -> int:
                 given["encoder_outputs"] = (filled.encoder_last_hidden_state,)
         with Count() as counted:
             model(**given)
-    return counted.flops
+    return int(counted.flops)
 
 
 def class_line(file: str, name: str) -> int:

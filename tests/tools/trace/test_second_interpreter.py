@@ -88,6 +88,11 @@ CASES = {
 }  # fmt: skip
 
 
+def alone() -> dict[str, str]:
+    """An environment in which an interpreter finds its own packages only."""
+    return {**{k: v for k, v in os.environ.items() if k != "PYTHONPATH"}, "OMP_NUM_THREADS": "1"}
+
+
 @dataclass(frozen=True)
 class Second:
     """An interpreter, the version of transformers that it must have, and a workspace that traces in it."""
@@ -106,10 +111,9 @@ class Second:
             "class_name": case.class_name, "config": case.config, "phase": case.phase, "attention": case.attention,
             "experts": case.experts, **case.sizes,
         }  # fmt: skip
-        environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
         done = subprocess.run(
             [str(self.python), "-W", "ignore", str(ROOT / "tests/support/second_count.py"), json.dumps(asked)],
-            capture_output=True, text=True, timeout=300, env={**environment, "OMP_NUM_THREADS": "1"},
+            capture_output=True, text=True, timeout=300, env=alone(),
         )  # fmt: skip
         assert done.returncode == 0, done.stderr[-3000:]
         found: dict[str, Any] = json.loads(done.stdout)
@@ -174,7 +178,8 @@ def test_the_interpreters_are_other_than_ours_and_have_no_opscope(second: Second
     assert theirs.repository("transformers").version != ours.repository("transformers").version
     assert theirs.repository("transformers").root.is_relative_to(SECOND.resolve())
     assert theirs.repository("pytorch").root.is_relative_to(SECOND.resolve())
-    done = subprocess.run([str(second.python), "-c", "import opscope_tools"], capture_output=True, text=True, cwd="/")
+    asked = [str(second.python), "-c", "import opscope_tools"]
+    done = subprocess.run(asked, capture_output=True, text=True, cwd="/", env=alone())
     assert "No module named 'opscope_tools'" in done.stderr
 
 

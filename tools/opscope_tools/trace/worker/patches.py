@@ -275,7 +275,10 @@ def masks_as_in_inference() -> Iterator[None]:
     """transformers keeps every mask while it thinks it is traced; inference drops masks that mask nothing. Follow that."""
     from transformers import masking_utils
 
-    saved = masking_utils.is_tracing
+    saved = getattr(masking_utils, "is_tracing", None)
+    if saved is None:  # transformers 4 does not take fake tensors for a trace
+        yield
+        return
     masking_utils.is_tracing = lambda *_: False
     try:
         yield
@@ -342,7 +345,7 @@ class Rewriter(TorchFunctionMode):  # type: ignore[misc]  # torch is untyped her
     def _truth(self, tensor: Any) -> bool:
         """Whether a mask is all ones decides the path: it is, where nobody padded. Other data has no answer here."""
         file = sys._getframe(2).f_code.co_filename
-        if file.endswith("transformers/masking_utils.py"):
+        if file.endswith(("transformers/masking_utils.py", "transformers/modeling_attn_mask_utils.py")):
             self.assumed["No padding and no packed sequences: masks that the model makes itself are all ones."] = None
             return True
         if file.endswith("torch/__init__.py") and sys._getframe(2).f_code.co_name == "_check_tensor_all_with":
