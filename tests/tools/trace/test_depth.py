@@ -141,6 +141,20 @@ class Alternating(Layer):
         return 16 if layer_idx % 2 else 8
 
 
+class Stepping(Layer):
+    def width(self, config: Any, layer_idx: int) -> int:  # noqa: ARG002
+        self.is_third = (layer_idx + 1) % 3 == 0
+        return 8
+
+
+class Naming(Layer):
+    """Keeps a number of its own, which its siblings do not have."""
+
+    def width(self, config: Any, layer_idx: int) -> int:  # noqa: ARG002
+        self.position = 2 * layer_idx
+        return 8
+
+
 class Leading(Layer):
     def width(self, config: Any, layer_idx: int) -> int:  # noqa: ARG002
         return 16 if layer_idx < 2 else 8
@@ -179,6 +193,14 @@ class Keeping(Layer):
         return super().forward(states)
 
 
+class KeepingAnother(Keeping):
+    """Keeps a number that it computed from its index."""
+
+    def __init__(self, config: Any, layer_idx: int) -> None:
+        super().__init__(config, layer_idx)
+        self.kept = {"place": layer_idx + 1}
+
+
 class Planted(transformers.PreTrainedModel):  # type: ignore[misc]  # transformers is untyped here
     config_class = PlantedConfig
     layer: ClassVar[Any] = Layer
@@ -213,7 +235,7 @@ SPEC = ModelSpec(model_type="planted")
 
 @pytest.mark.parametrize(
     ("layer", "expected"),
-    [(Layer, 5), (Alternating, 4), (Leading, 4), (Listed, 4), (Ranged, 0), (ListedAnew, 0), (Keeping, 0)],
+    [(Layer, 5), (Alternating, 4), (Leading, 4), (Listed, 4), (Stepping, 4), (Ranged, 0), (ListedAnew, 0), (Naming, 0)],
 )
 def test_a_layer_is_a_copy_only_where_its_index_is_used_alike(layer: Any, expected: int) -> None:
     with_sharing, model = traced(planted(layer), PlantedConfig, SPEC, share=True)
@@ -227,6 +249,12 @@ def test_a_layer_is_a_copy_only_where_its_index_is_used_alike(layer: Any, expect
 def test_what_an_index_does_not_show_the_last_layer_does() -> None:
     with pytest.raises(SharedLayerError, match="last Counting"):
         traced(planted(Counting), PlantedConfig, SPEC, share=True)
+
+
+@pytest.mark.parametrize("layer", [Keeping, KeepingAnother])
+def test_an_index_that_is_kept_out_of_sight_is_noticed(layer: Any) -> None:
+    with pytest.raises(SharedLayerError, match="keeps"):
+        traced(planted(layer), PlantedConfig, SPEC, share=True)
 
 
 def test_a_copy_lets_nobody_at_its_children() -> None:

@@ -37,23 +37,41 @@ class Use:
 
 
 class Index:
-    """Stands in for a layer's index: behaves as the integer `value`, and notes each use of it."""
+    """Stands in for a layer's index, or for a number computed from it: behaves as `value`, and notes each use.
 
-    __slots__ = ("uses", "value")
+    `kin` are the index and all that was computed from it, `uses` what anything else was told of them.
+    """
 
-    def __init__(self, value: int) -> None:
+    __slots__ = ("kin", "rule", "uses", "value")
+
+    def __init__(self, value: int, rule: Callable[[int], int] = int, of: Index | None = None) -> None:
         self.value = value
-        self.uses: list[Use] = []
+        #: this number, from the index
+        self.rule = rule
+        self.uses: list[Use] = of.uses if of is not None else []
+        self.kin: list[Index] = of.kin if of is not None else []
+        self.kin.append(self)
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:  # what asks `isinstance(index, int)` hears yes
         return int
 
     def use(self, function: Callable[..., Any], *others: Any) -> Any:
+        """What `function` says of the number, noted."""
         others = tuple(o.value if type(o) is Index else o for o in others)
         result = function(self.value, *others)
-        self.uses.append(Use(function, others, result))
+        self.uses.append(Use(_after(self.rule, function), others, result))
         return result
+
+    def computed(self, function: Callable[..., Any], *others: Any) -> Any:
+        """Another number, whose uses will be noted instead; what is no integer is a use itself."""
+        if all(type(o) is int for o in others) and type(found := function(self.value, *others)) is int:
+            return Index(found, _after(self.rule, function, *others), self)
+        return self.use(function, *others)
+
+    def settled(self) -> int:
+        """The number itself, for good."""
+        return int(self.use(operator.pos))
 
     def __getattr__(self, name: str) -> Any:
         return self.use(lambda value, name: getattr(value, name), name)
@@ -71,20 +89,30 @@ def _listen() -> None:
     def noted(function: Callable[..., Any]) -> Callable[..., Any]:
         return lambda self, *others: self.use(function, *others)
 
+    def computed(function: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda self, *others: self.computed(function, *others)
+
     def swapped(function: Callable[..., Any]) -> Callable[..., Any]:
         return lambda value, other: function(other, value)
 
-    for name in ("lt", "le", "eq", "ne", "gt", "ge", "neg", "pos", "invert", "abs", "index"):
+    for name in ("lt", "le", "eq", "ne", "gt", "ge", "index"):
         setattr(Index, f"__{name}__", noted(getattr(operator, name)))
+    for name in ("neg", "pos", "invert", "abs"):
+        setattr(Index, f"__{name}__", computed(getattr(operator, name)))
     for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "lshift", "rshift", "and_", "or_", "xor", "pow"):
-        setattr(Index, f"__{name.rstrip('_')}__", noted(getattr(operator, name)))
-        setattr(Index, f"__r{name.rstrip('_')}__", noted(swapped(getattr(operator, name))))
+        setattr(Index, f"__{name.rstrip('_')}__", computed(getattr(operator, name)))
+        setattr(Index, f"__r{name.rstrip('_')}__", computed(swapped(getattr(operator, name))))
     for function in (hash, bool, int, float, str, repr, format, round, divmod, math.trunc, math.ceil, math.floor):
         setattr(Index, f"__{function.__name__}__", noted(function))
     Index.__rdivmod__ = noted(swapped(divmod))  # type: ignore[attr-defined]
 
 
 _listen()
+
+
+def _after(rule: Callable[[int], int], function: Callable[..., Any], *known: Any) -> Callable[..., Any]:
+    """What `function` says of the number that `rule` makes of an index."""
+    return lambda value, *others: function(rule(value), *known, *others)
 
 
 def _item(value: int, values: Any) -> Any:

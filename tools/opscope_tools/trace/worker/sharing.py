@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 import torch
 import transformers
-from opscope_schemas.errors import TraceError
+from opscope_schemas.errors import OpscopeError, TraceError
 
 from opscope_tools.trace.worker import models
 from opscope_tools.trace.worker.alike import FIRST, IDENTITY, signature
@@ -98,14 +98,22 @@ class Kind:
             raise SharedLayerError(f"The last {type(real).__name__} is built otherwise than the first.")
 
 
-def _settle(module: Any, index: Index) -> tuple[str, ...] | None:
-    """Put the number back where the index was kept; the module's own names for it, None where it went elsewhere."""
-    held = [(part, name) for part in module.modules() for name, value in vars(part).items() if value is index]
-    for part, name in held:
-        vars(part)[name] = index.value
-    if not all(name in IDENTITY for _, name in held):
-        return None
-    return tuple(name for part, name in held if part is module)
+def _settle(module: Any, index: Index) -> tuple[str, ...]:
+    """Put numbers back where modules kept the index or what they computed from it; the module's own names for it.
+
+    Raises where something else kept one: no copy could have its own there.
+    """
+    held: list[str] = []
+    for part in module.modules():
+        for name in [n for n, v in vars(part).items() if type(v) is Index]:
+            place = name in IDENTITY and vars(part)[name] is index
+            if place and part is module:
+                held.append(name)
+            vars(part)[name] = index.value if place else vars(part)[name].settled()
+    # each is known to its kin, to this loop and to the question; the index to the callers as well
+    if any(sys.getrefcount(kin) > 3 for kin in index.kin if kin is not index):
+        raise SharedLayerError(f"{type(module).__name__} keeps numbers that it computed from its index.")
+    return tuple(held)
 
 
 # ---- constructors
@@ -138,7 +146,7 @@ class Sharing:
                 return
         self._off = True
         try:
-            kinds.extend(_first(module, init, given, name, index))
+            kinds.append(_first(module, init, given, name, index))
         finally:
             self._off = False
 
@@ -150,14 +158,11 @@ class Sharing:
                 kind.check()
 
 
-def _first(
-    module: Any, init: Callable[..., Any], given: inspect.BoundArguments, name: str, index: int | None
-) -> Iterator[Kind]:
-    """Build `module` with an eye on its index; no kind comes of it where the index went where nobody follows."""
+def _first(module: Any, init: Callable[..., Any], given: inspect.BoundArguments, name: str, index: int | None) -> Kind:
+    """Build `module` with an eye on its index."""
     if index is None:
         init(module, *given.args, **given.kwargs)
-        yield Kind(module, None, [])
-        return
+        return Kind(module, None, [])
     noting = Index(index)
     given.arguments[name] = noting
     args, kwargs = given.args, given.kwargs
@@ -165,8 +170,9 @@ def _first(
     references = sys.getrefcount(noting)
     init(module, *args, **kwargs)
     held = _settle(module, noting)
-    if held is not None and sys.getrefcount(noting) <= references:
-        yield Kind(module, index, noting.uses, held)
+    if sys.getrefcount(noting) > references:
+        raise SharedLayerError(f"{type(module).__name__} keeps its index in other places than its attributes.")
+    return Kind(module, index, noting.uses, held)
 
 
 def _made(kind: Any, given: inspect.BoundArguments) -> Any:
@@ -218,11 +224,13 @@ def _wrapped(sharing: Sharing, init: Any) -> Any:
     return constructor
 
 
-def _layers_of(packages: set[str]) -> Iterator[Any]:
-    """The classes of these packages that are layers: those with an index, and those marked as layers."""
+def _layers_of(owners: list[Any]) -> Iterator[Any]:
+    """The classes beside these that are layers: those with an index, and those marked as layers."""
+    names = {owner.__module__ for owner in owners}
+    packages = {name.rpartition(".")[0] for name in names} - {""}
     found: dict[Any, None] = {}
     for name, module in list(sys.modules.items()):
-        if module is not None and name.rpartition(".")[0] in packages:
+        if module is not None and (name in names or name.rpartition(".")[0] in packages):
             for kind in vars(module).values():
                 if isinstance(kind, type) and issubclass(kind, torch.nn.Module) and "__init__" in vars(kind):
                     found[kind] = None
@@ -242,7 +250,7 @@ def shared(model_class: Any, config: Any, *, wanted: bool = True) -> Iterator[Sh
     saved: list[tuple[Any, Any]] = []
     lists: list[tuple[dict[str, Any], str, Any]] = []
     try:
-        for kind in _layers_of({k.__module__.rpartition(".")[0] for k in (model_class, *map(type, parts))}):
+        for kind in _layers_of([model_class, *map(type, parts)]):
             saved.append((kind, kind.__init__))
             kind.__init__ = _wrapped(sharing, kind.__init__)
         for part in parts:
@@ -252,6 +260,10 @@ def shared(model_class: Any, config: Any, *, wanted: bool = True) -> Iterator[Sh
                     vars(part)[name] = NotedList(value) if isinstance(value, list) else NotedTuple(value)
         yield sharing
         sharing.check()
+    except OpscopeError:
+        raise
+    except Exception as error:  # what ties weights by name, say, misses those of copies
+        raise SharedLayerError(f"The model is not built where layers are copies: {error}") from error
     finally:
         for kind, init in saved:
             kind.__init__ = init
