@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: analyze test lint setup golden conformance second bench-server bench-calls bench-index sweep sweep-cost sweep-index clean
+.PHONY: analyze test lint setup golden conformance second bench-server bench-calls bench-index bench-cost sweep sweep-cost sweep-index clean
 
 analyze: $(STAMP)
 	$(BIN)/opscope analyze $(TARGET)
@@ -46,6 +46,10 @@ bench-calls: $(STAMP)
 bench-index: $(STAMP)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	$(BIN)/python benchmarks/index.py
+
+# new traces by depth and beside torch's own counter, and cached answers
+bench-cost: $(STAMP)
+	$(BIN)/python benchmarks/cost.py
 
 # every model type of transformers against concrete runs; takes hours
 sweep-cost: $(STAMP)
