@@ -102,9 +102,10 @@ class Variable(Frozen):
     definition: FormulaText = Field(
         default="", description="Formula that the variable follows where neither config nor values set it."
     )
-    kind: Literal["symbol", "fixed", "derived"] = Field(
+    kind: Literal["symbol", "fitted", "fixed", "derived"] = Field(
         default="symbol",
-        description="symbol: formulas hold for any value; fixed: only for `default`; derived: always its definition.",
+        description="symbol: formulas hold for any value; fitted: they hold at all sizes that were run, and are run again "
+        "at any other that is asked for; fixed: only for `default`; derived: always its definition.",
     )
 
 

@@ -241,21 +241,56 @@ def kernels_of(
 # ---------------------------------------------------------------- conditions
 
 
-def shown_conditions(trace: Trace) -> tuple[str, ...]:
-    """The guards that some sizes of at least 2 break, and which variables must be at least 2.
+@lru_cache(maxsize=64)
+def _shown(guards: tuple[str, ...], point: tuple[tuple[str, int], ...]) -> tuple[str, ...]:
+    """The guards that some sizes of at least 2 break, without those that the others imply, and which must be at least 2.
 
     torch records several hundred decisions, most of which every size of at least 2 satisfies (`a < a * b`). Those are
-    left out of what people read, and kept in the trace, against which values are always checked in full.
+    left out of what people read, and kept in the trace, against which values are always checked in full. Which guards
+    are needed is seen at sizes drawn at random, far from the traced ones and near them.
     """
-    names = sorted({name for guard in trace.guards for name in variables(guard)})
+    at = dict(point)
+    names = sorted({name for guard in guards for name in variables(guard)})
     draw = random.Random(0)
-    samples = []
-    for _ in range(120):
-        top = draw.choice((4, 16, 256, 8192))
-        samples.append({name: draw.randint(2, top) for name in names})
-    shown = [guard for guard in trace.guards if not all(_holds(guard, sample) for sample in samples)]
-    ones = [f"{{{name}}} >= 2" for name in names if not all(_holds(g, {**trace.point, name: 1}) for g in trace.guards)]
-    return tuple(dict.fromkeys([*shown, *(o for o in ones if _parse_name(o) not in _pinned(shown))]))
+    samples = [
+        s for _ in range(50) for s in (_anywhere(names, draw), _nearby(names, at, draw), _nearby(names, at, draw))
+    ]
+    masks: dict[str, int] = {}
+    for guard in dict.fromkeys(guards):
+        broken = sum(1 << i for i, sample in enumerate(samples[:60]) if not _holds(guard, sample))
+        if broken:
+            masks[guard] = broken + sum(
+                1 << i for i, sample in enumerate(samples[60:], 60) if not _holds(guard, sample)
+            )
+    shown: list[str] = []
+    covered = 0
+    for guard in sorted(masks, key=lambda g: (not _pinned([g]), len(g), g)):
+        if masks[guard] & ~covered:
+            shown.append(guard)
+            covered |= masks[guard]
+    pinned = _pinned(shown)
+    ones = [f"{{{name}}} >= 2" for name in names if not all(_holds(g, {**at, name: 1}) for g in guards)]
+    return tuple(dict.fromkeys([*shown, *(o for o in ones if _parse_name(o) not in pinned)]))
+
+
+def shown_conditions(trace: Trace) -> tuple[str, ...]:
+    """The conditions of a trace that people read."""
+    return _shown(trace.guards, tuple(sorted(trace.point.items())))
+
+
+def _anywhere(names: Iterable[str], draw: random.Random) -> dict[str, int]:
+    top = draw.choice((4, 16, 256, 8192))
+    return {name: draw.randint(2, top) for name in names}
+
+
+def _nearby(names: Iterable[str], point: Mapping[str, int], draw: random.Random) -> dict[str, int]:
+    """The traced sizes with a few of them changed: where most guards hold, each by itself can be seen to matter."""
+    found = {name: max(2, point.get(name, 2)) for name in names}
+    for name in draw.sample(sorted(found), min(len(found), draw.choice((1, 1, 2, 3)))):
+        found[name] = max(
+            2, draw.choice((found[name] + 1, found[name] - 1, 2 * found[name], 3 * found[name], found[name] // 2))
+        )
+    return found
 
 
 def _parse_name(condition: str) -> str:

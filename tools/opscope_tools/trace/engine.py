@@ -26,6 +26,7 @@ from opscope_tools.trace import document as documents
 from opscope_tools.trace.client import Worker
 from opscope_tools.trace.document import CallTree
 from opscope_tools.trace.protocol import CallRecord, InspectRequest, ModelSpec, Trace, TraceRequest
+from opscope_tools.trace.variables import is_depth
 
 _KEPT = 32
 
@@ -153,19 +154,22 @@ class TraceEngine:
             model = request.model.model_copy(update={"overrides": {**request.model.overrides, **own}})
             return self.find(request.model_copy(update={"model": model}), class_name, instance, given, running)
         broken = documents.broken_guard(tree.trace, values)
-        depth = tree.trace.point.get("num_layers")
-        if not broken and values.get("num_layers") in (None, depth):
+        point = tree.trace.point
+        fitted = [v.name for v in tree.trace.variables if v.kind == "fitted" and values[v.name] != point[v.name]]
+        deeper = [n for n in values if is_depth(n) and values[n] != point.get(n)]
+        if not (broken or fitted or deeper):
             return Found(tree, call, values)
         hints = {k: v for k, v in values.items() if k not in ("w_bytes", "a_bytes")}
         running.progress("tracing again at these values")
-        special = self.trace(request.model_copy(update={"hints": hints}), running)
+        special = self.trace(request.model_copy(update={"hints": hints, "fit": False}), running)
         still = documents.broken_guard(special.trace, values)
         if still:
             raise TraceError(f"No trace holds at these values: it would need {still}.")
         there = documents.find_instance(special, class_name, instance)
         if _agree(tree, call, special, there, values):
             return Found(tree, call, values, ("A second trace at these values gave the same figures.",))
-        why = f"The general formulas need {broken}" if broken else "The stack of layers differs"
+        other = "The fitted formulas say otherwise" if fitted else "The stack of layers differs"
+        why = f"The general formulas need {broken}" if broken else other
         return Found(
             special,
             there,

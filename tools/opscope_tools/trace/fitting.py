@@ -709,8 +709,8 @@ class Fitter:
             raise ValueError(f"{len(points)} points leave none to choose a formula when {held_out} are held out.")
         if any(p.keys() != points[0].keys() for p in points):
             raise ValueError("Every point must bind the same variables.")
-        self._points = [dict(p) for p in points]
-        self._chosen = self._points[: len(points) - held_out]
+        self.points = [dict(p) for p in points]
+        self._chosen = self.points[: len(points) - held_out]
         count = len(self._chosen)
         self._pairs = {n: (i, k) for n, (i, k) in (pairs or {}).items() if i < count and k < count}
         self._names = tuple(n for n in _ordered(points[0]) if len({p[n] for p in self._chosen}) > 1)
@@ -724,8 +724,8 @@ class Fitter:
         A formula that has more numbers to settle than the choosing points, less two, tell apart by its variables
         counts as none, as does one that fails at a point held out.
         """
-        if len(values) != len(self._points):
-            raise ValueError(f"{len(values)} values for {len(self._points)} points.")
+        if len(values) != len(self.points):
+            raise ValueError(f"{len(values)} values for {len(self.points)} points.")
         key = tuple(values)
         if key not in self._known:
             self._known[key] = self._fit(key)
@@ -792,14 +792,14 @@ class Fitter:
         """The fit, where the formula's text has every value; an exact quotient's condition stays where all meet it."""
         text = str(form.formula)
         try:
-            if any(evaluate(text, p) != v for p, v in zip(self._points, values, strict=True)):
+            if any(evaluate(text, p) != v for p, v in zip(self.points, values, strict=True)):
                 return None
         except ValuesError:  # a division by zero at a point held out
             return None
         exact = [f"{a._factor_text()} % {b._factor_text()} == 0" for a, b in form.exact]
         conditions = dict.fromkeys((*exact, *form.limits))
         # a point held out that has the formula's value has shown that a condition on remainders is none
-        kept = [c for c in conditions if not c.endswith("= 0") or all(holds(c, p) for p in self._points)]
+        kept = [c for c in conditions if not c.endswith("= 0") or all(holds(c, p) for p in self.points)]
         return Fit(form.formula, tuple(kept))
 
 

@@ -31,6 +31,7 @@ class TraceRequest(Frozen):
     inputs: dict[str, tuple[str | int, ...]] = Field(
         default_factory=dict, description="Shapes of the forward's arguments, of a module without a config."
     )
+    fit: bool = Field(default=True, description="Fit formulas where sizes cannot be symbols.")
     hints: dict[str, int] = Field(
         default_factory=dict,
         description="Sizes that decide which way branches go, by variable; the rest as configured.",

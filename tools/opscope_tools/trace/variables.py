@@ -53,3 +53,8 @@ def meaning_of(name: str) -> str:
     if name in CONFIG:
         return CONFIG[name][0]
     return f"config attribute {name}"
+
+
+def is_depth(name: str) -> bool:
+    """Whether a variable counts what Python loops over, and so is a number in every trace."""
+    return name.endswith(("num_layers", "_layers", "depth", "num_blocks", "layers"))

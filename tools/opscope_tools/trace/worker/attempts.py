@@ -16,6 +16,7 @@ from opscope_schemas.errors import OpscopeError, TraceError
 
 from opscope_tools.trace.protocol import Trace, TraceRequest
 from opscope_tools.trace.worker import models
+from opscope_tools.trace.worker.fitted import fitted
 from opscope_tools.trace.worker.inputs import reads_only_tokens
 from opscope_tools.trace.worker.layers import ModuleSession
 from opscope_tools.trace.worker.recorder import UnfoldedError
@@ -27,6 +28,7 @@ from opscope_tools.trace.worker.writing import written
 Say = Callable[[str], None]
 #: sets of inputs that are tried before a model counts as one that runs on none of them
 _SETS = 20
+_FITTED = "their formulas are fitted to runs at several sizes, and checked at some that chose none."
 _WHY = "numbers here, because: "
 _SAID = {
     "all": "on other inputs", "alike": "as many key/value heads as heads", "run": "the config's sizes are numbers",
@@ -122,6 +124,8 @@ class Way:
 def _recorded(request: TraceRequest, model_class: Any, config_class: Any, level: str, way: Way, why: str = "") -> Trace:
     """The trace of a session that ran."""
     session = _ran(request, model_class, config_class, level, way)
+    if request.fit and fitted(session, lambda at: _ran(request, model_class, config_class, level, way, at=at)):
+        session.assumptions[f"Sizes that could not be symbols ({', '.join(sorted(session.fitted))}): {_FITTED}"] = None
     if why:
         session.assumptions[why] = None
     return written(session, stacks_of(model_class, config_class, request.model))
@@ -160,13 +164,13 @@ def _vagueness(problem: TraceError) -> int:
 
 def _ran(
     request: TraceRequest, model_class: Any, config_class: Any, level: str, way: Way, *, fold: bool = True,
-    share: bool = True,
+    share: bool = True, at: dict[str, int] | None = None,
 ) -> Session:  # fmt: skip
     """A session that ran: every layer built where one that was shared is needed itself, and none folded where layers
     only look alike in one of two passes."""
-    again = partial(_ran, request, model_class, config_class, level, way)
+    again = partial(_ran, request, model_class, config_class, level, way, at=at)
     session = Session(
-        request, model_class, config_class, level, fold=fold, share=share, chosen=way.chosen, dtype=way.dtype
+        request, model_class, config_class, level, fold=fold, share=share, chosen=way.chosen, dtype=way.dtype, at=at
     )
     try:
         session.run()

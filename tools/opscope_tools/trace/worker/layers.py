@@ -20,7 +20,7 @@ import torch
 from opscope_schemas.errors import ConfigError, TraceError
 
 from opscope_tools.trace.protocol import TraceRequest
-from opscope_tools.trace.variables import RUNTIME
+from opscope_tools.trace.variables import RUNTIME, is_depth
 from opscope_tools.trace.worker import models, patches
 from opscope_tools.trace.worker.inputs import Input
 from opscope_tools.trace.worker.recorder import Recorder
@@ -45,7 +45,7 @@ class ModuleSession(Session):
 
     def _make_sizes_symbolic(self) -> None:
         for name, value in self.configured.items():
-            symbolic = self.level == "all" and value >= 1 and not models.is_depth(name)
+            symbolic = self.level == "all" and value >= 1 and not is_depth(name)
             self.config.__dict__[name] = self.symbols.create(name, value) if symbolic else value
             if symbolic:
                 self.symbolic[name] = name

@@ -21,7 +21,7 @@ from opscope_schemas.errors import ConfigError, TraceError, UnknownNameError
 from transformers.models.auto import configuration_auto, modeling_auto
 
 from opscope_tools.trace.protocol import ModelSpec
-from opscope_tools.trace.variables import CONFIG, meaning_of
+from opscope_tools.trace.variables import CONFIG, is_depth, meaning_of
 
 #: transformers 4 spells it otherwise
 CONFIG_BASE: Any = getattr(transformers, "PreTrainedConfig", None) or transformers.PretrainedConfig
@@ -393,11 +393,6 @@ def variable(name: str, config_key: str, default: int | None, *, fixed: bool = F
         name=name, meaning=meaning_of(name), config_key=config_key, default=default,
         kind="fixed" if fixed else "symbol", definition=definition,
     )  # fmt: skip
-
-
-def is_depth(name: str) -> bool:
-    """Whether a variable counts what Python loops over, and so is a number in every trace."""
-    return name.endswith(("num_layers", "_layers", "depth", "num_blocks", "layers"))
 
 
 def all_parts(config: Any) -> list[Any]:

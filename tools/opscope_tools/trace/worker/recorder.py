@@ -56,6 +56,9 @@ class OpEvent:
     cost: Cost | None
     inputs: tuple[TensorInfo, ...]
     outputs: tuple[TensorInfo, ...]
+    #: the call as the cost rule saw it, and per input which dimensions are stored (not broadcast)
+    ran: Call = field(default_factory=lambda: Call("", (), ()))
+    masks: tuple[tuple[bool, ...], ...] = ()
     #: storage -> bytes that this operator reads of a weight
     weights: dict[int, Formula] = field(default_factory=dict)
 
@@ -273,16 +276,15 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
             OpEvent(
                 order=self._next(), call=event.index, site=site, operator=name, cost=cost,
                 inputs=self._infos([("", t) for t in inputs]), outputs=self._infos([("", t) for t in outputs]),
-                weights=weights,
+                weights=weights, ran=call, masks=tuple(tuple(_stored(t)) for t in inputs),
             )
         )  # fmt: skip
 
     def _tensor(self, tensor: Any) -> Tensor:
         shape = tuple(self.symbols.formula(size) for size in tensor.shape)
         stored = Formula.const(1)
-        for size, stride in zip(shape, tensor.stride(), strict=True):
-            if not (isinstance(stride, int) and stride == 0):
-                stored = stored * size
+        for size, kept in zip(shape, _stored(tensor), strict=True):
+            stored = stored * size if kept else stored
         storage = tensor.untyped_storage()._cdata
         weight = storage in self._weights
         dtype = str(tensor.dtype).removeprefix("torch.")
@@ -315,6 +317,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
                 seen.add(tensor.key)
                 total = total + tensor.bytes
         return total
+
+
+def _stored(tensor: Any) -> list[bool]:
+    """Per dimension whether it lies in memory: a broadcast one has stride 0."""
+    return [not (isinstance(stride, int) and stride == 0) for stride in tensor.stride()]
 
 
 def _plainly(size: Any) -> Any:

@@ -20,7 +20,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicO
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from opscope_tools.trace.protocol import TraceRequest
-from opscope_tools.trace.variables import RUN_HINTS
+from opscope_tools.trace.variables import RUN_HINTS, is_depth
 from opscope_tools.trace.worker import models, patches
 from opscope_tools.trace.worker.inputs import Input, Inputs
 from opscope_tools.trace.worker.recorder import Recorder
@@ -81,6 +81,12 @@ class Session:
         self._sizes: dict[str, Any] = {}
         self.symbolic: dict[str, str] = {}
         self.phase: str = request.phase
+        #: sizes that were fitted (fitted.py), and what was found with them
+        self.fitted: frozenset[str] = frozenset()
+        self.fit_conditions: tuple[str, ...] = ()
+        self.agreed: frozenset[str] = frozenset()
+        self.shapes: dict[int, Any] = {}
+        self.given_shapes: list[Any] = []
         self.given: list[Input] = []
         self._configure()
 
@@ -88,7 +94,7 @@ class Session:
         """The config, with what stays a number at the value that the hints ask for, seen by the config class."""
         self.config = models.make_config(self.config_class, self.request.model)
         self.names = models.sizes(self.config)
-        held = [n for n in self.names if self.level in ("run", "none") or models.is_depth(n)]
+        held = [n for n in self.names if self.level in ("run", "none") or is_depth(n)]
         chosen = {
             n: self.hints[n] for n in held if n in self.hints and self.hints[n] != models.at(self.config, self.names[n])
         }
@@ -143,7 +149,7 @@ class Session:
         hints.update({k: v for k, v in self.hints.items() if k in self.names})
         for name, path in self.names.items():
             value = hints[name]
-            if not models.is_depth(name) and isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+            if not is_depth(name) and isinstance(value, int) and not isinstance(value, bool) and value >= 1:
                 models.put(self.config, path, self.symbols.create(name, value))
                 self.symbolic[name] = path
         if "head_dim" not in self.symbolic and {"hidden_size", "num_heads"} <= self.symbolic.keys():

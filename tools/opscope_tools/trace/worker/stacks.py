@@ -17,6 +17,7 @@ import torch
 from opscope_schemas.formula import Formula
 
 from opscope_tools.trace.protocol import ModelSpec
+from opscope_tools.trace.variables import is_depth
 from opscope_tools.trace.worker import models, patches
 from opscope_tools.trace.worker.alike import signature
 from opscope_tools.trace.worker.sharing import SharedLayerError, shared
@@ -54,7 +55,7 @@ class Stacks:
             if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= _LARGEST
         }
         self._depths = {
-            n: v for n in self._names if models.is_depth(n) and type(v := models.at(config, self._names[n])) is int
+            n: v for n in self._names if is_depth(n) and type(v := models.at(config, self._names[n])) is int
         }
         if self._depths and hasattr(model_class, "_from_config"):
             self._compare()

@@ -75,6 +75,10 @@ class Symbols:
         """What a torch symbol is called here; '' for one that torch made itself."""
         return self._names.get(symbol, "")
 
+    def settled(self) -> list[str]:
+        """Symbols that a decision made numbers."""
+        return [self._names[s] for s, e in self.env.equal.items() if e.is_number and s in self._names]
+
     # ---- expressions
 
     def converted(self, expr: Any) -> Formula:

@@ -11,7 +11,7 @@ from opscope_schemas.formula import Formula, evaluate
 
 from opscope_tools.trace.operators import ZERO, Cost
 from opscope_tools.trace.protocol import CallRecord, OpRecord, Trace
-from opscope_tools.trace.variables import CONFIG, ELEMENT, RUN_HINTS
+from opscope_tools.trace.variables import CONFIG, ELEMENT, RUN_HINTS, is_depth
 from opscope_tools.trace.worker import models
 from opscope_tools.trace.worker.alike import first_of
 from opscope_tools.trace.worker.floors import Floors
@@ -47,6 +47,8 @@ class Writer:
     def written(self) -> Trace:
         s = self.session
         guards = self.symbols.conditions()
+        if s.fitted:  # what the base alone decided belongs to its own sizes
+            guards = [g for g in guards if g in s.agreed] + list(s.fit_conditions)
         self._merged = self._replaced()
         repeats = {event.index: self._repeat(event) for event in s.recorder.calls}
         floors = Floors(s.recorder, repeats)
@@ -59,7 +61,7 @@ class Writer:
             config_class=f"{s.config_class.__module__}.{s.config_class.__qualname__}" if s.config_class else "",
             model_type=getattr(s.config_class, "model_type", ""), phase=s.phase, attention=s.attention, dtype=str(s.dtype).removeprefix("torch."),
             calls=calls, ops=ops, variables=self._variables(), guards=tuple(guards), point=self._point(),
-            inputs=tuple(self._input(given) for given in s.given),
+            inputs=tuple(self._input(given, at) for at, given in enumerate(s.given)),
             assumptions=tuple(s.assumptions), not_counted=tuple(s.recorder.uncounted),
         )  # fmt: skip
 
@@ -70,7 +72,7 @@ class Writer:
         found = {}
         for symbol, target in self.symbols.env.equal.items():
             name = self.symbols.name_of(symbol)
-            if name:
+            if name and name not in self.session.fitted:
                 found[name] = self.symbols.converted(target)
         return found
 
@@ -87,10 +89,11 @@ class Writer:
     def _infos(self, found: Any) -> Any:
         return tuple(i.model_copy(update={"shape": tuple(self._shape(s) for s in i.shape)}) for i in found)
 
-    def _input(self, given: Any) -> Any:
+    def _input(self, given: Any, at: int) -> Any:
         from opscope_schemas.analysis import ModelInput
 
-        shape = tuple(self.text(self.symbols.formula(size)) for size in given.shape)
+        sizes = self.session.given_shapes[at] if self.session.fitted else map(self.symbols.formula, given.shape)
+        shape = tuple(self.text(size) for size in sizes)
         return ModelInput(name=given.name, shape=shape, dtype=str(given.dtype).removeprefix("torch."), data=given.data)
 
     # ---- records
@@ -135,7 +138,7 @@ class Writer:
 
     def _depths_of(self, length: int) -> list[str]:
         configured = self.session.configured
-        return [n for n, v in configured.items() if v == length and models.is_depth(n)]
+        return [n for n, v in configured.items() if v == length and is_depth(n)]
 
     def _parameters(self, module: Any, path: str, seen: set[int] | None = None) -> Formula:
         """Weights of the subtree, shared ones once; a stack's layers are counted by kind."""
@@ -147,8 +150,8 @@ class Writer:
             if tensor is not None and id(tensor) not in seen:
                 seen.add(id(tensor))
                 count = Formula.const(1)
-                for size in tensor.shape:
-                    count = count * self.symbols.formula(size)
+                for size in self.session.shapes.get(id(tensor), tensor.shape):
+                    count = count * (size if isinstance(size, Formula) else self.symbols.formula(size))
                 total = total + count
         if isinstance(module, torch.nn.ModuleList) and (stacked := self._stacked(module, path, seen)) is not None:
             return total + stacked
@@ -177,7 +180,7 @@ class Writer:
 
     def _description(self, module: Any) -> str:
         parts = []
-        for name in _SETTINGS:
+        for name in () if self.session.fitted else _SETTINGS:
             value = getattr(module, name, None)
             if isinstance(value, int | torch.SymInt) and not isinstance(value, bool):
                 with contextlib.suppress(OpscopeError):
@@ -196,7 +199,9 @@ class Writer:
         used = {name for call in calls for name in _depths_in(call.repeat)}
         found = []
         for name, value in {**self._numbers(), **s.settled}.items():
-            if models.is_depth(name):
+            if name in s.fitted:
+                continue
+            if is_depth(name):
                 if not (name in used and self._general.get(name, False)):
                     found.append(f"{{{name}}} == {value}")
             elif s.level not in ("all", "alike") or name in s.settled:
@@ -229,7 +234,7 @@ class Writer:
         for name, key in s.names.items():
             value = s.configured[name]
             if type(value) is int:
-                fixed = not self._general.get(name, False) if models.is_depth(name) else name not in s.symbolic
+                fixed = not self._general.get(name, False) if is_depth(name) else name not in s.symbolic
                 fixed = fixed or self._settled(name) is not None
                 found.append(models.variable(name, key, value, fixed=fixed, definition=given.get(name, "")))
         known = {v.name for v in found}
@@ -240,6 +245,7 @@ class Writer:
             key = models.path_of(s.config, "head_dim")
             follows = models.variable("head_dim", key, value, definition="{hidden_size} // {num_heads}")
             found.append(follows.model_copy(update={"kind": "derived"}))
+        found = [v.model_copy(update={"kind": "fitted"}) if v.name in s.fitted else v for v in found]
         for name in ELEMENT:
             found.append(models.variable(name, "", s.dtype.itemsize))
         order = {n: i for i, n in enumerate([*RUN_HINTS, *CONFIG])}
