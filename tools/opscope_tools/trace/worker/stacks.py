@@ -47,6 +47,8 @@ class Stacks:
         self._model_class, self._config_class, self._spec = model_class, config_class, spec
         self._share = share
         self._stacks: dict[str, Stack] = {}
+        #: whether the lists that follow a depth are known: the deeper model could be built
+        self.compared = False
         config = models.make_config(config_class, spec)
         self._names = models.sizes(config)
         self._fields = {
@@ -94,6 +96,7 @@ class Stacks:
         base = self._lists({})
         further = self._lists({n: v + steps[n] for n, v in self._depths.items()})
         groups = [self._depths]
+        self.compared = base is not None and further is not None
         if further is None:  # not all at once: one by one
             groups = [{n: v} for n, v in self._depths.items()]
         for group in groups:
@@ -128,10 +131,27 @@ class Stacks:
         if not set(stack.kinds) <= set(stack.kinds[: stack.length]):
             return None  # further down stands a kind that does not run at this depth
         if {i for i in range(stack.length) if stack.kinds[i] in chosen} != members:
-            return None  # calls differ where modules do not
+            return self._tail(stack, members)  # calls differ where modules do not
         if members not in stack._found:
             stack._found[members] = self._formula(path, stack, chosen)
         return stack._found[members]
+
+    @staticmethod
+    def _tail(stack: Stack, members: frozenset[int]) -> Formula | None:
+        """Of layers that are all alike, the first few may be called otherwise (a residual changes its dtype after them).
+
+        From where two calls in a row are alike all later ones are: each gets what the one before hands on.
+        """
+        first = min(members)
+        if (
+            len(set(stack.kinds)) > 1
+            or first > 2
+            or members not in (frozenset(range(first, stack.length)), frozenset({first}))
+        ):
+            return None
+        if len(members) > 1:
+            return Formula.var(stack.variable) - first
+        return Formula.const(1) if first < stack.length - 2 else None
 
     def _formula(self, path: str, stack: Stack, chosen: set[Any]) -> Formula | None:
         running: list[int] = [0]
