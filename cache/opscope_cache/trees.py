@@ -33,6 +33,8 @@ SUFFIXES = (
     ".jinja", ".jinja2", ".hip",
 )  # fmt: skip
 PYTHON = (".py",)
+#: what code that is imported and run may read: itself, and the data beside it
+IMPORTED = (".py", ".json", ".yaml", ".yml", ".toml", ".txt", ".cfg", ".ini", ".csv")
 #: files that say which others count
 _RULES = frozenset({".gitignore", "pyvenv.cfg"})
 SKIPPED = frozenset({"__pycache__", ".git", ".hg", ".svn", ".venv", "node_modules", ".mypy_cache", ".ruff_cache"})

@@ -36,7 +36,7 @@ _DEPTHS = ("num_hidden_layers", "num_layers", "n_layer", "n_layers", "encoder_la
 
 @dataclass
 class Outcome:
-    """What was found for one type and phase: `state` is exact, inexact, refused, unreferenced."""
+    """What was found for one type and phase: `state` is exact, inexact, incomplete, refused, unreferenced."""
 
     model_type: str
     phase: str
@@ -265,7 +265,8 @@ def compare(model_type: str, phase: Any, context: ToolContext, *, count: int = 2
         if ours != theirs:
             names = ("products", "flops", "read", "written")
             wrong = [f"{n} {a}, concretely {b}" for n, a, b in zip(names, ours, theirs, strict=True) if a != b]
-            outcome.state, outcome.notes = "inexact", [*wrong, f"at {given}"]
+            incomplete = any("warn_if_padding" not in n for n in found.document.not_counted)  # and the document says so
+            outcome.state, outcome.notes = "incomplete" if incomplete else "inexact", [*wrong, f"at {given}"]
             break
     outcome.state = outcome.state or ("exact" if outcome.points else "unreferenced")
     return outcome

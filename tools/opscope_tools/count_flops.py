@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opscope_cache.trees import PYTHON
+from opscope_cache.trees import IMPORTED
 from opscope_schemas.analysis import ModuleAnalysisResult
 
 from opscope_tools.costing import CostArguments, find, remarks, sources
@@ -53,6 +53,6 @@ COUNT_FLOPS: Tool[CostArguments, ModuleAnalysisResult] = Tool(
     arguments=CostArguments,
     result=ModuleAnalysisResult,
     run=count_flops,
-    sources=PYTHON,
+    sources=IMPORTED,
     shorter=(_without_tensors, _totals_only),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from opscope_cache.trees import PYTHON
+from opscope_cache.trees import IMPORTED
 from opscope_schemas.analysis import Kernel, ModelAnalysisResult
 from pydantic import Field
 
@@ -75,6 +75,6 @@ EXPAND_REFS: Tool[ExpandArguments, ModelAnalysisResult] = Tool(
     arguments=ExpandArguments,
     result=ModelAnalysisResult,
     run=expand_refs,
-    sources=PYTHON,
+    sources=IMPORTED,
     shorter=(_without_tensors, _by_line, _to_depth(3), _to_depth(2), _to_depth(1), _to_depth(0)),
 )

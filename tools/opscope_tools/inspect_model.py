@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opscope_cache.trees import PYTHON
+from opscope_cache.trees import IMPORTED
 from opscope_schemas.analysis import ModelTreeResult, ModuleNode
 from opscope_schemas.common import ToolArguments
 from pydantic import Field
@@ -61,7 +61,7 @@ INSPECT_MODEL: Tool[InspectArguments, ModelTreeResult] = Tool(
     arguments=InspectArguments,
     result=ModelTreeResult,
     run=inspect_model,
-    sources=PYTHON,
+    sources=IMPORTED,
     shorter=(_without_text, _shallow),
     positional=("model",),
 )

@@ -17,7 +17,7 @@ from typing import Any
 
 from opscope_cache import keys
 from opscope_cache.store import Store
-from opscope_cache.trees import PYTHON, tree_at
+from opscope_cache.trees import IMPORTED, tree_at
 from opscope_schemas.analysis import Evaluated, ModelTreeResult
 from opscope_schemas.common import Repository
 from opscope_schemas.errors import TraceError
@@ -78,7 +78,7 @@ class TraceEngine:
         """Fingerprint of what the worker imports."""
         return keys.digest(
             *(
-                f"{r.name}@{r.version}:{r.root}:{tree_at(r.root, r.packages, PYTHON).now().fingerprint}"
+                f"{r.name}@{r.version}:{r.root}:{tree_at(r.root, r.packages, IMPORTED).now().fingerprint}"
                 for r in self._imports
             )
         )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -118,7 +118,12 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         self._stack: list[int] = []
         self._modules: list[Any] = []
         self._dtype = dtype
-        self._memo: dict[Any, tuple[CallEvent | None, Any]] = {}
+        self._memo: dict[Any, tuple[CallEvent | None, Any, list[Any]]] = {}
+        #: storage -> the list of layers and the call that its tensor came out of, the tensors kept alive
+        self._lineage: dict[int, tuple[str, int]] = {}
+        self._kept: list[Any] = []
+        #: lists of layers of which several results are read together
+        self.gathered: set[str] = set()
         self._paths = {id(module): path for path, module in model.named_modules()}
         self._weights = {
             tensor.untyped_storage()._cdata
@@ -160,7 +165,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         if alike is not None:
             key = (alike, argument_signature(args), argument_signature(kwargs))
             if key in self._memo:
-                event, result = self._memo[key]
+                event, result, then = self._memo[key]
+                result = self._own(result, then, [t for _, t in tensors_in((args, kwargs))])
+                self._descend(module, result)
                 if event is not None:
                     event.repeat += 1
                     event.members = (event.members or frozenset()) | {_place(self._paths[id(module)])}
@@ -184,8 +191,34 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         if event is not None:
             self._leave(event, result)
         if key is not None:
-            self._memo[key] = (event, result)
+            self._memo[key] = (event, result, [t for _, t in tensors_in((args, kwargs))])
+            self._descend(module, result)
         return result
+
+    def _own(self, result: Any, then: list[Any], now: list[Any]) -> Any:
+        """What an alike sibling returned, in memory of its own: arguments handed through are this call's."""
+        through = {id(a): b for a, b in zip(then, now, strict=True)}
+
+        def fresh(tensor: Any) -> Any:
+            if id(tensor) in through or tensor.untyped_storage()._cdata in self._weights:
+                return through.get(id(tensor), tensor)
+            return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
+
+        return tree_map_only(torch.Tensor, fresh, result)
+
+    def _descend(self, module: Any, result: Any) -> None:
+        """Remember which layer's call a tensor came out of."""
+        origin = (self._paths[id(module)].rpartition(".")[0], len(self._kept))
+        for _, tensor in tensors_in(result):
+            self._lineage[tensor.untyped_storage()._cdata] = origin
+            self._kept.append(tensor)  # so that no other takes its place in memory
+
+    def _note_gathered(self, tensors: Iterable[Any]) -> None:
+        """What reads several layers' results depends on how many there are."""
+        origins = {self._lineage.get(t.untyped_storage()._cdata) for t in tensors} - {None}
+        seen: set[str] = set()
+        for container, _ in (o for o in origins if o is not None):
+            (self.gathered if container in seen else seen).add(container)
 
     def _enter(self, module: Any, args: Any, kwargs: Any, caller: Any) -> CallEvent:
         parent = self._stack[-1] if self._stack else -1
@@ -207,6 +240,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         if hasattr(result, "to_tuple") and hasattr(result, "items"):
             result = {k: v for k, v in result.items() if isinstance(v, torch.Tensor | tuple | list)}
         named = list(tensors_in(result))
+        self._note_gathered(tensor for _, tensor in named)
         event.outputs = self._infos(named)
         event.output_bytes = self._distinct_bytes(named)
 
@@ -244,6 +278,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         if not (self.recording and self._stack):
             return
         event = self.calls[self._stack[-1]]
+        self._note_gathered(inputs)
+        reason = ""
         if name == "opscope.sdpa":
             masked = len(inputs) > 3 and bool(getattr(self._modules[-1], "is_causal", False))
             arguments = {**arguments, "causal": arguments.get("causal") or masked}
@@ -254,8 +290,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         except NoFormulaError as problem:
             if not problem.depends_on_data:
                 raise  # fewer symbols can say it
-            call, cost = Call(name, (), ()), None
-            self.uncounted[f"{name}: {problem.message}"] = None
+            call, cost, reason = Call(name, (), ()), None, problem.message.rstrip(".")
         if cost is not None and (cost.free or not (cost.flops.terms or cost.read.terms or cost.write.terms)):
             return
         site, code = self.frames.site(sys._getframe(1), type(event.module))
@@ -264,7 +299,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
             file, line = self.frames.forward_definition(type(event.module))
             site = Site(file=file, line=line)
         if cost is None:
-            self.uncounted[f"{name} at {site.file}:{site.line}: {operators.reason_of(name)}"] = None
+            self.uncounted[f"{name} at {site.file}:{site.line}: {reason or operators.reason_of(name)}"] = None
         weights = {}
         for raw, tensor in zip(inputs, call.inputs, strict=False):
             if tensor.weight and cost is not None:
