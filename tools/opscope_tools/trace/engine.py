@@ -21,6 +21,7 @@ from opscope_cache.trees import IMPORTED, tree_at
 from opscope_schemas.analysis import Evaluated, ModelTreeResult
 from opscope_schemas.common import Repository
 from opscope_schemas.errors import TraceError
+from opscope_schemas.formula import evaluate, variables
 
 from opscope_tools.trace import document as documents
 from opscope_tools.trace.client import Worker
@@ -165,6 +166,12 @@ class TraceEngine:
         still = documents.broken_guard(special.trace, values)
         if still:
             raise TraceError(f"No trace holds at these values: it would need {still}.")
+        if not _called_alike(tree, special, values):
+            raise TraceError(
+                f"{tree.trace.model_class.rpartition('.')[2]} does not run on these values; other inputs than those of its "
+                "document would have to be given.",
+                next_step="Look at the forward for what it asserts of its inputs (a longest sequence, a size of images).",
+            )
         there = documents.find_instance(special, class_name, instance)
         if _agree(tree, call, special, there, values):
             return Found(tree, call, values, ("A second trace at these values gave the same figures.",))
@@ -200,6 +207,16 @@ class TraceEngine:
     def close(self) -> None:
         """End the worker."""
         self._worker.close()
+
+
+def _called_alike(general: CallTree, special: CallTree, values: Mapping[str, int]) -> bool:
+    """Whether a trace at the values calls the model as the general one does: the same inputs, of the sizes that it says."""
+    ours, theirs = general.trace.inputs, special.trace.inputs
+    if [(i.name, len(i.shape)) for i in ours] != [(i.name, len(i.shape)) for i in theirs]:
+        return False
+    sizes = [pair for a, b in zip(ours, theirs, strict=True) for pair in zip(a.shape, b.shape, strict=True)]
+    # a size that is a number in the general trace is one of its own point
+    return all(evaluate(a, values) == evaluate(b, values) for a, b in sizes if variables(a))
 
 
 def _beyond_positions(values: Mapping[str, int]) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from opscope_schemas.errors import OpscopeError, TraceError
+from opscope_schemas.errors import ConfigError, OpscopeError, TraceError
 
 from opscope_tools.trace.protocol import Trace, TraceRequest
 from opscope_tools.trace.worker import models
@@ -20,7 +20,7 @@ from opscope_tools.trace.worker.fitted import fitted
 from opscope_tools.trace.worker.inputs import reads_only_tokens
 from opscope_tools.trace.worker.layers import ModuleSession
 from opscope_tools.trace.worker.recorder import UnfoldedError
-from opscope_tools.trace.worker.session import LEVELS, InputsError, Session, UntraceableError, quiet
+from opscope_tools.trace.worker.session import LEVELS, InputsError, Session, TooLongError, UntraceableError, quiet
 from opscope_tools.trace.worker.sharing import SharedLayerError
 from opscope_tools.trace.worker.stacks import stacks_of
 from opscope_tools.trace.worker.writing import written
@@ -46,7 +46,7 @@ def trace(request: TraceRequest, say: Say) -> Trace:
             with quiet():
                 found = _widest(request, model_class, config_class, say)
         except OpscopeError as error:
-            if len(candidates) == 1:
+            if len(candidates) == 1 or isinstance(error, ConfigError):
                 raise
             problems.append(f"{model_class.__name__}: {error.message}")
             continue
@@ -103,7 +103,8 @@ def _narrower(
     request: TraceRequest, model_class: Any, config_class: Any, way: Way, say: Say, first: TraceError
 ) -> Trace:
     """A trace with fewer symbols than the one that ended in `first`."""
-    for level in LEVELS:
+    levels = LEVELS if not isinstance(first, TooLongError) else LEVELS[-1:]
+    for level in levels:
         why = {"run": f"The config's sizes are {_WHY}{first.message}", "none": f"All sizes are {_WHY}{first.message}"}
         say(f"tracing again: {_SAID[level]}")
         try:

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import json
 import sys
 import typing
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -35,7 +37,7 @@ class ModuleSession(Session):
     """The trace of one module class; `chosen` counts through the shapes that its input may have."""
 
     def __init__(self, request: TraceRequest, module_class: Any, level: str = "all", *, chosen: int = 0) -> None:
-        self._blueprint = Blueprint(module_class, dict(request.model.overrides))
+        self._blueprint = Blueprint(module_class, {**_file(request.model.config_file), **request.model.overrides})
         super().__init__(request, module_class, None, level, chosen=chosen)
 
     def _configure(self) -> None:
@@ -52,7 +54,12 @@ class ModuleSession(Session):
 
     def _build(self) -> Any:
         self.attention = self.request.attention
-        return self._blueprint.build(vars(self.config)).to(DTYPE).eval()
+        before = torch.get_default_dtype()
+        torch.set_default_dtype(DTYPE)  # a module of symbolic sizes cannot be cast after it is made
+        try:
+            return self._blueprint.build(vars(self.config)).eval()
+        finally:
+            torch.set_default_dtype(before)
 
     def _execute(self) -> Recorder:
         if self.request.phase != "prefill":
@@ -74,7 +81,11 @@ class ModuleSession(Session):
         names = _required(self.model.forward)
         if self.request.inputs:
             return [Input(n, tuple(map(self._dimension, shape)), _kind(n)) for n, shape in self.request.inputs.items()]
-        for index, shape in enumerate(self._shapes()):
+        if names and all(kind is torch.int64 for _, kind in self._kinds(names)):
+            shapes: Iterator[tuple[Any, ...]] = iter([(self.size("batch_size"), self.size("seq_len"))])
+        else:
+            shapes = self._shapes()
+        for index, shape in enumerate(shapes):
             if index == self.chosen:
                 return [Input(n, shape[:2] if kind is torch.int64 else shape, kind) for n, kind in self._kinds(names)]
         raise InputsError(
@@ -97,19 +108,42 @@ class ModuleSession(Session):
 
     def _shapes(self) -> Iterator[tuple[Any, ...]]:
         """Shapes that the first input may have, the likeliest first."""
-        batch, positions = self.size("batch_size"), self.size("seq_len")
+        batch = self.size("batch_size")  # others are asked for where they are used: each is a variable
         weight = getattr(self.model, "weight", None)
         if isinstance(self.model, torch.nn.Embedding):
-            yield (batch, positions)
+            yield (batch, self.size("seq_len"))
         if isinstance(self.model, torch.nn.modules.conv._ConvNd) and weight is not None:
-            yield (batch, self.config.in_channels, *[positions] * (weight.dim() - 2))
+            yield (batch, self.config.in_channels, *[self.size("seq_len")] * (weight.dim() - 2))
             return
+        first = next((m for m in self.model.modules() if isinstance(m, torch.nn.modules.conv._ConvNd)), None)
+        if first is not None:
+            sizes = (
+                [self.size("image_height", 64), self.size("image_width", 64)]
+                if first.weight.dim() == 4
+                else [self.size("seq_len")]
+            )
+            yield (batch, first.in_channels, *sizes)
         widths = [v for v in vars(self.config).values() if isinstance(v, int | torch.SymInt)]
         for width in widths or [self.symbols.create("hidden_size", 24)]:
-            yield (batch, positions, width)
+            yield (batch, self.size("seq_len"), width)
         for width in widths:
             yield (batch, width, self.size("image_height", 64), self.size("image_width", 64))
         yield (batch, 3, self.size("image_height", 64), self.size("image_width", 64))
+
+
+def _file(path: str) -> dict[str, Any]:
+    """The arguments that a config file holds."""
+    if not path:
+        return {}
+    try:
+        found = json.loads(Path(path).read_text())
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"The config file {path} cannot be read: {error}.", next_step="Give a file that holds an object."
+        ) from None
+    if not isinstance(found, dict):
+        raise ConfigError(f"The config file {path} holds no object.", next_step="Give a file that holds an object.")
+    return found
 
 
 def _required(function: Any) -> list[str]:

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import math
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -99,6 +101,10 @@ def tensors_in(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
             yield from tensors_in(item, f"{name}[{index}]")
 
 
+class SlowError(Exception):
+    """The pass takes longer than it may."""
+
+
 class UnfoldedError(TraceError):
     """A layer runs whose state an earlier pass left out, because it was alike another then: folding must be off."""
 
@@ -114,6 +120,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         self.ops: list[OpEvent] = []
         self.uncounted: dict[str, None] = {}
         self.recording = False
+        self.ends = math.inf
         self._order = 0
         self._stack: list[int] = []
         self._modules: list[Any] = []
@@ -264,6 +271,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if time.process_time() > self.ends:
+            raise SlowError
         result = func(*args, **kwargs)
         if self.recording and self._stack:
             name = func._schema.name.replace("::", ".") if hasattr(func, "_schema") else str(func)

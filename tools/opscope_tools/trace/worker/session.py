@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import time
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,19 +25,25 @@ from opscope_tools.trace.protocol import TraceRequest
 from opscope_tools.trace.variables import RUN_HINTS, is_depth
 from opscope_tools.trace.worker import models, patches
 from opscope_tools.trace.worker.inputs import Input, Inputs
-from opscope_tools.trace.worker.recorder import Recorder
+from opscope_tools.trace.worker.recorder import Recorder, SlowError
 from opscope_tools.trace.worker.sharing import shared
 from opscope_tools.trace.worker.symbols import Symbols
 
 DTYPE = torch.bfloat16
 #: what is symbolic: every size, key/value heads fewer than heads; every size as configured; the run's sizes; nothing
 LEVELS = ("all", "alike", "run", "none")
+#: CPU seconds that a run on symbols may take before plain numbers are tried
+_PATIENCE = 60.0
 #: arguments that hand on what an earlier pass left, as forwards and their results call them
 _CACHES = ("past_key_values", "cache_params", "state", "mems")
 
 
 class UntraceableError(TraceError):
     """What no choice of symbols can mend."""
+
+
+class TooLongError(TraceError):
+    """Symbols make the model too slow to run."""
 
 
 class InputsError(TraceError):
@@ -118,6 +126,10 @@ class Session:
                 with patches.Rewriter(_unheard), patches.settings_with_values(), layers:
                     self.model = self._build()
                 self.recorder = self._execute()
+        except SlowError as error:
+            raise TooLongError(
+                f"{self.model_class.__name__} takes more than {_PATIENCE:.0f} s on symbolic sizes."
+            ) from error
         except OpscopeError:
             raise
         except (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode) as error:
@@ -201,6 +213,8 @@ class Session:
     def _execute(self) -> Recorder:
         model = self.model
         recorder = Recorder(model, self.symbols, self.dtype, fold=self.fold)
+        if self.level != "none":
+            recorder.ends = time.process_time() + _PATIENCE
         rewriter = patches.Rewriter(recorder.report)
         with rewriter, _cache_reports(recorder), _skipped_checks(recorder), patches.masks_as_in_inference():
             if self.request.phase == "decode":
@@ -251,6 +265,9 @@ class Session:
         given = {k: v for k, v in arguments.items() if not k.startswith("decoder_") and k in accepted}
         with recorder.phase(record=True):
             encoder(**given)
+        self.symbols.hints.pop("seq_len", None)  # the decoder's, which does not run
+        self.settled.pop("seq_len", None)
+        self.given = [i for i in self.given if i.name in given]
 
     def _decode(self, recorder: Recorder) -> None:
         """Fill the cache with {cache_len} tokens, then record {seq_len} more."""
@@ -361,5 +378,7 @@ def _place(error: BaseException) -> str:
         name = step.tb_frame.f_code.co_filename
         if "/transformers/" in name:
             place = f"transformers/{name.rpartition('/transformers/')[2]}:{step.tb_lineno}"
+        elif "/opscope_tools/" not in name and "/site-packages/" not in name and "/python3" not in name:
+            place = f"{Path(name).name}:{step.tb_lineno}"  # of somebody's repository
         step = step.tb_next
     return place
