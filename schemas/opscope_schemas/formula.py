@@ -124,7 +124,7 @@ def _truth(node: ast.expr, values: Mapping[str, int], text: str) -> bool:
 
 
 #: whole numbers stay ints, which are several times faster; only a division makes a fraction
-Rational: TypeAlias = Union[int, Fraction]
+Rational: TypeAlias = int | Fraction
 
 
 def _number(node: ast.expr, values: Mapping[str, int], text: str) -> Rational:

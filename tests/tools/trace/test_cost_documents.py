@@ -179,6 +179,19 @@ def test_a_stack_that_changes_further_down_is_not_multiplied_by_its_number(
     assert "{num_layers}" not in document.totals.flops
 
 
+def test_a_size_that_cannot_be_a_symbol_is_fitted_and_run_again_where_it_is_asked_for(context: ToolContext) -> None:
+    # its forward makes a list of {seq_len} numbers
+    small = {"num_hidden_layers": 2, "hidden_size": 64, "dim_ff": 96, "vocab_size": 99}
+    asked = CostArguments.model_validate(
+        {"target": "cpmant", "config": small, "values": {"batch_size": 2, "seq_len": 37}}
+    )
+    result = count_flops(asked, context)
+    assert {v.name: v.kind for v in result.document.variables}["seq_len"] == "fitted"
+    assert "{seq_len}" in result.document.totals.matmul_flops
+    assert any("fitted to runs at several sizes" in a for a in result.document.assumptions)
+    assert any("second trace at these values gave the same figures" in note for note in result.notes)
+
+
 def test_depth_limits_nesting_and_changes_no_total(context: ToolContext) -> None:
     whole = expand_refs(ExpandArguments(target="llama"), context).document
     flat = expand_refs(ExpandArguments(target="llama", depth=0), context).document

@@ -14,7 +14,7 @@ from opscope_tools.spec import ToolContext
 DECODERS = "bloom deepseek_v3 falcon gemma2 gptj jais2 mamba2 mpt olmoe qwen3_next stablelm zaya".split()
 ENCODERS = "albert bert canine deberta-v2 distilbert electra layoutlm mpnet modernbert roberta".split()
 ENCODER_DECODERS = "blenderbot-small bigbird_pegasus pegasus_x t5 umt5".split()
-VISION = "beit convnextv2 dinov2 dinov3_vit levit regnet segformer swin vit".split()
+VISION = "beit convnextv2 dinov2 dinov3_vit regnet segformer swin vit".split()
 AUDIO = "hubert wav2vec2 whisper".split()
 SEVERAL = "clip siglip".split()
 

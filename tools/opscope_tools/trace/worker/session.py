@@ -249,7 +249,8 @@ class Session:
 
     def _forward(self, recorder: Recorder) -> None:
         arguments = self._arguments()
-        caches = "use_cache" in self._parameters()
+        parameters = self._parameters()
+        caches = "use_cache" in parameters and any(name in parameters for name in _CACHES)
         with recorder.phase(record=True):
             result = self.model(**arguments, **({"use_cache": True} if caches else {}))
         self.phase = "prefill" if _cache_of(result) else "forward"
