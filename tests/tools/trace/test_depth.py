@@ -93,9 +93,9 @@ def calls_of(layers: int) -> int:
     return count
 
 
-def test_a_trace_of_126_layers_takes_at_most_half_more_than_one_of_2() -> None:
+def test_a_trace_of_126_layers_takes_at_most_a_third_more_than_one_of_2() -> None:
     calls_of(3)  # what is imported and remembered once
-    assert calls_of(126) <= 1.5 * calls_of(2)  # each folded layer hands on a tensor of its own
+    assert 3 * calls_of(126) <= 4 * calls_of(2)  # each folded layer hands on a tensor of its own
 
 
 # ---------------------------------------------------------------- planted models
