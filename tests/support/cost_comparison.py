@@ -11,6 +11,7 @@ import copy
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -200,6 +201,15 @@ def _concretely(
         return error
 
 
+def _filling(document: Any, given: dict[str, int], ask: Callable[[dict[str, int]], Any]) -> Any:
+    """The prefill that fills the cache of a decode pass at a point: asked for anew where its inputs hold numbers."""
+    there = {**given, "seq_len": given["cache_len"]}
+    wanted = {v.name: there[v.name] for v in document.variables if v.name in there}
+    if any(v.kind == "fixed" and wanted.get(v.name, v.default) != v.default for v in document.variables):
+        return ask(wanted).document
+    return document
+
+
 def compare(model_type: str, phase: Any, context: ToolContext, *, count: int = 2, tries: int = 4) -> Outcome:
     """Formulas of one type and phase against `count` concrete runs."""
     draw, outcome = random.Random(f"{model_type} {phase}"), Outcome(model_type, phase)
@@ -226,7 +236,10 @@ def compare(model_type: str, phase: Any, context: ToolContext, *, count: int = 2
         outcome.state = "no cache" if "no decode phase" in error.message else "refused"
         outcome.notes = [str(error)[:200]] if outcome.state == "refused" else []
         return outcome
-    document = result.document
+    document, before = result.document, filling
+    own = getattr(reference.imported(document.model_class), "config_class", None)
+    if own in getattr(config_class, "sub_configs", {}).values():
+        config_class = own  # a model of the text alone is made from that part of the config
     outcome.traced = document.phase
     outcome.kinds, outcome.not_counted = {v.name: v.kind for v in document.variables}, document.not_counted
     for given in points(document, draw, count * tries):
@@ -235,6 +248,8 @@ def compare(model_type: str, phase: Any, context: ToolContext, *, count: int = 2
         fields = {v.name: v.config_key for v in document.variables if v.config_key and v.name in given}
         try:
             found = ask(phase, given)
+            if before is not None:
+                filling = _filling(before, given, partial(ask, "prefill"))
         except ConfigError:  # the config class itself refuses the point
             continue
         except OpscopeError as error:

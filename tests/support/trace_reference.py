@@ -40,16 +40,21 @@ class Recipe:
     experts: str | None = None
 
 
+def imported(qualified: str) -> Any:
+    """The class of that name."""
+    module, _, name = qualified.rpartition(".")
+    return getattr(importlib.import_module(module), name)
+
+
 def build(recipe: Recipe, device: str = "meta", dtype: Any = torch.bfloat16) -> Any:
     """The model in evaluation mode, its weights random, or without data on the meta device."""
     transformers.logging.set_verbosity_error()
     # a look at the token ids that only serves a warning: documents name it under not_counted
     transformers.PreTrainedModel.warn_if_padding_and_no_attention_mask = lambda *_: None
-    module, _, name = recipe.class_name.rpartition(".")
     experts = {"experts_implementation": recipe.experts} if recipe.experts else {}
     torch.manual_seed(0)
     with torch.device(device):
-        model = getattr(importlib.import_module(module), name)._from_config(
+        model = imported(recipe.class_name)._from_config(
             copy.deepcopy(recipe.config), attn_implementation=recipe.attention, dtype=dtype, **experts
         )
     return model.eval()

@@ -214,6 +214,9 @@ def _called_alike(general: CallTree, special: CallTree, values: Mapping[str, int
     ours, theirs = general.trace.inputs, special.trace.inputs
     if [(i.name, len(i.shape)) for i in ours] != [(i.name, len(i.shape)) for i in theirs]:
         return False
+    fixed = {v.name: v.default for v in general.trace.variables if v.kind == "fixed"}
+    if any(values.get(name, default) != default for name, default in fixed.items()):
+        return True  # which of the numbers in the general trace's sizes are these cannot be told
     sizes = [pair for a, b in zip(ours, theirs, strict=True) for pair in zip(a.shape, b.shape, strict=True)]
     # a size that is a number in the general trace is one of its own point
     return all(evaluate(a, values) == evaluate(b, values) for a, b in sizes if variables(a))

@@ -20,7 +20,7 @@ from opscope_tools.trace.worker.fitted import fitted
 from opscope_tools.trace.worker.inputs import reads_only_tokens
 from opscope_tools.trace.worker.layers import ModuleSession
 from opscope_tools.trace.worker.recorder import UnfoldedError
-from opscope_tools.trace.worker.session import LEVELS, InputsError, Session, TooLongError, UntraceableError, quiet
+from opscope_tools.trace.worker.session import CUTS, LEVELS, InputsError, Session, TooLongError, UntraceableError, quiet
 from opscope_tools.trace.worker.sharing import SharedLayerError
 from opscope_tools.trace.worker.stacks import stacks_of
 from opscope_tools.trace.worker.writing import written
@@ -31,7 +31,8 @@ _SETS = 20
 _FITTED = "their formulas are fitted to runs at several sizes, and checked at some that chose none."
 _WHY = "numbers here, because: "
 _SAID = {
-    "all": "on other inputs", "alike": "as many key/value heads as heads", "run": "the config's sizes are numbers",
+    "all": "on other inputs", "alike": "as many key/value heads as heads",
+    "uncut": "sizes of images and patches are numbers", "run": "the config's sizes are numbers",
     "none": "all sizes are numbers",
 }  # fmt: skip
 
@@ -103,9 +104,19 @@ def _narrower(
     request: TraceRequest, model_class: Any, config_class: Any, way: Way, say: Say, first: TraceError
 ) -> Trace:
     """A trace with fewer symbols than the one that ended in `first`."""
-    levels = LEVELS if not isinstance(first, TooLongError) else LEVELS[-1:]
-    for level in levels:
-        why = {"run": f"The config's sizes are {_WHY}{first.message}", "none": f"All sizes are {_WHY}{first.message}"}
+    names = models.sizes(models.make_config(config_class, request.model))
+    without = {
+        "all": way == Way(),
+        "alike": not any(n.endswith("num_kv_heads") for n in names),
+        "uncut": reads_only_tokens(model_class) and not any(n.endswith(CUTS) for n in names),
+    }
+    levels = LEVELS if not isinstance(first, TooLongError) else ("uncut", "none")
+    for level in (name for name in levels if not without.get(name)):  # what changes nothing need not be tried
+        why = {
+            "uncut": f"Sizes of images and of what they are cut into are {_WHY}{first.message}",
+            "run": f"The config's sizes are {_WHY}{first.message}",
+            "none": f"All sizes are {_WHY}{first.message}",
+        }
         say(f"tracing again: {_SAID[level]}")
         try:
             return _recorded(request, model_class, config_class, level, way, why.get(level, ""))

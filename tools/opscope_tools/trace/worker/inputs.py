@@ -19,6 +19,8 @@ import torch
 Size = Callable[[str, int], Any]
 #: audio samples or frames of a spectrogram where the config names no length
 _SAMPLES, _FRAMES = 16000, 320
+#: how many tiles, with the whole, a picture of the tower's own size may be cut into
+_TILES = (3, 2, 5)
 #: arguments that carry something other than tokens
 _MODALITIES = (
     "pixel_values", "pixel_values_videos", "input_features", "input_values", "past_values", "hidden_states",
@@ -170,7 +172,10 @@ class Inputs:
         plain = Input(name, (self.batch, channels, height, width), self.dtype)
         yield [plain]
         if "image_sizes" in self.names:
-            yield [plain, Input("image_sizes", (self.batch, 2), torch.int64, self._each(height, width))]
+            sizes = Input("image_sizes", (self.batch, 2), torch.int64, self._each(height, width))
+            yield [plain, sizes]
+            for tiles in _TILES:
+                yield [Input(name, (self.batch, tiles, channels, height, width), self.dtype), sizes]
         frames = _number(field(self.vision, "num_frames", "frames_per_clip"), 1)
         for several in dict.fromkeys((frames, 2)):
             yield [Input(name, (self.batch, several, channels, height, width), self.dtype)]
@@ -203,7 +208,10 @@ class Inputs:
         if "merge_sizes" in self.required:
             more = [Input("merge_sizes", (self.batch,), torch.int64, lambda: [int(merge)] * int(self.batch))]
         if "mm_token_type_ids" in self.names and "input_ids" in self.names:
-            more.append(Input("mm_token_type_ids", (self.batch, self.size("seq_len", 16)), torch.int64))
+            if "position_ids" in self.names:  # which it would find by looking where among the tokens the pictures are
+                more.append(Input("position_ids", (3, self.batch, self.size("seq_len", 16)), torch.int64))
+            else:
+                more.append(Input("mm_token_type_ids", (self.batch, self.size("seq_len", 16)), torch.int64))
         count = self.batch * rows * columns
         yield [Input(name, (count, channels * frames * patch**2), self.dtype), grids, *more]
         yield [Input(name, (count, channels, patch, patch), self.dtype), grids, *more]

@@ -128,7 +128,10 @@ def _class_of_config(model_type: str) -> Any:
 
 def _config_class(model: Any, model_type: str) -> Any:
     if model_type:
-        return configuration_auto.CONFIG_MAPPING[model_type]
+        found = configuration_auto.CONFIG_MAPPING[model_type]
+        own = getattr(model, "config_class", None)
+        # a model of the text alone takes that part of a composite config, as the auto classes hand it over
+        return own if own is not None and own in getattr(found, "sub_configs", {}).values() else found
     found = getattr(model, "config_class", None)
     if found is None or found is CONFIG_BASE:
         raise TraceError(f"{model.__qualname__} names no config class, so it cannot be built.")
@@ -261,6 +264,14 @@ def _set(base: dict[str, Any], reference: Any, path: str, value: Any) -> None:
     _set(held, parts(reference)[head], rest, value)
 
 
+def _part_of(model_type: str, config_class: Any) -> str:
+    """The field of a composite model type's config that holds a config of the class; '' where none does."""
+    if model_type not in configuration_auto.CONFIG_MAPPING_NAMES:
+        return ""
+    whole = getattr(configuration_auto.CONFIG_MAPPING[model_type], "sub_configs", {})
+    return next((key for key, kind in whole.items() if kind is config_class), "")
+
+
 def make_config(config_class: Any, spec: ModelSpec) -> Any:
     """The configuration: class default or file, then overrides. Raises `ConfigError` with the reason."""
     base: dict[str, Any] = {}
@@ -275,6 +286,9 @@ def make_config(config_class: Any, spec: ModelSpec) -> Any:
         if not isinstance(base, dict):
             raise ConfigError(f"The config file {path} does not hold an object.", next_step="Give a config.json.")
         declared = base.get("model_type")
+        if declared and declared != config_class.model_type:
+            part = _part_of(declared, config_class)
+            base, declared = (base[part], "") if isinstance(base.get(part), dict) else (base, declared)
         if declared and declared != config_class.model_type:
             raise ConfigError(
                 f"The config file is of model type {declared!r}, the target's is {config_class.model_type!r}.",

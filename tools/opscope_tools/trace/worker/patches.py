@@ -17,8 +17,9 @@ from types import ModuleType
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_map
 
 
@@ -383,7 +384,14 @@ class Rewriter(TorchFunctionMode):  # type: ignore[misc]  # torch is untyped her
         return out
 
     def _arange(self, *bounds: Any, **options: Any) -> Any:
-        """A range with a symbolic fraction as step: how many steps there are has to be said."""
+        """A range with a symbolic fraction as step: how many steps there are has to be said. One of numbers has values."""
+        if not any(map(_symbolic, [*bounds, *options.values()])):
+            out = torch.arange(*bounds, **options)
+            if isinstance(out, FakeTensor) and 0 < out.numel() <= _KNOWN_VALUES:
+                with _disable_current_modes():  # no operator of the model's
+                    out.constant = torch.arange(*bounds, **options)
+                out.fake_mode.fake_tensor_converter.add_constant_storage_mapping(out)
+            return out
         start, end, step = bounds if len(bounds) == 3 else (0, 1, 1)
         if len(bounds) != 3 or not isinstance(step, torch.SymFloat):
             return torch.arange(*bounds, **options)

@@ -30,8 +30,16 @@ from opscope_tools.trace.worker.sharing import shared
 from opscope_tools.trace.worker.symbols import Symbols
 
 DTYPE = torch.bfloat16
-#: what is symbolic: every size, key/value heads fewer than heads; every size as configured; the run's sizes; nothing
-LEVELS = ("all", "alike", "run", "none")
+#: what is symbolic: every size, key/value heads fewer than heads; every size as configured; every size but those of
+#: images and what they are cut into; the run's sizes; nothing
+LEVELS = ("all", "alike", "uncut", "run", "none")
+#: the levels at which the config's sizes are symbols
+SYMBOLIC = LEVELS[:3]
+#: how the names of those sizes end
+CUTS = (
+    "image_height", "image_width", "image_size", "patch_size", "merge_size", "window_size", "kernel_size", "stride",
+    "num_frames", "grid_size", "downsample_ratio", "pool_size",
+)  # fmt: skip
 #: CPU seconds that a run on symbols may take before plain numbers are tried
 _PATIENCE = 60.0
 #: arguments that hand on what an earlier pass left, as forwards and their results call them
@@ -96,13 +104,15 @@ class Session:
         self.shapes: dict[int, Any] = {}
         self.given_shapes: list[Any] = []
         self.given: list[Input] = []
+        #: whether the config says that the model has an encoder and a decoder
+        self.two_sided = False
         self._configure()
 
     def _configure(self) -> None:
         """The config, with what stays a number at the value that the hints ask for, seen by the config class."""
         self.config = models.make_config(self.config_class, self.request.model)
         self.names = models.sizes(self.config)
-        held = [n for n in self.names if self.level in ("run", "none") or is_depth(n)]
+        held = [n for n in self.names if self.level not in SYMBOLIC or self._number(n)]
         chosen = {
             n: self.hints[n] for n in held if n in self.hints and self.hints[n] != models.at(self.config, self.names[n])
         }
@@ -111,6 +121,11 @@ class Session:
             overrides = {**spec.overrides, **{self.names[n]: v for n, v in chosen.items()}}
             self.config = models.make_config(self.config_class, spec.model_copy(update={"overrides": overrides}))
         self.configured = {name: models.at(self.config, path) for name, path in self.names.items()}
+        self.two_sided = bool(getattr(self.config, "is_encoder_decoder", False))  # a side's constructor resets it
+
+    def _number(self, name: str) -> bool:
+        """Whether the size stays a number at this level."""
+        return is_depth(name) or (self.level == "uncut" and name.endswith(CUTS))
 
     def run(self) -> None:
         """Build and run; raises `TraceError` with the line of model code that could not."""
@@ -148,7 +163,7 @@ class Session:
 
     def _make_sizes_symbolic(self) -> None:
         """Put a symbol in the place of every size of the config, but for depths, which Python loops over."""
-        if self.level not in ("all", "alike"):
+        if self.level not in SYMBOLIC:
             return
         hints = dict(self.configured)
         kinds = self.names if self.level == "all" else ()
@@ -161,7 +176,7 @@ class Session:
         hints.update({k: v for k, v in self.hints.items() if k in self.names})
         for name, path in self.names.items():
             value = hints[name]
-            if not is_depth(name) and isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+            if not self._number(name) and isinstance(value, int) and not isinstance(value, bool) and value >= 1:
                 models.put(self.config, path, self.symbols.create(name, value))
                 self.symbolic[name] = path
         if "head_dim" not in self.symbolic and {"hidden_size", "num_heads"} <= self.symbolic.keys():
@@ -204,7 +219,7 @@ class Session:
             hint = self.hints.get(name, default)
         if configured:
             self.defaults[name] = default
-        if self.level == "none":
+        if self.level == "none" or (configured and self._number(name)):
             self.settled[name] = self._sizes[name] = hint
         else:
             self._sizes[name] = self.symbols.create(name, hint, chosen=True)
@@ -226,6 +241,10 @@ class Session:
         self.assumptions.update(rewriter.assumed)
         if left := Inputs.unused(model.forward, {i.name for i in self.given}, decoding=self.request.phase != "prefill"):
             self.assumptions[f"Called without {', '.join(left)}: what that would cost is not in the totals."] = None
+        if self.two_sided and "decoder_input_ids" not in self._parameters():
+            self.assumptions[
+                f"{self.model_class.__name__} is one side of an encoder-decoder: name the class that has both for both."
+            ] = None
         return recorder
 
     def _arguments(self, **lengths: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ config's other small integers is sought, and a formula that names such a field i
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +28,8 @@ _FURTHER = 12
 _LARGEST = 64
 
 Counts = tuple[int, ...]
+#: a layer's signature, and what each list of the config that is as long as its own says of it
+Layer = tuple[Any, dict[str, str]]
 
 
 @dataclass
@@ -37,6 +39,8 @@ class Stack:
     variable: str
     length: int
     kinds: list[Any]
+    #: the config's lists that say something of each layer
+    lists: frozenset[str] = frozenset()
     _found: dict[Any, Formula | None] = field(default_factory=dict)
 
 
@@ -64,22 +68,27 @@ class Stacks:
 
     # ---- looking
 
-    def _lists(self, changes: dict[str, int]) -> dict[str, list[Any]] | None:
-        """Kinds of the layers of every list, by path, under some changes; None where the config does not take them."""
+    def _lists(self, changes: dict[str, int]) -> dict[str, list[Layer]] | None:
+        """The layers of every list, by path, under some changes; None where the config does not take them."""
         overrides = {**self._spec.overrides, **{self._names.get(n, n): v for n, v in changes.items()}}
         try:
             config = models.make_config(self._config_class, self._spec.model_copy(update={"overrides": overrides}))
             model = self._built(config)
         except Exception:  # a config that does not stretch: its layers are counted, not generalised
             return None
-        lists = [v for part in models.all_parts(config) for v in vars(part).values() if isinstance(v, list | tuple)]
-        found: dict[str, list[Any]] = {}
+        lists = [
+            (f"{i}.{name}", v)
+            for i, part in enumerate(models.all_parts(config))
+            for name, v in vars(part).items()
+            if isinstance(v, list | tuple)
+        ]
+        found: dict[str, list[Layer]] = {}
         known: dict[int, Any] = {}
         for path, module in model.named_modules():
             if isinstance(module, torch.nn.ModuleList) and len(module):
-                marks = [tuple(map(str, v)) for v in lists if len(v) == len(module)]
+                marks = [(name, v) for name, v in lists if len(v) == len(module)]
                 found[path] = [
-                    (signature(child, known), *(mark[i] for mark in marks)) for i, child in enumerate(module)
+                    (signature(child, known), {name: str(v[i]) for name, v in marks}) for i, child in enumerate(module)
                 ]
         return found
 
@@ -101,13 +110,19 @@ class Stacks:
             groups = [{n: v} for n, v in self._depths.items()]
         for group in groups:
             deeper = further if further is not None else self._lists({n: v + steps[n] for n, v in group.items()})
-            for path, kinds in (base or {}).items():
-                reached = (deeper or {}).get(path, [])
+            for path, layers in (base or {}).items():
+                beyond = (deeper or {}).get(path, [])
                 variable = next(
-                    (n for n in group if len(reached) - len(kinds) == steps[n] and len(kinds) == self._depths[n]), ""
+                    (n for n in group if len(beyond) - len(layers) == steps[n] and len(layers) == self._depths[n]), ""
                 )
-                if variable and reached[: len(kinds)] == kinds:
-                    self._stacks[path] = Stack(variable, len(kinds), reached)
+                if not variable:
+                    continue
+                names = (
+                    layers[0][1].keys() & beyond[0][1].keys()
+                )  # a list that stays as it is only happened to be as long
+                kinds, reached = _kinds(layers, names), _kinds(beyond, names)
+                if reached[: len(kinds)] == kinds:
+                    self._stacks[path] = Stack(variable, len(kinds), reached, frozenset(names))
 
     # ---- counting
 
@@ -184,10 +199,15 @@ class Stacks:
         """Whether the count still holds where the field `name` is one more."""
         other = self._fields[name] + 1
         seen = self._lists({name: other, stack.variable: len(stack.kinds)})
-        kinds = (seen or {}).get(path)
-        if kinds is None:
+        layers = (seen or {}).get(path)
+        if layers is None:
             return False
-        return sum(kind in chosen for kind in kinds) == expected(len(stack.kinds), other)
+        return sum(kind in chosen for kind in _kinds(layers, stack.lists)) == expected(len(stack.kinds), other)
+
+
+def _kinds(layers: list[Layer], names: Iterable[str]) -> list[Any]:
+    """What tells the layers apart: their signatures and what the lists of these names say of them."""
+    return [(kind, *(marks.get(name) for name in sorted(names))) for kind, marks in layers]
 
 
 def _shapes(n: Formula, k: Formula) -> list[tuple[Formula, Callable[[int, int], int]]]:

@@ -206,7 +206,7 @@ class Writer:
             if is_depth(name):
                 if not (name in used and self._general.get(name, False)):
                     found.append(f"{{{name}}} == {value}")
-            elif s.level not in ("all", "alike") or name in s.settled:
+            elif name not in s.symbolic or name in s.settled:
                 found.append(f"{{{name}}} == {value}")
         return found
 
