@@ -105,6 +105,27 @@ def tensors_in(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
             yield from tensors_in(item, f"{name}[{index}]")
 
 
+class _Memory:
+    """A tensor like another, in memory of its own, to hand out again once nobody holds it: as an allocator would."""
+
+    def __init__(self, like: Any) -> None:
+        if isinstance(like, FakeTensor):
+            with no_dispatch():  # what the fake mode would do, without its bookkeeping
+                memory = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device="meta")
+            self.tensor = FakeTensor(like.fake_mode, memory, like.device)
+            del memory
+        else:
+            self.tensor = torch.empty_like(like)
+        self._storage = self.tensor.untyped_storage()
+        self._uses = torch._C._storage_Use_Count(self._storage._cdata)
+
+    def free(self) -> bool:
+        """Whether no tensor but this one, which only the recorder holds, lies in the memory."""
+        # by this object, by the recorder's record of origins, by the call itself
+        alone = sys.getrefcount(self.tensor) <= 3
+        return alone and bool(torch._C._storage_Use_Count(self._storage._cdata) <= self._uses)
+
+
 class SlowError(Exception):
     """The pass takes longer than it may."""
 
@@ -133,7 +154,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         self._memo: dict[Any, tuple[CallEvent | None, Any, list[Any]]] = {}
         #: storage -> the list of layers and the call that its tensor came out of, the tensors kept alive
         self._lineage: dict[int, tuple[str, int]] = {}
-        self._kept: list[Any] = []
+        self._kept: dict[int, Any] = {}
+        self._handed = 0
+        #: result of a layer that was folded -> memory of its shape that was handed out for its siblings
+        self._pools: dict[int, list[_Memory]] = {}
         #: lists of layers of which several results are read together
         self.gathered: set[str] = set()
         self._paths = {id(module): path for path, module in model.named_modules()}
@@ -214,20 +238,23 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         def fresh(tensor: Any) -> Any:
             if id(tensor) in through or tensor.untyped_storage()._cdata in self._weights:
                 return through.get(id(tensor), tensor)
-            if not isinstance(tensor, FakeTensor):
-                return torch.empty_like(tensor)
-            with no_dispatch():  # what the fake mode would do, without its bookkeeping
-                memory = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
-            return FakeTensor(tensor.fake_mode, memory, tensor.device)
+            pool = self._pools.setdefault(id(tensor), [])
+            for memory in pool:
+                if memory.free():
+                    return memory.tensor
+            pool.append(_Memory(tensor))
+            return pool[-1].tensor
 
         return tree_map_only(torch.Tensor, fresh, result)
 
     def _descend(self, module: Any, result: Any) -> None:
         """Remember which layer's call a tensor came out of."""
-        origin = (self._paths[id(module)].rpartition(".")[0], len(self._kept))
+        self._handed += 1
+        origin = (self._paths[id(module)].rpartition(".")[0], self._handed)
         for _, tensor in tensors_in(result):
-            self._lineage[tensor.untyped_storage()._cdata] = origin
-            self._kept.append(tensor)  # so that no other takes its place in memory
+            storage = tensor.untyped_storage()._cdata
+            self._lineage[storage] = origin
+            self._kept[storage] = tensor  # so that no other takes its place in memory
 
     def _note_gathered(self, tensors: Iterable[Any]) -> None:
         """What reads several layers' results depends on how many there are."""
