@@ -12,6 +12,7 @@ from typing import Literal
 from pydantic import Field
 
 from opscope_schemas.common import Frozen, ToolResult
+from opscope_schemas.resources import Resources
 
 Basis = Literal["source", "evaluated"]
 Language = Literal["triton", "cuda"]
@@ -181,13 +182,6 @@ class DeviceCall(Fact):
 
     name: str
     followed: bool
-
-
-class Resources(Frozen):
-    """Registers, spills and occupancy; they exist only after compilation."""
-
-    compiled: bool = False
-    statement: str = "Not compiled: registers, spills, instruction mix and occupancy are not known from source alone."
 
 
 class KernelTiling(Frozen):

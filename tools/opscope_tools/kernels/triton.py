@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from opscope_schemas.errors import SourceError
+from opscope_schemas.resources import Resources
 from opscope_schemas.tiling import (
     Autotune,
     BoundValue,
@@ -16,7 +17,6 @@ from opscope_schemas.tiling import (
     Constraint,
     KernelTiling,
     Launch,
-    Resources,
 )  # fmt: skip
 
 from opscope_tools.kernels.autotune import Context, decorators

@@ -1,0 +1,113 @@
+"""Occupancy against NVIDIA's own calculator, compiled from its header where a CUDA toolkit or Triton brings it."""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from opscope_schemas.errors import InputError
+from opscope_tools.kernels.occupancy import LIMITS, by_registers, limits_of, occupancy
+
+CASES = 20_000
+_PROGRAM = r"""
+#include <cstdio>
+#include <cstddef>
+#include "cuda_occupancy.h"
+int main() {
+  int major, minor, threads, registers, barriers; size_t fixed, dynamic, sm; int per_sm, blocks_per_sm; size_t reserved;
+  while (scanf("%d %d %d %d %d %zu %zu %zu %d %zu %d", &major, &minor, &threads, &registers, &barriers, &fixed, &dynamic,
+               &sm, &per_sm, &reserved, &blocks_per_sm) == 11) {
+    cudaOccDeviceProp p; cudaOccFuncAttributes a; cudaOccDeviceState s; cudaOccResult r;
+    p.computeMajor = major; p.computeMinor = minor; p.maxThreadsPerBlock = 1024; p.maxThreadsPerMultiprocessor = per_sm;
+    p.regsPerBlock = 65536; p.regsPerMultiprocessor = 65536; p.warpSize = 32; p.sharedMemPerBlock = 49152;
+    p.sharedMemPerMultiprocessor = sm; p.numSms = 1; p.sharedMemPerBlockOptin = sm - reserved;
+    p.reservedSharedMemPerBlock = reserved;
+    a.maxThreadsPerBlock = 1024; a.numRegs = registers; a.sharedSizeBytes = fixed; a.partitionedGCConfig = PARTITIONED_GC_OFF;
+    a.shmemLimitConfig = FUNC_SHMEM_LIMIT_OPTIN; a.maxDynamicSharedSizeBytes = dynamic; a.numBlockBarriers = barriers;
+    int e = cudaOccMaxActiveBlocksPerMultiprocessor(&r, &p, &a, &s, threads, dynamic);
+    printf("%d %d\n", e, e ? 0 : r.activeBlocksPerMultiprocessor);
+  }
+}
+"""
+
+
+def _header() -> Path | None:
+    nvcc = shutil.which("nvcc")
+    beside = [Path(nvcc).resolve().parents[1] / "include"] if nvcc else []
+    triton = importlib.util.find_spec("triton")
+    if triton is not None and triton.origin:
+        beside.append(Path(triton.origin).parent / "backends/nvidia/include")
+    return next((folder for folder in [Path("/usr/local/cuda/include"), *beside] if (folder / "cuda_occupancy.h").is_file()), None)
+
+
+@pytest.fixture(scope="module")
+def calculator(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """NVIDIA's calculator as a program: a line of sizes in, the number of blocks out."""
+    header, compiler = _header(), shutil.which("g++") or shutil.which("c++")
+    if header is None or compiler is None:
+        pytest.skip("no cuda_occupancy.h or no C++ compiler on this machine")
+    folder = tmp_path_factory.mktemp("calculator")
+    (folder / "main.cpp").write_text(_PROGRAM)
+    subprocess.run([compiler, "-O1", "-w", f"-I{header}", "main.cpp", "-o", "main"], cwd=folder, check=True, timeout=120)
+    return folder / "main"
+
+
+def test_blocks_are_those_of_nvidias_calculator(calculator: Path) -> None:
+    draw = random.Random(5)
+    cases, lines = [], []
+    for _ in range(CASES):
+        arch = draw.choice(list(LIMITS))
+        limits, number = LIMITS[arch], arch.removeprefix("sm_")
+        threads, registers, barriers = draw.randint(1, 1024), draw.randint(1, 255), draw.choice((1, 1, 2, 5, 16))
+        fixed = draw.choice((0, draw.randint(0, 49152)))
+        dynamic = draw.choice((0, draw.randint(0, limits.shared)))
+        cases.append((arch, threads, registers, fixed, dynamic, barriers))
+        lines.append(
+            f"{number[:-1]} {number[-1]} {threads} {registers} {barriers} {fixed} {dynamic} {limits.shared} "
+            f"{limits.threads} {limits.reserved} {limits.blocks}"
+        )
+    done = subprocess.run([calculator], input="\n".join(lines), capture_output=True, text=True, check=True, timeout=120)
+    theirs = [tuple(map(int, line.split())) for line in done.stdout.splitlines()]
+    assert len(theirs) == CASES
+    assert all(error == 0 for error, _ in theirs)
+    wrong = [
+        (case, ours, blocks)
+        for case, (_, blocks) in zip(cases, theirs, strict=True)
+        if (ours := occupancy(*case[:3], case[3], case[4], case[5]).blocks) != blocks
+    ]
+    assert wrong == []
+    assert len({blocks for _, blocks in theirs}) > 10  # the cases differ
+
+
+def test_what_limits_is_named() -> None:
+    register_bound = occupancy("sm_80", 128, 128, 0)
+    assert (register_bound.blocks, register_bound.limited_by, register_bound.percent) == (4, ("registers",), 25.0)
+    shared_bound = occupancy("sm_89", 256, 32, 48 * 1024)
+    assert (shared_bound.blocks, shared_bound.limited_by) == (2, ("shared memory",))
+    assert occupancy("sm_90", 1024, 32, 0).limited_by == ("warps", "registers")
+
+
+def test_a_block_that_does_not_run_says_what_breaks() -> None:
+    broken = occupancy("sm_120", 256, 128, 131072)
+    assert (broken.fits, broken.blocks) == (False, 0)
+    assert broken.breaks == "shared memory: 131072 bytes, at most 101376"
+    assert occupancy("sm_90", 1024, 80, 0).breaks == "registers: 81920 per block, at most 65536"
+
+
+def test_steps_by_registers_cover_every_number_of_them() -> None:
+    steps = by_registers("sm_86", 256, 16384)
+    assert steps[-1].registers == 255
+    for registers in range(1, 256):
+        step = next(s for s in steps if s.registers is not None and registers <= s.registers)
+        assert step.blocks == occupancy("sm_86", 256, registers, 16384).blocks
+
+
+def test_an_unknown_architecture_is_refused_with_those_that_are_known() -> None:
+    assert limits_of("sm_90a") == LIMITS["sm_90"]
+    with pytest.raises(InputError, match="sm_42") as refused:
+        limits_of("sm_42")
+    assert "sm_121" in str(refused.value)
