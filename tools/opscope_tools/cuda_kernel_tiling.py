@@ -13,7 +13,9 @@ from pydantic import Field
 from opscope_tools.spec import Tool, ToolContext
 
 if TYPE_CHECKING:
-    from opscope_tools.kernels import Inventory, KernelRef
+    from opscope_schemas.resources import Resources
+
+    from opscope_tools.kernels import Arch, Inventory, KernelRef
 
 _LISTED = 60
 
@@ -27,7 +29,20 @@ class TilingArguments(ToolArguments):
     repo: str | None = Field(default=None, description="Name of the repository to read; default: all registered ones.")
     arch: str | None = Field(
         default=None,
-        description="sm_90, gfx942, ...: decides platform predicates such as is_hip(); default: every case is listed.",
+        description="sm_90, gfx942, ...: decides platform predicates such as is_hip(); default: every case is listed. "
+        "Several, as in sm_80,sm_90, are what to compile for.",
+    )
+    compile: bool = Field(
+        default=False,
+        description="Compile, without a GPU: registers, spills, shared bytes, machine instructions, occupancy, and which "
+        "autotune configurations fit on which architecture. Takes seconds for each; results are kept.",
+    )
+    values: dict[str, bool | int | float | str | None] | None = Field(
+        default=None,
+        description='Triton, to compile: parameter -> type ("*fp16", "i32") or constexpr value; the rest is inferred.',
+    )
+    instance: str | None = Field(
+        default=None, description='CUDA, to compile a template: one instantiation, such as "rms_norm<float, 1024>".'
     )
     limit: int = Field(default=10, ge=1, le=200, description="Kernels per page.")
     offset: int = Field(default=0, ge=0, description="Kernels to skip.")
@@ -41,7 +56,8 @@ def run(arguments: TilingArguments, context: ToolContext) -> TilingResult:
     # here: the engine's tables take a tenth of the server's start, and most sessions ask for no kernel
     from opscope_tools.kernels import describe, named_file, nearest, nearest_files, parse_arch, scan, select
 
-    arch = parse_arch(arguments.arch)
+    archs = [arch for part in (arguments.arch or "").split(",") if (arch := parse_arch(part)) is not None]
+    arch = archs[0] if len(archs) == 1 else None
     workspace = context.workspace
     chosen: list[tuple[Repository, Inventory, KernelRef]] = []
     inventories = []
@@ -80,6 +96,10 @@ def run(arguments: TilingArguments, context: ToolContext) -> TilingResult:
                     repository, inventory, mine, arch=arch, checkpoint=context.checkpoint, progress=context.progress
                 )
             )
+            kernels[-len(mine) :] = [
+                k.model_copy(update={"resources": _resources(arguments, context, repository, inventory, r, k, archs)})
+                for r, k in zip(mine, kernels[-len(mine) :], strict=True)
+            ]
     following = arguments.offset + len(page)
     concerned = {r.name: (r, i) for r, i, _ in chosen} or {r.name: (r, i) for r, i in inventories}
     result = TilingResult(
@@ -91,6 +111,21 @@ def run(arguments: TilingArguments, context: ToolContext) -> TilingResult:
         notes=tuple(_notes(arguments, chosen, [i for _, i in concerned.values()], len(unread))),
     )  # fmt: skip
     return summary(result) if arguments.detail == "summary" else result
+
+
+def _resources(
+    arguments: TilingArguments, context: ToolContext, repository: Repository, inventory: Inventory, reference: KernelRef,
+    kernel: KernelTiling, archs: list[Arch],
+) -> Resources:  # fmt: skip
+    """What the kernel takes of a GPU: compiled where that is asked for."""
+    from opscope_tools.kernels import compiled, launches_of, static_resources
+
+    if not arguments.compile:
+        return static_resources(kernel, archs)
+    return compiled(
+        repository, reference, kernel, launches_of(inventory, reference), archs, arguments.values or {},
+        arguments.instance or "", context.workspace.store, checkpoint=context.checkpoint, progress=context.progress,
+    )  # fmt: skip
 
 
 def _concerns(target: str, inventory: Inventory, name: str, file: str) -> bool:
@@ -136,9 +171,17 @@ def without_accesses(result: TilingResult) -> TilingResult:
     """Loads, stores, instructions and loops left out."""
     empty = {"loads": (), "stores": (), "instructions": (), "loops": (), "calls": ()}
     return _marked(
-        result, [k.model_copy(update=empty) for k in result.kernels],
+        result,
+        [k.model_copy(update={**empty, "resources": _shorter(k.resources, details=False)}) for k in result.kernels],
         "Left out: loads, stores, instructions, loops, calls. Ask for one kernel by path::name, or a smaller limit.",
     )  # fmt: skip
+
+
+def _shorter(resources: Resources, *, details: bool) -> Resources:
+    """Without what the builds consist of; without the steps of occupancy too where not even `details` are wanted."""
+    bare: dict[str, object] = {"instructions": {}, "lines": (), "specialisation": {}}
+    builds = tuple(b if details else b.model_copy(update=bare) for b in resources.builds)
+    return resources.model_copy(update={"builds": builds, "occupancy": ()})
 
 
 def summary(result: TilingResult) -> TilingResult:
@@ -175,14 +218,15 @@ CUDA_KERNEL_TILING: Tool[TilingArguments, TilingResult] = Tool(
     name="cuda_kernel_tiling",
     title="Tiling of CUDA and Triton kernels",
     description=(
-        "How a GPU kernel is tiled, read from CUDA or Triton source without compiling: tile sizes, grid and number of "
+        "How a GPU kernel is tiled, read from CUDA or Triton source: tile sizes, grid and number of "
         "tiles as formulas at every launch site, program or block id to tile mapping, warps, stages, autotune "
         "configurations, template and constexpr values, loads and stores with memory level, shared memory, assertions; "
         "each with its line. In formulas {name} is a run-time quantity, a bare name a compile-time constant. Target: a "
         "kernel name, path::name, path:line, file, folder, or a repository's name to list its kernels page by page "
         "(use detail=summary there). "
         "Values that depend on the platform or on sizes say so in `when`; give arch to decide platform tests. "
-        "Registers, spills and occupancy need compilation and are not given. Add repositories with --repo NAME=PATH."
+        "With compile=true also `resources`: registers, spills, shared bytes, machine instructions and occupancy by "
+        "architecture, and which autotune configurations fit. Add repositories with --repo NAME=PATH."
     ),
     arguments=TilingArguments,
     result=TilingResult,

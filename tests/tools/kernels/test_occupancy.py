@@ -41,7 +41,10 @@ def _header() -> Path | None:
     triton = importlib.util.find_spec("triton")
     if triton is not None and triton.origin:
         beside.append(Path(triton.origin).parent / "backends/nvidia/include")
-    return next((folder for folder in [Path("/usr/local/cuda/include"), *beside] if (folder / "cuda_occupancy.h").is_file()), None)
+    return next(
+        (folder for folder in [Path("/usr/local/cuda/include"), *beside] if (folder / "cuda_occupancy.h").is_file()),
+        None,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +55,9 @@ def calculator(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("no cuda_occupancy.h or no C++ compiler on this machine")
     folder = tmp_path_factory.mktemp("calculator")
     (folder / "main.cpp").write_text(_PROGRAM)
-    subprocess.run([compiler, "-O1", "-w", f"-I{header}", "main.cpp", "-o", "main"], cwd=folder, check=True, timeout=120)
+    subprocess.run(
+        [compiler, "-O1", "-w", f"-I{header}", "main.cpp", "-o", "main"], cwd=folder, check=True, timeout=120
+    )
     return folder / "main"
 
 
@@ -92,9 +97,10 @@ def test_what_limits_is_named() -> None:
 
 
 def test_a_block_that_does_not_run_says_what_breaks() -> None:
-    broken = occupancy("sm_120", 256, 128, 131072)
+    broken = occupancy("sm_120", 256, 128, 0, 131072)
     assert (broken.fits, broken.blocks) == (False, 0)
     assert broken.breaks == "shared memory: 131072 bytes, at most 101376"
+    assert occupancy("sm_90", 256, 32, 49153).breaks == "static shared memory: 49153 bytes, at most 49152"
     assert occupancy("sm_90", 1024, 80, 0).breaks == "registers: 81920 per block, at most 65536"
 
 

@@ -1,16 +1,18 @@
-"""The kernel engine: how CUDA and Triton kernels are tiled, read from source; nothing analysed is imported or compiled.
+"""The kernel engine: how CUDA and Triton kernels are tiled, read from source; nothing analysed is imported or run.
 
 `scan` takes the inventory of a repository, `select` finds what a target names in it, `describe` reads those kernels.
 Below: files, inventory (with the cache), facts, arch. Triton: triton_find, triton_body, autotune, triton_launch,
 triton, over interpret with evaluate, symbols, calls, pymodule, host. CUDA: ctext, cuda_find, cuda_expr, cuda_host, cuda_scope, cuda_memory, cuda_body,
-cuda_templates, cuda.
+cuda_templates, cuda. What a kernel takes of a GPU: resources, over occupancy and the compilers in `compiled`.
 """
 
 from opscope_tools.kernels.arch import Arch, parse_arch
-from opscope_tools.kernels.describe import describe, named_file, nearest, nearest_files, select
+from opscope_tools.kernels.describe import describe, launches_of, named_file, nearest, nearest_files, select
 from opscope_tools.kernels.facts import Inventory, KernelRef
 from opscope_tools.kernels.inventory import scan
+from opscope_tools.kernels.resources import compiled, static_resources
 
 __all__ = [
-    "Arch", "Inventory", "KernelRef", "describe", "named_file", "nearest", "nearest_files", "parse_arch", "scan", "select",
+    "Arch", "Inventory", "KernelRef", "compiled", "describe", "launches_of", "named_file", "nearest", "nearest_files",
+    "parse_arch", "scan", "select", "static_resources",
 ]  # fmt: skip

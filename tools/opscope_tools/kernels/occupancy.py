@@ -20,6 +20,8 @@ _REGISTERS_PER_SM = _REGISTERS_PER_BLOCK = 64 * 1024
 _REGISTERS_PER_THREAD = 255
 _REGISTER_UNIT = 256
 _THREADS_PER_BLOCK = 1024
+#: what declarations of fixed size may take together; more has to be asked for at the launch
+_STATIC_SHARED = 48 * 1024
 SOURCE = "nvidia-cuda-cccl 13.3.5, cuda/__device/arch_traits.h"
 
 
@@ -83,7 +85,7 @@ def occupancy(
     limits = limits_of(arch)
     warps = -(-threads // WARP)
     shared = static + dynamic
-    refused = _refusal(limits, threads, warps, registers, shared)
+    refused = _refusal(limits, threads, warps, registers, static, shared)
     bounds = {"warps": limits.threads // WARP // warps, "blocks": limits.blocks}
     if registers:
         per_warp = -(-registers * WARP // _REGISTER_UNIT) * _REGISTER_UNIT
@@ -102,10 +104,12 @@ def occupancy(
     )  # fmt: skip
 
 
-def _refusal(limits: Limits, threads: int, warps: int, registers: int | None, shared: int) -> str:
+def _refusal(limits: Limits, threads: int, warps: int, registers: int | None, static: int, shared: int) -> str:
     """Why not even one block runs; empty where one does."""
     if threads < 1 or threads > _THREADS_PER_BLOCK:
         return f"threads: {threads} per block, at most {_THREADS_PER_BLOCK}"
+    if static > _STATIC_SHARED:
+        return f"static shared memory: {static} bytes, at most {_STATIC_SHARED}"
     if shared > limits.shared_per_block:
         return f"shared memory: {shared} bytes, at most {limits.shared_per_block}"
     if registers:

@@ -1,0 +1,350 @@
+"""Kernels compiled without a GPU: what the tool says against the compilers asked directly, and against closed forms."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opscope_cache.store import MemoryStore
+from opscope_schemas.common import Repository
+from opscope_schemas.errors import InputError
+from opscope_schemas.resources import Resources
+from opscope_tools.kernels import Inventory, compiled, describe, launches_of, parse_arch, scan, select, static_resources
+from opscope_tools.kernels.compiled import nvcc_build, process, sass, triton_build
+from opscope_tools.kernels.compiled.process import run
+from opscope_tools.kernels.compiled.sass import kind_of
+
+nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not on this machine")
+
+HELPERS = """import triton
+import triton.language as tl
+
+@triton.jit
+def clipped(x, bound: tl.constexpr):
+    return tl.minimum(x, bound)
+"""
+
+MATMUL = """import triton
+import triton.language as tl
+from .helpers import clipped
+try:
+    from triton.language.extra.nowhere import tanh
+except ImportError:
+    from triton.language.extra.libdevice import tanh
+
+BOUND = tl.constexpr(6.0)
+WIDE = 128
+
+@triton.autotune(configs=[
+    triton.Config({"BM": 64, "BN": 64, "BK": 32}, num_warps=4, num_stages=3),
+    triton.Config({"BM": WIDE, "BN": 128, "BK": 64}, num_warps=8, num_stages=4),
+], key=["M", "N", "K"])
+@triton.jit
+def matmul(A, B, C, M, N, K, sam, sak, sbk, sbn, scm, scn, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    m = tl.program_id(0) * BM + tl.arange(0, BM)
+    n = tl.program_id(1) * BN + tl.arange(0, BN)
+    k = tl.arange(0, BK)
+    a = A + m[:, None] * sam + k[None, :] * sak
+    b = B + k[:, None] * sbk + n[None, :] * sbn
+    acc = tl.zeros((BM, BN), dtype=tl.float32)
+    for _ in range(0, tl.cdiv(K, BK)):
+        acc = tl.dot(tl.load(a), tl.load(b), acc)
+        a += BK * sak
+        b += BK * sbk
+    acc = tanh(clipped(acc, BOUND))
+    tl.store(C + m[:, None] * scm + n[None, :] * scn, acc.to(C.dtype.element_ty))
+
+@triton.jit
+def broken(A, N: tl.constexpr):
+    tl.store(A + tl.arange(0, 16), tl.dot(1, 2, 3, 4, 5))
+
+@triton.jit
+def gather(X, Ids, Out, eps, D: tl.constexpr):
+    row = tl.load(Ids + tl.program_id(0))
+    x = tl.load(X + row * D + tl.arange(0, D))
+    tl.store(Out + tl.program_id(0) * D + tl.arange(0, D), x + eps)
+
+def launch(a, b, c):
+    grid = lambda meta: (triton.cdiv(a.shape[0], meta["BM"]), triton.cdiv(b.shape[1], meta["BN"]))
+    matmul[grid](a, b, c, a.shape[0], b.shape[1], a.shape[1], a.stride(0), a.stride(-1), b.stride(0), b.stride(-1),
+                 c.stride(0), c.stride(-1))
+    broken[(1,)](a, N=16)
+    gather[(8,)](a, b, c, 1e-6, D=128)
+"""
+
+CUDA = """template <typename T, int BLOCK>
+__global__ void __launch_bounds__(BLOCK) row_sum(T* out, const T* x, int n) {
+  __shared__ float part[BLOCK / 32];
+  float s = 0.f;
+  for (int i = threadIdx.x; i < n; i += BLOCK) s += (float)x[blockIdx.x * n + i];
+  for (int o = 16; o; o /= 2) s += __shfl_xor_sync(~0u, s, o);
+  if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = s;
+  __syncthreads();
+  if (threadIdx.x == 0) { for (int w = 1; w < BLOCK / 32; ++w) s += part[w]; out[blockIdx.x] = (T)s; }
+}
+__global__ void scale(float* x, float a, int n) {
+  __shared__ float tile[256];
+  int i = blockIdx.x * 256 + threadIdx.x;
+  if (i < n) { tile[threadIdx.x] = x[i]; x[i] = tile[threadIdx.x] * a; }
+}
+template <typename T> __global__ void unnamed(T* x) { *x = T(1); }
+__global__ void wrong(float* x) { x[0] = undeclared_name; }
+void launches(float* o, const float* x, int rows, int n) {
+  row_sum<float, 256><<<rows, 256>>>(o, x, n);
+  scale<<<(n + 255) / 256, 256>>>(o, 2.f, n);
+}
+"""
+
+HUGE = """__global__ void huge(float* x) { __shared__ float tile[20000]; tile[threadIdx.x] = x[0]; x[1] = tile[0]; }
+void launch_huge(float* x) { huge<<<1, 128>>>(x); }
+"""
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
+    root = tmp_path_factory.mktemp("kernels")
+    (root / "ops").mkdir()
+    (root / "ops/__init__.py").write_text("")
+    (root / "ops/helpers.py").write_text(HELPERS)
+    (root / "ops/matmul.py").write_text(MATMUL)
+    (root / "good.cu").write_text(CUDA.replace("__global__ void wrong(float* x) { x[0] = undeclared_name; }\n", ""))
+    (root / "bad.cu").write_text(CUDA)
+    (root / "huge.cu").write_text(HUGE)
+    return Repository(name="kernels", root=root, packages=())
+
+
+@pytest.fixture(scope="module")
+def inventory(repository: Repository) -> Inventory:
+    return scan(repository, MemoryStore(), checkpoint=lambda: None, progress=lambda *_: None)
+
+
+@pytest.fixture(scope="module")
+def store() -> MemoryStore:
+    return MemoryStore()
+
+
+def resources(
+    repository: Repository, inventory: Inventory, store: Any, target: str, archs: str, values: Any = None, instance: str = "",
+) -> Resources:  # fmt: skip
+    (reference,) = select(inventory, target)
+    quiet: Any = {"checkpoint": lambda: None, "progress": lambda *_: None}
+    (kernel,) = describe(repository, inventory, [reference], **quiet)
+    wanted = [arch for part in archs.split(",") if (arch := parse_arch(part)) is not None]
+    launches = launches_of(inventory, reference)
+    return compiled(repository, reference, kernel, launches, wanted, values or {}, instance, store, **quiet)
+
+
+# ---- Triton
+
+
+def test_shared_memory_of_a_matmul_is_its_stages_of_tiles(
+    repository: Repository, inventory: Inventory, store: MemoryStore
+) -> None:
+    found = resources(repository, inventory, store, "matmul", "sm_80,sm_90")
+    assert found.compiled
+    assert [b.error for b in found.builds] == [""] * 4
+    for build in found.builds:
+        tile = (64 + 64) * 32 * 2 if build.config == 0 else (128 + 128) * 64 * 2  # bf16, both operands
+        stages = build.options["num_stages"]
+        # asynchronous copies keep one stage in registers' stead; wgmma reads every stage from shared memory
+        expected = (stages - 1) * tile if build.arch == "sm_80" else stages * tile
+        assert build.shared_bytes is not None
+        assert expected <= build.shared_bytes <= expected + 256
+        assert build.threads == 32 * build.options["num_warps"]
+        assert build.instructions["tensor-core product"] > 0
+        assert build.specialisation["sak"].startswith("1 (the launch passes a.stride(-1)")
+        assert build.specialisation["sam"] == "i32, divisible by 16 (by its use)"
+        assert build.specialisation["BM"] == f"{64 if build.config == 0 else 128} (autotune)"
+
+
+def test_a_configuration_that_does_not_fit_says_what_breaks_it(
+    repository: Repository, inventory: Inventory, store: MemoryStore
+) -> None:
+    found = resources(repository, inventory, store, "matmul", "sm_86,sm_90", {"num_stages": 5})
+    rows = {(f.arch, f.config): f for f in found.fits}
+    assert rows[("sm_86", 1)].fits is False
+    assert rows[("sm_86", 1)].breaks.startswith("shared memory: 131")
+    assert rows[("sm_86", 1)].breaks.endswith("at most 101376")
+    assert rows[("sm_86", 0)].fits
+    assert rows[("sm_90", 1)].fits
+    assert {f.basis for f in found.fits} == {"compiled"}
+
+
+def test_machine_instructions_lead_back_to_the_lines_of_the_source(
+    repository: Repository, inventory: Inventory, store: MemoryStore
+) -> None:
+    build = resources(repository, inventory, store, "matmul", "sm_80").builds[0]
+    lines = MATMUL.splitlines()
+    spoken = {(place.file, place.line) for place in build.lines}
+    assert {file for file, _ in spoken} <= {"ops/matmul.py", "ops/helpers.py"}
+    dot = next(i for i, line in enumerate(lines, 1) if "tl.dot(tl.load(a)" in line)
+    assert ("ops/matmul.py", dot) in spoken
+    (reference,) = select(inventory, "matmul")
+    assert all(reference.line <= line <= reference.end_line for file, line in spoken if file == "ops/matmul.py")
+
+
+def test_what_a_pointer_holds_is_told_by_its_use_and_a_given_type_wins(
+    repository: Repository, inventory: Inventory, store: MemoryStore
+) -> None:
+    said = resources(repository, inventory, store, "gather", "sm_80").builds[0].specialisation
+    assert said["Ids"] == "*i32, divisible by 16 (what it holds is used in an address or a bound)"
+    assert said["X"] == "*bf16, divisible by 16 (the default)"
+    assert said["eps"] == "fp32 (by its name)"
+    launch = next(i for i, line in enumerate(MATMUL.splitlines(), 1) if "gather[(8,)]" in line)
+    assert said["D"] == f"128 (launch, line {launch})"
+    given = resources(repository, inventory, store, "gather", "sm_80", {"X": "*fp32", "Ids": "*i64", "D": 256}).builds[
+        0
+    ]
+    assert given.specialisation["X"] == "*fp32, divisible by 16 (given)"
+    assert given.specialisation["D"] == "256 (given)"
+    assert given.error == ""
+    assert any(kind.startswith("global load, 8") for kind in given.instructions)  # the 64-bit id
+
+
+def test_a_kernel_that_does_not_compile_gives_the_compilers_error(
+    repository: Repository, inventory: Inventory, store: MemoryStore
+) -> None:
+    found = resources(repository, inventory, store, "broken", "sm_80")
+    assert not found.compiled
+    assert found.builds[0].error
+    assert found.statement.startswith("Compiled 0 of 1; the first error: ")
+
+
+def test_a_second_call_compiles_nothing(
+    repository: Repository, inventory: Inventory, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = resources(repository, inventory, store, "gather", "sm_80")
+
+    def never(*_: Any, **__: Any) -> None:
+        raise AssertionError("compiled again")
+
+    monkeypatch.setattr(triton_build, "run", never)
+    assert resources(repository, inventory, store, "gather", "sm_80") == first
+
+
+def test_what_cannot_be_compiled_says_why(
+    repository: Repository, inventory: Inventory, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "below sm_80" in resources(repository, inventory, store, "gather", "sm_75").statement
+    assert "gfx942 is no NVIDIA architecture" in resources(repository, inventory, store, "gather", "gfx942").statement
+    assert (
+        "has no parameter nosuch" in resources(repository, inventory, store, "gather", "sm_80", {"nosuch": 1}).statement
+    )
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    lacking = resources(repository, inventory, store, "gather", "sm_80")
+    assert "pip install 'opscope[kernels]'" in lacking.statement
+    assert not lacking.compiled
+
+
+# ---- CUDA
+
+
+@nvcc
+def test_registers_and_shared_bytes_are_what_nvcc_says_itself(
+    repository: Repository, inventory: Inventory, store: MemoryStore, tmp_path: Path
+) -> None:
+    said = subprocess.run(
+        ["nvcc", "-cubin", "-arch=sm_90", "-Xptxas", "-v", "-o", str(tmp_path / "x"), str(repository.root / "good.cu")],
+        capture_output=True, text=True, check=True, timeout=120,
+    ).stderr  # fmt: skip
+    for name, instance in (("row_sum", "row_sum<float, 256>"), ("scale", "scale")):
+        text = said[said.index(name) :]
+        registers = re.search(r"Used (\d+) registers", text)
+        smem = re.search(r"(\d+) bytes smem", text)
+        assert registers is not None
+        assert smem is not None
+        (build,) = resources(repository, inventory, store, f"good.cu::{name}", "sm_90").builds
+        assert build.specialisation == {"instance": instance}
+        assert (build.registers, build.shared_bytes, build.spill_store_bytes) == (int(registers[1]), int(smem[1]), 0)
+        assert build.threads == 256
+        assert build.occupancy is not None
+        assert build.occupancy.percent == 100.0
+        assert any(place.file == "good.cu" for place in build.lines)
+
+
+@nvcc
+def test_a_template_is_compiled_for_the_instance_that_is_given(
+    repository: Repository, inventory: Inventory, store: MemoryStore
+) -> None:
+    open_ = resources(repository, inventory, store, "good.cu::unnamed", "sm_80")
+    assert "give instance" in open_.statement
+    given = resources(repository, inventory, store, "good.cu::unnamed", "sm_80", instance="unnamed<double>")
+    assert given.builds[0].registers
+
+
+@nvcc
+def test_a_file_that_does_not_compile_gives_nvccs_first_error(
+    repository: Repository, inventory: Inventory, store: MemoryStore
+) -> None:
+    found = resources(repository, inventory, store, "bad.cu::scale", "sm_80")
+    line = next(i for i, text in enumerate(CUDA.splitlines(), 1) if "undeclared_name" in text)
+    assert found.builds[0].error == f'bad.cu:{line}: identifier "undeclared_name" is undefined'
+    assert found.occupancy  # what source tells stays
+    assert found.fits[0].basis == "evaluated"
+
+
+def test_without_nvcc_the_source_still_tells_what_fits(
+    repository: Repository, inventory: Inventory, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nvcc_build, "tool", lambda _: "")
+    found = resources(repository, inventory, store, "huge", "sm_75,sm_80")
+    assert "nvcc is not on PATH" in found.statement
+    assert [(f.arch, f.fits, f.breaks) for f in found.fits] == [
+        (arch, False, "static shared memory: 80000 bytes, at most 49152") for arch in ("sm_75", "sm_80")
+    ]
+    (reference,) = select(inventory, "good.cu::scale")
+    (kernel,) = describe(repository, inventory, [reference], checkpoint=lambda: None, progress=lambda *_: None)
+    steps = static_resources(kernel, [a for a in (parse_arch("sm_80"),) if a]).occupancy
+    assert [s.percent for s in steps if s.registers in (32, 64, 128)] == [100.0, 50.0, 25.0]
+    with pytest.raises(InputError):
+        parse_arch("sm_")
+
+
+# ---- machinery
+
+
+def test_a_cancelled_compilation_ends_its_processes(tmp_path: Path) -> None:
+    class CancelledError(Exception):
+        pass
+
+    calls = []
+
+    def checkpoint() -> None:
+        calls.append(1)
+        if len(calls) > 3:
+            raise CancelledError
+
+    with pytest.raises(CancelledError):
+        run(["sh", "-c", "sleep 60 & echo $! > child; wait"], tmp_path, seconds=30, checkpoint=checkpoint)
+    child = int((tmp_path / "child").read_text())
+    stat = Path(f"/proc/{child}/stat")
+    assert not stat.exists() or stat.read_text().split()[2] == "Z"
+
+
+def test_a_compilation_that_takes_too_long_is_stopped(tmp_path: Path) -> None:
+    done = process.run(["sleep", "60"], tmp_path, seconds=0.2, checkpoint=lambda: None)
+    assert done.timed_out
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("HMMA.16816.F32.BF16", "tensor-core product"), ("HGMMA.64x128x16.F32", "tensor-core product"),
+        ("LDG.E.128", "global load, 16 bytes"), ("LDG.E.U16", "global load, 2 bytes"), ("STG.E", "global store, 4 bytes"),
+        ("LDGSTS.E.BYPASS.128", "asynchronous copy to shared, 16 bytes"), ("LDSM.16.M88.4", "matrix load from shared"),
+        ("LDL.64", "local load (spill)"), ("UTMALDG.2D", "tensor memory access (TMA)"), ("MUFU.EX2", "special function"),
+        ("SHFL.BFLY", "warp shuffle"), ("BAR.SYNC.DEFER_BLOCKING", "barrier"), ("FFMA", "float arithmetic"),
+        ("IMAD.WIDE", "integer and address arithmetic"), ("F2FP.BF16.F32.PACK_AB", "conversion"), ("BRA", "branch"),
+    ],
+)  # fmt: skip
+def test_instructions_are_named_by_what_they_do(name: str, kind: str) -> None:
+    assert kind_of(name) == kind
+
+
+def test_a_tool_that_is_nowhere_is_not_found() -> None:
+    assert sass.tool("opscope-has-no-such-tool") == ""

@@ -1,0 +1,1 @@
+"""Kernels compiled without a GPU, in processes of their own with limits; nothing of the analysed repository is run."""

@@ -1,0 +1,229 @@
+"""A Triton kernel cut out of its repository: the kernel, the device functions it calls, the constants it reads.
+
+Compiling needs no import of the analysed code: files hold only the jitted functions that are needed, each at the lines
+where it stands in the repository, so that the compiler's line numbers are the source's. Names that they use come beside
+them: constants worked out from source, modules of triton, functions of other files.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from dataclasses import dataclass, field
+from typing import Any
+
+from opscope_schemas.errors import SourceError
+
+from opscope_tools.kernels.autotune import Context
+from opscope_tools.kernels.facts import KernelRef
+from opscope_tools.kernels.interpret import Interpreter, ModuleScope
+from opscope_tools.kernels.pymodule import PyModule
+from opscope_tools.kernels.symbols import ImportRef, Sym, UnresolvedError, worlds
+from opscope_tools.kernels.triton import device_functions
+from opscope_tools.kernels.triton_find import FunctionNode
+
+#: names of a module alias and of the alias' attribute -> what stands behind
+Names = dict[str, dict[str, Any]]
+
+
+@dataclass
+class Slice:
+    """What the compiler's process needs: text of files, and what their names mean."""
+
+    kernel: tuple[str, str]
+    files: dict[str, str] = field(default_factory=dict)
+    #: path -> name -> {"value": v} | {"import": dotted names, the first that is there} | {"function": [path, name]} | {"members": names}
+    names: dict[str, Names] = field(default_factory=dict)
+    assumptions: dict[str, None] = field(default_factory=dict)
+
+
+def sliced(reference: KernelRef, context: Context) -> Slice:
+    """The slice of one kernel; raises `SourceError` where it is no longer where it was found."""
+    module = context.modules.load(reference.file)
+    functions = module.functions if module is not None else []
+    function = next((f for f in functions if f.name == reference.name and f.lineno == reference.line), None)
+    if module is None or function is None:
+        raise SourceError(
+            f"{reference.name} is no longer where it was found.", location=f"{reference.file}:{reference.line}",
+            next_step="Call again: the repository changed while it was read.",
+        )  # fmt: skip
+    return _Slicer(context, Slice((reference.file, reference.name))).of(module, function)
+
+
+class _Slicer:
+    def __init__(self, context: Context, result: Slice) -> None:
+        self.context, self.result = context, result
+        self.find = device_functions(context)
+        self.needed: dict[str, dict[str, FunctionNode]] = {}
+
+    def of(self, module: PyModule, function: FunctionNode) -> Slice:
+        self._add(module, function)
+        for path, functions in self.needed.items():
+            self.result.files[path] = _text(functions)
+        return self.result
+
+    def _add(self, module: PyModule, function: FunctionNode) -> None:
+        held = self.needed.setdefault(module.path, {})
+        if function.name in held:
+            return
+        self.context.checkpoint()
+        held[function.name] = function
+        names = self.result.names.setdefault(module.path, {})
+        for name, attribute in _free(function):
+            if attribute and names.get(name, {}).keys() <= {"members"}:
+                self._member(module, names, name, attribute)
+            if name not in names and (meaning := self._meaning(module, name)) is not None:
+                names[name] = meaning
+
+    def _member(self, module: PyModule, names: Names, name: str, attribute: str) -> None:
+        """`utils.helper`: a module of the repository through which a kernel reaches another file."""
+        dotted = module.imports.get(name, "")
+        if not dotted or dotted.partition(".")[0] == "triton" or module.bindings(name):
+            return
+        meaning = self._meaning(module, f"{dotted}.{attribute}")
+        if meaning is not None:
+            names.setdefault(name, {"members": {}})["members"][attribute] = meaning
+
+    def _meaning(self, module: PyModule, name: str) -> dict[str, Any] | None:
+        found = self.find(module, name)
+        if found is not None:
+            self._add(*found)
+            return {"function": [found[0].path, found[1].name]}
+        dotted = name if "." in name else module.imports.get(name, "")
+        if dotted.partition(".")[0] == "triton" and not module.bindings(name):
+            return {"import": _imported(module, name) or [dotted]}
+        return self._constant(module, name, dotted)
+
+    def _constant(self, module: PyModule, name: str, dotted: str) -> dict[str, Any] | None:
+        where, local = module, name
+        if dotted and not module.bindings(name):
+            resolved = self.context.modules.resolve(dotted, module.path)
+            if resolved is None:
+                through = dotted.rpartition("triton_utils.")[2] or dotted.rpartition(".")[2]
+                # a project's own door to triton: `from vllm.triton_utils import tl, triton`
+                return (
+                    {"import": [{"tl": "triton.language", "triton": "triton"}[through]]}
+                    if through in ("tl", "triton")
+                    else None
+                )
+            where, local = resolved
+        if "." in local:
+            return None
+
+        def run(oracle: Any) -> Any:
+            self.context.checkpoint()
+            run = Interpreter(self.context.modules, oracle, self.context.arch)
+            return ModuleScope(where).lookup(local, run)
+
+        try:
+            outcomes, _ = worlds(run)
+        except (UnresolvedError, KeyError, RecursionError):
+            return self._alias(where, local)
+        if not outcomes:
+            return self._alias(where, local)
+        first = outcomes[0]
+        for question, answer in first.trail:
+            self.result.assumptions[f"{question} is {answer}, for {name}"] = None
+        value = first.value
+        if isinstance(value, bool | int | float | str):
+            return {"value": value}
+        if isinstance(value, ImportRef) and value.dotted.partition(".")[0] == "triton":
+            return {"import": [value.dotted]}
+        return self._alias(where, local) if isinstance(value, Sym) else None
+
+    def _alias(self, module: PyModule, name: str) -> dict[str, Any] | None:
+        """`exp = tl.exp`, `BLOCK: tl.constexpr = tl.constexpr(64)`: the last plain definition."""
+        for statement in reversed(module.bindings(name)):
+            for inner in ast.walk(statement):
+                if not isinstance(inner, ast.Assign | ast.AnnAssign) or inner.value is None:
+                    continue
+                targets = inner.targets if isinstance(inner, ast.Assign) else [inner.target]
+                if not any(isinstance(t, ast.Name) and t.id == name for t in targets):
+                    continue
+                value: ast.expr = inner.value
+                if isinstance(value, ast.Call) and ast.unparse(value.func).endswith("constexpr") and value.args:
+                    value = value.args[0]
+                try:
+                    return {"value": ast.literal_eval(value)}
+                except (ValueError, SyntaxError):
+                    dotted = _dotted(value, module)
+                    if dotted.partition(".")[0] == "triton":
+                        if inner is not statement:
+                            self.result.assumptions[f"{name} is {ast.unparse(inner.value)}"] = None
+                        return {"import": [dotted]}
+                    if isinstance(value, ast.Name | ast.Attribute) and dotted and dotted != name:
+                        return self._meaning(module, dotted if "." in dotted else ast.unparse(value))
+        return None
+
+
+def _imported(module: PyModule, name: str) -> list[str]:
+    """Every place in triton that the file imports the name from: which is there depends on triton's version."""
+    found = [
+        f"{node.module}.{alias.name}"
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] == "triton"
+        for alias in node.names
+        if (alias.asname or alias.name) == name
+    ]
+    return sorted(found, key=lambda dotted: "libdevice" not in dotted)
+
+
+def _dotted(node: ast.expr, module: PyModule) -> str:
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return ""
+    return ".".join([module.imports.get(node.id, node.id), *reversed(parts)])
+
+
+def _free(function: FunctionNode) -> list[tuple[str, str]]:
+    """(name, attribute asked of it or '') of every name that the function does not bind itself."""
+    spec = function.args
+    own = {a.arg for a in [*spec.posonlyargs, *spec.args, *spec.kwonlyargs, *filter(None, (spec.vararg, spec.kwarg))]}
+    bodies: list[ast.AST] = [*function.body, *(a for a in spec.defaults), *(d for d in spec.kw_defaults if d)]
+    bodies += [a.annotation for a in [*spec.posonlyargs, *spec.args, *spec.kwonlyargs] if a.annotation]
+    nodes = [n for body in bodies for n in ast.walk(body)]
+    own |= {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    found: dict[tuple[str, str], None] = {}
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            found[(node.value.id, node.attr)] = None
+        elif isinstance(node, ast.Name):
+            found[(node.id, "")] = None
+    return [(n, a) for n, a in found if n not in own and not hasattr(builtins, n)]
+
+
+def _text(functions: dict[str, FunctionNode]) -> str:
+    """A file of the functions alone, each at its own lines."""
+    lines: dict[int, str] = {}
+    for function in functions.values():
+        last = function.lineno - 1
+        keep = [d for d in function.decorator_list if isinstance(d, ast.Call) and "noinline" in ast.unparse(d)]
+        lines[last] = "@triton.jit(noinline=True)" if keep else "@triton.jit"
+    return "\n".join(lines.get(i, "") for i in range(1, max(lines, default=0) + 1))
+
+
+def source_lines(slice_: Slice, read: Any, context: Context) -> dict[str, str]:
+    """The slice's files with the functions' own source lines filled in."""
+    filled: dict[str, str] = {}
+    for path, skeleton in slice_.files.items():
+        module, text = context.modules.load(path), read(path)
+        if module is None or text is None:
+            continue
+        marks = {i + 1: line for i, line in enumerate(skeleton.split("\n")) if line}
+        source = text.splitlines()
+        lines = [""] * len(source)
+        for function in module.functions:
+            if function.lineno - 1 in marks:
+                for number in range(function.lineno, (function.end_lineno or function.lineno) + 1):
+                    lines[number - 1] = (
+                        source[number - 1][function.col_offset :] if function.col_offset else source[number - 1]
+                    )
+                lines[function.lineno - 2] = marks[function.lineno - 1]
+        filled[path] = "\n".join(lines) + "\n"
+    return filled
+
+
+__all__ = ["Slice", "sliced", "source_lines"]

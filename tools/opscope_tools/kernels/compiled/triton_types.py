@@ -1,0 +1,254 @@
+"""What a Triton kernel is compiled for: the type of every parameter, what is assumed of its value, every constexpr.
+
+Source leaves both open. Taken, in this order: what the caller gives, what a launch site passes, how the body uses a
+parameter, what its name says. Each choice is written down with its reason; the JIT's own default specialisation
+(addresses and sizes divisible by 16, a size of 1 a constant) is assumed for contiguous tensors.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from opscope_schemas.tiling import Constexpr, KernelTiling
+
+from opscope_tools.kernels.autotune import Context
+from opscope_tools.kernels.facts import LaunchRef
+from opscope_tools.kernels.triton_body import parameters
+from opscope_tools.kernels.triton_find import FunctionNode, launched
+
+_TYPES = re.compile(r"\*?(?:i1|i8|i16|i32|i64|u8|u16|u32|u64|fp8\w+|fp16|bf16|fp32|fp64)$")
+_INDEX_NAME = re.compile(
+    r"(?i)(idx|index|indices|(^|_)ids?($|_)|offsets?|cu_?seq|seq_?len|lens?($|_)|lengths?|table|slot|label|target|positions?($|_)|count)"
+)
+_STATISTIC_NAME = re.compile(r"(?i)(lse|rstd|mean|var($|_)|amax|scales?($|_)|loss|state|acc($|_))")
+_FLOAT_NAME = re.compile(
+    r"(?i)(eps|scale|alpha|beta$|gamma$|softcap|soft_cap|temperature|dropout|prob|smoothing|theta|factor|(^|_)lr$|momentum|decay|rate|coef|limit|offset$|casting)"
+)
+_STRIDE_NAME = re.compile(r"(?i)stride")
+_UNIT_STRIDE = re.compile(r"\.stride\(-1\)$")
+#: what a constexpr is taken to be that no source gives a value
+_BLOCK = re.compile(r"(?i)block|tile|chunk|^B[A-Z]{1,2}$|^BLK|^BS$")
+
+
+@dataclass
+class Choice:
+    """One way to compile a kernel."""
+
+    signature: dict[str, str] = field(default_factory=dict)
+    constants: dict[str, Any] = field(default_factory=dict)
+    divisible: list[str] = field(default_factory=list)
+    options: dict[str, int] = field(default_factory=dict)
+    #: parameter -> what was taken, in words
+    said: dict[str, str] = field(default_factory=dict)
+    config: int | None = None
+
+
+def choices(
+    function: FunctionNode, kernel: KernelTiling, launches: Iterable[LaunchRef], context: Context, given: Mapping[str, Any],
+    element: str = "*bf16",
+) -> list[Choice]:  # fmt: skip
+    """One choice per autotune configuration; one where there are none. `element`: what a pointer of no other type holds."""
+    passed = _passed(function, launches, context)
+    base = Choice()
+    for name, kind in given.items():
+        if name in ("num_warps", "num_stages"):
+            base.options[name] = int(kind)
+    for parameter in kernel.parameters:
+        _type(base, parameter.name, parameter.pointer, function, kernel, passed, given, element)
+    configs: list[tuple[int | None, dict[str, Any], dict[str, int]]] = [(None, {}, {})]
+    if kernel.autotune is not None and kernel.autotune.configs:
+        configs = [
+            (
+                i,
+                dict(c.values),
+                {
+                    k: int(v)
+                    for k, v in (("num_warps", c.num_warps), ("num_stages", c.num_stages))
+                    if isinstance(v, int)
+                },
+            )
+            for i, c in enumerate(kernel.autotune.configs)
+        ]
+    found = []
+    for index, values, options in configs:
+        choice = Choice(
+            dict(base.signature), dict(base.constants), list(base.divisible), {**_options(kernel), **options, **base.options},
+            dict(base.said), index,
+        )  # fmt: skip
+        for constexpr in kernel.constexpr:
+            _constant(choice, constexpr, values, given)
+        found.append(choice)
+    return found
+
+
+def _options(kernel: KernelTiling) -> dict[str, int]:
+    """Warps and stages of a launch site, where it gives a number."""
+    found = {}
+    for name, values in (("num_warps", kernel.num_warps), ("num_stages", kernel.num_stages)):
+        plain = [int(v.value) for v in values if v.origin == "launch" and v.value.isdigit()]
+        if plain:
+            found[name] = plain[0]
+    return found
+
+
+# ---- run-time parameters
+
+
+def _type(
+    choice: Choice, name: str, pointer: bool, function: FunctionNode, kernel: KernelTiling,
+    passed: Mapping[str, str], given: Mapping[str, Any], element: str,
+) -> None:  # fmt: skip
+    expression = passed.get(name, "")
+    if name in given:
+        value = given[name]
+        if isinstance(value, str) and _TYPES.match(value):
+            choice.signature[name], reason = value, "given"
+        else:
+            choice.signature[name], choice.constants[name], reason = "constexpr", value, "given"
+            choice.said[name] = f"{value} (given)"
+            return
+    elif expression == "None":
+        choice.signature[name], choice.constants[name] = "constexpr", None
+        choice.said[name] = "None (passed by the launch)"
+        return
+    elif pointer:
+        choice.signature[name], reason = _pointee(name, kernel, element)
+    elif expression in ("True", "False"):
+        choice.signature[name], reason = "i1", "passed by the launch"
+    elif not _used_as_integer(function, name) and (
+        _FLOAT_NAME.search(name) or re.fullmatch(r"-?\d*\.\d+.*", expression)
+    ):
+        choice.signature[name], reason = "fp32", "by its name"
+    else:
+        choice.signature[name], reason = "i32", "by its use"
+    kind = choice.signature[name]
+    if kind == "i32" and (_UNIT_STRIDE.search(expression) or expression == "1"):
+        choice.signature[name], choice.constants[name] = "constexpr", 1
+        choice.said[name] = f"1 (the launch passes {expression}, of a contiguous tensor)"
+    elif kind.startswith("*") or kind in ("i32", "i64"):
+        choice.divisible.append(name)
+        choice.said[name] = f"{kind}, divisible by 16 ({reason})"
+    else:
+        choice.said[name] = f"{kind} ({reason})"
+
+
+def _pointee(name: str, kernel: KernelTiling, element: str) -> tuple[str, str]:
+    """The element type of a pointer, and why."""
+    received = {load.variable for load in kernel.loads if load.parameter == name and load.variable}
+    addresses = [
+        f"{access.expression} {access.definition}"
+        for access in (*kernel.loads, *kernel.stores)
+        if access.parameter != name
+    ]
+    bounds = [loop.expression for loop in kernel.loops]
+    if any(re.search(rf"\b{re.escape(v)}\b", text) for v in received for text in (*addresses, *bounds)):
+        return "*i32", "what it holds is used in an address or a bound"
+    if _INDEX_NAME.search(name):
+        return "*i32", "by its name"
+    if _STATISTIC_NAME.search(name):
+        return "*fp32", "by its name"
+    return element, "the default"
+
+
+def _used_as_integer(function: FunctionNode, name: str) -> bool:
+    """Whether a parameter bounds a range, or is divided with a remainder, as only integers are."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv | ast.Mod) and _names(node) & {name}:
+            return True
+        called = ast.unparse(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""
+        if called in ("range", "cdiv", "static_range") and any(name in _names(a) for a in getattr(node, "args", ())):
+            return True
+    return False
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+
+
+def _passed(function: FunctionNode, launches: Iterable[LaunchRef], context: Context) -> dict[str, str]:
+    """Parameter -> expression, of the first launch site that says it."""
+    names = [a.arg for a, *_ in parameters(function)]
+    found: dict[str, str] = {}
+    for launch in launches:
+        host = context.modules.load(launch.file)
+        for call in host.calls if host is not None else ():
+            if call.lineno != launch.line or launched(call) is None:
+                continue
+            for name, argument in zip(names, call.args, strict=False):
+                if isinstance(argument, ast.Starred):
+                    break
+                found.setdefault(name, ast.unparse(argument))
+            for keyword in call.keywords:
+                if keyword.arg:
+                    found.setdefault(keyword.arg, ast.unparse(keyword.value))
+    return found
+
+
+# ---- constexprs
+
+
+def _constant(choice: Choice, constexpr: Constexpr, tuned: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    name = constexpr.name
+    choice.signature[name] = "constexpr"
+    if name in given:
+        choice.constants[name], choice.said[name] = given[name], f"{given[name]} (given)"
+        return
+    if name in tuned and not (isinstance(tuned[name], str) and "{" in str(tuned[name])):
+        choice.constants[name], choice.said[name] = tuned[name], f"{tuned[name]} (autotune)"
+        return
+    for value in constexpr.values:
+        if value.origin == "autotune":
+            continue
+        known, plain = _literal(value.value)
+        if known:
+            choice.constants[name] = plain
+            choice.said[name] = (
+                f"{plain} ({value.origin}, line {value.line}{', when ' + value.when if value.when else ''})"
+            )
+            return
+    known, plain = _literal(constexpr.default)
+    if constexpr.default and known:
+        choice.constants[name], choice.said[name] = plain, f"{plain} (its default)"
+        return
+    choice.constants[name] = assumed(name, [v.value for v in constexpr.values])
+    choice.said[name] = f"{choice.constants[name]} (assumed: no source gives a number)"
+
+
+def _literal(text: str) -> tuple[bool, Any]:
+    dtype = re.fullmatch(r"(?:tl|triton\.language)\.(\w+)", text)
+    if dtype:
+        return True, f"tl.{dtype[1]}"
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return False, None
+    return isinstance(value, bool | int | float | str | None), value
+
+
+def assumed(name: str, values: list[str]) -> Any:
+    """The value of a constexpr that source leaves open: sizes a usual one, switches off, stores and types bfloat16."""
+    text = " ".join(values)
+    if re.search(
+        r"(?i)^(is|has|use|do|enable|apply|with|store|return|save|compute|output)_|_(enabled?)$", name
+    ) or re.search(r" (is not|is|==|!=|>|<|>=|<=|in|not) ", text):
+        return False
+    if re.search(r"(?i)dtype|_type$", name):
+        return "tl.bfloat16"
+    if "next_power_of_2" in text and not re.search(r"(?i)dim|^D|^BD|^BK|^BV", name):
+        return 1024
+    if _BLOCK.search(name):
+        return 64
+    if re.search(r"(?i)dim|^D(_|$)|^[KVD]$|head_?size", name):
+        return 64
+    if re.search(r"(?i)stride", name):
+        return 4096
+    if re.search(r"(?i)^num_|^n_|^[HG]Q?$|heads|groups?|^top_?k", name):
+        return 8
+    return 4096 if re.search(r"(?i)hidden|n_cols|^[NM]$|cols|rows|size", name) else 16
+
+
+__all__ = ["Choice", "choices"]
