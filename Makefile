@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: analyze test lint setup golden conformance second bench-server bench-calls bench-index bench-cost sweep sweep-cost sweep-index clean
+.PHONY: analyze test lint setup golden conformance second bench-server bench-calls bench-index bench-cost bench-kernels sweep sweep-cost sweep-index sweep-kernels clean
 
 analyze: $(STAMP)
 	$(BIN)/opscope analyze $(TARGET)
@@ -51,11 +51,19 @@ bench-index: $(STAMP)
 bench-cost: $(STAMP)
 	$(BIN)/python benchmarks/cost.py
 
+# SOURCES=path/to/csrc: another folder than torch's own CUDA headers
+bench-kernels: $(STAMP)
+	$(BIN)/python benchmarks/kernels.py $(SOURCES)
+
 # every model type of transformers against concrete runs; takes hours
 sweep-cost: $(STAMP)
 	$(BIN)/python tests/sweep/costs.py
 
-sweep: sweep-cost sweep-index
+# kernels of real packages against counts by text search; downloads four small wheels
+sweep-kernels: $(STAMP)
+	$(BIN)/python tests/sweep/kernels.py --compile 10
+
+sweep: sweep-cost sweep-index sweep-kernels
 
 # every module class of transformers and torch, and every public name: the index against an import
 sweep-index: $(STAMP)
