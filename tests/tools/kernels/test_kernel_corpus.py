@@ -203,3 +203,28 @@ def test_every_description_says_that_nothing_was_compiled() -> None:
     for k in described()[1]:
         assert not k.resources.compiled
         assert k.resources.statement.startswith("Not compiled")
+
+
+def test_a_launch_of_what_a_function_elsewhere_chooses_means_each_kernel_that_it_may_return(tmp_path: Path) -> None:
+    (tmp_path / "kernels.cuh").write_text(
+        "template <int N> __global__ void wide(float* x) { x[N] = 0; }\n"
+        "__global__ void narrow(float* x) { x[0] = 0; }\n"
+        "__global__ void other(float* x) { x[1] = 0; }\n"
+    )
+    (tmp_path / "select.cu").write_text(
+        '#include "kernels.cuh"\n'
+        "fp pick_wide_kernel_a(int n) { if (n == 1) return wide<1>; return NULL; }\n"
+        "fp pick_kernel(int n) { fp k = pick_wide_kernel_a(n); if (k) return k; return &narrow; }\n"
+    )
+    (tmp_path / "launch.cu").write_text(
+        "void go(float* x, int n) {\n  fp kernel = pick_kernel(n);\n  kernel<<<n, 32>>>(x);\n}\n"
+    )
+    inventory = scan(
+        folder_repository("r", tmp_path),
+        MemoryStore(),
+        checkpoint=lambda: None,
+        progress=lambda *_: None,
+    )
+    (launch,) = inventory.launches
+    assert {"wide", "narrow"} <= set(launch.callees)
+    assert "other" not in launch.callees

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from opscope_schemas.tiling import Unanalysed
 
 from opscope_tools.kernels.ctext import CSource, matching, matching_angle, opening_angle, split_arguments, squeeze
-from opscope_tools.kernels.facts import FileFacts, KernelRef, LaunchRef, MacroRef
+from opscope_tools.kernels.facts import FileFacts, KernelRef, LaunchRef, MacroRef, PickerRef
 
 #: bytes that a file must contain to be read at all
 WORTH_READING = re.compile(rb"__global__|<<<|cudaLaunch\w*Kernel|__device__")
@@ -70,6 +70,10 @@ def _plain(body: str) -> str:
     return re.sub(r"\b(__\w+__|__\w+)\s*\([^()]*\)", "", body)
 
 
+#: a function that chooses a kernel, by its name
+PICKER = re.compile(r"\b(\w*(?:pick|select|choose|get)\w*kernel\w*)\s*\(")
+
+
 def find_in_cuda(path: str, text: str, macros: KernelMacros) -> FileFacts:
     """The facts of one file."""
     source = CSource(path, text)
@@ -77,7 +81,10 @@ def find_in_cuda(path: str, text: str, macros: KernelMacros) -> FileFacts:
         *_references(definitions(source, macros), source, "kernel"),
         *_references(devices(source), source, "device_function"),
     ]
-    return FileFacts(kernels=tuple(kernels), launches=tuple(_launches(source)), not_analysed=tuple(_in_strings(source)))
+    return FileFacts(
+        kernels=tuple(kernels), launches=tuple(_launches(source)), pickers=tuple(_pickers(source)),
+        not_analysed=tuple(_in_strings(source)),
+    )  # fmt: skip
 
 
 def _in_strings(source: CSource) -> Iterator[Unanalysed]:
@@ -274,6 +281,22 @@ def _picked(source: CSource, name: str) -> list[str]:
     body = source.statements[found.end() : source.block_end(found.end() - 1)]
     used = [m.body for m in source.macros() if re.search(rf"\b{re.escape(m.name)}\b", body)]
     return [n for text in (body, *used) for n in re.findall(r"\breturn\s+&?\s*(\w+)", text)]
+
+
+def _pickers(source: CSource) -> Iterator[PickerRef]:
+    """Host functions whose name says that they choose a kernel, wherever the launch of what they choose may be."""
+    for name in dict.fromkeys(m[1] for m in PICKER.finditer(source.code)):
+        found = re.compile(rf"\b{re.escape(name)}\s*\([^;{{}}]*\)\s*\{{")
+        names: dict[str, None] = {}
+        for match in found.finditer(source.statements):
+            body = source.statements[match.end() : source.block_end(match.end() - 1)]
+            texts = [body, *(m.body for m in source.macros() if re.search(rf"\b{re.escape(m.name)}\b", body))]
+            for text in texts:
+                names.update(dict.fromkeys(re.findall(r"\breturn\s+&?\s*(?:\w+::)*(\w+)", text)))
+                names.update(dict.fromkeys(m[1] for m in PICKER.finditer(text)))
+        names.pop(name, None)
+        if names:
+            yield PickerRef(name=name, names=tuple(names))
 
 
 def _base_name(expression: str) -> str:

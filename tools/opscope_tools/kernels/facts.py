@@ -46,11 +46,19 @@ class MacroRef(Frozen):
     line: int
 
 
+class PickerRef(Frozen):
+    """A host function that chooses a kernel: the names that it may return, other choosers among them."""
+
+    name: str
+    names: tuple[str, ...]
+
+
 class FileFacts(Frozen):
     """Everything found in one file."""
 
     kernels: tuple[KernelRef, ...] = ()
     launches: tuple[LaunchRef, ...] = ()
+    pickers: tuple[PickerRef, ...] = ()
     not_analysed: tuple[Unanalysed, ...] = ()
     note: str = ""
 

@@ -18,13 +18,14 @@ from opscope_schemas.tiling import Unanalysed
 from pydantic import ValidationError
 
 from opscope_tools.kernels.ctext import CSource
-from opscope_tools.kernels.cuda_find import WORTH_READING, KernelMacros, find_in_cuda, kernel_macros
-from opscope_tools.kernels.facts import FileFacts, Inventory, KernelRef, MacroRef
+from opscope_tools.kernels.cuda_find import PICKER, WORTH_READING, KernelMacros, find_in_cuda, kernel_macros
+from opscope_tools.kernels.facts import FileFacts, Inventory, KernelRef, MacroRef, PickerRef
 from opscope_tools.kernels.files import CUDA, PYTHON, TEMPLATES, read_bytes, walk
 from opscope_tools.kernels.triton_find import find_in_python, worth_parsing
 
 Progress = Callable[[float, float | None, str], None]
 _TEMPLATE_KERNEL = re.compile(r"@triton\.jit[^\n]*\n\s*def\s+([^(\s]+)|__global__\s+[^;{]*?(\w+)\s*\(")
+_PICKER = re.compile(PICKER.pattern.encode())
 _DEFINE = re.compile(rb"#[ \t]*define")
 
 
@@ -85,7 +86,7 @@ class _Reader:
                 if worth_parsing(data):
                     self._keep(path, digest(data), lambda p=path, d=data: find_in_python(p, _text(d)))  # type: ignore[misc]
             elif path.endswith(CUDA):
-                if WORTH_READING.search(data) or (b"__global__" in data):
+                if WORTH_READING.search(data) or b"__global__" in data or _PICKER.search(data):
                     cuda[path] = data
                     if _DEFINE.search(data):
                         macros.extend(CSource(path, _text(data)).macros())
@@ -150,6 +151,8 @@ def _assembled(
     total: int,
 ) -> Inventory:
     """The files put together; a launched device function turns out to be a kernel."""
+    picked = _closed([picker for facts in files for picker in facts.pickers])
+    files = [_with_picked(facts, picked) for facts in files] if picked else files
     launched = {name for facts in files for launch in facts.launches for name in launch.callees}
     kernels = [
         k.model_copy(update={"role": "kernel"}) if k.language == "triton" and k.name in launched else k
@@ -165,6 +168,32 @@ def _assembled(
         global_functions=tuple(writing.functions.values()), not_analysed=tuple(u for facts in files for u in facts.not_analysed),
         notes=tuple(facts.note for facts in files if facts.note), files_read=total, cuda_files=written,
     )  # fmt: skip
+
+
+def _closed(pickers: list[PickerRef]) -> dict[str, tuple[str, ...]]:
+    """Choosing function -> every name that it may return, through the choosers that it asks."""
+    table: dict[str, dict[str, None]] = {}
+    for picker in pickers:
+        table.setdefault(picker.name, {}).update(dict.fromkeys(picker.names))
+    closed = {}
+    for name in table:
+        seen, todo = {name: None}, [name]
+        while todo:
+            for other in table.get(todo.pop(), ()):
+                if other not in seen:
+                    seen[other] = None
+                    todo.append(other)
+        closed[name] = tuple(seen)
+    return closed
+
+
+def _with_picked(facts: FileFacts, picked: dict[str, tuple[str, ...]]) -> FileFacts:
+    """A file's facts whose launches also name the kernels that a function elsewhere chooses for them."""
+    launches = [
+        launch.model_copy(update={"callees": tuple(dict.fromkeys((*launch.callees, *(n for c in launch.callees for n in picked.get(c, ())))))})
+        for launch in facts.launches
+    ]  # fmt: skip
+    return facts.model_copy(update={"launches": tuple(launches)})
 
 
 def _indexes(macro: MacroRef, macros: list[MacroRef]) -> bool:
