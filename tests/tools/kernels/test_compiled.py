@@ -6,6 +6,8 @@ import importlib.util
 import re
 import shutil
 import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -323,6 +325,26 @@ def test_a_cancelled_compilation_ends_its_processes(tmp_path: Path) -> None:
         run(["sh", "-c", "sleep 60 & echo $! > child; wait"], tmp_path, seconds=30, checkpoint=checkpoint)
     child = int((tmp_path / "child").read_text())
     stat = Path(f"/proc/{child}/stat")
+    assert not stat.exists() or stat.read_text().split()[2] == "Z"
+
+
+def test_a_compilation_ends_with_the_process_that_asked_for_it(tmp_path: Path) -> None:
+    code = (
+        "from pathlib import Path; from opscope_tools.kernels.compiled.process import run\n"
+        f"run(['sh', '-c', 'echo $$ > child; exec sleep 60'], Path({str(tmp_path)!r}), seconds=50, checkpoint=lambda: None)"
+    )
+    asking = subprocess.Popen([sys.executable, "-c", code])
+    child, ends = tmp_path / "child", time.monotonic() + 30
+    try:
+        while not (child.exists() and child.read_text().strip()) and time.monotonic() < ends:
+            time.sleep(0.05)
+        stat = Path(f"/proc/{child.read_text().strip()}/stat")
+        assert stat.exists()
+    finally:
+        asking.kill()
+        asking.wait()
+    while stat.exists() and stat.read_text().split()[2] != "Z" and time.monotonic() < ends:
+        time.sleep(0.05)
     assert not stat.exists() or stat.read_text().split()[2] == "Z"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import math
 import os
 import resource
 import signal
@@ -9,10 +11,14 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 _MEMORY = 8 << 30
 _POLL = 0.05
+#: the process is to end with the thread that started it, even where that is killed (Linux: prctl's PR_SET_PDEATHSIG)
+_PR_SET_PDEATHSIG = 1
+_PRCTL = getattr(ctypes.CDLL(None), "prctl", None)
 
 
 @dataclass(frozen=True)
@@ -37,7 +43,8 @@ def run(
         (folder / "stderr").open("wb") as err,
     ):
         process = subprocess.Popen(
-            list(command), cwd=folder, stdin=source, stdout=out, stderr=err, start_new_session=True, preexec_fn=_limit,
+            list(command), cwd=folder, stdin=source, stdout=out, stderr=err, start_new_session=True,
+            preexec_fn=partial(_limit, math.ceil(seconds) + 5),
             env={**os.environ, **(environment or {})},
         )  # fmt: skip
         ends, timed_out = time.monotonic() + seconds, False
@@ -59,5 +66,8 @@ def run(
     return Done(process.returncode, read[0], read[1], timed_out)
 
 
-def _limit() -> None:
+def _limit(seconds: int) -> None:
+    if _PRCTL is not None:
+        _PRCTL(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
