@@ -798,9 +798,13 @@ def test_the_layer_of_the_cpu_library_costs_what_the_general_one_does() -> None:
     x, states = rand(3, 2, 3), [rand(1, 2, 4), rand(1, 2, 4, seed=1)]
     weights = [rand(16, 3), rand(16, 4), rand(16), rand(16, seed=1)]
     general = called("aten.lstm", [x, states, weights], x)
-    for biased in (True, False):
+    for biased, given in (
+        (True, states),
+        (False, states),
+        (True, [s[0] for s in states]),
+    ):  # states of one layer come flat
         args = {"mode": 2, "has_biases": biased}
-        layer = called("aten.mkldnn_rnn_layer", [x, weights, states], x, **args)
+        layer = called("aten.mkldnn_rnn_layer", [x, weights, given], x, **args)
         assert layer.matmul_flops == general.matmul_flops
         assert number(general.flops) - number(layer.flops) == (0 if biased else 3 * 2 * 2 * 16)
 

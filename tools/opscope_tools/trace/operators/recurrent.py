@@ -7,6 +7,8 @@ Per token every weight matrix is used once: 2 * its elements; each bias is an ad
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from opscope_schemas.formula import Formula
 
 from opscope_tools.trace.operators.types import ZERO, Call, Cost, Tensor, cost, operator, times, total
@@ -59,8 +61,10 @@ def layers(call: Call) -> Cost:
 
 @operator("aten.mkldnn_rnn_layer")
 def mkldnn_rnn_layer(call: Call) -> Cost:
-    """One layer and direction: x, w_ih, w_hh, b_ih, b_hh (zeros where there are none), hx, cx."""
-    return _layer(call, _BY_NUMBER[call.arguments.get("mode", 2)], biased=bool(call.arguments.get("has_biases", True)))
+    """One layer and direction: x, w_ih, w_hh, b_ih, b_hh (zeros where there are none), hx, cx: states of (batch, H) too."""
+    kind, biased = _BY_NUMBER[call.arguments.get("mode", 2)], bool(call.arguments.get("has_biases", True))
+    layer = _layer(replace(call, inputs=call.inputs[:5]), kind, biased=biased)
+    return cost(call, layer.flops, layer.derivation, layer.matmul_flops)
 
 
 @operator("aten.lstm_cell", "aten.gru_cell", "aten.rnn_tanh_cell", "aten.rnn_relu_cell")
