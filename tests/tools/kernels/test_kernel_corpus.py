@@ -228,3 +228,20 @@ def test_a_launch_of_what_a_function_elsewhere_chooses_means_each_kernel_that_it
     (launch,) = inventory.launches
     assert {"wide", "narrow"} <= set(launch.callees)
     assert "other" not in launch.callees
+
+
+def test_a_comparison_in_the_type_and_a_table_of_kernels_are_read(tmp_path: Path) -> None:
+    (tmp_path / "a.cu").write_text(
+        "template <int N> __global__ std::enable_if_t<(N == 0)> narrow(float* x) { x[0] = 0; }\n"
+        "template <int N> __global__ std::enable_if_t<(N >= 1)> wide(float* x) { x[N] = 0; }\n"
+        "void go(float* x, bool on) {\n"
+        "  using F = void (*)(float*);\n"
+        "  F table[2] = {&narrow<0>, &wide<1>};\n"
+        "  auto* const kernel = table[on];\n"
+        "  kernel<<<1, 32>>>(x);\n"
+        "}\n"
+    )
+    inventory = scan(folder_repository("r", tmp_path), MemoryStore(), checkpoint=lambda: None, progress=lambda *_: None)
+    assert {k.name for k in inventory.kernels} == {"narrow", "wide"}
+    (launch,) = inventory.launches
+    assert {"narrow", "wide"} <= set(launch.callees)

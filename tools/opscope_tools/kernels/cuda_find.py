@@ -70,6 +70,8 @@ def _plain(body: str) -> str:
     return re.sub(r"\b(__\w+__|__\w+)\s*\([^()]*\)", "", body)
 
 
+#: where a declaration ends or becomes something else; comparisons may stand in its type (`enable_if_t<(N == 0)>`)
+_STOP = re.compile(r"[;{}]|(?<![=!<>])=(?!=)")
 #: a function that chooses a kernel, by its name
 PICKER = re.compile(r"\b(\w*(?:pick|select|choose|get)\w*kernel\w*)\s*\(")
 
@@ -136,7 +138,7 @@ def _definition(source: CSource, mark: int, after: int) -> Definition | None:
     position = after
     name, name_at, parameters, parameters_at = "", 0, "", 0
     while True:
-        stop = re.compile(r"[;{}=]").search(text, position)
+        stop = _STOP.search(text, position)
         group = _GROUP.search(text, position)
         if stop is None:
             return None
@@ -269,8 +271,17 @@ def launched_names(source: CSource, start: int, first: int, last: int, form: str
     if not base:
         return []
     named = [n for n in (_base_name(value) for _, value in aliases(source, base, start)) if n and n != base]
-    picked = [n for name in dict.fromkeys(named) for n in _picked(source, name)]
+    picked = [
+        n for name in dict.fromkeys((base, *named)) for n in (*_picked(source, name), *_tabled(source, name, start))
+    ]
     return list(dict.fromkeys([base, *named, *picked]))
+
+
+def _tabled(source: CSource, name: str, before: int) -> list[str]:
+    """Names in a local table of kernels: `F table[2] = {&kernel<A>, &kernel<B>};`, nearest first."""
+    pattern = re.compile(rf"\b{re.escape(name)}\s*\[[^\]]*\]\s*=\s*\{{([^{{}}]*)\}}")
+    found = [m[1] for m in pattern.finditer(source.code, max(0, before - 12_000), before)]
+    return [n for items in found[::-1][:1] for item in split_arguments(items) if (n := _base_name(item))]
 
 
 def _picked(source: CSource, name: str) -> list[str]:
