@@ -232,4 +232,5 @@ CUDA_KERNEL_TILING: Tool[TilingArguments, TilingResult] = Tool(
     result=TilingResult,
     run=run,
     shorter=(without_accesses, summary, names_only),
+    fresh=lambda arguments: arguments.compile,  # the builds are kept by compiler and source
 )

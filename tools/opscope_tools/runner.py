@@ -161,7 +161,7 @@ def run_tool(tool: AnyTool, arguments: Mapping[str, Any] | ToolArguments, contex
         return result
     store = context.workspace.store
     key = result_key(tool, checked, context.workspace)
-    kept = store.get(f"artifact/{key}")
+    kept = None if tool.fresh(checked) else store.get(f"artifact/{key}")
     if kept is not None:
         try:
             whole: ToolResult = tool.result.model_validate_json(kept)

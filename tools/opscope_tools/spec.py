@@ -68,6 +68,8 @@ class Tool(Generic[A, R]):
     sources: tuple[str, ...] = SUFFIXES
     #: keep the result on disk, keyed by arguments, sources and engine version
     cached: bool = True
+    #: arguments whose answer depends on more than sources (an installed compiler): kept, but never served again
+    fresh: Callable[[A], bool] = lambda _: False
 
 
 AnyTool = Tool[Any, Any]

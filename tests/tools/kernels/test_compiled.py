@@ -16,10 +16,14 @@ from opscope_cache.store import MemoryStore
 from opscope_schemas.common import Repository
 from opscope_schemas.errors import InputError
 from opscope_schemas.resources import Resources
+from opscope_tools.cuda_kernel_tiling import CUDA_KERNEL_TILING
 from opscope_tools.kernels import Inventory, compiled, describe, launches_of, parse_arch, scan, select, static_resources
 from opscope_tools.kernels.compiled import nvcc_build, process, sass, triton_build
 from opscope_tools.kernels.compiled.process import run
 from opscope_tools.kernels.compiled.sass import kind_of
+from opscope_tools.runner import run_tool
+from opscope_tools.spec import ToolContext
+from opscope_tools.workspace import Workspace
 
 nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not on this machine")
 
@@ -241,6 +245,20 @@ def test_what_cannot_be_compiled_says_why(
     lacking = resources(repository, inventory, store, "gather", "sm_80")
     assert "pip install 'opscope[kernels]'" in lacking.statement
     assert not lacking.compiled
+
+
+def test_an_answer_with_builds_is_worked_out_anew_each_time(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    context = ToolContext(Workspace.create(repositories=[("kernels", repository.root)], cache_folder=tmp_path))
+    arguments = {"target": "gather", "repo": "kernels", "compile": True, "arch": "sm_80"}
+    with monkeypatch.context() as without:
+        without.setattr(triton_build, "missing", lambda: "Nothing here compiles.")
+        lacking: Any = run_tool(CUDA_KERNEL_TILING, arguments, context)
+    found: Any = run_tool(CUDA_KERNEL_TILING, arguments, context)
+    assert "Nothing here compiles" in lacking.kernels[0].resources.statement
+    assert found.kernels[0].resources.compiled
+    context.workspace.store.close()
 
 
 # ---- CUDA
