@@ -138,7 +138,7 @@ def test_encodings_and_line_ends_of_other_systems_are_read(source: bytes) -> Non
 )
 def test_brackets_that_nothing_closes_cost_no_more_than_their_file(source: str) -> None:
     once = _seconds(source)
-    assert _seconds(source * 2) < 3 * once + 1.0  # a quadratic reader takes minutes
+    assert _seconds(source * 2) < 3 * once + 5  # a quadratic reader takes minutes
 
 
 def _seconds(source: str) -> float:

@@ -370,8 +370,8 @@ def test_a_dotted_name_is_answered_without_reading_the_whole_tree(installed_inde
     forward = index.forward(symbol)
     assert forward is not None
     assert index.forward_lines(forward)
-    # 0.09 s when alone; the bound leaves room for a loaded machine, a scan of both packages would take longer
-    assert time.process_time() - start < 0.3
+    # 0.09 s where the files are in memory, 1.6 s where they are not; a scan of both packages takes far longer
+    assert time.process_time() - start < 5
 
 
 def test_a_folder_without_init_inside_a_package_is_a_part_of_it(package: Package) -> None:
