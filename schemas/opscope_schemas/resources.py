@@ -64,13 +64,15 @@ class Build(Frozen):
 
 
 class Fit(Frozen):
-    """Whether one configuration runs on one architecture."""
+    """Whether one configuration, launched with so many threads, runs on one architecture."""
 
     arch: str
     config: int | None = Field(default=None, description="Index of the autotune configuration; null: none.")
     basis: Literal["compiled", "evaluated"]
+    threads: int = Field(description="Per block.")
+    shared_bytes: int = Field(description="Static and dynamic, per block.")
     fits: bool
-    breaks: str = ""
+    breaks: str = Field(default="", description="The resource that does not suffice: asked for, at most.")
     blocks: int = Field(description="Resident on one multiprocessor.")
     limited_by: tuple[str, ...] = ()
 

@@ -172,15 +172,15 @@ def without_accesses(result: TilingResult) -> TilingResult:
     empty = {"loads": (), "stores": (), "instructions": (), "loops": (), "calls": ()}
     return _marked(
         result,
-        [k.model_copy(update={**empty, "resources": _shorter(k.resources, details=False)}) for k in result.kernels],
-        "Left out: loads, stores, instructions, loops, calls. Ask for one kernel by path::name, or a smaller limit.",
+        [k.model_copy(update={**empty, "resources": _shorter(k.resources)}) for k in result.kernels],
+        "Left out: loads, stores, instructions, loops, calls, occupancy by registers. "
+        "Ask for one kernel by path::name, or a smaller limit.",
     )  # fmt: skip
 
 
-def _shorter(resources: Resources, *, details: bool) -> Resources:
-    """Without what the builds consist of; without the steps of occupancy too where not even `details` are wanted."""
-    bare: dict[str, object] = {"instructions": {}, "lines": (), "specialisation": {}}
-    builds = tuple(b if details else b.model_copy(update=bare) for b in resources.builds)
+def _shorter(resources: Resources) -> Resources:
+    """Without machine instructions and steps of occupancy; a build keeps its specialisation: its figures hold for that alone."""
+    builds = tuple(b.model_copy(update={"instructions": {}, "lines": ()}) for b in resources.builds)
     return resources.model_copy(update={"builds": builds, "occupancy": ()})
 
 

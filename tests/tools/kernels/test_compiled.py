@@ -18,9 +18,12 @@ from opscope_schemas.errors import InputError
 from opscope_schemas.resources import Resources
 from opscope_tools.cuda_kernel_tiling import CUDA_KERNEL_TILING
 from opscope_tools.kernels import Inventory, compiled, describe, launches_of, parse_arch, scan, select, static_resources
+from opscope_tools.kernels.autotune import Context
 from opscope_tools.kernels.compiled import nvcc_build, process, sass, triton_build
 from opscope_tools.kernels.compiled.process import run
 from opscope_tools.kernels.compiled.sass import kind_of
+from opscope_tools.kernels.compiled.triton_slice import sliced
+from opscope_tools.kernels.pymodule import Modules
 from opscope_tools.runner import run_tool
 from opscope_tools.spec import ToolContext
 from opscope_tools.workspace import Workspace
@@ -124,9 +127,13 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
     return Repository(name="kernels", root=root, packages=())
 
 
+def scanned(repository: Repository) -> Inventory:
+    return scan(repository, MemoryStore(), checkpoint=lambda: None, progress=lambda *_: None)
+
+
 @pytest.fixture(scope="module")
 def inventory(repository: Repository) -> Inventory:
-    return scan(repository, MemoryStore(), checkpoint=lambda: None, progress=lambda *_: None)
+    return scanned(repository)
 
 
 @pytest.fixture(scope="module")
@@ -325,7 +332,86 @@ def test_without_nvcc_the_source_still_tells_what_fits(
         parse_arch("sm_")
 
 
+@pytest.mark.parametrize("with_nvcc", [False, pytest.param(True, marks=nvcc)])
+def test_launches_that_differ_are_each_their_own_row_and_one_set_at_run_time_is_none(
+    tmp_path: Path, store: MemoryStore, with_nvcc: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "k.cu").write_text("""__global__ void k(float* x) { x[blockIdx.x * blockDim.x + threadIdx.x] = 1.f; }
+void launches(float* x, int n, size_t bytes) {
+  k<<<n, 128>>>(x);
+  k<<<n, 1024, 60000>>>(x);
+  k<<<n, 256, bytes>>>(x);
+}
+""")
+    own = Repository(name="own", root=tmp_path, packages=())
+    found = resources(own, scanned(own), store, "k", "sm_75,sm_90") if with_nvcc else None
+    if found is None:
+        monkeypatch.setattr(nvcc_build, "tool", lambda _: "")
+        found = resources(own, scanned(own), store, "k", "sm_75,sm_90")
+    assert {(f.arch, f.threads, f.shared_bytes, f.blocks) for f in found.fits} == {
+        ("sm_75", 128, 0, 8), ("sm_75", 1024, 60000, 1), ("sm_90", 128, 0, 16), ("sm_90", 1024, 60000, 2),
+    }  # fmt: skip
+    assert {f.basis for f in found.fits} == ({"compiled"} if with_nvcc else {"evaluated"})
+    assert any("k.cu:5" in said and "run time" in said for said in found.assumptions)
+    assert all(b.occupancy is None for b in found.builds)  # a build is of no one launch
+
+
+def test_a_first_configuration_that_does_not_compile_does_not_stop_the_others(
+    tmp_path: Path, store: MemoryStore
+) -> None:
+    (tmp_path / "ops.py").write_text("""import triton
+import triton.language as tl
+
+@triton.autotune([triton.Config({"B": 48}), triton.Config({"B": 64}), triton.Config({"B": 128})], key=[])
+@triton.jit
+def filled(X, B: tl.constexpr):
+    tl.store(X + tl.program_id(0) * B + tl.arange(0, B), 1.0)
+""")
+    own = Repository(name="own", root=tmp_path, packages=())
+    found = resources(own, scanned(own), store, "filled", "sm_80")
+    assert [bool(b.error) for b in found.builds] == [True, False, False]  # 48 is no power of two
+    assert [f.config for f in found.fits] == [1, 2]
+
+
+def test_a_function_that_is_jitted_by_a_call_is_cut_out_at_its_lines(tmp_path: Path) -> None:
+    (tmp_path / "ops.py").write_text("""def filled(X, B):
+    tl.store(X + tl.program_id(0) * B + tl.arange(0, B), one())
+def one():
+    return 1.0
+import triton
+import triton.language as tl
+one = triton.jit(one)
+filled = triton.jit(filled)
+""")
+    own = Repository(name="own", root=tmp_path, packages=())
+    inventory = scanned(own)
+    (reference,) = select(inventory, "filled")
+    modules = Modules(own, lambda path: (tmp_path / path).read_text())
+    cut = sliced(reference, Context(modules, None, lambda: None), lambda path: (tmp_path / path).read_text())
+    text = cut.files["ops.py"].splitlines()
+    assert text[:4] == ["def filled(X, B):", text[1], "def one():", "    return 1.0"]
+    assert text[-2:] == ["filled = triton.jit(filled, noinline=False)", "one = triton.jit(one, noinline=False)"]
+
+
+@pytest.mark.parametrize("value", ["many", 0, True, 2.5])
+def test_a_number_of_warps_that_is_none_is_refused(
+    repository: Repository, inventory: Inventory, store: MemoryStore, value: Any
+) -> None:
+    said = resources(repository, inventory, store, "gather", "sm_80", {"num_warps": value}).statement
+    assert said == f"Not compiled: num_warps is {value!r}."
+
+
 # ---- machinery
+
+
+def ended(process: str, until: float) -> bool:
+    """Whether a process has ended, or does so by then: a kill takes effect a moment later."""
+    stat = Path(f"/proc/{process.strip()}/stat")
+    while stat.exists() and stat.read_text().split()[2] != "Z":
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.05)
+    return True
 
 
 def test_a_cancelled_compilation_ends_its_processes(tmp_path: Path) -> None:
@@ -341,9 +427,7 @@ def test_a_cancelled_compilation_ends_its_processes(tmp_path: Path) -> None:
 
     with pytest.raises(CancelledError):
         run(["sh", "-c", "sleep 60 & echo $! > child; wait"], tmp_path, seconds=30, checkpoint=checkpoint)
-    child = int((tmp_path / "child").read_text())
-    stat = Path(f"/proc/{child}/stat")
-    assert not stat.exists() or stat.read_text().split()[2] == "Z"
+    assert ended((tmp_path / "child").read_text(), time.monotonic() + 30)
 
 
 def test_a_compilation_ends_with_the_process_that_asked_for_it(tmp_path: Path) -> None:
@@ -356,14 +440,11 @@ def test_a_compilation_ends_with_the_process_that_asked_for_it(tmp_path: Path) -
     try:
         while not (child.exists() and child.read_text().strip()) and time.monotonic() < ends:
             time.sleep(0.05)
-        stat = Path(f"/proc/{child.read_text().strip()}/stat")
-        assert stat.exists()
+        assert Path(f"/proc/{child.read_text().strip()}").exists()
     finally:
         asking.kill()
         asking.wait()
-    while stat.exists() and stat.read_text().split()[2] != "Z" and time.monotonic() < ends:
-        time.sleep(0.05)
-    assert not stat.exists() or stat.read_text().split()[2] == "Z"
+    assert ended(child.read_text(), ends)
 
 
 def test_a_compilation_that_takes_too_long_is_stopped(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from opscope_schemas.errors import SourceError
 from opscope_schemas.tiling import (
     BoundValue,
     Constexpr,
@@ -40,10 +39,7 @@ def describe_cuda(reference: KernelRef, launches: Sequence[LaunchRef], context: 
     source = context.load(reference.file)
     found = None if source is None else _definition_at(reference, source, context)
     if source is None or found is None:
-        raise SourceError(
-            f"{reference.name} is no longer where it was found.", location=f"{reference.file}:{reference.line}",
-            next_step="Call again: the repository changed while it was read.",
-        )  # fmt: skip
+        raise reference.moved()
     template = _template_parameters(found, source)
     parameters = _parameters(found, source)
     compile_time = frozenset(t.name for t in template)

@@ -6,6 +6,7 @@ These are the cached values, so they hold positions and names only; descriptions
 from __future__ import annotations
 
 from opscope_schemas.common import Frozen
+from opscope_schemas.errors import SourceError
 from opscope_schemas.tiling import Language, Unanalysed
 
 
@@ -24,6 +25,13 @@ class KernelRef(Frozen):
     def id(self) -> str:
         """`path::name`."""
         return f"{self.file}::{self.name}"
+
+    def moved(self) -> SourceError:
+        """The error of a file that no longer holds the kernel where the inventory says."""
+        return SourceError(
+            f"{self.name} is no longer where it was found.", location=f"{self.file}:{self.line}",
+            next_step="Call again: the repository changed while it was read.",
+        )  # fmt: skip
 
 
 class LaunchRef(Frozen):

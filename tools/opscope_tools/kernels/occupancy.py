@@ -88,8 +88,7 @@ def occupancy(
     refused = _refusal(limits, threads, warps, registers, static, shared)
     bounds = {"warps": limits.threads // WARP // warps, "blocks": limits.blocks}
     if registers:
-        per_warp = -(-registers * WARP // _REGISTER_UNIT) * _REGISTER_UNIT
-        bounds["registers"] = _REGISTERS_PER_SM // _PARTITIONS // per_warp * _PARTITIONS // warps
+        bounds["registers"] = _REGISTERS_PER_SM // _PARTITIONS // _per_warp(registers) * _PARTITIONS // warps
     allocated = -(-(shared + limits.reserved) // limits.shared_unit) * limits.shared_unit
     if allocated:
         bounds["shared memory"] = limits.shared // allocated
@@ -104,6 +103,11 @@ def occupancy(
     )  # fmt: skip
 
 
+def _per_warp(registers: int) -> int:
+    """Registers that are allocated to a warp."""
+    return -(-registers * WARP // _REGISTER_UNIT) * _REGISTER_UNIT
+
+
 def _refusal(limits: Limits, threads: int, warps: int, registers: int | None, static: int, shared: int) -> str:
     """Why not even one block runs; empty where one does."""
     if threads < 1 or threads > _THREADS_PER_BLOCK:
@@ -115,25 +119,18 @@ def _refusal(limits: Limits, threads: int, warps: int, registers: int | None, st
     if registers:
         if registers > _REGISTERS_PER_THREAD:
             return f"registers: {registers} per thread, at most {_REGISTERS_PER_THREAD}"
-        per_warp = -(-registers * WARP // _REGISTER_UNIT) * _REGISTER_UNIT
-        held = per_warp * -(-warps // _PARTITIONS) * _PARTITIONS
+        held = _per_warp(registers) * -(-warps // _PARTITIONS) * _PARTITIONS
         if held > _REGISTERS_PER_BLOCK:
             return f"registers: {held} per block, at most {_REGISTERS_PER_BLOCK}"
     return ""
 
 
-def by_registers(arch: str, threads: int, shared: int) -> list[Occupancy]:
+def by_registers(arch: str, threads: int, static: int, dynamic: int = 0) -> list[Occupancy]:
     """Occupancy as a function of the registers per thread: one entry per step, at the most registers of the step."""
     found: list[Occupancy] = []
-    for registers in range(8, 256, 8):
-        here = occupancy(arch, threads, min(registers, _REGISTERS_PER_THREAD), shared)
+    for registers in (*range(8, 256, 8), _REGISTERS_PER_THREAD):
+        here = occupancy(arch, threads, registers, static, dynamic)
         if found and found[-1].blocks == here.blocks:
-            found[-1] = here
-        else:
-            found.append(here)
-    last = occupancy(arch, threads, _REGISTERS_PER_THREAD, shared)
-    if found and found[-1].blocks == last.blocks:
-        found[-1] = last
-    else:
-        found.append(last)
+            found.pop()
+        found.append(here)
     return found

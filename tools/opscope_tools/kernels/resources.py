@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from opscope_cache.store import Store
 from opscope_cache.trees import tree_at
@@ -16,12 +18,13 @@ from opscope_schemas.tiling import KernelTiling
 from opscope_tools.kernels.arch import Arch
 from opscope_tools.kernels.autotune import Context
 from opscope_tools.kernels.compiled import nvcc_build, triton_build
-from opscope_tools.kernels.compiled.triton_slice import sliced, source_lines
-from opscope_tools.kernels.compiled.triton_types import choices
+from opscope_tools.kernels.compiled.triton_slice import sliced
+from opscope_tools.kernels.compiled.triton_types import Choice, check_given, choices
 from opscope_tools.kernels.facts import KernelRef, LaunchRef
 from opscope_tools.kernels.files import read_text
-from opscope_tools.kernels.occupancy import LIMITS, SOURCE, WARP, by_registers, occupancy
+from opscope_tools.kernels.occupancy import LIMITS, SOURCE, by_registers, occupancy
 from opscope_tools.kernels.pymodule import Modules
+from opscope_tools.kernels.triton_find import function_of
 
 #: architectures that are compiled for unless some are named: one of each generation
 USUAL = ("sm_80", "sm_89", "sm_90", "sm_100", "sm_120")
@@ -31,31 +34,59 @@ _ELEMENTS = ("*bf16", "*fp16", "*fp32")
 BUDGET = 60.0
 
 
+@dataclass(frozen=True)
+class _Block:
+    """What a launch asks for each block: threads and bytes of dynamic shared memory."""
+
+    threads: int
+    dynamic: int
+
+
+def _blocks(kernel: KernelTiling) -> tuple[list[_Block], list[str]]:
+    """The distinct blocks that launches ask for in constants, and the places of launches that do not."""
+    found: dict[_Block, None] = {}
+    elsewhere: list[str] = []
+    for launch in kernel.grid:
+        shared = launch.shared_memory or "0"
+        if launch.threads and shared.isdigit():
+            found[_Block(launch.threads, int(shared))] = None
+        else:
+            elsewhere.append(f"{launch.file or kernel.file}:{launch.line}")
+    return list(found), elsewhere
+
+
+def _unknown(elsewhere: list[str]) -> str:
+    if not elsewhere:
+        return "No launch was found that says how many threads a block has, so occupancy is not known."
+    return f"Threads or shared memory are set at run time, and no row is for the launch at {', '.join(elsewhere)}."
+
+
 def static_resources(kernel: KernelTiling, archs: Sequence[Arch]) -> Resources:
-    """Occupancy and fit from source alone: threads and shared memory where they are constants."""
-    if kernel.role != "kernel" or kernel.language != "cuda":
-        return Resources()
-    threads = next((launch.threads for launch in kernel.grid if launch.threads), None)
+    """Occupancy and fit from source alone: for each launch whose threads and shared memory are constants."""
     sizes = [array.bytes for array in kernel.shared_memory if not array.dynamic]
-    dynamic = {launch.shared_memory for launch in kernel.grid} - {"", "0"}
-    if threads is None or None in sizes or dynamic:
+    blocks, elsewhere = _blocks(kernel)
+    if kernel.role != "kernel" or kernel.language != "cuda" or None in sizes or not blocks:
         return Resources()
-    shared = sum(size for size in sizes if size is not None)
+    declared = sum(size for size in sizes if size is not None)
     names = [a.name for a in archs if a.name.rstrip("af") in LIMITS] or list(USUAL)
+    rows = [(name, block) for block in blocks for name in names]
+    said = [
+        f"{block.threads} threads per block and {declared + block.dynamic} bytes of shared memory, as launch and declarations say."
+        for block in blocks
+    ]
+    if elsewhere:
+        said.append(_unknown(elsewhere))
     return Resources(
-        occupancy=tuple(step for name in names for step in by_registers(name, threads, shared)),
-        fits=tuple(_fit(occupancy(name, threads, None, shared), None, "evaluated") for name in names),
-        assumptions=(
-            f"{threads} threads per block and {shared} bytes of shared memory, as the launch and the declarations say; "
-            f"limits: {SOURCE}.",
-        ),
+        occupancy=tuple(step for name, b in rows for step in by_registers(name, b.threads, declared, b.dynamic)),
+        fits=tuple(_fit(occupancy(name, b.threads, None, declared, b.dynamic), None, "evaluated") for name, b in rows),
+        assumptions=(*said, f"Limits: {SOURCE}."),
     )  # fmt: skip
 
 
-def _fit(found: Occupancy, config: int | None, basis: Any) -> Fit:
+def _fit(found: Occupancy, config: int | None, basis: Literal["compiled", "evaluated"]) -> Fit:
     return Fit(
-        arch=found.arch, config=config, basis=basis, fits=found.fits, breaks=found.breaks, blocks=found.blocks,
-        limited_by=found.limited_by,
+        arch=found.arch, config=config, basis=basis, threads=found.threads, shared_bytes=found.shared_bytes, fits=found.fits,
+        breaks=found.breaks, blocks=found.blocks, limited_by=found.limited_by,
     )  # fmt: skip
 
 
@@ -76,13 +107,15 @@ def compiled(
     if not named:
         return static.model_copy(update={"statement": f"Not compiled: {'; '.join(refused)}."})
     said: list[str] = list(refused)
+    ends = time.monotonic() + BUDGET
     try:
         if triton:
             builds, left = _triton(
-                repository, reference, kernel, launches, named, given, store, said, checkpoint, progress
+                repository, reference, kernel, launches, named, given, store, said, ends, checkpoint, progress
             )
+            fits = [_fit(b.occupancy, b.config, "compiled") for b in builds if b.occupancy is not None]
         else:
-            builds, left = _cuda(repository, kernel, named, instance, store, checkpoint, progress)
+            builds, left, fits = _cuda(repository, kernel, named, instance, store, said, checkpoint, progress)
     except OpscopeError as error:
         return static.model_copy(update={"statement": f"Not compiled: {error.message}"})
     good = [b for b in builds if not b.error]
@@ -92,8 +125,7 @@ def compiled(
     if bad := next((b.error for b in builds if b.error), ""):
         statement += f"; the first error: {bad}"
     return Resources(
-        compiled=bool(good), statement=statement + ".", builds=tuple(builds),
-        fits=tuple(_fit(b.occupancy, b.config, "compiled") for b in good if b.occupancy is not None) or static.fits,
+        compiled=bool(good), statement=statement + ".", builds=tuple(builds), fits=tuple(fits) or static.fits,
         occupancy=() if good else static.occupancy, assumptions=(*said, f"Limits: {SOURCE}.") if good else static.assumptions,
     )  # fmt: skip
 
@@ -116,49 +148,44 @@ def _architectures(archs: Sequence[Arch], triton: bool) -> tuple[list[str], list
 
 def _triton(
     repository: Repository, reference: KernelRef, kernel: KernelTiling, launches: Sequence[LaunchRef], archs: list[str],
-    given: Mapping[str, Any], store: Store, said: list[str], checkpoint: Callable[[], None],
+    given: Mapping[str, Any], store: Store, said: list[str], ends: float, checkpoint: Callable[[], None],
     progress: Callable[[float, float | None, str], None],
 ) -> tuple[list[Build], int]:  # fmt: skip
     def read(path: str) -> str | None:
         return read_text(repository, path)
 
     context = Context(Modules(repository, read), None, checkpoint)
-    cut = sliced(reference, context)
-    cut.files = source_lines(cut, read, context)
-    module = context.modules.load(reference.file)
-    function = (
-        next(f for f in module.functions if f.name == reference.name and f.lineno == reference.line) if module else None
-    )
-    assert function is not None  # `sliced` found it
-    unknown = sorted(
-        set(given) - {a.arg for a in function.args.args + function.args.kwonlyargs} - {"num_warps", "num_stages"}
-    )
-    if unknown:
-        raise OpscopeError(f"{reference.name} has no parameter {', '.join(unknown)}.")
+    cut = sliced(reference, context, read)
+    _, function = function_of(reference, context.modules)
+    check_given(function, given)
     said.extend(cut.assumptions)
+
+    def build(wanted: Sequence[Choice], archs: Sequence[str]) -> tuple[list[Build], int]:
+        return triton_build.build_triton(
+            cut, wanted, archs, store, seconds=ends - time.monotonic(), checkpoint=checkpoint, progress=progress
+        )
+
     first: list[Build] = []
     for element in _ELEMENTS:  # what the tensors hold is not in the source: the first type that compiles
         wanted = choices(function, kernel, launches, context, given, element)
-        tried, _ = triton_build.build_triton(
-            cut, wanted[:1], archs[:1], store, seconds=BUDGET / 2, checkpoint=checkpoint, progress=progress
-        )
+        tried, left = build([*wanted[:1], *wanted[1:][-1:]], archs[:1])  # one configuration may be wrong by itself
         first = first or tried
-        if not tried or not tried[0].error:
+        if left or any(not b.error for b in tried):
+            said.append(f"Tensors of no other type are taken to hold {element.removeprefix('*')}.")
+            return build(wanted, archs)
+        if element not in wanted[0].signature.values():
             break
-        if not any(kind == element for kind in wanted[0].signature.values()):
-            return first, 0
-    else:
-        return first, 0
-    said.append(f"Tensors of no other type are taken to hold {element.removeprefix('*')}.")
-    return triton_build.build_triton(
-        cut, wanted, archs, store, seconds=BUDGET, checkpoint=checkpoint, progress=progress
-    )
+    if untried := len(wanted) * len(archs) - len(first):
+        first[-1] = first[-1].model_copy(
+            update={"error": f"{first[-1].error} (the other {untried} were not tried, since these failed)"}
+        )
+    return first, 0
 
 
 def _cuda(
-    repository: Repository, kernel: KernelTiling, archs: list[str], instance: str, store: Store,
+    repository: Repository, kernel: KernelTiling, archs: list[str], instance: str, store: Store, said: list[str],
     checkpoint: Callable[[], None], progress: Callable[[float, float | None, str], None],
-) -> tuple[list[Build], int]:  # fmt: skip
+) -> tuple[list[Build], int, list[Fit]]:  # fmt: skip
     templates = [c for c in kernel.constexpr if c.kind == "template"]
     wanted = instance or (kernel.name if not templates else _instance(kernel))
     if not wanted:
@@ -166,31 +193,38 @@ def _cuda(
             f"{kernel.name} is a template, and no launch of it names all its arguments: give instance, "
             f"such as {kernel.name}<{', '.join(c.type or c.name for c in templates)}>."
         )
-    threads = next((launch.threads for launch in kernel.grid if launch.threads), 0) or 0
-    dynamic = next((int(launch.shared_memory) for launch in kernel.grid if launch.shared_memory.isdigit()), 0)
     content = tree_at(repository.root, repository.packages).now().fingerprint  # headers count too
-    return nvcc_build.build_cuda(
-        repository.root, kernel.file, kernel.name, wanted, archs, threads, dynamic, content, store, seconds=BUDGET,
+    builds, left = nvcc_build.build_cuda(
+        repository.root, kernel.file, kernel.name, wanted, archs, content, store, seconds=BUDGET,
         checkpoint=checkpoint, progress=progress,
     )  # fmt: skip
+    blocks, elsewhere = _blocks(kernel)
+    if elsewhere or not blocks:
+        said.append(_unknown(elsewhere))
+    rows = [
+        (i, block, occupancy(b.arch, block.threads, b.registers, b.shared_bytes or 0, block.dynamic, b.barriers or 0))
+        for i, b in enumerate(builds) for block in blocks if not b.error
+    ]  # fmt: skip
+    if len(blocks) == 1 and not elsewhere:
+        for i, block, found in rows:
+            builds[i] = builds[i].model_copy(update={"threads": block.threads, "occupancy": found})
+    return builds, left, [_fit(found, None, "compiled") for _, _, found in rows]
+
+
+#: template arguments that mean the same wherever they are written
+_CONCRETE = re.compile(
+    r"-?\d+|true|false|float|double|int|half|__half|__nv_bfloat16|u?int\d+_t|char|unsigned|c10::\w+|at::\w+"
+)
 
 
 def _instance(kernel: KernelTiling) -> str:
     """The first launched expression whose template arguments are all concrete: no name of the host's templates left."""
     for launch in kernel.grid:
         found = re.fullmatch(r"([\w:]+)\s*<(.*)>", launch.kernel.strip())
-        if found is None:
-            continue
-        arguments = [a.strip() for a in found[2].split(",")]
-        if all(
-            re.fullmatch(
-                r"-?\d+|true|false|float|double|int|half|__half|__nv_bfloat16|u?int\d+_t|char|unsigned|c10::\w+|at::\w+",
-                a,
-            )
-            for a in arguments
-        ):
+        arguments = [a.strip() for a in found[2].split(",")] if found else []
+        if found and all(_CONCRETE.fullmatch(a) for a in arguments):
             return f"{found[1]}<{', '.join(arguments)}>"
     return ""
 
 
-__all__ = ["BUDGET", "USUAL", "WARP", "compiled", "static_resources"]
+__all__ = ["BUDGET", "USUAL", "compiled", "static_resources"]

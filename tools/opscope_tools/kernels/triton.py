@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeVar
 
-from opscope_schemas.errors import SourceError
 from opscope_schemas.resources import Resources
 from opscope_schemas.tiling import (
     Autotune,
@@ -23,7 +22,13 @@ from opscope_tools.kernels.autotune import Context, decorators
 from opscope_tools.kernels.facts import KernelRef, LaunchRef
 from opscope_tools.kernels.pymodule import PyModule
 from opscope_tools.kernels.triton_body import Finder, parameters, read_body, runtime_parameters, tile_sizes
-from opscope_tools.kernels.triton_find import FunctionNode, decorator_name, is_triton_jit, jitted_functions
+from opscope_tools.kernels.triton_find import (
+    FunctionNode,
+    decorator_name,
+    function_of,
+    is_triton_jit,
+    jitted_functions,
+)  # fmt: skip
 from opscope_tools.kernels.triton_launch import SiteFacts, read_launch
 
 T = TypeVar("T")
@@ -31,13 +36,7 @@ T = TypeVar("T")
 
 def describe_triton(reference: KernelRef, launches: Iterable[LaunchRef], context: Context) -> KernelTiling:
     """Everything source says about the kernel at `reference`."""
-    module = context.modules.load(reference.file)
-    function = None if module is None else _function_at(module, reference)
-    if module is None or function is None:
-        raise SourceError(
-            f"{reference.name} is no longer where it was found.", location=f"{reference.file}:{reference.line}",
-            next_step="Call again: the repository changed while it was read.",
-        )  # fmt: skip
+    module, function = function_of(reference, context.modules)
     body = read_body(function, module, device_functions(context))
     tuned, heuristics = decorators(function, module, context)
     sites: list[SiteFacts] = []
@@ -102,10 +101,6 @@ def _notes(reference: KernelRef, grids: tuple[Launch, ...], calls: Iterable[str]
     if list(calls):
         notes.append("Facts with `via` are in device functions that the kernel calls.")
     return notes
-
-
-def _function_at(module: PyModule, reference: KernelRef) -> FunctionNode | None:
-    return next((f for f in module.functions if f.name == reference.name and f.lineno == reference.line), None)
 
 
 def device_functions(context: Context) -> Finder:

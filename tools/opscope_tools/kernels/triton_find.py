@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from opscope_schemas.tiling import Unanalysed
 
 from opscope_tools.kernels.facts import FileFacts, KernelRef, LaunchRef
-from opscope_tools.kernels.pymodule import PyModule, make_module
+from opscope_tools.kernels.pymodule import Modules, PyModule, make_module
 
 _LANGUAGES = (b"triton", b"gluon", b"cute", b"numba")
 _LAUNCH = re.compile(rb"\[\s*\(?\s*(?:grid|lambda)\b|kernel\w*\s*\[|\w\[\([^\]\n]*\)\]\(")
@@ -97,6 +97,15 @@ def jitted_functions(module: PyModule) -> Iterator[FunctionNode]:
     for function in module.functions:
         if any(is_triton_jit(decorator_name(d, module)) for d in function.decorator_list) or function.name in passed:
             yield function
+
+
+def function_of(reference: KernelRef, modules: Modules) -> tuple[PyModule, FunctionNode]:
+    """A Triton kernel's module and definition; raises `SourceError` where it is no longer where it was found."""
+    module = modules.load(reference.file)
+    for function in module.functions if module is not None else ():
+        if module is not None and function.name == reference.name and function.lineno == reference.line:
+            return module, function
+    raise reference.moved()
 
 
 def _kernels(module: PyModule) -> Iterator[KernelRef]:

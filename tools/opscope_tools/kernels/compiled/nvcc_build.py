@@ -16,13 +16,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from opscope_cache.keys import digest, engine_version, of_document
+from opscope_cache.keys import digest, engine_version
 from opscope_cache.store import Store
 from opscope_schemas.resources import Build, LineInstructions
 
 from opscope_tools.kernels.compiled.process import run
 from opscope_tools.kernels.compiled.sass import Machine, in_order, read_cubin, tool
-from opscope_tools.kernels.occupancy import occupancy
 
 _FIRST = re.compile(r"^(.*?)(?:\((\d+)\))?: (?:fatal )?error: (.*)$|^nvcc fatal\s*: (.*)$", re.MULTILINE)
 _ENTRY = re.compile(r"Compiling entry function '(\S+?)'")
@@ -60,18 +59,13 @@ def version() -> str:
 
 
 def build_cuda(
-    root: Path, file: str, name: str, instance: str, archs: Sequence[str], threads: int, dynamic: int, content: str,
+    root: Path, file: str, name: str, instance: str, archs: Sequence[str], content: str,
     store: Store, *, seconds: float, checkpoint: Callable[[], None], progress: Callable[[float, float | None, str], None],
 ) -> tuple[list[Build], int]:  # fmt: skip
-    """One build per architecture of `instance` (`rms_norm<float, 1024>`, or the bare name), and how many time left out.
-
-    `threads` per block and `dynamic` bytes of shared memory are the launch's; 0 where it does not say.
-    """
+    """One build per architecture of `instance` (`rms_norm<float, 1024>`, or the bare name), and how many time left out."""
     builds, left = [], 0
     for arch in archs:
-        key = digest(
-            "nvcc build", engine_version(), version(), content, file, instance, arch, of_document([threads, dynamic])
-        )
+        key = digest("nvcc build", engine_version(), version(), content, file, instance, arch)
         if (text := store.get(key)) is not None:
             builds.append(Build.model_validate_json(text))
             continue
@@ -79,7 +73,7 @@ def build_cuda(
             left += 1
             continue
         progress(len(builds), len(archs), f"compiling {instance} for {arch}")
-        build, spent = _compile(root, file, name, instance, arch, threads, dynamic, seconds, checkpoint)
+        build, spent = _compile(root, file, name, instance, arch, seconds, checkpoint)
         seconds -= spent
         if build is None:
             left += 1
@@ -90,7 +84,7 @@ def build_cuda(
 
 
 def _compile(
-    root: Path, file: str, name: str, instance: str, arch: str, threads: int, dynamic: int, seconds: float,
+    root: Path, file: str, name: str, instance: str, arch: str, seconds: float,
     checkpoint: Callable[[], None],
 ) -> tuple[Build | None, float]:  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="opscope-nvcc-") as folder_name:
@@ -121,10 +115,9 @@ def _compile(
             ), spent
         machine, said = entries.get(mangled, Machine()), usage[mangled]
         return Build(
-            **common, threads=threads, registers=said["registers"], stack_bytes=said["stack"],
+            **common, registers=said["registers"], stack_bytes=said["stack"],
             spill_store_bytes=said["stores"], spill_load_bytes=said["loads"], shared_bytes=said["shared"],
             barriers=said["barriers"], instructions=in_order(machine.instructions), lines=_lines(machine, root),
-            occupancy=occupancy(arch, threads, said["registers"], said["shared"], dynamic, said["barriers"]) if threads else None,
         ), spent  # fmt: skip
 
 

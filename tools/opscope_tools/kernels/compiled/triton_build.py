@@ -50,7 +50,7 @@ def build_triton(
     ]
     known = {key: text for key in keys if (text := store.get(key)) is not None}
     todo = [(c, a, k) for (c, a), k in zip(wanted, keys, strict=True) if k not in known]
-    if todo:
+    if todo and seconds > 0:
         progress(0, len(todo), f"compiling {slice_.kernel[1]} {len(todo)} times")
         for key, build in _compile(slice_, todo, version, seconds, checkpoint):
             known[key] = build.model_dump_json()

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import ast
 import builtins
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
-
-from opscope_schemas.errors import SourceError
 
 from opscope_tools.kernels.autotune import Context
 from opscope_tools.kernels.facts import KernelRef
@@ -20,7 +19,7 @@ from opscope_tools.kernels.interpret import Interpreter, ModuleScope
 from opscope_tools.kernels.pymodule import PyModule
 from opscope_tools.kernels.symbols import ImportRef, Sym, UnresolvedError, worlds
 from opscope_tools.kernels.triton import device_functions
-from opscope_tools.kernels.triton_find import FunctionNode
+from opscope_tools.kernels.triton_find import FunctionNode, dotted_name, function_of
 
 #: names of a module alias and of the alias' attribute -> what stands behind
 Names = dict[str, dict[str, Any]]
@@ -37,17 +36,10 @@ class Slice:
     assumptions: dict[str, None] = field(default_factory=dict)
 
 
-def sliced(reference: KernelRef, context: Context) -> Slice:
-    """The slice of one kernel; raises `SourceError` where it is no longer where it was found."""
-    module = context.modules.load(reference.file)
-    functions = module.functions if module is not None else []
-    function = next((f for f in functions if f.name == reference.name and f.lineno == reference.line), None)
-    if module is None or function is None:
-        raise SourceError(
-            f"{reference.name} is no longer where it was found.", location=f"{reference.file}:{reference.line}",
-            next_step="Call again: the repository changed while it was read.",
-        )  # fmt: skip
-    return _Slicer(context, Slice((reference.file, reference.name))).of(module, function)
+def sliced(reference: KernelRef, context: Context, read: Callable[[str], str | None]) -> Slice:
+    """The slice of one kernel out of the files that `read` gives; raises `SourceError` where it has moved."""
+    module, function = function_of(reference, context.modules)
+    return _Slicer(context, Slice((reference.file, reference.name))).of(module, function, read)
 
 
 class _Slicer:
@@ -56,10 +48,10 @@ class _Slicer:
         self.find = device_functions(context)
         self.needed: dict[str, dict[str, FunctionNode]] = {}
 
-    def of(self, module: PyModule, function: FunctionNode) -> Slice:
+    def of(self, module: PyModule, function: FunctionNode, read: Callable[[str], str | None]) -> Slice:
         self._add(module, function)
         for path, functions in self.needed.items():
-            self.result.files[path] = _text(functions)
+            self.result.files[path] = _text(functions.values(), (read(path) or "").splitlines())
         return self.result
 
     def _add(self, module: PyModule, function: FunctionNode) -> None:
@@ -146,7 +138,7 @@ class _Slicer:
                 try:
                     return {"value": ast.literal_eval(value)}
                 except (ValueError, SyntaxError):
-                    dotted = _dotted(value, module)
+                    dotted = dotted_name(value, module)
                     if dotted.partition(".")[0] == "triton":
                         if inner is not statement:
                             self.result.assumptions[f"{name} is {ast.unparse(inner.value)}"] = None
@@ -168,16 +160,6 @@ def _imported(module: PyModule, name: str) -> list[str]:
     return sorted(found, key=lambda dotted: "libdevice" not in dotted)
 
 
-def _dotted(node: ast.expr, module: PyModule) -> str:
-    parts: list[str] = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    if not isinstance(node, ast.Name):
-        return ""
-    return ".".join([module.imports.get(node.id, node.id), *reversed(parts)])
-
-
 def _free(function: FunctionNode) -> list[tuple[str, str]]:
     """(name, attribute asked of it or '') of every name that the function does not bind itself."""
     spec = function.args
@@ -195,35 +177,15 @@ def _free(function: FunctionNode) -> list[tuple[str, str]]:
     return [(n, a) for n, a in found if n not in own and not hasattr(builtins, n)]
 
 
-def _text(functions: dict[str, FunctionNode]) -> str:
-    """A file of the functions alone, each at its own lines."""
-    lines: dict[int, str] = {}
-    for function in functions.values():
-        last = function.lineno - 1
-        keep = [d for d in function.decorator_list if isinstance(d, ast.Call) and "noinline" in ast.unparse(d)]
-        lines[last] = "@triton.jit(noinline=True)" if keep else "@triton.jit"
-    return "\n".join(lines.get(i, "") for i in range(1, max(lines, default=0) + 1))
+def _text(functions: Iterable[FunctionNode], source: list[str]) -> str:
+    """A file of the functions alone, each at its own lines, jitted at the end: a decorator might have no line of its own."""
+    lines, jitted = [""] * len(source), []
+    for function in functions:
+        for number in range(function.lineno - 1, function.end_lineno or function.lineno):
+            lines[number] = source[number][function.col_offset :]
+        apart = any(isinstance(d, ast.Call) and "noinline" in ast.unparse(d) for d in function.decorator_list)
+        jitted.append(f"{function.name} = triton.jit({function.name}, noinline={apart})")
+    return "\n".join([*lines, *jitted]) + "\n"
 
 
-def source_lines(slice_: Slice, read: Any, context: Context) -> dict[str, str]:
-    """The slice's files with the functions' own source lines filled in."""
-    filled: dict[str, str] = {}
-    for path, skeleton in slice_.files.items():
-        module, text = context.modules.load(path), read(path)
-        if module is None or text is None:
-            continue
-        marks = {i + 1: line for i, line in enumerate(skeleton.split("\n")) if line}
-        source = text.splitlines()
-        lines = [""] * len(source)
-        for function in module.functions:
-            if function.lineno - 1 in marks:
-                for number in range(function.lineno, (function.end_lineno or function.lineno) + 1):
-                    lines[number - 1] = (
-                        source[number - 1][function.col_offset :] if function.col_offset else source[number - 1]
-                    )
-                lines[function.lineno - 2] = marks[function.lineno - 1]
-        filled[path] = "\n".join(lines) + "\n"
-    return filled
-
-
-__all__ = ["Slice", "sliced", "source_lines"]
+__all__ = ["Slice", "sliced"]

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from opscope_schemas.errors import InputError
 from opscope_schemas.tiling import Constexpr, KernelTiling
 
 from opscope_tools.kernels.autotune import Context
@@ -45,6 +46,20 @@ class Choice:
     #: parameter -> what was taken, in words
     said: dict[str, str] = field(default_factory=dict)
     config: int | None = None
+
+
+def check_given(function: FunctionNode, given: Mapping[str, Any]) -> None:
+    """Raises `InputError` where a caller's value is for no parameter, or is no number of warps or stages."""
+    options = ("num_warps", "num_stages")
+    names = [a.arg for a, *_ in parameters(function)]
+    if unknown := sorted(set(given) - {*names, *options}):
+        raise InputError(
+            f"{function.name} has no parameter {', '.join(unknown)}.", next_step=f"Give some of {', '.join(names)}."
+        )
+    for name in options:
+        value = given.get(name, 1)
+        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 64:
+            raise InputError(f"{name} is {value!r}.", next_step="Give an integer from 1 to 64.")
 
 
 def choices(

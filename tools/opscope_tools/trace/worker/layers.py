@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import json
 import sys
 import typing
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -37,7 +35,9 @@ class ModuleSession(Session):
     """The trace of one module class; `chosen` counts through the shapes that its input may have."""
 
     def __init__(self, request: TraceRequest, module_class: Any, level: str = "all", *, chosen: int = 0) -> None:
-        self._blueprint = Blueprint(module_class, {**_file(request.model.config_file), **request.model.overrides})
+        self._blueprint = Blueprint(
+            module_class, {**models.config_file(request.model.config_file), **request.model.overrides}
+        )
         super().__init__(request, module_class, None, level, chosen=chosen)
 
     def _configure(self) -> None:
@@ -129,21 +129,6 @@ class ModuleSession(Session):
         for width in widths:
             yield (batch, width, self.size("image_height", 64), self.size("image_width", 64))
         yield (batch, 3, self.size("image_height", 64), self.size("image_width", 64))
-
-
-def _file(path: str) -> dict[str, Any]:
-    """The arguments that a config file holds."""
-    if not path:
-        return {}
-    try:
-        found = json.loads(Path(path).read_text())
-    except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"The config file {path} cannot be read: {error}.", next_step="Give a file that holds an object."
-        ) from None
-    if not isinstance(found, dict):
-        raise ConfigError(f"The config file {path} holds no object.", next_step="Give a file that holds an object.")
-    return found
 
 
 def _required(function: Any) -> list[str]:

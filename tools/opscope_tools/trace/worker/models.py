@@ -272,19 +272,23 @@ def _part_of(model_type: str, config_class: Any) -> str:
     return next((key for key, kind in whole.items() if kind is config_class), "")
 
 
+def config_file(path: str) -> dict[str, Any]:
+    """What a config file holds; empty without one. Raises `ConfigError` where it holds no object."""
+    if not path:
+        return {}
+    try:
+        found = json.loads(Path(path).read_text())
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"The config file {path} cannot be read: {error}.", next_step="Give a config.json.") from None
+    if not isinstance(found, dict):
+        raise ConfigError(f"The config file {path} does not hold an object.", next_step="Give a config.json.")
+    return found
+
+
 def make_config(config_class: Any, spec: ModelSpec) -> Any:
     """The configuration: class default or file, then overrides. Raises `ConfigError` with the reason."""
-    base: dict[str, Any] = {}
-    if spec.config_file:
-        path = Path(spec.config_file)
-        try:
-            base = json.loads(path.read_text())
-        except (OSError, ValueError) as error:
-            raise ConfigError(
-                f"The config file {path} cannot be read: {error}.", next_step="Give a config.json."
-            ) from None
-        if not isinstance(base, dict):
-            raise ConfigError(f"The config file {path} does not hold an object.", next_step="Give a config.json.")
+    base = config_file(spec.config_file)
+    if base:
         declared = base.get("model_type")
         if declared and declared != config_class.model_type:
             part = _part_of(declared, config_class)

@@ -52,7 +52,7 @@ class Index:
         self.kin: list[Index] = of.kin if of is not None else []
         self.kin.append(self)
 
-    @property  # type: ignore[misc]
+    @property  # type: ignore[misc]  # a property where object has a plain attribute
     def __class__(self) -> Any:  # what asks `isinstance(index, int)` hears yes
         return int
 
@@ -104,7 +104,7 @@ def _listen() -> None:
         setattr(Index, f"__r{name.rstrip('_')}__", computed(swapped(getattr(operator, name))))
     for function in (hash, bool, int, float, str, repr, format, round, divmod, math.trunc, math.ceil, math.floor):
         setattr(Index, f"__{function.__name__}__", noted(function))
-    Index.__rdivmod__ = noted(swapped(divmod))  # type: ignore[attr-defined]
+    Index.__rdivmod__ = noted(swapped(divmod))  # type: ignore[attr-defined]  # set like those above, by a name that setattr would only hide
 
 
 _listen()
