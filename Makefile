@@ -59,7 +59,7 @@ bench-kernels: $(STAMP)
 sweep-cost: $(STAMP)
 	$(BIN)/python tests/sweep/costs.py
 
-# kernels of real packages against counts by text search; downloads four small wheels
+# kernels of real packages against counts by text search
 sweep-kernels: $(STAMP)
 	$(BIN)/python tests/sweep/kernels.py --compile 10
 
@@ -73,9 +73,10 @@ sweep-index: $(STAMP)
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml constraints.txt tests/kernel-sources.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/pip download --quiet --no-deps --only-binary :all: --dest $(VENV)/sources --requirement tests/kernel-sources.txt
 	touch $@
 
 clean:

@@ -136,6 +136,13 @@ class MemoryOperation(Fact):
     mask_definition: str = Field(default="", description="Definition of the mask variable: `source (line)`.")
     loop: int = Field(default=0, description="Line of the innermost loop around it; 0: none.")
     via: str = ""
+    shape: tuple[str, ...] = Field(default=(), description="Triton: the tile, elements along each axis.")
+    strides: tuple[str, ...] = Field(
+        default=(), description="Elements from one to the next along each axis (CUDA: thread); '': not told by source."
+    )
+    coalesced: str = Field(default="", description="Whether neighbours lie side by side: yes, no, or where they do.")
+    width: int | None = Field(default=None, description="CUDA: bytes that one thread moves at once.")
+    bytes: str = Field(default="", description="Of one execution, by one program or thread block.")
 
 
 class SharedArray(Fact):
@@ -184,6 +191,42 @@ class DeviceCall(Fact):
     followed: bool
 
 
+class CostLine(Fact):
+    """FLOPs and bytes that a line adds to one tile, its loops counted."""
+
+    operation: str
+    flops: str = ""
+    bytes: str = ""
+    via: str = ""
+
+
+class Cost(Frozen):
+    """FLOPs and bytes as formulas: of one tile, and of a launch where every tile costs the same.
+
+    2*m*n*k for a matrix product, 1 per element of other arithmetic on data, index arithmetic 0.
+    """
+
+    unit: Literal["program", "thread block"] = Field(description="What works on one tile.")
+    basis: Basis = "evaluated"
+    flops: str
+    matmul_flops: str = Field(description="Of matrix products alone.")
+    read_bytes: str
+    write_bytes: str
+    launch_flops: str = ""
+    launch_matmul_flops: str = ""
+    launch_read_bytes: str = ""
+    launch_write_bytes: str = ""
+    intensity: str = Field(default="", description="FLOPs per byte of one tile.")
+    lines: tuple[CostLine, ...] = ()
+    variables: dict[str, str] = Field(default_factory=dict, description="Quantities that are no names of the source.")
+    conditions: tuple[str, ...] = Field(default=(), description="Branches that were taken to be so.")
+    not_counted: tuple[str, ...] = Field(default=(), description="What the sums lack; empty: nothing.")
+    assumptions: tuple[str, ...] = ()
+    evaluated: dict[str, int | float] = Field(
+        default_factory=dict, description="The formulas that `sizes` bind, as numbers; intensity in FLOPs per byte."
+    )
+
+
 class KernelTiling(Frozen):
     """Everything source says about how one kernel is tiled."""
 
@@ -213,6 +256,7 @@ class KernelTiling(Frozen):
     loops: tuple[Loop, ...] = ()
     constraints: tuple[Constraint, ...] = ()
     calls: tuple[DeviceCall, ...] = ()
+    cost: Cost | None = None
     resources: Resources = Resources()
     notes: tuple[str, ...] = ()
 

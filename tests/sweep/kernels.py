@@ -1,6 +1,6 @@
 """Kernels, launches and autotune sets of real packages against counts by plain text search, and how many kernels compile.
 
-Reads the wheels of WHEELS (downloaded once with pip, unpacked, never imported), the installed torch's CUDA headers and
+Reads the wheels of tests/kernel-sources.txt (unpacked, never imported), the installed torch's CUDA headers and
 Triton code, and every folder that is given. The counts beside ours know nothing of the tool: `__global__` before a body
 and `<<<` with comments and strings taken out, `jit` decorators above a `def`, `autotune` decorators. Where they differ the
 files are named. Run with `make sweep-kernels`; `--compile N` compiles N Triton kernels of each package, drawn at random.
@@ -12,20 +12,20 @@ import argparse
 import importlib.util
 import random
 import re
-import subprocess
 import sys
 import time
-import zipfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
+
+from kernel_sources import kernel_sources
 from opscope_cache.store import MemoryStore
 from opscope_schemas.common import Repository
 from opscope_tools.kernels import Inventory, compiled, describe, launches_of, parse_arch, scan
 
-WHEELS = ("sageattention==1.0.6", "liger-kernel==0.8.5", "fla-core==0.6.0", "exllamav2==0.3.2")
 _CUDA = (".cu", ".cuh", ".inl", ".h", ".hpp")
 _COMMENT = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\((?:.*?)\)\1"|"(?:\\.|[^"\\\n])*"', re.DOTALL)
 _JIT = re.compile(
@@ -40,27 +40,7 @@ def quiet(*_: object) -> None:
 
 def packages(folder: Path) -> Iterator[Repository]:
     """The unpacked wheels, then what is installed."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for wanted in WHEELS:
-        name = wanted.partition("==")[0]
-        root = folder.resolve() / name
-        if not root.is_dir():
-            command = [
-                sys.executable,
-                "-m",
-                "pip",
-                "download",
-                "-q",
-                "--no-deps",
-                "--only-binary",
-                ":all:",
-                wanted,
-                "-d",
-                str(folder),
-            ]
-            subprocess.run(command, check=True, timeout=600)
-            (wheel,) = folder.glob(f"{name.replace('-', '_')}-*.whl")
-            zipfile.ZipFile(wheel).extractall(root)
+    for name, root in kernel_sources(folder).items():
         yield Repository(name=name, root=root, packages=())
     for package, inside in (
         ("torch", "torch/include/ATen"),

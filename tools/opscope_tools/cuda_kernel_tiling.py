@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from opscope_schemas.common import Repository, ToolArguments
 from opscope_schemas.errors import UnknownNameError
@@ -40,6 +40,10 @@ class TilingArguments(ToolArguments):
     values: dict[str, bool | int | float | str | None] | None = Field(
         default=None,
         description='Triton, to compile: parameter -> type ("*fp16", "i32") or constexpr value; the rest is inferred.',
+    )
+    sizes: dict[str, int] | None = Field(
+        default=None,
+        description='Numbers for the names in `cost`: {"M": 4096, "BLOCK_M": 128, "A.element_size()": 2}; then it is evaluated.',
     )
     instance: str | None = Field(
         default=None, description='CUDA, to compile a template: one instantiation, such as "rms_norm<float, 1024>".'
@@ -93,7 +97,14 @@ def run(arguments: TilingArguments, context: ToolContext) -> TilingResult:
         if mine:
             kernels.extend(
                 describe(
-                    repository, inventory, mine, arch=arch, checkpoint=context.checkpoint, progress=context.progress
+                    repository,
+                    inventory,
+                    mine,
+                    arch=arch,
+                    given=_constants(arguments),
+                    sizes=arguments.sizes,
+                    checkpoint=context.checkpoint,
+                    progress=context.progress,
                 )
             )
             kernels[-len(mine) :] = [
@@ -111,6 +122,15 @@ def run(arguments: TilingArguments, context: ToolContext) -> TilingResult:
         notes=tuple(_notes(arguments, chosen, [i for _, i in concerned.values()], len(unread))),
     )  # fmt: skip
     return summary(result) if arguments.detail == "summary" else result
+
+
+def _constants(arguments: TilingArguments) -> dict[str, Any]:
+    """Constexpr values among `values`; the others are types."""
+    types = ("*", "i", "u", "fp", "bf")
+    return {
+        name: value for name, value in (arguments.values or {}).items()
+        if not (isinstance(value, str) and value.startswith(types))
+    }  # fmt: skip
 
 
 def _resources(
@@ -170,10 +190,15 @@ def _marked(result: TilingResult, kernels: list[KernelTiling], left_out: str) ->
 def without_accesses(result: TilingResult) -> TilingResult:
     """Loads, stores, instructions and loops left out."""
     empty = {"loads": (), "stores": (), "instructions": (), "loops": (), "calls": ()}
+    kernels = [
+        k.model_copy(update={
+            **empty, "resources": _shorter(k.resources),
+            "cost": k.cost.model_copy(update={"lines": ()}) if k.cost else None,
+        }) for k in result.kernels
+    ]  # fmt: skip
     return _marked(
-        result,
-        [k.model_copy(update={**empty, "resources": _shorter(k.resources)}) for k in result.kernels],
-        "Left out: loads, stores, instructions, loops, calls, occupancy by registers. "
+        result, kernels,
+        "Left out: loads, stores, instructions, loops, calls, cost by line, occupancy by registers. "
         "Ask for one kernel by path::name, or a smaller limit.",
     )  # fmt: skip
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from opscope_schemas.common import Repository
 from opscope_schemas.tiling import KernelTiling
@@ -89,9 +90,12 @@ def nearest(inventories: Iterable[Inventory], target: str, limit: int = 6) -> li
 
 def describe(
     repository: Repository, inventory: Inventory, kernels: Sequence[KernelRef], *, arch: Arch | None = None,
-    checkpoint: Callable[[], None], progress: Callable[[float, float | None, str], None],
+    given: Mapping[str, Any] | None = None, sizes: Mapping[str, int] | None = None, checkpoint: Callable[[], None], progress: Callable[[float, float | None, str], None],
 ) -> list[KernelTiling]:  # fmt: skip
-    """Describe kernels of one inventory, in the given order."""
+    """Describe kernels of one inventory, in the given order.
+
+    `given`: values of constexprs that decide branches; `sizes`: numbers for the quantities of cost formulas.
+    """
     modules = Modules(repository, lambda path: read_text(repository, path))
     context = Context(modules, arch, checkpoint)
     cuda = _cuda_context(repository, inventory, checkpoint)
@@ -101,7 +105,7 @@ def describe(
         progress(index, len(kernels), f"reading {kernel.name}")
         launches = launches_of(inventory, kernel)
         if kernel.language == "triton":
-            described.append(describe_triton(kernel, launches, context))
+            described.append(describe_triton(kernel, launches, context, given or {}, sizes or {}))
         else:
             described.append(describe_cuda(kernel, launches, cuda))
     return described

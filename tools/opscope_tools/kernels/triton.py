@@ -5,8 +5,9 @@ Order: the description, the values of each constexpr from all who give them, the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TypeVar
+import ast
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
 
 from opscope_schemas.resources import Resources
 from opscope_schemas.tiling import (
@@ -19,9 +20,11 @@ from opscope_schemas.tiling import (
 )  # fmt: skip
 
 from opscope_tools.kernels.autotune import Context, decorators
+from opscope_tools.kernels.cost import placed, triton_cost
 from opscope_tools.kernels.facts import KernelRef, LaunchRef
 from opscope_tools.kernels.pymodule import PyModule
 from opscope_tools.kernels.triton_body import Finder, parameters, read_body, runtime_parameters, tile_sizes
+from opscope_tools.kernels.triton_cost import run_kernel
 from opscope_tools.kernels.triton_find import (
     FunctionNode,
     decorator_name,
@@ -34,10 +37,16 @@ from opscope_tools.kernels.triton_launch import SiteFacts, read_launch
 T = TypeVar("T")
 
 
-def describe_triton(reference: KernelRef, launches: Iterable[LaunchRef], context: Context) -> KernelTiling:
-    """Everything source says about the kernel at `reference`."""
+def describe_triton(
+    reference: KernelRef, launches: Iterable[LaunchRef], context: Context, given: Mapping[str, Any], sizes: Mapping[str, int]
+) -> KernelTiling:  # fmt: skip
+    """Everything source says about the kernel at `reference`.
+
+    `given`: constexprs that decide branches; `sizes`: numbers for the quantities of the cost's formulas.
+    """
     module, function = function_of(reference, context.modules)
-    body = read_body(function, module, device_functions(context))
+    find = device_functions(context)
+    body = read_body(function, module, find)
     tuned, heuristics = decorators(function, module, context)
     sites: list[SiteFacts] = []
     for launch in launches:
@@ -52,6 +61,7 @@ def describe_triton(reference: KernelRef, launches: Iterable[LaunchRef], context
     grids = tuple(launch for site in sites for launch in site.grids)
     values = {c.name: tuple(dict.fromkeys(v.value for v in c.values)) for c in constexprs}
     constraints = [*body.constraints, *_unique(c for site in sites for c in site.constraints)]
+    run = run_kernel(function, module, find, context.modules, body.pointers, {**_settled(constexprs), **given, **sizes})
     return KernelTiling(
         id=reference.id,
         name=reference.name,
@@ -71,18 +81,32 @@ def describe_triton(reference: KernelRef, launches: Iterable[LaunchRef], context
         num_stages=tuple(_option("num_stages", tuned, sites)),
         autotune=tuned,
         heuristics=tuple(heuristics),
-        loads=tuple(body.loads),
-        stores=tuple(body.stores),
+        loads=tuple(placed(body.loads, body.load_nodes, run)),
+        stores=tuple(placed(body.stores, body.store_nodes, run)),
         instructions=tuple(body.instructions),
         loops=tuple(body.loops),
         constraints=tuple(constraints),
         calls=tuple(body.calls.values()),
+        cost=triton_cost(run, grids, sizes) if reference.role == "kernel" else None,
         resources=Resources(),
         notes=(
             *_notes(reference, grids, body.calls.keys()),
             *(f"{spelled} is {what}." for spelled, what in body.wrapped.items()),
         ),
     )
+
+
+def _settled(constexprs: Iterable[Constexpr]) -> dict[str, Any]:
+    """Constexprs to which everything that is known of them gives one value, a plain one."""
+    found: dict[str, Any] = {}
+    for constexpr in constexprs:
+        values = list({v.value for v in constexpr.values} or {constexpr.default})
+        if len(values) == 1 and values[0]:
+            try:
+                found[constexpr.name] = ast.literal_eval(values[0])
+            except (ValueError, SyntaxError):
+                continue
+    return found
 
 
 def common_tiles(grids: tuple[Launch, ...]) -> str:

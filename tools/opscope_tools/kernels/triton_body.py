@@ -46,6 +46,9 @@ class Body:
     mapping: list[IndexMapping] = field(default_factory=list)
     loads: list[MemoryOperation] = field(default_factory=list)
     stores: list[MemoryOperation] = field(default_factory=list)
+    #: the call of each load and of each store, by identity
+    load_nodes: list[int] = field(default_factory=list)
+    store_nodes: list[int] = field(default_factory=list)
     loops: list[Loop] = field(default_factory=list)
     instructions: list[Instruction] = field(default_factory=list)
     constraints: list[Constraint] = field(default_factory=list)
@@ -247,9 +250,11 @@ class _Walk:
                 )  # fmt: skip
             elif name in _LOADS or (name in {"gather"} and receiver is not None):
                 self.body.loads.append(self._memory(name, call, receiver, variable, loop))
+                self.body.load_nodes.append(id(call))
             elif name in _STORES or name == "scatter" or name.startswith("atomic_"):
                 operation = self._memory(name, call, receiver, variable if name.startswith("atomic_") else "", loop)
                 self.body.stores.append(operation)
+                self.body.store_nodes.append(id(call))
             elif name in _DOT or name in _REDUCTIONS:
                 self.body.instructions.append(
                     Instruction(
@@ -393,23 +398,7 @@ class _Walk:
         name = dotted_name(iterator.func, self.module).rpartition(".")[2]
         if name not in {"range", "static_range"}:
             return "", "for"
-        bounds = [self._formula(a) for a in iterator.args]
-        start, stop, step = (
-            ("0", bounds[0], "1") if len(bounds) == 1 else (*bounds, "1")[:3] if bounds else ("0", "?", "1")
-        )
-        span = (
-            stop
-            if start == "0"
-            else render(
-                combine(
-                    ast.Sub(),
-                    Sym(stop, SUM),
-                    Sym(start, ATOM if start.isidentifier() or start.startswith("{") else SUM),
-                )
-            )
-        )
-        kind = dotted_name(iterator.func, self.module)
-        return (span if step == "1" else f"cdiv({span}, {step})"), kind
+        return trip_count([self._formula(a) for a in iterator.args]), dotted_name(iterator.func, self.module)
 
     def _formula(self, node: ast.expr) -> str:
         """Kernel arithmetic as a formula: constexprs bare, run-time names in braces."""
@@ -453,6 +442,14 @@ class _Walk:
         via = f"{self.via} > {call.func.id}" if self.via else call.func.id
         constexprs = frozenset(a.arg for a, _, _, constexpr in parameters(function) if constexpr)
         _Walk(function, module, self.find, self.body, via, constexprs, roots, self.depth + 1).run()
+
+
+def trip_count(bounds: list[str]) -> str:
+    """How often a loop over `range(*bounds)` runs; the bounds are formulas."""
+    start, stop, step = ("0", bounds[0], "1") if len(bounds) == 1 else (*bounds, "1")[:3] if bounds else ("0", "?", "1")
+    plain = start.isidentifier() or start.startswith("{")
+    span = stop if start == "0" else render(combine(ast.Sub(), Sym(stop, SUM), Sym(start, ATOM if plain else SUM)))
+    return span if step == "1" else f"cdiv({span}, {step})"
 
 
 def tile_sizes(body: Body, values: dict[str, tuple[str, ...]]) -> list[TileSize]:

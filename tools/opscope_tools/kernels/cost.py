@@ -1,0 +1,164 @@
+"""What one tile and one launch of a kernel compute and move: the abstract run's events added up, and put on its accesses.
+
+Bytes are what the kernel asks of memory: each access in full, masked elements too, whatever a cache then saves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal
+
+from opscope_schemas.formula import Formula
+from opscope_schemas.tiling import Cost, CostLine, Launch, MemoryOperation
+
+from opscope_tools.kernels.counts import Counts, evaluate, names_of
+from opscope_tools.kernels.triton_cost import Event, Run
+from opscope_tools.kernels.triton_tiles import Value
+
+_ASSUMED = "Every tile is full: elements that a mask leaves out count, so that tiles at the edge cost less."
+_CACHES = "Bytes are those that the kernel asks for; what a cache serves again is not taken off."
+
+
+@dataclass
+class _Totals:
+    flops: Formula
+    matmul: Formula
+    read: Formula
+    write: Formula
+
+
+def triton_cost(run: Run, grids: Sequence[Launch], sizes: Mapping[str, int]) -> Cost:
+    """The cost of one program, and of a launch where every program does the same."""
+    totals = _Totals(*(Formula.const(0) for _ in range(4)))
+    lines: dict[tuple[str, int, str, str], list[Formula]] = {}
+    not_counted = dict(run.not_counted)
+    for event in run.events:
+        flops, size = _counted(event, run), _moved(event, run)
+        if event.kind in ("load", "store", "atomic") and size is None:
+            not_counted.setdefault(f"the {event.kind} at line {event.line}, of a tile of unknown shape")
+            continue
+        flops, size = flops * event.times, (size or Formula.const(0)) * event.times
+        operation = {"flops": "arithmetic", "dot": "tl.dot"}.get(event.kind, event.kind)
+        entry = lines.setdefault((event.file, event.line, event.via, operation), [Formula.const(0), Formula.const(0)])
+        entry[0], entry[1] = entry[0] + flops, entry[1] + size
+        totals.flops = totals.flops + flops
+        if event.kind == "dot":
+            totals.matmul = totals.matmul + flops
+        if event.kind in ("load", "atomic"):
+            totals.read = totals.read + size
+        if event.kind in ("store", "atomic"):
+            totals.write = totals.write + size
+    shown = tuple(
+        CostLine(file=file, line=line, via=via, operation=operation, basis="evaluated",
+                 flops=run.counts.show(flops) if flops != 0 else "", bytes=run.counts.show(size) if size != 0 else "")
+        for (file, line, via, operation), (flops, size) in lines.items() if flops != 0 or size != 0
+    )  # fmt: skip
+    uneven = f"programs do not all do the same ({'; '.join(run.uneven)})" if run.uneven else ""
+    return finished(
+        run.counts, totals.flops, totals.matmul, totals.read, totals.write, shown, "program", grids, sizes,
+        uneven=uneven, conditions=tuple(run.assumed), not_counted=tuple(not_counted), variables=run.variables,
+    )  # fmt: skip
+
+
+def finished(
+    counts: Counts, flops: Formula, matmul: Formula, read: Formula, write: Formula, lines: tuple[CostLine, ...],
+    unit: Literal["program", "thread block"], grids: Sequence[Launch], sizes: Mapping[str, int], *, uneven: str,
+    conditions: tuple[str, ...], not_counted: tuple[str, ...], variables: Mapping[str, str],
+) -> Cost:  # fmt: skip
+    """A `Cost` from the sums over one tile: per launch where one grid is known, numbers where `sizes` bind everything."""
+    tiles = dict.fromkeys(g.num_tiles for g in grids)
+    reason = uneven or (
+        "no launch was found" if not tiles else "launches use different grids" if len(tiles) > 1
+        else "the grid is not resolved" if "" in tiles else ""
+    )  # fmt: skip
+    launch = None if reason else counts.read(next(iter(tiles)))
+    per_tile = [counts.show(f) for f in (flops, matmul, read, write)]
+    per_launch = ["" if launch is None else counts.show(f * launch) for f in (flops, matmul, read, write)]
+    names = dict.fromkeys(n for text in (*per_tile, *per_launch) for n in names_of(text))
+    described = {
+        n: f"bytes of one element of {n.removesuffix('.element_size()')}"
+        for n in names
+        if n.endswith(".element_size()")
+    }
+    fields = ("flops", "matmul_flops", "read_bytes", "write_bytes")
+    texts: dict[str, Any] = {
+        **dict(zip(fields, per_tile, strict=True)),
+        **{f"launch_{f}": t for f, t in zip(fields, per_launch, strict=True) if t},
+    }
+    numbers = (
+        {name: _plain(number) for name, text in texts.items() if (number := evaluate(text, sizes)) is not None}
+        if sizes
+        else {}
+    )
+    moved = numbers.get("read_bytes", 0) + numbers.get("write_bytes", 0)
+    if moved and "flops" in numbers and "read_bytes" in numbers and "write_bytes" in numbers:
+        numbers["intensity"] = round(numbers["flops"] / moved, 3)
+    total = counts.show(read + write)
+    return Cost(
+        unit=unit, **texts, intensity=f"({per_tile[0]}) / ({total})" if total != "0" else "", lines=lines,
+        variables={**variables, **described}, conditions=conditions, not_counted=not_counted,
+        assumptions=(_ASSUMED, _CACHES, *((f"No cost of a launch: {reason}.",) if reason else ())), evaluated=numbers,
+    )  # fmt: skip
+
+
+def _plain(number: Fraction) -> int | float:
+    return number.numerator if number.denominator == 1 else float(number)
+
+
+def _counted(event: Event, run: Run) -> Formula:
+    """FLOPs of one execution; arithmetic on what turns out to be an index is none."""
+    index = event.kind == "flops" and event.value.sources and event.value.sources <= run.indices
+    return Formula.const(0) if index or event.flops is None else event.flops
+
+
+def _moved(event: Event, run: Run) -> Formula | None:
+    """Bytes of one execution of an access; None where its shape is not known."""
+    if event.kind not in ("load", "store", "atomic"):
+        return Formula.const(0)
+    if event.value.shape is None:
+        return None
+    size = run.counts.read(f"{{{event.value.pointer or 'element'}.element_size()}}")
+    for part in event.value.shape:
+        size = size * run.counts.read(part)
+    return size
+
+
+def placed(operations: Sequence[MemoryOperation], nodes: Sequence[int], run: Run) -> list[MemoryOperation]:
+    """Loads or stores with the shape, the steps and the bytes of one execution, by the syntax node of each."""
+    found: dict[int, Event] = {}
+    for event in run.events:
+        if event.kind in ("load", "store", "atomic"):
+            found.setdefault(event.node, event)
+    made = []
+    for operation, node in zip(operations, nodes, strict=True):
+        met = found.get(node)
+        if met is None or met.value.shape is None:
+            made.append(operation)
+            continue
+        value, size = met.value, _moved(met, run)
+        shape = value.shape or ()
+        made.append(operation.model_copy(update={
+            "shape": shape, "strides": value.strides if len(value.strides) == len(shape) else (),
+            "coalesced": coalesced(value), "bytes": run.counts.show(size) if size is not None else "",
+        }))  # fmt: skip
+    return made
+
+
+def coalesced(value: Value) -> str:
+    """Whether neighbouring elements of a tile lie side by side in memory, or when they do."""
+    shape = value.shape or ()
+    steps = [(size, step) for size, step in zip(shape, value.strides, strict=False) if size != "1"]
+    if not steps:
+        return "one element"
+    if any(step == "1" for _, step in steps):
+        return "yes"
+    if all(step == "" for _, step in steps):
+        return "no: gathered through an index"
+    named = [step for _, step in steps if step and not step.lstrip("-").isdigit()]
+    if named:
+        return "where " + " or ".join(f"{step} == 1" for step in dict.fromkeys(named))
+    if all(step == "0" for _, step in steps):
+        return "one element for all"
+    return f"no: {', '.join(step or 'an index' for _, step in steps)} elements apart"

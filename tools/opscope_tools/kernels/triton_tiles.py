@@ -1,0 +1,158 @@
+"""Tiles of a Triton kernel as its source writes them: the shape of a value, the pointer behind it, its steps along each axis.
+
+`Value` is what the abstract run (triton_cost.py) computes with; the functions are the algebra of shapes and steps.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from opscope_tools.kernels.symbols import PRODUCT, SUM, Sym, combine, render
+
+Shape = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Value:
+    """A tile, scalar, pointer or tuple; `shape` None: not known."""
+
+    shape: Shape | None = ()
+    #: formula, of a scalar
+    text: str = ""
+    #: it holds data that a kernel computes with, not an index
+    data: bool = False
+    #: loads that it was computed from
+    sources: frozenset[int] = frozenset()
+    #: parameter that an address starts from
+    pointer: str = ""
+    #: elements that an offset steps along each axis; "": not a step that reading tells
+    strides: Shape = ()
+    items: tuple[Value, ...] | None = None
+    #: a block pointer or descriptor: loads through it have `shape` and `strides`
+    block: bool = False
+    constant: Any = None
+    known: bool = False
+
+
+def literal(value: Any, text: str = "") -> Value:
+    return Value(text=text or repr(value), constant=value, known=True)
+
+
+def sources_of(values: Iterable[Value]) -> frozenset[int]:
+    return frozenset().union(*(v.sources for v in values))
+
+
+def is_address(value: Value) -> bool:
+    """Whether a pointer stands for an address: a parameter itself, or an offset from one."""
+    return bool(value.pointer) and not value.data
+
+
+def padded(value: Value) -> Shape:
+    """The steps along each axis, '' where they are not known."""
+    assert value.shape is not None
+    return value.strides if len(value.strides) == len(value.shape) else ("",) * len(value.shape)
+
+
+def broadcast(values: Iterable[Value]) -> Shape | None:
+    """The common shape; a size of 1 gives way."""
+    result: list[str] = []
+    for value in values:
+        if value.shape is None:
+            return None
+        sizes = list(value.shape)
+        while len(result) < len(sizes):
+            result.insert(0, "1")
+        for back, size in enumerate(reversed(sizes), 1):
+            if result[-back] == "1":
+                result[-back] = size
+    return tuple(result)
+
+
+def combined(op: ast.operator, a: Value, b: Value, shape: Shape) -> Shape:
+    """How an offset computed from two steps along each axis."""
+    found = []
+    for back in range(len(shape), 0, -1):
+        left, right = (along(v, back) for v in (a, b))
+        if isinstance(op, ast.Add | ast.Sub):
+            found.append(
+                "" if "" in (left, right)
+                else left if right == "0" else right if left == "0" and isinstance(op, ast.Add)
+                else combined_text(op, Value(text=left), Value(text=right))
+            )  # fmt: skip
+        elif isinstance(op, ast.Mult):
+            if left == "0" and right == "0":
+                found.append("0")
+            elif right == "0" and b.shape is not None and all(s == "1" for s in b.shape) and (b.text or b.shape == ()):
+                found.append(combined_text(op, Value(text=left), b) if left and b.text else "")
+            elif left == "0" and a.shape is not None and all(s == "1" for s in a.shape):
+                found.append(combined_text(op, a, Value(text=right)) if right and a.text else "")
+            else:
+                found.append("")
+        elif isinstance(op, ast.Mod):
+            found.append(left)  # steps on, but for where it wraps around
+        else:
+            found.append("0" if left == right == "0" else "")
+    return tuple(found)
+
+
+def along(value: Value, back: int) -> str:
+    """The step along the axis that is `back` from the last."""
+    if value.shape is None:
+        return ""
+    if back > len(value.shape) or value.shape[-back] == "1":
+        return "0"
+    return padded(value)[-back]
+
+
+def combined_text(op: ast.operator, a: Value, b: Value) -> str:
+    if not a.text or not b.text:
+        return ""
+    return render(combine(op, symbol(a.text), symbol(b.text)))
+
+
+def symbol(text: str) -> Any:
+    """Formula text as an operand: an integer, an atom, or an expression that may need parentheses."""
+    if text.lstrip("-").isdigit():
+        return int(text)
+    try:
+        node = ast.parse(text.replace("{", "(").replace("}", ")"), mode="eval").body
+    except SyntaxError:
+        return Sym(text, 1)
+    if isinstance(node, ast.BinOp) and not (text.startswith("{") and text.endswith("}") and text.count("{") == 1):
+        return Sym(text, SUM if isinstance(node.op, ast.Add | ast.Sub) else PRODUCT)
+    return Sym(text)
+
+
+def permuted(found: Value, order: list[Any] | None) -> Value:
+    if found.shape is None:
+        return found
+    places = list(range(len(found.shape)))[::-1] if order is None else order
+    if sorted(places, key=str) != list(range(len(found.shape))):
+        return replace(found, shape=None)
+    steps = padded(found)
+    return replace(found, shape=tuple(found.shape[i] for i in places), strides=tuple(steps[i] for i in places), text="")
+
+
+def compare(op: ast.cmpop, left: Any, right: Any) -> bool | None:
+    try:
+        match op:
+            case ast.Eq() | ast.Is():
+                return bool(left == right)
+            case ast.NotEq() | ast.IsNot():
+                return bool(left != right)
+            case ast.Lt():
+                return bool(left < right)
+            case ast.LtE():
+                return bool(left <= right)
+            case ast.Gt():
+                return bool(left > right)
+            case ast.GtE():
+                return bool(left >= right)
+            case ast.In():
+                return bool(left in right)
+    except TypeError:
+        return None
+    return None
