@@ -45,7 +45,8 @@ def describe_cuda(reference: KernelRef, launches: Sequence[LaunchRef], context: 
     compile_time = frozenset(t.name for t in template)
     body = CudaBody()
     given = tuple(_places(parameters, {p.name: p.name for p in parameters}, {}, compile_time))
-    read_region(Region(source, found.body, found.end, compile_time, given, "", context.index_macros), body)
+    uniform = tuple(p.name for p in parameters)
+    read_region(Region(source, found.body, found.end, compile_time, given, "", uniform, context.index_macros), body)
     calls = _follow(source, body, context)
     sites = [site for launch in launches for site in read_sites(launch, reference, context)]
     grids = tuple(site.launch for site in sites)
@@ -169,9 +170,9 @@ def _places(
     for p in parameters:
         known = bound.get(p.name)
         if known is not None and (p.pointer or known.kind in {"view", "local"}):
-            yield Place(p.name, -1, whole, known.kind, known.level, known.parameter)
+            yield Place(p.name, -1, whole, known.kind, known.level, known.parameter, type=p.type)
         elif p.pointer:
-            yield Place(p.name, -1, whole, "pointer", "global", roots.get(p.name, ""))
+            yield Place(p.name, -1, whole, "pointer", "global", roots.get(p.name, ""), type=p.type)
         elif not is_scalar(p.type):
             generic = re.sub(r"\bconst\b|[&\s]", "", p.type) in compile_time
             yield Place(p.name, -1, whole, "view", "global", roots.get(p.name, ""), generic=generic)
@@ -333,7 +334,9 @@ def _follow(source: CSource, body: CudaBody, context: CudaContext) -> list[Devic
         parameters = _parameters(found, other)
         handed = {p.name: place for p, place in zip(parameters, bound, strict=False) if place is not None}
         given = tuple(_places(parameters, {}, handed, template))
-        read_region(Region(other, found.body, found.end, template, given, path, context.index_macros), inner)
+        read_region(
+            Region(other, found.body, found.end, template, given, path, index_macros=context.index_macros), inner
+        )
         for callee, spelled in inner.passed.items():
             passed.setdefault(callee, spelled)
         pending.extend((n, at, other, path, depth + 1, inner.bound.get(n, [])) for n, at in inner.called.items())

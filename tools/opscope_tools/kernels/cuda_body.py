@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from opscope_schemas.tiling import Constraint, IndexMapping, Instruction, Loop, MemoryOperation, SharedArray
 
 from opscope_tools.kernels.ctext import CSource, matching, split_arguments, squeeze
+from opscope_tools.kernels.cuda_access import Steps, element_bytes
 from opscope_tools.kernels.cuda_expr import formula
 from opscope_tools.kernels.cuda_find import expand
 from opscope_tools.kernels.cuda_host import Names
@@ -20,44 +21,6 @@ from opscope_tools.kernels.cuda_memory import Accesses
 from opscope_tools.kernels.cuda_scope import Place, Scopes
 from opscope_tools.kernels.facts import MacroRef
 from opscope_tools.kernels.symbols import PRODUCT, SUM, Sym, product, render
-
-#: bytes of the element types that shared arrays are declared with
-_BYTES = {
-    "char": 1,
-    "int8_t": 1,
-    "uint8_t": 1,
-    "bool": 1,
-    "half": 2,
-    "__half": 2,
-    "nv_bfloat16": 2,
-    "__nv_bfloat16": 2,
-    "short": 2,
-    "int16_t": 2,
-    "uint16_t": 2,
-    "half2": 4,
-    "__half2": 4,
-    "int": 4,
-    "float": 4,
-    "unsigned": 4,
-    "uint": 4,
-    "int32_t": 4,
-    "uint32_t": 4,
-    "unsigned int": 4,
-    "unsigned char": 1,
-    "unsigned short": 2,
-    "double": 8,
-    "int64_t": 8,
-    "uint64_t": 8,
-    "size_t": 8,
-    "long long": 8,
-    "float2": 8,
-    "int2": 8,
-    "uint2": 8,
-    "float4": 16,
-    "int4": 16,
-    "uint4": 16,
-    "double2": 16,
-}
 
 #: what a call or an assembly text does, by its spelling
 _INSTRUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
@@ -131,6 +94,8 @@ class Region:
     #: what the parameters stand for
     given: tuple[Place, ...]
     via: str = ""
+    #: parameters that every thread gets alike: those of the kernel itself
+    uniform: tuple[str, ...] = ()
     #: macros of the repository that compute indices
     index_macros: tuple[MacroRef, ...] = ()
 
@@ -146,7 +111,10 @@ class _Reader:
         self.file = self.source.path if region.via else ""
         self.text = self.source.statements[region.start : region.end]
         self.names = Names(self.source, region.start, region.end, region.compile_time)
+        self.steps = Steps(self.source, region.start, region.end, region.compile_time, region.uniform)
         self.scopes = Scopes(self.source, region.start, region.end, list(region.given), self.line)
+
+        self.steps.at = lambda name: self.scopes.at(name, len(self.text) - 1) or self.scopes.only(name)
 
     def line(self, position: int) -> int:
         return self.source.line(self.region.start + position)
@@ -177,14 +145,16 @@ class _Reader:
             written = re.findall(r"\[([^\]]*)\]", found[3])
             dynamic = "extern" in match[1]
             values = [formula(d, self.names) for d in written if d.strip()]
-            size = _BYTES.get(kind.replace("volatile", "").strip())
+            size = element_bytes(kind)
             total: int | None = None
             if not dynamic and size is not None and all(isinstance(v, int) for v in values):
                 total = size
                 for value in values:
                     total *= int(value)
             element = str(size) if size is not None else f"sizeof({kind})"
-            self.scopes.enter(Place(name, match.end(), self.scopes.block_end(match.end()), "pointer", "shared"))
+            self.scopes.enter(
+                Place(name, match.end(), self.scopes.block_end(match.end()), "pointer", "shared", type=kind)
+            )
             self.body.shared.append(
                 SharedArray(
                     line=self.line(match.start()),
@@ -288,7 +258,7 @@ class _Reader:
         skipped = [m.span() for m in _SHARED.finditer(self.text)]
         found = Accesses(
             self.source, self.region.start, self.scopes, skipped, file=self.file, via=self.region.via,
-            line=self.line, loop=self._loop_of,
+            line=self.line, loop=self._loop_of, steps=self.steps,
         ).read()  # fmt: skip
         for _, operation in found.loads:
             _add(self.body.loads, operation)

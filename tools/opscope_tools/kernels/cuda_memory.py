@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from opscope_schemas.tiling import MemoryOperation
 
 from opscope_tools.kernels.ctext import CSource, matching, matching_angle, split_arguments, squeeze
+from opscope_tools.kernels.cuda_access import Steps, neighbours
 from opscope_tools.kernels.cuda_scope import NAMED_CAST, POINTER_CAST, Place, Scopes, joined, opening
 
 _SUBSCRIPT = re.compile(r"(?<![\w.])(?<!->)(?<!::)([A-Za-z_]\w*)((?:\s*(?:\.|->)\s*\w+)*)\s*\[")
@@ -61,11 +62,11 @@ class Accesses:
 
     def __init__(
         self, source: CSource, start: int, scopes: Scopes, skipped: list[tuple[int, int]], *, file: str, via: str,
-        line: Callable[[int], int], loop: Callable[[int], int],
+        line: Callable[[int], int], loop: Callable[[int], int], steps: Steps,
     ) -> None:  # fmt: skip
         self.source, self.start, self.scopes, self.text = source, start, scopes, scopes.text
         self.skipped, self.file, self.via, self.line, self.loop = skipped, file, via, line, loop
-        self.found = Access()
+        self.found, self.steps = Access(), steps
         #: stretches that a dereference has accounted for
         self._within: list[tuple[int, int]] = []
 
@@ -94,12 +95,13 @@ class Accesses:
         if place.kind != "pointer":
             self._name(f"{place.name}[...]" if text.startswith(place.name) else f"*{place.name}")
             return
-        line = self.line(position)
+        line, step = self.line(position), self.steps.lanes(place, text)
         made = MemoryOperation(
             line=line, file=self.file, level=place.level, expression=squeeze(text), loop=self.loop(line), via=self.via,
             operation=operation or ("store" if operator == "=" else "load"),
             parameter="" if place.level == "shared" else place.parameter, definition=place.definition,
-            assumptions=(place.assumed,) if place.assumed else (),
+            assumptions=(place.assumed,) if place.assumed else (), width=self.steps.width(place, text),
+            strides=(step,) if step else (), coalesced=neighbours(step) if place.level == "global" else "",
         )  # fmt: skip
         if operator == "=":
             self.found.stores.append((position, made))

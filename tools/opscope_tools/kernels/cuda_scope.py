@@ -61,6 +61,8 @@ class Place:
     generic: bool = False
     #: what the parameter is taken from without reading it
     assumed: str = ""
+    #: its declared type
+    type: str = ""
 
     def address(self) -> str:
         """What is taken for granted where a pointer comes from here."""
@@ -136,6 +138,11 @@ class Scopes:
         known = self.places.get(name, ())
         return next((p for p in reversed(known) if p.start <= position < p.end), None)
 
+    def only(self, name: str) -> Place | None:
+        """The one declaration of a name in the body; None where there are several."""
+        known = self.places.get(name, ())
+        return known[0] if len(known) == 1 else None
+
     def block_end(self, position: int) -> int:
         """Where the innermost block around a position ends."""
         return min((b for a, b in self._blocks if a < position <= b), default=len(self.text))
@@ -188,7 +195,7 @@ class Scopes:
     def _made(self, kind: str, mark: str, name: str, array: bool, where: tuple[int, int, int], end: int) -> Place:
         at, begin, stop = where
         value = self.text[begin:stop].strip()
-        place = Place(name, stop, end, "local")
+        place = Place(name, stop, end, "local", type=f"{kind}{mark}")
         written = f"{squeeze(kind + mark)} {name} {squeeze(value)}".strip()
         place.definition = f"{written} ({self._path}:{self._line(at)})"
         if value.startswith(":"):
@@ -267,7 +274,7 @@ class Scopes:
         place = self.at(name, at)
         if place is None or place.kind not in {"pointer", "unknown"}:
             return
-        made = Place(name, at, place.end, "unknown")
+        made = Place(name, at, place.end, "unknown", type=place.type)
         self._point(made, self.text[begin:stop], at)
         self.addresses.append((begin, stop))
         if made.kind == "unknown":

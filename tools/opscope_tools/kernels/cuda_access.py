@@ -1,0 +1,203 @@
+"""How wide one thread of a CUDA kernel reads or writes, and how far the next thread's access lies from its own.
+
+The index of an access is worked out down to `threadIdx.x`; its step from one lane of a warp to the next is exact where
+the index is a polynomial in it, and not told otherwise. Lanes are taken to differ in `threadIdx.x` alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from typing import Any
+
+from opscope_schemas.formula import Formula
+
+from opscope_tools.kernels.counts import Counts
+from opscope_tools.kernels.ctext import CSource, matching, squeeze
+from opscope_tools.kernels.cuda_expr import formula
+from opscope_tools.kernels.cuda_host import Names
+from opscope_tools.kernels.cuda_scope import Place
+from opscope_tools.kernels.symbols import Sym, render
+
+#: bytes of element types, by how they are spelled
+BYTES = {
+    **dict.fromkeys(("char", "int8_t", "uint8_t", "bool", "unsigned char", "uchar"), 1),
+    **dict.fromkeys(
+        "half __half nv_bfloat16 __nv_bfloat16 short int16_t uint16_t bfloat16 at::Half c10::Half at::BFloat16 "
+        "c10::BFloat16".split(), 2,
+    ),
+    "unsigned short": 2, "ushort": 2, "char2": 2, "uchar2": 2,
+    **dict.fromkeys(
+        "half2 __half2 nv_bfloat162 __nv_bfloat162 int float unsigned uint int32_t uint32_t char4 uchar4 short2 ushort2".split(), 4
+    ),
+    "unsigned int": 4,
+    **dict.fromkeys("double int64_t uint64_t size_t float2 int2 uint2 short4 ushort4 long2".split(), 8),
+    "long long": 8, "unsigned long long": 8,
+    **dict.fromkeys("float4 int4 uint4 double2 longlong2 ulonglong2".split(), 16),
+}  # fmt: skip
+_WORDS = re.compile(r"\b(?:const|volatile|__restrict(?:__)?|static|constexpr|register|__shared__|extern)\b|[*&]")
+_CAST = re.compile(
+    r"reinterpret_cast\s*<([^<>*]*)\*[^<>]*>|\(\s*((?:const\s+)?[A-Za-z_][\w:]*(?:\s+\w+)?)\s*\*+[^()]*\)"
+)
+_LANE = "__lane__"
+_DEPTH = 12
+
+
+def element_bytes(kind: str) -> int | None:
+    """Bytes of what a pointer or array of the declared type holds; None where the name does not tell."""
+    return BYTES.get(squeeze(_WORDS.sub(" ", kind)))
+
+
+@dataclass
+class Steps:
+    """Widths and steps in one body; `uniform`: parameters of the kernel, which every thread gets alike."""
+
+    source: CSource
+    start: int
+    end: int
+    compile_time: frozenset[str]
+    uniform: Collection[str] = ()
+    #: what a name stands for, where it is an address
+    at: Callable[[str], Place | None] = lambda _: None
+    _counts: Counts = field(default_factory=Counts)
+    _active: set[str] = field(default_factory=set)
+
+    def width(self, place: Place, text: str) -> int | None:
+        """Bytes that one thread moves: of the type that the access casts to, or that its pointer is declared with."""
+        cast = _CAST.search(text)
+        return element_bytes((cast[1] or cast[2]) if cast else place.type)
+
+    def lanes(self, place: Place, text: str) -> str:
+        """Elements between the accesses of neighbouring lanes; '' where reading does not tell."""
+        offset = self._offset(text, place, 0)
+        cast = _CAST.search(text)
+        wide, own = self.width(place, text), element_bytes(place.type)
+        inside = cast is not None and not text.rstrip().endswith(
+            "]"
+        )  # the offset counts elements of the pointer's own type
+        if offset is None or (inside and not (wide and own and wide % own == 0)):
+            return ""
+        counts = self._counts
+        written = re.sub(r"threadIdx\.x (?:% 32|& 31)\b", _LANE, offset)
+        written = re.sub(r"threadIdx\.x (?:// 32|>> 5)\b", "0", written)
+        found = counts.read(written)
+        lane, thread = counts.whole(_LANE), counts.whole("threadIdx.x")
+        moving = {str(f).strip("{}"): f + 1 for f in (lane, thread)}
+        for name in found.variables():
+            factor = counts.show(Formula.var(name))
+            if ("threadIdx.x" in factor or _LANE in factor or "?" in factor) and name not in moving:
+                return ""
+        step = found.substitute(moving) - found
+        if step.variables() & set(moving):
+            return ""
+        if inside and wide and own:
+            whole = step.divided(Formula.const(wide // own))
+            return "" if whole is None else counts.show(whole)
+        return counts.show(step)
+
+    def _offset(self, text: str, place: Place | None, depth: int) -> str | None:
+        """The offset of an address from where its pointer starts, over `threadIdx.x`; None where it is not read."""
+        if depth > _DEPTH or place is None:
+            return None
+        rest = text.strip().lstrip("*&").strip()
+        rest = _CAST.sub("", rest).strip()
+        own = self._own(place, depth)
+        if own is None or self._moves(place.name):
+            return None
+        indices: list[str] = []
+        while rest.endswith("]"):
+            opening = rest.rfind("[") if rest.count("[") == 1 else _opened(rest)
+            if opening < 0:
+                return None
+            indices.insert(0, rest[opening + 1 : -1])
+            rest = rest[:opening].strip()
+        while rest.startswith("(") and matching(rest, 0) == len(rest) - 1:
+            rest = rest[1:-1].strip()
+        found = re.fullmatch(rf"&?\s*{re.escape(place.name)}\s*(?:\+\s*(.*))?", rest, re.DOTALL)
+        if found is None or len(indices) > 1:
+            return None
+        if _CAST.search(text) and indices and (found[1] or own != "0"):
+            return None  # offsets of two element types
+        parts = [own, *(self._index(p) for p in (found[1], *indices) if p)]
+        return " + ".join(f"({p})" for p in parts if p)
+
+    def _own(self, place: Place, depth: int) -> str | None:
+        """The offset that a pointer starts with: '0' for a kernel's parameter; what a device function is handed is unknown."""
+        if place.level == "shared" or (not place.definition and place.name in self.uniform):
+            return "0"
+        written = place.definition.rpartition(" (")[0].partition("=")[2].strip()
+        base = re.match(r"[&(\s]*([A-Za-z_]\w*)", _CAST.sub("", written))
+        inner = self.at(base[1]) if base is not None and base[1] != place.name else None
+        if inner is None or inner.kind != "pointer" or "?" in written:
+            return None
+        offset = self._offset(written, inner, depth + 1)
+        if offset is None or not _CAST.search(written) or offset.strip("()") == "0":
+            return offset
+        return None if _differs(offset) else "0"  # a uniform offset counts elements of another type, alike for all
+
+    def _moves(self, name: str) -> bool:
+        """Whether a pointer is set or advanced by what may differ between threads."""
+        text = self.source.statements[self.start : self.end]
+        later = re.findall(rf"(?:^|(?<=[;{{}})]))\s*{re.escape(name)}\s*[-+]?=(?!=)\s*([^;]+);", text)
+        return any(_differs(self._index(_CAST.sub("", value).replace("&", ""))) for value in later)
+
+    def _index(self, text: str) -> str:
+        return render(formula(squeeze(text), self))
+
+    def __call__(self, name: str) -> Any:
+        """What a name of an index stands for, as `Names` says it; `?` marks what may differ between threads."""
+        if re.fullmatch(r"(threadIdx|blockIdx|blockDim|gridDim)\.[xyz]|warpSize", name):
+            return Sym("32" if name == "warpSize" else name)
+        if name in self.compile_time:
+            return Sym(name, leaf=True)
+        if "(" in name or "[" in name or name in self._active:
+            return Sym(f"unknown['?{name}']")
+        known = Names(self.source, self.start, self.end, self.compile_time).definitions(name)
+        firsts = list(dict.fromkeys(squeeze(value) for _, value, _ in known if not _updates(name, value)))
+        if not firsts:
+            same = re.split(r"\.|->", name)[0] in self.uniform or re.fullmatch(r"(?:\w+::)*k?[A-Z][A-Z0-9_]*\w*", name)
+            return Sym(name) if same else Sym(f"unknown['?{name}']")
+        self._active.add(name)
+        try:
+            values = [formula(value, self) for value in firsts]
+            later = [formula(v.partition("=")[2], self) for _, v, _ in known if _updates(name, v)]
+        finally:
+            self._active.discard(name)
+        uneven = any(_differs(render(v)) for v in later) or (
+            len(values) > 1 and any(_differs(render(v)) for v in values)
+        )
+        if uneven:
+            return Sym(f"unknown['?{name}']")
+        return values[0] if len(values) == 1 and _differs(render(values[0])) else Sym(name)
+
+
+def _updates(name: str, value: str) -> bool:
+    return re.match(rf"{re.escape(name)} [-+*/]=", value) is not None
+
+
+def _differs(text: str) -> bool:
+    return "threadIdx" in text or "?" in text
+
+
+def _opened(text: str) -> int:
+    """Where the last subscript of a text opens."""
+    depth = 0
+    for position in range(len(text) - 1, -1, -1):
+        depth += (text[position] == "]") - (text[position] == "[")
+        if depth == 0:
+            return position
+    return -1
+
+
+def neighbours(step: str) -> str:
+    """Whether a warp's accesses are side by side, from the step between lanes."""
+    if step == "":
+        return ""
+    if step == "1":
+        return "yes"
+    if step == "0":
+        return "one element for all"
+    if step.lstrip("-").isdigit():
+        return f"no: {step} elements apart"
+    return f"where {step} == 1"
