@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from opscope_schemas.analysis import Analysis, Evaluated, ModelTreeResult
 from opscope_schemas.common import ToolResult
+from opscope_schemas.tiling import TilingResult
 from opscope_tools.runner import compact
 from pydantic import BaseModel
 from rich.console import Console
@@ -29,6 +30,12 @@ def show(console: Console, result: ToolResult) -> None:
     elif isinstance(result, ModelTreeResult):
         console.print(escape(result.text))
         console.print(f"[bold]{escape(result.model_class)}[/bold]: {result.parameters:,} parameters")
+    elif isinstance(result, TilingResult) and (
+        drawn := [text for k in result.kernels if (text := k.diagram or k.screen)]
+    ):
+        console.print("\n\n".join(drawn), markup=False, highlight=False, soft_wrap=True)
+        if any(kernel.diagram for kernel in result.kernels):
+            return  # a drawing goes into a file: nothing beside it
     else:
         _show_fields(console, result)
     for note in result.notes:

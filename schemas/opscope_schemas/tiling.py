@@ -259,6 +259,8 @@ class KernelTiling(Frozen):
     cost: Cost | None = None
     resources: Resources = Resources()
     notes: tuple[str, ...] = ()
+    screen: str = Field(default="", description="With detail=screen: drawing and key figures as text.")
+    diagram: str = Field(default="", description="The drawing that `diagram` asks for: tile mapping, memory hierarchy.")
 
 
 class Unanalysed(Frozen):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from opscope_cache.store import MemoryStore
@@ -173,3 +174,46 @@ def test_a_repository_without_kernels_says_what_to_do(tmp_path: Path) -> None:
 
 def test_the_description_fits_an_agents_budget() -> None:
     assert len(CUDA_KERNEL_TILING.description) < 900
+
+
+@pytest.mark.parametrize(
+    ("filters", "names"),
+    [
+        ({"kind": "cuda", "op": "atomic"}, ["gemv_kernel"]),
+        ({"kind": "triton", "op": "dot"}, ["matmul_kernel"]),
+        ({"tile": "BLOCK_M=128", "kind": "cuda"}, ["sgemm_kernel"]),
+        ({"tile": "BLOCK_N", "file": "*/ops/*.py", "kind": "kernel"}, ["matmul_kernel"]),
+    ],
+)
+def test_filters_keep_the_kernels_that_have_what_they_name(
+    workspace: Workspace, filters: dict[str, Any], names: list[str]
+) -> None:
+    result = ask(workspace, "shop", limit=50, **filters)
+    assert [k.name for k in result.kernels] == names
+    assert result.total == len(names)
+
+
+def test_filters_that_nothing_passes_say_so(workspace: Workspace) -> None:
+    result = ask(workspace, "shop", op="wgmma")
+    assert result.kernels == ()
+    assert "none passes kind, op, tile and file" in result.notes[0]
+
+
+def test_sizes_evaluate_the_cost(workspace: Workspace) -> None:
+    sizes = {"M": 256, "N": 512, "K": 64, "BLOCK_M": 64, "BLOCK_N": 32, "BLOCK_K": 32}
+    sizes |= {f"{name}.element_size()": 2 for name in "ABC"}
+    (kernel,) = ask(workspace, "matmul_kernel", sizes=sizes).kernels
+    assert kernel.cost is not None
+    assert kernel.cost.evaluated == {
+        "flops": 2 * 64 * 32 * 64, "matmul_flops": 2 * 64 * 32 * 64, "read_bytes": 2 * (64 + 32) * 64, "write_bytes": 2 * 64 * 32,
+        "launch_flops": 2 * 256 * 512 * 64, "launch_matmul_flops": 2 * 256 * 512 * 64,
+        "launch_read_bytes": 4 * 16 * 2 * (64 + 32) * 64, "launch_write_bytes": 2 * 256 * 512,
+        "intensity": round(2 * 64 * 32 * 64 / (2 * (64 + 32) * 64 + 2 * 64 * 32), 3),
+    }  # fmt: skip
+
+
+def test_a_screen_is_text_and_a_drawing_comes_when_asked_for(workspace: Workspace) -> None:
+    (kernel,) = ask(workspace, "matmul_kernel", detail="screen", diagram="svg").kernels
+    assert kernel.screen.startswith("matmul_kernel (triton)")
+    assert kernel.diagram.startswith("<svg ")
+    assert kernel.loads == ()

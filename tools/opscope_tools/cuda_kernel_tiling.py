@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from fnmatch import fnmatch
 from typing import TYPE_CHECKING, Any, Literal
 
 from opscope_schemas.common import Repository, ToolArguments
@@ -50,9 +51,21 @@ class TilingArguments(ToolArguments):
     )
     limit: int = Field(default=10, ge=1, le=200, description="Kernels per page.")
     offset: int = Field(default=0, ge=0, description="Kernels to skip.")
-    detail: Literal["summary", "full"] = Field(
-        default="full", description="summary leaves out loads, stores, instructions, loops and autotune bodies."
+    detail: Literal["screen", "summary", "full"] = Field(
+        default="full",
+        description="screen: one screen of text a kernel; summary leaves out loads, stores, instructions, loops, autotune bodies.",
     )
+    diagram: Literal["ascii", "svg"] | None = Field(
+        default=None, description="Draw each kernel: its tiles on the grid and its way through the memories."
+    )
+    kind: Literal["triton", "cuda", "kernel", "device_function"] | None = Field(
+        default=None, description="Only kernels of this language or role."
+    )
+    op: str | None = Field(
+        default=None, description='Only kernels with such an operation: "tl.dot", "mma.sync", "cp.async", "atomic", ...'
+    )
+    tile: str | None = Field(default=None, description='Only kernels with such a tile size: "BLOCK_M" or "BLOCK_M=64".')
+    file: str | None = Field(default=None, description='Only kernels of files that match: "*/ops/*.py".')
 
 
 def run(arguments: TilingArguments, context: ToolContext) -> TilingResult:
@@ -64,7 +77,8 @@ def run(arguments: TilingArguments, context: ToolContext) -> TilingResult:
     arch = archs[0] if len(archs) == 1 else None
     workspace = context.workspace
     chosen: list[tuple[Repository, Inventory, KernelRef]] = []
-    inventories = []
+    inventories: list[tuple[Repository, Inventory]] = []
+    any_named = False
     if path := named_file(arguments.target):
         # here: the file lists answer at once, the inventory of the default repositories takes 20 seconds the first time
         similar = nearest_files(workspace.select(arguments.repo), path)
@@ -76,14 +90,16 @@ def run(arguments: TilingArguments, context: ToolContext) -> TilingResult:
     for repository in workspace.select(arguments.repo):
         inventory = scan(repository, workspace.store, checkpoint=context.checkpoint, progress=context.progress)
         inventories.append((repository, inventory))
-        chosen.extend((repository, inventory, kernel) for kernel in select(inventory, arguments.target))
+        named = [k for k in select(inventory, arguments.target) if _wanted(arguments, k)]
+        any_named = any_named or bool(named) or bool(select(inventory, arguments.target))
+        chosen.extend((repository, inventory, k) for k in _with_facts(arguments, context, repository, inventory, named))
     unread = [
         u
         for _, inventory in inventories
         for u in inventory.not_analysed
         if _concerns(arguments.target, inventory, u.name, u.file)
     ]
-    if not chosen and not unread:
+    if not any_named and not unread:
         raise UnknownNameError(
             "kernel, file or folder with kernels",
             arguments.target,
@@ -121,7 +137,50 @@ def run(arguments: TilingArguments, context: ToolContext) -> TilingResult:
         sources=tuple(workspace.source(r) for r, _ in concerned.values()),
         notes=tuple(_notes(arguments, chosen, [i for _, i in concerned.values()], len(unread))),
     )  # fmt: skip
+    if arguments.diagram:
+        result = result.model_copy(update={"kernels": tuple(_drawn(k, arguments.diagram) for k in result.kernels)})
+    if arguments.detail == "screen":
+        return screens(result)
     return summary(result) if arguments.detail == "summary" else result
+
+
+def _wanted(arguments: TilingArguments, kernel: KernelRef) -> bool:
+    """Whether the inventory's own facts pass the filters."""
+    return (arguments.kind is None or arguments.kind in (kernel.language, kernel.role)) and (
+        arguments.file is None or fnmatch(kernel.file, arguments.file) or kernel.file == arguments.file
+    )
+
+
+def _with_facts(
+    arguments: TilingArguments, context: ToolContext, repository: Repository, inventory: Inventory, named: list[KernelRef]
+) -> list[KernelRef]:  # fmt: skip
+    """Those whose description passes the filters that ask for one: `op` and `tile`."""
+    if arguments.op is None and arguments.tile is None:
+        return named
+    from opscope_tools.kernels import describe
+
+    name, _, value = (arguments.tile or "").partition("=")
+    described = describe(repository, inventory, named, checkpoint=context.checkpoint, progress=context.progress)
+    return [
+        reference for reference, kernel in zip(named, described, strict=True)
+        if (arguments.op is None or any(_operates(arguments.op, o) for o in _operations(kernel)))
+        and (arguments.tile is None or any(t.name == name and (not value or value in t.values) for t in kernel.tile))
+    ]  # fmt: skip
+
+
+def _operations(kernel: KernelTiling) -> list[str]:
+    memory = (*kernel.loads, *kernel.stores)
+    return [*(i.operation for i in kernel.instructions), *(m.operation for m in memory)]
+
+
+def _operates(wanted: str, operation: str) -> bool:
+    return operation == wanted or operation.removeprefix("tl.") == wanted or operation.startswith(f"{wanted}_")
+
+
+def _drawn(kernel: KernelTiling, how: str) -> KernelTiling:
+    from opscope_tools.kernels import diagrams
+
+    return kernel.model_copy(update={"diagram": (diagrams.svg if how == "svg" else diagrams.ascii)(kernel)})
 
 
 def _constants(arguments: TilingArguments) -> dict[str, Any]:
@@ -166,6 +225,10 @@ def _notes(
     unread: int,
 ) -> list[str]:
     notes = []
+    if not chosen and (arguments.kind or arguments.op or arguments.tile or arguments.file):
+        notes.append(
+            "Kernels of the target are there, but none passes kind, op, tile and file: leave some of these out."
+        )
     ids = [k.id for _, _, k in chosen]
     names = {k.name for _, _, k in chosen}
     if len(ids) > 1 and names == {arguments.target}:
@@ -231,6 +294,19 @@ def summary(result: TilingResult) -> TilingResult:
     )  # fmt: skip
 
 
+def screens(result: TilingResult) -> TilingResult:
+    """One screen of text for each kernel."""
+    from opscope_tools.kernels import diagrams
+
+    kept = ("id", "name", "language", "role", "file", "line", "end_line", "num_tiles", "macro", "diagram")
+    kernels = [
+        KernelTiling(**{field: getattr(k, field) for field in kept}, screen=diagrams.screen(k)) for k in result.kernels
+    ]
+    return _marked(
+        result, kernels, "One screen each. Ask for one kernel by path::name with detail=full for every fact."
+    )
+
+
 def names_only(result: TilingResult) -> TilingResult:
     """Names, lines, number of tiles."""
     kept = ("id", "name", "language", "role", "file", "line", "end_line", "num_tiles", "macro")
@@ -245,13 +321,13 @@ CUDA_KERNEL_TILING: Tool[TilingArguments, TilingResult] = Tool(
     description=(
         "How a GPU kernel is tiled, read from CUDA or Triton source: tile sizes, grid and number of "
         "tiles as formulas at every launch site, program or block id to tile mapping, warps, stages, autotune "
-        "configurations, template and constexpr values, loads and stores with memory level, shared memory, assertions; "
-        "each with its line. In formulas {name} is a run-time quantity, a bare name a compile-time constant. Target: a "
-        "kernel name, path::name, path:line, file, folder, or a repository's name to list its kernels page by page "
-        "(use detail=summary there). "
-        "Values that depend on the platform or on sizes say so in `when`; give arch to decide platform tests. "
-        "With compile=true also `resources`: registers, spills, shared bytes, machine instructions and occupancy by "
-        "architecture, and which autotune configurations fit. Add repositories with --repo NAME=PATH."
+        "configurations, template and constexpr values, loads and stores with level and coalescing, shared memory, "
+        "assertions, FLOPs and bytes of a Triton tile (`cost`); each with its line. In formulas {name} is a run-time "
+        "quantity, a bare name a compile-time constant. Target: a kernel name, path::name, path:line, file, folder, or a "
+        "repository's name to list its kernels page by page (detail=summary there; filter by kind, op, tile, file). "
+        "detail=screen: one screen of text. What depends on platform or sizes says so in `when`. "
+        "With compile=true also `resources`: registers, spills, machine instructions, occupancy, and which autotune "
+        "configurations fit on which architecture. Add repositories with --repo NAME=PATH."
     ),
     arguments=TilingArguments,
     result=TilingResult,

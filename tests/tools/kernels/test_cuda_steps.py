@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from opscope_cache.store import MemoryStore
@@ -52,7 +53,7 @@ void launch(const float* x, float* o) { steps<float, 4><<<8, 256>>>(x, nullptr, 
 def described(folder: Path, source: str, name: str) -> KernelTiling:
     (folder / "k.cu").write_text(source)
     repository = Repository(name="k", root=folder, packages=())
-    quiet = {"checkpoint": lambda: None, "progress": lambda *_: None}
+    quiet: Any = {"checkpoint": lambda: None, "progress": lambda *_: None}
     inventory = scan(repository, MemoryStore(), **quiet)
     (kernel,) = describe(repository, inventory, select(inventory, name), **quiet)
     return kernel
