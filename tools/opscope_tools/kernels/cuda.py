@@ -97,6 +97,12 @@ def _notes(reference: KernelRef, found: Definition, grids: tuple[Launch, ...], b
         notes.append(f"The definition is written by the macro {found.macro}.")
     if len({g.num_tiles for g in grids if g.num_tiles}) > 1:
         notes.append("Launch sites use different grids; each entry of `grid` has its own num_tiles.")
+    narrow = [f"{' x '.join(g.block)} (line {g.line})" for g in grids if len(g.block) > 1 and not _wide(g.block[0])]
+    if narrow and any(o.coalesced for o in (*body.loads, *body.stores)):
+        notes.append(
+            "Steps and coalescing are of lanes that differ in threadIdx.x; a warp of the block "
+            f"{', '.join(dict.fromkeys(narrow))} may span several rows."
+        )
     if body.unresolved:
         named = list(body.unresolved)
         more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
@@ -108,6 +114,11 @@ def _notes(reference: KernelRef, found: Definition, grids: tuple[Launch, ...], b
             "No access through a pointer parameter was recognised; those through CuTe or CUTLASS are instructions."
         )
     return notes
+
+
+def _wide(size: str) -> bool:
+    """Whether whole warps lie along the first axis of a block."""
+    return size.isdigit() and int(size) % 32 == 0
 
 
 # parameters ----------------------------------------------------------------------------------------------------------

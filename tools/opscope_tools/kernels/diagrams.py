@@ -43,7 +43,7 @@ def picture(kernel: KernelTiling) -> Picture:
         reads=_most(_accesses(kernel.loads, "global")),
         shared=_most([
             *(f"{s.name} {s.type}[{']['.join(s.dimensions)}]: {s.bytes if s.bytes is not None else s.formula} bytes"
-              for s in kernel.shared_memory),
+              if not s.dynamic else f"{s.name} {s.type}[]: bytes given at the launch" for s in kernel.shared_memory),
             *(["operands of tl.dot, placed by the compiler"] if any(i.operation == "tl.dot" for i in fast) else []),
         ]),
         work=_most(list(dict.fromkeys(f"{i.operation} (line {i.line})" for i in fast))),
