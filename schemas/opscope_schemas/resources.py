@@ -63,6 +63,17 @@ class Build(Frozen):
     error: str = Field(default="", description="The compiler's first error; empty: it compiled.")
 
 
+class Constant(Frozen):
+    """What a constant expression of the source comes to, by the compiler."""
+
+    expression: str
+    value: int | None = None
+    basis: Literal["compiled"] = "compiled"
+    arch: str = ""
+    compiler: str = ""
+    error: str = Field(default="", description="The compiler's first error; empty: it has a value.")
+
+
 class Fit(Frozen):
     """Whether one configuration, launched with so many threads, runs on one architecture."""
 
@@ -86,5 +97,8 @@ class Resources(Frozen):
     fits: tuple[Fit, ...] = Field(default=(), description="One row per configuration and architecture.")
     occupancy: tuple[Occupancy, ...] = Field(
         default=(), description="Without compiling: as a function of the registers per thread, one entry per step."
+    )
+    constants: tuple[Constant, ...] = Field(
+        default=(), description="CUDA: sizes that source leaves to the compiler, and what `probe` asks for."
     )
     assumptions: tuple[str, ...] = ()

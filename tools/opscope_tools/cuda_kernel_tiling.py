@@ -49,6 +49,11 @@ class TilingArguments(ToolArguments):
     instance: str | None = Field(
         default=None, description='CUDA, to compile a template: one instantiation, such as "rms_norm<float, 1024>".'
     )
+    probe: list[str] = Field(
+        default=[],
+        max_length=32,
+        description='CUDA, to compile: constant expressions in the scope of the kernel\'s file, such as "Traits<64>::kSmemSize".',
+    )
     limit: int = Field(default=10, ge=1, le=200, description="Kernels per page.")
     offset: int = Field(default=0, ge=0, description="Kernels to skip.")
     detail: Literal["screen", "summary", "full"] = Field(
@@ -203,7 +208,7 @@ def _resources(
         return static_resources(kernel, archs)
     return compiled(
         repository, reference, kernel, launches_of(inventory, reference), archs, arguments.values or {},
-        arguments.instance or "", context.workspace.store, checkpoint=context.checkpoint, progress=context.progress,
+        arguments.instance or "", context.workspace.store, probe=arguments.probe, checkpoint=context.checkpoint, progress=context.progress,
     )  # fmt: skip
 
 

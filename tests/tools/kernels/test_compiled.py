@@ -401,6 +401,40 @@ def test_a_number_of_warps_that_is_none_is_refused(
     assert said == f"Not compiled: num_warps is {value!r}."
 
 
+@nvcc
+def test_constants_that_only_a_compiler_can_tell_are_its_word(tmp_path: Path, store: MemoryStore) -> None:
+    (tmp_path / "t.cu").write_text("""template <int M, int N> struct Traits {
+  struct Storage { double d; char c; float tile[M][N]; };
+  static constexpr int kSmemSize = sizeof(Storage) > 1024 ? M * N * 4 : -1;
+};
+__global__ void k(float* x) {
+  __shared__ typename Traits<64, 32>::Storage s;
+  s.tile[threadIdx.x % 64][threadIdx.y] = x[threadIdx.x];
+  __syncthreads();
+  x[threadIdx.x] = s.tile[threadIdx.x / 2 % 64][threadIdx.y];
+}
+void launch(float* x) { k<<<1, 128, Traits<8, 32>::kSmemSize>>>(x); }
+""")
+    own = Repository(name="own", root=tmp_path, packages=())
+    inventory = scanned(own)
+    (reference,) = select(inventory, "k")
+    quiet: Any = {"checkpoint": lambda: None, "progress": lambda *_: None}
+    (kernel,) = describe(own, inventory, [reference], **quiet)
+    archs = [arch for arch in (parse_arch("sm_90"),) if arch]
+    asked = ["Traits<64, 32>::kSmemSize", "sizeof(Traits<2, 3>::Storage)", "Traits<1>::none", "-(1LL << 40)"]
+    whole = compiled(own, reference, kernel, [], archs, {}, "", store, probe=asked, **quiet)
+    found = whole.constants
+    values = {c.expression: c.value for c in found}
+    assert values["Traits<64, 32>::kSmemSize"] == 64 * 32 * 4
+    assert values["sizeof(Traits<2, 3>::Storage)"] == 40  # 8 + 1, padded to 12, + 24, padded to 8
+    assert values["-(1LL << 40)"] == -(1 << 40)
+    assert values["Traits<1>::none"] is None
+    assert "t.cu" in next(c.error for c in found if c.value is None) or "too few arguments" in str(found)
+    assert values["Traits<8,32>::kSmemSize"] == 8 * 32 * 4  # what the launch asks for, unasked
+    assert [(f.threads, f.shared_bytes) for f in whole.fits] == [(128, 8 * 32 * 4 + 16 + 64 * 32 * 4)]
+    assert all(c.arch == "sm_90" and c.compiler.startswith("nvcc ") for c in found)
+
+
 # ---- machinery
 
 

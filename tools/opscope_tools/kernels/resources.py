@@ -12,7 +12,7 @@ from opscope_cache.store import Store
 from opscope_cache.trees import tree_at
 from opscope_schemas.common import Repository
 from opscope_schemas.errors import OpscopeError
-from opscope_schemas.resources import Build, Fit, Occupancy, Resources
+from opscope_schemas.resources import Build, Constant, Fit, Occupancy, Resources
 from opscope_schemas.tiling import KernelTiling
 
 from opscope_tools.kernels.arch import Arch
@@ -42,12 +42,13 @@ class _Block:
     dynamic: int
 
 
-def _blocks(kernel: KernelTiling) -> tuple[list[_Block], list[str]]:
+def _blocks(kernel: KernelTiling, constants: Sequence[Constant] = ()) -> tuple[list[_Block], list[str]]:
     """The distinct blocks that launches ask for in constants, and the places of launches that do not."""
+    told = {c.expression: str(c.value) for c in constants if c.value is not None}
     found: dict[_Block, None] = {}
     elsewhere: list[str] = []
     for launch in kernel.grid:
-        shared = launch.shared_memory or "0"
+        shared = told.get(launch.shared_memory, launch.shared_memory or "0")
         if launch.threads and shared.isdigit():
             found[_Block(launch.threads, int(shared))] = None
         else:
@@ -92,7 +93,7 @@ def _fit(found: Occupancy, config: int | None, basis: Literal["compiled", "evalu
 
 def compiled(
     repository: Repository, reference: KernelRef, kernel: KernelTiling, launches: Sequence[LaunchRef], archs: Sequence[Arch],
-    given: Mapping[str, Any], instance: str, store: Store, *, checkpoint: Callable[[], None],
+    given: Mapping[str, Any], instance: str, store: Store, *, probe: Sequence[str] = (), checkpoint: Callable[[], None],
     progress: Callable[[float, float | None, str], None],
 ) -> Resources:  # fmt: skip
     """Builds, occupancy and fits of one kernel; source facts stand whatever the compiler says."""
@@ -115,7 +116,11 @@ def compiled(
             )
             fits = [_fit(b.occupancy, b.config, "compiled") for b in builds if b.occupancy is not None]
         else:
-            builds, left, fits = _cuda(repository, kernel, named, instance, store, said, checkpoint, progress)
+            constants = _constants(repository, kernel, named[0], probe, store, checkpoint)
+            static = static.model_copy(update={"constants": constants})
+            builds, left, fits = _cuda(
+                repository, kernel, named, instance, constants, store, said, checkpoint, progress
+            )
     except OpscopeError as error:
         return static.model_copy(update={"statement": f"Not compiled: {error.message}"})
     good = [b for b in builds if not b.error]
@@ -126,7 +131,7 @@ def compiled(
         statement += f"; the first error: {bad}"
     return Resources(
         compiled=bool(good), statement=statement + ".", builds=tuple(builds), fits=tuple(fits) or static.fits,
-        occupancy=() if good else static.occupancy, assumptions=(*said, f"Limits: {SOURCE}.") if good else static.assumptions,
+        constants=static.constants, occupancy=() if good else static.occupancy, assumptions=(*said, f"Limits: {SOURCE}.") if good else static.assumptions,
     )  # fmt: skip
 
 
@@ -182,8 +187,42 @@ def _triton(
     return first, 0
 
 
+def _constants(
+    repository: Repository, kernel: KernelTiling, arch: str, asked: Sequence[str], store: Store,
+    checkpoint: Callable[[], None],
+) -> tuple[Constant, ...]:  # fmt: skip
+    """The expressions that a caller asks for, and sizes of shared memory that are the compiler's to tell."""
+    templates = {c.name for c in kernel.constexpr}
+    sizes = [a.formula for a in kernel.shared_memory if a.bytes is None and not a.dynamic]
+    sizes += [launch.shared_memory for launch in kernel.grid if not launch.shared_memory.isdigit()]
+    open_ = [
+        s for s in sizes if s and "{" not in s and not templates & set(re.findall(r"[A-Za-z_]\w*", s)) and "cdiv" not in s
+    ]  # fmt: skip
+    wanted = list(dict.fromkeys([*asked, *open_]))
+    if not wanted:
+        return ()
+    return tuple(
+        nvcc_build.probe(
+            repository.root,
+            kernel.file,
+            wanted,
+            arch,
+            _content(repository),
+            store,
+            seconds=BUDGET,
+            checkpoint=checkpoint,
+        )
+    )
+
+
+def _content(repository: Repository) -> str:
+    """What a build depends on: any header of the repository."""
+    return tree_at(repository.root, repository.packages).now().fingerprint
+
+
 def _cuda(
-    repository: Repository, kernel: KernelTiling, archs: list[str], instance: str, store: Store, said: list[str],
+    repository: Repository, kernel: KernelTiling, archs: list[str], instance: str, constants: Sequence[Constant],
+    store: Store, said: list[str],
     checkpoint: Callable[[], None], progress: Callable[[float, float | None, str], None],
 ) -> tuple[list[Build], int, list[Fit]]:  # fmt: skip
     templates = [c for c in kernel.constexpr if c.kind == "template"]
@@ -193,12 +232,11 @@ def _cuda(
             f"{kernel.name} is a template, and no launch of it names all its arguments: give instance, "
             f"such as {kernel.name}<{', '.join(c.type or c.name for c in templates)}>."
         )
-    content = tree_at(repository.root, repository.packages).now().fingerprint  # headers count too
     builds, left = nvcc_build.build_cuda(
-        repository.root, kernel.file, kernel.name, wanted, archs, content, store, seconds=BUDGET,
+        repository.root, kernel.file, kernel.name, wanted, archs, _content(repository), store, seconds=BUDGET,
         checkpoint=checkpoint, progress=progress,
     )  # fmt: skip
-    blocks, elsewhere = _blocks(kernel)
+    blocks, elsewhere = _blocks(kernel, constants)
     if elsewhere or not blocks:
         said.append(_unknown(elsewhere))
     rows = [

@@ -7,6 +7,7 @@ is linked or run.
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import subprocess
 import tempfile
@@ -16,9 +17,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from opscope_cache.keys import digest, engine_version
+from opscope_cache.keys import digest, engine_version, of_document
 from opscope_cache.store import Store
-from opscope_schemas.resources import Build, LineInstructions
+from opscope_schemas.resources import Build, Constant, LineInstructions
 
 from opscope_tools.kernels.compiled.process import run
 from opscope_tools.kernels.compiled.sass import Machine, in_order, read_cubin, tool
@@ -83,22 +84,82 @@ def build_cuda(
     return builds, left
 
 
-def _compile(
-    root: Path, file: str, name: str, instance: str, arch: str, seconds: float,
+def probe(
+    root: Path, file: str, expressions: Sequence[str], arch: str, content: str, store: Store, *, seconds: float,
     checkpoint: Callable[[], None],
+) -> list[Constant]:  # fmt: skip
+    """What constant expressions come to in the scope of `file`: the compiler's word where no reader of text can tell.
+
+    Nothing runs: each is the initialiser of a device array, which the PTX spells out.
+    """
+    key = digest("nvcc probe", engine_version(), version(), content, file, arch, of_document(list(expressions)))
+    if (text := store.get(key)) is not None:
+        return [Constant.model_validate(one) for one in json.loads(text)]
+    ends = time.monotonic() + seconds
+    found = _probed(root, file, expressions, arch, seconds, checkpoint)
+    if found is None:  # one that is none of C++ hides the others
+        found = []
+        for one in expressions:
+            left = ends - time.monotonic()
+            alone = _probed(root, file, [one], arch, left, checkpoint, keep=True) if left > 0 else None
+            found += alone or [Constant(expression=one, error=f"not reached in {seconds:.0f} s")]
+    if all("not reached" not in one.error for one in found):
+        store.put(key, json.dumps([one.model_dump() for one in found]))
+    return found
+
+
+def _probed(
+    root: Path, file: str, expressions: Sequence[str], arch: str, seconds: float, checkpoint: Callable[[], None], *,
+    keep: bool = False,
+) -> list[Constant] | None:  # fmt: skip
+    values = ", ".join(f"(long long)({expression})" for expression in expressions)
+    code = f'\nextern "C" __device__ const long long opscope_probe[] = {{{values}}};\n'
+    with tempfile.TemporaryDirectory(prefix="opscope-nvcc-") as name:
+        folder = Path(name)
+        done = run(_command(root, file, folder, arch, code, ["-ptx"]), folder, seconds=seconds, checkpoint=checkpoint)
+        ptx = (folder / "one.out").read_text() if not done.code and not done.timed_out else ""
+    if done.timed_out:
+        return None
+    if initial := re.search(r"\.[bus](8|64) opscope_probe\[\d*\](?:\s*=\s*\{([^}]*)\})?;", ptx):
+        width = int(initial[1]) // 8
+        listed = b"".join(
+            (int(v) % (1 << 8 * width)).to_bytes(width, "little") for v in (initial[2] or "").split(",") if v.strip()
+        )
+        whole = listed.ljust(8 * len(expressions), b"\0")  # zeros at the end are not written
+        return [
+            Constant(
+                expression=one, value=int.from_bytes(whole[8 * i : 8 * i + 8], "little", signed=True), arch=arch,
+                compiler=version(),
+            ) for i, one in enumerate(expressions)
+        ]  # fmt: skip
+    if not keep:
+        return None
+    return [
+        Constant(expression=e, error=_first_error(done.err + done.out, root), arch=arch, compiler=version())
+        for e in expressions
+    ]
+
+
+def _command(root: Path, file: str, folder: Path, arch: str, code: str, what: Sequence[str]) -> list[str]:
+    """The compiler's command for `file` with `code` after it; puts the files that it reads into `folder`."""
+    for header in _STANDINS:
+        standin = folder / "standins" / header
+        standin.parent.mkdir(parents=True, exist_ok=True)
+        standin.write_text("#pragma once\n")
+    (folder / "one.cu").write_text(f'#include "{root / file}"\n{code}')
+    return [
+        tool("nvcc"), *what, f"-arch={arch}", "-std=c++20", "-lineinfo", "--expt-relaxed-constexpr", "--expt-extended-lambda",
+        "-w", "-DUSE_CUDA", *_includes(root, file, folder), "-o", "one.out", "one.cu",
+    ]  # fmt: skip
+
+
+def _compile(
+    root: Path, file: str, name: str, instance: str, arch: str, seconds: float, checkpoint: Callable[[], None],
 ) -> tuple[Build | None, float]:  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="opscope-nvcc-") as folder_name:
         folder = Path(folder_name)
-        for header in _STANDINS:
-            standin = folder / "standins" / header
-            standin.parent.mkdir(parents=True, exist_ok=True)
-            standin.write_text("#pragma once\n")
-        (folder / "one.cu").write_text(f'#include "{root / file}"\n' + _asked(instance))
         begun = time.monotonic()
-        command = [
-            tool("nvcc"), "-cubin", f"-arch={arch}", "-std=c++20", "-lineinfo", "--expt-relaxed-constexpr",
-            "--expt-extended-lambda", "-w", "-Xptxas", "-v", "-DUSE_CUDA", *_includes(root, file, folder), "-o", "one.cubin", "one.cu",
-        ]  # fmt: skip
+        command = _command(root, file, folder, arch, _asked(instance), ["-cubin", "-Xptxas", "-v"])
         done = run(command, folder, seconds=seconds, checkpoint=checkpoint)
         spent = time.monotonic() - begun
         common: dict[str, Any] = {"arch": arch, "compiler": version(), "specialisation": {"instance": instance}}
@@ -106,7 +167,7 @@ def _compile(
             return None, spent
         if done.code:
             return Build(**common, error=_first_error(done.err + done.out, root)), spent
-        entries = read_cubin(folder / "one.cubin")
+        entries = read_cubin(folder / "one.out")
         usage = _usage(done.err + done.out)
         mangled = _entry(name, list(usage))
         if mangled is None:
@@ -173,4 +234,4 @@ def _lines(machine: Machine, root: Path) -> tuple[LineInstructions, ...]:
     )
 
 
-__all__ = ["build_cuda", "missing"]
+__all__ = ["build_cuda", "missing", "probe"]
