@@ -121,7 +121,7 @@ def _moved(event: Event, run: Run) -> Formula | None:
         return None
     size = run.counts.read(f"{{{event.value.pointer or 'element'}.element_size()}}")
     for part in event.value.shape:
-        size = size * run.counts.read(part)
+        size = size * run.counts.factor(part)
     return size
 
 

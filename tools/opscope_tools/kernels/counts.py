@@ -30,6 +30,11 @@ class Counts:
         """A factor that is not taken apart, shown as written."""
         return self._factors.setdefault(text, Formula.var(f"{_MARK}{len(self._factors):04}"))
 
+    def factor(self, text: str) -> Formula:
+        """As `read`, but a sum stays whole: products of many sums would not fit on a page, or in memory."""
+        found = self.read(text)
+        return found if len(found.terms) == 1 else self.whole(text)
+
     def read(self, text: str) -> Formula:
         """The formula that a text in a kernel's notation writes."""
         braced: list[str] = []

@@ -9,6 +9,7 @@ from __future__ import annotations
 import bisect
 import re
 from collections.abc import Iterator
+from functools import cached_property
 
 from opscope_tools.kernels.facts import MacroRef
 
@@ -37,19 +38,33 @@ class CSource:
         self.defines = [(m.start(), m.end()) for m in _DEFINE.finditer(self.code)]
         #: the code with preprocessor lines blanked too: what statements are read from
         self.statements = re.sub(r"^[ \t]*#(?:\\\r?\n|[^\n])*", _blank, self.code, flags=re.MULTILINE)
+        #: what readers have found out and will ask again
+        self.memo: dict[tuple[str, str], list[str]] = {}
         self._directives = [(m.start(), m[1]) for m in _DIRECTIVE.finditer(self.code)]
 
     def line(self, position: int) -> int:
         """1-based line of a position."""
         return bisect.bisect_right(self._lines, position)
 
+    def nesting(self, start: int, end: int) -> int:
+        """How deep brackets of all kinds lie in each other in a range; branches of one `#if` each count."""
+        depth = deepest = 0
+        for match in re.compile(r"[()\[\]{}]").finditer(self.statements, start, end):
+            depth = depth + 1 if match[0] in "([{" else max(depth - 1, 0)
+            deepest = max(deepest, depth)
+        return deepest
+
     def in_define(self, position: int) -> bool:
         """Whether a position lies in the body of a macro."""
         index = bisect.bisect_right(self.defines, (position, len(self.code))) - 1
         return index >= 0 and self.defines[index][0] <= position < self.defines[index][1]
 
-    def macros(self) -> Iterator[MacroRef]:
+    @cached_property
+    def macros(self) -> tuple[MacroRef, ...]:
         """Every macro definition."""
+        return tuple(self._macros())
+
+    def _macros(self) -> Iterator[MacroRef]:
         for match in _DEFINE.finditer(self.code):
             parameters = None if match[2] is None else tuple(p.strip() for p in match[2][1:-1].split(",") if p.strip())
             body = re.sub(r"\\\r?\n", "\n", self.code[match.start(3) : match.end(3)]).strip()

@@ -32,6 +32,8 @@ from opscope_tools.kernels.triton import common_tiles
 _FOLLOWED = 24
 _DEPTH = 4
 _NAMED = 12
+#: launches of one kernel that are described
+_LAUNCHES = 300
 
 
 def describe_cuda(reference: KernelRef, launches: Sequence[LaunchRef], context: CudaContext) -> KernelTiling:
@@ -48,7 +50,10 @@ def describe_cuda(reference: KernelRef, launches: Sequence[LaunchRef], context: 
     uniform = tuple(p.name for p in parameters)
     read_region(Region(source, found.body, found.end, compile_time, given, "", uniform, context.index_macros), body)
     calls = _follow(source, body, context)
-    sites = [site for launch in launches for site in read_sites(launch, reference, context)]
+    places = {(launch.file, launch.line): launch for launch in launches}  # a line's launches are read together
+    read = [site for launch in list(places.values())[:_LAUNCHES] for site in read_sites(launch, reference, context)]
+    sites = read[:_LAUNCHES]
+    cut = [f"Only the first {_LAUNCHES} launches are described."] if len(places) > _LAUNCHES or read[_LAUNCHES:] else []
     grids = tuple(site.launch for site in sites)
     constexprs = tuple(_with_values(t, index, sites) for index, t in enumerate(template))
     traits = _traits(constexprs, launches, context)
@@ -77,7 +82,7 @@ def describe_cuda(reference: KernelRef, launches: Sequence[LaunchRef], context: 
         loops=tuple(body.loops),
         instructions=tuple(body.instructions),
         calls=tuple(calls),
-        notes=tuple(_notes(reference, found, grids, body)),
+        notes=(*_notes(reference, found, grids, body), *cut),
         constraints=(*body.constraints, *dict.fromkeys(c for s in sites for c in s.constraints)),
     )
 

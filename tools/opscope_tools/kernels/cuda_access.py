@@ -42,6 +42,8 @@ _CAST = re.compile(
 )
 _LANE = "__lane__"
 _DEPTH = 12
+#: characters of an index that is worth following
+_LONGEST = 600
 
 
 def element_bytes(kind: str) -> int | None:
@@ -62,6 +64,7 @@ class Steps:
     at: Callable[[str], Place | None] = lambda _: None
     _counts: Counts = field(default_factory=Counts)
     _active: set[str] = field(default_factory=set)
+    _known: dict[str, Any] = field(default_factory=dict)
 
     def width(self, place: Place, text: str) -> int | None:
         """Bytes that one thread moves: of the type that the access casts to, or that its pointer is declared with."""
@@ -153,6 +156,15 @@ class Steps:
             return Sym(name, leaf=True)
         if "(" in name or "[" in name or name in self._active:
             return Sym(f"unknown['?{name}']")
+        if name in self._known:
+            return self._known[name]
+        found = self._found(name)
+        if len(render(found)) > _LONGEST:
+            found = Sym(f"unknown['?{name}']")
+        self._known[name] = found
+        return found
+
+    def _found(self, name: str) -> Any:
         known = Names(self.source, self.start, self.end, self.compile_time).definitions(name)
         firsts = list(dict.fromkeys(squeeze(value) for _, value, _ in known if not _updates(name, value)))
         if not firsts:

@@ -53,11 +53,16 @@ _IDS = re.compile(
     r"\b(blockIdx|threadIdx|blockDim|gridDim|cluster_ctarank)\b(?:\.([xyz]))?|\bget_(?:group_id|global_id)\b"
 )
 _ASSIGN = re.compile(
-    r"(?:^|[;{}(])\s*((?:[A-Za-z_][\w:]*(?:<[^;=]*>)?[\s*&]+)*)([A-Za-z_]\w*)\s*=(?!=)\s*([^;{}]+)(?=;)", re.MULTILINE
+    r"(?:^|[;{}(])\s*((?:[A-Za-z_][\w:]*(?:<[^;=]{0,400}>)?[\s*&]+)*)([A-Za-z_]\w*)\s*=(?!=)\s*([^;{}]+)(?=;)",
+    re.MULTILINE,
 )
 _SHARED = re.compile(
     r"((?:extern\s+)?__shared__|__shared__(?:\s+extern)?)\s+((?:__\w+__\s*\([^)]*\)|alignas\s*\([^)]*\)|__align__\([^)]*\)|\s)*)([^;=]+)\s*;"
 )
+
+
+#: brackets in brackets; compilers take 256
+_DEEPEST = 256
 
 
 @dataclass
@@ -120,13 +125,16 @@ class _Reader:
         return self.source.line(self.region.start + position)
 
     def run(self) -> None:
+        if self.source.nesting(self.region.start, self.region.end) > _DEEPEST:
+            self.body.unresolved.setdefault(f"the body, which is nested more than {_DEEPEST} brackets deep")
+            return
         self._shared_arrays()
         self._loops()
         self._mapping()
         self._accesses()
         self._instructions()
         self._constraints()
-        for match in re.finditer(r"\b([A-Za-z_]\w*)\s*(?:<[^;{}()]*>)?\s*\(", self.text):
+        for match in re.finditer(r"\b([A-Za-z_]\w*)\s*(?:<[^;{}()]{0,400}>)?\s*\(", self.text):
             self.body.called.setdefault(match[1], self.line(match.start()))
 
     def _formula(self, text: str) -> str:

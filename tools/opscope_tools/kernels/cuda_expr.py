@@ -55,12 +55,18 @@ _LEVELS: tuple[dict[str, ast.operator | str], ...] = (
 Resolver = Callable[[str], Any]
 
 
+#: characters of a size expression
+_LONGEST = 4000
+
+
 class NotAnExpressionError(Exception):
     """Text that this parser does not read."""
 
 
 def formula(text: str, resolve: Resolver) -> Any:
-    """An int or a `Sym`; text that is no size expression stays one leaf."""
+    """An int or a `Sym`; text that is no size expression, or too long for one, stays one leaf."""
+    if len(text) > _LONGEST:
+        return leaf(f"{text.strip()[:80]}...")
     try:
         parser = _Parser(_TOKEN.findall(text.strip()), resolve)
         value = parser.ternary()

@@ -17,7 +17,7 @@ from opscope_tools.kernels.facts import FileFacts, KernelRef, LaunchRef, MacroRe
 
 #: bytes that a file must contain to be read at all
 WORTH_READING = re.compile(rb"__global__|<<<|cudaLaunch\w*Kernel|__device__")
-_GROUP = re.compile(r"([A-Za-z_~][\w:]*)\s*(<[^;{}()]*>)?\s*\(")
+_GROUP = re.compile(r"([A-Za-z_~][\w:]*)\s*(<[^;{}()]{0,400}>)?\s*\(")
 _ATTRIBUTE = re.compile(
     r"^(__\w+__|__\w+|alignas|decltype|noexcept|requires|[A-Z][A-Z0-9_]+)$"
 )  # what may stand with parentheses before the name
@@ -139,10 +139,10 @@ def _definition(source: CSource, mark: int, after: int) -> Definition | None:
     name, name_at, parameters, parameters_at = "", 0, "", 0
     while True:
         stop = _STOP.search(text, position)
-        group = _GROUP.search(text, position)
         if stop is None:
             return None
-        if group is None or group.start() > stop.start():
+        group = _GROUP.search(text, position, stop.start())
+        if group is None:
             break
         opening = group.end() - 1
         closing = matching(text, opening)
@@ -286,11 +286,17 @@ def _tabled(source: CSource, name: str, before: int) -> list[str]:
 
 def _picked(source: CSource, name: str) -> list[str]:
     """Names that a function of this file may return: `return kernel<4>;`, also through macros in its body."""
+    if (known := source.memo.get(("picked", name))) is None:
+        known = source.memo["picked", name] = _returned(source, name)
+    return known
+
+
+def _returned(source: CSource, name: str) -> list[str]:
     found = re.search(rf"\b{re.escape(name)}\s*\([^;{{}}]*\)\s*\{{", source.statements)
     if found is None:
         return []
     body = source.statements[found.end() : source.block_end(found.end() - 1)]
-    used = [m.body for m in source.macros() if re.search(rf"\b{re.escape(m.name)}\b", body)]
+    used = [m.body for m in source.macros if re.search(rf"\b{re.escape(m.name)}\b", body)]
     return [n for text in (body, *used) for n in re.findall(r"\breturn\s+&?\s*(\w+)", text)]
 
 
@@ -301,7 +307,7 @@ def _pickers(source: CSource) -> Iterator[PickerRef]:
         names: dict[str, None] = {}
         for match in found.finditer(source.statements):
             body = source.statements[match.end() : source.block_end(match.end() - 1)]
-            texts = [body, *(m.body for m in source.macros() if re.search(rf"\b{re.escape(m.name)}\b", body))]
+            texts = [body, *(m.body for m in source.macros if re.search(rf"\b{re.escape(m.name)}\b", body))]
             for text in texts:
                 names.update(dict.fromkeys(re.findall(r"\breturn\s+&?\s*(?:\w+::)*(\w+)", text)))
                 names.update(dict.fromkeys(m[1] for m in PICKER.finditer(text)))

@@ -22,6 +22,10 @@ _FUNCTION_BRACE = re.compile(
 _BUILTIN = re.compile(r"^(threadIdx|blockIdx|blockDim|gridDim)(\.[xyz])?$|^(warpSize|sizeof.*)$")
 
 
+#: characters of a formula that a name is replaced by
+_LONGEST = 600
+
+
 def enclosing_function(source: CSource, position: int) -> tuple[int, int, str]:
     """(start of the heading, end of the body, name) of the outermost function around a position, or (0, end, '')."""
     text = source.statements
@@ -56,6 +60,10 @@ class Names:
     macros: dict[str, MacroRef] = field(default_factory=dict)
     used: dict[str, str] = field(default_factory=dict)
     _active: set[str] = field(default_factory=set)
+    #: macros that may still be expanded: expansions of expansions grow without bound
+    _expansions: int = 2000
+    _known: dict[str, Any] = field(default_factory=dict)
+    _circular: bool = False
 
     def __call__(self, name: str) -> Any:
         """An int, a `Sym`, or None for what stays a run-time name."""
@@ -64,8 +72,12 @@ class Names:
         if "(" in name:
             return self._macro_call(name)
         if name in self._active:
+            self._circular = True
             return None
+        if name in self._known:
+            return self._known[name]
         self._active.add(name)
+        around, self._circular = self._circular, False
         try:
             found = self._local(name)
             if found is None:
@@ -73,8 +85,17 @@ class Names:
         finally:
             self._active.discard(name)
         if found is None and "::" in name and re.match(r"[A-Z]\w*(<.*>)?::|.*::k?[A-Z]\w*$", name):
-            return Sym(name, leaf=True)  # a member of a type: a compile-time constant
+            found = Sym(name, leaf=True)  # a member of a type: a compile-time constant
+        if isinstance(found, Sym) and len(found.text) > _LONGEST:
+            found = leaf(name)  # a value built up over many lines is better read there
+        if not self._circular:  # a circle that was cut here may be whole when another name is asked for
+            self._known[name] = found
+        self._circular = self._circular or around
         return found
+
+    def forget(self) -> None:
+        """Start a new list of what is used."""
+        self.used, self._known = {}, {}
 
     def _local(self, name: str) -> Any:
         definitions = self.definitions(name)
@@ -120,7 +141,7 @@ class Names:
             self._use(f"{name} = {squeeze(found[0][1])}", found[0].start())
             value = formula(found[0][1], self)
             return value if isinstance(value, int) else Sym(name, leaf=True)
-        own = [m for m in self.source.macros() if m.name == name and m.parameters is None and m.body]
+        own = [m for m in self.source.macros if m.name == name and m.parameters is None and m.body]
         macro = own[0] if len({m.body for m in own}) == 1 else None if own else self.macros.get(name)
         if own and macro is None:
             for m in own:
@@ -136,9 +157,16 @@ class Names:
         """A call of a function macro: its expansion."""
         name, _, rest = text.partition("(")
         macro = next(
-            (m for m in self.source.macros() if m.name == name and m.parameters is not None), self.macros.get(name)
+            (m for m in self.source.macros if m.name == name and m.parameters is not None), self.macros.get(name)
         )
-        if macro is None or macro.parameters is None or name in self._active or len(macro.body) > 200:
+        self._expansions -= 1
+        if (
+            self._expansions < 0
+            or macro is None
+            or macro.parameters is None
+            or name in self._active
+            or len(macro.body) > 200
+        ):
             return None
         self._active.add(name)
         try:

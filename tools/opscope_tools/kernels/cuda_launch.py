@@ -42,6 +42,7 @@ class CudaContext:
     files: tuple[str, ...] = ()
     _around: dict[str, list[CSource]] = field(default_factory=dict)
     _found: dict[tuple[str, bool], list[Definition]] = field(default_factory=dict)
+    _launches: dict[str, dict[int, list[tuple[int, int, int, str]]]] = field(default_factory=dict)
 
     def definitions(self, source: CSource, device: bool) -> list[Definition]:
         """The kernels, or the device functions, of a file."""
@@ -49,6 +50,14 @@ class CudaContext:
         if key not in self._found:
             self._found[key] = list(devices(source) if device else definitions(source, self.kernel_macros))
         return self._found[key]
+
+    def launches(self, source: CSource, line: int) -> list[tuple[int, int, int, str]]:
+        """The launch sites of a line, as `launch_sites` gives them."""
+        if source.path not in self._launches:
+            table = self._launches.setdefault(source.path, {})
+            for site in launch_sites(source):
+                table.setdefault(source.line(site[0]), []).append(site)
+        return self._launches[source.path].get(line, [])
 
     @property
     def index_macros(self) -> tuple[MacroRef, ...]:
@@ -75,6 +84,10 @@ class CudaContext:
         return list(found.values())
 
 
+#: launches on one line that are read: more is generated text
+MOST_ON_A_LINE = 400
+
+
 @dataclass(frozen=True)
 class CudaSite:
     launch: Launch
@@ -90,8 +103,8 @@ def read_sites(reference: LaunchRef, kernel: KernelRef, context: CudaContext) ->
     if source is None:
         return []
     found = []
-    for start, first, last, form in launch_sites(source):
-        if source.line(start) == reference.line and kernel.name in launched_names(source, start, first, last, form):
+    for start, first, last, form in context.launches(source, reference.line)[:MOST_ON_A_LINE]:
+        if kernel.name in launched_names(source, start, first, last, form):
             context.checkpoint()
             found.append(_site(source, start, first, last, form, kernel, context))
     return found
@@ -108,7 +121,7 @@ def _site(
     callee, grid, block, shared, stream = _configuration(form, source.code[start : first - 3], arguments, names)
     dimensions, unresolved = dim3(grid, names) if grid else ((), ("grid",))
     grid_used = tuple(names.used.values())
-    names.used = {}
+    names.forget()
     threads_by_axis, block_unresolved = dim3(block, names) if block else ((), ("block",))
     shown_shared = render(formula(shared, names)) if shared else "0"
     instances = _instances(source, callee, kernel.name, start, names)
@@ -118,7 +131,7 @@ def _site(
         threads = 1
         for t in threads_by_axis:
             threads *= int(t)
-    macro = next((d for d in source.macros() if source.in_define(start) and d.line <= source.line(start)), None)
+    macro = next((d for d in source.macros if source.in_define(start) and d.line <= source.line(start)), None)
     spelled = [f"{kernel.name}<{', '.join(i)}>" for i in instances if i]
     launch = Launch(
         line=source.line(start),

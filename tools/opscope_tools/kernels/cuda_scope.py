@@ -30,7 +30,7 @@ _NO_TYPE = {
 }  # fmt: skip
 _TYPE = (
     r"(?:(?:const|constexpr|static|volatile|unsigned|signed|long|typename|register|alignas\s*\([^)]*\)|__align__\s*\([^)]*\))\s+)*"
-    r"[A-Za-z_][\w:]*(?:\s*<[^;={}]*?>)?(?:::\w+)*"
+    r"[A-Za-z_][\w:]*(?:\s*<[^;={}]{0,400}?>)?(?:::\w+)*"
 )
 _MARK = r"(?:\s|\*|&|\bconst\b|\b__restrict(?:__)?\b)+"
 _DECLARATION = re.compile(

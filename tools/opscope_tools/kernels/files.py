@@ -15,7 +15,7 @@ PYTHON = (".py",)
 CUDA = (".cu", ".cuh", ".inl", ".h", ".hpp", ".hip", ".cc", ".cpp")
 TEMPLATES = (".jinja", ".jinja2")
 SUFFIXES = (*PYTHON, *CUDA, *TEMPLATES)
-_LIMIT = 8 << 20  # bytes; larger files are generated tables
+LIMIT = 8 << 20  # bytes; larger files are generated tables
 
 
 def walk(repository: Repository) -> Iterator[str]:
@@ -39,11 +39,19 @@ def read_bytes(repository: Repository, relative: str, *, walked: bool = False) -
     """
     path = repository.root / relative
     try:
-        if not (walked or _inside(repository, path)) or path.stat().st_size > _LIMIT:
+        if not (walked or _inside(repository, path)) or path.stat().st_size > LIMIT:
             return None
         return path.read_bytes()
     except OSError:
         return None
+
+
+def too_large(repository: Repository, relative: str) -> bool:
+    """Whether `read_bytes` leaves a file out for its size."""
+    try:
+        return (repository.root / relative).stat().st_size > LIMIT
+    except OSError:
+        return False
 
 
 def read_text(repository: Repository, relative: str) -> str | None:

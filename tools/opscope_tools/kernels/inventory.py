@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 
 from opscope_cache.keys import digest, engine_version, of_document
 from opscope_cache.store import Store
@@ -20,7 +21,7 @@ from pydantic import ValidationError
 from opscope_tools.kernels.ctext import CSource
 from opscope_tools.kernels.cuda_find import PICKER, WORTH_READING, KernelMacros, find_in_cuda, kernel_macros
 from opscope_tools.kernels.facts import FileFacts, Inventory, KernelRef, MacroRef, PickerRef
-from opscope_tools.kernels.files import CUDA, PYTHON, TEMPLATES, read_bytes, walk
+from opscope_tools.kernels.files import CUDA, LIMIT, PYTHON, TEMPLATES, read_bytes, too_large, walk
 from opscope_tools.kernels.triton_find import find_in_python, worth_parsing
 
 Progress = Callable[[float, float | None, str], None]
@@ -81,17 +82,20 @@ class _Reader:
                 self.progress(index, total, f"reading {self.repository.name} for kernels")
             data = read_bytes(self.repository, path, walked=True)
             if data is None:
+                if path.endswith((*PYTHON, *CUDA)) and too_large(self.repository, path):
+                    note = f"{path} is larger than {LIMIT >> 20} MiB; it was left out."
+                    self._keep(path, "too large", partial(FileFacts, note=note))
                 continue
             if path.endswith(PYTHON):
                 if worth_parsing(data):
-                    self._keep(path, digest(data), lambda p=path, d=data: find_in_python(p, _text(d)))  # type: ignore[misc]
+                    self._keep(path, digest(data), partial(_python, path, data))
             elif path.endswith(CUDA):
                 if WORTH_READING.search(data) or b"__global__" in data or _PICKER.search(data):
                     cuda[path] = data
                     if _DEFINE.search(data):
-                        macros.extend(CSource(path, _text(data)).macros())
+                        macros.extend(CSource(path, _text(data)).macros)
             elif path.endswith(TEMPLATES) and (b"triton.jit" in data or b"__global__" in data):
-                self._keep(path, digest(data), lambda p=path, d=data: _template(p, _text(d)))  # type: ignore[misc]
+                self._keep(path, digest(data), partial(_template, path, data))
         writing = kernel_macros(macros)
         marks = of_document(
             [sorted(writing.objects), {n: m.model_dump() for n, m in sorted(writing.functions.items())}]
@@ -99,7 +103,7 @@ class _Reader:
         cuda |= self._also_written(paths, cuda, writing)
         for path, data in cuda.items():
             self.checkpoint()
-            self._keep(path, digest(data, marks), lambda p=path, d=data: find_in_cuda(p, _text(d), writing))  # type: ignore[misc]
+            self._keep(path, digest(data, marks), partial(_cuda, path, data, writing))
         self.progress(total, total, f"read {self.repository.name}")
         written = tuple(path for path in self.kept if path.endswith(CUDA))
         return _assembled(self.repository, written, [facts for _, facts in self.kept.values()], macros, writing, total)
@@ -129,7 +133,16 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8-sig", errors="replace")
 
 
-def _template(path: str, text: str) -> FileFacts:
+def _python(path: str, data: bytes) -> FileFacts:
+    return find_in_python(path, _text(data))
+
+
+def _cuda(path: str, data: bytes, writing: KernelMacros) -> FileFacts:
+    return find_in_cuda(path, _text(data), writing)
+
+
+def _template(path: str, data: bytes) -> FileFacts:
+    text = _text(data)
     found = [
         Unanalysed(
             form="kernel in a Jinja template",

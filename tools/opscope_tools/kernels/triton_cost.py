@@ -263,7 +263,7 @@ class _Walk:
                     old = self.env[node.id]
                     if old.shape == () and not old.pointer and not old.items:
                         self.env[node.id] = replace(old, text="{" + node.id + "}", constant=None, known=False)
-        kept, self.times = self.times, self.times * self.run.counts.read(trip)
+        kept, self.times = self.times, self.times * self.run.counts.factor(trip)
         self.block(body)
         self.times = kept
 
@@ -488,7 +488,7 @@ class _Walk:
     def size(self, shape: Shape) -> Formula:
         total = Formula.const(1)
         for part in shape:
-            total = total * self.run.counts.read(part)
+            total = total * self.run.counts.factor(part)
         return total
 
     # operations, by triton's names -------------------------------------------------------------------------------
