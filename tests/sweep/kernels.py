@@ -13,6 +13,7 @@ import importlib.util
 import random
 import re
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -21,11 +22,15 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
+from autotune_comparison import compared
 from kernel_sources import kernel_sources
 from opscope_cache.store import MemoryStore
 from opscope_schemas.common import Repository
+from opscope_schemas.tiling import KernelTiling
 from opscope_tools.kernels import Inventory, compiled, describe, launches_of, parse_arch, scan
 
+#: packages whose modules import here, by their top folder
+LIVE = {"fla-core": "fla", "liger-kernel": "liger_kernel"}
 _CUDA = (".cu", ".cuh", ".inl", ".h", ".hpp")
 _COMMENT = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\((?:.*?)\)\1"|"(?:\\.|[^"\\\n])*"', re.DOTALL)
 _JIT = re.compile(
@@ -41,7 +46,8 @@ def quiet(*_: object) -> None:
 def packages(folder: Path) -> Iterator[Repository]:
     """The unpacked wheels, then what is installed."""
     for name, root in kernel_sources(folder).items():
-        yield Repository(name=name, root=root, packages=())
+        if name != "einops":
+            yield Repository(name=name, root=root, packages=())
     for package, inside in (
         ("torch", "torch/include/ATen"),
         ("torch", "torch/include/c10"),
@@ -76,8 +82,8 @@ def text_counts(repository: Repository) -> dict[str, Counter[str]]:
     return found
 
 
-def ours(repository: Repository, inventory: Inventory) -> tuple[dict[str, Counter[str]], list[str]]:
-    """The tool's counts per file, and the autotune sets that it could not enumerate."""
+def ours(repository: Repository, inventory: Inventory) -> tuple[dict[str, Counter[str]], list[str], list[KernelTiling]]:
+    """The tool's counts per file, the autotune sets that it could not enumerate, and the Triton kernels described."""
     found: dict[str, Counter[str]] = {
         "cuda kernels": Counter(),
         "launches": Counter(),
@@ -94,12 +100,13 @@ def ours(repository: Repository, inventory: Inventory) -> tuple[dict[str, Counte
     for launch in inventory.launches:
         if not launch.file.endswith(".py"):
             found["launches"][launch.file] += 1
-    for tiling in describe(repository, inventory, triton, checkpoint=quiet, progress=quiet):
+    described = describe(repository, inventory, triton, checkpoint=quiet, progress=quiet)
+    for tiling in described:
         if tiling.autotune is not None:
             found["autotune"][tiling.file] += 1
             if tiling.autotune.unresolved:
                 unresolved.append(f"{tiling.file}:{tiling.autotune.line} {tiling.autotune.unresolved[:100]}")
-    return found, unresolved
+    return found, unresolved, described
 
 
 def builds(repository: Repository, inventory: Inventory, count: int) -> Counter[str]:
@@ -124,7 +131,7 @@ def report(repository: Repository, compile_: int, shown: int) -> None:
     begun = time.perf_counter()
     inventory = scan(repository, MemoryStore(), checkpoint=quiet, progress=quiet)
     took = time.perf_counter() - begun
-    theirs, (found, unresolved) = text_counts(repository), ours(repository, inventory)
+    theirs, (found, unresolved, described) = text_counts(repository), ours(repository, inventory)
     print(f"\n{repository.name}: {inventory.files_read} files in {took:.1f} s")
     for what in theirs:
         expected, got = theirs[what].total(), found[what].total()
@@ -144,6 +151,14 @@ def report(repository: Repository, compile_: int, shown: int) -> None:
         )
         for line in unresolved[:shown]:
             print(f"      {line}")
+    if repository.name in LIVE:
+        with tempfile.TemporaryDirectory() as folder:
+            einops = repository.root.parent / "einops"
+            verdict = compared(described, repository.root, LIVE[repository.name], [einops], Path(folder))
+        print(
+            f"  against Autotuner.configs as Python makes them: {len(verdict.equal)} equal, "
+            f"{len(verdict.different)} different, {len(verdict.open)} not enumerated"
+        )
     if compile_:
         tally = builds(repository, inventory, compile_)
         print(f"  compiled for sm_90: {tally['compiled']} of {tally.total()}")

@@ -6,6 +6,9 @@ import importlib.util
 import re
 from pathlib import Path
 
+import pytest
+from autotune_comparison import compared
+from kernel_sources import kernel_sources
 from opscope_cache.store import MemoryStore
 from opscope_schemas.common import Repository
 from opscope_tools.kernels import Inventory, describe, scan
@@ -48,3 +51,50 @@ def test_every_global_function_of_atens_cuda_headers_is_found_and_described() ->
     assert marks > 20
     described = describe(repository, inventory, kernels[::4], checkpoint=lambda: None, progress=lambda *_: None)
     assert all(d.line <= d.end_line and d.parameters for d in described)
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return kernel_sources(tmp_path_factory.mktemp("sources"))
+
+
+def test_autotune_sets_read_from_source_are_those_that_python_makes(sources: dict[str, Path], tmp_path: Path) -> None:
+    counts = {}
+    for package, top in (("fla-core", "fla"), ("liger-kernel", "liger_kernel")):
+        root = sources[package]
+        repository = Repository(name=package, root=root, packages=())
+        inventory = inventory_of(repository)
+        triton = [k for k in inventory.kernels if k.language == "triton"]
+        described = describe(repository, inventory, triton, checkpoint=lambda: None, progress=lambda *_: None)
+        verdict = compared(described, root, top, [sources["einops"]], tmp_path)
+        assert (verdict.different, verdict.open) == ([], [])
+        counts[package] = len(verdict.equal)
+    assert counts["fla-core"] > 200
+    assert counts["liger-kernel"] > 5
+
+
+@pytest.mark.parametrize(
+    ("package", "pattern", "suffixes"),
+    [
+        ("exllamav2", r"\b__global__\b[^;{}]*\{", {".cu", ".cuh"}),
+        ("sageattention", r"^[ \t]*@triton\.jit\b", {".py"}),
+        ("liger-kernel", r"^[ \t]*@triton\.jit\b", {".py"}),
+        ("fla-core", r"^[ \t]*@triton\.jit\b", {".py"}),
+    ],
+)
+def test_every_kernel_of_the_small_wheels_is_found(
+    sources: dict[str, Path], package: str, pattern: str, suffixes: set[str]
+) -> None:
+    inventory = inventory_of(Repository(name=package, root=sources[package], packages=()))
+    expected = {}
+    for path in sources[package].rglob("*"):
+        if path.suffix in suffixes:
+            text = re.sub(r"//.*|/\*.*?\*/", "", path.read_text()) if path.suffix != ".py" else path.read_text()
+            if found := len(re.findall(pattern, text, re.MULTILINE)):
+                expected[str(path.relative_to(sources[package]))] = found
+    cuda = package == "exllamav2"
+    ours: dict[str, int] = {}
+    for kernel in inventory.kernels:
+        if (kernel.language == "cuda") == cuda and (not cuda or kernel.role == "kernel"):
+            ours[kernel.file] = ours.get(kernel.file, 0) + 1
+    assert ours == expected
