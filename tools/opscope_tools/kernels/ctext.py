@@ -94,6 +94,11 @@ class CSource:
                 depth = 0
         return len(self.statements) - 1
 
+    @cached_property
+    def all_blocks(self) -> list[tuple[int, int]]:
+        """Every block of the file, outer before inner."""
+        return self.blocks(0, len(self.statements))
+
     def blocks(self, start: int, end: int) -> list[tuple[int, int]]:
         """(position of `{`, position of `}`) of every block in a range; of the branches of one `#if` the last counts."""
         found: list[tuple[int, int]] = []

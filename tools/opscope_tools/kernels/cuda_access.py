@@ -18,25 +18,9 @@ from opscope_tools.kernels.ctext import CSource, matching, squeeze
 from opscope_tools.kernels.cuda_expr import formula
 from opscope_tools.kernels.cuda_host import Names
 from opscope_tools.kernels.cuda_scope import Place
+from opscope_tools.kernels.cuda_types import element_bytes
 from opscope_tools.kernels.symbols import Sym, render
 
-#: bytes of element types, by how they are spelled
-BYTES = {
-    **dict.fromkeys(("char", "int8_t", "uint8_t", "bool", "unsigned char", "uchar"), 1),
-    **dict.fromkeys(
-        "half __half nv_bfloat16 __nv_bfloat16 short int16_t uint16_t bfloat16 at::Half c10::Half at::BFloat16 "
-        "c10::BFloat16".split(), 2,
-    ),
-    "unsigned short": 2, "ushort": 2, "char2": 2, "uchar2": 2,
-    **dict.fromkeys(
-        "half2 __half2 nv_bfloat162 __nv_bfloat162 int float unsigned uint int32_t uint32_t char4 uchar4 short2 ushort2".split(), 4
-    ),
-    "unsigned int": 4,
-    **dict.fromkeys("double int64_t uint64_t size_t float2 int2 uint2 short4 ushort4 long2".split(), 8),
-    "long long": 8, "unsigned long long": 8,
-    **dict.fromkeys("float4 int4 uint4 double2 longlong2 ulonglong2".split(), 16),
-}  # fmt: skip
-_WORDS = re.compile(r"\b(?:const|volatile|__restrict(?:__)?|static|constexpr|register|__shared__|extern)\b|[*&]")
 _CAST = re.compile(
     r"reinterpret_cast\s*<([^<>*]*)\*[^<>]*>|\(\s*((?:const\s+)?[A-Za-z_][\w:]*(?:\s+\w+)?)\s*\*+[^()]*\)"
 )
@@ -44,11 +28,6 @@ _LANE = "__lane__"
 _DEPTH = 12
 #: characters of an index that is worth following
 _LONGEST = 600
-
-
-def element_bytes(kind: str) -> int | None:
-    """Bytes of what a pointer or array of the declared type holds; None where the name does not tell."""
-    return BYTES.get(squeeze(_WORDS.sub(" ", kind)))
 
 
 @dataclass

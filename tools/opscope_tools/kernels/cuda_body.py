@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 from opscope_schemas.tiling import Constraint, IndexMapping, Instruction, Loop, MemoryOperation, SharedArray
 
 from opscope_tools.kernels.ctext import CSource, matching, split_arguments, squeeze
-from opscope_tools.kernels.cuda_access import Steps, element_bytes
+from opscope_tools.kernels.cuda_access import Steps
 from opscope_tools.kernels.cuda_expr import formula
 from opscope_tools.kernels.cuda_find import expand
 from opscope_tools.kernels.cuda_host import Names
 from opscope_tools.kernels.cuda_memory import Accesses
 from opscope_tools.kernels.cuda_scope import Place, Scopes
+from opscope_tools.kernels.cuda_types import element_bytes
 from opscope_tools.kernels.facts import MacroRef
 from opscope_tools.kernels.symbols import PRODUCT, SUM, Sym, product, render
 
@@ -289,7 +290,11 @@ class _Reader:
                 continue
             header = squeeze(self.text[match.end() : closing])
             following = re.compile(r"\s*\{").match(self.text, closing + 1)
-            end = matching(self.text, following.end() - 1) if following else self.text.find(";", closing)
+            end = (
+                self.source.block_end(self.region.start + following.end() - 1) - self.region.start
+                if following
+                else self.text.find(";", closing)
+            )
             self._loop_spans.append((self.line(match.start()), self.line(max(end, closing))))
             variable, trip = self._trip_count(header) if match[1] == "for" else ("", "")
             self.body.loops.append(
@@ -309,13 +314,15 @@ class _Reader:
         parts = [p.strip() for p in header.split(";")]
         if len(parts) != 3:
             return "", ""
-        first = re.match(r"^(?:[\w:]+[\s&]+)*(\w+)\s*=\s*([^,]+)$", parts[0])
-        if first is None:
+        begins = [m for one in split_arguments(parts[0]) if (m := _BEGINS.match(one))]
+        begins = [m for m in begins if re.match(rf"{m[1]}\s*(?:<|!=)", parts[1])]  # of several, the one that is tested
+        if not begins:
             return "", ""
-        name = first[1]
+        first, name = begins[0], begins[0][1]
+        steps = split_arguments(parts[2])
         until = re.match(rf"^{name}\s*(<|<=|!=)\s*([^&|?]+)$", parts[1])
-        step = re.match(rf"^(?:\+\+\s*{name}|{name}\s*\+\+)$", parts[2])
-        by = re.match(rf"^{name}\s*\+=\s*(.+)$", parts[2])
+        step = next((s for s in steps if re.match(rf"^(?:\+\+\s*{name}|{name}\s*\+\+)$", s)), None)
+        by = next((m for s in steps if (m := re.match(rf"^{name}\s*\+=\s*(.+)$", s))), None)
         if until is None or not (step or by):
             return name, ""
         begin, stop = formula(first[2], self.names), formula(until[2], self.names)
@@ -354,6 +361,7 @@ class _Reader:
         )
 
 
+_BEGINS = re.compile(r"^(?:[\w:]+[\s&]+)*(\w+)\s*=\s*([^,]+)$")
 _CHECK = re.compile(
     r"\b(static_assert|TORCH_CHECK\w*|TORCH_INTERNAL_ASSERT|AT_ASSERT\w*|CHECK_\w+|GGML_ASSERT|assert|FLASHINFER_CHECK|C10_CHECK\w*)\s*\("
 )

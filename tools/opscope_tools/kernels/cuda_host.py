@@ -13,6 +13,7 @@ from typing import Any
 from opscope_tools.kernels.ctext import CSource, matching, split_arguments, squeeze
 from opscope_tools.kernels.cuda_expr import formula
 from opscope_tools.kernels.cuda_find import expand
+from opscope_tools.kernels.cuda_types import element_bytes
 from opscope_tools.kernels.facts import MacroRef
 from opscope_tools.kernels.symbols import Sym, leaf, render
 
@@ -29,13 +30,11 @@ _LONGEST = 600
 def enclosing_function(source: CSource, position: int) -> tuple[int, int, str]:
     """(start of the heading, end of the body, name) of the outermost function around a position, or (0, end, '')."""
     text = source.statements
-    opened: list[int] = []
-    for match in re.compile(r"[{}]").finditer(text, 0, position):
-        if match[0] == "{":
-            opened.append(match.start())
-        elif opened:
-            opened.pop()
-    for brace in opened:
+    for brace, end in source.all_blocks:
+        if brace >= position:
+            break
+        if end < position:
+            continue
         heading_start = max(text.rfind(c, 0, brace) for c in ";{}") + 1
         heading = text[heading_start:brace]
         if re.search(r"\b(namespace|class|struct|enum|extern|union)\b[^()]*$", heading) or not _FUNCTION_BRACE.search(
@@ -45,7 +44,7 @@ def enclosing_function(source: CSource, position: int) -> tuple[int, int, str]:
         found = re.search(
             r"([~\w]+)\s*(?:<[^()]*>)?\s*\(", heading.partition("template")[2].partition(">")[2] or heading
         )
-        return heading_start, source.block_end(brace), found[1] if found else ""
+        return heading_start, end, found[1] if found else ""
     return 0, len(text), ""
 
 
@@ -67,6 +66,8 @@ class Names:
 
     def __call__(self, name: str) -> Any:
         """An int, a `Sym`, or None for what stays a run-time name."""
+        if (sized := re.fullmatch(r"sizeof\s*\((.*)\)", name)) and (size := element_bytes(sized[1])) is not None:
+            return 8 if "*" in sized[1] else size
         if name in self.compile_time or _BUILTIN.match(name):
             return Sym(name, leaf=True)
         if "(" in name:

@@ -90,7 +90,12 @@ def describe_triton(
         cost=triton_cost(run, grids, sizes) if reference.role == "kernel" else None,
         resources=Resources(),
         notes=(
-            *_notes(reference, grids, body.calls.keys()),
+            *_notes(
+                reference,
+                grids,
+                body.calls.keys(),
+                products=any(i.operation.startswith("tl.dot") for i in body.instructions),
+            ),
             *(f"{spelled} is {what}." for spelled, what in body.wrapped.items()),
         ),
     )
@@ -114,8 +119,12 @@ def common_tiles(grids: tuple[Launch, ...]) -> str:
     return " or ".join(dict.fromkeys(g.num_tiles for g in grids if g.num_tiles))
 
 
-def _notes(reference: KernelRef, grids: tuple[Launch, ...], calls: Iterable[str]) -> list[str]:
-    notes = ["Triton places operands of tl.dot in shared memory at compile time; source does not say how many bytes."]
+def _notes(reference: KernelRef, grids: tuple[Launch, ...], calls: Iterable[str], *, products: bool) -> list[str]:
+    notes = []
+    if products:
+        notes.append(
+            "Triton places operands of tl.dot in shared memory at compile time; source does not say how many bytes."
+        )
     if reference.role == "kernel" and not grids:
         notes.append("No launch site was found in this repository.")
     if reference.role != "kernel":

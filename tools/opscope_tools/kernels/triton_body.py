@@ -171,7 +171,7 @@ class _Walk:
         self.definitions.setdefault(target.id, []).append((line, value))
         axes = [axis for call in _calls(value) if (axis := self._axis(call))]
         names = {n.id for n in ast.walk(value) if isinstance(n, ast.Name)}
-        loaded = any(self._operation(call)[0] in _LOADS | _DOT for call in _calls(value))
+        loaded = any(self._operation(call)[0] in _LOADS | _DOT or self._computes(call) for call in _calls(value))
         helper = any(self._hides_id(call) for call in _calls(value))
         if axes or helper or (names & self.ids and not loaded and not _long(value)):
             self.ids.add(target.id)
@@ -228,6 +228,13 @@ class _Walk:
             isinstance(n, ast.Attribute | ast.Name)
             and (n.attr if isinstance(n, ast.Attribute) else n.id) == "program_id"
             for n in ast.walk(found[1])
+        )
+
+    def _computes(self, call: ast.Call) -> bool:
+        """A device function that loads or multiplies: what it returns is data, whatever addresses it was handed."""
+        found = self.find(self.module, call.func.id) if isinstance(call.func, ast.Name) else None
+        return found is not None and any(
+            dotted_name(inner.func, found[0]).rpartition(".")[2] in _LOADS | _DOT for inner in _calls(found[1])
         )
 
     def tile(self, name: str, line: int, text: str) -> None:

@@ -184,13 +184,35 @@ class _Walk:
             self.value(statement.test)
             leaves = all(isinstance(s, ast.Return | ast.Pass | ast.Continue | ast.Break) for s in statement.body)
             decided = not leaves
-            shown = ast.unparse(statement.test)
-            self.run.assumed.setdefault(f"{shown if decided else negated(shown)} (line {statement.lineno})")
+            self.assume(statement.test, decided)
         other = statement.orelse if decided else statement.body
         self.block(statement.body if decided else statement.orelse)
         for node in (n for s in other for n in ast.walk(s)):  # what only the other branch defines stays unknown
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                 self.env.setdefault(node.id, Value(None))
+
+    def assume(self, test: ast.expr, holds: bool) -> None:
+        """Take a test for granted, and what follows for the name in it: no later test may say otherwise."""
+        shown = ast.unparse(test)
+        self.run.assumed.setdefault(f"{shown if holds else negated(shown)} (line {test.lineno})")
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            test, holds = test.operand, not holds
+        if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) and holds:
+            for part in test.values:
+                if isinstance(part, ast.Name):
+                    self.settle(part.id, True)
+        elif isinstance(test, ast.Name):
+            self.settle(test.id, holds)
+        elif isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.left, ast.Name):
+            other = self.quiet(test.comparators[0])
+            if other.known and isinstance(test.ops[0], ast.Eq if holds else ast.NotEq):
+                self.settle(test.left.id, other.constant)
+
+    def settle(self, name: str, value: Any) -> None:
+        """Give a scalar the one value that an assumption leaves it; in formulas it keeps its name."""
+        old = self.env.get(name)
+        if old is not None and old.shape == () and old.items is None and not old.data and not old.pointer:
+            self.env[name] = replace(old, constant=value, known=True)
 
     def decide(self, test: ast.expr) -> bool | None:
         """Whether constants settle a test."""
@@ -309,7 +331,7 @@ class _Walk:
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 decided = self.decide(test)
                 if decided is None:
-                    self.run.assumed.setdefault(f"{ast.unparse(test)} (line {node.lineno})")
+                    self.assume(test, True)
                 return self.value(orelse if decided is False else body)
             case ast.Subscript(value=base, slice=index):
                 return self.subscript(self.value(base), index)
@@ -331,9 +353,11 @@ class _Walk:
             value = statement.value if isinstance(statement, ast.Assign | ast.AnnAssign) else None
             if isinstance(value, ast.Call) and ast.unparse(value.func).endswith("constexpr") and value.args:
                 value = value.args[0]
-            if isinstance(value, ast.Constant):
-                return literal(value.value, local if isinstance(value.value, int) else "")
-            break
+            try:
+                plain = ast.literal_eval(value) if value is not None else None
+            except ValueError:
+                break
+            return literal(plain, local if isinstance(plain, int) else "") if value is not None else Value()
         return Value()
 
     def attribute(self, node: ast.Attribute, base: ast.expr, name: str) -> Value:

@@ -122,7 +122,7 @@ class _Site:
     def _evaluate_cases(
         self, node: ast.expr, bare: frozenset[str], grid: bool, coarse: bool
     ) -> tuple[list[Outcome], tuple[str, ...], str]:
-        used: dict[str, str] = {}
+        found: dict[str, list[str]] = {}
 
         def run(oracle: Oracle) -> Any:
             self.context.checkpoint()
@@ -132,16 +132,17 @@ class _Site:
             value = interpreter.eval(node, scope)
             if grid and isinstance(value, Function):
                 value = interpreter.invoke(value, [Meta()], {})
-            used.update(scope.used)
+            for name, text in scope.used.items():
+                if text not in found.setdefault(name, []):
+                    found[name].append(text)
             return value
 
         try:
             outcomes, complete = worlds(run)
-        except UnresolvedError as error:
-            return [], tuple(used.values()), str(error) or ast.unparse(node)
-        except RecursionError:
-            return [], tuple(used.values()), ast.unparse(node)
-        return outcomes, tuple(used.values()), "" if complete else f"more cases than are followed: {ast.unparse(node)}"
+        except (UnresolvedError, RecursionError) as error:
+            reason = str(error) if isinstance(error, UnresolvedError) else ""
+            return [], _definitions(found), reason or ast.unparse(node)
+        return outcomes, _definitions(found), "" if complete else f"more cases than are followed: {ast.unparse(node)}"
 
     # grid --------------------------------------------------------------------------------------------------------
 
@@ -292,6 +293,14 @@ class _Site:
             message=shown[:240],
             via=_name(self.chain),
         )
+
+
+def _definitions(found: dict[str, list[str]]) -> tuple[str, ...]:
+    """`name = value (line)` of each variable; where it is defined on several ways to the launch, all of them."""
+    return tuple(
+        " or ".join([first, *(text.partition(" = ")[2] or text for text in others)])
+        for first, *others in found.values()
+    )
 
 
 def _name(chain: list[HostFunction]) -> str:
