@@ -2,8 +2,9 @@
 
 `scan` takes the inventory of a repository, `select` finds what a target names in it, `describe` reads those kernels.
 Below: files, inventory (with the cache), facts, arch. Triton: triton_find, triton_body, autotune, triton_launch,
-triton, over interpret with evaluate, symbols, calls, pymodule, host. CUDA: ctext, cuda_find, cuda_expr, cuda_host, cuda_scope, cuda_memory, cuda_body,
-cuda_templates, cuda. What a kernel takes of a GPU: resources, over occupancy and the compilers in `compiled`.
+triton, over interpret with evaluate, symbols, calls, pymodule, host; what a tile costs: triton_tiles, triton_cost, counts, cost.
+CUDA: ctext, cuda_types, cuda_find, cuda_expr, cuda_host, cuda_scope, cuda_access, cuda_memory, cuda_body, cuda_templates, cuda.
+Drawings: diagrams. What a kernel takes of a GPU: resources, over occupancy and the compilers in `compiled`.
 """
 
 from opscope_tools.kernels.arch import Arch, parse_arch
