@@ -79,7 +79,9 @@ class Fit(Frozen):
 
     arch: str
     config: int | None = Field(default=None, description="Index of the autotune configuration; null: none.")
-    basis: Literal["compiled", "evaluated"]
+    basis: Literal["compiled", "evaluated", "estimated"] = Field(
+        description="estimated: shared memory by a formula of tiles and stages, see assumptions."
+    )
     threads: int = Field(description="Per block.")
     shared_bytes: int = Field(description="Static and dynamic, per block.")
     fits: bool

@@ -217,6 +217,10 @@ class Cost(Frozen):
     launch_read_bytes: str = ""
     launch_write_bytes: str = ""
     intensity: str = Field(default="", description="FLOPs per byte of one tile.")
+    stage_bytes: str = Field(
+        default="",
+        description="Operands of products that one iteration loads: what a pipeline stage holds in shared memory.",
+    )
     lines: tuple[CostLine, ...] = ()
     variables: dict[str, str] = Field(default_factory=dict, description="Quantities that are no names of the source.")
     conditions: tuple[str, ...] = Field(default=(), description="Branches that were taken to be so.")

@@ -206,7 +206,7 @@ def _resources(
     from opscope_tools.kernels import compiled, launches_of, static_resources
 
     if not arguments.compile:
-        return static_resources(kernel, archs)
+        return static_resources(kernel, archs, arguments.sizes)
     return compiled(
         repository, reference, kernel, launches_of(inventory, reference), archs, arguments.values or {},
         arguments.instance or "", context.workspace.store, probe=arguments.probe, checkpoint=context.checkpoint, progress=context.progress,

@@ -175,6 +175,27 @@ def test_shared_memory_of_a_matmul_is_its_stages_of_tiles(
         assert build.specialisation["BM"] == f"{64 if build.config == 0 else 128} (autotune)"
 
 
+def test_the_estimate_of_a_pipelines_shared_memory_is_what_the_compiler_takes(
+    repository: Repository, inventory: Inventory, store: MemoryStore
+) -> None:
+    archs = "sm_80,sm_89,sm_90,sm_120"
+    built = resources(repository, inventory, store, "matmul", archs)
+    (reference,) = select(inventory, "matmul")
+    quiet: Any = {"checkpoint": lambda: None, "progress": lambda *_: None}
+    (kernel,) = describe(repository, inventory, [reference], **quiet)
+    estimated = static_resources(kernel, [a for part in archs.split(",") if (a := parse_arch(part))])
+    assert kernel.cost is not None
+    assert kernel.cost.stage_bytes == "BK * (BM * {A.element_size()} + BN * {B.element_size()})"
+    ours = {(f.arch, f.config): (f.shared_bytes, f.fits) for f in estimated.fits}
+    assert ours == {(f.arch, f.config): (f.shared_bytes, f.fits) for f in built.fits}
+    assert {f.basis for f in estimated.fits} == {"estimated"}
+    wide = static_resources(
+        kernel, [a for a in (parse_arch("sm_89"),) if a], {"A.element_size()": 4, "B.element_size()": 4}
+    )
+    assert [f.fits for f in wide.fits] == [True, False]  # 3 stages of 64 KiB
+    assert wide.fits[1].breaks == "shared memory: 196608 bytes, at most 101376"
+
+
 def test_a_configuration_that_does_not_fit_says_what_breaks_it(
     repository: Repository, inventory: Inventory, store: MemoryStore
 ) -> None:

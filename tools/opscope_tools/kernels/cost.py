@@ -58,14 +58,29 @@ def triton_cost(run: Run, grids: Sequence[Launch], sizes: Mapping[str, int]) -> 
     uneven = f"programs do not all do the same ({'; '.join(run.uneven)})" if run.uneven else ""
     return finished(
         run.counts, totals.flops, totals.matmul, totals.read, totals.write, shown, "program", grids, sizes,
-        uneven=uneven, conditions=tuple(run.assumed), not_counted=tuple(not_counted), variables=run.variables,
+        uneven=uneven, conditions=tuple(run.assumed), not_counted=tuple(not_counted), variables=run.variables, stage=_stage(run),
     )  # fmt: skip
+
+
+def _stage(run: Run) -> str:
+    """Bytes that one iteration of the products' loop loads as operands; '' where not all of them come so, in one loop."""
+    loops = {loop for loop, _, _ in run.products}
+    loads = dict.fromkeys(load for _, *pair in run.products for load in pair)
+    if len(loops) != 1 or loops == {0} or -1 in loads or any(run.events[i].loop not in loops for i in loads):
+        return ""
+    sizes = [_moved(run.events[i], run) for i in loads]
+    total = Formula.const(0)
+    for size in sizes:
+        if size is None:
+            return ""
+        total = total + size
+    return run.counts.show(total)
 
 
 def finished(
     counts: Counts, flops: Formula, matmul: Formula, read: Formula, write: Formula, lines: tuple[CostLine, ...],
     unit: Literal["program", "thread block"], grids: Sequence[Launch], sizes: Mapping[str, int], *, uneven: str,
-    conditions: tuple[str, ...], not_counted: tuple[str, ...], variables: Mapping[str, str],
+    conditions: tuple[str, ...], not_counted: tuple[str, ...], variables: Mapping[str, str], stage: str,
 ) -> Cost:  # fmt: skip
     """A `Cost` from the sums over one tile: per launch where one grid is known, numbers where `sizes` bind everything."""
     tiles = dict.fromkeys(g.num_tiles for g in grids)
@@ -97,7 +112,7 @@ def finished(
         numbers["intensity"] = round(numbers["flops"] / moved, 3)
     total = counts.show(read + write)
     return Cost(
-        unit=unit, **texts, intensity=f"({per_tile[0]}) / ({total})" if total != "0" else "", lines=lines,
+        unit=unit, **texts, stage_bytes=stage, intensity=f"({per_tile[0]}) / ({total})" if total != "0" else "", lines=lines,
         variables={**variables, **described}, conditions=conditions, not_counted=not_counted,
         assumptions=(_ASSUMED, _CACHES, *((f"No cost of a launch: {reason}.",) if reason else ())), evaluated=numbers,
     )  # fmt: skip

@@ -20,6 +20,7 @@ from opscope_tools.kernels.autotune import Context
 from opscope_tools.kernels.compiled import nvcc_build, triton_build
 from opscope_tools.kernels.compiled.triton_slice import sliced
 from opscope_tools.kernels.compiled.triton_types import Choice, check_given, choices
+from opscope_tools.kernels.counts import evaluate, names_of
 from opscope_tools.kernels.facts import KernelRef, LaunchRef
 from opscope_tools.kernels.files import read_text
 from opscope_tools.kernels.occupancy import LIMITS, SOURCE, by_registers, occupancy
@@ -62,13 +63,60 @@ def _unknown(elsewhere: list[str]) -> str:
     return f"Threads or shared memory are set at run time, and no row is for the launch at {', '.join(elsewhere)}."
 
 
-def static_resources(kernel: KernelTiling, archs: Sequence[Arch]) -> Resources:
-    """Occupancy and fit from source alone: for each launch whose threads and shared memory are constants."""
-    sizes = [array.bytes for array in kernel.shared_memory if not array.dynamic]
-    blocks, elsewhere = _blocks(kernel)
-    if kernel.role != "kernel" or kernel.language != "cuda" or None in sizes or not blocks:
+#: architectures whose tensor cores read operands from shared memory, so that every stage lies there (wgmma, tcgen05);
+#: on the others the last stage is in registers already
+_FROM_SHARED = ("sm_90", "sm_100", "sm_103", "sm_110")
+#: what Triton takes where a configuration does not say
+_WARPS, _STAGES = 4, 3
+
+
+def _estimated(kernel: KernelTiling, archs: Sequence[Arch], sizes: Mapping[str, int]) -> Resources:
+    """Which autotune configurations of a Triton product fit, by the shared memory that their pipeline needs."""
+    stage = kernel.cost.stage_bytes if kernel.cost is not None else ""
+    configs = kernel.autotune.configs if kernel.autotune is not None else ()
+    elements = {name: 2 for name in names_of(stage) if name.endswith(".element_size()")}
+    names = [a.name for a in archs if a.name.rstrip("af") in LIMITS] or list(USUAL)
+    fits = []
+    for index, config in enumerate(configs if stage else ()):
+        whole = {k: v for k, v in config.values.items() if isinstance(v, int)}
+        settled = {
+            c.name: int(c.values[0].value)
+            for c in kernel.constexpr
+            if len(c.values) == 1 and c.values[0].value.isdigit()
+        }
+        held = evaluate(stage, {**elements, **settled, **sizes, **whole})
+        if held is None:
+            continue
+        warps = config.num_warps if isinstance(config.num_warps, int) else _WARPS
+        stages = config.num_stages if isinstance(config.num_stages, int) else _STAGES
+        for name in names:
+            kept = stages if name.rstrip("af") in _FROM_SHARED and warps >= 4 else max(stages - 1, 1)
+            fits.append(_fit(occupancy(name, 32 * warps, None, 0, kept * int(held)), index, "estimated"))
+    if not fits:
         return Resources()
-    declared = sum(size for size in sizes if size is not None)
+    return Resources(
+        fits=tuple(fits),
+        assumptions=(
+            f"Estimated: shared memory is a stage ({stage}) times num_stages where tensor cores read it "
+            f"({', '.join(_FROM_SHARED)}, 4 warps and more), else times num_stages - 1; elements of 2 bytes where sizes says "
+            "nothing else; registers are taken to set no limit. With compile=true the compiler says it.",
+            f"Limits: {SOURCE}.",
+        ),
+    )  # fmt: skip
+
+
+def static_resources(kernel: KernelTiling, archs: Sequence[Arch], sizes: Mapping[str, int] | None = None) -> Resources:
+    """Occupancy and fit from source alone: for each launch whose threads and shared memory are constants.
+
+    Triton: the fit of each configuration, estimated; `sizes` may say the bytes of an element.
+    """
+    if kernel.role == "kernel" and kernel.language == "triton":
+        return _estimated(kernel, archs, sizes or {})
+    arrays = [array.bytes for array in kernel.shared_memory if not array.dynamic]
+    blocks, elsewhere = _blocks(kernel)
+    if kernel.role != "kernel" or kernel.language != "cuda" or None in arrays or not blocks:
+        return Resources()
+    declared = sum(size for size in arrays if size is not None)
     names = [a.name for a in archs if a.name.rstrip("af") in LIMITS] or list(USUAL)
     rows = [(name, block) for block in blocks for name in names]
     said = [
@@ -84,7 +132,7 @@ def static_resources(kernel: KernelTiling, archs: Sequence[Arch]) -> Resources:
     )  # fmt: skip
 
 
-def _fit(found: Occupancy, config: int | None, basis: Literal["compiled", "evaluated"]) -> Fit:
+def _fit(found: Occupancy, config: int | None, basis: Literal["compiled", "evaluated", "estimated"]) -> Fit:
     return Fit(
         arch=found.arch, config=config, basis=basis, threads=found.threads, shared_bytes=found.shared_bytes, fits=found.fits,
         breaks=found.breaks, blocks=found.blocks, limited_by=found.limited_by,

@@ -91,6 +91,8 @@ class Event:
     value: Value
     times: Formula
     flops: Formula | None = None
+    #: line of the innermost loop around it, 0: none
+    loop: int = 0
 
 
 @dataclass
@@ -105,6 +107,8 @@ class Run:
     not_counted: dict[str, None] = field(default_factory=dict)
     #: loads whose values are addresses, bounds or masks
     indices: set[int] = field(default_factory=set)
+    #: of each product: its loop, and the loads that its operands are as they came (-1: computed)
+    products: list[tuple[int, int, int]] = field(default_factory=list)
     #: run-time quantities of the formulas that only this run names
     variables: dict[str, str] = field(default_factory=dict)
     #: names that differ between programs or iterations, and trip counts that depend on one
@@ -134,13 +138,15 @@ def run_kernel(
 class _Walk:
     def __init__(
         self, function: FunctionNode, module: PyModule, find: Finder, run: Run, via: str, depth: int,
-        times: Formula | None = None,
+        times: Formula | None = None, line: int = 0,
     ) -> None:  # fmt: skip
         self.function, self.module, self.find, self.run, self.via, self.depth = function, module, find, run, via, depth
         self.file = module.path if via else ""
         self.env: dict[str, Value] = {}
         self.times = times if times is not None else Formula.const(1)
         self.returned: Value | None = None
+        #: line of the innermost loop
+        self.line = line
 
     # statements --------------------------------------------------------------------------------------------------
 
@@ -172,7 +178,7 @@ class _Walk:
                 self.value(statement.test)
                 name = f"iterations of the loop at line {statement.lineno}"
                 self.run.variables[name] = ast.unparse(statement.test)
-                self.repeat("{" + name + "}", statement.body)
+                self.repeat("{" + name + "}", statement)
             case ast.With():
                 self.block(statement.body)
             case _:
@@ -259,7 +265,7 @@ class _Walk:
             name = f"iterations of the loop at line {statement.lineno}"
             self.run.variables[name] = ast.unparse(statement.iter)
             self.bind(statement.target, Value(None))
-            self.repeat("{" + name + "}", statement.body)
+            self.repeat("{" + name + "}", statement)
             return
         bounds = [self.value(a) for a in call.args]
         for bound in bounds:
@@ -274,20 +280,21 @@ class _Walk:
         target = ast.unparse(statement.target)
         self.run.varying.add(target)
         self.bind(statement.target, Value(text="{" + target + "}"))
-        self.repeat(trip, statement.body)
+        self.repeat(trip, statement)
 
-    def repeat(self, trip: str, body: list[ast.stmt]) -> None:
+    def repeat(self, trip: str, loop: ast.For | ast.While) -> None:
         if "program_id(" in trip or self.run.varying & set(names_of(trip)):
             self.run.uneven[trip] = None
-        for statement in body:  # what a loop changes has no one value in it
+        for statement in loop.body:  # what a loop changes has no one value in it
             for node in ast.walk(statement):
                 if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in self.env:
                     old = self.env[node.id]
                     if old.shape == () and not old.pointer and not old.items:
                         self.env[node.id] = replace(old, text="{" + node.id + "}", constant=None, known=False)
-        kept, self.times = self.times, self.times * self.run.counts.factor(trip)
-        self.block(body)
-        self.times = kept
+        kept = self.times, self.line
+        self.times, self.line = self.times * self.run.counts.factor(trip), loop.lineno
+        self.block(loop.body)
+        self.times, self.line = kept
 
     def bind(self, target: ast.expr, value: Value) -> None:
         if isinstance(target, ast.Name):
@@ -487,7 +494,7 @@ class _Walk:
             return Value(None)
         module, function = found
         via = f"{self.via} > {function.name}" if self.via else function.name
-        inner = _Walk(function, module, self.find, self.run, via, self.depth + 1, self.times)
+        inner = _Walk(function, module, self.find, self.run, via, self.depth + 1, self.times, self.line)
         specs = parameters(function)
         handed = {**dict(zip([a.arg for a, *_ in specs], values, strict=False)), **named}
         for argument, _, default, _ in specs:
@@ -507,7 +514,7 @@ class _Walk:
 
     def event(self, node: ast.AST, kind: str, value: Value, flops: Formula | None = None) -> None:
         line = getattr(node, "lineno", 0)
-        self.run.events.append(Event(id(node), self.file, line, self.via, kind, value, self.times, flops))
+        self.run.events.append(Event(id(node), self.file, line, self.via, kind, value, self.times, flops, self.line))
 
     def size(self, shape: Shape) -> Formula:
         total = Formula.const(1)
@@ -562,7 +569,8 @@ class _Walk:
         self.run.indices |= address.sources
         self.event(node, "load", address)
         source = len(self.run.events) - 1
-        return Value(address.shape, data=True, sources=frozenset({source}), strides=("",) * len(address.shape or ()))
+        steps = ("",) * len(address.shape or ())
+        return Value(address.shape, data=True, sources=frozenset({source}), strides=steps, loaded=source)
 
     def op_store(self, op: Operation) -> Value:
         address = self.value(op.arguments[0] if op.arguments else op.given["pointer"])
@@ -600,6 +608,7 @@ class _Walk:
             self.run.not_counted.setdefault(f"tl.dot of tiles of unknown shape (line {op.node.lineno})")
             return Value(None, data=True)
         shape = (*a.shape[:-1], b.shape[-1])
+        self.run.products.append((self.line, a.loaded, b.loaded))
         self.event(op.node, "dot", Value(shape, sources=a.sources | b.sources), 2 * self.size((*shape, a.shape[-1])))
         return Value(shape, data=True, sources=a.sources | b.sources)
 
@@ -651,7 +660,7 @@ class _Walk:
     def op_to(self, op: Operation) -> Value:
         found = self._same(op)
         floats = any("float" in ast.unparse(a) for a in (*op.arguments[1:], *op.given.values()))
-        return replace(found, data=True, text="") if floats and not found.pointer else found
+        return replace(found, data=True, text="", loaded=-1) if floats and not found.pointer else found
 
     op_to_tensor = op_sort = op_flip = op_logical_not = op_advance = _same
     op_cast = op_to

@@ -35,6 +35,8 @@ class Value:
     block: bool = False
     constant: Any = None
     known: bool = False
+    #: the load that it is as it came, transposed at most; -1: none
+    loaded: int = -1
 
 
 def literal(value: Any, text: str = "") -> Value:
