@@ -24,7 +24,7 @@ from opscope_schemas.tiling import (
 
 from opscope_tools.kernels.pymodule import PyModule
 from opscope_tools.kernels.symbols import ATOM, PRODUCT, SUM, Sym, combine, render
-from opscope_tools.kernels.triton_find import FunctionNode, dotted_name
+from opscope_tools.kernels.triton_find import FunctionNode, dotted_name, of_language
 
 _LOADS = {"load", "_experimental_descriptor_load", "load_tensor_descriptor"}
 _STORES = {"store", "_experimental_descriptor_store", "store_tensor_descriptor"}
@@ -282,9 +282,8 @@ class _Walk:
     def _operation(self, call: ast.Call) -> tuple[str, ast.expr | None]:
         """(operation, descriptor): `tl.load` or `descriptor.load`; ('', None) for other calls."""
         dotted = dotted_name(call.func, self.module)
-        parts = dotted.split(".")
-        if "triton" in parts or dotted.startswith(("tl.", "language.")):
-            return parts[-1], None
+        if name := of_language(dotted):
+            return name, None
         if isinstance(call.func, ast.Attribute) and call.func.attr in {"load", "store", "gather", "scatter"}:
             return call.func.attr, call.func.value
         if isinstance(call.func, ast.Attribute) and call.func.attr in _REDUCTIONS:

@@ -20,7 +20,7 @@ from opscope_tools.kernels.counts import Counts, names_of
 from opscope_tools.kernels.pymodule import Modules, PyModule
 from opscope_tools.kernels.symbols import negated
 from opscope_tools.kernels.triton_body import Finder, parameters, trip_count
-from opscope_tools.kernels.triton_find import FunctionNode, dotted_name
+from opscope_tools.kernels.triton_find import FunctionNode, dotted_name, of_language
 from opscope_tools.kernels.triton_tiles import (
     Shape,
     Value,
@@ -255,7 +255,8 @@ class _Walk:
             case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() as value)):
                 return literal(-value)
             case ast.Attribute():
-                return literal(ast.unparse(node)) if ast.unparse(node).startswith("tl.") else Value(None)
+                named = of_language(dotted_name(node, self.module))
+                return literal(f"tl.{named}") if named else Value(None)
         return Value(None)
 
     def loop(self, statement: ast.For) -> None:
@@ -368,8 +369,8 @@ class _Walk:
         return Value()
 
     def attribute(self, node: ast.Attribute, base: ast.expr, name: str) -> Value:
-        if dotted_name(node, self.module).partition(".")[0] == "triton":
-            return literal(dotted_name(node, self.module))
+        if named := of_language(dotted_name(node, self.module)):
+            return literal(f"tl.{named}")
         found = self.value(base) if isinstance(base, ast.Name) and base.id in self.env else Value(None)
         if name == "T" and found.shape is not None:
             return replace(found, shape=found.shape[::-1], strides=found.strides[::-1])
@@ -473,12 +474,31 @@ class _Walk:
     def operation(self, node: ast.Call) -> tuple[str, list[ast.expr]]:
         """(`load`, what it is a method of) of `tl.load` and `descriptor.load`; ('', []) of calls of other functions."""
         dotted = dotted_name(node.func, self.module)
-        parts = dotted.split(".")
         if self.find(self.module, node.func.id if isinstance(node.func, ast.Name) else dotted) is not None:
             return "", []
-        if "triton" in parts or dotted.startswith(("tl.", "language.")) or dotted in {"min", "max"}:
-            return parts[-1], []
+        if dotted in {"min", "max"} or (dotted := of_language(dotted) or self.alias(node.func)):
+            return dotted, []
         return (node.func.attr, [node.func.value]) if isinstance(node.func, ast.Attribute) else ("", [])
+
+    def alias(self, node: ast.expr) -> str:
+        """`exp` of a file that says `exp = tl.exp`, here or where the name is imported from; '' for other names."""
+        if not isinstance(node, ast.Name):
+            return ""
+        where, local = self.module, node.id
+        if local in where.imports and not where.bindings(local):
+            resolved = self.run.modules.resolve(where.imports[local], where.path)
+            if resolved is None:
+                return ""
+            where, local = resolved
+        for statement in reversed(where.bindings(local)):
+            for inner in ast.walk(statement):
+                if isinstance(inner, ast.Assign) and any(
+                    isinstance(t, ast.Name) and t.id == local for t in inner.targets
+                ):
+                    found = of_language(dotted_name(inner.value, where))
+                    if found:
+                        return found
+        return ""
 
     def called(self, op: Operation) -> Value:
         """A device function, run with what it is handed."""
