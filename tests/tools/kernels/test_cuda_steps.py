@@ -42,6 +42,13 @@ __global__ void steps(const float* x, const half* h, const uint8_t* bytes, float
   int changing = 0;
   if (n) changing = threadIdx.x * 3;
   float fourth = x[changing];  // expect: 4 ''
+  out[(tid * 8 + n) * 4 + 1] = x[(tid * n)];  // expect: 4 32
+  int doubled = tid; doubled *= 2;
+  out[doubled] = 1;  // expect: 4 ''
+  int odd = tid, twice = tid * 2;
+  out[twice] = x[odd];  // expect: 4 2
+  float part = reinterpret_cast<const float4*>(x)[tid].y;  // expect: None ''
+  out[n - tid] = *(const float*)&h[2 * tid];  // expect: 4 1
   for (int i = threadIdx.x; i < n; i += blockDim.x) out[i] += wide.x;  // expect: 4 1
   for (int j = 0; j < n; j += threadIdx.x) own += x[j];  // expect: 4 ''
   out[threadIdx.x / 4] = helper(x, tid) + one + gathered + second;  // expect: 4 ''
@@ -73,6 +80,35 @@ def test_steps_and_widths_are_those_written_on_the_lines(tmp_path: Path) -> None
         line: (wanted, found.get(line)) for line, wanted in expected.items() if wanted not in found.get(line, set())
     }
     assert missing == {}
+
+
+def test_counts_of_launches_and_shared_arrays_follow_scopes_and_changes(tmp_path: Path) -> None:
+    kernel = described(
+        tmp_path,
+        """
+constexpr int K = 32;
+__global__ void scoped(float* x) {
+  __shared__ double a[K], b[2 * K];
+  { constexpr int K = 2; __shared__ float c[K]; c[0] = x[0]; }
+  for (int i = 0; i <= 7; ++i) x[i] = a[i];
+  for (int i = 0; i < K; ++i) { if (i == 2) i++; x[i] = b[i]; }
+}
+void other() { constexpr int T = 4; use(T); }
+void launches(float* x, int n) {
+  int t = 256; t <<= 1;
+  scoped<<<1, t>>>(x);
+  dim3 block(32); block = dim3(64, 2); if (n) block.y = 4;
+  scoped<<<2, block>>>(x);
+  for (int s = 512; s > 32; s /= 2) scoped<<<3, s>>>(x);
+  scoped<<<4, T>>>(x);
+}
+""",
+        "scoped",
+    )
+    assert [(s.name, s.bytes) for s in kernel.shared_memory] == [("a", 256), ("b", 512), ("c", 8)]
+    assert [loop.trip_count for loop in kernel.loops] == ["8", ""]
+    assert [g.threads for g in kernel.grid] == [None, None, None, None]
+    assert [g.block[0] for g in kernel.grid] == ["{t}", "64", "{s}", "{T}"]
 
 
 def test_a_step_says_whether_a_warps_accesses_lie_side_by_side(tmp_path: Path) -> None:

@@ -103,12 +103,26 @@ CASES = [
         "s": t(2, 64, 2), "o": t(2, 64, 2), "scale": 2.0, "cu_seqlens": None, "chunk_indices": None, "T": 64, "B": 2, "H": 2,
         "BT": 32, "REVERSE": False, "HAS_SCALE": True, "IS_VARLEN": False,
     }),
+    Case("own", "traps", "backwards", (1,), {"X": t(5, 64), "Y": t(1), "N": 5, "BLOCK": 64}),
+    Case("own", "traps", "empty", (1,), {"X": t(5, 64), "Y": t(64), "N": 2, "BLOCK": 64}),
+    Case("own", "traps", "packed", (1,), {
+        "W": t(8, dtype="int32", below=1 << 30), "S": t(1), "Y": t(64), "BLOCK": 64,
+    }),
+    Case("own", "traps", "halves", (1,), {"X": t(64, dtype="int32", below=9), "Y": t(64), "BLOCK": 64}),
+    Case("own", "traps", "accumulated", (1,), {
+        "A": t(16, 64), "B": t(64, 32), "C": t(16, 32), "K": 64, "BM": 16, "BN": 32, "BK": 32,
+    }),
+    Case("own", "traps", "skipped", (3,), {
+        "X": t(4, 32), "Ids": t(3, dtype="int32", below=4), "Y": t(3, 32), "BLOCK": 32,
+    }),
+    Case("own", "traps", "carried", (1,), {"X": t(512), "Y": t(32), "N": 3, "BLOCK": 32}),
 ]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    return kernel_sources(tmp_path_factory.mktemp("sources"))
+    own = Path(__file__).parents[2] / "corpus/triton_costs"
+    return {**kernel_sources(tmp_path_factory.mktemp("sources")), "own": own}
 
 
 @pytest.fixture(scope="module")
@@ -171,3 +185,14 @@ def test_a_program_costs_what_the_interpreter_counts(
             ours[name] += int(number)
     assert ours == expected
     assert cost.not_counted == case.not_counted
+
+
+def test_a_step_that_grows_in_a_loop_is_not_told(inventories: dict[str, tuple[Repository, Inventory]]) -> None:
+    repository, inventory = inventories["own"]
+    quiet: Any = {"checkpoint": lambda: None, "progress": lambda *_: None}
+    (kernel,) = describe(repository, inventory, select(inventory, "carried"), **quiet)
+    assert [load.strides for load in kernel.loads] == [("{scale} * 2",)]
+    assert [load.coalesced for load in kernel.loads] == ["where {scale} * 2 == 1"]
+    (reverse,) = describe(repository, inventory, select(inventory, "skipped"), **quiet)
+    assert reverse.cost is not None
+    assert reverse.cost.conditions == ("row != -1 (line 57)",)

@@ -134,7 +134,7 @@ def _moved(event: Event, run: Run) -> Formula | None:
         return Formula.const(0)
     if event.value.shape is None:
         return None
-    size = run.counts.read(f"{{{event.value.pointer or 'element'}.element_size()}}")
+    size = run.counts.read(event.value.element or f"{{{event.value.pointer or 'element'}.element_size()}}")
     for part in event.value.shape:
         size = size * run.counts.factor(part)
     return size
@@ -169,8 +169,10 @@ def coalesced(value: Value) -> str:
         return "one element"
     if any(step == "1" for _, step in steps):
         return "yes"
+    if any(step == "-1" for _, step in steps):
+        return "yes, downwards"
     if all(step == "" for _, step in steps):
-        return "no: gathered through an index"
+        return "no: gathered through an index" if value.sources else ""
     named = [step for _, step in steps if step and not step.lstrip("-").isdigit()]
     if named:
         return "where " + " or ".join(f"{step} == 1" for step in dict.fromkeys(named))

@@ -47,7 +47,7 @@ def describe_cuda(reference: KernelRef, launches: Sequence[LaunchRef], context: 
     compile_time = frozenset(t.name for t in template)
     body = CudaBody()
     given = tuple(_places(parameters, {p.name: p.name for p in parameters}, {}, compile_time))
-    uniform = tuple(p.name for p in parameters)
+    uniform = tuple(p.name for p in parameters) if reference.role == "kernel" else ()
     read_region(Region(source, found.body, found.end, compile_time, given, "", uniform, context.index_macros), body)
     calls = _follow(source, body, context)
     places = {(launch.file, launch.line): launch for launch in launches}  # a line's launches are read together

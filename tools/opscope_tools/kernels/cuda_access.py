@@ -22,9 +22,11 @@ from opscope_tools.kernels.cuda_types import element_bytes
 from opscope_tools.kernels.symbols import Sym, render
 
 _CAST = re.compile(
-    r"reinterpret_cast\s*<([^<>*]*)\*[^<>]*>|\(\s*((?:const\s+)?[A-Za-z_][\w:]*(?:\s+\w+)?)\s*\*+[^()]*\)"
+    r"reinterpret_cast\s*<([^<>*]*)\*[^<>]*>|"
+    r"\(\s*((?:const\s+|volatile\s+)?[A-Za-z_][\w:]*(?:\s+\w+)?)\s*\*+\s*(?:(?:const|volatile|__restrict(?:__)?)\s*)*\)"
 )
 _LANE = "__lane__"
+_POINTER = 8
 _DEPTH = 12
 #: characters of an index that is worth following
 _LONGEST = 600
@@ -48,17 +50,19 @@ class Steps:
     def width(self, place: Place, text: str) -> int | None:
         """Bytes that one thread moves: of the type that the access casts to, or that its pointer is declared with."""
         cast = _CAST.search(text)
+        if cast is None and place.type.count("*") > 1:
+            return _POINTER
         return element_bytes((cast[1] or cast[2]) if cast else place.type)
 
     def lanes(self, place: Place, text: str) -> str:
         """Elements between the accesses of neighbouring lanes; '' where reading does not tell."""
+        if len(_CAST.findall(text)) > 1 or (
+            text.startswith("*") and "[" in text and "&" not in text and "(" not in text
+        ):
+            return ""  # offsets of several types; what an element of an array points to
         offset = self._offset(text, place, 0)
-        cast = _CAST.search(text)
-        wide, own = self.width(place, text), element_bytes(place.type)
-        inside = cast is not None and not text.rstrip().endswith(
-            "]"
-        )  # the offset counts elements of the pointer's own type
-        if offset is None or (inside and not (wide and own and wide % own == 0)):
+        wide, own, inside = self.width(place, text), element_bytes(place.type), _counts_own(text)
+        if offset is None or (inside and not (wide and own)):
             return ""
         counts = self._counts
         written = re.sub(r"threadIdx\.x (?:% 32|& 31)\b", _LANE, offset)
@@ -74,8 +78,10 @@ class Steps:
         if step.variables() & set(moving):
             return ""
         if inside and wide and own:
-            whole = step.divided(Formula.const(wide // own))
-            return "" if whole is None else counts.show(whole)
+            step = step * own
+            if any(coefficient % wide for coefficient in step.terms.values()):
+                return ""
+            step = Formula({monomial: coefficient / wide for monomial, coefficient in step.terms.items()})
         return counts.show(step)
 
     def _offset(self, text: str, place: Place | None, depth: int) -> str | None:
@@ -111,7 +117,8 @@ class Steps:
         written = place.definition.rpartition(" (")[0].partition("=")[2].strip()
         base = re.match(r"[&(\s]*([A-Za-z_]\w*)", _CAST.sub("", written))
         inner = self.at(base[1]) if base is not None and base[1] != place.name else None
-        if inner is None or inner.kind != "pointer" or "?" in written:
+        gathered = "[" in written and not written.lstrip("( ").startswith("&")  # a pointer that is loaded
+        if inner is None or inner.kind != "pointer" or "?" in written or gathered:
             return None
         offset = self._offset(written, inner, depth + 1)
         if offset is None or not _CAST.search(written) or offset.strip("()") == "0":
@@ -146,6 +153,8 @@ class Steps:
     def _found(self, name: str) -> Any:
         known = Names(self.source, self.start, self.end, self.compile_time).definitions(name)
         firsts = list(dict.fromkeys(squeeze(value) for _, value, _ in known if not _updates(name, value)))
+        scaled = any(_updates(name, v) and not re.match(rf"{re.escape(name)} [-+]=", v) for _, v, _ in known)
+        handed = re.search(rf"[(,]\s*&\s*{re.escape(name)}\b", self.source.statements[self.start : self.end])
         if not firsts:
             same = re.split(r"\.|->", name)[0] in self.uniform or re.fullmatch(r"(?:\w+::)*k?[A-Z][A-Z0-9_]*\w*", name)
             return Sym(name) if same else Sym(f"unknown['?{name}']")
@@ -155,20 +164,31 @@ class Steps:
             later = [formula(v.partition("=")[2], self) for _, v, _ in known if _updates(name, v)]
         finally:
             self._active.discard(name)
-        uneven = any(_differs(render(v)) for v in later) or (
-            len(values) > 1 and any(_differs(render(v)) for v in values)
-        )
+        several = len(values) > 1 or scaled or handed is not None
+        uneven = any(map(_differs, map(render, later))) or (several and any(map(_differs, map(render, values))))
         if uneven:
             return Sym(f"unknown['?{name}']")
         return values[0] if len(values) == 1 and _differs(render(values[0])) else Sym(name)
 
 
 def _updates(name: str, value: str) -> bool:
-    return re.match(rf"{re.escape(name)} [-+*/]=", value) is not None
+    return re.match(rf"{re.escape(name)} \S+=", value) is not None
 
 
 def _differs(text: str) -> bool:
     return "threadIdx" in text or "?" in text
+
+
+def _counts_own(text: str) -> bool:
+    """Whether the offset of an access that casts counts elements of the pointer's own type, not of the one cast to."""
+    cast = _CAST.search(text)
+    if cast is None:
+        return False
+    rest = text[cast.end() :].lstrip()
+    if rest.startswith("("):
+        closing = matching(rest, 0)
+        return closing > 0 and not rest[closing + 1 :].lstrip().startswith("[")
+    return rest.startswith("&")
 
 
 def _opened(text: str) -> int:
@@ -187,6 +207,8 @@ def neighbours(step: str) -> str:
         return ""
     if step == "1":
         return "yes"
+    if step == "-1":
+        return "yes, downwards"
     if step == "0":
         return "one element for all"
     if step.lstrip("-").isdigit():

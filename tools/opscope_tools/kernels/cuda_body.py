@@ -145,41 +145,43 @@ class _Reader:
 
     def _shared_arrays(self) -> None:
         for match in _SHARED.finditer(self.text):
-            declared = squeeze(match[3])
-            found = re.match(r"^(.*?[\s*&>])([A-Za-z_]\w*)\s*((?:\[[^\]]*\]\s*)*)$", declared)
-            if found is None:
-                continue
-            kind, name = found[1].strip(), found[2]
-            kind = re.sub(r"(__align__|alignas|__attribute__)\s*\([^)]*\)+", "", kind).strip()
-            written = re.findall(r"\[([^\]]*)\]", found[3])
-            dynamic = "extern" in match[1]
-            values = [formula(d, self.names) for d in written if d.strip()]
-            size = element_bytes(kind)
-            total: int | None = None
-            if not dynamic and size is not None and all(isinstance(v, int) for v in values):
-                total = size
-                for value in values:
-                    total *= int(value)
-            element = str(size) if size is not None else f"sizeof({kind})"
-            self.scopes.enter(
-                Place(name, match.end(), self.scopes.block_end(match.end()), "pointer", "shared", type=kind)
+            for declared in _declarators(squeeze(match[3])):
+                self._shared_array(match, declared)
+
+    def _shared_array(self, match: re.Match[str], declared: str) -> None:
+        found = re.match(r"^(.*?[\s*&>])([A-Za-z_]\w*)\s*((?:\[[^\]]*\]\s*)*)$", declared)
+        if found is None:
+            return
+        names = Names(self.source, self.region.start, self.region.start + match.start(), self.region.compile_time)
+        kind, name = found[1].strip(), found[2]
+        kind = re.sub(r"(__align__|alignas|__attribute__)\s*\([^)]*\)+", "", kind).strip()
+        written = re.findall(r"\[([^\]]*)\]", found[3])
+        dynamic = "extern" in match[1]
+        values = [formula(d, names) for d in written if d.strip()]
+        size = 8 if "*" in kind else element_bytes(kind)
+        total: int | None = None
+        if not dynamic and size is not None and all(isinstance(v, int) for v in values):
+            total = size
+            for value in values:
+                total *= int(value)
+        element = str(size) if size is not None else f"sizeof({kind})"
+        self.scopes.enter(Place(name, match.end(), self.scopes.block_end(match.end()), "pointer", "shared", type=kind))
+        self.body.shared.append(
+            SharedArray(
+                line=self.line(match.start()),
+                file=self.file,
+                name=name,
+                type=kind,
+                dynamic=dynamic,
+                bytes=total,
+                dimensions=tuple(render(v) for v in values),
+                via=self.region.via,
+                formula="given at the launch" if dynamic else product([*(render(v) for v in values), element]),
+                basis="source" if dynamic or total is None else "evaluated",
             )
-            self.body.shared.append(
-                SharedArray(
-                    line=self.line(match.start()),
-                    file=self.file,
-                    name=name,
-                    type=kind,
-                    dynamic=dynamic,
-                    bytes=total,
-                    dimensions=tuple(render(v) for v in values),
-                    via=self.region.via,
-                    formula="given at the launch" if dynamic else product([*(render(v) for v in values), element]),
-                    basis="source" if dynamic or total is None else "evaluated",
-                )
-            )
-            for text in written:
-                self._tile(text, self.line(match.start()), f"__shared__ {declared}")
+        )
+        for text in written:
+            self._tile(text, self.line(match.start()), f"__shared__ {declared}")
 
     def _tile(self, text: str, line: int, use: str) -> None:
         for name in dict.fromkeys(re.findall(r"[A-Za-z_][\w:]*", text)):
@@ -297,6 +299,11 @@ class _Reader:
             )
             self._loop_spans.append((self.line(match.start()), self.line(max(end, closing))))
             variable, trip = self._trip_count(header) if match[1] == "for" else ("", "")
+            inside = self.text[closing : max(end, closing)]
+            written = rf"(?<![\w.>])(?:{variable}\s*(?:(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--)|(?:\+\+|--)\s*{variable}\b)"
+            if variable and re.search(written, inside):
+                trip = ""  # the body changes its counter
+            early = re.search(r"\b(?:break|goto|return)\b", inside) if trip else None
             self.body.loops.append(
                 Loop(
                     line=self.line(match.start()),
@@ -306,6 +313,7 @@ class _Reader:
                     trip_count=trip,
                     kind=match[1],
                     basis="evaluated" if trip else "source",
+                    assumptions=(f"it is not left early by {early[0]}",) if early else (),
                     via=self.region.via,
                 )
             )
@@ -320,16 +328,17 @@ class _Reader:
             return "", ""
         first, name = begins[0], begins[0][1]
         steps = split_arguments(parts[2])
-        until = re.match(rf"^{name}\s*(<|<=|!=)\s*([^&|?]+)$", parts[1])
+        until = re.match(rf"^{name}\s*(<=|<|!=)\s*([^&|?]+)$", parts[1])
         step = next((s for s in steps if re.match(rf"^(?:\+\+\s*{name}|{name}\s*\+\+)$", s)), None)
         by = next((m for s in steps if (m := re.match(rf"^{name}\s*\+=\s*(.+)$", s))), None)
-        if until is None or not (step or by):
+        moved = set(re.findall(r"[A-Za-z_]\w*", parts[2])) - {name}
+        if until is None or not (step or by) or moved & set(re.findall(r"[A-Za-z_]\w*", until[2])):
             return name, ""
         begin, stop = formula(first[2], self.names), formula(until[2], self.names)
         if until[1] == "<=":
             stop = stop + 1 if isinstance(stop, int) else Sym(f"{render(stop, SUM)} + 1", SUM)
         if isinstance(begin, int) and isinstance(stop, int):
-            span: object = stop - begin
+            span: object = max(stop - begin, 0)
         else:
             span = stop if begin == 0 else Sym(f"{render(stop, SUM)} - {render(begin, PRODUCT)}", SUM)
         if by is None:
@@ -384,6 +393,15 @@ def assertions(source: CSource, start: int, end: int, file: str, via: str) -> It
                 message=" ".join(quoted)[:240],
                 via=via,
             )
+
+
+def _declarators(declared: str) -> list[str]:
+    """Each declarator of `float a[2], b[3]` with the type before it; none of a type that is written out in place."""
+    if "{" in declared:
+        return []
+    first, *others = split_arguments(declared)
+    base = re.match(r"^(.*?[\s&>])\**\s*[A-Za-z_]\w*\s*(?:\[|$)", first)
+    return [first, *(f"{base[1].strip()} {other}" for other in others)] if base else [first]
 
 
 def _is_arithmetic(value: str) -> bool:

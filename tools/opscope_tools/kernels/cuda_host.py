@@ -123,24 +123,52 @@ class Names:
         """(position, value, constexpr) of the assignments of a local, in order."""
         pattern = re.compile(
             rf"((?:\b(?:const|constexpr|static|auto|unsigned|signed|int|long|short|size_t|bool|float|double|\w+_t|uint)\b[\s&]*)*)"
-            rf"(?<![\w.>:])\b{re.escape(name)}\s*(=(?!=)|\+=|\*=|/=|\{{)\s*([^;{{}}]*)[;}}]"
+            rf"(?<![\w.>:])\b{re.escape(name)}\s*(=(?!=)|\{{)\s*([^;{{}}]*)[;}}]"
         )
         text = self.source.statements
-        found = []
+        found: list[tuple[int, str, bool]] = []
         for match in pattern.finditer(text, self.start, self.position):
-            if match[2] in {"+=", "*=", "/="}:
-                found.append((match.start(), f"{name} {match[2]} {match[3]}", False))
-            elif match[2] == "=" or match[1].strip():
-                found.append((match.start(), match[3], "constexpr" in match[1]))
-        return found
+            place = match.start(2)
+            if match[2] == "=" or match[1].strip():
+                value = (split_arguments(match[3]) or [match[3]])[0]  # other declarators follow a comma
+                if match[1].strip():  # a declaration: it is seen in its own block, and hides what is outside
+                    if not self._seen(place):
+                        continue
+                    found.clear()
+                found.append((place, value, "constexpr" in match[1]))
+        first = min((place for place, *_ in found), default=self.position)
+        changed = re.compile(
+            rf"(?<![\w.>:]){re.escape(name)}\s*(?:([-+*/%&|^]|<<|>>)=(?!=)\s*([^;,)]*)|(\+\+|--))"
+            rf"|(\+\+|--)\s*{re.escape(name)}\b(?!\s*[.\[(])"
+        )
+        for match in changed.finditer(text, first, self.position):
+            operator = match[1] or (match[3] or match[4])[0]
+            found.append((match.start(), f"{name} {operator}= {match[2] or 1}", False))
+        handed = re.compile(rf"[(,]\s*&\s*{re.escape(name)}\s*[,)]")
+        found += [
+            (m.start(), f"{name} := what a function makes of &{name}", False)
+            for m in handed.finditer(text, first, self.position)
+        ]
+        return sorted(found)
+
+    def certain(self, place: int) -> bool:
+        """Whether a statement is on every way to the position: in a block that is still open, under no `if` of its own."""
+        before = self.source.statements[max(self.start, place - 400) : place]
+        return self._seen(place) and re.search(r"(?:\)|\belse)\s*$", before) is None
+
+    def _seen(self, place: int) -> bool:
+        """Whether a declaration's block is still open at the position."""
+        return all(end >= self.position for start, end in self.source.all_blocks if start < place < end)
 
     def _constant(self, name: str) -> Any:
         """A `constexpr` at file level, or an object macro."""
         pattern = rf"\b(?:constexpr|const)\b[\w\s:]*\b{re.escape(name)}\s*(?:=|\{{)\s*([^;{{}}]+)[;}}]"
-        found = list(re.finditer(pattern, self.source.statements))
-        if len({squeeze(m[1]) for m in found}) == 1:
-            self._use(f"{name} = {squeeze(found[0][1])}", found[0].start())
-            value = formula(found[0][1], self)
+        found = [m for m in re.finditer(pattern, self.source.statements) if self._outside(m.start())]
+        values = {squeeze((split_arguments(m[1]) or [m[1]])[0]) for m in found}  # other declarators follow a comma
+        if len(values) == 1:
+            (text,) = values
+            self._use(f"{name} = {text}", found[0].start())
+            value = formula(text, self)
             return value if isinstance(value, int) else Sym(name, leaf=True)
         own = [m for m in self.source.macros if m.name == name and m.parameters is None and m.body]
         macro = own[0] if len({m.body for m in own}) == 1 else None if own else self.macros.get(name)
@@ -151,8 +179,13 @@ class Names:
         if macro is not None and macro.parameters is None:
             self.used.setdefault(name, f"#define {name} {squeeze(macro.body)} ({macro.file}:{macro.line})")
             value = formula(macro.body, self)
-            return value if isinstance(value, int) else Sym(name, leaf=True)
+            whole = re.fullmatch(r"\s*(?:[\w:]+|[\w:]*\(.*\))\s*", macro.body, re.DOTALL)  # `4 + 4` times 2 is 12 in C
+            return value if isinstance(value, int) and whole else Sym(name, leaf=True)
         return Sym(name, leaf=True) if found else None
+
+    def _outside(self, place: int) -> bool:
+        """Whether a constant is of the file, a namespace or a class: those of functions are seen there alone."""
+        return not enclosing_function(self.source, place)[2]
 
     def _macro_call(self, text: str) -> Any:
         """A call of a function macro: its expansion."""
@@ -225,11 +258,19 @@ def _declared(name: str, names: Names) -> tuple[list[str], int] | None:
             base = (split_arguments(called[1]) if called else [value], match.start())
         else:
             base = (["1"], match.start())
+    again = re.compile(rf"(?<![\w.>]){escaped}\s*=(?!=)\s*([^;]+);")
+    for match in again.finditer(text, base[1] if base else names.start, names.position):
+        value = squeeze(match[1])
+        called = re.match(r"^(?:dim3\s*)?[({](.*)[)}]$", value)
+        if base is not None and match.start() > base[1]:
+            sure = names.certain(match.start())
+            base = (split_arguments(called[1]) if called and sure else [value if sure else name], match.start())
     parts: dict[str, tuple[str, int]] = {}
     for match in re.compile(rf"(?<![\w.]){escaped}\s*\.\s*([xyz])\s*=(?!=)\s*([^;]+);").finditer(
-        text, names.start, names.position
+        text, base[1] if base else names.start, names.position
     ):
-        parts[match[1]] = (squeeze(match[2]), match.start())
+        sure = names.certain(match.start())
+        parts[match[1]] = (squeeze(match[2]) if sure else f"{squeeze(match[2])} or as before", match.start())
     if parts:
         start = base[0] if base else ["1"]
         full = [*start, *["1"] * (3 - len(start))]

@@ -96,11 +96,14 @@ class Accesses:
             self._name(f"{place.name}[...]" if text.startswith(place.name) else f"*{place.name}")
             return
         line, step = self.line(position), self.steps.lanes(place, text)
+        width = self.steps.width(place, text)
+        if re.compile(r"\s*(?:\.|->)\s*[A-Za-z_]").match(self.text, position + len(text)):
+            step, width = "", None  # a member: neither the element's bytes nor its step
         made = MemoryOperation(
             line=line, file=self.file, level=place.level, expression=squeeze(text), loop=self.loop(line), via=self.via,
             operation=operation or ("store" if operator == "=" else "load"),
             parameter="" if place.level == "shared" else place.parameter, definition=place.definition,
-            assumptions=(place.assumed,) if place.assumed else (), width=self.steps.width(place, text),
+            assumptions=(place.assumed,) if place.assumed else (), width=width,
             strides=(step,) if step else (), coalesced=neighbours(step) if place.level == "global" else "",
         )  # fmt: skip
         if operator == "=":
@@ -132,7 +135,10 @@ class Accesses:
                 address = self._takes_address(position)
                 if address and any(a <= position < b for a, b in self._within):
                     continue
-                self._add(place, position, self.text[position:end], self._operator(end), "address" if address else "")
+                before = self.text[:position].rstrip()
+                followed = before.endswith("*") and self._unary(len(before) - 1)  # `*p[i] = 1` reads p[i]
+                operator = None if followed else self._operator(end)
+                self._add(place, position, self.text[position:end], operator, "address" if address else "")
         for match in re.finditer(r"\)\s*\[", self.text):
             first = opening(self.text, match.start())
             end = self._closed(match.end() - 1)

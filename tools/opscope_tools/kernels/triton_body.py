@@ -23,8 +23,9 @@ from opscope_schemas.tiling import (
 )  # fmt: skip
 
 from opscope_tools.kernels.pymodule import PyModule
-from opscope_tools.kernels.symbols import ATOM, PRODUCT, SUM, Sym, combine, render
+from opscope_tools.kernels.symbols import PRODUCT, SUM, Sym, combine, render
 from opscope_tools.kernels.triton_find import FunctionNode, dotted_name, of_language
+from opscope_tools.kernels.triton_tiles import symbol
 
 _LOADS = {"load", "_experimental_descriptor_load", "load_tensor_descriptor"}
 _STORES = {"store", "_experimental_descriptor_store", "store_tensor_descriptor"}
@@ -413,6 +414,12 @@ class _Walk:
             return "{" + node.id + "}" if runtime else node.id
         if isinstance(node, ast.Constant):
             return repr(node.value)
+        if (
+            isinstance(node, ast.UnaryOp)
+            and isinstance(node.op, ast.USub)
+            and isinstance(node.operand, ast.Constant | ast.Name)
+        ):
+            return f"-{self._formula(node.operand)}"
         if isinstance(node, ast.BinOp):
             left, right = self._formula(node.left), self._formula(node.right)
             return render(combine(node.op, _sym(left, node.left), _sym(right, node.right)))
@@ -453,8 +460,9 @@ class _Walk:
 def trip_count(bounds: list[str]) -> str:
     """How often a loop over `range(*bounds)` runs; the bounds are formulas."""
     start, stop, step = ("0", bounds[0], "1") if len(bounds) == 1 else (*bounds, "1")[:3] if bounds else ("0", "?", "1")
-    plain = start.isidentifier() or start.startswith("{")
-    span = stop if start == "0" else render(combine(ast.Sub(), Sym(stop, SUM), Sym(start, ATOM if plain else SUM)))
+    if step.startswith("-"):  # downwards: as many as upwards the other way
+        start, stop, step = stop, start, step.removeprefix("-")
+    span = stop if start == "0" else render(combine(ast.Sub(), symbol(stop), symbol(start)))
     return span if step == "1" else f"cdiv({span}, {step})"
 
 

@@ -10,6 +10,7 @@ index arithmetic, comparisons, casts and moves are 0. Masked elements count.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -65,7 +66,7 @@ _FREE = {
     "round", "isnan", "rint", "optimization_barrier", "assume", "umulhi", "trunc", "load_tensor_descriptor",
 }  # fmt: skip
 _REDUCE = {"sum": 1, "max": 0, "min": 0, "argmax": 0, "argmin": 0, "xor_sum": 0, "reduce_or": 0}
-_ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.Mod, ast.FloorDiv)
+_ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow)
 _DEPTH = 6
 
 
@@ -114,6 +115,8 @@ class Run:
     #: names that differ between programs or iterations, and trip counts that depend on one
     varying: set[str] = field(default_factory=set)
     uneven: dict[str, None] = field(default_factory=dict)
+    #: counters of loops
+    counters: set[str] = field(default_factory=set)
 
 
 def run_kernel(
@@ -165,7 +168,7 @@ class _Walk:
             case ast.AnnAssign(target=target, value=value) if value is not None:
                 self.bind(target, self.value(value))
             case ast.AugAssign(target=target, op=op, value=value):
-                self.bind(target, self.binary(op, self.value(target), self.value(value), statement, value))
+                self.bind(target, self.binary(op, self.value(target), self.value(value), statement))
             case ast.Expr(value=value):
                 self.value(value)
             case ast.Return(value=value):
@@ -188,7 +191,8 @@ class _Walk:
         decided = self.decide(statement.test)
         if decided is None:
             self.value(statement.test)
-            leaves = all(isinstance(s, ast.Return | ast.Pass | ast.Continue | ast.Break) for s in statement.body)
+            ends = isinstance(statement.body[-1], ast.Return | ast.Continue | ast.Break)
+            leaves = ends or all(isinstance(s, ast.Pass) for s in statement.body)  # an early exit is the exception
             decided = not leaves
             self.assume(statement.test, decided)
         other = statement.orelse if decided else statement.body
@@ -274,28 +278,51 @@ class _Walk:
         texts = [b.text for b in bounds]
         if all(texts) and texts:
             trip = trip_count(texts)
+            if len(texts) > 1 and texts[0] != "0" and not trip.lstrip("-").isdigit():
+                trip = f"max({trip}, 0)"  # an empty loop runs no times
+            elif trip.startswith("-"):
+                trip = "0"
         else:
             name = f"iterations of the loop at line {statement.lineno}"
             self.run.variables[name] = ast.unparse(call)
             trip = "{" + name + "}"
         target = ast.unparse(statement.target)
         self.run.varying.add(target)
+        self.run.counters.add(target)
         self.bind(statement.target, Value(text="{" + target + "}"))
         self.repeat(trip, statement)
 
     def repeat(self, trip: str, loop: ast.For | ast.While) -> None:
+        if self.run.counters & set(names_of(trip)):  # another count in each iteration around it: its mean
+            name = f"mean iterations of the loop at line {loop.lineno}"
+            self.run.variables[name] = trip
+            trip = "{" + name + "}"
         if "program_id(" in trip or self.run.varying & set(names_of(trip)):
             self.run.uneven[trip] = None
-        for statement in loop.body:  # what a loop changes has no one value in it
-            for node in ast.walk(statement):
-                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in self.env:
-                    old = self.env[node.id]
-                    if old.shape == () and not old.pointer and not old.items:
-                        self.env[node.id] = replace(old, text="{" + node.id + "}", constant=None, known=False)
-        kept = self.times, self.line
+        stored = {
+            node.id for statement in loop.body for node in ast.walk(statement)
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        }  # fmt: skip
+        self.forget(stored)
+        kept, env, done = (self.times, self.line), dict(self.env), (len(self.run.events), len(self.run.products))
         self.times, self.line = self.times * self.run.counts.factor(trip), loop.lineno
         self.block(loop.body)
+        moved = [
+            n for n in stored & set(env) if env[n].strides != self.env[n].strides and env[n].shape == self.env[n].shape
+        ]
+        if moved:  # steps that change from iteration to iteration: none is told
+            del self.run.events[done[0] :], self.run.products[done[1] :]
+            self.env = {**env, **{n: replace(env[n], strides=("",) * len(env[n].shape or ())) for n in moved}}
+            self.block(loop.body)
         self.times, self.line = kept
+        self.forget(stored)
+
+    def forget(self, names: set[str]) -> None:
+        """What a loop changes has no one value, in it and after it."""
+        for name in names & set(self.env):
+            old = self.env[name]
+            if old.shape == () and not old.pointer and old.items is None:
+                self.env[name] = replace(old, text="{" + name + "}", constant=None, known=False)
 
     def bind(self, target: ast.expr, value: Value) -> None:
         if isinstance(target, ast.Name):
@@ -320,7 +347,7 @@ class _Walk:
             case ast.Tuple(elts=elements) | ast.List(elts=elements):
                 return Value(items=tuple(self.value(e) for e in elements))
             case ast.BinOp(op=op, left=left, right=right):
-                return self.binary(op, self.value(left), self.value(right), node, left, right)
+                return self.binary(op, self.value(left), self.value(right), node)
             case ast.UnaryOp(op=op, operand=operand):
                 found = self.value(operand)
                 if isinstance(op, ast.USub):
@@ -411,11 +438,12 @@ class _Walk:
         plain = a.text == repr(a.constant) and b.text == repr(b.constant)
         return literal(made, "" if plain else combined_text(op, a, b))
 
-    def binary(self, op: ast.operator, a: Value, b: Value, node: ast.AST, *parts: ast.expr) -> Value:
+    def binary(self, op: ast.operator, a: Value, b: Value, node: ast.AST) -> Value:
         if (known := self.folded(op, a, b)) is not None:
             return known
         shape = broadcast([a, b])
-        data = a.data or b.data or (shape != () and any(isinstance(v.constant, float) for v in (a, b)))
+        whole = isinstance(op, ast.BitAnd | ast.BitOr | ast.BitXor | ast.LShift | ast.RShift | ast.FloorDiv | ast.Mod)
+        data = not whole and (a.data or b.data or (shape != () and any(isinstance(v.constant, float) for v in (a, b))))
         pointer = a.pointer if a.pointer and not (a.text == "" and b.pointer) else b.pointer
         if isinstance(op, ast.Add | ast.Sub) and (a.pointer or b.pointer) and not data:
             self.run.indices |= a.sources | b.sources
@@ -425,20 +453,14 @@ class _Walk:
         if data and address and isinstance(op, ast.Add | ast.Sub):  # what is added to an address is an index
             self.run.indices |= a.sources | b.sources
             data = False
-        if data and isinstance(op, _ARITHMETIC):
-            product = isinstance(op, ast.Add) and any(self.is_product(p) for p in parts)
-            if not product:
-                self.compute(node, shape, Value(sources=a.sources | b.sources), 1)
+        accumulates = isinstance(op, ast.Add) and (a.product or b.product)
+        if data and isinstance(op, _ARITHMETIC) and not accumulates:
+            self.compute(node, shape, Value(sources=a.sources | b.sources), 1)
         text = combined_text(op, a, b) if shape == () and not data and not a.data and not b.data else ""
+        steps = combined(op, a, b, shape) if shape is not None else ()
         return Value(
-            shape, text, data, a.sources | b.sources, pointer, combined(op, a, b, shape) if shape is not None else ()
+            shape, text, data, a.sources | b.sources, pointer, steps, element=a.element if a.pointer else b.element
         )
-
-    def is_product(self, node: ast.expr) -> bool:
-        return isinstance(node, ast.Call) and dotted_name(node.func, self.module).rpartition(".")[2] in {
-            "dot",
-            "dot_scaled",
-        }
 
     # calls -------------------------------------------------------------------------------------------------------
 
@@ -464,9 +486,7 @@ class _Walk:
         if name in _FREE:
             text = f"{name}({', '.join(v.text for v in values)})" if shape == () and all(v.text for v in values) else ""
             first = values[0] if values else Value(None)
-            return Value(
-                shape, text, data, sources_of(values), first.pointer, first.strides if shape == first.shape else ()
-            )
+            return Value(shape, text, data, sources_of(values), first.pointer)
         if data:
             self.run.not_counted.setdefault(f"tl.{name} (line {node.lineno})")
         return Value(None, data=data, sources=sources_of(values))
@@ -552,7 +572,9 @@ class _Walk:
 
     def op_cdiv(self, op: Operation) -> Value:
         a, b = (self.value(x) for x in op.arguments[:2])
-        return Value(text=f"cdiv({a.text}, {b.text})" if a.text and b.text else "")
+        shape = broadcast([a, b])
+        text = f"cdiv({a.text}, {b.text})" if shape == () and a.text and b.text else ""
+        return Value(shape, text, sources=a.sources | b.sources, strides=("",) * len(shape or ()))
 
     def op_arange(self, op: Operation) -> Value:
         bounds = [self.value(a) for a in [*op.arguments, *op.given.values()]]
@@ -630,7 +652,7 @@ class _Walk:
         shape = (*a.shape[:-1], b.shape[-1])
         self.run.products.append((self.line, a.loaded, b.loaded))
         self.event(op.node, "dot", Value(shape, sources=a.sources | b.sources), 2 * self.size((*shape, a.shape[-1])))
-        return Value(shape, data=True, sources=a.sources | b.sources)
+        return Value(shape, data=True, sources=a.sources | b.sources, product=True)
 
     def op_dot_scaled(self, op: Operation) -> Value:
         values = [self.value(a) for a in (*op.arguments, *op.given.values())]
@@ -679,17 +701,29 @@ class _Walk:
 
     def op_to(self, op: Operation) -> Value:
         found = self._same(op)
-        floats = any("float" in ast.unparse(a) for a in (*op.arguments[1:], *op.given.values()))
+        kinds = [ast.unparse(a) for a in (*op.arguments[1:], *op.given.values())]
+        if pointed := next(
+            (m for kind in kinds if (m := re.search(r"pointer_type\(\s*[\w.]*?(\d+)\s*\)", kind))), None
+        ):
+            return replace(found, element=str(max(int(pointed[1]) // 8, 1)))
+        if any(re.search(r"\bu?int\d+$", kind) for kind in kinds) and not found.pointer:
+            return replace(found, data=False, loaded=-1, product=False)  # whole numbers from here on
+        floats = any("float" in kind for kind in kinds)
         return replace(found, data=True, text="", loaded=-1) if floats and not found.pointer else found
 
-    op_to_tensor = op_sort = op_flip = op_logical_not = op_advance = _same
+    op_to_tensor = op_logical_not = op_advance = _same
     op_cast = op_to
+
+    def op_flip(self, op: Operation) -> Value:
+        return replace(self._same(op), strides=())
+
+    op_sort = op_flip
     op_max_contiguous = op_multiple_of = op_max_constancy = op_constexpr = _same
 
     def op_where(self, op: Operation) -> Value:
         test, first, second = (self.value(a) for a in op.arguments[:3])
         shape = broadcast([test, first, second])
-        steps = first.strides if first.shape == shape else second.strides if second.shape == shape else ()
+        steps = first.strides if first.shape == shape and first.strides == second.strides else ()
         return Value(
             shape, "", first.data or second.data, first.sources | second.sources, first.pointer or second.pointer, steps
         )

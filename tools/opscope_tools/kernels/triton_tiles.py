@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -37,6 +38,10 @@ class Value:
     known: bool = False
     #: the load that it is as it came, transposed at most; -1: none
     loaded: int = -1
+    #: it is what a matrix product gave, so that adding it to an accumulator belongs to the product
+    product: bool = False
+    #: bytes of what it points to, where a cast says so
+    element: str = ""
 
 
 def literal(value: Any, text: str = "") -> Value:
@@ -94,7 +99,8 @@ def combined(op: ast.operator, a: Value, b: Value, shape: Shape) -> Shape:
             else:
                 found.append("")
         elif isinstance(op, ast.Mod):
-            found.append(left)  # steps on, but for where it wraps around
+            # steps on, but for where it wraps around: far apart where the divisor is no constant
+            found.append(left if "{" in b.text else "0" if left == "0" else "")
         else:
             found.append("0" if left == right == "0" else "")
     return tuple(found)
@@ -112,6 +118,11 @@ def along(value: Value, back: int) -> str:
 def combined_text(op: ast.operator, a: Value, b: Value) -> str:
     if not a.text or not b.text:
         return ""
+    if re.fullmatch(r"-?\d+", a.text) and re.fullmatch(r"-?\d+", b.text):
+        x, y = int(a.text), int(b.text)
+        plain = {ast.Add: x + y, ast.Sub: x - y, ast.Mult: x * y}.get(type(op))
+        if plain is not None:
+            return str(plain)
     return render(combine(op, symbol(a.text), symbol(b.text)))
 
 
