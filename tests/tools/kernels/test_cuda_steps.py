@@ -90,6 +90,7 @@ constexpr int K = 32;
 __global__ void scoped(float* x) {
   __shared__ double a[K], b[2 * K];
   { constexpr int K = 2; __shared__ float c[K]; c[0] = x[0]; }
+  __shared__ union { float f[8]; double d[8]; } both;
   for (int i = 0; i <= 7; ++i) x[i] = a[i];
   for (int i = 0; i < K; ++i) { if (i == 2) i++; x[i] = b[i]; }
 }
@@ -105,7 +106,7 @@ void launches(float* x, int n) {
 """,
         "scoped",
     )
-    assert [(s.name, s.bytes) for s in kernel.shared_memory] == [("a", 256), ("b", 512), ("c", 8)]
+    assert [(s.name, s.bytes) for s in kernel.shared_memory] == [("a", 256), ("b", 512), ("c", 8), ("both", None)]
     assert [loop.trip_count for loop in kernel.loops] == ["8", ""]
     assert [g.threads for g in kernel.grid] == [None, None, None, None]
     assert [g.block[0] for g in kernel.grid] == ["{t}", "64", "{s}", "{T}"]

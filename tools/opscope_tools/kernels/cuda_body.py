@@ -145,8 +145,23 @@ class _Reader:
 
     def _shared_arrays(self) -> None:
         for match in _SHARED.finditer(self.text):
+            if "{" in match[3]:
+                self._of_written_type(match)
             for declared in _declarators(squeeze(match[3])):
                 self._shared_array(match, declared)
+
+    def _of_written_type(self, match: re.Match[str]) -> None:
+        """`__shared__ union { ... } both;`: an array whose size only the compiler knows."""
+        closing = matching(self.text, self.text.index("{", match.start()))
+        name = re.compile(r"\s*(\w+)").match(self.text, closing + 1) if closing > 0 else None
+        if name is not None:
+            kind = match[3].partition("{")[0].strip()
+            self.body.shared.append(
+                SharedArray(
+                    line=self.line(match.start()), file=self.file, name=name[1], type=kind, via=self.region.via,
+                    formula=f"sizeof({name[1]})",
+                )
+            )  # fmt: skip
 
     def _shared_array(self, match: re.Match[str], declared: str) -> None:
         found = re.match(r"^(.*?[\s*&>])([A-Za-z_]\w*)\s*((?:\[[^\]]*\]\s*)*)$", declared)

@@ -63,6 +63,8 @@ def _unknown(elsewhere: list[str]) -> str:
     return f"Threads or shared memory are set at run time, and no row is for the launch at {', '.join(elsewhere)}."
 
 
+#: bytes of shared memory that a launch gets without asking
+_UNASKED = 48 * 1024
 #: architectures whose tensor cores read operands from shared memory, so that every stage lies there (wgmma, tcgen05);
 #: on the others the last stage is in registers already
 _FROM_SHARED = ("sm_90", "sm_100", "sm_103", "sm_110")
@@ -123,6 +125,8 @@ def static_resources(kernel: KernelTiling, archs: Sequence[Arch], sizes: Mapping
         f"{block.threads} threads per block and {declared + block.dynamic} bytes of shared memory, as launch and declarations say."
         for block in blocks
     ]
+    if any(declared + block.dynamic > _UNASKED for block in blocks):
+        said.append("More than 48 KiB of shared memory has to be asked for before the launch (cudaFuncSetAttribute).")
     if elsewhere:
         said.append(_unknown(elsewhere))
     return Resources(
