@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from opscope_schemas.analysis import Analysis, Evaluated, ModelTreeResult
 from opscope_schemas.common import ToolResult
+from opscope_schemas.errors import InputError
 from opscope_schemas.tiling import TilingResult
 from opscope_tools.runner import compact
 from pydantic import BaseModel
@@ -33,6 +34,11 @@ def show(console: Console, result: ToolResult) -> None:
     elif isinstance(result, TilingResult) and (
         drawn := [text for k in result.kernels if (text := k.diagram or k.screen)]
     ):
+        if len(drawn) > 1 and drawn[0].startswith("<svg"):
+            ids = ", ".join(kernel.id for kernel in result.kernels)
+            raise InputError(
+                f"{len(drawn)} kernels are named, and an SVG is of one: {ids}.", next_step="Give one by path::name."
+            )
         console.print("\n\n".join(drawn), markup=False, highlight=False, soft_wrap=True)
         if any(kernel.diagram for kernel in result.kernels):
             return  # a drawing goes into a file: nothing beside it

@@ -225,6 +225,7 @@ class Cost(Frozen):
     variables: dict[str, str] = Field(default_factory=dict, description="Quantities that are no names of the source.")
     conditions: tuple[str, ...] = Field(default=(), description="Branches that were taken to be so.")
     not_counted: tuple[str, ...] = Field(default=(), description="What the sums lack; empty: nothing.")
+    unbound: tuple[str, ...] = Field(default=(), description="Names of the formulas that `sizes` does not give.")
     assumptions: tuple[str, ...] = ()
     evaluated: dict[str, int | float] = Field(
         default_factory=dict, description="The formulas that `sizes` bind, as numbers; intensity in FLOPs per byte."

@@ -11,6 +11,7 @@ import pytest
 from opscope_cache.store import MemoryStore
 from opscope_schemas.errors import CancelledError, InputError, UnknownNameError
 from opscope_schemas.tiling import TilingResult
+from opscope_tools import kernels
 from opscope_tools.cuda_kernel_tiling import CUDA_KERNEL_TILING, TilingArguments
 from opscope_tools.spec import ToolContext
 from opscope_tools.workspace import Workspace, folder_repository
@@ -210,6 +211,20 @@ def test_sizes_evaluate_the_cost(workspace: Workspace) -> None:
         "launch_read_bytes": 4 * 16 * 2 * (64 + 32) * 64, "launch_write_bytes": 2 * 256 * 512,
         "intensity": round(2 * 64 * 32 * 64 / (2 * (64 + 32) * 64 + 2 * 64 * 32), 3),
     }  # fmt: skip
+
+
+def test_sizes_that_are_missing_are_named_and_one_word_stands_for_all_tensors(workspace: Workspace) -> None:
+    (kernel,) = ask(workspace, "matmul_kernel", sizes={"element_size()": 2, "BLOCK_M": 64, "BLOCK_N": 32}).kernels
+    assert kernel.cost is not None
+    assert kernel.cost.evaluated["write_bytes"] == 64 * 32 * 2
+    assert set(kernel.cost.unbound) == {"K", "M", "N", "BLOCK_K"}
+
+
+def test_a_second_filter_describes_nothing_again(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = ask(workspace, "shop", op="dot")
+    monkeypatch.setattr(kernels, "describe", lambda *_, **__: [])
+    assert ask(workspace, "shop", op="wgmma").total == 0
+    assert first.total == 1
 
 
 def test_a_screen_is_text_and_a_drawing_comes_when_asked_for(workspace: Workspace) -> None:

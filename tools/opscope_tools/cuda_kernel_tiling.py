@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from fnmatch import fnmatch
 from typing import TYPE_CHECKING, Any, Literal
 
+from opscope_cache.keys import digest, engine_version, of_document
+from opscope_cache.trees import tree_at
 from opscope_schemas.common import Repository, ToolArguments
 from opscope_schemas.errors import UnknownNameError
 from opscope_schemas.tiling import KernelTiling, TilingResult
@@ -44,7 +47,7 @@ class TilingArguments(ToolArguments):
     )
     sizes: dict[str, int] | None = Field(
         default=None,
-        description='Numbers for the names in `cost`: {"M": 4096, "BLOCK_M": 128, "A.element_size()": 2}; then it is evaluated.',
+        description='Numbers for the names in `cost`: {"M": 4096, "BLOCK_M": 128, "A.element_size()": 2}; then it is evaluated. "element_size()" stands for all tensors.',
     )
     instance: str | None = Field(
         default=None, description='CUDA, to compile a template: one instantiation, such as "rms_norm<float, 1024>".'
@@ -163,24 +166,39 @@ def _with_facts(
     """Those whose description passes the filters that ask for one: `op` and `tile`."""
     if arguments.op is None and arguments.tile is None:
         return named
-    from opscope_tools.kernels import describe
-
     name, _, value = (arguments.tile or "").partition("=")
-    described = describe(repository, inventory, named, checkpoint=context.checkpoint, progress=context.progress)
+    traits = _traits(context, repository, inventory, named)
     return [
-        reference for reference, kernel in zip(named, described, strict=True)
-        if (arguments.op is None or any(_operates(arguments.op, o) for o in _operations(kernel)))
-        and (arguments.tile is None or any(t.name == name and (not value or value in t.values) for t in kernel.tile))
+        kernel for kernel, (operations, tiles) in zip(named, traits, strict=True)
+        if (arguments.op is None or any(_operates(arguments.op, o) for o in operations))
+        and (arguments.tile is None or (name in tiles and (not value or value in tiles[name])))
     ]  # fmt: skip
 
 
-def _operations(kernel: KernelTiling) -> list[str]:
-    memory = (*kernel.loads, *kernel.stores)
-    return [*(i.operation for i in kernel.instructions), *(m.operation for m in memory)]
+def _traits(
+    context: ToolContext, repository: Repository, inventory: Inventory, named: list[KernelRef]
+) -> list[tuple[list[str], dict[str, list[str]]]]:
+    """Operations and tile sizes of each kernel; kept, since describing a large repository takes many seconds."""
+    from opscope_tools.kernels import describe
+
+    store = context.workspace.store
+    content = tree_at(repository.root, repository.packages).now().fingerprint
+    key = digest("kernel traits", engine_version(), content, of_document([f"{k.id}:{k.line}" for k in named]))
+    if (text := store.get(key)) is not None:
+        return [(operations, tiles) for operations, tiles in json.loads(text)]
+    described = describe(repository, inventory, named, checkpoint=context.checkpoint, progress=context.progress)
+    found = []
+    for kernel in described:
+        memory = (*kernel.loads, *kernel.stores)
+        operations = dict.fromkeys((*(i.operation for i in kernel.instructions), *(m.operation for m in memory)))
+        found.append((list(operations), {t.name: list(t.values) for t in kernel.tile}))
+    store.put(key, json.dumps(found))
+    return found
 
 
 def _operates(wanted: str, operation: str) -> bool:
-    return operation == wanted or operation.removeprefix("tl.") == wanted or operation.startswith(f"{wanted}_")
+    plain = operation.removeprefix("tl.")
+    return wanted in (operation, plain) or plain.startswith(f"{wanted}_")
 
 
 def _drawn(kernel: KernelTiling, how: str) -> KernelTiling:

@@ -103,13 +103,14 @@ void launches(float* x, int n) {
   for (int s = 512; s > 32; s /= 2) scoped<<<3, s>>>(x);
   scoped<<<4, T>>>(x);
 }
+void handed(float* x, dim3 grid, dim3 block) { scoped<<<grid, block>>>(x); }
 """,
         "scoped",
     )
     assert [(s.name, s.bytes) for s in kernel.shared_memory] == [("a", 256), ("b", 512), ("c", 8), ("both", None)]
     assert [loop.trip_count for loop in kernel.loops] == ["8", ""]
-    assert [g.threads for g in kernel.grid] == [None, None, None, None]
-    assert [g.block[0] for g in kernel.grid] == ["{t}", "64", "{s}", "{T}"]
+    assert [g.threads for g in kernel.grid] == [None, None, None, None, None]
+    assert [g.block[0] for g in kernel.grid] == ["{t}", "64", "{s}", "{T}", "{block}"]
 
 
 def test_a_step_says_whether_a_warps_accesses_lie_side_by_side(tmp_path: Path) -> None:

@@ -91,6 +91,7 @@ def finished(
     launch = None if reason else counts.read(next(iter(tiles)))
     per_tile = [counts.show(f) for f in (flops, matmul, read, write)]
     per_launch = ["" if launch is None else counts.show(f * launch) for f in (flops, matmul, read, write)]
+    every = sizes.get("element_size()")  # one word for the elements of all tensors
     names = dict.fromkeys(n for text in (*per_tile, *per_launch) for n in names_of(text))
     described = {
         n: f"bytes of one element of {n.removesuffix('.element_size()')}"
@@ -102,6 +103,9 @@ def finished(
         **dict(zip(fields, per_tile, strict=True)),
         **{f"launch_{f}": t for f, t in zip(fields, per_launch, strict=True) if t},
     }
+    if every is not None:
+        sizes = {**{n: every for n in names if n.endswith(".element_size()")}, **sizes}
+    unbound = tuple(n for n in names if n not in sizes) if sizes else ()
     numbers = (
         {name: _plain(number) for name, text in texts.items() if (number := evaluate(text, sizes)) is not None}
         if sizes
@@ -114,7 +118,7 @@ def finished(
     return Cost(
         unit=unit, **texts, stage_bytes=stage, intensity=f"({per_tile[0]}) / ({total})" if total != "0" else "", lines=lines,
         variables={**variables, **described}, conditions=conditions, not_counted=not_counted,
-        assumptions=(_ASSUMED, _CACHES, *((f"No cost of a launch: {reason}.",) if reason else ())), evaluated=numbers,
+        unbound=unbound, assumptions=(_ASSUMED, _CACHES, *((f"No cost of a launch: {reason}.",) if reason else ())), evaluated=numbers,
     )  # fmt: skip
 
 
@@ -175,7 +179,10 @@ def coalesced(value: Value) -> str:
         return "no: gathered through an index" if value.sources else ""
     named = [step for _, step in steps if step and not step.lstrip("-").isdigit()]
     if named:
-        return "where " + " or ".join(f"{step} == 1" for step in dict.fromkeys(named))
+        open_ = " or along an axis whose step is not told" if any(step == "" for _, step in steps) else ""
+        return "where " + " or ".join(f"{step} == 1" for step in dict.fromkeys(named)) + open_
+    if any(step == "" for _, step in steps):
+        return ""
     if all(step == "0" for _, step in steps):
         return "one element for all"
     return f"no: {', '.join(step or 'an index' for _, step in steps)} elements apart"

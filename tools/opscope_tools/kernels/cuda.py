@@ -97,7 +97,7 @@ def _definition_at(reference: KernelRef, source: CSource, context: CudaContext) 
 def _notes(reference: KernelRef, found: Definition, grids: tuple[Launch, ...], body: CudaBody) -> list[str]:
     notes = []
     if reference.role == "kernel" and not grids:
-        notes.append("No launch site was found in this repository.")
+        notes.append("No launch of it was recognised in this repository.")
     if found.macro:
         notes.append(f"The definition is written by the macro {found.macro}.")
     if len({g.num_tiles for g in grids if g.num_tiles}) > 1:

@@ -246,7 +246,8 @@ def _declared(name: str, names: Names) -> tuple[list[str], int] | None:
             continue
         after = match.end()
         following = re.compile(r"\s*([({=;,])").match(text, after)
-        if following is None:
+        heading = text[names.start : match.start()]
+        if following is None or heading.count("(") > heading.count(")"):  # a parameter: the caller's word
             continue
         if following[1] in "({":
             closing = matching(text, following.end() - 1)

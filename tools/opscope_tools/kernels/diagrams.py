@@ -9,11 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
+from opscope_schemas.resources import Resources
 from opscope_schemas.tiling import KernelTiling, MemoryOperation
 
 #: characters that a box holds at least, and pixels of one character
 _NARROWEST = 44
 _CHARACTER = 7.4
+#: characters of a line of a screen
+_SCREEN = 180
 _MOST = 6
 
 
@@ -60,9 +63,10 @@ def _accesses(operations: Sequence[MemoryOperation], level: str) -> list[str]:
     found = []
     for one in operations:
         if one.level == level:
+            atomic = f", {one.operation}" if "atomic" in one.operation else ""
             shape = f" [{' x '.join(one.shape)}]" if one.shape else f" {one.width} bytes a thread" if one.width else ""
             looped = f", loop at line {one.loop}" if one.loop else ""
-            found.append(f"{one.parameter or one.expression}{shape} (line {one.line}{looped})")
+            found.append(f"{one.parameter or one.expression}{shape} (line {one.line}{looped}{atomic})")
     return list(dict.fromkeys(found))
 
 
@@ -179,7 +183,8 @@ def screen(kernel: KernelTiling) -> str:
 
     def say(name: str, values: Sequence[str]) -> None:
         if values:
-            lines.append(f"{name:12} {' | '.join(dict.fromkeys(values))}"[:180])
+            line = f"{name:12} {' | '.join(dict.fromkeys(values))}"
+            lines.append(line if len(line) <= _SCREEN else f"{line[: _SCREEN - 3]}...")
 
     say("tiles", [kernel.num_tiles] if kernel.num_tiles else [])
     say("block", [" x ".join(g.block) for g in kernel.grid if g.block])
@@ -188,11 +193,14 @@ def screen(kernel: KernelTiling) -> str:
     if kernel.autotune is not None:
         say("autotune", [f"{kernel.autotune.count} configurations, key {', '.join(kernel.autotune.key) or 'none'}"])
     if kernel.cost is not None:
-        say(f"per {kernel.cost.unit}", [f"{kernel.cost.flops} FLOPs"])
+        least = "at least " if kernel.cost.not_counted else ""
+        say(f"per {kernel.cost.unit}", [f"{least}{kernel.cost.flops} FLOPs"])
         say("", [f"{kernel.cost.read_bytes} bytes read"])
         say("", [f"{kernel.cost.write_bytes} bytes written"])
         say("evaluated", [f"{name} {number:,}" for name, number in kernel.cost.evaluated.items()])
         say("not counted", list(kernel.cost.not_counted[:3]))
+        say("taken to be", list(kernel.cost.conditions[:6]))
+        say("sizes lacks", list(kernel.cost.unbound))
     not_whole = [
         f"line {a.line}: {a.coalesced}" for a in (*kernel.loads, *kernel.stores) if a.coalesced.startswith("no")
     ]
@@ -204,10 +212,19 @@ def screen(kernel: KernelTiling) -> str:
         if not f.fits
     ]
     say("does not fit", does_not[:4])
+    if kernel.resources.builds or kernel.resources.statement != Resources().statement:
+        say("compiling", [kernel.resources.statement])
     builds = [
-        f"{b.arch}: {b.registers} registers, {b.shared_bytes} shared bytes, {b.spill_store_bytes} spilled"
+        f"{b.arch}{'' if b.config is None else f' config {b.config}'}: {b.registers} registers, {b.shared_bytes} shared bytes, {b.spill_store_bytes} spilled"
         for b in kernel.resources.builds if not b.error
     ]  # fmt: skip
-    say("compiled", builds[:4])
+    say("compiled", builds[:4] + ([f"{len(builds) - 4} more"] if len(builds) > 4 else []))
+    fitting = {f.config: None for f in kernel.resources.fits if f.fits and f.config is not None}
+    say(
+        "fits",
+        [f"{len(fitting)} of {len({f.config for f in kernel.resources.fits})} configurations somewhere"]
+        if fitting
+        else [],
+    )
     say("notes", list(kernel.notes[:2]))
     return "\n".join(lines)

@@ -126,7 +126,7 @@ def _notes(reference: KernelRef, grids: tuple[Launch, ...], calls: Iterable[str]
             "Triton places operands of tl.dot in shared memory at compile time; source does not say how many bytes."
         )
     if reference.role == "kernel" and not grids:
-        notes.append("No launch site was found in this repository.")
+        notes.append("No launch of it was recognised in this repository.")
     if reference.role != "kernel":
         notes.append("A device function: it asks for no program id and is called by kernels.")
     if len({g.num_tiles for g in grids if g.num_tiles}) > 1:

@@ -723,7 +723,8 @@ class _Walk:
     def op_where(self, op: Operation) -> Value:
         test, first, second = (self.value(a) for a in op.arguments[:3])
         shape = broadcast([test, first, second])
-        steps = first.strides if first.shape == shape and first.strides == second.strides else ()
+        same = second.shape == () or first.strides == second.strides  # a scalar: where the mask leaves out
+        steps = first.strides if first.shape == shape and same else ()
         return Value(
             shape, "", first.data or second.data, first.sources | second.sources, first.pointer or second.pointer, steps
         )
