@@ -83,3 +83,17 @@ def launch(x, ids, y, n):
     halves[(1,)](x, y, 64)
     accumulated[(1,)](x, x, y, n, 16, 16, 16)
     carried[(1,)](x, y, n, 32)
+
+
+@triton.heuristics({"HAS_BIAS": lambda args: args["Bias"] is not None})
+@triton.jit
+def optional(X, Bias, Y, BLOCK: tl.constexpr, HAS_BIAS: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(X + at)
+    if HAS_BIAS:
+        x += tl.load(Bias + at)
+    tl.store(Y + at, x * 2.0)
+
+
+def launch_optional(x, y, n):
+    optional[(n,)](x, None, y, BLOCK=64)

@@ -196,3 +196,12 @@ def test_a_step_that_grows_in_a_loop_is_not_told(inventories: dict[str, tuple[Re
     (reverse,) = describe(repository, inventory, select(inventory, "skipped"), **quiet)
     assert reverse.cost is not None
     assert reverse.cost.conditions == ("row != -1 (line 57)",)
+
+
+def test_what_every_launch_leaves_out_costs_nothing(inventories: dict[str, tuple[Repository, Inventory]]) -> None:
+    repository, inventory = inventories["own"]
+    quiet: Any = {"checkpoint": lambda: None, "progress": lambda *_: None}
+    (kernel,) = describe(repository, inventory, select(inventory, "optional"), **quiet)
+    assert kernel.cost is not None
+    assert (kernel.cost.flops, kernel.cost.read_bytes) == ("BLOCK", "BLOCK * {X.element_size()}")
+    assert kernel.cost.conditions == ()

@@ -6,6 +6,7 @@ Order: the description, the values of each constexpr from all who give them, the
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -61,7 +62,9 @@ def describe_triton(
     grids = tuple(launch for site in sites for launch in site.grids)
     values = {c.name: tuple(dict.fromkeys(v.value for v in c.values)) for c in constexprs}
     constraints = [*body.constraints, *_unique(c for site in sites for c in site.constraints)]
-    run = run_kernel(function, module, find, context.modules, body.pointers, {**_settled(constexprs), **given, **sizes})
+    run = run_kernel(
+        function, module, find, context.modules, body.pointers, {**_settled(constexprs, sites), **given, **sizes}
+    )
     return KernelTiling(
         id=reference.id,
         name=reference.name,
@@ -101,12 +104,17 @@ def describe_triton(
     )
 
 
-def _settled(constexprs: Iterable[Constexpr]) -> dict[str, Any]:
-    """Constexprs to which everything that is known of them gives one value, a plain one."""
-    found: dict[str, Any] = {}
+def _settled(constexprs: Iterable[Constexpr], sites: list[SiteFacts]) -> dict[str, Any]:
+    """Parameters to which everything that is known of them gives one value: a plain one, or None by every launch."""
+    nothing = {n for n, passed in (sites[0].passed.items() if sites else ()) if passed == "None"}
+    nothing = {n for n in nothing if all(site.passed.get(n) == "None" for site in sites)}
+    found: dict[str, Any] = dict.fromkeys(nothing)
     for constexpr in constexprs:
         values = list({v.value for v in constexpr.values} or {constexpr.default})
-        if len(values) == 1 and values[0]:
+        asked = re.fullmatch(r"args\['(\w+)'\] is (not )?None", values[0]) if len(values) == 1 else None
+        if asked and asked[1] in nothing:
+            found[constexpr.name] = asked[2] is None
+        elif len(values) == 1 and values[0]:
             try:
                 found[constexpr.name] = ast.literal_eval(values[0])
             except (ValueError, SyntaxError):

@@ -62,6 +62,8 @@ class SiteFacts:
     constexprs: dict[str, list[BoundValue]] = field(default_factory=dict)
     options: dict[str, list[BoundValue]] = field(default_factory=dict)
     constraints: list[Constraint] = field(default_factory=list)
+    #: parameter -> the expression that the launch passes for it
+    passed: dict[str, str] = field(default_factory=dict)
 
 
 def read_launch(
@@ -209,6 +211,7 @@ class _Site:
                 self._bind_table(keyword.value, facts)
             else:
                 given[keyword.arg] = keyword.value
+        facts.passed = {name: ast.unparse(node) for name, node in given.items()}
         for name, node in given.items():
             if name in self.constexprs:
                 facts.constexprs.setdefault(name, []).extend(self._values(node))
