@@ -63,9 +63,9 @@ bench-gpu: $(STAMP)
 sweep-cost: $(STAMP)
 	$(BIN)/python tests/sweep/costs.py
 
-# kernels of real packages against counts by text search
+# kernels of real packages against counts by text search; SOURCES=path ...: other folders than the small wheels and torch
 sweep-kernels: $(STAMP)
-	$(BIN)/python tests/sweep/kernels.py --compile 10
+	$(BIN)/python tests/sweep/kernels.py --compile 10 $(SOURCES)
 
 sweep: sweep-cost sweep-index sweep-kernels
 

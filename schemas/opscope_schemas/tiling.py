@@ -201,12 +201,11 @@ class CostLine(Fact):
 
 
 class Cost(Frozen):
-    """FLOPs and bytes as formulas: of one tile, and of a launch where every tile costs the same.
+    """FLOPs and bytes of a Triton kernel as formulas: of one program, and of a launch where all programs cost the same.
 
     2*m*n*k for a matrix product, 1 per element of other arithmetic on data, index arithmetic 0.
     """
 
-    unit: Literal["program", "thread block"] = Field(description="What works on one tile.")
     basis: Basis = "evaluated"
     flops: str
     matmul_flops: str = Field(description="Of matrix products alone.")

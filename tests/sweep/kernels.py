@@ -151,6 +151,11 @@ def report(repository: Repository, compile_: int, shown: int) -> None:
         )
         for line in unresolved[:shown]:
             print(f"      {line}")
+    costs = [kernel.cost for kernel in described if kernel.cost is not None]
+    if costs:
+        print(
+            f"  cost with nothing uncounted: {sum(not cost.not_counted for cost in costs)} of {len(costs)} Triton kernels"
+        )
     if repository.name in LIVE:
         with tempfile.TemporaryDirectory() as folder:
             einops = repository.root.parent / "einops"

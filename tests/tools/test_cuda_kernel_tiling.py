@@ -220,6 +220,31 @@ def test_sizes_that_are_missing_are_named_and_one_word_stands_for_all_tensors(wo
     assert set(kernel.cost.unbound) == {"K", "M", "N", "BLOCK_K"}
 
 
+def test_a_constexpr_that_is_a_word_is_no_type(tmp_path: Path) -> None:
+    (tmp_path / "k.py").write_text("""
+import triton
+import triton.language as tl
+
+@triton.jit
+def k(X, MODE: tl.constexpr, B: tl.constexpr):
+    at = tl.program_id(0) * B + tl.arange(0, B)
+    x = tl.load(X + at)
+    if MODE == "input":
+        x = x * 2.0
+    else:
+        x = x * x * x
+    tl.store(X + at, x)
+""")
+    own = Workspace({"own": folder_repository("own", tmp_path)}, tmp_path, MemoryStore())
+    flops = {}
+    for mode in ("input", "other"):
+        (kernel,) = ask(own, "k", values={"MODE": mode, "X": "*fp16"}).kernels
+        assert kernel.cost is not None
+        assert kernel.cost.conditions == ()
+        flops[mode] = kernel.cost.flops
+    assert flops == {"input": "B", "other": "2 * B"}
+
+
 def test_a_second_filter_describes_nothing_again(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     first = ask(workspace, "shop", op="dot")
     monkeypatch.setattr(kernels, "describe", lambda *_, **__: [])

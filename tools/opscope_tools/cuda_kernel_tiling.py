@@ -8,7 +8,6 @@ from fnmatch import fnmatch
 from typing import TYPE_CHECKING, Any, Literal
 
 from opscope_cache.keys import digest, engine_version, of_document
-from opscope_cache.trees import tree_at
 from opscope_schemas.common import Repository, ToolArguments
 from opscope_schemas.errors import UnknownNameError
 from opscope_schemas.tiling import KernelTiling, TilingResult
@@ -98,8 +97,9 @@ def run(arguments: TilingArguments, context: ToolContext) -> TilingResult:
     for repository in workspace.select(arguments.repo):
         inventory = scan(repository, workspace.store, checkpoint=context.checkpoint, progress=context.progress)
         inventories.append((repository, inventory))
-        named = [k for k in select(inventory, arguments.target) if _wanted(arguments, k)]
-        any_named = any_named or bool(named) or bool(select(inventory, arguments.target))
+        selected = select(inventory, arguments.target)
+        any_named = any_named or bool(selected)
+        named = [k for k in selected if _wanted(arguments, k)]
         chosen.extend((repository, inventory, k) for k in _with_facts(arguments, context, repository, inventory, named))
     unread = [
         u
@@ -179,11 +179,12 @@ def _traits(
     context: ToolContext, repository: Repository, inventory: Inventory, named: list[KernelRef]
 ) -> list[tuple[list[str], dict[str, list[str]]]]:
     """Operations and tile sizes of each kernel; kept, since describing a large repository takes many seconds."""
-    from opscope_tools.kernels import describe
+    from opscope_tools.kernels import describe, fingerprint
 
     store = context.workspace.store
-    content = tree_at(repository.root, repository.packages).now().fingerprint
-    key = digest("kernel traits", engine_version(), content, of_document([f"{k.id}:{k.line}" for k in named]))
+    key = digest(
+        "kernel traits", engine_version(), fingerprint(repository), of_document([f"{k.id}:{k.line}" for k in named])
+    )
     if (text := store.get(key)) is not None:
         return [(operations, tiles) for operations, tiles in json.loads(text)]
     described = describe(repository, inventory, named, checkpoint=context.checkpoint, progress=context.progress)
@@ -209,11 +210,9 @@ def _drawn(kernel: KernelTiling, how: str) -> KernelTiling:
 
 def _constants(arguments: TilingArguments) -> dict[str, Any]:
     """Constexpr values among `values`; the others are types."""
-    types = ("*", "i", "u", "fp", "bf")
-    return {
-        name: value for name, value in (arguments.values or {}).items()
-        if not (isinstance(value, str) and value.startswith(types))
-    }  # fmt: skip
+    from opscope_tools.kernels import is_type
+
+    return {name: value for name, value in (arguments.values or {}).items() if not is_type(value)}
 
 
 def _resources(
@@ -265,6 +264,10 @@ def _notes(
         notes.append(f"{unread} kernels are in forms that are recognised but not analysed; see not_analysed_counts.")
     notes.extend(note for inventory in inventories for note in inventory.notes[:5])
     return notes
+
+
+#: what every form of a kernel keeps
+_IDENTITY = ("id", "name", "language", "role", "file", "line", "end_line", "num_tiles", "macro", "diagram")
 
 
 # the ladder of shorter forms -----------------------------------------------------------------------------------------
@@ -322,9 +325,9 @@ def screens(result: TilingResult) -> TilingResult:
     """One screen of text for each kernel."""
     from opscope_tools.kernels import diagrams
 
-    kept = ("id", "name", "language", "role", "file", "line", "end_line", "num_tiles", "macro", "diagram")
     kernels = [
-        KernelTiling(**{field: getattr(k, field) for field in kept}, screen=diagrams.screen(k)) for k in result.kernels
+        KernelTiling(**{field: getattr(k, field) for field in _IDENTITY}, screen=diagrams.screen(k))
+        for k in result.kernels
     ]
     return _marked(
         result, kernels, "One screen each. Ask for one kernel by path::name with detail=full for every fact."
@@ -333,8 +336,7 @@ def screens(result: TilingResult) -> TilingResult:
 
 def names_only(result: TilingResult) -> TilingResult:
     """Names, lines, number of tiles."""
-    kept = ("id", "name", "language", "role", "file", "line", "end_line", "num_tiles", "macro")
-    kernels = [KernelTiling(**{field: getattr(k, field) for field in kept}) for k in result.kernels]
+    kernels = [KernelTiling(**{field: getattr(k, field) for field in _IDENTITY}) for k in result.kernels]
     shorter = result.model_copy(update={"not_analysed": result.not_analysed[:10]})
     return _marked(shorter, kernels, "Only names, lines and num_tiles. Ask for one kernel by path::name.")
 

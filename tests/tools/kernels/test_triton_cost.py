@@ -6,7 +6,7 @@ import itertools
 import json
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +28,13 @@ def t(*shape: int, dtype: str = "float32", **more: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Case:
-    """A kernel of a package and what it is launched with; `not_counted`: what the tool says that its sums lack."""
+    """A kernel of a package and what it is launched with."""
 
     package: str
     module: str
     kernel: str
     grid: tuple[int, ...]
     arguments: dict[str, Any]
-    sizes: dict[str, int] = field(default_factory=dict)
-    not_counted: tuple[str, ...] = ()
 
 
 def strided(name: str, heads: int, length: int, width: int) -> dict[str, int]:
@@ -155,7 +153,7 @@ def interpreted(root: Path, case: Case) -> dict[str, int]:
 def sizes_of(case: Case) -> dict[str, int]:
     sizes = {k: v for k, v in case.arguments.items() if isinstance(v, int)}
     sizes |= {f"{k}.element_size()": BYTES[v["dtype"]] for k, v in case.arguments.items() if isinstance(v, dict)}
-    return {**sizes, **case.sizes}
+    return sizes
 
 
 def cost_of(case: Case, inventories: dict[str, tuple[Repository, Inventory]]) -> Cost:
@@ -184,7 +182,7 @@ def test_a_program_costs_what_the_interpreter_counts(
             assert number is not None, f"{getattr(cost, name)} with {at}"
             ours[name] += int(number)
     assert ours == expected
-    assert cost.not_counted == case.not_counted
+    assert cost.not_counted == ()
 
 
 def test_a_step_that_grows_in_a_loop_is_not_told(inventories: dict[str, tuple[Repository, Inventory]]) -> None:

@@ -5,33 +5,25 @@ Bytes are what the kernel asks of memory: each access in full, masked elements t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any
 
 from opscope_schemas.formula import Formula
 from opscope_schemas.tiling import Cost, CostLine, Launch, MemoryOperation
 
-from opscope_tools.kernels.counts import Counts, evaluate, names_of
-from opscope_tools.kernels.triton_cost import Event, Run
+from opscope_tools.kernels.counts import evaluate, names_of
+from opscope_tools.kernels.triton_operations import Event, Run
 from opscope_tools.kernels.triton_tiles import Value
 
 _ASSUMED = "Every tile is full: elements that a mask leaves out count, so that tiles at the edge cost less."
 _CACHES = "Bytes are those that the kernel asks for; what a cache serves again is not taken off."
 
 
-@dataclass
-class _Totals:
-    flops: Formula
-    matmul: Formula
-    read: Formula
-    write: Formula
-
-
 def triton_cost(run: Run, grids: Sequence[Launch], sizes: Mapping[str, int]) -> Cost:
     """The cost of one program, and of a launch where every program does the same."""
-    totals = _Totals(*(Formula.const(0) for _ in range(4)))
+    zero = Formula.const(0)
+    total, matmul, read, write = zero, zero, zero, zero
     lines: dict[tuple[str, int, str, str], list[Formula]] = {}
     not_counted = dict(run.not_counted)
     for event in run.events:
@@ -39,27 +31,65 @@ def triton_cost(run: Run, grids: Sequence[Launch], sizes: Mapping[str, int]) -> 
         if event.kind in ("load", "store", "atomic") and size is None:
             not_counted.setdefault(f"the {event.kind} at line {event.line}, of a tile of unknown shape")
             continue
-        flops, size = flops * event.times, (size or Formula.const(0)) * event.times
+        flops, size = flops * event.times, (size or zero) * event.times
         operation = {"flops": "arithmetic", "dot": "tl.dot"}.get(event.kind, event.kind)
-        entry = lines.setdefault((event.file, event.line, event.via, operation), [Formula.const(0), Formula.const(0)])
+        entry = lines.setdefault((event.file, event.line, event.via, operation), [zero, zero])
         entry[0], entry[1] = entry[0] + flops, entry[1] + size
-        totals.flops = totals.flops + flops
+        total = total + flops
         if event.kind == "dot":
-            totals.matmul = totals.matmul + flops
+            matmul = matmul + flops
         if event.kind in ("load", "atomic"):
-            totals.read = totals.read + size
+            read = read + size
         if event.kind in ("store", "atomic"):
-            totals.write = totals.write + size
+            write = write + size
     shown = tuple(
         CostLine(file=file, line=line, via=via, operation=operation, basis="evaluated",
                  flops=run.counts.show(flops) if flops != 0 else "", bytes=run.counts.show(size) if size != 0 else "")
         for (file, line, via, operation), (flops, size) in lines.items() if flops != 0 or size != 0
     )  # fmt: skip
     uneven = f"programs do not all do the same ({'; '.join(run.uneven)})" if run.uneven else ""
-    return finished(
-        run.counts, totals.flops, totals.matmul, totals.read, totals.write, shown, "program", grids, sizes,
-        uneven=uneven, conditions=tuple(run.assumed), not_counted=tuple(not_counted), variables=run.variables, stage=_stage(run),
+    tiles = dict.fromkeys(g.num_tiles for g in grids)
+    reason = uneven or (
+        "no launch was found" if not tiles else "launches use different grids" if len(tiles) > 1
+        else "the grid is not resolved" if "" in tiles else ""
     )  # fmt: skip
+    launch = None if reason else run.counts.read(next(iter(tiles)))
+    per_tile = [run.counts.show(f) for f in (total, matmul, read, write)]
+    per_launch = ["" if launch is None else run.counts.show(f * launch) for f in (total, matmul, read, write)]
+    names = dict.fromkeys(n for text in (*per_tile, *per_launch) for n in names_of(text))
+    described = {
+        n: f"bytes of one element of {n.removesuffix('.element_size()')}"
+        for n in names
+        if n.endswith(".element_size()")
+    }
+    fields = ("flops", "matmul_flops", "read_bytes", "write_bytes")
+    texts: dict[str, Any] = {
+        **dict(zip(fields, per_tile, strict=True)),
+        **{f"launch_{f}": t for f, t in zip(fields, per_launch, strict=True) if t},
+    }
+    numbers, unbound = _evaluated(texts, names, sizes)
+    both = run.counts.show(read + write)
+    return Cost(
+        **texts, stage_bytes=_stage(run), intensity=f"({per_tile[0]}) / ({both})" if both != "0" else "", lines=shown,
+        variables={**run.variables, **described}, conditions=tuple(run.assumed), not_counted=tuple(not_counted),
+        unbound=unbound, assumptions=(_ASSUMED, _CACHES, *((f"No cost of a launch: {reason}.",) if reason else ())), evaluated=numbers,
+    )  # fmt: skip
+
+
+def _evaluated(
+    texts: Mapping[str, str], names: Iterable[str], sizes: Mapping[str, int]
+) -> tuple[dict[str, int | float], tuple[str, ...]]:  # fmt: skip
+    """The formulas that `sizes` bind as numbers, with FLOPs per byte, and the names that it does not give."""
+    if not sizes:
+        return {}, ()
+    every = sizes.get("element_size()")  # one word for the elements of all tensors
+    if every is not None:
+        sizes = {**{n: every for n in names if n.endswith(".element_size()")}, **sizes}
+    numbers = {name: _plain(number) for name, text in texts.items() if (number := evaluate(text, sizes)) is not None}
+    moved = numbers.get("read_bytes", 0) + numbers.get("write_bytes", 0)
+    if moved and {"flops", "read_bytes", "write_bytes"} <= set(numbers):
+        numbers["intensity"] = round(numbers["flops"] / moved, 3)
+    return numbers, tuple(n for n in names if n not in sizes)
 
 
 def _stage(run: Run) -> str:
@@ -75,51 +105,6 @@ def _stage(run: Run) -> str:
             return ""
         total = total + size
     return run.counts.show(total)
-
-
-def finished(
-    counts: Counts, flops: Formula, matmul: Formula, read: Formula, write: Formula, lines: tuple[CostLine, ...],
-    unit: Literal["program", "thread block"], grids: Sequence[Launch], sizes: Mapping[str, int], *, uneven: str,
-    conditions: tuple[str, ...], not_counted: tuple[str, ...], variables: Mapping[str, str], stage: str,
-) -> Cost:  # fmt: skip
-    """A `Cost` from the sums over one tile: per launch where one grid is known, numbers where `sizes` bind everything."""
-    tiles = dict.fromkeys(g.num_tiles for g in grids)
-    reason = uneven or (
-        "no launch was found" if not tiles else "launches use different grids" if len(tiles) > 1
-        else "the grid is not resolved" if "" in tiles else ""
-    )  # fmt: skip
-    launch = None if reason else counts.read(next(iter(tiles)))
-    per_tile = [counts.show(f) for f in (flops, matmul, read, write)]
-    per_launch = ["" if launch is None else counts.show(f * launch) for f in (flops, matmul, read, write)]
-    every = sizes.get("element_size()")  # one word for the elements of all tensors
-    names = dict.fromkeys(n for text in (*per_tile, *per_launch) for n in names_of(text))
-    described = {
-        n: f"bytes of one element of {n.removesuffix('.element_size()')}"
-        for n in names
-        if n.endswith(".element_size()")
-    }
-    fields = ("flops", "matmul_flops", "read_bytes", "write_bytes")
-    texts: dict[str, Any] = {
-        **dict(zip(fields, per_tile, strict=True)),
-        **{f"launch_{f}": t for f, t in zip(fields, per_launch, strict=True) if t},
-    }
-    if every is not None:
-        sizes = {**{n: every for n in names if n.endswith(".element_size()")}, **sizes}
-    unbound = tuple(n for n in names if n not in sizes) if sizes else ()
-    numbers = (
-        {name: _plain(number) for name, text in texts.items() if (number := evaluate(text, sizes)) is not None}
-        if sizes
-        else {}
-    )
-    moved = numbers.get("read_bytes", 0) + numbers.get("write_bytes", 0)
-    if moved and "flops" in numbers and "read_bytes" in numbers and "write_bytes" in numbers:
-        numbers["intensity"] = round(numbers["flops"] / moved, 3)
-    total = counts.show(read + write)
-    return Cost(
-        unit=unit, **texts, stage_bytes=stage, intensity=f"({per_tile[0]}) / ({total})" if total != "0" else "", lines=lines,
-        variables={**variables, **described}, conditions=conditions, not_counted=not_counted,
-        unbound=unbound, assumptions=(_ASSUMED, _CACHES, *((f"No cost of a launch: {reason}.",) if reason else ())), evaluated=numbers,
-    )  # fmt: skip
 
 
 def _plain(number: Fraction) -> int | float:
@@ -138,10 +123,8 @@ def _moved(event: Event, run: Run) -> Formula | None:
         return Formula.const(0)
     if event.value.shape is None:
         return None
-    size = run.counts.read(event.value.element or f"{{{event.value.pointer or 'element'}.element_size()}}")
-    for part in event.value.shape:
-        size = size * run.counts.factor(part)
-    return size
+    element = run.counts.read(event.value.element or f"{{{event.value.pointer or 'element'}.element_size()}}")
+    return element * run.counts.size(event.value.shape)
 
 
 def placed(operations: Sequence[MemoryOperation], nodes: Sequence[int], run: Run) -> list[MemoryOperation]:

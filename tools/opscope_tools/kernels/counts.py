@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
 from opscope_schemas.formula import Formula
+
+from opscope_tools.kernels.symbols import BINARY, COMPARE
 
 _BRACED = re.compile(r"\{([^{}]*)\}")
 _MARK = "§"
 _MARKED = re.compile(rf"\{{{_MARK}(\d+)\}}")
 _MOST_BITS = 4096
+#: operators whose results on exact numbers are exact
+_EXACT = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow)
 
 
 class Counts:
@@ -34,6 +38,13 @@ class Counts:
         """As `read`, but a sum stays whole: products of many sums would not fit on a page, or in memory."""
         found = self.read(text)
         return found if len(found.terms) == 1 else self.whole(text)
+
+    def size(self, shape: Iterable[str]) -> Formula:
+        """Elements of a tile."""
+        total = Formula.const(1)
+        for part in shape:
+            total = total * self.factor(part)
+        return total
 
     def read(self, text: str) -> Formula:
         """The formula that a text in a kernel's notation writes."""
@@ -116,26 +127,16 @@ def _number(node: ast.expr, values: Mapping[str, int], given: list[int]) -> Frac
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         return -of(node.operand)
     if isinstance(node, ast.IfExp) and isinstance(node.test, ast.Compare) and len(node.test.ops) == 1:
-        return of(node.body if _holds(node.test, of) else node.orelse)
-    if isinstance(node, ast.BinOp):
+        test = COMPARE[type(node.test.ops[0])][1]
+        return of(node.body if test(of(node.test.left), of(node.test.comparators[0])) else node.orelse)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, _EXACT):
         a, b = of(node.left), of(node.right)
         if max(a.numerator.bit_length(), b.numerator.bit_length()) > _MOST_BITS:
-            raise ValueError(_BRACED)
-        match node.op:
-            case ast.Add():
-                return a + b
-            case ast.Sub():
-                return a - b
-            case ast.Mult():
-                return a * b
-            case ast.Div():
-                return a / b
-            case ast.FloorDiv():
-                return Fraction(a // b)
-            case ast.Mod():
-                return a % b
-            case ast.Pow() if b.denominator == 1 and 0 <= b <= 64:
-                return Fraction(a ** int(b))
+            raise ValueError("too large")
+        if not isinstance(node.op, ast.Pow):
+            return Fraction(BINARY[type(node.op)](a, b))
+        if b.denominator == 1 and 0 <= b <= 64:
+            return Fraction(a ** int(b))
     if isinstance(node, ast.Call):
         name, arguments = ast.unparse(node.func).rpartition(".")[2], [of(a) for a in node.args]
         if name == "cdiv" and len(arguments) == 2:
@@ -146,22 +147,3 @@ def _number(node: ast.expr, values: Mapping[str, int], given: list[int]) -> Frac
             return max(arguments)
         return Fraction(values[ast.unparse(node)])
     raise ValueError(ast.dump(node))
-
-
-def _holds(test: ast.Compare, of: object) -> bool:
-    assert callable(of)
-    left, right = of(test.left), of(test.comparators[0])
-    match test.ops[0]:
-        case ast.Lt():
-            return bool(left < right)
-        case ast.LtE():
-            return bool(left <= right)
-        case ast.Gt():
-            return bool(left > right)
-        case ast.GtE():
-            return bool(left >= right)
-        case ast.Eq():
-            return bool(left == right)
-        case ast.NotEq():
-            return bool(left != right)
-    raise ValueError(ast.dump(test))

@@ -17,7 +17,7 @@ from opscope_tools.kernels.counts import Counts
 from opscope_tools.kernels.ctext import CSource, matching, squeeze
 from opscope_tools.kernels.cuda_expr import formula
 from opscope_tools.kernels.cuda_host import Names
-from opscope_tools.kernels.cuda_scope import Place
+from opscope_tools.kernels.cuda_scope import Place, opening
 from opscope_tools.kernels.cuda_types import element_bytes
 from opscope_tools.kernels.symbols import Sym, render
 
@@ -44,8 +44,12 @@ class Steps:
     #: what a name stands for, where it is an address
     at: Callable[[str], Place | None] = lambda _: None
     _counts: Counts = field(default_factory=Counts)
+    _names: Names = field(init=False)
     _active: set[str] = field(default_factory=set)
     _known: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._names = Names(self.source, self.start, self.end, self.compile_time)
 
     def width(self, place: Place, text: str) -> int | None:
         """Bytes that one thread moves: of the type that the access casts to, or that its pointer is declared with."""
@@ -95,11 +99,11 @@ class Steps:
             return None
         indices: list[str] = []
         while rest.endswith("]"):
-            opening = rest.rfind("[") if rest.count("[") == 1 else _opened(rest)
-            if opening < 0:
+            first = opening(rest, len(rest) - 1)
+            if first < 0:
                 return None
-            indices.insert(0, rest[opening + 1 : -1])
-            rest = rest[:opening].strip()
+            indices.insert(0, rest[first + 1 : -1])
+            rest = rest[:first].strip()
         while rest.startswith("(") and matching(rest, 0) == len(rest) - 1:
             rest = rest[1:-1].strip()
         found = re.fullmatch(rf"&?\s*{re.escape(place.name)}\s*(?:\+\s*(.*))?", rest, re.DOTALL)
@@ -151,10 +155,9 @@ class Steps:
         return found
 
     def _found(self, name: str) -> Any:
-        known = Names(self.source, self.start, self.end, self.compile_time).definitions(name)
+        known = self._names.definitions(name)
         firsts = list(dict.fromkeys(squeeze(value) for _, value, _ in known if not _updates(name, value)))
         scaled = any(_updates(name, v) and not re.match(rf"{re.escape(name)} [-+]=", v) for _, v, _ in known)
-        handed = re.search(rf"[(,]\s*&\s*{re.escape(name)}\b", self.source.statements[self.start : self.end])
         if not firsts:
             same = re.split(r"\.|->", name)[0] in self.uniform or re.fullmatch(r"(?:\w+::)*k?[A-Z][A-Z0-9_]*\w*", name)
             return Sym(name) if same else Sym(f"unknown['?{name}']")
@@ -164,7 +167,7 @@ class Steps:
             later = [formula(v.partition("=")[2], self) for _, v, _ in known if _updates(name, v)]
         finally:
             self._active.discard(name)
-        several = len(values) > 1 or scaled or handed is not None
+        several = len(values) > 1 or scaled
         uneven = any(map(_differs, map(render, later))) or (several and any(map(_differs, map(render, values))))
         if uneven:
             return Sym(f"unknown['?{name}']")
@@ -189,16 +192,6 @@ def _counts_own(text: str) -> bool:
         closing = matching(rest, 0)
         return closing > 0 and not rest[closing + 1 :].lstrip().startswith("[")
     return rest.startswith("&")
-
-
-def _opened(text: str) -> int:
-    """Where the last subscript of a text opens."""
-    depth = 0
-    for position in range(len(text) - 1, -1, -1):
-        depth += (text[position] == "]") - (text[position] == "[")
-        if depth == 0:
-            return position
-    return -1
 
 
 def neighbours(step: str) -> str:

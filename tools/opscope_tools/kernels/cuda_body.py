@@ -60,8 +60,6 @@ _ASSIGN = re.compile(
 _SHARED = re.compile(
     r"((?:extern\s+)?__shared__|__shared__(?:\s+extern)?)\s+((?:__\w+__\s*\([^)]*\)|alignas\s*\([^)]*\)|__align__\([^)]*\)|\s)*)([^;=]+)\s*;"
 )
-
-
 #: brackets in brackets; compilers take 256
 _DEEPEST = 256
 
@@ -119,7 +117,6 @@ class _Reader:
         self.names = Names(self.source, region.start, region.end, region.compile_time)
         self.steps = Steps(self.source, region.start, region.end, region.compile_time, region.uniform)
         self.scopes = Scopes(self.source, region.start, region.end, list(region.given), self.line)
-
         self.steps.at = lambda name: self.scopes.at(name, len(self.text) - 1) or self.scopes.only(name)
 
     def line(self, position: int) -> int:

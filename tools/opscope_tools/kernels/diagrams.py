@@ -43,14 +43,14 @@ def picture(kernel: KernelTiling) -> Picture:
         axes=grid.dimensions if grid else (),
         indices=_most([f"{m.axis} -> {m.variable or m.expression}" for m in kernel.mapping if m.axis]),
         tile=_most([f"{t.name} = {_values(t.values)}" for t in kernel.tile]),
-        reads=_most(_accesses(kernel.loads, "global")),
+        reads=_most(_accesses(kernel.loads)),
         shared=_most([
             *(f"{s.name} {s.type}[{']['.join(s.dimensions)}]: {s.bytes if s.bytes is not None else s.formula} bytes"
               if not s.dynamic else f"{s.name} {s.type}[]: bytes given at the launch" for s in kernel.shared_memory),
             *(["operands of tl.dot, placed by the compiler"] if any(i.operation == "tl.dot" for i in fast) else []),
         ]),
         work=_most(list(dict.fromkeys(f"{i.operation} (line {i.line})" for i in fast))),
-        writes=_most(_accesses(kernel.stores, "global")),
+        writes=_most(_accesses(kernel.stores)),
     )  # fmt: skip
 
 
@@ -59,10 +59,10 @@ def _values(values: Sequence[str]) -> str:
     return f"{shown} | {len(values) - 5} more" if len(values) > 5 else shown or "not resolved"
 
 
-def _accesses(operations: Sequence[MemoryOperation], level: str) -> list[str]:
+def _accesses(operations: Sequence[MemoryOperation]) -> list[str]:
     found = []
     for one in operations:
-        if one.level == level:
+        if one.level == "global":
             atomic = f", {one.operation}" if "atomic" in one.operation else ""
             shape = f" [{' x '.join(one.shape)}]" if one.shape else f" {one.width} bytes a thread" if one.width else ""
             looped = f", loop at line {one.loop}" if one.loop else ""
@@ -194,7 +194,7 @@ def screen(kernel: KernelTiling) -> str:
         say("autotune", [f"{kernel.autotune.count} configurations, key {', '.join(kernel.autotune.key) or 'none'}"])
     if kernel.cost is not None:
         least = "at least " if kernel.cost.not_counted else ""
-        say(f"per {kernel.cost.unit}", [f"{least}{kernel.cost.flops} FLOPs"])
+        say(f"per {_unit(kernel)}", [f"{least}{kernel.cost.flops} FLOPs"])
         say("", [f"{kernel.cost.read_bytes} bytes read"])
         say("", [f"{kernel.cost.write_bytes} bytes written"])
         say("evaluated", [f"{name} {number:,}" for name, number in kernel.cost.evaluated.items()])

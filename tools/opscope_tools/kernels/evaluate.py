@@ -6,14 +6,15 @@
 from __future__ import annotations
 
 import ast
-import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from opscope_tools.kernels.pymodule import PyModule
 from opscope_tools.kernels.symbols import (
     ATOM,
+    BINARY,
+    COMPARE,
     COMPARISON,
     CONDITION,
     UNARY,
@@ -34,24 +35,6 @@ if TYPE_CHECKING:
 
 _STEPS = 60_000
 _LARGE = 1 << 64
-
-_BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: operator.pow, ast.LShift: operator.lshift,
-    ast.RShift: operator.rshift, ast.BitAnd: operator.and_, ast.BitOr: operator.or_, ast.BitXor: operator.xor,
-}  # fmt: skip
-_COMPARE: dict[type[ast.cmpop], tuple[str, Callable[[Any, Any], bool]]] = {
-    ast.Eq: ("==", operator.eq),
-    ast.NotEq: ("!=", operator.ne),
-    ast.Lt: ("<", operator.lt),
-    ast.LtE: ("<=", operator.le),
-    ast.Gt: (">", operator.gt),
-    ast.GtE: (">=", operator.ge),
-    ast.Is: ("is", operator.is_),
-    ast.IsNot: ("is not", operator.is_not),
-    ast.In: ("in", lambda a, b: a in b),
-    ast.NotIn: ("not in", lambda a, b: a not in b),
-}
 
 
 class Scope(Protocol):
@@ -160,7 +143,7 @@ class Evaluator(ABC):
             return combine(node.op, left, right)
         if isinstance(left, list | tuple) and isinstance(right, list | tuple) and isinstance(node.op, ast.Add):
             return (*left, *right) if isinstance(left, tuple) else [*left, *right]
-        action = _BINARY.get(type(node.op))
+        action = BINARY.get(type(node.op))
         try:
             if action is None or (isinstance(node.op, ast.Pow | ast.LShift) and abs(right) > 128):
                 return leaf(ast.unparse(node))
@@ -198,7 +181,7 @@ class Evaluator(ABC):
         result: Any = True
         for op, right_node in zip(node.ops, node.comparators, strict=True):
             right = self.eval(right_node, scope)
-            symbol, action = _COMPARE[type(op)]
+            symbol, action = COMPARE[type(op)]
             if is_concrete(left) and is_concrete(right):
                 try:
                     result = action(left, right)

@@ -23,6 +23,11 @@ def walk(repository: Repository) -> Iterator[str]:
     yield from tree_at(repository.root, repository.packages).now().ending(*SUFFIXES)
 
 
+def fingerprint(repository: Repository) -> str:
+    """What changes with any file of the repository."""
+    return tree_at(repository.root, repository.packages).now().fingerprint
+
+
 def _inside(repository: Repository, path: Path) -> bool:
     try:
         real = path.resolve(strict=True)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from opscope_cache.store import Store
-from opscope_cache.trees import tree_at
 from opscope_schemas.common import Repository
 from opscope_schemas.errors import OpscopeError
 from opscope_schemas.resources import Build, Constant, Fit, Occupancy, Resources
@@ -22,7 +21,7 @@ from opscope_tools.kernels.compiled.triton_slice import sliced
 from opscope_tools.kernels.compiled.triton_types import Choice, check_given, choices
 from opscope_tools.kernels.counts import evaluate, names_of
 from opscope_tools.kernels.facts import KernelRef, LaunchRef
-from opscope_tools.kernels.files import read_text
+from opscope_tools.kernels.files import fingerprint, read_text
 from opscope_tools.kernels.occupancy import LIMITS, SOURCE, by_registers, occupancy
 from opscope_tools.kernels.pymodule import Modules
 from opscope_tools.kernels.triton_find import function_of
@@ -57,6 +56,11 @@ def _blocks(kernel: KernelTiling, constants: Sequence[Constant] = ()) -> tuple[l
     return list(found), elsewhere
 
 
+def _limited(archs: Sequence[Arch]) -> list[str]:
+    """The architectures whose limits are known; the usual ones where none of these is named."""
+    return [a.name for a in archs if a.name.rstrip("af") in LIMITS] or list(USUAL)
+
+
 def _unknown(elsewhere: list[str]) -> str:
     if not elsewhere:
         return "No launch was found that says how many threads a block has, so occupancy is not known."
@@ -77,21 +81,18 @@ def _estimated(kernel: KernelTiling, archs: Sequence[Arch], sizes: Mapping[str, 
     stage = kernel.cost.stage_bytes if kernel.cost is not None else ""
     configs = kernel.autotune.configs if kernel.autotune is not None else ()
     elements = {name: 2 for name in names_of(stage) if name.endswith(".element_size()")}
-    names = [a.name for a in archs if a.name.rstrip("af") in LIMITS] or list(USUAL)
+    settled = {
+        c.name: int(c.values[0].value) for c in kernel.constexpr if len(c.values) == 1 and c.values[0].value.isdigit()
+    }
     fits = []
     for index, config in enumerate(configs if stage else ()):
         whole = {k: v for k, v in config.values.items() if isinstance(v, int)}
-        settled = {
-            c.name: int(c.values[0].value)
-            for c in kernel.constexpr
-            if len(c.values) == 1 and c.values[0].value.isdigit()
-        }
         held = evaluate(stage, {**elements, **settled, **sizes, **whole})
         if held is None:
             continue
         warps = config.num_warps if isinstance(config.num_warps, int) else _WARPS
         stages = config.num_stages if isinstance(config.num_stages, int) else _STAGES
-        for name in names:
+        for name in _limited(archs):
             kept = stages if name.rstrip("af") in _FROM_SHARED and warps >= 4 else max(stages - 1, 1)
             fits.append(_fit(occupancy(name, 32 * warps, None, 0, kept * int(held)), index, "estimated"))
     if not fits:
@@ -112,15 +113,16 @@ def static_resources(kernel: KernelTiling, archs: Sequence[Arch], sizes: Mapping
 
     Triton: the fit of each configuration, estimated; `sizes` may say the bytes of an element.
     """
-    if kernel.role == "kernel" and kernel.language == "triton":
+    if kernel.role != "kernel":
+        return Resources()
+    if kernel.language == "triton":
         return _estimated(kernel, archs, sizes or {})
     arrays = [array.bytes for array in kernel.shared_memory if not array.dynamic]
     blocks, elsewhere = _blocks(kernel)
-    if kernel.role != "kernel" or kernel.language != "cuda" or None in arrays or not blocks:
+    if None in arrays or not blocks:
         return Resources()
     declared = sum(size for size in arrays if size is not None)
-    names = [a.name for a in archs if a.name.rstrip("af") in LIMITS] or list(USUAL)
-    rows = [(name, block) for block in blocks for name in names]
+    rows = [(name, block) for block in blocks for name in _limited(archs)]
     said = [
         f"{block.threads} threads per block and {declared + block.dynamic} bytes of shared memory, as launch and declarations say."
         for block in blocks
@@ -259,17 +261,12 @@ def _constants(
             kernel.file,
             wanted,
             arch,
-            _content(repository),
+            fingerprint(repository),
             store,
             seconds=BUDGET,
             checkpoint=checkpoint,
         )
     )
-
-
-def _content(repository: Repository) -> str:
-    """What a build depends on: any header of the repository."""
-    return tree_at(repository.root, repository.packages).now().fingerprint
 
 
 def _cuda(
@@ -285,7 +282,7 @@ def _cuda(
             f"such as {kernel.name}<{', '.join(c.type or c.name for c in templates)}>."
         )
     builds, left = nvcc_build.build_cuda(
-        repository.root, kernel.file, kernel.name, wanted, archs, _content(repository), store, seconds=BUDGET,
+        repository.root, kernel.file, kernel.name, wanted, archs, fingerprint(repository), store, seconds=BUDGET,
         checkpoint=checkpoint, progress=progress,
     )  # fmt: skip
     blocks, elsewhere = _blocks(kernel, constants)

@@ -8,6 +8,7 @@ which the oracle can answer, so that each result is known together with the assu
 from __future__ import annotations
 
 import ast
+import operator
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,26 @@ from typing import Any
 
 #: precedence of a formula's outermost operator
 ATOM, POWER, UNARY, PRODUCT, SUM, COMPARISON, CONDITION = 7, 6, 5, 4, 3, 2, 1
+
+
+#: what the operators of Python's syntax do with plain values
+BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: operator.pow, ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift, ast.BitAnd: operator.and_, ast.BitOr: operator.or_, ast.BitXor: operator.xor,
+}  # fmt: skip
+COMPARE: dict[type[ast.cmpop], tuple[str, Callable[[Any, Any], bool]]] = {
+    ast.Eq: ("==", operator.eq),
+    ast.NotEq: ("!=", operator.ne),
+    ast.Lt: ("<", operator.lt),
+    ast.LtE: ("<=", operator.le),
+    ast.Gt: (">", operator.gt),
+    ast.GtE: (">=", operator.ge),
+    ast.Is: ("is", operator.is_),
+    ast.IsNot: ("is not", operator.is_not),
+    ast.In: ("in", lambda a, b: a in b),
+    ast.NotIn: ("not in", lambda a, b: a not in b),
+}
 
 
 class UnresolvedError(Exception):
@@ -106,9 +127,9 @@ _SYMBOL = {
 }  # fmt: skip
 
 
-def combine(operator: ast.operator, left: Any, right: Any) -> Any:
+def combine(op: ast.operator, left: Any, right: Any) -> Any:
     """`left operator right` as formula text; `(a + b - 1) // b` becomes `cdiv(a, b)`."""
-    symbol, precedence = _SYMBOL.get(type(operator), ("@", PRODUCT))
+    symbol, precedence = _SYMBOL.get(type(op), ("@", PRODUCT))
     if symbol == "*" and 1 in (left, right) and not isinstance(left, bool) and not isinstance(right, bool):
         return right if left == 1 else left
     if symbol in "+-" and right == 0 and not isinstance(right, Sym):

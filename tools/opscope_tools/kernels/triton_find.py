@@ -77,7 +77,7 @@ def is_triton_jit(dotted: str) -> bool:
 def of_language(dotted: str) -> str:
     """`load` of `triton.language.load`, `tl.load` and of a project's own door to it (`vllm.triton_utils.tl.load`); else ''."""
     *where, last = dotted.split(".")
-    return last if {"triton", "tl", "language", "libdevice", "tldevice"} & set(where) else ""
+    return last if {"triton", "tl", "language", "libdevice"} & set(where) else ""
 
 
 def uses_program_id(node: ast.AST) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from opscope_tools.kernels.symbols import PRODUCT, SUM, Sym, combine, render
+from opscope_tools.kernels.symbols import BINARY, COMPARE, PRODUCT, SUM, Sym, combine, render
 
 Shape = tuple[str, ...]
 
@@ -45,16 +45,13 @@ class Value:
 
 
 def literal(value: Any, text: str = "") -> Value:
+    """A constant, shown as `text` in formulas."""
     return Value(text=text or repr(value), constant=value, known=True)
 
 
 def sources_of(values: Iterable[Value]) -> frozenset[int]:
+    """The loads that any of the values was computed from."""
     return frozenset().union(*(v.sources for v in values))
-
-
-def is_address(value: Value) -> bool:
-    """Whether a pointer stands for an address: a parameter itself, or an offset from one."""
-    return bool(value.pointer) and not value.data
 
 
 def padded(value: Value) -> Shape:
@@ -116,11 +113,11 @@ def along(value: Value, back: int) -> str:
 
 
 def combined_text(op: ast.operator, a: Value, b: Value) -> str:
+    """The formula of two scalars; '' where one has none."""
     if not a.text or not b.text:
         return ""
     if re.fullmatch(r"-?\d+", a.text) and re.fullmatch(r"-?\d+", b.text):
-        x, y = int(a.text), int(b.text)
-        plain = {ast.Add: x + y, ast.Sub: x - y, ast.Mult: x * y}.get(type(op))
+        plain = folded(op, int(a.text), int(b.text))
         if plain is not None:
             return str(plain)
     return render(combine(op, symbol(a.text), symbol(b.text)))
@@ -140,6 +137,7 @@ def symbol(text: str) -> Any:
 
 
 def permuted(found: Value, order: list[Any] | None) -> Value:
+    """The axes in another order, reversed where none is given."""
     if found.shape is None:
         return found
     places = list(range(len(found.shape)))[::-1] if order is None else order
@@ -149,23 +147,17 @@ def permuted(found: Value, order: list[Any] | None) -> Value:
     return replace(found, shape=tuple(found.shape[i] for i in places), strides=tuple(steps[i] for i in places), text="")
 
 
+def folded(op: ast.operator, x: int, y: int) -> int | None:
+    """The whole number that an operator makes of two; None where it makes none."""
+    whole = (ast.Add, ast.Sub, ast.Mult, ast.BitAnd, ast.BitOr, ast.FloorDiv, ast.Mod)
+    if not isinstance(op, whole) or (isinstance(op, ast.FloorDiv | ast.Mod) and y == 0):
+        return None
+    return int(BINARY[type(op)](x, y))
+
+
 def compare(op: ast.cmpop, left: Any, right: Any) -> bool | None:
+    """The comparison of two constants; None where they do not compare."""
     try:
-        match op:
-            case ast.Eq() | ast.Is():
-                return bool(left == right)
-            case ast.NotEq() | ast.IsNot():
-                return bool(left != right)
-            case ast.Lt():
-                return bool(left < right)
-            case ast.LtE():
-                return bool(left <= right)
-            case ast.Gt():
-                return bool(left > right)
-            case ast.GtE():
-                return bool(left >= right)
-            case ast.In():
-                return bool(left in right)
+        return bool(COMPARE[type(op)][1](left, right))
     except TypeError:
         return None
-    return None

@@ -91,7 +91,7 @@ class _Slicer:
         if dotted and not module.bindings(name):
             resolved = self.context.modules.resolve(dotted, module.path)
             if resolved is None:
-                through = dotted.rpartition("triton_utils.")[2] or dotted.rpartition(".")[2]
+                through = dotted.rpartition(".")[2]
                 # a project's own door to triton: `from vllm.triton_utils import tl, triton`
                 return (
                     {"import": [{"tl": "triton.language", "triton": "triton"}[through]]}

@@ -21,6 +21,7 @@ from opscope_tools.kernels.facts import LaunchRef
 from opscope_tools.kernels.triton_body import parameters
 from opscope_tools.kernels.triton_find import FunctionNode, launched
 
+#: how triton spells the types of parameters
 _TYPES = re.compile(r"\*?(?:i1|i8|i16|i32|i64|u8|u16|u32|u64|fp8\w+|fp16|bf16|fp32|fp64)$")
 _INDEX_NAME = re.compile(
     r"(?i)(idx|index|indices|(^|_)ids?($|_)|offsets?|cu_?seq|seq_?len|lens?($|_)|lengths?|table|slot|label|target|positions?($|_)|count)"
@@ -33,6 +34,11 @@ _STRIDE_NAME = re.compile(r"(?i)stride")
 _UNIT_STRIDE = re.compile(r"\.stride\(-1\)$")
 #: what a constexpr is taken to be that no source gives a value
 _BLOCK = re.compile(r"(?i)block|tile|chunk|^B[A-Z]{1,2}$|^BLK|^BS$")
+
+
+def is_type(value: object) -> bool:
+    """Whether a caller's value for a parameter names its type: `*fp16`, `i32`."""
+    return isinstance(value, str) and _TYPES.match(value) is not None
 
 
 @dataclass
@@ -120,7 +126,7 @@ def _type(
     expression = passed.get(name, "")
     if name in given:
         value = given[name]
-        if isinstance(value, str) and _TYPES.match(value):
+        if is_type(value):
             choice.signature[name], reason = value, "given"
         else:
             choice.signature[name], choice.constants[name], reason = "constexpr", value, "given"
