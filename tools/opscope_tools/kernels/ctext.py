@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import bisect
+import itertools
 import re
 from collections.abc import Iterator
 from functools import cached_property
@@ -16,13 +17,15 @@ from opscope_tools.kernels.facts import MacroRef
 _NOISE = re.compile(
     r"//(?:\\\n|[^\n])*|/\*.*?\*/|R\"([^\s()\\]{0,16})\(.*?\)\1\"|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])'", re.DOTALL
 )
-_DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(\([^)]*\))?((?:\\\r?\n|[^\n])*)", re.MULTILINE)
-_DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif)\b", re.MULTILINE)
+_PREPROCESSOR = re.compile(r"#[ \t]*(\w*)(?:\\\r?\n|[^\n])*")
+_DEFINE = re.compile(r"#[ \t]*define[ \t]+(\w+)(\([^)]*\))?((?:\\\r?\n|[^\n])*)")
+_BRANCHES = frozenset({"if", "ifdef", "ifndef", "elif", "else", "endif"})
 _OPENING = {"(": ")", "[": "]", "{": "}"}
 
 
-def _blank(match: re.Match[str]) -> str:
-    return re.sub(r"[^\n]", " ", match[0])
+def _blank(text: str) -> str:
+    """Spaces of the same length, in as many lines."""
+    return " " * len(text) if "\n" not in text else "\n".join(" " * len(line) for line in text.split("\n"))
 
 
 class CSource:
@@ -32,15 +35,42 @@ class CSource:
         self.path = path
         self.original = text
         #: (position, text) of raw strings, in which generators keep whole kernels
-        self.raw_strings = [(m.start(), m[0]) for m in _NOISE.finditer(text) if m[0].startswith("R")]
-        self.code = _NOISE.sub(_blank, text)
-        self._lines = [0, *(m.end() for m in re.finditer(r"\n", text))]
-        self.defines = [(m.start(), m.end()) for m in _DEFINE.finditer(self.code)]
-        #: the code with preprocessor lines blanked too: what statements are read from
-        self.statements = re.sub(r"^[ \t]*#(?:\\\r?\n|[^\n])*", _blank, self.code, flags=re.MULTILINE)
+        self.raw_strings: list[tuple[int, str]] = []
+        self.code = _NOISE.sub(self._without_noise, text)
+        #: range of every macro definition
+        self.defines: list[tuple[int, int]] = []
         #: what readers have found out and will ask again
         self.memo: dict[tuple[str, str], list[str]] = {}
-        self._directives = [(m.start(), m[1]) for m in _DIRECTIVE.finditer(self.code)]
+        self._directives: list[tuple[int, str]] = []
+        #: the code with preprocessor lines blanked too: what statements are read from
+        self.statements = self._without_preprocessor()
+
+    def _without_noise(self, match: re.Match[str]) -> str:
+        if match[0].startswith("R"):
+            self.raw_strings.append((match.start(), match[0]))
+        return _blank(match[0])
+
+    def _without_preprocessor(self) -> str:
+        code, parts, done = self.code, [], 0
+        position = code.find("#")
+        while position >= 0:
+            first = code.rfind("\n", 0, position) + 1
+            line = None if code[first:position].strip(" \t") else _PREPROCESSOR.match(code, position)
+            if line is None:
+                position = code.find("#", position + 1)
+                continue
+            if line[1] == "define" and (definition := _DEFINE.match(code, position)) is not None:
+                self.defines.append((first, definition.end()))
+            elif line[1] in _BRANCHES:
+                self._directives.append((first, line[1]))
+            parts += [code[done:position], _blank(line[0])]
+            done = line.end()
+            position = code.find("#", done)
+        return "".join([*parts, code[done:]])
+
+    @cached_property
+    def _lines(self) -> list[int]:
+        return list(itertools.accumulate((len(line) + 1 for line in self.original.split("\n")), initial=0))
 
     def line(self, position: int) -> int:
         """1-based line of a position."""
@@ -65,12 +95,12 @@ class CSource:
         return tuple(self._macros())
 
     def _macros(self) -> Iterator[MacroRef]:
-        for match in _DEFINE.finditer(self.code):
+        for first, _ in self.defines:
+            match = _DEFINE.search(self.code, first)
+            assert match is not None  # read there before
             parameters = None if match[2] is None else tuple(p.strip() for p in match[2][1:-1].split(",") if p.strip())
             body = re.sub(r"\\\r?\n", "\n", self.code[match.start(3) : match.end(3)]).strip()
-            yield MacroRef(
-                name=match[1], parameters=parameters, body=body, file=self.path, line=self.line(match.start())
-            )
+            yield MacroRef(name=match[1], parameters=parameters, body=body, file=self.path, line=self.line(first))
 
     def block_end(self, opening: int) -> int:
         """Position of the `}` that closes the `{` at `opening`; branches of one `#if` count once."""
@@ -203,6 +233,32 @@ def split_arguments(text: str) -> list[str]:
 def _closes(text: str, position: int) -> bool:
     end = matching_angle(text, position)
     return end > 0 and not re.search(r"&&|\|\|", text[position:end])
+
+
+def whole_words(text: str, *words: str) -> list[tuple[int, str]]:
+    """(position, word) of every place where one of the words stands by itself, in order."""
+    found = []
+    for word in words:
+        position = text.find(word)
+        while position >= 0:
+            end = position + len(word)
+            if not (_in_word(text, position - 1) or _in_word(text, end)):
+                found.append((position, word))
+            position = text.find(word, end)
+    return sorted(found)
+
+
+def names_called(text: str, part: str) -> Iterator[tuple[int, str, int]]:
+    """(position, name, position of the parenthesis) of every call or declaration of a name that holds `part`."""
+    for match in re.compile(rf"{part}\w*\s*\(").finditer(text):
+        start = match.start()
+        while _in_word(text, start - 1):
+            start -= 1
+        yield start, text[start : match.end() - 1].rstrip(), match.end() - 1
+
+
+def _in_word(text: str, position: int) -> bool:
+    return 0 <= position < len(text) and (text[position].isalnum() or text[position] == "_")
 
 
 def squeeze(text: str) -> str:

@@ -12,18 +12,37 @@ from dataclasses import dataclass
 
 from opscope_schemas.tiling import Unanalysed
 
-from opscope_tools.kernels.ctext import CSource, matching, matching_angle, opening_angle, split_arguments, squeeze
+from opscope_tools.kernels.ctext import (
+    CSource,
+    matching,
+    matching_angle,
+    names_called,
+    opening_angle,
+    split_arguments,
+    squeeze,
+    whole_words,
+)
 from opscope_tools.kernels.facts import FileFacts, KernelRef, LaunchRef, MacroRef, PickerRef
 
-#: bytes that a file must contain to be read at all
-WORTH_READING = re.compile(rb"__global__|<<<|cudaLaunch\w*Kernel|__device__")
 _GROUP = re.compile(r"([A-Za-z_~][\w:]*)\s*(<[^;{}()]{0,400}>)?\s*\(")
 _ATTRIBUTE = re.compile(
     r"^(__\w+__|__\w+|alignas|decltype|noexcept|requires|[A-Z][A-Z0-9_]+)$"
 )  # what may stand with parentheses before the name
-_LAUNCH_CALL = re.compile(
-    r"\b(cudaLaunchKernelExC?|cudaLaunchKernel|cudaLaunchCooperativeKernel|hipLaunchKernelGGL|cuLaunchKernel)\s*\("
-)
+_LAUNCH_CALLS = frozenset(
+    {
+        "cudaLaunchKernelEx", "cudaLaunchKernelExC", "cudaLaunchKernel", "cudaLaunchCooperativeKernel",
+        "hipLaunchKernelGGL", "cuLaunchKernel",
+    }
+)  # fmt: skip
+#: one of these a file must contain to be read at all
+_MARKS = (b"__global__", b"__device__", b"<<<", b"cudaLaunch")
+#: what stands behind the name of a table of kernels, of a function where it is defined, of a variable that is set
+_TABLE = re.compile(r"\s*\[[^\]]*\]\s*=\s*\{([^{}]*)\}")
+_HEADED = re.compile(r"\s*\([^;{}]*\)\s*\{")
+_ASSIGNED = re.compile(r"\s*=(?!=)\s*([^;]+);")
+_DEVICE = ("__device__", "CUTE_DEVICE", "CUTLASS_DEVICE")
+#: a function that chooses a kernel, by its name
+_CHOOSES = re.compile(r"(?:pick|select|choose|get)\w*kernel")
 
 
 @dataclass(frozen=True)
@@ -72,8 +91,16 @@ def _plain(body: str) -> str:
 
 #: where a declaration ends or becomes something else; comparisons may stand in its type (`enable_if_t<(N == 0)>`)
 _STOP = re.compile(r"[;{}]|(?<![=!<>])=(?!=)")
-#: a function that chooses a kernel, by its name
-PICKER = re.compile(r"\b(\w*(?:pick|select|choose|get)\w*kernel\w*)\s*\(")
+
+
+def worth_reading(data: bytes) -> bool:
+    """Whether a file may hold a kernel, a launch, or a function that chooses a kernel."""
+    return any(mark in data for mark in _MARKS) or bool(_choosers(data.decode("latin-1")))
+
+
+def _choosers(text: str) -> list[str]:
+    """Functions that are declared or called here and choose a kernel, by their names."""
+    return list(dict.fromkeys(name for _, name, _ in names_called(text, "kernel") if _CHOOSES.search(name)))
 
 
 def find_in_cuda(path: str, text: str, macros: KernelMacros) -> FileFacts:
@@ -108,10 +135,9 @@ def _references(found: Iterable[Definition], source: CSource, role: str) -> Iter
 
 def definitions(source: CSource, macros: KernelMacros) -> Iterator[Definition]:
     """Every kernel of the file, in order."""
-    marks = "|".join(map(re.escape, ["__global__", *sorted(macros.objects)]))
     seen: set[int] = set()
-    for match in re.finditer(rf"\b(?:{marks})\b", source.code):
-        found = None if source.in_define(match.start()) else _definition(source, match.start(), match.end())
+    for position, mark in whole_words(source.code, "__global__", *macros.objects):
+        found = None if source.in_define(position) else _definition(source, position, position + len(mark))
         if found is not None and found.body not in seen:
             seen.add(found.body)
             yield found
@@ -123,10 +149,10 @@ def definitions(source: CSource, macros: KernelMacros) -> Iterator[Definition]:
 def devices(source: CSource) -> Iterator[Definition]:
     """Every named `__device__` function that is defined here."""
     seen: set[int] = set()
-    for match in re.finditer(r"\b(?:__device__|CUTE_DEVICE|CUTLASS_DEVICE)\b", source.code):
-        if source.in_define(match.start()):
+    for position, mark in whole_words(source.code, *_DEVICE):
+        if source.in_define(position):
             continue
-        found = _definition(source, match.start(), match.end())
+        found = _definition(source, position, position + len(mark))
         if found is not None and found.body not in seen and "__global__" not in source.code[found.start : found.body]:
             seen.add(found.body)
             yield found
@@ -222,10 +248,10 @@ def launch_sites(source: CSource) -> Iterator[tuple[int, int, int, str]]:
         if end < 0 or (start := callee_start(code, match.start())) is None:
             continue
         yield start, match.end(), end, "<<<>>>"
-    for match in _LAUNCH_CALL.finditer(code):
-        closing = matching(code, match.end() - 1)
+    for start, name, opening in names_called(code, "Launch"):
+        closing = matching(code, opening) if name in _LAUNCH_CALLS else -1
         if closing > 0:
-            yield match.start(), match.end(), closing, match[1]
+            yield start, opening + 1, closing, name
 
 
 def callee_start(code: str, end: int) -> int | None:
@@ -279,9 +305,16 @@ def launched_names(source: CSource, start: int, first: int, last: int, form: str
 
 def _tabled(source: CSource, name: str, before: int) -> list[str]:
     """Names in a local table of kernels: `F table[2] = {&kernel<A>, &kernel<B>};`, nearest first."""
-    pattern = re.compile(rf"\b{re.escape(name)}\s*\[[^\]]*\]\s*=\s*\{{([^{{}}]*)\}}")
-    found = [m[1] for m in pattern.finditer(source.code, max(0, before - 12_000), before)]
+    window = source.code[max(0, before - 12_000) : before]
+    found = [m[1] for m in _followed(window, name, _TABLE)]
     return [n for items in found[::-1][:1] for item in split_arguments(items) if (n := _base_name(item))]
+
+
+def _followed(text: str, name: str, what: re.Pattern[str]) -> Iterator[re.Match[str]]:
+    """What stands right behind a name, wherever it matches."""
+    for position, _ in whole_words(text, name):
+        if (match := what.match(text, position + len(name))) is not None:
+            yield match
 
 
 def _picked(source: CSource, name: str) -> list[str]:
@@ -292,25 +325,28 @@ def _picked(source: CSource, name: str) -> list[str]:
 
 
 def _returned(source: CSource, name: str) -> list[str]:
-    found = re.search(rf"\b{re.escape(name)}\s*\([^;{{}}]*\)\s*\{{", source.statements)
+    found = next(_followed(source.statements, name, _HEADED), None)
     if found is None:
         return []
     body = source.statements[found.end() : source.block_end(found.end() - 1)]
-    used = [m.body for m in source.macros if re.search(rf"\b{re.escape(m.name)}\b", body)]
-    return [n for text in (body, *used) for n in re.findall(r"\breturn\s+&?\s*(\w+)", text)]
+    return [n for text in _with_macros(source, body) for n in re.findall(r"\breturn\s+&?\s*(\w+)", text)]
+
+
+def _with_macros(source: CSource, text: str) -> list[str]:
+    """The text, and the bodies of the macros of this file that it names."""
+    words = set(re.findall(r"\w+", text))
+    return [text, *(m.body for m in source.macros if m.name in words)]
 
 
 def _pickers(source: CSource) -> Iterator[PickerRef]:
     """Host functions whose name says that they choose a kernel, wherever the launch of what they choose may be."""
-    for name in dict.fromkeys(m[1] for m in PICKER.finditer(source.code)):
-        found = re.compile(rf"\b{re.escape(name)}\s*\([^;{{}}]*\)\s*\{{")
+    for name in _choosers(source.code):
         names: dict[str, None] = {}
-        for match in found.finditer(source.statements):
+        for match in _followed(source.statements, name, _HEADED):
             body = source.statements[match.end() : source.block_end(match.end() - 1)]
-            texts = [body, *(m.body for m in source.macros if re.search(rf"\b{re.escape(m.name)}\b", body))]
-            for text in texts:
+            for text in _with_macros(source, body):
                 names.update(dict.fromkeys(re.findall(r"\breturn\s+&?\s*(?:\w+::)*(\w+)", text)))
-                names.update(dict.fromkeys(m[1] for m in PICKER.finditer(text)))
+                names.update(dict.fromkeys(_choosers(text)))
         names.pop(name, None)
         if names:
             yield PickerRef(name=name, names=tuple(names))
@@ -331,6 +367,9 @@ def aliases(source: CSource, name: str, before: int, reach: int = 12_000) -> lis
     """(position, value) of the assignments of a local kernel pointer, nearest first."""
     first = max(0, before - reach, source.code.rfind("\n}", 0, before))  # a brace in the first column ends a function
     window = source.code[first:before]
-    pattern = re.compile(rf"(?<![\w.>:]){re.escape(name)}\s*=(?!=)\s*((?:&|\(|\w|::|[\s\S])[^;]*);")
-    found = [(first + m.start(), m[1]) for m in pattern.finditer(window)]
+    found = [
+        (first + m.start() - len(name), m[1])
+        for m in _followed(window, name, _ASSIGNED)
+        if window[m.start() - len(name) - 1 : m.start() - len(name)] not in {".", ">", ":"}
+    ]
     return found[::-1][:16]

@@ -19,14 +19,13 @@ from opscope_schemas.tiling import Unanalysed
 from pydantic import ValidationError
 
 from opscope_tools.kernels.ctext import CSource
-from opscope_tools.kernels.cuda_find import PICKER, WORTH_READING, KernelMacros, find_in_cuda, kernel_macros
+from opscope_tools.kernels.cuda_find import KernelMacros, find_in_cuda, kernel_macros, worth_reading
 from opscope_tools.kernels.facts import FileFacts, Inventory, KernelRef, MacroRef, PickerRef
 from opscope_tools.kernels.files import CUDA, LIMIT, PYTHON, TEMPLATES, read_bytes, too_large, walk
 from opscope_tools.kernels.triton_find import find_in_python, worth_parsing
 
 Progress = Callable[[float, float | None, str], None]
 _TEMPLATE_KERNEL = re.compile(r"@triton\.jit[^\n]*\n\s*def\s+([^(\s]+)|__global__\s+[^;{]*?(\w+)\s*\(")
-_PICKER = re.compile(PICKER.pattern.encode())
 _DEFINE = re.compile(rb"#[ \t]*define")
 
 
@@ -90,7 +89,7 @@ class _Reader:
                 if worth_parsing(data):
                     self._keep(path, digest(data), partial(_python, path, data))
             elif path.endswith(CUDA):
-                if WORTH_READING.search(data) or b"__global__" in data or _PICKER.search(data):
+                if worth_reading(data):
                     cuda[path] = data
                     if _DEFINE.search(data):
                         macros.extend(CSource(path, _text(data)).macros)
@@ -110,15 +109,14 @@ class _Reader:
 
     def _also_written(self, paths: list[str], cuda: dict[str, bytes], writing: KernelMacros) -> dict[str, bytes]:
         """Files without the keyword in which a macro writes a kernel."""
-        names = [*writing.functions, *writing.objects]
+        names = [name.encode() for name in (*writing.functions, *writing.objects)]
         if not names:
             return {}
-        pattern = re.compile("|".join(rf"\b{re.escape(n)}\b" for n in names).encode())
         found = {}
         for path in paths:
             if path.endswith(CUDA) and path not in cuda:
                 data = read_bytes(self.repository, path, walked=True)
-                if data is not None and pattern.search(data):
+                if data is not None and any(name in data for name in names):
                     found[path] = data
         return found
 
