@@ -1,7 +1,7 @@
 """The one explicit list of tools; the MCP server, the command line and the golden files are its only readers.
 
-The order is the order in which an agent meets them: find the class, read it, see who uses it, cost it, expand it, look at its kernels,
-write and check. It never depends on anything at run time, so that two listings are always equal.
+The order is the order in which an agent meets them: find the class, read it, see who uses it, cost it, expand it, follow its
+data, look at its kernels, write and check. It never depends on anything at run time, so that two listings are always equal.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from opscope_tools.find_references import FIND_REFERENCES
 from opscope_tools.inspect_model import INSPECT_MODEL
 from opscope_tools.resolve_class import RESOLVE_CLASS
 from opscope_tools.spec import AnyTool
+from opscope_tools.trace_dataflow import TRACE_DATAFLOW
 from opscope_tools.write_report import WRITE_REPORT
 
 ALL_TOOLS: tuple[AnyTool, ...] = (
@@ -29,6 +30,7 @@ ALL_TOOLS: tuple[AnyTool, ...] = (
     INSPECT_MODEL,
     COUNT_FLOPS,
     EXPAND_REFS,
+    TRACE_DATAFLOW,
     CUDA_KERNEL_TILING,
     WRITE_REPORT,
     CHECK_REPORT,

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from opscope_prompts.templates import render_template
 from opscope_schemas.analysis import ModelAnalysisResult, ModelTreeResult
 from opscope_schemas.common import ToolArguments, ToolResult
-from opscope_schemas.errors import InputError
+from opscope_schemas.errors import InputError, TraceError
 from opscope_schemas.report import Problem, ReportKind, WriteReportResult
 from opscope_schemas.tiling import TilingResult
 from pydantic import Field
@@ -30,6 +30,8 @@ __all__ = ["WRITE_REPORT", "WriteReportArguments", "gather"]
 
 _TEMPLATES: Mapping[ReportKind, str] = {"implementation": "implementation.md"}
 _FIRST = 40
+#: what is reported where nobody says otherwise; the second where the model can
+_PHASES = ("prefill", "decode")
 
 
 class WriteReportArguments(ToolArguments):
@@ -44,8 +46,10 @@ class WriteReportArguments(ToolArguments):
         default=None,
         description="Your own Markdown by section number (1, 2.3, 4.1, 8.3) or heading; it follows the computed text.",
     )
-    phases: tuple[Literal["prefill", "decode"], ...] = Field(
-        default=("prefill", "decode"), min_length=1, description="Passes to report; components speak of the first."
+    phases: tuple[Literal["prefill", "decode", "encode"], ...] | None = Field(
+        default=None,
+        min_length=1,
+        description="Passes to report; components speak of the first. By default prefill, and decode where the model caches.",
     )
     config: str | dict[str, Any] | None = Field(
         default=None, description="Path to a config.json, or overrides on the default config."
@@ -73,14 +77,15 @@ def call_sibling(name: str, arguments: Mapping[str, Any], context: ToolContext) 
 
 def _steps(arguments: WriteReportArguments) -> float:
     """Progress has one step per phase, and one each for the tree, the rendering and the saving."""
-    return len(set(arguments.phases)) + 3.0
+    return len(set(arguments.phases or _PHASES)) + 3.0
 
 
 def gather(arguments: WriteReportArguments, context: ToolContext) -> ImplementationFacts:
     """Everything that the report is computed from; reports progress, raises the siblings' errors."""
     target = arguments.target or arguments.name
     config = {} if arguments.config is None else {"config": arguments.config}
-    phases = tuple(dict.fromkeys(arguments.phases))
+    phases = tuple(dict.fromkeys(arguments.phases or _PHASES))
+    skipped: list[str] = []
     total = _steps(arguments)
     context.progress(0, total, f"inspecting {target}")
     tree = call_sibling("inspect_model", {"model": target, **config}, context)
@@ -92,7 +97,13 @@ def gather(arguments: WriteReportArguments, context: ToolContext) -> Implementat
         point = default_point(phase, arguments.values or {}, position_limit(tree))
         values = {name: value for name, value in point.items() if name != "cache_len" or phase == "decode"}
         asked = {"target": target, "phase": phase, "values": values, **config}
-        expanded = call_sibling("expand_refs", asked, context)
+        try:
+            expanded = call_sibling("expand_refs", asked, context)
+        except TraceError as error:
+            if arguments.phases is not None or not answers:
+                raise
+            skipped.append(f"{phase}: not reported: {error.message}")
+            continue
         assert isinstance(expanded, ModelAnalysisResult)
         answers.append(expanded)
     tiling = _tiling(arguments.kernel, context)
@@ -108,7 +119,7 @@ def gather(arguments: WriteReportArguments, context: ToolContext) -> Implementat
         documents=tuple(answer.document for answer in answers),
         values=arguments.values or {},
         points={a.document.phase: a.evaluated.values for a in answers if a.evaluated},
-        notes=tuple(f"{a.document.phase}: {note}" for a in answers for note in a.notes),
+        notes=(*(f"{a.document.phase}: {note}" for a in answers for note in a.notes), *skipped),
         tiling=tiling,
         **given,  # type: ignore[arg-type]
     )

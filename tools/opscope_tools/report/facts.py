@@ -46,22 +46,32 @@ __all__ = [
 
 #: tokens in the context where nobody says otherwise; small enough for every classic decoder (GPT-2 has 1024 positions)
 DEFAULT_CONTEXT = 1024
+#: what configs call their most positions
+_POSITIONS = ("max_position_embeddings", "n_positions", "max_target_positions", "max_sequence_length", "n_ctx")
 #: bytes of a bf16 element, the dtype that models are traced in
 _BF16_BYTES = 2
-_RUNTIME = ("batch_size", "seq_len", "cache_len", "w_bytes", "a_bytes")
+_RUNTIME = ("batch_size", "encoder_seq_len", "seq_len", "cache_len", "w_bytes", "a_bytes")
 
 
 # ---- the point ------------------------------------------------------------------------------------------------------
 
 
 def position_limit(tree: ModelTreeResult) -> int | None:
-    """The config's maximum number of positions; None where it has none."""
-    found = tree.config.get("max_position_embeddings", tree.config.get("n_positions"))
-    return found if isinstance(found, int) and found > 1 else None
+    """The fewest positions that the config, or a part of it, makes room for; None where it names none."""
+    return min(_limits(tree.config), default=None)
+
+
+def _limits(config: Mapping[str, object]) -> Iterator[int]:
+    for name, value in config.items():
+        if name in _POSITIONS and isinstance(value, int) and value > 1:
+            yield value
+        elif isinstance(value, Mapping):
+            yield from _limits(value)
 
 
 def default_point(phase: str, given: Mapping[str, int], limit: int | None) -> dict[str, int]:
-    """Run-time variables of `phase`: one sequence, a context of `DEFAULT_CONTEXT` tokens or the model's `limit`.
+    """Run-time variables of `phase`: one sequence, a context of `DEFAULT_CONTEXT` tokens or the model's `limit`; as many
+    for an encoder to read.
 
     Decode runs one new token on a cache of `cache_len` tokens (by default the prompt of the prefill point).
     """
@@ -69,7 +79,7 @@ def default_point(phase: str, given: Mapping[str, int], limit: int | None) -> di
     prompt = given.get("seq_len", context)
     cached = given.get("cache_len", min(prompt, limit - 1) if limit else prompt)
     lengths = (1, cached) if phase == "decode" else (prompt, 0)
-    point = {"batch_size": 1, "w_bytes": _BF16_BYTES, "a_bytes": _BF16_BYTES, **given}
+    point = {"batch_size": 1, "encoder_seq_len": context, "w_bytes": _BF16_BYTES, "a_bytes": _BF16_BYTES, **given}
     return {**point, "seq_len": lengths[0], "cache_len": lengths[1]}
 
 

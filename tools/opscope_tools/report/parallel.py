@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from opscope_schemas.analysis import Kernel, ModuleNode, TensorInfo
-from opscope_schemas.formula import Formula, evaluate
+from opscope_schemas.dataflow import Communication, Overlap, Place, Strategy
+from opscope_schemas.formula import evaluate
 
 from opscope_tools.report import scan
 from opscope_tools.report.facts import ImplementationFacts, short
@@ -19,16 +21,18 @@ from opscope_tools.report.memory import tensor_bytes
 from opscope_tools.report.overview import scopes
 from opscope_tools.report.quotes import plain_bytes
 
-__all__ = ["communication_rows", "overlap", "parallelism_lines"]
+__all__ = [
+    "communication_rows", "communications", "overlap", "overlapping", "parallelism_lines", "strategies",
+]  # fmt: skip
 
 _COLLECTIVES = r"\b(all_reduce|all_gather|reduce_scatter|all_to_all|torch\.distributed)\b"
-#: title, kind of plan that declares it, calls that do it
-_STRATEGIES = (
-    ("Data Parallelism", "fsdp", r"\b(DistributedDataParallel|fully_shard|FSDP)\b"),
-    ("Tensor Parallelism", "tp", r"\b(ColumnParallel\w*|RowParallel\w*|parallelize_module)\b"),
-    ("Pipeline Parallelism", "pp", r"\b(PipelineStage|pipeline_parallel\w*)\b"),
-    ("Sequence Parallelism", "sp", r"\b(SequenceParallel|sequence_parallel\w*|ring_attention)\b"),
-    ("Expert Parallelism", "ep", r"\b(expert_parallel\w*)\b"),
+#: kind, kind of plan that declares it, calls that do it
+_STRATEGIES: tuple[tuple[Literal["data", "tensor", "pipeline", "sequence", "expert"], str, str], ...] = (
+    ("data", "fsdp", r"\b(DistributedDataParallel|fully_shard|FSDP)\b"),
+    ("tensor", "tp", r"\b(ColumnParallel\w*|RowParallel\w*|parallelize_module)\b"),
+    ("pipeline", "pp", r"\b(PipelineStage|pipeline_parallel\w*)\b"),
+    ("sequence", "sp", r"\b(SequenceParallel|sequence_parallel\w*|ring_attention)\b"),
+    ("expert", "ep", r"\b(expert_parallel\w*)\b"),
 )
 #: where transformers registers the styles by name; each does in a forward pass what the table below says
 _STYLES_FILE = "transformers/distributed/tensor_parallel.py"
@@ -67,28 +71,45 @@ def _searched(facts: ImplementationFacts) -> str:
     return " and ".join(f"`{path}`" for path in files)
 
 
-def parallelism_lines(facts: ImplementationFacts) -> list[str]:
-    """One line per strategy: the plans that declare it, calls that do it, or what was searched for."""
+def strategies(facts: ImplementationFacts) -> tuple[Strategy, ...]:
+    """Each way of splitting: the plans that declare it, calls that do it, or what was searched for."""
     plans = _plans(facts)
-    lines = []
-    for title, kind, pattern in _STRATEGIES:
+    found = []
+    for kind, declared, pattern in _STRATEGIES:
         calls = scan.matching_lines(facts.reader, facts.modeling_file, pattern)
-        said = [_declares(plan) for plan in plans if plan.kind == kind]
-        said += [f"`{hit.name}` ({hit.pointer})" for hit in calls]
-        if said:
-            lines.append(f"**{title}:** Yes; {'; '.join(said)}.")
+        places = [_declares(plan) for plan in plans if plan.kind == declared]
+        places += [Place(file=hit.path, line=hit.line, text=f"`{hit.name}`") for hit in calls]
+        searched = (
+            f"searched {_searched(facts)} for an attribute that ends in `_{declared}_plan`, and for `{_words(pattern)}`"
+        )
+        found.append(Strategy(kind=kind, found=bool(places), places=tuple(places), searched="" if places else searched))
+    return tuple(found)
+
+
+def parallelism_lines(facts: ImplementationFacts) -> list[str]:
+    """One line per strategy."""
+    lines = []
+    for strategy in strategies(facts):
+        title = f"**{strategy.kind.capitalize()} Parallelism:**"
+        if strategy.found:
+            lines.append(f"{title} Yes; {'; '.join(_said(place) for place in strategy.places)}.")
         else:
-            lines.append(
-                f"**{title}:** No; none found: searched {_searched(facts)} for an attribute that ends in "
-                f"`_{kind}_plan`, and for `{_words(pattern)}`."
-            )
+            lines.append(f"{title} No; none found: {strategy.searched}.")
     return lines
 
 
-def _declares(plan: scan.Plan) -> str:
+def _said(place: Place) -> str:
+    """A place with its pointer behind the name that it begins with."""
+    name, _, rest = place.text.partition("` ")
+    pointer = f"(`{place.file}:{place.line}`)"
+    return f"{name}` {pointer} {rest}" if rest else f"{place.text} {pointer}"
+
+
+def _declares(plan: scan.Plan) -> Place:
     count = len(plan.entries)
     entries = f"{count} module{'s' * (count != 1)}" if plan.entries else "modules that its source does not list"
-    return f"`{plan.declared.name}` ({plan.declared.pointer}) declares it for {entries}"
+    said = f"`{plan.declared.name}` declares it for {entries}"
+    return Place(file=plan.declared.path, line=plan.declared.line, text=said)
 
 
 def _words(pattern: str) -> str:
@@ -98,20 +119,35 @@ def _words(pattern: str) -> str:
 # ---- 7.2 ------------------------------------------------------------------------------------------------------------
 
 
-def communication_rows(facts: ImplementationFacts) -> list[tuple[str, str, str, str]]:
+def communications(facts: ImplementationFacts) -> tuple[Communication, ...]:
     """Collectives that source calls, and plan entries with what their style communicates where a plan is applied."""
     calls = scan.matching_lines(facts.reader, facts.modeling_file, _COLLECTIVES)
-    rows = [(f"`{hit.text}`", hit.name, hit.pointer, "not analysed: source sets the size") for hit in calls]
+    rows = [
+        Communication(what=hit.text, primitive=hit.name, when="", file=hit.path, line=hit.line,
+                      note="not analysed: source sets the size")
+        for hit in calls
+    ]  # fmt: skip
     modules = _modules(facts)
     for plan in _plans(facts):
         if plan.kind in ("tp", "ep", "sp"):
             rows += [
-                _entry_row(facts, plan, entry, modules)
-                for entry in plan.entries
-                if _concerns(facts, entry.name, modules)
+                _entry(facts, plan, entry, modules) for entry in plan.entries if _concerns(facts, entry.name, modules)
             ]
+    return tuple(rows)
+
+
+def communication_rows(facts: ImplementationFacts) -> list[tuple[str, str, str, str]]:
+    """The same as rows of a table, with sizes at the report's point."""
+    rows = [_row(facts, each) for each in communications(facts)]
     searched = f"searched {_searched(facts)} for collectives and for entries of plans that name a module of this pass"
     return rows or [("none found", "none", searched, "0 bytes: nothing is communicated")]
+
+
+def _row(facts: ImplementationFacts, each: Communication) -> tuple[str, str, str, str]:
+    pointer = f"`{each.file}:{each.line}`"
+    if not each.when:
+        return f"`{each.what}`", each.primitive, pointer, each.note
+    return f"{each.what}", each.primitive, f"{each.when} ({pointer})", _size(facts, each)
 
 
 @dataclass(frozen=True)
@@ -175,31 +211,37 @@ def _nodes(node: ModuleNode) -> Iterator[ModuleNode]:
         yield from _nodes(child)
 
 
-def _entry_row(
-    facts: ImplementationFacts, plan: scan.Plan, entry: scan.Hit, modules: dict[str, _Ran]
-) -> tuple[str, str, str, str]:
-    primitive, size = _communicated(facts, entry, modules)
-    when = f"when the {plan.kind} plan is applied ({entry.pointer})"
-    return f"`{entry.name}` split as `{entry.text}`", primitive, when, size
+def _entry(facts: ImplementationFacts, plan: scan.Plan, entry: scan.Hit, modules: dict[str, _Ran]) -> Communication:
+    primitive, note, ran = _communicated(facts, entry, modules)
+    size = tensor_bytes(ran.outputs[0], facts.main.dtype) if ran is not None else None
+    return Communication(
+        what=f"`{entry.name}` split as `{entry.text}`", primitive=primitive, when=f"when the {plan.kind} plan is applied",
+        file=entry.path, line=entry.line, note=note, bytes="" if size is None else str(size),
+        calls="" if ran is None else ran.repeat,
+    )  # fmt: skip
 
 
-def _communicated(facts: ImplementationFacts, entry: scan.Hit, modules: dict[str, _Ran]) -> tuple[str, str]:
-    """The collective of one entry and the bytes that it handles."""
+def _communicated(
+    facts: ImplementationFacts, entry: scan.Hit, modules: dict[str, _Ran]
+) -> tuple[str, str, _Ran | None]:
+    """The collective of one entry, what is to be said of its size, and the module whose output it handles."""
     call = _named(entry.name, modules)
     if call is None and _is_weight(facts, entry.name, modules):
         holder = entry.name.rpartition(".")[0]
-        return "none of its own", f"0 bytes: it splits a weight of `{holder}`, whose own entry communicates"
+        note = f"0 bytes: it splits a weight of `{holder}`, whose own entry communicates"
+        return "none of its own", note, None
     if call is None:
-        return "none in this pass", "0 bytes: the traced pass has no such module"
+        return "none in this pass", "0 bytes: the traced pass has no such module", None
     if entry.text not in _STYLES:
-        return f"not analysed: the code of `{entry.text}` decides", "not analysed: this style's collective is not known"
+        primitive = f"not analysed: the code of `{entry.text}` decides"
+        return primitive, "not analysed: this style's collective is not known", None
     collective = _STYLES[entry.text]
     if not collective:
-        return "none", "0 bytes: the output stays where it is computed"
+        return "none", "0 bytes: the output stays where it is computed", None
     said = f"{collective} of its output{_registered(facts, entry.text)}"
     if not call.outputs:
-        return said, "not analysed: the trace records no output tensor here"
-    return said, _size(facts, call)
+        return said, "not analysed: the trace records no output tensor here", None
+    return said, "", call
 
 
 def _registered(facts: ImplementationFacts, style: str) -> str:
@@ -210,24 +252,29 @@ def _registered(facts: ImplementationFacts, style: str) -> str:
     return f" (`{_STYLES_FILE}:{found[0][0]}`)" if found else ""
 
 
-def _size(facts: ImplementationFacts, call: _Ran) -> str:
+def _size(facts: ImplementationFacts, each: Communication) -> str:
     """Bytes of the output of one call, and how many calls a pass makes."""
-    size = tensor_bytes(call.outputs[0], facts.main.dtype)
-    bytes_now = plain_bytes(evaluate(str(size), facts.point(facts.main)))
-    repeat = Formula.parse(call.repeat)
-    calls = "" if repeat == Formula.const(1) else f" in each of `{repeat}` calls"
-    return f"`{size}` bytes ({bytes_now} in {facts.main.phase}){calls}"
+    if not each.bytes:
+        return each.note
+    bytes_now = plain_bytes(evaluate(each.bytes, facts.point(facts.main)))
+    calls = "" if each.calls == "1" else f" in each of `{each.calls}` calls"
+    return f"`{each.bytes}` bytes ({bytes_now} in {facts.main.phase}){calls}"
 
 
 # ---- 7.3 ------------------------------------------------------------------------------------------------------------
 
 
+def overlapping(facts: ImplementationFacts) -> Overlap:
+    """Lines that overlap communication with computation, or what was looked for."""
+    hits = scan.matching_lines(facts.reader, facts.modeling_file, r"\b(async_op|cuda\.Stream|wait_stream)\b")
+    places = tuple(Place(file=hit.path, line=hit.line, text=f"`{hit.name}` is used") for hit in hits)
+    searched = f"searched `{facts.modeling_file}` for async_op, cuda.Stream and wait_stream"
+    return Overlap(places=places, searched="" if places else searched)
+
+
 def overlap(facts: ImplementationFacts) -> str:
     """Whether communication is overlapped with computation."""
-    hits = scan.matching_lines(facts.reader, facts.modeling_file, r"\b(async_op|cuda\.Stream|wait_stream)\b")
-    if hits:
-        return " ".join(f"`{hit.name}` is used ({hit.pointer})." for hit in hits)
-    return (
-        f"None found: searched `{facts.modeling_file}` for async_op, cuda.Stream and wait_stream; "
-        "the traced forward runs on one stream."
-    )
+    found = overlapping(facts)
+    if found.places:
+        return " ".join(f"{place.text} (`{place.file}:{place.line}`)." for place in found.places)
+    return f"None found: {found.searched}; the traced forward runs on one stream."

@@ -63,6 +63,9 @@ class OpRecord(Frozen):
     counted: bool = True
     inputs: tuple[TensorInfo, ...] = ()
     outputs: tuple[TensorInfo, ...] = ()
+    reads: tuple[int, ...] = Field(default=(), description="Tensors that it reads, by index; weights are none.")
+    writes: tuple[int, ...] = ()
+    after: tuple[int, ...] = Field(default=(), description="Orders of the operators whose results it reads.")
 
 
 class CallRecord(Frozen):
@@ -87,6 +90,35 @@ class CallRecord(Frozen):
     floor_write: str = "0"
 
 
+class TensorRecord(Frozen):
+    """A tensor in memory: made by an operator of the pass, or there before it (`born` 0)."""
+
+    index: int
+    kind: Literal["activation", "input", "cache", "constant", "output"]
+    info: TensorInfo
+    size: str = Field(default="", description="Bytes; empty: not known.")
+    born: int = 0
+    last: int = Field(default=0, description="Order of the last event that reads it.")
+    alias_of: int | None = Field(default=None, description="The tensor that a folded sibling returned it in place of.")
+
+
+class KeptRecord(Frozen):
+    """A tensor of the cache: the memory in which it lies, its own bytes, and the module call that it belongs to."""
+
+    index: int
+    info: TensorInfo
+    size: str = ""
+    call: int = -1
+
+
+class CarriedRecord(Frozen):
+    """A repeated call reads `made`, which the call before it left, where the first one reads `read`."""
+
+    call: int
+    read: int
+    made: int
+
+
 class Trace(Frozen):
     """One pass, recorded."""
 
@@ -104,6 +136,10 @@ class Trace(Frozen):
     point: dict[str, int] = Field(description="The sizes at which the branches were taken.")
     assumptions: tuple[str, ...] = ()
     not_counted: tuple[str, ...] = ()
+    tensors: tuple[TensorRecord, ...] = ()
+    cache_before: tuple[KeptRecord, ...] = ()
+    cache_after: tuple[KeptRecord, ...] = ()
+    carried: tuple[CarriedRecord, ...] = ()
 
 
 class InspectRequest(Frozen):

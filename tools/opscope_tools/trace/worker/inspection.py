@@ -42,7 +42,7 @@ def inspect_model(request: InspectRequest) -> ModelTreeResult:
     total = sum(p.numel() for p in root.parameters())  # torch names a shared weight once
     return ModelTreeResult(
         model_class=_qualified(model_class), config_class=_qualified(config_class),
-        config={k: v for k, v in config.to_dict().items() if isinstance(v, int | float | str | bool | type(None))},
+        config=_plain(config.to_dict()),
         parameters=total, tree=tree, text="\n".join(_lines(tree)),
     )  # fmt: skip
 
@@ -92,3 +92,10 @@ def _lines(node: ModuleNode, depth: int = 0) -> list[str]:
     for child in node.children:
         lines.extend(_lines(child, depth + 1))
     return lines
+
+
+def _plain(config: dict[str, Any]) -> dict[str, Any]:
+    """The settings that are plain values, those of the configs inside it too."""
+    found = {k: v for k, v in config.items() if isinstance(v, int | float | str | bool | type(None))}
+    parts = {k: _plain(v) for k, v in config.items() if isinstance(v, dict) and k.endswith("_config")}
+    return {**found, **parts}

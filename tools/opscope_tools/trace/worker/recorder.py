@@ -30,6 +30,7 @@ from opscope_tools.trace import operators
 from opscope_tools.trace.operators import ZERO, Call, Cost, Tensor
 from opscope_tools.trace.protocol import Site
 from opscope_tools.trace.worker.alike import alike_siblings, argument_signature
+from opscope_tools.trace.worker.flow import Flow, Step
 from opscope_tools.trace.worker.frames import Frames
 from opscope_tools.trace.worker.symbols import NoFormulaError, Symbols
 
@@ -67,6 +68,7 @@ class OpEvent:
     masks: tuple[tuple[bool, ...], ...] = ()
     #: storage -> bytes that this operator reads of a weight
     weights: dict[int, Formula] = field(default_factory=dict)
+    step: Step = field(default_factory=Step)
 
 
 @dataclass
@@ -79,6 +81,8 @@ class CallEvent:
     module: Any
     path: str
     site: Site | None
+    #: order of the last event in it
+    end: int = 0
     container: str = ""
     repeat: int = 1
     #: which children of its list the call stands for; None where it stands for itself alone
@@ -166,6 +170,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
             for tensor in [*model.parameters(), *model.buffers()]
             if isinstance(tensor, torch.Tensor)
         }
+        self.flow = Flow(self._weights, self._measured)
         self._alike = alike_siblings(model) if fold else {}
         #: modules that a pass which only fills the cache left out
         self._left_out: set[int] = set()
@@ -202,7 +207,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
             key = (alike, argument_signature(args), argument_signature(kwargs))
             if key in self._memo:
                 event, result, then = self._memo[key]
-                result = self._own(result, then, [t for _, t in tensors_in((args, kwargs))])
+                now = [t for _, t in tensors_in((args, kwargs))]
+                if event is not None:
+                    self.flow.again((event.index, event.order, event.end), self._next(), then, now)
+                result = self._own(result, then, now)
                 self._descend(module, result)
                 if event is not None:
                     event.repeat += 1
@@ -239,11 +247,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
             if id(tensor) in through or tensor.untyped_storage()._cdata in self._weights:
                 return through.get(id(tensor), tensor)
             pool = self._pools.setdefault(id(tensor), [])
-            for memory in pool:
-                if memory.free():
-                    return memory.tensor
-            pool.append(_Memory(tensor))
-            return pool[-1].tensor
+            memory = next((memory for memory in pool if memory.free()), None)
+            if memory is None:
+                memory = _Memory(tensor)
+                pool.append(memory)
+            if self.recording:
+                self.flow.stands_for(memory.tensor, tensor, self._order)
+            return memory.tensor
 
         return tree_map_only(torch.Tensor, fresh, result)
 
@@ -280,9 +290,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         return event
 
     def _leave(self, event: CallEvent, result: Any) -> None:
-        if hasattr(result, "to_tuple") and hasattr(result, "items"):
-            result = {k: v for k, v in result.items() if isinstance(v, torch.Tensor | tuple | list)}
-        named = list(tensors_in(result))
+        event.end = self._order
+        named = list(tensors_in(_plain_result(result)))
         self._note_gathered(tensor for _, tensor in named)
         event.outputs = self._infos(named)
         event.output_bytes = self._distinct_bytes(named)
@@ -290,6 +299,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
     def _note_forward(self, event: CallEvent, code: Any) -> None:
         if code is not None and code not in self.frames.codes(type(event.module)):
             event.forward = code
+
+    def returned(self, result: Any, cache: Any) -> None:
+        """The pass is over: what it gave, and the cache that it left."""
+        self.flow.leave([t for _, t in tensors_in(_plain_result(result))], cache, self._next())
 
     def _next(self) -> int:
         self._order += 1
@@ -338,6 +351,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
                 raise  # fewer symbols can say it
             call, cost, reason = Call(name, (), ()), None, problem.message.rstrip(".")
         if cost is not None and (cost.free or not (cost.flops.terms or cost.read.terms or cost.write.terms)):
+            self.flow.passed(name, inputs, outputs, self._order + 1)
             return
         site, code = self.frames.site(sys._getframe(1), type(event.module))
         self._note_forward(event, code)
@@ -353,11 +367,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
                 gathered = name in _GATHERS
                 read = Formula.minimum(cost.read - others, tensor.bytes) if gathered else tensor.bytes
                 weights[raw.untyped_storage()._cdata] = read
+        order = self._next()
         self.ops.append(
             OpEvent(
-                order=self._next(), call=event.index, site=site, operator=name, cost=cost,
+                order=order, call=event.index, site=site, operator=name, cost=cost,
                 inputs=self._infos([("", t) for t in inputs]), outputs=self._infos([("", t) for t in outputs]),
                 weights=weights, ran=call, masks=tuple(tuple(_stored(t)) for t in inputs),
+                step=self.flow.ran(order, inputs, outputs),
             )
         )  # fmt: skip
 
@@ -387,6 +403,14 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
             found.append(TensorInfo(name=name, shape=shape, dtype=str(tensor.dtype).removeprefix("torch.")))
         return tuple(found)
 
+    def _measured(self, tensor: Any) -> tuple[TensorInfo, Formula | None]:
+        """What a tensor is, and its bytes; None where they depend on data."""
+        try:
+            size = self._tensor(tensor).bytes
+        except NoFormulaError:
+            size = None
+        return self._infos([("", tensor)])[0], size
+
     def _distinct_bytes(self, named: list[tuple[str, Any]]) -> Formula:
         total, seen = ZERO, set()
         for _, raw in named:
@@ -398,6 +422,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
                 seen.add(tensor.key)
                 total = total + tensor.bytes
         return total
+
+
+def _plain_result(result: Any) -> Any:
+    """A model's output class as a plain dictionary of what holds tensors."""
+    if hasattr(result, "to_tuple") and hasattr(result, "items"):
+        return {k: v for k, v in result.items() if isinstance(v, torch.Tensor | tuple | list)}
+    return result
 
 
 def _stored(tensor: Any) -> list[bool]:

@@ -270,8 +270,10 @@ class Session:
         arguments = self._arguments()
         parameters = self._parameters()
         caches = "use_cache" in parameters and any(name in parameters for name in _CACHES)
+        recorder.flow.enter(arguments)
         with recorder.phase(record=True):
             result = self.model(**arguments, **({"use_cache": True} if caches else {}))
+            recorder.returned(result, _held_cache(result))
         self.phase = "prefill" if _cache_of(result) else "forward"
 
     def _encode(self, recorder: Recorder) -> None:
@@ -283,8 +285,9 @@ class Session:
         encoder = self.model.get_encoder()
         accepted = inspect.signature(encoder.forward).parameters
         given = {k: v for k, v in arguments.items() if not k.startswith("decoder_") and k in accepted}
+        recorder.flow.enter(given)
         with recorder.phase(record=True):
-            encoder(**given)
+            recorder.returned(encoder(**given), None)
         self.symbols.hints.pop("seq_len", None)  # the decoder's, which does not run
         self.settled.pop("seq_len", None)
         self.given = [i for i in self.given if i.name in given]
@@ -310,8 +313,10 @@ class Session:
         self.given = [Input(stream, tuple(new.shape), torch.int64)]
         if stream == "decoder_input_ids" and "encoder_outputs" in parameters:
             arguments["encoder_outputs"] = _encoded(filled)
+        recorder.flow.enter(arguments)
         with recorder.phase(record=True):
-            self.model(**arguments)
+            result = self.model(**arguments)
+            recorder.returned(result, _held_cache(result))
 
 
 def _unheard(*_: Any) -> None:
@@ -329,6 +334,11 @@ def _cache_of(result: Any) -> tuple[str, Any] | None:
         if value is not None:
             return name, value
     return None
+
+
+def _held_cache(result: Any) -> Any:
+    found = _cache_of(result)
+    return None if found is None else found[1]
 
 
 def _encoded(filled: Any) -> Any:

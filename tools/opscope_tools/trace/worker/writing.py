@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -10,11 +11,12 @@ from opscope_schemas.errors import OpscopeError
 from opscope_schemas.formula import Formula, evaluate
 
 from opscope_tools.trace.operators import ZERO, Cost
-from opscope_tools.trace.protocol import CallRecord, OpRecord, Trace
+from opscope_tools.trace.protocol import CallRecord, CarriedRecord, KeptRecord, OpRecord, TensorRecord, Trace
 from opscope_tools.trace.variables import CONFIG, ELEMENT, RUN_HINTS, is_depth
 from opscope_tools.trace.worker import models
 from opscope_tools.trace.worker.alike import first_of
 from opscope_tools.trace.worker.floors import Floors
+from opscope_tools.trace.worker.flow import Kept
 from opscope_tools.trace.worker.recorder import CallEvent, OpEvent
 from opscope_tools.trace.worker.stacks import Stacks
 
@@ -63,6 +65,9 @@ class Writer:
             calls=calls, ops=ops, variables=self._variables(), guards=tuple(guards), point=self._point(),
             inputs=tuple(self._input(given, at) for at, given in enumerate(s.given)),
             assumptions=tuple(s.assumptions), not_counted=tuple(s.recorder.uncounted),
+            tensors=tuple(self._tensors()), cache_before=self._cache(s.recorder.flow.before),
+            cache_after=self._cache(s.recorder.flow.after),
+            carried=tuple(CarriedRecord(call=c, read=read, made=made) for c, read, made in s.recorder.flow.carried),
         )  # fmt: skip
 
     # ---- text
@@ -121,7 +126,36 @@ class Writer:
             flops=self.text(cost.flops), matmul_flops=self.text(cost.matmul_flops), read=self.text(cost.read),
             write=self.text(cost.write), causal_saving=self.text(cost.causal_saving), counted=op.cost is not None,
             inputs=self._infos(op.inputs), outputs=self._infos(op.outputs),
+            reads=op.step.reads, writes=op.step.writes, after=op.step.after,
         )  # fmt: skip
+
+    # ---- tensors
+
+    def _tensors(self) -> Iterator[TensorRecord]:
+        """The tensors that an operator touches; what is only handed from sibling to sibling is left out."""
+        recorder = self.session.recorder
+        touched = {i for op in recorder.ops for i in (*op.step.reads, *op.step.writes)}
+        touched |= {kept.index for kept in (*recorder.flow.before, *recorder.flow.after)}
+        for held in recorder.flow.tensors:
+            if held.index in touched or any(held.born < op.order < held.last for op in recorder.ops):
+                yield TensorRecord(
+                    index=held.index, kind=held.kind, info=self._infos((held.info,))[0],
+                    size="" if held.size is None else self.text(held.size),
+                    born=held.born, last=held.last, alias_of=held.alias_of,
+                )  # fmt: skip
+
+    def _cache(self, kept: list[Kept]) -> tuple[KeptRecord, ...]:
+        return tuple(
+            KeptRecord(index=k.index, info=self._infos((k.info,))[0], size="" if k.size is None else self.text(k.size),
+                       call=self._user_of(k.index))
+            for k in kept
+        )  # fmt: skip
+
+    def _user_of(self, tensor: int) -> int:
+        """The call that writes a tensor of the cache, else that reads it; -1: none does."""
+        ops = self.session.recorder.ops
+        wrote = (op.call for op in ops if tensor in op.step.writes)
+        return next(wrote, next((op.call for op in ops if tensor in op.step.reads), -1))
 
     def _repeat(self, event: CallEvent) -> Formula:
         """How often a call and its folded siblings run: a formula of the depth where they are a kind of layer."""

@@ -1,0 +1,101 @@
+"""The memory and the dependencies of a pass, by running it: a small model on real tensors, every layer, no symbols.
+
+Independent of the engine: watches torch's dispatcher, keeps every storage alive so that none is taken for another, and
+frees each in thought after the last operator that reads it. Run as a program: a JSON list of requests on the command line, one
+of answers on stdout.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+
+def main() -> None:
+    json.dump([answer(request) for request in json.loads(sys.argv[1])], sys.stdout)
+
+
+def answer(request: dict[str, Any]) -> dict[str, Any]:
+    import torch
+    import transformers
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._pytree import tree_leaves
+
+    config = transformers.AutoConfig.for_model(request["model_type"], **request["config"])
+    config._attn_implementation = "eager"
+    torch.manual_seed(0)
+    kind = getattr(transformers, request["class"])
+    model = kind._from_config(config, attn_implementation="eager", dtype=torch.bfloat16).eval()
+
+    class Watch(TorchDispatchMode):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.time = 0
+            self.born: dict[int, int] = {}
+            self.last: dict[int, int] = {}
+            self.size: dict[int, int] = {}
+            self.maker: dict[int, tuple[int, str]] = {}
+            self.alive: list[Any] = []
+            self.edges: list[tuple[str, str]] = []
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            given = [t for t in tree_leaves((args, kwargs or {})) if isinstance(t, torch.Tensor)]
+            result = func(*args, **(kwargs or {}))
+            if func.is_view or func._schema.name in ("aten::_unsafe_view", "aten::detach", "aten::lift_fresh"):
+                return result
+            made = [t for t in tree_leaves(result) if isinstance(t, torch.Tensor)]
+            self.time += 1
+            name = func._schema.name.replace("::", ".")
+            before = {self.maker[s] for s in map(storage, given) if s in self.maker}
+            self.edges += [(maker, name) for _, maker in before]
+            for tensor in given:
+                self.last[storage(tensor)] = self.time
+            for tensor in made:
+                key = storage(tensor)
+                if key not in self.born and key not in known:
+                    self.born[key] = self.time
+                    self.size[key] = tensor.numel() * tensor.element_size()
+                    self.alive.append(tensor.untyped_storage())
+                self.last[key] = self.time
+                self.maker[key] = (self.time, name)
+            return result
+
+    def storage(tensor: Any) -> int:
+        return int(tensor.untyped_storage()._cdata)
+
+    inputs = {
+        name: torch.zeros(shape, dtype=torch.int64 if name.endswith("ids") else torch.bfloat16)
+        for name, shape in request["inputs"].items()
+    }
+    filled: dict[str, Any] = {}
+    with torch.no_grad():
+        if request.get("fill"):
+            filled = {
+                "past_key_values": model(
+                    torch.zeros(request["fill"], dtype=torch.int64), use_cache=True
+                ).past_key_values
+            }
+        known = {storage(t) for t in [*model.parameters(), *model.buffers(), *inputs.values()]}
+        watch = Watch()
+        with watch:
+            result = model(**inputs, **filled, **request.get("options", {}))
+    end = watch.time + 1
+    cache = getattr(result, "past_key_values", None)
+    kept: dict[int, Any] = {}
+    for layer in getattr(cache, "layers", []) if cache is not None else []:
+        for tensor in vars(layer).values():
+            if isinstance(tensor, torch.Tensor) and tensor.dim() > 1:  # not its counters
+                kept[storage(tensor)] = tensor
+    for tensor in [result[0]]:
+        watch.last[storage(tensor)] = end
+    peak = max(
+        sum(watch.size[s] for s, born in watch.born.items() if s not in kept and born <= now <= watch.last[s])
+        for now in range(1, end)
+    )
+    held = sum(t.numel() * t.element_size() for t in kept.values())
+    return {"peak": peak, "cache": held, "edges": sorted(watch.edges)}
+
+
+if __name__ == "__main__":
+    main()

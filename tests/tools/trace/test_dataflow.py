@@ -1,0 +1,146 @@
+"""The operator graph against a run on real tensors: dependencies, the peak of activations, the cache, byte for byte."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opscope_schemas.dataflow import DataflowResult
+from opscope_schemas.errors import ValuesError
+from opscope_schemas.formula import evaluate
+from opscope_tools.spec import ToolContext
+from opscope_tools.trace_dataflow import DataflowArguments, trace_dataflow
+
+REFERENCE = Path(__file__).parents[2] / "support" / "dataflow_reference.py"
+SMALL = {
+    "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 3, "intermediate_size": 96, "vocab_size": 100,
+    "max_position_embeddings": 128,
+}  # fmt: skip
+GROUPED = {**SMALL, "num_key_value_heads": 2}
+MODELS: dict[str, tuple[str, dict[str, Any]]] = {
+    "llama": ("LlamaForCausalLM", GROUPED),
+    "gpt2": ("GPT2LMHeadModel", {"n_embd": 64, "n_head": 4, "n_layer": 3, "vocab_size": 100, "n_positions": 128}),
+    # layers of two kinds, one of which keeps a window
+    "gemma2": ("Gemma2ForCausalLM", {**GROUPED, "head_dim": 16, "sliding_window": 8, "query_pre_attn_scalar": 16}),
+    "olmo2": ("Olmo2ForCausalLM", GROUPED),
+    "phi": ("PhiForCausalLM", SMALL),
+    "bert": ("BertModel", SMALL),
+}
+LAYERS = {"gpt2": "n_layer"}
+VALUES = {
+    "prefill": {"batch_size": 2, "seq_len": 24},
+    "decode": {"batch_size": 2, "seq_len": 3, "cache_len": 40},
+}
+CASES = [(name, phase) for name in MODELS if name != "bert" for phase in ("prefill", "decode")]
+
+
+def flow(context: ToolContext, target: str, **options: Any) -> DataflowResult:
+    return trace_dataflow(DataflowArguments(target=target, **options), context)
+
+
+def request(model_type: str, phase: str = "prefill", changes: dict[str, Any] | None = None) -> dict[str, Any]:
+    class_name, config = MODELS[model_type]
+    asked: dict[str, Any] = {
+        "model_type": model_type, "class": class_name, "config": {**config, **(changes or {})},
+        "inputs": {"input_ids": [2, VALUES[phase]["seq_len"]]},
+    }  # fmt: skip
+    asked |= {"fill": [2, VALUES[phase]["cache_len"]]} if phase == "decode" else {}
+    return asked | ({} if model_type == "bert" else {"options": {"use_cache": True}})
+
+
+REQUESTS = {
+    **{(name, phase): request(name, phase) for name, phase in CASES},
+    **{
+        (name, "single"): request(name, changes={LAYERS.get(name, "num_hidden_layers"): 1})
+        for name in ("llama", "gpt2", "phi")
+    },
+    ("bert", "prefill"): request("bert"),
+}
+
+
+@pytest.fixture(scope="module")
+def real() -> dict[tuple[str, str], Any]:
+    """What runs on real tensors say."""
+    command = [sys.executable, str(REFERENCE), json.dumps(list(REQUESTS.values()))]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return dict(zip(REQUESTS, json.loads(done.stdout), strict=True))
+
+
+@pytest.mark.parametrize(("name", "phase"), CASES)
+def test_peak_and_cache_are_those_of_a_run_on_real_tensors(
+    context: ToolContext, real: dict[tuple[str, str], Any], name: str, phase: Any
+) -> None:
+    class_name, config = MODELS[name]
+    found = flow(context, class_name, phase=phase, config=config, values=VALUES[phase], attention="eager")
+    run = real[name, phase]
+    assert found.evaluated is not None
+    assert (found.evaluated.peak_activations, found.evaluated.cache_after) == (run["peak"], run["cache"])
+    peak = next(p for p in found.dataflow.peaks if p.operator == found.evaluated.peak_operator)
+    sizes = {t.id: evaluate(t.bytes, found.evaluated.values) for t in found.dataflow.tensors}
+    assert sum(sizes[i] for i in peak.tensors) == run["peak"]
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2", "phi"])
+def test_every_dependency_is_one_of_a_run_on_real_tensors(
+    context: ToolContext, real: dict[tuple[str, str], Any], name: str
+) -> None:
+    single = REQUESTS[name, "single"]["config"]
+    found = flow(context, MODELS[name][0], config=single, values=VALUES["prefill"], attention="eager")
+    operators = found.dataflow.operators
+    names = {o.id: o.operator for o in operators}
+    assert Counter((names[d], o.operator) for o in operators for d in o.depends_on) == Counter(
+        (a, b) for a, b in real[name, "single"]["edges"]
+    )
+
+
+def test_a_model_without_a_cache_keeps_none(context: ToolContext, real: dict[tuple[str, str], Any]) -> None:
+    found = flow(context, "BertModel", config=SMALL, values=VALUES["prefill"], attention="eager")
+    assert found.dataflow.cache is None
+    assert found.evaluated is not None
+    assert found.evaluated.peak_activations == real["bert", "prefill"]["peak"]
+
+
+def test_projections_of_an_attention_are_independent(context: ToolContext) -> None:
+    operators = flow(context, "LlamaAttention").dataflow.operators
+    three = [o for o in operators if o.module in ("q_proj", "k_proj", "v_proj")]
+    assert len({o.level for o in three}) == 1
+    assert not any(set(o.depends_on) & {p.id for p in three} for o in three)
+
+
+def test_a_layer_reads_what_the_layer_before_it_wrote(context: ToolContext) -> None:
+    operators = flow(context, "llama").dataflow.operators
+    last = max(o.id for o in operators if o.module == "model.layers.*")
+    readers = [o for o in operators if o.carried_from]
+    assert {o.carried_from for o in readers} == {(last,)}
+    assert {o.module for o in readers} == {"model.layers.*.input_layernorm", "model.layers.*"}
+
+
+def test_the_cache_grows_by_keys_and_values_of_all_layers(context: ToolContext) -> None:
+    cache = flow(context, "llama", phase="decode").dataflow.cache
+    assert cache is not None
+    sizes = {
+        "num_layers": 5, "batch_size": 3, "num_kv_heads": 2, "head_dim": 16, "a_bytes": 2, "cache_len": 7, "seq_len": 1,
+    }  # fmt: skip
+    assert evaluate(cache.per_token, sizes) == 2 * 5 * 3 * 2 * 16 * 2
+    assert evaluate(cache.after, sizes) - evaluate(cache.before, sizes) == 2 * 5 * 3 * 2 * 16 * 2
+
+
+def test_plans_name_what_a_split_communicates(context: ToolContext) -> None:
+    found = flow(context, "llama")
+    tensor = next(s for s in found.parallelism if s.kind == "tensor")
+    assert tensor.found
+    rows = [c for c in found.communication if c.primitive.startswith("all_reduce")]
+    sizes = {"batch_size": 1, "seq_len": 8, "hidden_size": 64, "a_bytes": 2, "num_layers": 4}
+    assert {evaluate(c.bytes, sizes) for c in rows} == {8 * 64 * 2}
+    assert {evaluate(c.calls, sizes) for c in rows} == {4}
+
+
+def test_an_unknown_variable_is_refused_by_name(context: ToolContext) -> None:
+    with pytest.raises(ValuesError, match="sequence_length"):
+        flow(context, "llama", values={"sequence_length": 4})

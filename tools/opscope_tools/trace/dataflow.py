@@ -1,0 +1,262 @@
+"""From a trace to the operator graph of one module call: dependencies, lifetimes, peak memory, growth of the cache.
+
+A tensor lives from the operator that makes it to the last one that reads it, folded siblings included: the least that
+the order of eager execution needs. Order: the graph, its memory, numbers at a point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from opscope_schemas.analysis import Variable
+from opscope_schemas.dataflow import CacheGrowth, Dataflow, DataflowNumbers, FlowOperator, FlowTensor, PeakPoint
+from opscope_schemas.formula import Formula, Monomial, evaluate, variables
+
+from opscope_tools.trace.document import CallTree, shown_conditions
+from opscope_tools.trace.protocol import CallRecord, KeptRecord, OpRecord, TensorRecord
+
+_ZERO, _ONE = Formula.const(0), Formula.const(1)
+#: points of a peak that depend on sizes and are kept apart
+_MOST_PEAKS = 200
+ASSUMPTIONS = (
+    "A tensor lives from the operator that makes it to the last that reads it; eager Python frees it no sooner, and later where a name still holds it.",
+    "Peaks are of activations: weights, the cache and temporary workspaces of kernels come on top.",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """An operator of the module with the submodule that issues it and how often it runs."""
+
+    op: OpRecord
+    module: str
+    repeat: Formula
+
+
+def dataflow(tree: CallTree, call: CallRecord) -> Dataflow:
+    """The graph of one call of `call`."""
+    placed = list(_placed(tree, call, "", _ONE))
+    scope = _Scope(tree, [p.op for p in placed])
+    operators = list(_operators(tree, placed, scope))
+    tensors = [scope.shown(record) for record in scope.tensors]
+    peaks = scope.peaks()
+    cache = _cache(tree, call)
+    peak = str(Formula.maximum(*(p for _, p in peaks))) if peaks else ""
+    weights = Formula.parse(call.parameters) * Formula.var("w_bytes")
+    trace = tree.trace
+    texts = [peak, str(weights), *(t.bytes for t in tensors), *(s for t in tensors for s in t.shape if s != "?")]
+    texts += [o.repeat for o in operators] + ([cache.before, cache.after, cache.per_token] if cache else [])
+    return Dataflow(
+        class_name=call.class_name, file=call.file, line=call.line, instance=tree.pattern(call), model_class=trace.model_class,
+        phase=trace.phase, attention=trace.attention, dtype=trace.dtype,  # type: ignore[arg-type]
+        operators=tuple(operators), tensors=tuple(tensors), depth=max((o.level for o in operators), default=-1) + 1,
+        peak_activations=peak, cache=cache, weights=str(weights),
+        peaks=tuple(PeakPoint(operator=o, bytes=str(p), tensors=scope.living(o)) for o, p in peaks),
+        variables=_used(trace.variables, texts), assumptions=(*ASSUMPTIONS, *trace.assumptions),
+        conditions=shown_conditions(trace), not_counted=trace.not_counted,
+    )  # fmt: skip
+
+
+def _placed(tree: CallTree, call: CallRecord, module: str, repeat: Formula) -> Iterator[_Placed]:
+    prefix = tree.pattern(call)
+    for child in tree.children(call):
+        if isinstance(child, OpRecord):
+            yield _Placed(child, module, repeat)
+            continue
+        path = tree.pattern(child)
+        below = path[len(prefix) + 1 :] if prefix and path.startswith(prefix + ".") else path
+        inner = ".".join(part for part in (module, below) if part) if prefix else below
+        yield from _placed(tree, child, inner, repeat * Formula.parse(child.repeat))
+
+
+def _operators(tree: CallTree, placed: Sequence[_Placed], scope: _Scope) -> Iterator[FlowOperator]:
+    levels: dict[int, int] = {}
+    carried = _carried(tree, placed)
+    for number, each in enumerate(placed, 1):
+        op = each.op
+        before = [scope.numbers[order] for order in op.after if order in scope.numbers]
+        levels[number] = max((levels[b] + 1 for b in before), default=0)
+        yield FlowOperator(
+            id=number, operator=op.operator, file=op.site.file, line=op.site.line, module=each.module, repeat=str(each.repeat),
+            reads=scope.ids(op.reads), writes=scope.ids(op.writes), depends_on=tuple(before),
+            carried_from=tuple(sorted(scope.numbers[o] for o in carried.get(op.order, ()) if o in scope.numbers)),
+            level=levels[number],
+        )  # fmt: skip
+
+
+def _carried(tree: CallTree, placed: Sequence[_Placed]) -> dict[int, set[int]]:
+    """Order of an operator -> orders of those that made, one repetition before, what it reads."""
+    made: dict[int, set[int]] = {}
+    for each in placed:
+        for index in each.op.writes:
+            made[index] = {each.op.order}  # the last that writes it
+    found: dict[int, set[int]] = {}
+    for record in tree.trace.carried:
+        inside = {op.order for op in tree.ops_below(tree.trace.calls[record.call])}
+        for each in placed:
+            if record.read in each.op.reads and each.op.order in inside:
+                found.setdefault(each.op.order, set()).update(made.get(record.made, ()))
+    return found
+
+
+def _used(known: Sequence[Variable], texts: Iterable[str]) -> tuple[Variable, ...]:
+    used = {name for text in texts for name in (variables(text) if text else ())}
+    for variable in known:
+        if variable.name in used and variable.definition:
+            used |= variables(variable.definition)
+    return tuple(variable for variable in known if variable.name in used)
+
+
+# ---------------------------------------------------------------- memory
+
+
+class _Scope:
+    """The operators of one module call and the tensors that they touch."""
+
+    def __init__(self, tree: CallTree, ops: Sequence[OpRecord]) -> None:
+        self.ops = ops
+        self._point = _traced_at(tree)
+        self.numbers = {op.order: number for number, op in enumerate(ops, 1)}
+        touched = {i for op in ops for i in (*op.reads, *op.writes)}
+        self.tensors = [t for t in tree.trace.tensors if t.index in touched]
+        self._ids = {t.index: number for number, t in enumerate(self.tensors, 1)}
+        self._made = {i: op.order for op in reversed(ops) for i in op.writes}
+        self._first, self._last = (ops[0].order, ops[-1].order) if ops else (0, 0)
+
+    def ids(self, indices: Iterable[int]) -> tuple[int, ...]:
+        return tuple(self._ids[i] for i in indices)
+
+    def shown(self, record: TensorRecord) -> FlowTensor:
+        made = self._made.get(record.index, 0)
+        kind = record.kind
+        if kind == "activation" and (not made or record.born < self._first):
+            kind = "input"
+        elif kind == "activation" and record.last > self._last:
+            kind = "output"
+        readers = [self.numbers[op.order] for op in self.ops if record.index in op.reads]
+        begin, end = self._span(record)
+        return FlowTensor(
+            id=self._ids[record.index], kind=kind, shape=record.info.shape, dtype=record.info.dtype, bytes=record.size,
+            created_by=self.numbers.get(made, 0), consumed_by=tuple(readers), lives=(begin, end),
+        )  # fmt: skip
+
+    def _span(self, record: TensorRecord) -> tuple[int, int]:
+        """The first and last operator during which the tensor is in memory."""
+        inside = [self.numbers[op.order] for op in self.ops if record.born <= op.order <= record.last]
+        touching = [self.numbers[op.order] for op in self.ops if record.index in (*op.reads, *op.writes)]
+        return min([*inside, *touching]), max([*inside, *touching])
+
+    def _counts(self, record: TensorRecord) -> bool:
+        """Whether a tensor is part of a peak: what operators of the pass made, and the module makes or is given."""
+        return record.kind in ("activation", "output")
+
+    def _live(self, order: int) -> list[TensorRecord]:
+        return [t for t in self.tensors if self._counts(t) and t.born <= order <= t.last]
+
+    def living(self, number: int) -> tuple[int, ...]:
+        """Ids of the tensors that live during an operator and count towards its peak."""
+        return self.ids(t.index for t in self._live(self.ops[number - 1].order))
+
+    def peaks(self) -> list[tuple[int, Formula]]:
+        """The operators and sums of which one is the largest, whatever the sizes; the largest as traced comes first.
+
+        [] where a size is not known.
+        """
+        sums: dict[Formula, int] = {}
+        sizes = {t.index: Formula.parse(t.size) for t in self.tensors if t.size}
+        for op in self.ops:
+            live = self._live(op.order)
+            if any(t.index not in sizes for t in live):
+                return []
+            sums.setdefault(sum((sizes[t.index] for t in live), _ZERO), self.numbers[op.order])
+        kept = [f for f in sums if not any(f != other and _below(f, other) for other in sums)]
+        kept.sort(key=lambda f: -f.evaluate(self._point))
+        return [(sums[f], f) for f in kept] if len(kept) <= _MOST_PEAKS else []
+
+
+def _traced_at(tree: CallTree) -> dict[str, int]:
+    """Every variable's value as traced: those that follow from others by their definitions."""
+    values = dict(tree.trace.point)
+    pending = {v.name: v.definition for v in tree.trace.variables if v.definition and v.name not in values}
+    for _ in range(len(pending)):
+        ready = [name for name, text in pending.items() if variables(text) <= values.keys()]
+        values |= {name: evaluate(pending.pop(name), values) for name in ready}
+    return values
+
+
+def _below(a: Formula, b: Formula) -> bool:
+    """Whether `a` is at most `b` at all sizes of at least 1: each of its terms is paid for by terms of `b` that hold it.
+
+    `4 * x` is at most `4 * x * y`, whatever the y: a positive term of the difference may stand for a negative one whose
+    factors are among its own.
+    """
+    terms = (b - a).terms
+    left = {monomial: coefficient for monomial, coefficient in terms.items() if coefficient > 0}
+    for monomial, coefficient in terms.items():
+        owed = -coefficient
+        for other in left if owed > 0 else ():
+            if _holds(other, monomial):
+                paid = min(owed, left[other])
+                left[other] -= paid
+                owed -= paid
+        if owed > 0:
+            return False
+    return True
+
+
+def _holds(product: Monomial, part: Monomial) -> bool:
+    """Whether a product has all factors of another, and beside them only variables, which are at least 1."""
+    powers, wanted = dict(product), dict(part)
+    return all(powers.get(atom, 0) >= power for atom, power in wanted.items()) and all(
+        isinstance(atom, str) for atom, power in powers.items() if power > wanted.get(atom, 0)
+    )
+
+
+def _cache(tree: CallTree, call: CallRecord) -> CacheGrowth | None:
+    """What the call's layers keep, all repetitions together."""
+    repeats = dict(_repeats(tree, call, _ONE))
+    before, after = (_kept(kept, repeats) for kept in (tree.trace.cache_before, tree.trace.cache_after))
+    if before is None or after is None or not (before.terms or after.terms):
+        return None
+    longer = after.substitute({"seq_len": Formula.var("seq_len") + 1})
+    return CacheGrowth(before=str(before), after=str(after), per_token=str(longer - after))
+
+
+def _repeats(tree: CallTree, call: CallRecord, repeat: Formula) -> Iterator[tuple[int, Formula]]:
+    yield call.index, repeat
+    for child in tree.children(call):
+        if isinstance(child, CallRecord):
+            yield from _repeats(tree, child, repeat * Formula.parse(child.repeat))
+
+
+def _kept(records: Iterable[KeptRecord], repeats: Mapping[int, Formula]) -> Formula | None:
+    total = _ZERO
+    for record in records:
+        if record.call not in repeats:
+            continue
+        if not record.size:
+            return None
+        total = total + repeats[record.call] * Formula.parse(record.size)
+    return total
+
+
+# ---------------------------------------------------------------- numbers
+
+
+def evaluated(flow: Dataflow, values: Mapping[str, int]) -> DataflowNumbers:
+    """The formulas at a point; `values` has every variable that they use."""
+
+    def number(text: str) -> int | None:
+        return evaluate(text, values) if text else None
+
+    largest = max(flow.peaks, key=lambda p: evaluate(p.bytes, values), default=None)
+    cache = flow.cache
+    return DataflowNumbers(
+        peak_activations=number(flow.peak_activations), peak_operator=largest.operator if largest else 0,
+        cache_before=number(cache.before) if cache else None, cache_after=number(cache.after) if cache else None,
+        cache_per_token=number(cache.per_token) if cache else None, weights=number(flow.weights), values=dict(values),
+    )  # fmt: skip
+
+
+__all__ = ["ASSUMPTIONS", "dataflow", "evaluated"]

@@ -1,0 +1,215 @@
+"""Which operator makes and which reads each tensor of a pass: what `Recorder` notes for dependencies and lifetimes.
+
+A tensor is a stretch of memory (a storage): its views are it. What a folded sibling returns is a tensor of its own that
+stands for the first one's (`alias_of`). Order: `Held`, what the recorder tells, what it is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from opscope_schemas.analysis import TensorInfo
+from opscope_schemas.formula import Formula
+
+Kind = Literal["activation", "input", "cache", "constant", "output"]
+Measure = Callable[[Any], tuple[TensorInfo, Formula | None]]
+#: operators that make memory and put nothing into it
+_ALLOCATIONS = frozenset(
+    f"aten.{name}"
+    for name in ("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided")
+)
+#: how deep tensors are looked for in the objects that hold a cache
+_DEEPEST = 8
+
+
+@dataclass
+class Held:
+    """A tensor in memory. `born` and `last` are orders of the record; `born` 0: it was there before the pass.
+
+    `size`: its bytes; None where no formula says them. `makers`: orders of the operators that wrote what it holds now.
+    """
+
+    index: int
+    kind: Kind
+    info: TensorInfo
+    size: Formula | None
+    born: int = 0
+    last: int = 0
+    makers: frozenset[int] = frozenset()
+    alias_of: int | None = None
+    #: orders of the operators that read it
+    read: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A tensor of the cache: the memory that it lies in, what it is, and its own bytes."""
+
+    index: int
+    info: TensorInfo
+    size: Formula | None
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one operator reads and writes, by index, and the orders of the operators whose results it reads."""
+
+    reads: tuple[int, ...] = ()
+    writes: tuple[int, ...] = ()
+    after: tuple[int, ...] = ()
+
+
+class Flow:
+    """The tensors of one recorded pass. `weights`: their storages; `measure` says what a tensor is and its bytes."""
+
+    def __init__(self, weights: Collection[int], measure: Measure) -> None:
+        self.tensors: list[Held] = []
+        #: (index of the folded call, tensor that its first sibling read, tensor that a sibling before it made)
+        self.carried: dict[tuple[int, int, int], None] = {}
+        #: what the cache holds before and after the pass
+        self.before: list[Kept] = []
+        self.after: list[Kept] = []
+        self._weights = weights
+        self._measure = measure
+        self._at: dict[int, int] = {}
+        #: storages that are held, so that no other takes their place
+        self._alive: list[Any] = []
+
+    # ---- before and after the pass
+
+    def enter(self, arguments: dict[str, Any]) -> None:
+        """What the model is called with: tensors by name, and whatever its cache holds."""
+        for name, value in arguments.items():
+            if isinstance(value, torch.Tensor):
+                info, size = self._measure(value)
+                self._new(value, "input", info.model_copy(update={"name": name}), size)
+            else:
+                self.before += self._held(value)
+
+    def leave(self, result: Iterable[Any], cache: Any, order: int) -> None:
+        """What the pass returns, and what its cache holds then."""
+        self.after = self._held(cache)
+        for index in (*(i for i in map(self._index, result) if i is not None), *(kept.index for kept in self.after)):
+            held = self.tensors[index]
+            held.last = order
+            held.kind = "output" if held.kind == "activation" else held.kind
+
+    def _held(self, cache: Any) -> list[Kept]:
+        found = []
+        for tensor in held_by(cache):
+            if _storage(tensor) in self._weights:
+                continue
+            info, size = self._measure(tensor)
+            index = self._index(tensor)
+            if index is None:
+                index = self._new(tensor, "cache", info, size)
+            elif self.tensors[index].kind == "activation":
+                self.tensors[index].kind = "cache"
+            found.append(Kept(index, info, size))
+        return found
+
+    # ---- while it runs
+
+    def passed(self, operator: str, inputs: Sequence[Any], outputs: Sequence[Any], order: int) -> None:
+        """An operator that moves nothing: memory that it makes, or another name for what it is given."""
+        known = [i for i in map(self._index, inputs) if i is not None]
+        for tensor in outputs:
+            if _storage(tensor) in self._at or _storage(tensor) in self._weights:
+                continue
+            if operator in _ALLOCATIONS or not known:
+                self.tensors[self._new(tensor, "activation", *self._measure(tensor))].born = order
+            else:
+                self._at[_storage(tensor)] = known[0]
+                self._alive.append(tensor.untyped_storage())
+
+    def ran(self, order: int, inputs: Sequence[Any], outputs: Sequence[Any]) -> Step:
+        """An operator with a cost."""
+        reads: dict[int, None] = {}
+        for tensor in inputs:
+            if _storage(tensor) in self._weights:
+                continue
+            index = self._index(tensor)
+            if index is None:
+                index = self._new(tensor, "constant", *self._measure(tensor))
+            reads[index] = None
+            self.tensors[index].last = order
+            self.tensors[index].read.append(order)
+        after = sorted({maker for index in reads for maker in self.tensors[index].makers})
+        writes: dict[int, None] = {}
+        for tensor in outputs:
+            if _storage(tensor) in self._weights:
+                continue
+            index = self._index(tensor)
+            if index is None:
+                index = self._new(tensor, "activation", *self._measure(tensor))
+            held = self.tensors[index]
+            if held.kind == "activation":
+                held.born = held.born or order
+            held.last, held.makers = order, frozenset((order,))
+            writes[index] = None
+        return Step(tuple(reads), tuple(writes), tuple(after))
+
+    def again(self, call: tuple[int, int, int], order: int, then: Sequence[Any], now: Sequence[Any]) -> None:
+        """A folded sibling of a call (index, orders of its begin and end) got `now` where the first one got `then`.
+
+        It reads those that stand where the first one's operators read.
+        """
+        number, begin, end = call
+        for first, tensor in zip(then, now, strict=True):
+            index, before = self._index(tensor), self._index(first)
+            if index is None or before is None:
+                continue
+            held = self.tensors[index]
+            if any(begin < at <= end for at in self.tensors[before].read):
+                held.last = max(held.last, order)
+                if held.alias_of is not None and before != index:
+                    self.carried[number, before, held.alias_of] = None
+
+    def stands_for(self, tensor: Any, first: Any, order: int) -> None:
+        """`tensor`, whose memory the recorder keeps, is what a folded sibling returned in the place of `first`."""
+        index = self._index(first)
+        if index is None:
+            return
+        held = self.tensors[index]
+        alias = held.index if held.alias_of is None else held.alias_of
+        self._at[_storage(tensor)] = len(self.tensors)
+        self.tensors.append(
+            Held(len(self.tensors), "activation", held.info, held.size, order, order, held.makers, alias)
+        )
+
+    # ---- storages
+
+    def _index(self, tensor: Any) -> int | None:
+        return self._at.get(_storage(tensor))
+
+    def _new(self, tensor: Any, kind: Kind, info: TensorInfo, size: Formula | None) -> int:
+        index = len(self.tensors)
+        self.tensors.append(Held(index, kind, info, size))
+        self._at[_storage(tensor)] = index
+        self._alive.append(tensor.untyped_storage())
+        return index
+
+
+def held_by(value: Any, depth: int = _DEEPEST, seen: set[int] | None = None) -> Iterator[Any]:
+    """Every tensor in an object, its attributes and containers; each once."""
+    seen = set() if seen is None else seen
+    if id(value) in seen or depth < 0:
+        return
+    seen.add(id(value))
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, dict):
+        for item in list(value.values()):
+            yield from held_by(item, depth - 1, seen)
+    elif isinstance(value, list | tuple | set):
+        for item in list(value):
+            yield from held_by(item, depth - 1, seen)
+    elif hasattr(value, "__dict__") and not isinstance(value, type | torch.nn.Module):
+        yield from held_by(vars(value), depth - 1, seen)
+
+
+def _storage(tensor: Any) -> int:
+    return int(tensor.untyped_storage()._cdata)

@@ -1,0 +1,88 @@
+"""The MCP tool `trace_dataflow`: the operator graph of a module's pass, its memory, and what splitting it communicates."""
+
+from __future__ import annotations
+
+from opscope_cache.trees import IMPORTED
+from opscope_schemas.dataflow import DataflowResult, Overlap
+from opscope_schemas.errors import OpscopeError
+
+from opscope_tools.costing import CostArguments, find, remarks, sources
+from opscope_tools.report.parallel import communications, overlapping, strategies
+from opscope_tools.spec import Tool, ToolContext
+from opscope_tools.trace.dataflow import dataflow, evaluated
+from opscope_tools.write_report import WriteReportArguments, gather
+
+
+class DataflowArguments(CostArguments):
+    """Arguments of `trace_dataflow`."""
+
+
+def trace_dataflow(arguments: DataflowArguments, context: ToolContext) -> DataflowResult:
+    """Raises what the cost tools raise. Plans are read where the model is one that has a config."""
+    found = find(arguments, context)
+    flow = dataflow(found.tree, found.call)
+    notes = list(remarks(found))
+    if not flow.peak_activations:
+        notes.append(
+            "The peak of activations is not known: the size of a tensor depends on data, or too much on sizes."
+        )
+    result = DataflowResult(
+        dataflow=flow, evaluated=evaluated(flow, found.values) if found.values is not None else None,
+        sources=sources(context.workspace), notes=tuple(notes),
+    )  # fmt: skip
+    try:
+        asked = WriteReportArguments(
+            kind="implementation", name="dataflow", target=arguments.target, phases=(arguments.phase,),
+            config=arguments.config, values=arguments.values,
+        )  # fmt: skip
+        facts = gather(asked, context)
+    except OpscopeError as error:
+        said = f"Plans for splitting it were not read: {error.message}"
+        return result.model_copy(update={"notes": (*result.notes, said), "overlap": Overlap(searched="nothing")})
+    return result.model_copy(
+        update={
+            "parallelism": strategies(facts), "communication": communications(facts), "overlap": overlapping(facts),
+            "sources": tuple(dict.fromkeys((*result.sources, *facts.sources))),
+        }
+    )  # fmt: skip
+
+
+def _shortened(result: DataflowResult, why: str, **changes: object) -> DataflowResult:
+    flow = result.dataflow.model_copy(update=changes)
+    return result.model_copy(update={"dataflow": flow, "shortened": f"{why} The artifact is whole."})
+
+
+def _long_lived(result: DataflowResult) -> DataflowResult:
+    kept = tuple(t for t in result.dataflow.tensors if t.lives[1] - t.lives[0] > 2 or t.kind != "activation")
+    return _shortened(result, "Tensors that live for three operators or fewer are left out.", tensors=kept)
+
+
+def _without_tensors(result: DataflowResult) -> DataflowResult:
+    bare = tuple(o.model_copy(update={"reads": (), "writes": ()}) for o in result.dataflow.operators)
+    peaks = tuple(p.model_copy(update={"tensors": ()}) for p in result.dataflow.peaks)
+    said = "Tensors are left out: ask for a submodule to see them."
+    return _shortened(result, said, operators=bare, tensors=(), peaks=peaks)
+
+
+def _summary(result: DataflowResult) -> DataflowResult:
+    said = "Operators and tensors are left out: ask for a submodule to see them."
+    return _shortened(result, said, operators=(), tensors=(), peaks=result.dataflow.peaks[:4])
+
+
+TRACE_DATAFLOW: Tool[DataflowArguments, DataflowResult] = Tool(
+    name="trace_dataflow",
+    title="Operator graph, tensor lifetimes and memory",
+    description=(
+        "The operator graph of a model's or module's pass: which operator reads whose result (views followed, repeated "
+        "layers folded, what one layer hands to the next marked), each tensor's shape, bytes, maker, readers and "
+        "lifetime, the peak of activation memory as a formula with the operator where it is, and what the KV cache (or "
+        "other state) holds and grows by per token. Beside it how the model may be split over devices (data, tensor, "
+        "pipeline, sequence, expert: plans and calls with their lines) and the collectives that needs, with sizes. "
+        "Give `values` for numbers in bytes."
+    ),
+    arguments=DataflowArguments,
+    result=DataflowResult,
+    run=trace_dataflow,
+    sources=IMPORTED,
+    shorter=(_long_lived, _without_tensors, _summary),
+)
