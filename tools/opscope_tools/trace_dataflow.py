@@ -35,7 +35,7 @@ def trace_dataflow(arguments: DataflowArguments, context: ToolContext) -> Datafl
             kind="implementation", name="dataflow", target=arguments.target, phases=(arguments.phase,),
             config=arguments.config, values=arguments.values,
         )  # fmt: skip
-        facts = gather(asked, context)
+        facts = gather(asked, context, graphs=False)
     except OpscopeError as error:
         said = f"Plans for splitting it were not read: {error.message}"
         return result.model_copy(update={"notes": (*result.notes, said), "overlap": Overlap(searched="nothing")})

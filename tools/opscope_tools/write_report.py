@@ -13,6 +13,7 @@ from typing import Any, Literal
 from opscope_prompts.templates import render_template
 from opscope_schemas.analysis import ModelAnalysisResult, ModelTreeResult
 from opscope_schemas.common import ToolArguments, ToolResult
+from opscope_schemas.dataflow import Dataflow, DataflowResult
 from opscope_schemas.errors import InputError, TraceError
 from opscope_schemas.report import Problem, ReportKind, WriteReportResult
 from opscope_schemas.tiling import TilingResult
@@ -80,8 +81,11 @@ def _steps(arguments: WriteReportArguments) -> float:
     return len(set(arguments.phases or _PHASES)) + 3.0
 
 
-def gather(arguments: WriteReportArguments, context: ToolContext) -> ImplementationFacts:
-    """Everything that the report is computed from; reports progress, raises the siblings' errors."""
+def gather(arguments: WriteReportArguments, context: ToolContext, *, graphs: bool = True) -> ImplementationFacts:
+    """Everything that the report is computed from; reports progress, raises the siblings' errors.
+
+    Without `graphs` the operator graphs are left out.
+    """
     target = arguments.target or arguments.name
     config = {} if arguments.config is None else {"config": arguments.config}
     phases = tuple(dict.fromkeys(arguments.phases or _PHASES))
@@ -91,6 +95,7 @@ def gather(arguments: WriteReportArguments, context: ToolContext) -> Implementat
     tree = call_sibling("inspect_model", {"model": target, **config}, context)
     assert isinstance(tree, ModelTreeResult)
     answers: list[ModelAnalysisResult] = []
+    flows: list[Dataflow] = []
     for phase in phases:
         context.checkpoint()
         context.progress(1.0 + len(answers), total, f"expanding {phase}")
@@ -106,6 +111,10 @@ def gather(arguments: WriteReportArguments, context: ToolContext) -> Implementat
             continue
         assert isinstance(expanded, ModelAnalysisResult)
         answers.append(expanded)
+        if graphs:
+            linked = call_sibling("trace_dataflow", asked, context)
+            assert isinstance(linked, DataflowResult)
+            flows.append(linked.dataflow)
     tiling = _tiling(arguments.kernel, context)
     results: list[ToolResult] = [tree, *answers, *([tiling] if tiling else [])]
     given = {} if arguments.ridge is None else {"ridge": arguments.ridge, "ridge_source": "given by the caller"}
@@ -117,6 +126,7 @@ def gather(arguments: WriteReportArguments, context: ToolContext) -> Implementat
         reader=SourceReader(context.workspace.repositories.values()),
         tree=tree,
         documents=tuple(answer.document for answer in answers),
+        graphs=tuple(flows),
         values=arguments.values or {},
         points={a.document.phase: a.evaluated.values for a in answers if a.evaluated},
         notes=(*(f"{a.document.phase}: {note}" for a in answers for note in a.notes), *skipped),

@@ -25,6 +25,7 @@ from opscope_schemas.analysis import (
     Variable,
 )
 from opscope_schemas.common import Repository, Source, ToolResult
+from opscope_schemas.dataflow import CacheGrowth, Dataflow, DataflowResult, FlowOperator, FlowTensor, PeakPoint
 from opscope_schemas.errors import UnknownNameError
 from opscope_tools.workspace import Workspace
 
@@ -365,6 +366,42 @@ def tree() -> ModelTreeResult:
     )  # fmt: skip
 
 
+ROW = f"{T} * {H} * {{a_bytes}}"
+
+
+def graph(document: ModelAnalysis) -> Dataflow:
+    """`trace_dataflow` of a document: each operator reads the one before it, the first of a layer the layer before."""
+    rows = leaves(document.kernels, document.class_name)
+    add = next((place for place, (_, k) in enumerate(rows, 1) if k.operator == "aten.add.Tensor"), 0)
+    operators = tuple(
+        FlowOperator(
+            id=place, operator=kernel.operator, file=kernel.file, line=kernel.line, repeat=kernel.repeat, level=place - 1,
+            reads=(place - 1,) if place > 1 else (), writes=(place,), depends_on=(place - 1,) if place > 1 else (),
+            carried_from=(add,) if place == 2 and add else (),
+        )
+        for place, (_, kernel) in enumerate(rows, 1)
+    )  # fmt: skip
+    last = len(rows)
+    tensors = tuple(
+        FlowTensor(
+            id=place, kind="output" if place == last else "cache" if kernel.code.startswith("past_key") else "activation",
+            shape=tensor("").shape, dtype="bfloat16", bytes=ROW, created_by=place,
+            consumed_by=(place + 1,) if place < last else (), lives=(place, min(place + 1, last)),
+        )
+        for place, (_, kernel) in enumerate(rows, 1)
+    )  # fmt: skip
+    kept = f"2 * {L}{{batch_size}} * {H} * {{a_bytes}}"
+    cache = CacheGrowth(
+        before="0" if document.phase == "prefill" else f"{kept} * {{cache_len}}",
+        after=f"{kept} * ({{cache_len}} + {{seq_len}})", per_token=kept,
+    )  # fmt: skip
+    return Dataflow(
+        class_name=document.class_name, file=document.file, line=document.line, phase=document.phase,
+        attention=document.attention, dtype=document.dtype, operators=operators, tensors=tensors, depth=last,
+        peak_activations=f"2 * {ROW}", peaks=(PeakPoint(operator=2, bytes=f"2 * {ROW}", tensors=(1, 2)),), cache=cache,
+    )  # fmt: skip
+
+
 def answer(name: str, arguments: Mapping[str, Any], _context: object) -> ToolResult:
     """What the sibling tools say about the toy."""
     phase: Phase = arguments.get("phase", "prefill")
@@ -372,5 +409,7 @@ def answer(name: str, arguments: Mapping[str, Any], _context: object) -> ToolRes
         if arguments["model"] != "toy":
             raise UnknownNameError("model type", arguments["model"], ["toy"])
         return tree()
+    if name == "trace_dataflow":
+        return DataflowResult(dataflow=graph(model_document(phase)))
     assert name == "expand_refs", name
     return ModelAnalysisResult(document=model_document(phase))

@@ -32,6 +32,7 @@ def attention(facts: ImplementationFacts) -> ImplementationFacts:
         target="ToyAttention",
         tree=toy.attention_tree(),
         documents=(toy.attention_document(), toy.attention_document("decode")),
+        graphs=(toy.graph(toy.attention_document()), toy.graph(toy.attention_document("decode"))),
     )
 
 
@@ -100,17 +101,24 @@ def test_the_system_diagram_follows_the_calls_not_the_order_of_the_tree(facts: I
     assert "in call order" in diagram
 
 
-def test_dependencies_have_no_circle_and_no_edge_to_themselves(facts: ImplementationFacts) -> None:
-    catalogue = tasks(facts.main)
-    assert any(len(task.occurrences) > 1 for task in catalogue)  # the toy's norm runs in layers and after them
+def test_dependencies_are_those_of_the_graph_and_have_no_circle(facts: ImplementationFacts) -> None:
+    catalogue = tasks(facts.main, facts.graphs[0])
+    twice = [task for task in catalogue if len(task.occurrences) > 1]  # the toy's norm runs in layers and after them
+    assert twice
     assert all(number < task.number for task in catalogue for number in task.after)
-    assert all(task.after for task in catalogue[1:])
+    assert catalogue[-1].after == (
+        twice[-1].number,
+    )  # the head reads the last norm, which is listed where it first ran
+    # the norm's first task reads the embedding; after the layers it reads their last addition, as in each next layer
+    add = next(task.number for task in catalogue if task.kind == "aten.add.Tensor")
+    assert (twice[0].after, twice[0].again, twice[0].carried) == ((1,), (add,), (add,))
 
 
 def test_a_task_that_follows_itself_does_not_depend_on_itself(facts: ImplementationFacts) -> None:
     twice = tuple(kernel for kernel in facts.main.kernels for _ in range(2))
-    catalogue = tasks(facts.main.model_copy(update={"kernels": twice}))
-    assert all(task.number not in task.after for task in catalogue)
+    document = facts.main.model_copy(update={"kernels": twice})
+    catalogue = tasks(document, toy.graph(document))
+    assert all(task.number not in (*task.after, *task.again) for task in catalogue)
 
 
 # ---- 3.2, 4 and 5: said once, said whole ---------------------------------------------------------------------------
@@ -180,36 +188,34 @@ def test_only_entries_inside_the_analysed_class_are_listed(attention: Implementa
 # ---- 6.3 and the summary -------------------------------------------------------------------------------------------
 
 
-def test_the_lifecycle_names_hidden_states_scores_weights_and_nothing_general(
+def test_the_lifecycle_names_activations_scores_weights_and_the_peak(
     facts: ImplementationFacts, rendered: Callable[..., Report]
 ) -> None:
-    said = {cells[0].split(":")[0]: cells for cells in rows(rendered().text, "6.3")}
-    layer = said["hidden states between layers"]
-    assert "`{batch_size} * {seq_len} * {hidden_size} * {a_bytes}` bytes (1.02 kB in prefill)" in layer[0]
-    assert layer[1].startswith("each of the 2 calls of `layers.*`")
+    text = rendered().text
+    said = {cells[0].split(":")[0]: cells for cells in rows(text, "6.3")}
+    added = said["add.Tensor result"]
+    assert "`{batch_size} * {seq_len} * {hidden_size} * {a_bytes}` bytes (1.02 kB in prefill)" in added[0]
+    catalogue = tasks(facts.main, facts.graphs[0])
+    number = next(task.number for task in catalogue if task.kind == "aten.add.Tensor")
+    assert added[1] == f"task {number} (`{toy.FILE}:{toy.line_of('return residual')}`)"
     assert said["attention scores"][3].startswith("absent: that operator fuses")
     assert f"`{Formula.parse(facts.main.parameters) * Formula.var('w_bytes')}` bytes" in said["weights"][0]
-    assert "activations" not in said
+    assert "- Peak of activations in prefill: `2 * {batch_size}" in text
+    assert "(2.05 kB) during task 2" in text  # two tensors of 64 * 8 * 2 bytes
 
 
-def test_the_cache_is_what_the_updates_write_and_logits_are_as_wide_as_the_vocabulary(
-    facts: ImplementationFacts,
-) -> None:
-    shape = ("{batch_size}", "{num_heads}", "{cache_len} + {seq_len}", "{head_dim}")
-    states = TensorInfo(name="", shape=shape, dtype="bfloat16")
+def test_the_cache_is_that_of_the_graph_and_logits_are_as_wide_as_the_vocabulary(facts: ImplementationFacts) -> None:
     statement = "past_key_values.update("
-    update = toy.basic("aten.cat.default", statement, "0", "0", "0", outputs=(states,), repeat="{num_layers}")
+    update = toy.basic("aten.cat.default", statement, "0", "0", "0", repeat="{num_layers}")
     logits = TensorInfo(name="", shape=("{batch_size}", "{seq_len}", "{vocab_size}"), dtype="bfloat16")
     *others, head = facts.main.kernels
-    kernels = (*others, update, update, head.model_copy(update={"outputs": (logits,)}))
-    width = facts.main.variables[0].model_copy(update={"name": "head_dim", "default": 2})
-    document = facts.main.model_copy(update={"kernels": kernels, "variables": (*facts.main.variables, width)})
-    said = {
-        cells[0].split(":")[0]: cells
-        for cells in rows(rendered_with(replace(facts, documents=(document,)), {}).text, "6.3")
-    }
+    kernels = (*others, update, head.model_copy(update={"outputs": (logits,)}))
+    document = facts.main.model_copy(update={"kernels": kernels})
+    changed = replace(facts, documents=(document,), graphs=(toy.graph(document),))
+    said = {cells[0].split(":")[0]: cells for cells in rows(rendered_with(changed, {}).text, "6.3")}
     # keys and values: 2 * 2 layers * 4 heads * 64 tokens * 2 wide * 2 bytes
-    assert f"bytes ({2 * 2 * 4 * 64 * 2 * 2 / 1000:.3g} kB)" in said["key-value cache"][0]
+    assert f"bytes ({2 * 2 * 4 * 64 * 2 * 2 / 1000:.3g} kB)" in said["cache"][0]
+    assert said["cache"][3].endswith("bytes with each token")
     assert f"bytes ({64 * 100 * 2 / 1000:.3g} kB in prefill)" in said["logits"][0]
 
 
@@ -221,11 +227,11 @@ def test_a_tensor_of_another_dtype_has_its_own_width() -> None:
 
 def test_conditions_do_not_bound_figures_that_were_traced_anew(facts: ImplementationFacts) -> None:
     many = facts.main.model_copy(update={"conditions": tuple(f"{{seq_len}} > {n}" for n in range(5))})
-    plain = summarise(replace(facts, documents=(many,), notes=()), "x.md", ()).limitations
+    plain = summarise(replace(facts, documents=(many,), graphs=facts.graphs[:1], notes=()), "x.md", ()).limitations
     (bound,) = [line for line in plain if "hold where" in line]
     assert "seq_len > 2 and 2 more conditions" in bound
     assert "seq_len > 3" not in bound
     note = "prefill: A second trace at these values gave the same figures."
-    anew = summarise(replace(facts, documents=(many,), notes=(note,)), "x.md", ()).limitations
+    anew = summarise(replace(facts, documents=(many,), graphs=facts.graphs[:1], notes=(note,)), "x.md", ()).limitations
     assert any("the reported values were traced anew" in line for line in anew)
     assert not any("seq_len >" in line for line in anew)

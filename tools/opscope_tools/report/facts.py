@@ -22,6 +22,7 @@ from opscope_schemas.analysis import (
     Totals,
 )
 from opscope_schemas.common import Source
+from opscope_schemas.dataflow import Dataflow
 from opscope_schemas.errors import ValuesError
 from opscope_schemas.formula import Formula, evaluate, variables
 from opscope_schemas.tiling import TilingResult
@@ -286,8 +287,9 @@ class ImplementationFacts:
     sources: tuple[Source, ...]
     reader: SourceReader
     tree: ModelTreeResult
-    #: expanded documents, the first one is what component sections speak of
+    #: expanded documents, the first one is what component sections speak of, and the operator graph of each
     documents: tuple[ModelAnalysis, ...]
+    graphs: tuple[Dataflow, ...]
     #: what the caller asked for, and per phase every variable's value where the trace evaluated its document
     values: Mapping[str, int] = field(default_factory=dict)
     points: Mapping[str, Mapping[str, int]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Sections 5, 6.1 and 6.2: the operator catalogue, the forward pass in execution order, the order of its tasks."""
+"""Sections 5, 6.1 and 6.2: the operator catalogue, the forward pass in execution order, what its tasks read of each other."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from opscope_tools.report.tasks import Task, numbering
 __all__ = ["ORDER_NOTE", "catalogue_rows", "dependency_graph", "forward_pass", "tiling_note"]
 
 ORDER_NOTE = (
-    "Dependencies are the call order of the trace: eager execution runs the operators one after another on one stream. "
-    "A task that runs again is listed once, where it first runs; section 6.1 shows every run. "
-    "Which of them could run side by side is not analysed: this version keeps no operator graph."
+    "Dependencies are the tasks whose results a task reads; views count as the tensor that they look into, weights and "
+    "inputs are no tasks. Tasks that do not depend on each other may run side by side. A task that runs again is listed "
+    "once, where it first runs; section 6.1 shows every run."
 )
 _LIBRARY = "library"
 
 
 def catalogue_rows(facts: ImplementationFacts, catalogue: Sequence[Task]) -> list[tuple[str, str, str, str, str]]:
-    """One row per task: number, operator, what it does and where, tiling, what ran before."""
+    """One row per task: number, operator, what it does and where, tiling, whose results it reads."""
     return [
         (str(task.number), short_operator(task), _purpose(facts, task), _tiling(facts, task), _after(task))
         for task in catalogue
@@ -72,7 +72,15 @@ def tiling_note(facts: ImplementationFacts, catalogue: Sequence[Task]) -> str:
 
 
 def _after(task: Task) -> str:
-    return ", ".join(str(number) for number in task.after) or "none (first)"
+    """The tasks whose results a task reads."""
+    said = [_listed(task.after)] if task.after else []
+    said += [f"where it runs again: {_listed(task.again)}"] if task.again else []
+    said += [f"of the layer before: {_listed(task.carried)}"] if task.carried else []
+    return "; ".join(said) or "none"
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers))
 
 
 # ---- 6 --------------------------------------------------------------------------------------------------------------
@@ -94,16 +102,16 @@ def forward_pass(facts: ImplementationFacts, catalogue: Sequence[Task]) -> str:
 
 
 def dependency_graph(catalogue: Sequence[Task]) -> str:
-    """Each task with the tasks that it waits for, runs of successive numbers drawn as one chain."""
+    """Each task with the tasks whose results it reads, runs in which each reads the one before it drawn as one chain."""
     lines: list[str] = []
     chain: list[str] = []
     for task in catalogue:
         label = f"{task.number} {short_operator(task)}"
-        follows = task.after == (task.number - 1,)
+        follows = task.after == (task.number - 1,) and not (task.again or task.carried)
         if chain and (not follows or len(" -> ".join([*chain, label])) > 100):
             lines.append(" -> ".join(chain))
             chain = []
-        if not chain and task.after:
-            label = f"after {', '.join(map(str, task.after))}: {label}"
+        if not chain and _after(task) != "none":
+            label = f"after {_after(task)}: {label}"
         chain.append(label)
     return "\n".join([*lines, " -> ".join(chain)])

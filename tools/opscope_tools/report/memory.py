@@ -1,7 +1,6 @@
 """Section 6.3: the tensors that matter in a pass, who makes and reads them, how long they live, how large they are.
 
-Sizes are products of the shapes that the trace records. Where it names tensors from operator to operator, those lifetimes
-follow; elsewhere nothing is guessed: a reader is named only where the next task of that shape is what is said.
+Makers, readers and lifetimes are those of the operator graph; sizes are products of the shapes that the trace records.
 """
 
 from __future__ import annotations
@@ -12,18 +11,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from opscope_schemas.analysis import Kernel, ModelAnalysis, TensorInfo
 from opscope_schemas.formula import Formula, evaluate
 
-from opscope_tools.report.facts import ImplementationFacts, is_leaf, leaves, short, walk
+from opscope_tools.report.facts import ImplementationFacts, leaves, short, walk
 from opscope_tools.report.quotes import plain_bytes
-from opscope_tools.report.tasks import Task, lifetimes, numbering
+from opscope_tools.report.tasks import Task, numbering, task_of_operator
 
-__all__ = ["lifetime_rows", "tensor_bytes"]
+__all__ = ["lifetime_rows", "peak_lines", "tensor_bytes"]
 
 Row = tuple[str, str, str, str]
-#: rows of tensors that the trace links; the first come first
-_MOST_TENSORS = 25
+#: rows of activations, the largest first
+_MOST_TENSORS = 12
 _WIDTHS = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}
 _FUSED_ATTENTION = re.compile(r"sdpa|scaled_dot_product|flash_attention")
-_UPDATE = re.compile(r"(past_key_values?|layer_past|cache\w*)\.update\(")
 
 
 def tensor_bytes(tensor: TensorInfo, dtype: str) -> Formula:
@@ -35,27 +33,58 @@ def tensor_bytes(tensor: TensorInfo, dtype: str) -> Formula:
 
 
 def lifetime_rows(facts: ImplementationFacts, catalogue: Sequence[Task]) -> list[Row]:
-    """Tensors that the trace links from task to task, then those that every reader asks for."""
-    linked = [
-        (
-            _described(life.tensor.name, life.tensor),
-            f"task {life.created_by}",
-            f"task {', '.join(map(str, life.consumed_by))}",
-            f"from task {life.created_by} until task {life.consumed_by[-1]}",
-        )
-        for life in lifetimes(facts.main, list(catalogue))[:_MOST_TENSORS]
-    ]
+    """The inputs, the largest activations, then those that every reader asks for: scores, cache, outputs, weights."""
     numbers = numbering(catalogue)
     return [
-        *dict.fromkeys(linked),  # a module that runs twice passes the same tensor twice
         *_inputs(facts, numbers),
-        *_hidden_states(facts, numbers),
-        *_largest_activation(facts, numbers),
+        *_activations(facts, catalogue),
         *_scores(facts, numbers),
-        *_cache(facts, numbers),
+        *_cache(facts, catalogue),
         *_outputs(facts, numbers),
         _weights(facts),
     ]
+
+
+def peak_lines(facts: ImplementationFacts, catalogue: Sequence[Task]) -> list[str]:
+    """Where the activations of each pass take the most memory, and how much."""
+    number = task_of_operator(facts.main, catalogue)
+    lines = []
+    for document, graph in zip(facts.documents, facts.graphs, strict=True):
+        point = facts.point(document)
+        largest = max(graph.peaks, key=lambda p: evaluate(p.bytes, point), default=None)
+        if largest is None:
+            lines.append(f"Peak of activations in {document.phase}: not known, the size of a tensor depends on data.")
+            continue
+        operator = graph.operators[largest.operator - 1]
+        where = f"task {number[operator.id]}, " if document is facts.main else ""
+        lines.append(
+            f"Peak of activations in {document.phase}: `{largest.bytes}` bytes "
+            f"({plain_bytes(evaluate(largest.bytes, point))}) during {where}{operator.operator} "
+            f"(`{operator.file}:{operator.line}`), if each tensor is freed after its last reader. "
+            "At other sizes another task may be the peak."
+        )
+    return lines
+
+
+def _activations(facts: ImplementationFacts, catalogue: Sequence[Task]) -> Iterator[Row]:
+    """The largest tensors that live inside the pass; tensors alike in all that a row says are one row."""
+    graph, point, number = facts.graphs[0], facts.point(facts.main), task_of_operator(facts.main, catalogue)
+    made = [t for t in graph.tensors if t.created_by and t.kind == "activation" and t.bytes]
+    made.sort(key=lambda t: (-evaluate(t.bytes, point) * (t.lives[1] - t.lives[0]), t.id))
+    rows: dict[Row, None] = {}
+    for tensor in made:
+        operator = graph.operators[tensor.created_by - 1]
+        readers = dict.fromkeys(number[reader] for reader in tensor.consumed_by)
+        name = TensorInfo(name=f"{operator.operator.partition('.')[2]} result", shape=tensor.shape, dtype=tensor.dtype)
+        rows[
+            f"{_described(name.name, name)}, {_bytes(facts, Formula.parse(tensor.bytes), facts.main)}",
+            f"task {number[tensor.created_by]} (`{operator.file}:{operator.line}`)",
+            f"task {', '.join(map(str, readers))}" if readers else "nobody",
+            f"{tensor.lives[1] - tensor.lives[0] + 1} operators, task {number[tensor.lives[0]]} to {number[tensor.lives[1]]}",
+        ] = None
+        if len(rows) == _MOST_TENSORS:
+            return iter(rows)
+    return iter(rows)
 
 
 def _described(name: str, tensor: TensorInfo) -> str:
@@ -106,56 +135,6 @@ def _outputs(facts: ImplementationFacts, numbers: Mapping[int, int]) -> Iterator
     yield _sized(facts, name, tensor), made, "the caller", "from the end of the pass until the caller drops it"
 
 
-def _hidden_states(facts: ImplementationFacts, numbers: Mapping[int, int]) -> Iterator[Row]:
-    """The residual stream: what a layer takes and gives."""
-    layers = [k for _, _, k in walk(facts.main.kernels, "") if k.class_name and facts.role(k.class_name) == "layer"]
-    if not layers or not layers[0].outputs:
-        return
-    layer = layers[0]
-    calls = f"each of the {evaluate(layer.repeat, facts.point(facts.main))} calls of `{layer.attribute}`"
-    yield (
-        _sized(facts, "hidden states between layers", layer.outputs[0]),
-        f"{calls} ({_tasks_of(layer, numbers)})",
-        "the next layer; after the last one what follows the layers",
-        "until the next layer has added to it",
-    )
-
-
-def _largest_activation(facts: ImplementationFacts, numbers: Mapping[int, int]) -> Iterator[Row]:
-    """The largest tensor that lives only inside the pass, and the next task that takes one of its shape and dtype."""
-    point = facts.point(facts.main)
-    made = [kernel for _, kernel in leaves(facts.main) if is_leaf(kernel)]
-    last = facts.main.kernels[-1].outputs if facts.main.kernels else ()
-    kept = {id(kernel) for kernel in _updates(facts.main)}
-    sizes = [
-        (evaluate(str(tensor_bytes(tensor, facts.main.dtype)), point), at, tensor)
-        for at, kernel in enumerate(made)
-        for tensor in kernel.outputs[:1]
-        if id(kernel) not in kept and (not last or _elements(tensor) != _elements(last[0]))
-    ]
-    if not sizes:
-        return
-    _, at, tensor = max(sizes, key=lambda row: (row[0], -row[1]))
-    kernel, number = made[at], numbers[id(made[at])]
-    elements = _elements(tensor)
-    after = next((k for k in made[at + 1 :] if any(_elements(t) == elements for t in k.inputs)), None)
-    taken = f"task {numbers[id(after)]}, the next that takes a tensor of that size" if after is not None else ""
-    yield (
-        _sized(facts, "largest activation", tensor),
-        f"task {number}, {kernel.operator} (`{kernel.file}:{kernel.line}`)",
-        taken or "tasks that read views of it, which the trace does not link",
-        f"from task {number} until its readers are done",
-    )
-
-
-def _elements(tensor: TensorInfo) -> tuple[Formula, str]:
-    """What a view keeps: the number of elements and the dtype."""
-    count = Formula.const(1)
-    for size in tensor.shape:
-        count = count * Formula.parse(size)
-    return count, tensor.dtype
-
-
 def _scores(facts: ImplementationFacts, numbers: Mapping[int, int]) -> Iterator[Row]:
     """Attention scores: absent where one operator computes attention, else what the softmax gives."""
     for owner, kernel in leaves(facts.main):
@@ -179,36 +158,22 @@ def _scores(facts: ImplementationFacts, numbers: Mapping[int, int]) -> Iterator[
             return
 
 
-def _updates(document: ModelAnalysis) -> list[Kernel]:
-    """Operators that write the key-value cache: those on a line that updates it, that give a tensor of the model's dtype."""
-    return [
-        kernel
-        for _, kernel in leaves(document)
-        if _UPDATE.search(kernel.code) and kernel.outputs and kernel.outputs[0].dtype == document.dtype
+def _cache(facts: ImplementationFacts, catalogue: Sequence[Task]) -> Iterator[Row]:
+    """What all layers keep after each pass: keys and values, or the state of a recurrence."""
+    sizes = [
+        f"after {document.phase} {_bytes(facts, Formula.parse(graph.cache.after), document).replace(f' in {document.phase}', '')}"
+        for document, graph in zip(facts.documents, facts.graphs, strict=True)
+        if graph.cache is not None
     ]
-
-
-def _cache(facts: ImplementationFacts, numbers: Mapping[int, int]) -> Iterator[Row]:
-    """Keys and values of all layers as they are after each pass."""
-    sizes = []
-    for document in facts.documents:
-        total = Formula.const(0)
-        for kernel in _updates(document):
-            total = total + tensor_bytes(kernel.outputs[0], document.dtype) * Formula.parse(kernel.repeat)
-        if total != Formula.const(0):
-            sizes.append(
-                f"after {document.phase} {_bytes(facts, total, document).replace(f' in {document.phase}', '')}"
-            )
-    own = [numbers[id(kernel)] for kernel in _updates(facts.main)]
-    if not sizes or not own:
+    graph, number = facts.graphs[0], task_of_operator(facts.main, catalogue)
+    made = [graph.operators[t.created_by - 1] for t in graph.tensors if t.kind == "cache" and t.created_by]
+    if not sizes or not made or graph.cache is None:
         return
-    update = _updates(facts.main)[0]
-    yield (
-        f"key-value cache: {'; '.join(sizes)}",
-        f"task {', '.join(map(str, dict.fromkeys(own)))} in every layer (`{update.file}:{update.line}`)",
-        "attention of this and of every later pass",
-        "the whole generation; it grows by the new tokens of each pass",
-    )
+    where = f"task {', '.join(map(str, dict.fromkeys(number[o.id] for o in made)))} (`{made[0].file}:{made[0].line}`)"
+    growth = Formula.parse(graph.cache.per_token)
+    grows = f"grows by `{growth}` bytes with each token" if growth.terms else "is as large after any number of tokens"
+    readers = "attention of this and of every later pass" if growth.terms else "every later pass"
+    yield f"cache: {'; '.join(sizes)}", where, readers, f"the whole generation; it {grows}"
 
 
 def _weights(facts: ImplementationFacts) -> Row:

@@ -15,7 +15,7 @@ from opscope_tools.report import components, flow, overview, performance, refere
 from opscope_tools.report.checks import FRAGMENT_RULES, Material, check
 from opscope_tools.report.facts import ImplementationFacts, short
 from opscope_tools.report.markdown import Page, table
-from opscope_tools.report.memory import lifetime_rows
+from opscope_tools.report.memory import lifetime_rows, peak_lines
 from opscope_tools.report.outline import CLOSING, TABLES, Section, section_named, with_components
 from opscope_tools.report.parallel import communication_rows, overlap, parallelism_lines
 from opscope_tools.report.quotes import Quotes
@@ -101,7 +101,7 @@ def render(facts: ImplementationFacts, sections: Mapping[str, str], path: str, t
 
 
 def _context(facts: ImplementationFacts, quotes: Quotes) -> dict[str, object]:
-    catalogue = tasks(facts.main)
+    catalogue = tasks(facts.main, facts.graphs[0])
     return {
         "title": short(facts.subject) if facts.name == facts.target else f"{facts.name}",
         "repository": _repository(facts),
@@ -124,6 +124,7 @@ def _context(facts: ImplementationFacts, quotes: Quotes) -> dict[str, object]:
         "forward_pass": flow.forward_pass(facts, catalogue),
         "dependencies": flow.dependency_graph(catalogue),
         "lifetimes": table(TABLES["6.3"], lifetime_rows(facts, catalogue)),
+        "peaks": peak_lines(facts, catalogue),
         "parallelism": parallelism_lines(facts),
         "communication": table(TABLES["7.2"], communication_rows(facts)),
         "overlap": overlap(facts),

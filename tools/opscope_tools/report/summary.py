@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from opscope_schemas.analysis import ModelAnalysis
+from opscope_schemas.dataflow import Dataflow
 from opscope_schemas.report import ReportSummary
 
 from opscope_tools.report import scan
@@ -46,7 +47,7 @@ def _insights(facts: ImplementationFacts) -> list[str]:
     if kind:
         where = _plain(facts.pointer(facts.classes_of("attention")[0]))
         lines.append(f"Attention is {kind[0]}: {kind[1]} query heads on {kind[2]} key-value heads ({where}).")
-    for document in facts.documents:
+    for document, graph in zip(facts.documents, facts.graphs, strict=True):
         figures, values = facts.totals(document), facts.point(document)
         subject = _plain(facts.called(document))
         bound = "compute" if figures.intensity >= facts.ridge else "memory"
@@ -56,14 +57,15 @@ def _insights(facts: ImplementationFacts) -> list[str]:
             f"{facts.ridge:g}."
         )
         if figures.flops:
-            lines.append(_costliest(document, values, figures))
+            lines.append(_costliest(document, graph, values, figures))
     return lines
 
 
-def _costliest(document: ModelAnalysis, values: Mapping[str, int], whole: Figures) -> str:
+def _costliest(document: ModelAnalysis, graph: Dataflow, values: Mapping[str, int], whole: Figures) -> str:
     """The task with the most FLOPs, at the line of the model's source that calls it."""
-    costs = {task.number: Figures.sum([o.kernel for o in task.occurrences], values).flops for task in tasks(document)}
-    top = max(tasks(document), key=lambda task: costs[task.number])
+    catalogue = tasks(document, graph)
+    costs = {task.number: Figures.sum([o.kernel for o in task.occurrences], values).flops for task in catalogue}
+    top = max(catalogue, key=lambda task: costs[task.number])
     kernel, call = top.first.kernel, top.first.call
     at = f"{kernel.file}:{kernel.line}"
     if call and kernel.file != document.file:

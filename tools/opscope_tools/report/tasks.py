@@ -1,20 +1,20 @@
 """The operator catalogue: distinct tasks of an expanded document, numbered in the order in which they first run.
 
 A task is one operator on one line of one class's forward; a class of the model that is called several times contributes
-its tasks once. What a task depends on is the order of the trace: eager execution runs operators one after another on one stream.
+its tasks once. What a task depends on are the tasks whose results it reads, as the operator graph of the pass says.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
-from opscope_schemas.analysis import Analysis, Kernel, TensorInfo
+from opscope_schemas.analysis import Analysis, Kernel
+from opscope_schemas.dataflow import Dataflow
 
 from opscope_tools.report.facts import is_leaf
 
-__all__ = ["Lifetime", "Occurrence", "Task", "lifetimes", "numbering", "occurrences", "tasks"]
+__all__ = ["Occurrence", "Task", "numbering", "occurrences", "task_of_operator", "tasks"]
 
 Key = tuple[str, str, int, str, str, str, str, int]
 
@@ -41,11 +41,17 @@ class Occurrence:
 
 @dataclass(frozen=True)
 class Task:
-    """One row of the catalogue: its occurrences, and the earlier tasks that ran directly before one of them."""
+    """One row of the catalogue: its occurrences, and the tasks whose results they read.
+
+    `after`: earlier tasks; `again`: later ones, read where the task runs again; `carried`: read from the repetition
+    before, such as the layer before.
+    """
 
     number: int
     occurrences: tuple[Occurrence, ...]
     after: tuple[int, ...]
+    again: tuple[int, ...] = ()
+    carried: tuple[int, ...] = ()
 
     @property
     def first(self) -> Occurrence:
@@ -68,54 +74,37 @@ def occurrences(kernels: Sequence[Kernel], owner: str, call: Kernel | None = Non
             yield from occurrences(kernel.kernels or (), kernel.class_name, kernel)
 
 
-def tasks(document: Analysis) -> list[Task]:
-    """The catalogue of `document`."""
+def tasks(document: Analysis, graph: Dataflow) -> list[Task]:
+    """The catalogue of `document`, whose operators `graph` links."""
     found: dict[Key, list[Occurrence]] = {}
-    order: list[Key] = []
+    operators: list[Key] = []
     for occurrence in occurrences(document.kernels, document.class_name):
         key = occurrence.key(document.file)
         found.setdefault(key, []).append(occurrence)
-        order.append(key)
+        if occurrence.kernel.kernel_type == "basic":
+            operators.append(key)
     numbers = {key: number for number, key in enumerate(found, 1)}
-    before: dict[Key, dict[int, None]] = {key: {} for key in found}
-    for previous, key in pairwise(order):
-        if numbers[previous] < numbers[key]:  # a task that runs again follows later ones: that would close a circle
-            before[key][numbers[previous]] = None
-    return [Task(numbers[key], tuple(found[key]), tuple(before[key])) for key in found]
+    reads: dict[Key, set[int]] = {key: set() for key in found}
+    carried: dict[Key, set[int]] = {key: set() for key in found}
+    for key, operator in zip(operators, graph.operators, strict=True):
+        reads[key] |= {numbers[operators[other - 1]] for other in operator.depends_on} - {numbers[key]}
+        carried[key] |= {numbers[operators[other - 1]] for other in operator.carried_from}
+    return [
+        Task(
+            number, tuple(found[key]), tuple(sorted(n for n in reads[key] if n < number)),
+            tuple(sorted(n for n in reads[key] if n > number)), tuple(sorted(carried[key])),
+        )
+        for key, number in numbers.items()
+    ]  # fmt: skip
+
+
+def task_of_operator(document: Analysis, catalogue: Sequence[Task]) -> dict[int, int]:
+    """Task number by the id of an operator of the graph; 0, which stands for none, is kept."""
+    numbers = numbering(catalogue)
+    basic = [o.kernel for o in occurrences(document.kernels, document.class_name) if o.kernel.kernel_type == "basic"]
+    return {0: 0, **{place: numbers[id(kernel)] for place, kernel in enumerate(basic, 1)}}
 
 
 def numbering(catalogue: Sequence[Task]) -> dict[int, int]:
     """Task number by the identity of a kernel."""
     return {id(occurrence.kernel): task.number for task in catalogue for occurrence in task.occurrences}
-
-
-@dataclass(frozen=True)
-class Lifetime:
-    """A tensor that one kernel writes and a later one reads, by the name that the trace gives it."""
-
-    tensor: TensorInfo
-    created_by: int
-    consumed_by: tuple[int, ...]
-
-
-def lifetimes(document: Analysis, catalogue: list[Task]) -> list[Lifetime]:
-    """Tensors that pass from task to task; empty where the trace gives its tensors no names that link them."""
-    numbers = numbering(catalogue)
-    rows: dict[str, tuple[TensorInfo, int, dict[int, None]]] = {}
-    done: list[Lifetime] = []
-    for occurrence in occurrences(document.kernels, document.class_name):
-        kernel, number = occurrence.kernel, numbers[id(occurrence.kernel)]
-        for tensor in kernel.inputs:
-            if tensor.name in rows:
-                rows[tensor.name][2][number] = None
-        for tensor in kernel.outputs:
-            if tensor.name in rows:
-                done.append(_closed(rows.pop(tensor.name)))
-            if tensor.name:
-                rows[tensor.name] = (tensor, number, {})
-    done += [_closed(row) for row in rows.values()]
-    return [life for life in done if life.consumed_by]
-
-
-def _closed(row: tuple[TensorInfo, int, dict[int, None]]) -> Lifetime:
-    return Lifetime(row[0], row[1], tuple(row[2]))
