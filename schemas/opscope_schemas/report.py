@@ -10,9 +10,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from opscope_schemas.common import Frozen, ToolResult
+from opscope_schemas.common import Frozen, Source, ToolResult
 
-__all__ = ["CheckReportResult", "Problem", "ReportFacts", "ReportKind", "ReportSummary", "WriteReportResult"]
+__all__ = ["CheckReportResult", "Pin", "Problem", "ReportFacts", "ReportKind", "ReportSummary", "WriteReportResult"]
 
 ReportKind = Literal["implementation"]
 
@@ -35,6 +35,16 @@ class ReportSummary(Frozen):
     links: tuple[str, ...] = Field(default=(), description="Links to the detailed sections, `path#anchor`.")
 
 
+class Pin(Frozen):
+    """Cited lines as they were when the report was written."""
+
+    path: str
+    first: int
+    last: int
+    digest: str = Field(description="Of the lines, their indentation left out.")
+    around: str = Field(description="Of the lines before and after.")
+
+
 class ReportFacts(Frozen):
     """Content of the facts file beside a report."""
 
@@ -43,6 +53,8 @@ class ReportFacts(Frozen):
     values: dict[str, int] = Field(default_factory=dict, description="Number by key, as `<!-- fact:key -->` names it.")
     variables: tuple[str, ...] = Field(default=(), description="Variables that the report's formulas name.")
     summary: ReportSummary = ReportSummary()
+    sources: tuple[Source, ...] = Field(default=(), description="The source trees that the report speaks of.")
+    pins: tuple[Pin, ...] = ()
 
 
 class WriteReportResult(ToolResult):
@@ -63,3 +75,4 @@ class CheckReportResult(ToolResult):
     problems: tuple[Problem, ...] = ()
     summary: ReportSummary = ReportSummary()
     rules: tuple[str, ...] = Field(default=(), description="Names of the rules that were run.")
+    repairs: tuple[str, ...] = Field(default=(), description="With fix: pointers that were put right, old -> new.")

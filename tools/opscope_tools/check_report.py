@@ -1,19 +1,24 @@
 """The tool `check_report`: the self-review of a saved report.
 
 It reads the report from the output folder and the facts file beside it, follows every pointer into the registered
-repositories, and lists what the rules of report/checks.py reject. It changes nothing.
+repositories, and lists what the rules of report/checks.py reject. It changes nothing, but with `fix` the pointers whose
+lines have moved.
 """
 
 from __future__ import annotations
 
+from functools import partial
+from urllib.parse import unquote
+
 from opscope_schemas.common import ToolArguments
-from opscope_schemas.errors import InputError, SourceError
+from opscope_schemas.errors import InputError, PathRefusedError, SourceError
 from opscope_schemas.report import CheckReportResult, ReportFacts
 from pydantic import Field, ValidationError
 
 from opscope_tools.report.checks import Material, check, rule_names
 from opscope_tools.report.markdown import Page
-from opscope_tools.report.saving import facts_path, inside
+from opscope_tools.report.pins import pinned, repaired
+from opscope_tools.report.saving import facts_path, inside, save
 from opscope_tools.report.sources import SourceReader
 from opscope_tools.spec import Tool, ToolContext
 from opscope_tools.workspace import Workspace
@@ -30,6 +35,7 @@ class CheckReportArguments(ToolArguments):
     path: str = Field(
         description="The report, relative to the output folder: reports/implementations/NAME-analysis.md."
     )
+    fix: bool = Field(default=False, description="Put right the pointers whose lines have moved, and save the report.")
 
 
 def read_facts(workspace: Workspace, path: str) -> ReportFacts | None:
@@ -66,17 +72,49 @@ def _run(arguments: CheckReportArguments, context: ToolContext) -> CheckReportRe
     path = file.relative_to(workspace.output.resolve()).as_posix()
     facts = read_facts(workspace, path)
     context.checkpoint()
-    problems = tuple(check(Material(Page(text), SourceReader(workspace.repositories.values()), facts)))
-    notes = () if facts else ("No facts file lies beside the report, so its numbers were not compared.",)
+    reader = SourceReader(workspace.repositories.values())
+    repairs: tuple[str, ...] = ()
+    if arguments.fix and facts is not None:
+        text, facts, repairs = _fixed(workspace, path, text, facts, reader)
+    sources = tuple(workspace.source(repository) for repository in workspace.repositories.values())
+    exists = partial(exists_beside, workspace, path)
+    problems = tuple(check(Material(Page(text), reader, facts, sources, exists)))
+    notes = (
+        () if facts else ("No facts file lies beside the report, so its numbers and cited lines were not compared.",)
+    )
     return CheckReportResult(
         path=path,
         ok=not problems,
         problems=problems,
         summary=facts.summary if facts else CheckReportResult.model_fields["summary"].default,
         rules=rule_names(),
-        sources=tuple(workspace.source(repository) for repository in workspace.repositories.values()),
+        repairs=repairs,
+        sources=sources,
         notes=notes,
     )
+
+
+def exists_beside(workspace: Workspace, report: str, target: str) -> bool:
+    """Whether a link of the report leads to a file of the output folder."""
+    try:
+        return inside(workspace.output, f"{report.rpartition('/')[0]}/{unquote(target)}").exists()
+    except PathRefusedError:
+        return False
+
+
+def _fixed(
+    workspace: Workspace, path: str, text: str, facts: ReportFacts, reader: SourceReader
+) -> tuple[str, ReportFacts, tuple[str, ...]]:
+    """The report with its drifted pointers put right, saved where anything changed."""
+    mended, repairs = repaired(Page(text), reader, facts.pins)
+    if not repairs:
+        return text, facts, ()
+    gone = {repair.old for repair in repairs}
+    kept = [pin for pin in facts.pins if not {f"{pin.path}:{pin.first}", f"{pin.path}:{pin.first}-{pin.last}"} & gone]
+    made = "\n".join(repair.new for repair in repairs)
+    facts = facts.model_copy(update={"pins": tuple(dict.fromkeys((*kept, *pinned(Page(made), reader))))})
+    save(workspace.output, {facts_path(path): facts.model_dump_json(indent=1) + "\n", path: mended})
+    return mended, facts, tuple(f"line {repair.line}: {repair.old} -> {repair.new}" for repair in repairs)
 
 
 def _first_problems(result: CheckReportResult) -> CheckReportResult:
@@ -92,14 +130,17 @@ CHECK_REPORT: Tool[CheckReportArguments, CheckReportResult] = Tool(
     title="Check a report",
     description=(
         "Reviews a saved report: placeholders, path:line pointers that do not resolve, symbols that are not where the "
-        "report says, missing or disordered sections, empty or ragged tables, broken fences and diagrams, and numbers "
-        "marked as facts that differ from the analysis. Checks form and evidence, not prose: unmarked numbers pass. "
-        "Returns one sentence per problem with its line."
+        "report says, cited lines that moved or changed since, sources of another version, searches that do find what is "
+        "said not to be there, missing or disordered sections, empty or ragged tables, tasks without number, broken "
+        "fences, diagrams, pseudocode and links, marked numbers that differ from the analysis, guesses, praise and "
+        "repetitions. Returns one sentence per problem with its line; with `fix` moved pointers are put right. What a "
+        "sentence means is not checked."
     ),
     arguments=CheckReportArguments,
     result=CheckReportResult,
     run=_run,
     shorter=(_first_problems,),
+    read_only=False,
     positional=("path",),
     cached=False,
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Literal
 
 from opscope_prompts.templates import render_template
@@ -15,14 +16,15 @@ from opscope_schemas.analysis import ModelAnalysisResult, ModelTreeResult
 from opscope_schemas.common import ToolArguments, ToolResult
 from opscope_schemas.dataflow import Dataflow, DataflowResult
 from opscope_schemas.errors import InputError, TraceError
-from opscope_schemas.report import Problem, ReportKind, WriteReportResult
+from opscope_schemas.report import ReportKind, WriteReportResult
 from opscope_schemas.tiling import TilingResult
 from pydantic import Field
 
+from opscope_tools.check_report import exists_beside
 from opscope_tools.report.checks import Material, check
 from opscope_tools.report.facts import ImplementationFacts, default_point, position_limit
 from opscope_tools.report.markdown import Page
-from opscope_tools.report.render import Report, render, section_problems
+from opscope_tools.report.render import render, section_problems
 from opscope_tools.report.saving import facts_path, inside, report_path, save
 from opscope_tools.report.sources import SourceReader
 from opscope_tools.spec import Tool, ToolContext
@@ -45,7 +47,9 @@ class WriteReportArguments(ToolArguments):
     )
     sections: dict[str, str] | None = Field(
         default=None,
-        description="Your own Markdown by section number (1, 2.3, 4.1, 8.3) or heading; it follows the computed text.",
+        description="Your own Markdown by section number (1, 2.3, 4.1, 8.3) or heading; it follows the computed text. Every "
+        "paragraph and bullet cites lines (`path.py:12-20`), a number of the analysis ({{fact:key}}), or a search that "
+        "found nothing (searched `PATTERN` in `PATH`).",
     )
     phases: tuple[Literal["prefill", "decode", "encode"], ...] | None = Field(
         default=None,
@@ -159,7 +163,10 @@ def _run(arguments: WriteReportArguments, context: ToolContext) -> WriteReportRe
     template = _TEMPLATES[arguments.kind]
     context.progress(_steps(arguments) - 1, _steps(arguments), "rendering and checking")
     report = render(facts, sections, path, lambda values: render_template(template, values))
-    problems = tuple(section_problems(facts, sections)) or _report_problems(facts, report)
+    problems = tuple(section_problems(facts, sections))
+    if not problems:
+        exists = partial(exists_beside, workspace, path)
+        problems = tuple(check(Material(Page(report.text), facts.reader, report.facts, facts.sources, exists)))
     notes: tuple[str, ...] = ()
     if problems:
         notes = ("The report was not saved: repair the problems and call write_report again.",)
@@ -178,10 +185,6 @@ def _run(arguments: WriteReportArguments, context: ToolContext) -> WriteReportRe
     )
 
 
-def _report_problems(facts: ImplementationFacts, report: Report) -> tuple[Problem, ...]:
-    return tuple(check(Material(Page(report.text), facts.reader, report.facts)))
-
-
 def _first_problems(result: WriteReportResult) -> WriteReportResult:
     left_out = len(result.problems) - _FIRST
     if left_out <= 0:
@@ -195,7 +198,8 @@ WRITE_REPORT: Tool[WriteReportArguments, WriteReportResult] = Tool(
     title="Write a report",
     description=(
         "Analyses a model and saves the report on its implementation: eleven sections, every table filled from "
-        "computed facts with path:line pointers. Your own prose goes in through `sections`. The report is checked "
+        "computed facts with path:line pointers. Your own prose goes in through `sections`, each claim with the lines, "
+        "number or search that shows it; cited lines are kept as digests, so that later changes show. The report is checked "
         "before it is saved; where the checks reject something nothing is written and `problems` says where. Returns "
         "the path and a summary of insights, optimizations, limitations and links."
     ),

@@ -12,13 +12,24 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
+from opscope_schemas.common import Source
 from opscope_schemas.errors import ValuesError
 from opscope_schemas.formula import STANDARD_ORDER, evaluate, variables
 from opscope_schemas.report import Problem, ReportFacts
 
 from opscope_tools.report.checks_source import pointer_problems
+from opscope_tools.report.checks_text import (
+    catalogue_problems,
+    duplicate_problems,
+    file_link_problems,
+    head_problems,
+    pseudocode_problems,
+    word_problems,
+)
+from opscope_tools.report.evidence import search_problems
 from opscope_tools.report.markdown import Page, code_spans, without_code
 from opscope_tools.report.outline import SECTIONS, TABLES, anchor
+from opscope_tools.report.pins import pin_problems
 from opscope_tools.report.sources import SourceReader
 
 __all__ = ["FRAGMENT_RULES", "RULES", "Material", "check", "rule_names"]
@@ -31,6 +42,9 @@ class Material:
     page: Page
     reader: SourceReader
     facts: ReportFacts | None = None
+    #: the source trees as they are now, and whether a file lies at a path relative to the report
+    sources: tuple[Source, ...] = ()
+    exists: Callable[[str], bool] | None = None
 
 
 Rule = Callable[[Material], Iterator[Problem]]
@@ -240,12 +254,66 @@ def pointers(material: Material) -> Iterator[Problem]:
     return pointer_problems(material.page, material.reader)
 
 
+def pins(material: Material) -> Iterator[Problem]:
+    """The cited lines are what they were when the report was written."""
+    yield from pin_problems(material.page, material.reader, material.facts.pins if material.facts else ())
+
+
+def versions(material: Material) -> Iterator[Problem]:
+    """The source trees are the ones that the report speaks of."""
+    now = {source.repository: source.version for source in material.sources}
+    for source in material.facts.sources if material.facts else ():
+        if source.repository in now and now[source.repository] != source.version:
+            line = next((n for n, text in material.page.prose if text.startswith("**Repository:**")), 1)
+            yield _problem(
+                "VERSION_STALE", line,
+                f"The report speaks of {source.repository} {source.version or 'without a version'}; it is "
+                f"{now[source.repository] or 'without one'} now. Write the report again.",
+            )  # fmt: skip
+
+
+def searches(material: Material) -> Iterator[Problem]:
+    """Searches that are said to have found nothing find nothing."""
+    return search_problems(material.page, material.reader)
+
+
+def words(material: Material) -> Iterator[Problem]:
+    """No guesses and no praise."""
+    return word_problems(material.page)
+
+
+def duplicates(material: Material) -> Iterator[Problem]:
+    """No sentence twice."""
+    return duplicate_problems(material.page)
+
+
+def file_links(material: Material) -> Iterator[Problem]:
+    """Links to files lead to files."""
+    return file_link_problems(material.page, material.exists) if material.exists else iter(())
+
+
+def head(material: Material) -> Iterator[Problem]:
+    """What was analysed, with what, and when."""
+    return head_problems(material.page)
+
+
+def catalogue(material: Material) -> Iterator[Problem]:
+    """Tasks are numbered, and depend on earlier ones."""
+    return catalogue_problems(material.page, TABLES["5"])
+
+
+def pseudocode(material: Material) -> Iterator[Problem]:
+    """Python in fences parses."""
+    return pseudocode_problems(material.page)
+
+
 #: every rule, in the order in which problems are reported for one line
 RULES: tuple[Rule, ...] = (
-    placeholders, pointers, fences, tables, boxes, sections, empty_sections, table_heads, links, facts,
+    placeholders, pointers, pins, versions, searches, fences, tables, boxes, head, sections, empty_sections, table_heads,
+    catalogue, pseudocode, links, file_links, facts, words, duplicates,
 )  # fmt: skip
 #: the rules that also hold for a piece of a report
-FRAGMENT_RULES: tuple[Rule, ...] = (placeholders, pointers, fences, tables, boxes)
+FRAGMENT_RULES: tuple[Rule, ...] = (placeholders, pointers, searches, fences, tables, boxes, pseudocode, words)
 
 
 def check(material: Material, rules: tuple[Rule, ...] = RULES) -> list[Problem]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from opscope_schemas.report import Problem
 
-from opscope_tools.report.markdown import POINTER, Page, code_spans, without_code
+from opscope_tools.report.markdown import ABSOLUTE, POINTER, Page, code_spans, without_code
 from opscope_tools.report.sources import SourceReader
 
 __all__ = ["pointer_problems"]
@@ -31,6 +31,8 @@ def pointer_problems(page: Page, reader: SourceReader) -> Iterator[Problem]:
     """What is wrong with the pointers of `page`."""
     for line, text in enumerate(page.lines, 1):
         fenced = line in page.fenced
+        for found in ABSOLUTE.finditer(text):
+            yield Problem(rule="PATH_MISSING", line=line, message=_missing(found[1]))
         for found in POINTER.finditer(text):
             path, first = found.group(1), int(found.group(2))
             last = int(found.group(3) or first)

@@ -13,11 +13,13 @@ from opscope_schemas.report import Problem, ReportFacts
 
 from opscope_tools.report import components, flow, overview, performance, reference
 from opscope_tools.report.checks import FRAGMENT_RULES, Material, check
+from opscope_tools.report.evidence import evidence_problems, with_facts
 from opscope_tools.report.facts import ImplementationFacts, short
 from opscope_tools.report.markdown import Page, table
 from opscope_tools.report.memory import lifetime_rows, peak_lines
 from opscope_tools.report.outline import CLOSING, TABLES, Section, section_named, with_components
 from opscope_tools.report.parallel import communication_rows, overlap, parallelism_lines
+from opscope_tools.report.pins import pinned
 from opscope_tools.report.quotes import Quotes
 from opscope_tools.report.summary import summarise
 from opscope_tools.report.tasks import tasks
@@ -54,10 +56,13 @@ def section_problems(facts: ImplementationFacts, sections: Mapping[str, str]) ->
     """What the checks reject in the agent's own sections; lines are those of each section's text."""
     problems = []
     names = _variables(facts)
-    for key, text in sections.items():
+    values = quoted(facts) if sections else {}
+    filled = {key: with_facts(text, values) for key, text in sections.items()}
+    unknown = {key: found for key, (_, found) in filled.items()}
+    for key, (text, _) in filled.items():
         page = Page(text.strip())
         own = ReportFacts(name=facts.name, variables=names)
-        found = check(Material(page, facts.reader, own), FRAGMENT_RULES)
+        found = [*check(Material(page, facts.reader, own), FRAGMENT_RULES), *evidence_problems(page), *unknown[key]]
         found += [
             Problem(
                 rule="HEADING", line=line, message="A section's own text may hold headings of level 4 and deeper only."
@@ -73,6 +78,13 @@ def section_problems(facts: ImplementationFacts, sections: Mapping[str, str]) ->
     return problems
 
 
+def quoted(facts: ImplementationFacts) -> dict[str, int]:
+    """The numbers that the report quotes, by key: those that an agent's prose may quote too."""
+    quotes = Quotes()
+    _context(facts, quotes)
+    return quotes.values
+
+
 def _variables(facts: ImplementationFacts) -> tuple[str, ...]:
     documents = (*facts.documents, *facts.modules)
     return tuple(dict.fromkeys(variable.name for document in documents for variable in document.variables))
@@ -85,7 +97,7 @@ def render(facts: ImplementationFacts, sections: Mapping[str, str], path: str, t
     """
     outline, quotes = outline_of(facts), Quotes()
     context = _context(facts, quotes)
-    context["prose"] = place_sections(sections, outline)
+    context["prose"] = place_sections({k: with_facts(t, quotes.values)[0] for k, t in sections.items()}, outline)
     draft = template({**context, "glossary": "| - | - |"})
     context["glossary"] = table(TABLES["11.A"], reference.glossary_rows(draft))
     text = re.sub(r"\n{3,}", "\n\n", template(context))
@@ -96,6 +108,8 @@ def render(facts: ImplementationFacts, sections: Mapping[str, str], path: str, t
             values=quotes.values,
             variables=_variables(facts),
             summary=summarise(facts, path, outline),
+            sources=facts.sources,
+            pins=pinned(Page(text), facts.reader),
         ),
     )
 

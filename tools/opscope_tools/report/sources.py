@@ -18,6 +18,10 @@ __all__ = ["SourceReader", "Span"]
 
 #: largest file that is read: no source file comes near it, and a pointer to a data file must not fill the memory
 _MAX_BYTES = 8 << 20
+#: what a search through a folder reads
+_TEXT = frozenset(
+    {".py", ".pyi", ".cu", ".cuh", ".h", ".hpp", ".cpp", ".cc", ".c", ".inl", ".md", ".toml", ".cfg", ".txt", ".json"}
+)
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,17 @@ class SourceReader:
             except OSError:
                 continue
         return None
+
+    def files_below(self, path: str) -> list[str]:
+        """The text files that a path names: itself, or those below the folder; [] where no repository holds it."""
+        if self.lines(path) is not None:
+            return [path]
+        for repository in self.repositories:
+            folder, root = (repository.root / path).resolve(), repository.root.resolve()
+            if path and not path.startswith(("/", "~")) and folder.is_dir() and folder.is_relative_to(root):
+                found = sorted(f.relative_to(root).as_posix() for f in folder.rglob("*") if f.suffix in _TEXT)
+                return [file for file in found if self.lines(file) is not None]
+        return []
 
     def line(self, path: str, number: int) -> str:
         """The stripped text of one line; empty where there is none."""

@@ -1,0 +1,135 @@
+"""Rules about what a report says: words, repetitions, links to files, its head, its catalogue and its pseudocode.
+
+They need the text, and for links a look at the output folder.
+"""
+
+from __future__ import annotations
+
+import ast
+import datetime
+import re
+import textwrap
+from collections.abc import Callable, Iterator
+
+from opscope_schemas.report import Problem
+
+from opscope_tools.report.markdown import Page, without_code
+
+__all__ = ["catalogue_problems", "duplicate_problems", "file_link_problems", "head_problems", "pseudocode_problems", "word_problems"]  # fmt: skip
+
+_HEDGES = (
+    "probably presumably supposedly arguably seemingly perhaps maybe roughly speaking|it seems|seems to|appears to|i think"
+    "|i believe|we believe|most likely|should be around|might be around|as far as i know"
+)
+_PRAISE = (
+    "blazing|blazingly|lightning-fast|cutting-edge|state-of-the-art|world-class|best-in-class|game-changing|revolutionary"
+    "|seamless|seamlessly|robust|elegant|elegantly|powerful|unparalleled|industry-leading|next-generation|battle-tested"
+)
+_SINGLE, _, _PHRASES = _HEDGES.partition(" roughly speaking|")
+_HEDGING = re.compile(rf"\b(?:{'|'.join(_SINGLE.split())}|roughly speaking|{_PHRASES})\b", re.IGNORECASE)
+_PRAISING = re.compile(rf"\b(?:{_PRAISE})\b", re.IGNORECASE)
+#: words of a sentence from which on a repetition is one
+_LONG = 9
+_LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\(([^)\s#]+)(?:#[^)\s]*)?\)|!\[[^\]\n]*\]\(([^)\s]+)\)")
+_EXTERNAL = re.compile(r"(?:https?|mailto):")
+
+
+def word_problems(page: Page) -> Iterator[Problem]:
+    """Words that guess or praise instead of saying."""
+    for line, text in page.prose:
+        plain = re.sub(r"\"[^\"]*\"", "", without_code(text))
+        for found in _HEDGING.finditer(plain):
+            yield Problem(
+                rule="HEDGE", line=line, message=f"{found[0]!r} guesses: say what is known, or that it is not."
+            )
+        for found in _PRAISING.finditer(plain):
+            yield Problem(rule="PRAISE", line=line, message=f"{found[0]!r} praises: say what was measured or counted.")
+
+
+def duplicate_problems(page: Page) -> Iterator[Problem]:
+    """Sentences of prose that stand in two sections."""
+    seen: dict[str, tuple[int, str]] = {}
+    section = ""
+    headings = dict(page.headings)
+    for line, text in page.prose:
+        section = headings.get(line, section)
+        if line in headings or text.lstrip().startswith(("|", "-", "*", "<", "A: ")):
+            continue
+        for sentence in re.split(r"(?<=[.!?])\s+", text.strip()):
+            words = re.findall(r"\w+", sentence.lower())
+            if len(words) < _LONG:
+                continue
+            first = seen.setdefault(" ".join(words), (line, section))
+            if first[1] != section:
+                yield Problem(
+                    rule="DUPLICATE", line=line,
+                    message=f"This sentence stands in {first[1].lstrip('# ')!r} too (line {first[0]}): say it once.",
+                )  # fmt: skip
+
+
+def file_link_problems(page: Page, exists: Callable[[str], bool]) -> Iterator[Problem]:
+    """Links to files, as a renderer resolves them: relative to the report."""
+    for line, text in page.prose:
+        for found in _LINK.finditer(re.sub(r"`[^`]*`", "", text)):
+            target = found[1] or found[2]
+            if _EXTERNAL.match(target):
+                continue
+            if target.startswith("/"):
+                said = f"{target} begins with a slash, which leads out of the report's folder: make it relative."
+            elif not exists(target):
+                said = f"{target} is no file beside the report."
+            else:
+                continue
+            yield Problem(rule="LINK_DEAD", line=line, message=said)
+
+
+def head_problems(page: Page) -> Iterator[Problem]:
+    """The lines that say what was analysed, with what, and when."""
+    for name in ("Repository", "Framework", "Analysis Date"):
+        found = next(((n, t) for n, t in page.prose[:30] if t.startswith(f"**{name}:**")), None)
+        if found is None or not found[1].partition(":**")[2].strip():
+            yield Problem(rule="HEAD_MISSING", line=found[0] if found else 1, message=f"The head lacks **{name}:**.")
+        elif name == "Analysis Date":
+            yield from _date_problems(*found)
+
+
+def _date_problems(line: int, text: str) -> Iterator[Problem]:
+    written = text.partition(":**")[2].strip()
+    try:
+        date = datetime.date.fromisoformat(written)
+    except ValueError:
+        yield Problem(rule="HEAD_DATE", line=line, message=f"{written!r} is no date of the form 2026-01-31.")
+        return
+    if date > datetime.datetime.now(datetime.UTC).date() + datetime.timedelta(days=1):
+        yield Problem(rule="HEAD_DATE", line=line, message=f"{written} lies in the future.")
+
+
+def catalogue_problems(page: Page, head: tuple[str, ...]) -> Iterator[Problem]:
+    """Tasks are numbered from 1 without gaps, and depend on tasks that there are."""
+    for table in page.tables:
+        if table.head != head:
+            continue
+        rows = [(line, cells) for line, cells in table.rows if len(cells) == len(head)]
+        for place, (line, cells) in enumerate(rows, 1):
+            if cells[0] != str(place):
+                yield Problem(rule="TASK_NUMBER", line=line, message=f"Task {cells[0]!r} should be number {place}.")
+            unknown = [n for n in re.findall(r"\d+", cells[-1]) if not 1 <= int(n) <= len(rows)]
+            if unknown:
+                said = f"Task {cells[0]} depends on {', '.join(unknown)}, which the catalogue does not have."
+                yield Problem(rule="TASK_UNKNOWN", line=line, message=said)
+            own = cells[-1].partition(";")[0]
+            if re.fullmatch(r"[\d, ]+", own) and any(place <= int(n) <= len(rows) for n in re.findall(r"\d+", own)):
+                said = f"Task {cells[0]} depends on itself or on a later task."
+                yield Problem(rule="TASK_CIRCLE", line=line, message=said)
+
+
+def pseudocode_problems(page: Page) -> Iterator[Problem]:
+    """Python in fences is Python."""
+    for fence in page.fences:
+        if fence.language != "python" or not fence.closed:
+            continue
+        try:
+            ast.parse(textwrap.dedent("\n".join(fence.lines)))
+        except (SyntaxError, ValueError, RecursionError) as error:
+            at = fence.line + (getattr(error, "lineno", 1) or 1)
+            yield Problem(rule="PSEUDOCODE", line=min(at, len(page.lines)), message=f"This is no Python: {error}.")
