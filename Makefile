@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: analyze test lint setup golden conformance second bench-server bench-calls bench-index bench-cost bench-kernels bench-gpu sweep sweep-cost sweep-index sweep-kernels clean
+.PHONY: analyze test lint setup golden conformance second bench-server bench-calls bench-index bench-cost bench-kernels bench-reports bench-gpu sweep sweep-cost sweep-index sweep-kernels sweep-prose clean
 
 analyze: $(STAMP)
 	$(BIN)/opscope analyze $(TARGET)
@@ -55,6 +55,9 @@ bench-cost: $(STAMP)
 bench-kernels: $(STAMP)
 	$(BIN)/python benchmarks/kernels.py $(SOURCES)
 
+bench-reports: $(STAMP)
+	$(BIN)/python benchmarks/reports.py
+
 # what compiling says beside what a GPU's driver and ncu say; says so where there is no GPU
 bench-gpu: $(STAMP)
 	$(BIN)/python benchmarks/gpu.py
@@ -67,7 +70,11 @@ sweep-cost: $(STAMP)
 sweep-kernels: $(STAMP)
 	$(BIN)/python tests/sweep/kernels.py --compile 10 $(SOURCES)
 
-sweep: sweep-cost sweep-index sweep-kernels
+# rules of wording and form over prose that is no report: what they say of it
+sweep-prose: $(STAMP)
+	$(BIN)/python tests/sweep/report_prose.py
+
+sweep: sweep-cost sweep-index sweep-kernels sweep-prose
 
 # every module class of transformers and torch, and every public name: the index against an import
 sweep-index: $(STAMP)

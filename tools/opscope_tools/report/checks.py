@@ -58,8 +58,15 @@ def _problem(rule: str, line: int, message: str) -> Problem:
 
 _BRACED = re.compile(r"(?<!\$)\{([a-z][a-z0-9_ :]*)\}")
 _REFERENCE = re.compile(r"\$\{\{.*?\}\}\([^)]*\)")
-_ANGLED = re.compile(
-    r"<(?!!--|https?:|mailto:|/?(?:br|sub|sup|details|summary|img|a|b|i|p)\b)[A-Za-z_.][^<>\n]*>|<\.\.\.>"
+_ANGLED = re.compile(r"<(?!!--|https?:|mailto:)(?:([A-Za-z][\w-]*)[^<>\n]*|[A-Za-z_.][^<>\n]*)>|<\.\.\.>")
+#: elements of HTML, which stand in Markdown as themselves
+_ELEMENTS = frozenset(
+    "a abbr address area article aside audio b base bdi bdo blockquote body br button canvas caption center cite code col "
+    "colgroup data datalist dd del details dfn dialog div dl dt em embed fieldset figcaption figure font footer form h1 h2 "
+    "h3 h4 h5 h6 head header hr html i iframe img input ins kbd label legend li link main map mark menu meta meter nav "
+    "noscript object ol optgroup option output p picture pre progress q rp rt ruby s samp script search section select "
+    "slot small source span strong style sub summary sup svg table tbody td template textarea tfoot th thead time title tr "
+    "track tt u ul var video wbr".split()
 )
 _UNDONE = re.compile(r"\b(?:TODO|TBD|FIXME|XXX)\b")
 _NUMBERED = re.compile(
@@ -71,7 +78,7 @@ _BRACKETED = re.compile(
     r"(?<![\w\])!])\[(?:Describe|Description|Diagram|Answer|Brief|What |Insert|Explain|Your |ASCII|Task dependency"
     r"|Repeat|Next|Component Name|Model/|URL|YYYY|Yes/No|PyTorch / |requirements|minimum|supported"
     r"|operations|sync points"
-    r"|shape\]|\d-\d sentences|memory access|tiling strategy|Related|Documentation|Search|Fill)[^\]\n]*\]?(?!\()"
+    r"|shape\]|\d-\d sentences|memory access|tiling strategy|Related|Documentation|Search|Fill)[^\]\n]*(?:\](?![(\[])|$)"
 )
 _CHECKLIST = re.compile(r"^\s*[-*] \[[ xX]\]")
 
@@ -79,11 +86,14 @@ _CHECKLIST = re.compile(r"^\s*[-*] \[[ xX]\]")
 def placeholders(material: Material) -> Iterator[Problem]:
     """Nothing that a template left to be filled in."""
     known = {*STANDARD_ORDER, "w_bytes", "a_bytes", *(material.facts.variables if material.facts else ())}
+    defined = {f"[{name}]" for name in re.findall(r"^\s*\[([^\]]+)\]:\s", material.page.text, re.MULTILINE)}  # links
     for line, text in enumerate(material.page.lines, 1):
         fence = material.page.fenced.get(line)
         if _CHECKLIST.match(text):  # a checklist may speak of placeholders
             continue
         for found in _unfilled(_REFERENCE.sub("", text), fence.language if fence else None, known):
+            if found in defined:
+                continue
             yield _problem(
                 "PLACEHOLDER", line, f"{found!r} is a placeholder; write what it stands for, or leave it out."
             )
@@ -92,7 +102,7 @@ def placeholders(material: Material) -> Iterator[Problem]:
 def _unfilled(text: str, language: str | None, known: set[str]) -> Iterator[str]:
     """Placeholders in one line; `language` is None outside fences. Python may index, format and compare."""
     outside = language is None
-    if language != "python":
+    if (language or "").lower() not in ("python", "py"):
         for found in _BRACED.finditer(text):
             if found.group(1) not in known and not _in_formula(text, found.start(), known):
                 yield found.group()
@@ -100,7 +110,9 @@ def _unfilled(text: str, language: str | None, known: set[str]) -> Iterator[str]
     for pattern in (_UNDONE, _NUMBERED, _BRACKETED):
         yield from (found.group().strip() for found in pattern.finditer(scanned))
     if outside:
-        yield from (found.group() for found in _ANGLED.finditer(without_code(text)))
+        for found in _ANGLED.finditer(without_code(text)):
+            if (found[1] or "").lower() not in _ELEMENTS:
+                yield found.group()
     elif "<...>" in text:
         yield "<...>"
 

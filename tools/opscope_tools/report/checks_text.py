@@ -126,7 +126,7 @@ def catalogue_problems(page: Page, head: tuple[str, ...]) -> Iterator[Problem]:
 def pseudocode_problems(page: Page) -> Iterator[Problem]:
     """Python in fences is Python."""
     for fence in page.fences:
-        if fence.language != "python" or not fence.closed:
+        if fence.language != "python" or not fence.closed or any(line.startswith(">>>") for line in fence.lines):
             continue
         try:
             ast.parse(textwrap.dedent("\n".join(fence.lines)))

@@ -342,14 +342,13 @@ class ImplementationFacts:
 
         Cut out of the expanded document, so that every figure of a report comes from one trace.
         """
-        cut = [self._cut(kernel) for kernel in self.calls.values()]
-        return (module_of_document(self.main), *(module for module in cut if module is not None))
+        return (module_of_document(self.main), *(module for module in self._cuts.values() if module is not None))
 
     @cached_property
     def unavailable(self) -> dict[str, str]:
         """Classes that ran and have no document of their own, with the reason."""
         why = "its source is in no registered repository, or its figures are not a multiple of its calls"
-        return {name: why for name, kernel in self.calls.items() if self._cut(kernel) is None}
+        return {name: why for name, module in self._cuts.items() if module is None}
 
     @cached_property
     def calls(self) -> dict[str, Kernel]:
@@ -360,6 +359,10 @@ class ImplementationFacts:
             if kernel.class_name and kernel.kernels and (held is None or (held.repeat != "1" and kernel.repeat == "1")):
                 calls[kernel.class_name] = kernel
         return calls
+
+    @cached_property
+    def _cuts(self) -> dict[str, ModuleAnalysis | None]:
+        return {name: self._cut(kernel) for name, kernel in self.calls.items()}
 
     def _cut(self, call: Kernel) -> ModuleAnalysis | None:
         found = self.locate(call.class_name)
