@@ -65,6 +65,7 @@ class WriteReportResult(ToolResult):
     problems: tuple[Problem, ...] = ()
     summary: ReportSummary = ReportSummary()
     facts_path: str = Field(default="", description="The facts file beside the report.")
+    page_path: str = Field(default="", description="With html: the page beside the report.")
 
 
 class CheckReportResult(ToolResult):

@@ -24,9 +24,11 @@ from opscope_tools.check_report import exists_beside
 from opscope_tools.report.checks import Material, check
 from opscope_tools.report.facts import ImplementationFacts, default_point, position_limit
 from opscope_tools.report.markdown import Page
+from opscope_tools.report.plots import plots
 from opscope_tools.report.render import render, section_problems
-from opscope_tools.report.saving import facts_path, inside, report_path, save
+from opscope_tools.report.saving import facts_path, inside, page_path, report_path, save
 from opscope_tools.report.sources import SourceReader
+from opscope_tools.report.webpage import web_page
 from opscope_tools.spec import Tool, ToolContext
 
 __all__ = ["WRITE_REPORT", "WriteReportArguments", "gather"]
@@ -65,6 +67,9 @@ class WriteReportArguments(ToolArguments):
     kernel: str | None = Field(default=None, description="CUDA or Triton kernel whose tiling section 3.2 shows.")
     ridge: float | None = Field(
         default=None, gt=0, description="FLOPs per byte at which your device turns compute-bound."
+    )
+    html: bool = Field(
+        default=False, description="Save one self-contained HTML page beside it, with plots and the cited source."
     )
     overwrite: bool = Field(default=False, description="Replace a report of that name.")
 
@@ -172,7 +177,12 @@ def _run(arguments: WriteReportArguments, context: ToolContext) -> WriteReportRe
         notes = ("The report was not saved: repair the problems and call write_report again.",)
     else:
         context.checkpoint()
-        save(workspace.output, {facts_path(path): report.facts.model_dump_json(indent=1) + "\n", path: report.text})
+        texts = {facts_path(path): report.facts.model_dump_json(indent=1) + "\n", path: report.text}
+        if arguments.html:
+            texts[page_path(path)] = web_page(
+                report.text, plots(facts), facts.reader, lambda values: render_template("page.html", values)
+            )
+        save(workspace.output, texts)
     context.progress(_steps(arguments), _steps(arguments), "not saved" if problems else "saved")
     return WriteReportResult(
         path=path,
@@ -180,6 +190,7 @@ def _run(arguments: WriteReportArguments, context: ToolContext) -> WriteReportRe
         problems=problems,
         summary=report.facts.summary,
         facts_path=facts_path(path) if not problems else "",
+        page_path=page_path(path) if arguments.html and not problems else "",
         sources=facts.sources,
         notes=notes,
     )

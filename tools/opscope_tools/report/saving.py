@@ -15,7 +15,7 @@ from pathlib import Path
 
 from opscope_schemas.errors import InputError, OutputError, PathRefusedError
 
-__all__ = ["facts_path", "inside", "report_path", "save"]
+__all__ = ["facts_path", "inside", "page_path", "report_path", "save"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -33,6 +33,11 @@ def report_path(name: str) -> str:
 def facts_path(path: str) -> str:
     """The facts file beside a report."""
     return f"{path.removesuffix('.md')}.facts.json"
+
+
+def page_path(path: str) -> str:
+    """The HTML page beside a report."""
+    return f"{path.removesuffix('.md')}.html"
 
 
 def inside(output: Path, path: str) -> Path:
