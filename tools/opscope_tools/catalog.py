@@ -1,7 +1,8 @@
 """The one explicit list of tools; the MCP server, the command line and the golden files are its only readers.
 
-The order is the order in which an agent meets them: find the class, read it, see who uses it, cost it, expand it, follow its
-data, look at its kernels, write and check. It never depends on anything at run time, so that two listings are always equal.
+The order is the order in which an agent meets them: map the repository, find the class, read it, see who uses it, cost it,
+expand it, follow its data, look at its kernels, write and check. It never depends on anything at run time, so that two
+listings are always equal.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ from opscope_tools.expand_refs import EXPAND_REFS
 from opscope_tools.find_forward import FIND_FORWARD
 from opscope_tools.find_references import FIND_REFERENCES
 from opscope_tools.inspect_model import INSPECT_MODEL
+from opscope_tools.map_repo import MAP_REPO
 from opscope_tools.resolve_class import RESOLVE_CLASS
 from opscope_tools.spec import AnyTool
 from opscope_tools.trace_dataflow import TRACE_DATAFLOW
 from opscope_tools.write_report import WRITE_REPORT
 
 ALL_TOOLS: tuple[AnyTool, ...] = (
+    MAP_REPO,
     RESOLVE_CLASS,
     FIND_FORWARD,
     FIND_REFERENCES,

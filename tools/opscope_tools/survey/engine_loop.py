@@ -1,0 +1,186 @@
+"""Where the engine's loop is entered: candidates by role and name, the one whose calls reach the most stages first."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from opscope_schemas.errors import UnknownNameError
+from opscope_schemas.repo_map import CallNest, Component, Place
+
+from opscope_tools.survey.components import ROLES, Ranking, candidate
+from opscope_tools.survey.facts import ClassFact
+from opscope_tools.survey.holdings import Definition, Holdings
+from opscope_tools.survey.nesting import STAGES, Nesting
+from opscope_tools.survey.typing_of import Target, Types
+
+_ENTRY = re.compile(
+    r"generate|_generate|run_busy_loop|event_loop\w*|step|run_loop|main_loop|loop|serve_forever|run_engine|_sample|stream_generate|generate_\w+"
+)
+#: role -> what its step is called, the likeliest first
+_STEPS = {
+    "scheduler": ("schedule", "get_next_batch_to_run", "get_next_batch", "_schedule"),
+    "model runner": ("execute_model", "run_batch", "run_model", "run", "forward_batch_generation", "forward"),
+}
+_LINES = 160
+_TRIED = 14
+
+
+class EngineLoops:
+    """Finds and reads the loop of an engine."""
+
+    def __init__(self, held: Holdings, ranking: Ranking, checkpoint: Callable[[], None]) -> None:
+        self.held, self.ranking, self.checkpoint = held, ranking, checkpoint
+        self.types = Types(held)
+
+    def best(self) -> tuple[list[CallNest], list[Place]]:
+        """The loop of the best entry, the model's step where that loop does not lead into it; the other candidates."""
+        nesting = Nesting(self.held, self.types, self.checkpoint)
+        tried: list[tuple[float, int, Target, CallNest]] = []
+        for place, target in enumerate(self._entries()[:_TRIED]):
+            nest = self._nest(nesting, target)
+            if nest.lines:
+                loops = sum(line.kind == "loop" for line in nest.lines)
+                score = (
+                    10 * len(nest.reaches) + (6 if nest.lines[0].kind == "loop" else 3 if loops else 0) - 1.5 * place
+                )
+                tried.append((score, -place, target, nest))
+        tried.sort(key=lambda entry: (-entry[0], -entry[1]))
+        others = [
+            Place(name=target.path, at=nest.at, text=f"reaches {', '.join(nest.reaches)}")
+            for _, _, target, nest in tried[1:]
+        ]
+        if not tried:
+            return [], others
+        nests = [tried[0][3]]
+        for role, names in _STEPS.items():
+            if step := self._step(nesting, role, names, nests):
+                nests.append(step)
+        return nests, others
+
+    def first_in_role(self, roles: list[Component], nest: CallNest) -> list[Component]:
+        """The roles, with the class or function whose loop was read first among the runtime loops."""
+        name = nest.entry.rpartition(".")[0] or nest.entry
+        file = nest.at.rpartition(":")[0]
+        holder = self.held.definition(name, self.held.by_path[file])
+        if holder is None:
+            return roles
+        methods = [Place(name=nest.entry.rpartition(".")[2], at=nest.at)] if "." in nest.entry else []
+        first = candidate(self.held, holder, methods)
+        changed = []
+        for role in roles:
+            if role.role == ROLES[0].name:
+                others = tuple(one for one in role.candidates if one.at != first.at)
+                total = role.total + (len(others) == len(role.candidates))
+                role = role.model_copy(update={"candidates": (first, *others), "total": total, "searched": ""})
+            changed.append(role)
+        return changed
+
+    def named(self, entry: str) -> CallNest:
+        """The nesting below `Class.method`, `function` or `path.py:line`; raises `UnknownNameError`."""
+        target = self._named(entry)
+        if target is None:
+            raise UnknownNameError(
+                "function or method", entry, self._similar(entry),
+                next_step="Give Class.method, function, or path.py:line of a def, as components and loop_candidates list them.",
+            )  # fmt: skip
+        nest = self._nest(Nesting(self.held, self.types, self.checkpoint), target)
+        return (
+            nest if nest.lines else self._nest(Nesting(self.held, self.types, self.checkpoint, everything=True), target)
+        )
+
+    def _nest(self, nesting: Nesting, target: Target) -> CallNest:
+        lines, stages, cut = nesting.walk(target, _LINES)
+        return CallNest(
+            entry=target.path, at=target.at, lines=tuple(lines),
+            reaches=tuple(stage for stage in STAGES if stage in stages), cut=cut,
+        )  # fmt: skip
+
+    def _entries(self) -> list[Target]:
+        found: list[Target] = []
+        by_name = {role.name: role for role in ROLES}
+        for role, most in (("runtime loop", 10), ("scheduler", 4), ("model runner", 3)):
+            for one, _ in self.ranking.candidates(by_name[role])[:most]:
+                if not self.held.demoted(one.file.path):
+                    found += self._of(one)
+        if not any(target.owner for target in found):
+            functions = [
+                one
+                for one in self.held.functions
+                if _ENTRY.fullmatch(one.name) and not self.held.demoted(one.file.path)
+            ]
+            functions.sort(key=lambda one: (-self.held.importers[one.at], -one.lines, one.at))
+            found += [target for one in functions if (target := self._function(one))]
+        return list({target.key: target for target in found}.values())
+
+    def _of(self, one: Definition) -> list[Target]:
+        if not isinstance(one.fact, ClassFact):
+            target = self._function(one)
+            return [target] if target else []
+        names = [method.name for method in one.fact.methods if _ENTRY.fullmatch(method.name) and not method.abstract]
+        return [target for name in names if (target := self.types.method(one, name))]
+
+    def _function(self, one: Definition) -> Target | None:
+        if isinstance(one.fact, ClassFact):
+            return None
+        return Target(self.held, one.file, one.fact.path, one.fact.line)
+
+    def _step(self, nesting: Nesting, role: str, names: tuple[str, ...], before: list[CallNest]) -> CallNest | None:
+        """The step of the role's best class, where the nestings before do not lead into it."""
+        wanted = next(one for one in ROLES if one.name == role)
+        for one, _ in self.ranking.candidates(wanted)[:3]:
+            if self.held.demoted(one.file.path):
+                return None
+            for name in names:
+                target = self.types.method(one, name)
+                if target is None or self.types.is_abstract(target):
+                    continue
+                if any(_leads_into(nest, target) for nest in before):
+                    return None
+                nest = self._nest(nesting, target)
+                if nest.lines:
+                    return nest
+        return None
+
+    # entries by name
+
+    def _named(self, entry: str) -> Target | None:
+        path, _, number = entry.rpartition(":")
+        if path.endswith(".py") and number.isdigit():
+            return self._at(path, int(number))
+        plain = entry.strip().removesuffix("()")
+        owner, _, name = plain.rpartition(".")
+        for one in self.held.classes:
+            named = {one.fact.path, f"{self.held.names[one.file.path]}.{one.fact.path}"}
+            if owner in named and (target := self.types.method(one, name)):
+                return target
+        for one in self.held.functions:
+            if plain in {one.name, f"{self.held.names[one.file.path]}.{one.name}"}:
+                return self._function(one)
+        return None
+
+    def _at(self, path: str, line: int) -> Target | None:
+        facts = self.held.by_path.get(path)
+        for one in self.held.classes if facts else ():
+            for method in getattr(one.fact, "methods", ()) if one.file is facts else ():
+                if method.line <= line <= method.end_line:
+                    return self.types.method(one, method.name)
+        for one in self.held.functions if facts else ():
+            if one.file is facts and one.fact.line <= line <= one.fact.end_line:
+                return self._function(one)
+        return None
+
+    def _similar(self, entry: str) -> list[str]:
+        from difflib import get_close_matches
+
+        names = [m.path for one in self.held.classes for m in getattr(one.fact, "methods", ())]
+        names += [one.name for one in self.held.functions]
+        return get_close_matches(entry, sorted(set(names)), n=5, cutoff=0.6)
+
+
+def _leads_into(nest: CallNest, target: Target) -> bool:
+    """Whether a nesting is that of the function, or holds its body."""
+    if nest.at == target.at:
+        return True
+    pairs = zip(nest.lines, nest.lines[1:], strict=False)
+    return any(line.into == target.at and following.depth > line.depth for line, following in pairs)

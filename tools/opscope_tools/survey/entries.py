@@ -1,0 +1,237 @@
+"""Ways in: console scripts of manifests, `__main__` blocks and modules, servers and their routes, benchmarks, examples."""
+
+from __future__ import annotations
+
+import ast
+import configparser
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from opscope_schemas.repo_map import EntryPoint
+
+from opscope_tools.survey.facts import Hit
+from opscope_tools.survey.holdings import Holdings, at
+
+_MANIFESTS = ("pyproject.toml", "setup.cfg", "setup.py", "entry_points.txt")
+_TARGET = re.compile(r"\s*([\w.-]+)\s*=\s*([\w.]+)\s*(?::\s*([\w.]+))?\s*(\[.*\])?\s*")
+_SCRIPTS = {"console_scripts", "gui_scripts"}
+#: folders above a manifest that still make it the repository's own
+_DEPTH = 2
+
+
+class Manifests:
+    """Scripts, plugins and dependencies that the manifests of a repository declare."""
+
+    def __init__(self, root: Path, files: Mapping[str, object], installed: Mapping[str, str] | None = None) -> None:
+        #: (group, name, target, pointer)
+        self.scripts: list[tuple[str, str, str, str]] = [
+            ("console_scripts", name, target, "") for name, target in (installed or {}).items()
+        ]
+        self.dependencies: list[tuple[str, str, str]] = []
+        for file in sorted(files, key=lambda f: (f.endswith(".txt"), f)):
+            name = file.rpartition("/")[2]
+            if name == "entry_points.txt" and not re.search(r"\.(dist|egg)-info/", file):
+                continue
+            if (
+                name in _MANIFESTS
+                and file.count("/") <= _DEPTH
+                and not re.search(r"(^|/)(tests?|examples?|docs?)/", file)
+            ):
+                text = (root / file).read_text(errors="replace")
+                for group, label, target, line in _READERS[name](text):
+                    if group == "dependency":
+                        self.dependencies.append((label, at(file, line), target))
+                    elif not any(
+                        known[:2] == (group, label) for known in self.scripts
+                    ):  # metadata repeats the manifest
+                        self.scripts.append((group, label, target, at(file, line)))
+
+    @property
+    def names(self) -> set[str]:
+        """Names of the console scripts."""
+        return {name for group, name, _, _ in self.scripts if group in _SCRIPTS}
+
+
+def _pyproject(text: str) -> Iterator[tuple[str, str, str, int]]:
+    try:
+        held = tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        return
+    project = _table(held, "project")
+    tables: list[tuple[str, str, Any]] = [
+        ("console_scripts", "project.scripts", project.get("scripts")),
+        ("gui_scripts", "project.gui-scripts", project.get("gui-scripts")),
+        ("console_scripts", "tool.poetry.scripts", _table(_table(held, "tool"), "poetry").get("scripts")),
+    ]
+    points = _table(project, "entry-points")
+    tables += [(str(group), f"project.entry-points.{group}", entries) for group, entries in points.items()]
+    for group, header, entries in tables:
+        for name, target in entries.items() if isinstance(entries, dict) else ():
+            if isinstance(target, str):
+                yield group, name, target, _toml_line(text, header, name, target)
+    for held_name in project.get("dependencies") or ():
+        if match := re.match(r"[A-Za-z][\w.-]*", str(held_name)):
+            yield "dependency", match[0], str(held_name), _line_with(text, str(held_name))
+
+
+def _table(held: Mapping[str, Any], name: str) -> dict[str, Any]:
+    inner = held.get(name)
+    return inner if isinstance(inner, dict) else {}
+
+
+def _toml_line(text: str, header: str, name: str, target: str) -> int:
+    """The line of `name = "target"` below its header."""
+    lines = text.splitlines()
+    wanted = re.compile(rf"\s*[\"']?{re.escape(name)}[\"']?\s*=.*{re.escape(target)}")
+    squeezed = header.replace('"', "")
+    start = next((n for n, line in enumerate(lines) if line.strip().replace('"', "") == f"[{squeezed}]"), 0)
+    return next((n + 1 for n in range(start, len(lines)) if wanted.match(lines[n])), start + 1)
+
+
+def _line_with(text: str, part: str) -> int:
+    place = text.find(part)
+    return text.count("\n", 0, place) + 1 if place >= 0 else 1
+
+
+def _setup_cfg(text: str) -> Iterator[tuple[str, str, str, int]]:
+    parser = configparser.ConfigParser(interpolation=None, strict=False)
+    try:
+        parser.read_string(text)
+    except configparser.Error:
+        return
+    if parser.has_section("options.entry_points"):
+        for group, entries in parser.items("options.entry_points"):
+            for entry in entries.splitlines():
+                if match := _TARGET.fullmatch(entry):
+                    yield group, match[1], _joined(match), _line_with(text, entry.strip())
+
+
+def _setup_py(text: str) -> Iterator[tuple[str, str, str, int]]:
+    """What `entry_points` of a `setup(...)` call spells out."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return
+    for call in [n for n in ast.walk(tree) if isinstance(n, ast.Call)]:
+        name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+        given = next((k.value for k in call.keywords if k.arg == "entry_points"), None)
+        if name != "setup" or not isinstance(given, ast.Dict):
+            continue
+        for key, value in zip(given.keys, given.values, strict=True):
+            group = key.value if isinstance(key, ast.Constant) else ""
+            for node in ast.walk(value):
+                if (
+                    isinstance(node, ast.Constant)
+                    and isinstance(node.value, str)
+                    and (m := _TARGET.fullmatch(node.value))
+                ):
+                    yield str(group), m[1], _joined(m), node.lineno
+
+
+def _entry_points_txt(text: str) -> Iterator[tuple[str, str, str, int]]:
+    """What the metadata of a wheel or an sdist lists."""
+    group = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if header := re.fullmatch(r"\[(.+)\]", line.strip()):
+            group = header[1]
+        elif match := _TARGET.fullmatch(line):
+            yield group, match[1], _joined(match), number
+
+
+def _joined(match: re.Match[str]) -> str:
+    return f"{match[2]}:{match[3]}" if match[3] else match[2]
+
+
+_READERS = {
+    "pyproject.toml": _pyproject, "setup.cfg": _setup_cfg, "setup.py": _setup_py, "entry_points.txt": _entry_points_txt,
+}  # fmt: skip
+
+
+# entry points ---------------------------------------------------------------------------------------------------------
+
+
+def entry_points(held: Holdings, manifests: Manifests) -> list[EntryPoint]:
+    """Every way in: scripts, main modules, servers, main blocks, routes, plugins, benchmarks, examples."""
+    found = [*_scripts(held, manifests)]
+    for facts in held.python:
+        role = held.roles[facts.path]
+        mains = facts.hits("entry.main")
+        if role in {"benchmarks", "examples"}:
+            if entry := _sample(held, facts.path, mains, "benchmark" if role == "benchmarks" else "example"):
+                found.append(entry)
+            continue
+        if role in {"tests", "third party", "documentation"}:
+            continue
+        if facts.path.endswith("/__main__.py"):
+            package = held.names[facts.path].removesuffix(".__main__")
+            line = mains[0].line if mains else _first_line(held, facts.path)
+            found.append(EntryPoint(kind="main module", name=f"python -m {package}", at=at(facts.path, line)))
+        elif mains:
+            inside = facts.path.rpartition("/")[0] in held.packages
+            name = f"python -m {held.names[facts.path]}" if role == "source" and inside else f"python {facts.path}"
+            found.append(EntryPoint(kind="main block", name=name, at=at(facts.path, mains[0].line), text=mains[0].text))
+        for topic, kind in (("entry.server", "server"), ("entry.route", "route")):
+            found += [_entry(kind, hit.name, at(facts.path, hit.line), hit.text) for hit in facts.hits(topic)]
+    order = ("console script", "main module", "server", "main block", "route", "benchmark", "example", "plugin")
+    return sorted(found, key=lambda e: (order.index(e.kind), not _inside(held, e.at.rpartition(":")[0])))
+
+
+def _entry(kind: str, name: str, where: str, text: str) -> EntryPoint:
+    return EntryPoint(kind=kind, name=name, at=where, text=text)  # type: ignore[arg-type]
+
+
+def _inside(held: Holdings, path: str) -> bool:
+    """Whether a file is source of a package: its ways in come before those of scripts beside it."""
+    return held.roles.get(path) == "source" and path.rpartition("/")[0] in held.packages
+
+
+def _scripts(held: Holdings, manifests: Manifests) -> Iterator[EntryPoint]:
+    for group, name, target, where in manifests.scripts:
+        module, _, function = target.partition(":")
+        definition = held.definition(f"{module}.{function}" if function else module)
+        there = definition.at if definition else ""
+        if not there and (facts := held.modules.get(module)):
+            there = at(facts.path, _named_line(held, facts.path, function))
+        place = where or there
+        if place:
+            kind = "console script" if group in _SCRIPTS else "plugin"
+            shown = name if group in _SCRIPTS else f"{group}: {name}"
+            yield EntryPoint(kind=kind, name=shown, at=place, target=there, text=target)  # type: ignore[arg-type]
+
+
+def _named_line(held: Holdings, path: str, name: str) -> int:
+    """The line where a module binds a name by an assignment or an import; its first statement where it does not."""
+    head = name.partition(".")[0]
+    for node in held.tree(path).body:
+        targets = (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        )
+        names = {t.id for t in targets if isinstance(t, ast.Name)}
+        if isinstance(node, ast.ImportFrom | ast.Import):
+            names = {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
+        if head in names:
+            return node.lineno
+    return _first_line(held, path)
+
+
+def _first_line(held: Holdings, path: str) -> int:
+    """The first statement that is no docstring."""
+    body = held.tree(path).body
+    rest = [n for n in body if not (isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant))]
+    return (rest or body)[0].lineno if body else 1
+
+
+def _sample(held: Holdings, path: str, mains: list[Hit], kind: str) -> EntryPoint | None:
+    """A benchmark or example that is run: one with a main block, or a script that stands outside packages."""
+    if mains:
+        return EntryPoint(kind=kind, name=path, at=at(path, mains[0].line), text=mains[0].text)  # type: ignore[arg-type]
+    facts = held.by_path[path]
+    outside = path.rpartition("/")[0] not in held.packages
+    if not outside or path.endswith("__init__.py") or facts.broken:
+        return None
+    main = next((f for f in facts.functions if f.name == "main"), None)
+    line = main.line if main else _first_line(held, path)
+    return EntryPoint(kind=kind, name=path, at=at(path, line))  # type: ignore[arg-type]

@@ -1,0 +1,407 @@
+"""The call nesting of an engine as it really is: loops, branches and calls of a function, and of the functions that they run.
+
+A call is followed where it leads to one definition. Where source leaves several, or none, the line stays and says so. What
+neither belongs to a stage of an engine nor leads to one is left out; depth is that of the syntax tree.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from opscope_schemas.repo_map import NestLine
+
+from opscope_tools.survey.facts import ClassFact
+from opscope_tools.survey.holdings import Definition, Holdings, at
+from opscope_tools.survey.typing_of import Frame, Target, Types
+
+#: stage of an engine -> names of what is called
+STAGES = {
+    "schedule": r"_?schedule\w*|get_next_batch\w*|get_new_batch\w*|form_batch|_?next_batch\w*|get_next_\w*batch\w*",
+    "prefill or decode": r"(?!_?(should|is|has|can|update|get|set|take|add|negotiate|check|need|needs)_)\w*prefill\w*|decode_step|decode_one\w*|run_decode|forward_decode|prepare_decode|_decode_\w+",
+    "model": r"execute_model\w*|_?run_model|run_batch|forward|forward_\w+|_?model_forward|forward_batch\w*|model|model_runner|replay|decoder",
+    "sample": r"_?sample\w*|sampler|multinomial|argmax|categorical|logits_processors?|compute_logits|logits_to_probs",
+    "KV cache": r"_?allocate\w*|allocate_slots|may_append|can_append|can_allocate|_?evict(_\w+)?|swap_(in|out)|_?preempt\w*|reorder_cache|cache_blocks|hash_blocks|store_kv\w*|update_cache|reset_cache|free_\w+|_free_\w+|deallocate\w*|match_prefix|alloc_\w+",
+    "output": r"\w*process_outputs?|postprocess\w*|update_from_output|detokenize\w*|process_batch_result\w*|stream_output\w*",
+}  # fmt: skip
+_STAGES = [(stage, re.compile(pattern)) for stage, pattern in STAGES.items()]
+#: names of stages that stay on a line even where source does not say what they run
+_KNOWN = re.compile(
+    r"_?model_forward|execute_model\w*|_?run_model|forward|sampler|_?sample|sample_tokens|multinomial|argmax|categorical|model|replay|generate|compute_logits|logits_processors?|schedule"
+)
+_EXPANSIONS = 500
+_DEEPEST = 5
+_CODE = 110
+
+
+def stage_of(name: str) -> str:
+    """The stage that a call of this name belongs to; empty where it belongs to none."""
+    return next((stage for stage, pattern in _STAGES if pattern.fullmatch(name)), "")
+
+
+@dataclass
+class _Line:
+    line: NestLine
+    calls: int  # how many calls lead here
+    stages: set[str] = field(default_factory=set)
+    below: list[_Line] = field(default_factory=list)
+
+
+class Nesting:
+    """Reads functions of a repository; `everything` keeps every call that leads into it, whatever it is called."""
+
+    def __init__(
+        self, held: Holdings, types: Types, checkpoint: Callable[[], None], *, everything: bool = False
+    ) -> None:
+        self.held, self.types, self.checkpoint, self.everything = held, types, checkpoint, everything
+        self._methods: dict[str, list[Definition]] | None = None
+
+    def walk(self, target: Target, most: int) -> tuple[list[NestLine], set[str], str]:
+        """The lines below a function, at most `most`; the stages that they reach; what was left out."""
+        self._seen = {target.key}
+        self._left = _EXPANSIONS
+        tree = list(self._block(target.node.body, 0, Frame(target), 0))
+        self._clipped = self._left <= 0
+        for deepest in range(_DEEPEST, -1, -1):
+            lines = list(_flat(tree, deepest))
+            if len(lines) <= most:
+                break
+        cut = ""
+        if deepest < _DEEPEST and len(list(_flat(tree, _DEEPEST))) > len(lines):
+            cut = f"calls nested more than {deepest} deep"
+        if len(lines) > most:
+            cut, lines = f"{len(lines) - most} lines at the end", lines[:most]
+        if self._clipped:
+            cut = f"{cut}; what lies beyond {_EXPANSIONS} functions".removeprefix("; ")
+        stages = {stage for line in lines for stage in line.stages}
+        return [line.line for line in lines], stages, cut
+
+    # statements
+
+    def _block(self, body: Sequence[ast.stmt], depth: int, frame: Frame, calls: int) -> Iterator[_Line]:
+        for statement in body:
+            yield from self._statement(statement, depth, frame, calls)
+
+    def _statement(self, node: ast.stmt, depth: int, frame: Frame, calls: int) -> Iterator[_Line]:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            return
+        if isinstance(node, ast.For | ast.AsyncFor):
+            yield from self._calls(node.iter, depth, frame, calls)
+            head = f"for {_text(node.target)} in {_text(node.iter)}:"
+            yield from self._held(
+                "loop", head, node, [*self._block(node.body, depth + 1, frame, calls)], depth, frame, calls
+            )
+            yield from self._else(node.orelse, depth, frame, calls)
+        elif isinstance(node, ast.While):
+            inside = [
+                *self._calls(node.test, depth + 1, frame, calls),
+                *self._block(node.body, depth + 1, frame, calls),
+            ]
+            yield from self._held("loop", f"while {_text(node.test)}:", node, inside, depth, frame, calls)
+            yield from self._else(node.orelse, depth, frame, calls)
+        elif isinstance(node, ast.If):
+            yield from self._if(node, "if", depth, frame, calls)
+        elif isinstance(node, ast.With | ast.AsyncWith):
+            head = f"with {', '.join(_text(item.context_expr) for item in node.items)}:"
+            before = [line for item in node.items for line in self._calls(item.context_expr, depth, frame, calls)]
+            yield from before
+            yield from self._held(
+                "block", head, node, [*self._block(node.body, depth + 1, frame, calls)], depth, frame, calls
+            )
+        elif isinstance(node, ast.Try):
+            yield from self._held(
+                "block", "try:", node, [*self._block(node.body, depth + 1, frame, calls)], depth, frame, calls
+            )
+            for handler in node.handlers:
+                caught = f"except {_text(handler.type)}:" if handler.type else "except:"
+                inside = [*self._block(handler.body, depth + 1, frame, calls)]
+                yield from self._held("branch", caught, handler, inside, depth, frame, calls)
+            yield from self._else(node.orelse, depth, frame, calls)
+            yield from self._block(node.finalbody, depth, frame, calls)
+        elif isinstance(node, ast.Match):
+            for case in node.cases:
+                inside = [*self._block(case.body, depth + 1, frame, calls)]
+                yield from self._held(
+                    "branch", f"case {ast.unparse(case.pattern)}:", case.pattern, inside, depth, frame, calls
+                )
+        else:
+            yield from self._calls(node, depth, frame, calls)
+
+    def _if(self, node: ast.If, word: str, depth: int, frame: Frame, calls: int) -> Iterator[_Line]:
+        if not (isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"):
+            yield from self._calls(node.test, depth, frame, calls)
+        body = [*self._block(node.body, depth + 1, frame, calls)]
+        rest: list[_Line] = []
+        if len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If):
+            rest = [*self._if(node.orelse[0], "elif", depth, frame, calls)]
+        elif node.orelse:
+            rest = [*self._else(node.orelse, depth, frame, calls)]
+        if body or rest:  # an else says nothing without its if
+            yield self._line("branch", f"{word} {_text(node.test)}:", node, body, depth, frame, calls)
+        yield from rest
+
+    def _else(self, body: Sequence[ast.stmt], depth: int, frame: Frame, calls: int) -> Iterator[_Line]:
+        if body:
+            yield from self._held(
+                "branch",
+                "else:",
+                self._else_line(body[0], frame),
+                [*self._block(body, depth + 1, frame, calls)],
+                depth,
+                frame,
+                calls,
+            )
+
+    def _else_line(self, first: ast.stmt, frame: Frame) -> ast.AST:
+        """A node at the line of the `else` before a statement, which the syntax tree does not hold."""
+        lines = self.held.lines(frame.target.file.path)
+        place = next((n for n in range(first.lineno, 0, -1) if lines[n - 1].lstrip().startswith("else")), first.lineno)
+        return ast.Pass(lineno=place, col_offset=0)
+
+    def _held(
+        self, kind: str, code: str, node: ast.AST, inside: list[_Line], depth: int, frame: Frame, calls: int
+    ) -> Iterator[_Line]:
+        if inside:
+            yield self._line(kind, code, node, inside, depth, frame, calls)
+
+    def _line(
+        self, kind: str, code: str, node: ast.AST, below: list[_Line], depth: int, frame: Frame, calls: int
+    ) -> _Line:
+        code = code if len(code) <= _CODE else code[: _CODE - 3] + "..."
+        place = at(frame.target.file.path, getattr(node, "lineno", 1))
+        return _Line(NestLine(depth=depth, kind=kind, code=code, at=place), calls, set(), below)  # type: ignore[arg-type]
+
+    # calls
+
+    def _calls(self, node: ast.AST, depth: int, frame: Frame, calls: int) -> Iterator[_Line]:
+        """The calls of an expression or a simple statement, the inner ones first, as they run."""
+        whole = (
+            getattr(node, "value", None)
+            if isinstance(node, ast.Assign | ast.AnnAssign | ast.Expr | ast.Return)
+            else None
+        )
+        if isinstance(whole, ast.Await):
+            whole = whole.value
+        for call in _in_order(node):
+            prefix = ""
+            if call is whole and isinstance(node, ast.Assign):
+                prefix = " = ".join(_text(target) for target in node.targets) + " = "
+            elif call is whole and isinstance(node, ast.Return):
+                prefix = "return "
+            yield from self._call(call, prefix, depth, frame, calls)
+
+    def _call(self, call: ast.Call, prefix: str, depth: int, frame: Frame, calls: int) -> Iterator[_Line]:
+        self.checkpoint()
+        name = _called_name(call)
+        targets, note = self._targets(call, frame)
+        stage = stage_of(name)
+        if not stage and len(targets) == 1 and targets[0].path.rpartition(".")[2] != name:
+            stage = stage_of(targets[0].path.rpartition(".")[2])
+        below: list[_Line] = []
+        into = ""
+        if len(targets) == 1:
+            target = targets[0]
+            into = target.at
+            if target.key in self._seen:
+                note = note or "expanded elsewhere, or runs again"
+            elif calls < _DEEPEST and self._left > 0:
+                below = self._expanded(target, depth + 1, calls + 1)
+                if not below and not stage and not self.everything:
+                    self._seen.discard(target.key)
+        elif targets:
+            below = self._choices(targets, depth + 1, frame, calls + 1, call)
+        kept = bool(below) or (stage and (targets or note or _KNOWN.fullmatch(name))) or (self.everything and targets)
+        if kept:
+            line = self._line("call", f"{prefix}{_text(call)}", call, below, depth, frame, calls)
+            line.line = line.line.model_copy(update={"into": into, "note": note})
+            line.stages = {stage} if stage else set()
+            yield line
+
+    def _expanded(self, target: Target, depth: int, calls: int) -> list[_Line]:
+        self._left -= 1
+        self._seen.add(target.key)
+        return [*self._block(target.node.body, depth, Frame(target), calls)]
+
+    def _choices(self, targets: list[Target], depth: int, frame: Frame, calls: int, call: ast.Call) -> list[_Line]:
+        """What source binds one of: each expanded under a line of its own."""
+        found = []
+        for target in targets:
+            below = (
+                self._expanded(target, depth + 1, calls + 1) if target.key not in self._seen and self._left > 0 else []
+            )
+            line = self._line("choice", f"either {target.path}", call, below, depth, frame, calls)
+            line.line = line.line.model_copy(update={"into": target.at})
+            if below:
+                found.append(line)
+        return found
+
+    # what a call runs
+
+    def _targets(self, call: ast.Call, frame: Frame) -> tuple[list[Target], str]:
+        """The definition that a call runs; or the ones that it is bound to; or none, and what there is to say of it."""
+        if isinstance(call.func, ast.Name):
+            found = self._plain(call.func, frame)
+            return ([found], "") if found else ([], "")
+        if not isinstance(call.func, ast.Attribute):
+            return [], ""
+        name = call.func.attr
+        if _is_super(call.func.value) and frame.target.owner is not None:
+            found = self._above(frame, name)
+            return ([found], "") if found else ([], "")
+        named = self.types.named(call.func, frame.target.file)
+        if named is not None and not isinstance(named.fact, ClassFact):
+            function = self._function(named)
+            return ([function], "") if function else ([], "")
+        owners = self.types.of(call.func.value, frame)
+        if not owners:
+            return self._only(name)
+        return self._of_owners(owners, name, call)
+
+    def _of_owners(self, owners: list[Definition], name: str, call: ast.Call) -> tuple[list[Target], str]:
+        found: dict[tuple[str, str], Target] = {}
+        for owner in owners:
+            method = self.types.method(owner, name)
+            if method is None:
+                for called in self._bound(owner, name):
+                    found[called.key] = called
+                continue
+            below = self.types.overriding(owner, name)
+            is_self = (
+                isinstance(call.func, ast.Attribute)
+                and isinstance(call.func.value, ast.Name)
+                and call.func.value.id == "self"
+            )
+            if self.types.is_abstract(method):
+                for other in below:
+                    found[other.key] = other
+            else:
+                found[method.key] = method
+                if (
+                    not is_self
+                ):  # an object of a base may be of any class below it; self is taken as the class that is read
+                    found.update({other.key: other for other in below})
+        targets = list(found.values())
+        if len(targets) == 1:
+            return [self._by_name(targets[0], call)], ""
+        if not targets:
+            return [], ""
+        if all(self.types.method(owner, name) is None for owner in owners):
+            return targets, ""
+        shown = ", ".join(f"{t.path} ({t.at})" for t in targets[:3])
+        return [], f"{len(targets)} definitions: {shown}{', ...' if len(targets) > 3 else ''}"
+
+    def _plain(self, node: ast.Name, frame: Frame) -> Target | None:
+        named = self.types.named(node, frame.target.file)
+        if named is not None and node.id not in frame.local and node.id not in frame.annotated:
+            return self._function(named)
+        for owner in self.types.of(node, frame)[:1]:
+            return self.types.method(owner, "forward") or self.types.method(owner, "__call__")
+        return None
+
+    def _function(self, named: Definition) -> Target | None:
+        if isinstance(named.fact, ClassFact):
+            return None
+        return Target(self.held, named.file, named.fact.path, named.fact.line)
+
+    def _above(self, frame: Frame, name: str) -> Target | None:
+        """What `super().name` runs: the method of the classes after the one that holds the function."""
+        owner = frame.target.owner
+        holder = frame.target.path.rpartition(".")[0]
+        lineage = self.held.lineage(owner) if owner else []
+        start = next((n for n, one in enumerate(lineage) if one.fact.path == holder), 0)
+        for one in lineage[start + 1 :]:
+            if method := self.types.method(one, name):
+                return replace(method, owner=owner)
+        return None
+
+    def _bound(self, owner: Definition, name: str) -> list[Target]:
+        """What `self.name(...)` runs where name is an attribute: methods that it is set to, or the object's own call."""
+        found = []
+        for one in self.held.lineage(owner):
+            node = self.held.node(one.file.path, one.fact.path)
+            for value, _ in self.types.set_values(one, node, name, owner) if isinstance(node, ast.ClassDef) else []:
+                for option in _options(value) if isinstance(value, ast.expr) else []:
+                    if (
+                        isinstance(option, ast.Attribute)
+                        and isinstance(option.value, ast.Name)
+                        and option.value.id == "self"
+                    ):
+                        method = self.types.method(owner, option.attr)
+                        found += [method] if method else []
+        if not found:
+            for made in self.types.attribute(owner, name):
+                method = self.types.method(made, "forward") or self.types.method(made, "__call__")
+                found += [method] if method else []
+        return found
+
+    def _only(self, name: str) -> tuple[list[Target], str]:
+        """The one method of that name in the source, where its name says a stage; an object of unknown class has it."""
+        if not stage_of(name) or name in {"forward", "model", "sample"}:
+            return [], ""
+        if self._methods is None:
+            self._methods = {}
+            for one in self.held.classes:
+                if isinstance(one.fact, ClassFact) and not self.held.demoted(one.file.path):
+                    for method in one.fact.methods:
+                        if not method.abstract:
+                            self._methods.setdefault(method.name, []).append(one)
+        owners = self._methods.get(name, [])
+        if len(owners) == 1 and (target := self.types.method(owners[0], name)):
+            return [target], "by its name: the only method called so"
+        return [], f"{len(owners)} methods are called {name}; the object's class is not in source" if owners else ""
+
+    def _by_name(self, target: Target, call: ast.Call) -> Target:
+        """A method that runs the method whose name it is given (`getattr(self, name)`): that one, where it is spelt out."""
+        if target.owner is None:
+            return target
+        asked = {
+            node.args[1].id
+            for node in ast.walk(target.node)
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "getattr"
+            and len(node.args) >= 2 and isinstance(node.args[1], ast.Name)
+            and isinstance(node.args[0], ast.Name) and node.args[0].id == "self"
+        }  # fmt: skip
+        order = self.held.parameters(target.file.path, target.path) if asked else []
+        for place, argument in enumerate(call.args[: len(order)]):
+            if order[place] in asked and isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+                return self.types.method(target.owner, argument.value) or target
+        return target
+
+
+def _flat(lines: list[_Line], deepest: int) -> Iterator[_Line]:
+    """The lines in order, without those that more than `deepest` calls lead to."""
+    for line in lines:
+        if line.calls <= deepest:
+            yield line
+            yield from _flat(line.below, deepest)
+
+
+def _in_order(node: ast.AST) -> Iterator[ast.Call]:
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.Lambda):
+            yield from _in_order(child)
+    if isinstance(node, ast.Call):
+        yield node
+
+
+def _options(value: ast.expr) -> list[ast.expr]:
+    if isinstance(value, ast.IfExp):
+        return _options(value.body) + _options(value.orelse)
+    return [option for one in value.values for option in _options(one)] if isinstance(value, ast.BoolOp) else [value]
+
+
+def _is_super(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"
+
+
+def _called_name(call: ast.Call) -> str:
+    if isinstance(call.func, ast.Attribute):
+        return call.func.attr
+    return call.func.id if isinstance(call.func, ast.Name) else ""
+
+
+def _text(node: ast.AST) -> str:
+    text = " ".join(ast.unparse(node).split())
+    return text if len(text) <= _CODE else text[: _CODE - 3] + "..."

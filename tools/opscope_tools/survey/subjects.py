@@ -1,0 +1,198 @@
+"""What the deep dive of a report points at: KV cache, scheduler, sampling, kernels, each in its questions.
+
+Every question has places, or says what was searched for. Places are definitions and lines of source, those near the
+component that plays the role first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from opscope_schemas.repo_map import Component, Counted, Place
+
+from opscope_tools.survey.facts import ClassFact
+from opscope_tools.survey.holdings import Holdings, at
+from opscope_tools.survey.topics import IDENTIFIERS
+
+_KEPT = 12
+
+
+@dataclass(frozen=True)
+class _Question:
+    """How a question is answered: methods and functions by name, in files by path, and identifiers of topics."""
+
+    name: str
+    definitions: str = ""
+    files: str = ""
+    topics: tuple[str, ...] = ()
+    fields: str = ""
+
+
+_CACHE_FILES = r"cache|kv|block|mem|page|radix"
+_SCHEDULER_FILES = r"sched|batch|engine|request|policy|queue"
+_SAMPLING_FILES = r"sampl|logit|generat|penalt|decod"
+_QUANTIZATION_FILES = r"quant|gemm|linear|fp8|int8|int4|marlin|awq|gptq|matmul|mm"
+_QUESTIONS: dict[str, tuple[_Question, ...]] = {
+    "kv_cache": (
+        _Question("update path (append, swap, evict)", r"append\w*|_?allocate\w*|free\w*|_free\w*|evict\w*|swap\w*|update|store_kv\w*|reshape_and_cache\w*|insert\w*|cache_blocks|may_append|set_kv_buffer|reset_prefix_cache|copy_blocks|move_\w+|alloc\w*", _CACHE_FILES),
+        _Question("paging and block tables", topics=("kv.paging",)),
+        _Question("memory accounting", r"get_num_free_\w+|\w*memory_usage|available_size|profile_\w*mem\w*|determine_\w*(memory|blocks)\w*|get_kv_cache_\w*(size|config)\w*|\w*page_size_bytes", _CACHE_FILES, ("kv.memory",)),
+    ),
+    "scheduler": (
+        _Question("queueing and priorities", r"add_request|_?schedule|get_next_batch\w*|pop_\w+|push_\w+|prepend_\w+|peek_\w+|add", _SCHEDULER_FILES, ("scheduler.queue",)),
+        _Question("chunking and preemption", r"_?preempt\w*|retract\w*|\w*chunked\w*|swap_out\w*|_?add_chunk\w*", _SCHEDULER_FILES, ("scheduler.chunk",)),
+        _Question("admission control", r"can_allocate|can_append|can_schedule\w*|abort\w*|\w*admission\w*|\w*throttl\w*|_?check_\w*(limit|length|memory)\w*", _SCHEDULER_FILES, ("scheduler.admission",)),
+    ),
+    "sampling": (
+        _Question("logits processing", r"apply_\w*(penalt|top|temp|bias|logit|mask)\w*|top_k\w*|top_p\w*|\w*logits_process\w*|\w*penalt(y|ies)\w*|_?sample\w*|forward", _SAMPLING_FILES),
+        _Question("parameters", fields=r".*(SamplingParams|SamplingParameters|SamplingConfig|GenerationConfig|SamplingBatchInfo)", topics=("sampling.parameter",)),
+        _Question("determinism and seeds", topics=("sampling.seed",), files=_SAMPLING_FILES),
+    ),
+    "kernels": (
+        _Question("GEMM and quantization backends", r"\w*(gemm|scaled_mm|matmul|marlin|dequant|quantize)\w*|apply", _QUANTIZATION_FILES, ("kernel.gemm",)),
+        _Question("attention calls", topics=("kernel.attention",)),
+        _Question("Triton kernels", topics=("kernel.triton",)),
+        _Question("CUDA kernels", topics=("kernel.cuda",)),
+    ),
+}  # fmt: skip
+#: question that a component answers: subject -> (role, name of the question)
+_FROM_ROLES = {"kv_cache": ("KV cache", "structure"), "scheduler": ("scheduler", "scheduler classes"), "sampling": ("sampling", "samplers"), "kernels": ("attention backend", "attention backends")}  # fmt: skip
+
+
+class Subjects:
+    """Answers the questions of the four subjects."""
+
+    def __init__(self, held: Holdings, components: Iterable[Component]) -> None:
+        self.held = held
+        self.components = {component.role: component for component in components}
+
+    def of(self, subject: str) -> list[Counted]:
+        """Every question of a subject."""
+        role, name = _FROM_ROLES[subject]
+        component = self.components[role]
+        structure = Counted(
+            name=name, count=component.total, files=len({c.at.rpartition(":")[0] for c in component.candidates}),
+            places=tuple(Place(name=c.name, at=c.at) for c in component.candidates[:_KEPT]), searched=component.searched,
+        )  # fmt: skip
+        near = self._near(component)
+        answers = [structure, *(self._answer(question, near) for question in _QUESTIONS[subject])]
+        return [*answers, self._optional()] if subject == "kernels" else answers
+
+    def _near(self, component: Component) -> list[str]:
+        """Files of the role's candidates, the best first: what stands there comes first."""
+        return [candidate.at.rpartition(":")[0] for candidate in component.candidates[:6]]
+
+    def _answer(self, question: _Question, near: list[str]) -> Counted:
+        if question.fields:
+            fields = [*self._fields(question.fields)]
+            if fields:
+                return Counted(
+                    name=question.name,
+                    count=len(fields),
+                    files=len({p.at.rpartition(":")[0] for p in fields}),
+                    places=tuple(fields[:40]),
+                )
+        places = [*self._definitions(question)]
+        lines, count = self._lines(question)
+        everything = sorted([(0, p) for p in places] + [(1, p) for p in lines], key=lambda e: self._order(e, near))
+        chosen = _spread([place for _, place in everything])
+        total = len(places) + count
+        return Counted(
+            name=question.name, count=total, files=len({p.at.rpartition(":")[0] for _, p in everything}),
+            places=tuple(chosen[:_KEPT]), searched="" if total else self._searched(question),
+        )  # fmt: skip
+
+    def _order(self, entry: tuple[int, Place], near: list[str]) -> tuple[int, int, str, int]:
+        rank, place = entry
+        file, _, line = place.at.rpartition(":")
+        return near.index(file) if file in near else len(near), rank, file, int(line)
+
+    def _definitions(self, question: _Question) -> Iterator[Place]:
+        if not question.definitions:
+            return
+        wanted, files = re.compile(question.definitions), re.compile(question.files)
+        for facts in self.held.source:
+            inside = any(files.search(part) for part in facts.path.lower().split("/")[-2:])
+            for holder in facts.classes:
+                for method in holder.methods if inside or files.search(holder.name.lower()) else ():
+                    if wanted.fullmatch(method.name) and not method.abstract:
+                        yield Place(name=method.path, at=at(facts.path, method.line))
+            for function in facts.functions if inside else ():
+                if wanted.fullmatch(function.name):
+                    yield Place(name=function.path, at=at(facts.path, function.line))
+
+    def _lines(self, question: _Question) -> tuple[list[Place], int]:
+        """Lines of the question's topics that are not a definition counted already, and how many there are."""
+        places, count = [], 0
+        files = re.compile(question.files)
+        for facts in self.held.source:
+            if question.files and not files.search(facts.path):
+                continue
+            for topic in question.topics:
+                number, hits = facts.topics.get(topic, (0, []))
+                count += number
+                places += [Place(name=hit.name, at=at(facts.path, hit.line), text=hit.text[:80]) for hit in hits]
+        return places, count
+
+    def _fields(self, pattern: str) -> Iterator[Place]:
+        """The fields of the classes that hold parameters of sampling, those of the most imported class first."""
+        wanted = re.compile(pattern)
+        classes = [
+            one for one in self.held.classes if wanted.fullmatch(one.name) and not self.held.demoted(one.file.path)
+        ]
+        classes.sort(key=lambda one: (-self.held.importers[one.at], -one.lines, one.at))
+        for one in classes:
+            fact = one.fact
+            fields = fact.fields if isinstance(fact, ClassFact) else ()
+            parameters = (
+                next((m.parameters for m in fact.methods if m.name == "__init__"), ())
+                if isinstance(fact, ClassFact)
+                else ()
+            )
+            for field in fields or parameters:
+                default = f" = {field.default}" if field.default else ""
+                yield Place(
+                    name=f"{fact.path}.{field.name}",
+                    at=at(one.file.path, field.line),
+                    text=f"{field.annotation}{default}",
+                )
+
+    def _optional(self) -> Counted:
+        """Libraries that the source does without where they are missing, the most guarded first."""
+        counted: Counter[str] = Counter()
+        first: dict[str, Place] = {}
+        own = {name.partition(".")[0] for name in self.held.names.values()}
+        for facts, hit in self.held.topic("kernel.optional"):
+            if hit.name in own:
+                continue
+            counted[hit.name] += 1
+            first.setdefault(hit.name, Place(name=hit.name, at=at(facts.path, hit.line), text=hit.text[:80]))
+        return Counted(
+            name="optional libraries", count=len(counted), files=0, places=tuple(first[name] for name, _ in counted.most_common(24)),
+            searched="" if counted else "imports inside try, importlib.util.find_spec",
+        )  # fmt: skip
+
+    def _searched(self, question: _Question) -> str:
+        parts = [f"identifiers {IDENTIFIERS[topic]}" if topic in IDENTIFIERS else topic for topic in question.topics]
+        parts += [f"methods and functions named {question.definitions}"] if question.definitions else []
+        parts += [f"fields of classes named {question.fields}"] if question.fields else []
+        return f"{'; '.join(parts)}{f' in files named {question.files}' if question.files else ''}, in {len(self.held.source)} source files"
+
+
+def _spread(places: list[Place]) -> list[Place]:
+    """At most three places of a file before the other files have their turn; a name of a file once."""
+    seen: set[tuple[str, str]] = set()
+    per_file: Counter[str] = Counter()
+    first: list[Place] = []
+    later: list[Place] = []
+    for place in places:
+        file = place.at.rpartition(":")[0]
+        if (file, place.name) in seen:
+            continue
+        seen.add((file, place.name))
+        per_file[file] += 1
+        (first if per_file[file] <= 3 else later).append(place)
+    return first + later

@@ -1,0 +1,264 @@
+"""What class an expression's object is, as far as source says it: annotations, constructors, `self.x = Class(...)`.
+
+Nothing is guessed: an expression that source leaves open has no class. More than one class means that source names
+alternatives.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from opscope_tools.survey.facts import ClassFact, FileFacts
+from opscope_tools.survey.holdings import Definition, Holdings, at
+from opscope_tools.survey.module import Function, parameters_of
+
+_DEEPEST = 6
+_NOTHING = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """A function that a call runs: `owner` is the class of `self`, the most derived that is known."""
+
+    held: Holdings
+    file: FileFacts
+    path: str
+    line: int
+    owner: Definition | None = None
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.file.path, self.path
+
+    @property
+    def at(self) -> str:
+        return at(self.file.path, self.line)
+
+    @cached_property
+    def node(self) -> Function:
+        """Its syntax tree, read when it is asked for; an empty function where the file has changed."""
+        found = self.held.node(self.file.path, self.path)
+        if isinstance(found, ast.FunctionDef | ast.AsyncFunctionDef):
+            return found
+        return ast.FunctionDef(self.path, _NOTHING, [], [], lineno=self.line)
+
+
+@dataclass(eq=False)
+class Frame:
+    """A function that is being read: what its names stand for."""
+
+    target: Target
+    local: dict[str, list[ast.expr]] = field(default_factory=dict)
+    annotated: dict[str, ast.expr] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for parameter in parameters_of(self.target.node):
+            if parameter.annotation is not None:
+                self.annotated[parameter.arg] = parameter.annotation
+        for node in ast.walk(self.target.node):
+            if isinstance(node, ast.Assign):
+                for name in node.targets:
+                    if isinstance(name, ast.Name):
+                        self.local.setdefault(name.id, []).append(node.value)
+            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                self.annotated[node.target.id] = node.annotation
+            elif isinstance(node, ast.With | ast.AsyncWith):
+                for item in node.items:
+                    if isinstance(item.optional_vars, ast.Name):
+                        self.local.setdefault(item.optional_vars.id, []).append(item.context_expr)
+
+
+class Types:
+    """Classes of expressions."""
+
+    def __init__(self, held: Holdings) -> None:
+        self.held = held
+        self._attributes: dict[tuple[str, str], list[Definition]] = {}
+
+    def named(self, node: ast.expr | None, file: FileFacts) -> Definition | None:
+        """The class or function that a plain or dotted name leads to in a file."""
+        dotted = self.held.dotted(node, file)
+        return self.held.definition(dotted, file) if dotted else None
+
+    def annotation(self, node: ast.expr | None, file: FileFacts, *, classes: bool = False) -> list[Definition]:
+        """Classes that an annotation names: `A`, `A | None`, `Optional[A]`, `"A"`; with `classes`, those of `type[A]`."""
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            try:
+                node = ast.parse(node.value, mode="eval").body
+            except SyntaxError:
+                return []
+        if isinstance(node, ast.BinOp):
+            return self.annotation(node.left, file, classes=classes) + self.annotation(
+                node.right, file, classes=classes
+            )
+        if isinstance(node, ast.Subscript):
+            head = self.held.dotted(node.value, file).rpartition(".")[2]
+            if head in {"type", "Type"}:
+                return self.annotation(node.slice, file) if classes else []
+            if head in {"Optional", "Annotated", "Union"}:
+                parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+                return [
+                    one
+                    for part in (parts[:1] if head == "Annotated" else parts)
+                    for one in self.annotation(part, file, classes=classes)
+                ]
+            node = node.value
+        found = self.named(node, file) if isinstance(node, ast.Name | ast.Attribute) and not classes else None
+        return [found] if found is not None and isinstance(found.fact, ClassFact) else []
+
+    def of(self, node: ast.expr, frame: Frame, depth: int = 0) -> list[Definition]:
+        """The classes that the object of an expression may be of."""
+        if depth > _DEEPEST:
+            return []
+        if isinstance(node, ast.Await):
+            return self.of(node.value, frame, depth)
+        if isinstance(node, ast.IfExp):
+            return _distinct(self.of(node.body, frame, depth + 1) + self.of(node.orelse, frame, depth + 1))
+        if isinstance(node, ast.BoolOp):
+            return _distinct([one for value in node.values for one in self.of(value, frame, depth + 1)])
+        if isinstance(node, ast.Name):
+            return self._name(node.id, frame, depth)
+        if isinstance(node, ast.Attribute):
+            return _distinct(
+                [
+                    one
+                    for owner in self.of(node.value, frame, depth + 1)
+                    for one in self.attribute(owner, node.attr, depth + 1)
+                ]
+            )
+        if isinstance(node, ast.Call):
+            return self._made(node, frame, depth)
+        return []
+
+    def _name(self, name: str, frame: Frame, depth: int) -> list[Definition]:
+        if name in {"self", "cls"} and frame.target.owner is not None:
+            return [frame.target.owner]
+        if name in frame.annotated:
+            return self.annotation(frame.annotated[name], frame.target.file)
+        return _distinct([one for value in frame.local.get(name, []) for one in self.of(value, frame, depth + 1)])
+
+    def _made(self, call: ast.Call, frame: Frame, depth: int) -> list[Definition]:
+        """What a call returns: an object of the class, or what the function's annotation says."""
+        file = frame.target.file
+        if isinstance(call.func, ast.Name):
+            if call.func.id in frame.annotated:
+                return self.annotation(frame.annotated[call.func.id], file, classes=True)
+            if call.func.id == "cls" and frame.target.owner:
+                return [frame.target.owner]
+        found = self.named(call.func, file)
+        if found is not None and isinstance(found.fact, ClassFact):
+            return [found]
+        if found is not None:
+            node = self.held.node(found.file.path, found.fact.path)
+            return self.annotation(getattr(node, "returns", None), found.file)
+        if isinstance(call.func, ast.Attribute):
+            owners = self.of(call.func.value, frame, depth + 1)
+            named = self.named(call.func.value, file)  # a class method that makes an object
+            owners += [named] if named is not None and isinstance(named.fact, ClassFact) else []
+            for owner in owners:
+                if method := self.method(owner, call.func.attr):
+                    returns = method.node.returns
+                    if (
+                        isinstance(returns, ast.Name | ast.Constant)
+                        and getattr(returns, "id", getattr(returns, "value", "")) == "Self"
+                    ):
+                        return [owner]
+                    return self.annotation(returns, method.file)
+        return []
+
+    # attributes and methods of objects
+
+    def attribute(self, owner: Definition, name: str, depth: int = 0) -> list[Definition]:
+        """The classes of `object.name` for an object of `owner`, by what its class and its bases set."""
+        key = (owner.at, name)
+        if key not in self._attributes:
+            self._attributes[key] = []  # an attribute may be set from itself
+            self._attributes[key] = self._attribute(owner, name, depth)
+        return self._attributes[key]
+
+    def _attribute(self, owner: Definition, name: str, depth: int) -> list[Definition]:
+        for one in self.held.lineage(owner):
+            node = self.held.node(one.file.path, one.fact.path)
+            if not isinstance(node, ast.ClassDef):
+                continue
+            for statement in node.body:
+                if (
+                    isinstance(statement, ast.AnnAssign)
+                    and isinstance(statement.target, ast.Name)
+                    and statement.target.id == name
+                ):
+                    return self.annotation(statement.annotation, one.file)
+                if isinstance(statement, ast.FunctionDef) and statement.name == name and statement.decorator_list:
+                    return self.annotation(statement.returns, one.file)  # a property
+            found = [
+                c for value, frame in self.set_values(one, node, name, owner) for c in self._value(value, frame, depth)
+            ]
+            if found:
+                return _distinct(found)
+        return []
+
+    def _value(self, value: ast.expr | tuple[ast.expr], frame: Frame, depth: int) -> list[Definition]:
+        if isinstance(value, tuple):
+            return self.annotation(value[0], frame.target.file)
+        return self.of(value, frame, depth + 1)
+
+    def set_values(
+        self, one: Definition, node: ast.ClassDef, name: str, owner: Definition
+    ) -> list[tuple[ast.expr | tuple[ast.expr], Frame]]:
+        """What `self.name` is set to in the methods of a class; an annotation comes as a tuple of one."""
+        found: list[tuple[ast.expr | tuple[ast.expr], Frame]] = []
+        for method in node.body:
+            if not isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            frame: Frame | None = None
+            for statement in ast.walk(method):
+                if not isinstance(statement, ast.Assign | ast.AnnAssign):
+                    continue
+                for target in statement.targets if isinstance(statement, ast.Assign) else [statement.target]:
+                    if (
+                        isinstance(target, ast.Attribute)
+                        and target.attr == name
+                        and isinstance(target.value, ast.Name)
+                        and target.value.id == "self"
+                    ):
+                        frame = frame or Frame(
+                            Target(self.held, one.file, f"{one.fact.path}.{method.name}", method.lineno, owner)
+                        )
+                        if isinstance(statement, ast.AnnAssign):
+                            found.append(((statement.annotation,), frame))
+                        if statement.value is not None:
+                            found.append((statement.value, frame))
+        return found
+
+    def method(self, owner: Definition, name: str) -> Target | None:
+        """The method that `object.name()` runs for an object of exactly `owner`."""
+        for one in self.held.lineage(owner):
+            for method in one.fact.methods if isinstance(one.fact, ClassFact) else ():
+                if method.name == name and not any(d.name.endswith("overload") for d in method.decorators):
+                    return Target(self.held, one.file, method.path, method.line, owner)
+        return None
+
+    def overriding(self, owner: Definition, name: str) -> list[Target]:
+        """The methods that objects of classes below `owner` run instead, stand-ins of tests left out."""
+        found: dict[tuple[str, str], Target] = {}
+        for one in self.held.descendants(owner):
+            fact = one.fact
+            if not isinstance(fact, ClassFact) or self.held.demoted(one.file.path):
+                continue
+            if any(m.name == name and not m.abstract for m in fact.methods) and (target := self.method(one, name)):
+                found[target.key] = target
+        return list(found.values())
+
+    def is_abstract(self, target: Target) -> bool:
+        """Whether the method only raises, or is declared abstract."""
+        for one in target.file.classes:
+            for method in one.methods:
+                if method.path == target.path and method.line == target.line:
+                    return method.abstract
+        return False
+
+
+def _distinct(found: list[Definition]) -> list[Definition]:
+    return list({one.at: one for one in found}.values())
