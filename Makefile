@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: analyze test lint setup golden conformance second bench-server bench-calls bench-index bench-cost bench-kernels bench-gpu sweep sweep-cost sweep-index sweep-kernels clean
+.PHONY: analyze test lint setup golden conformance second bench-server bench-calls bench-index bench-cost bench-kernels bench-gpu sweep sweep-cost sweep-index sweep-kernels sweep-configs clean
 
 analyze: $(STAMP)
 	$(BIN)/opscope analyze $(TARGET)
@@ -67,7 +67,11 @@ sweep-cost: $(STAMP)
 sweep-kernels: $(STAMP)
 	$(BIN)/python tests/sweep/kernels.py --compile 10 $(SOURCES)
 
-sweep: sweep-cost sweep-index sweep-kernels
+# every model type's default configuration: what the tool reads against what transformers makes
+sweep-configs: $(STAMP)
+	$(BIN)/python tests/sweep/configs.py
+
+sweep: sweep-cost sweep-index sweep-kernels sweep-configs
 
 # every module class of transformers and torch, and every public name: the index against an import
 sweep-index: $(STAMP)

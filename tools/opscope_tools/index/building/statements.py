@@ -63,12 +63,14 @@ class Statements(Branches):
             try:
                 ended: int = handler(self, statement, frame)
             except UndecidedError:
+                self._lose(statement, frame)
                 continue
             except RaisedError as error:
                 # inside `try` the handler decides; a constructor goes on with what else it sets
                 if self.trying or not self._goes_on(error, frame):
                     raise
                 self._forget(statement, frame)
+                self._lose(statement, frame)
                 continue
             if ended != NEXT:
                 if ended == RETURN and isinstance(statement, ast.If) and self.live is True:
@@ -90,6 +92,11 @@ class Statements(Branches):
         if name in {"__init__", "__post_init__"}:
             return True
         return frame.this.module and not name.startswith("__") and not error.explicit
+
+    def _lose(self, statement: ast.stmt, frame: Frame) -> None:
+        """Note a statement that could not be followed: what it would have changed of an object is not known."""
+        if self.live is not False and isinstance(frame.this, Instance) and not frame.this.module:
+            self.lost.append((statement, frame.this))
 
     def _forget(self, statement: ast.stmt, frame: Frame) -> None:
         """A statement that failed leaves its targets unknown."""
