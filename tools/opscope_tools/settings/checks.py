@@ -30,6 +30,7 @@ _CALLS = {
 _VALIDATING = re.compile(
     r"(\w+\.)*(field_validator|model_validator|validator|root_validator|model_validate|validates)\b"
 )
+_CONFIGURATION = re.compile(r"(config|configuration|cfg|args|params|values|data)$")
 _LIMIT = 400
 
 
@@ -148,7 +149,7 @@ class _Checks:
         condition = (
             " and ".join(_bracketed(test) for test in around.tests) if len(around.tests) > 1 else "".join(around.tests)
         )
-        self._note("raise", node.lineno, around.within, condition, message, [node], error=error, more=_words(condition))
+        self._note("raise", node.lineno, around.within, condition, message, [node], error=error, more=around.tests)
 
     def _tested(self, node: ast.stmt, around: _Around) -> None:
         """Tests of hardware, packages and types: in `if` and `while`, and what is kept of them."""
@@ -180,7 +181,8 @@ class _Checks:
         self, kind: str, line: int, within: str, condition: str, message: str, nodes: list[ast.AST], *, error: str = "",
         more: Iterable[str] = (),
     ) -> None:  # fmt: skip
-        words = {w for node in nodes for n in ast.walk(node) for w in _mentioned(n)} | set(more)
+        words = {w for node in nodes for n in ast.walk(node) for w in _mentioned(n)}
+        words |= {w for text in more for w in _words_of(text)}
         self.found.append(Check(
             kind=kind, condition=condition[:_LIMIT], message=message[:_LIMIT], error=error, within=within,
             file=self.source.path, line=line, names=tuple(sorted(words & self.names)),
@@ -211,15 +213,21 @@ def _own_expressions(node: ast.stmt) -> list[ast.expr]:
 
 
 def _mentioned(node: ast.AST) -> tuple[str, ...]:
-    if isinstance(node, ast.Attribute):
-        return (node.attr,)
+    if isinstance(node, ast.Attribute):  # of the object itself or of a configuration; a tensor's `dtype` is no parameter
+        owner = ast.unparse(node.value).rpartition(".")[2]
+        return (node.attr,) if owner in {"self", "cls"} or _CONFIGURATION.search(owner) else ()
     if isinstance(node, ast.Name):
         return (node.id,)
     return (node.value,) if isinstance(node, ast.Constant) and isinstance(node.value, str) else ()
 
 
-def _words(text: str) -> list[str]:
-    return re.findall(r"[A-Za-z_]\w*", text)
+def _words_of(text: str) -> set[str]:
+    """What a test or a field's name mentions; of text that is no expression nothing."""
+    try:
+        tree = ast.parse(text, mode="eval")
+    except (SyntaxError, ValueError, RecursionError):
+        return set()
+    return {word for node in ast.walk(tree) for word in _mentioned(node)}
 
 
 def _bracketed(test: str) -> str:
