@@ -213,7 +213,9 @@ def _own_expressions(node: ast.stmt) -> list[ast.expr]:
 
 
 def _mentioned(node: ast.AST) -> tuple[str, ...]:
-    if isinstance(node, ast.Attribute):  # of the object itself or of a configuration; a tensor's `dtype` is no parameter
+    if isinstance(
+        node, ast.Attribute
+    ):  # of the object itself or of a configuration; a tensor's `dtype` is no parameter
         owner = ast.unparse(node.value).rpartition(".")[2]
         return (node.attr,) if owner in {"self", "cls"} or _CONFIGURATION.search(owner) else ()
     if isinstance(node, ast.Name):
