@@ -185,7 +185,16 @@ def test_reads_count_the_places_whose_object_is_this_configuration(context: Tool
 
 
 @pytest.mark.parametrize(
-    ("name", "field"), [("ModelArgs", "threads"), ("Tuned", "a"), ("Dynamic", "b"), ("Declared", "ranks")]
+    ("name", "field"),
+    [
+        ("ModelArgs", "threads"),
+        ("Tuned", "a"),
+        ("Dynamic", "b"),
+        ("Declared", "ranks"),
+        ("Probed", "large"),
+        ("Counted", "steps"),
+        ("LeftEarly", "width"),
+    ],
 )
 def test_what_source_does_not_decide_is_open(context: ToolContext, name: str, field: str) -> None:
     parameter = parameters(ask(context, f"records.{name}", repo="settings"))[field]
@@ -257,7 +266,9 @@ def test_capability_tests_and_validators_are_told_apart(context: ToolContext) ->
     def of(kind: str) -> list[Check]:
         return [c for c in found if c.kind == kind]
 
-    assert [c.condition for c in of("capability")] == ["torch.cuda.get_device_capability()[0] < 8"]
+    assert [(c.condition, c.within) for c in of("capability") if "capability" in c.condition] == [
+        ("torch.cuda.get_device_capability()[0] < 8", "Attention.__init__")
+    ]
     assert [(c.condition, c.within) for c in of("validator")] == [("rank", "Checked.check_rank")]
     assert {c.condition for c in of("raise")} >= {"torch.cuda.get_device_capability()[0] < 8", "value > 64"}
     otherwise = next(c for c in of("raise") if c.error == "KeyError")

@@ -92,6 +92,46 @@ class Declared:
         self.ranks = envs.RANKS
 
 
+def memory_of_the_device():
+    try:
+        found = [torch.cuda.get_device_properties(i).total_memory for i in range(torch.cuda.device_count())]
+        return found[0] >= Sizes["A"]
+    except Exception:
+        return False
+
+
+class Sizes:
+    A = 1
+
+
+@dataclass
+class Probed:
+    large: bool = False
+
+    def __post_init__(self):
+        self.large = memory_of_the_device()
+
+
+@dataclass
+class Counted:
+    steps: int = 1
+
+    def __post_init__(self):
+        while os.path.exists(str(self.steps)):
+            self.steps += 1
+
+
+@dataclass
+class LeftEarly:
+    width: int = 2
+
+    def __post_init__(self):
+        self.width = 5
+        if os.environ.get("LEAVE_THE_TEST_EARLY"):
+            return
+        self.width = 11
+
+
 class PlainConfig:
     def __init__(self, depth=6, width: int = 64, act="relu", ratio=None, **kwargs):
         self.depth = depth

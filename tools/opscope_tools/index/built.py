@@ -70,13 +70,15 @@ def _current(units: Iterable[Unit]) -> bool:
     return all(unit.tree.unit(unit.file) is unit for unit in units)
 
 
-def machine_of(resolver: Resolver, symbol: ClassSymbol) -> Machine:
-    """An interpreter for the class's repository; what it knows of the files is kept until one of them changes."""
+def machine_of(resolver: Resolver, symbol: ClassSymbol, *, strict: bool = False) -> Machine:
+    """An interpreter for the class's repository; what it knows of the files is kept until one of them changes. `strict`:
+    one for values, which takes what may not have run for undecided."""
     kept = _machines.setdefault(resolver, {})
-    name = symbol.repository.name
+    name = f"{symbol.repository.name}{' strict' if strict else ''}"
     machine = kept.get(name)
     if machine is None or len(machine.units) > _UNITS or not _current(machine.units.values()):
         machine = kept[name] = Machine(resolver, symbol.unit.tree)
+        machine.strict = strict
     machine.reset()
     return machine
 

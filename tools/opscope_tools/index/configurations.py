@@ -83,7 +83,7 @@ def read_configuration(
     """The configuration of a class; of a torch module the parameters of its constructor. `given` are values to make a
     second object with, whose values become `effective`."""
     with LOCK:
-        machine = machine_of(resolver, symbol)
+        machine = machine_of(resolver, symbol, strict=True)
         machine.begin()
         try:
             return _Reading(machine, given or {}).of_class(machine.class_value(symbol))
@@ -289,6 +289,8 @@ class _Reading:
                         names.add(node.attr)
                     if node.attr == "__dict__":
                         return None
+                if isinstance(node, ast.Call) and _goes_on(node.func):
+                    return None
                 if isinstance(node, ast.Call) and ast.unparse(node.func) == "setattr":
                     key = node.args[1] if len(node.args) > 1 else None
                     if not (isinstance(key, ast.Constant) and isinstance(key.value, str)):
@@ -320,6 +322,14 @@ class _Reading:
             if inner is not None and held.sub is not None and inner.cls.symbol.same(held.sub.symbol):
                 self.machine.wake(inner)
                 self._effective(held.sub, inner, set())
+
+
+def _goes_on(function: ast.expr) -> bool:
+    """Whether a call runs a method of the object itself."""
+    owner = function.value if isinstance(function, ast.Attribute) else None
+    if isinstance(owner, ast.Call):
+        return ast.unparse(owner.func) == "super"
+    return isinstance(owner, ast.Name) and owner.id == "self"
 
 
 def _kind(text: str) -> ConfigurationKind:

@@ -46,7 +46,7 @@ def file_constants(resolver: Resolver, repository: str, file: str) -> list[FileC
     if not rows:
         return []
     with LOCK:
-        machine = machine_of(resolver, _anchor(unit))
+        machine = machine_of(resolver, _anchor(unit), strict=True)
         machine.begin()
         try:
             found = []

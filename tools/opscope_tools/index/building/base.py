@@ -50,6 +50,9 @@ class Base:
     def __init__(self, resolver: Resolver, home: SourceTree) -> None:
         self.resolver = resolver
         self.home = home
+        self.strict = (
+            False  # whether what may not have run counts as undecided: for values, where a likely one will not do
+        )
         self.deep = False  # whether the constructors of the modules that are made run as well
         self.exhausted = False
         self.failures = 0
