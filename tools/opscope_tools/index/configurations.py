@@ -234,7 +234,7 @@ class _Reading:
         for name, value in stored.items():
             if name in known or name.startswith("_") or found.kind == "arguments":
                 continue
-            sets = by_name.get(name, []) or by_name.get("", [])
+            sets = by_name.get(name, []) or _spelt(built, name) or by_name.get("", [])
             if not sets:
                 continue
             where = Declared(sets[0].within, sets[0].file, sets[0].line, default=sets[0].formula)
@@ -330,6 +330,16 @@ def _goes_on(function: ast.expr) -> bool:
     if isinstance(owner, ast.Call):
         return ast.unparse(owner.func) == "super"
     return isinstance(owner, ast.Name) and owner.id == "self"
+
+
+def _spelt(built: Constructor, name: str) -> list[Set]:
+    """The line of the constructor that holds the name as text, where a loop over names sets it."""
+    for holder, code in built.methods:
+        for node in ast.walk(code.node):
+            if isinstance(node, ast.Constant) and node.value == name:
+                within = f"{holder.name}.{code.name}"
+                return [Set(name, "set by name", "", within, code.unit.file, code.line(node))]
+    return []
 
 
 def _kind(text: str) -> ConfigurationKind:
