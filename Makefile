@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: analyze test lint setup golden conformance second bench-server bench-calls bench-index bench-cost bench-kernels bench-reports bench-gpu sweep sweep-cost sweep-index sweep-kernels sweep-prose clean
+.PHONY: analyze test lint setup golden conformance second bench-server bench-calls bench-index bench-cost bench-kernels bench-reports bench-gpu sweep sweep-cost sweep-index sweep-kernels sweep-prose sweep-configs clean
 
 analyze: $(STAMP)
 	$(BIN)/opscope analyze $(TARGET)
@@ -74,7 +74,11 @@ sweep-kernels: $(STAMP)
 sweep-prose: $(STAMP)
 	$(BIN)/python tests/sweep/report_prose.py
 
-sweep: sweep-cost sweep-index sweep-kernels sweep-prose
+# every model type's default configuration: what the tool reads against what transformers makes
+sweep-configs: $(STAMP)
+	$(BIN)/python tests/sweep/configs.py
+
+sweep: sweep-cost sweep-index sweep-kernels sweep-prose sweep-configs
 
 # every module class of transformers and torch, and every public name: the index against an import
 sweep-index: $(STAMP)

@@ -1,8 +1,8 @@
 """The one explicit list of tools; the MCP server, the command line and the golden files are its only readers.
 
-The order is the order in which an agent meets them: map the repository, find the class, read it, see who uses it, cost it,
-expand it, follow its data, look at its kernels, write and check. It never depends on anything at run time, so that two
-listings are always equal.
+The order is the order in which an agent meets them: map the repository, find the class, read it, see who uses it, how it is
+configured, cost it, expand it, follow its data, look at its kernels, write and check. It never depends on anything at run
+time, so that two listings are always equal.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from opscope_tools.check_report import CHECK_REPORT
 from opscope_tools.count_flops import COUNT_FLOPS
 from opscope_tools.cuda_kernel_tiling import CUDA_KERNEL_TILING
 from opscope_tools.expand_refs import EXPAND_REFS
+from opscope_tools.extract_config import EXTRACT_CONFIG
 from opscope_tools.find_forward import FIND_FORWARD
 from opscope_tools.find_references import FIND_REFERENCES
 from opscope_tools.inspect_model import INSPECT_MODEL
@@ -30,6 +31,7 @@ ALL_TOOLS: tuple[AnyTool, ...] = (
     RESOLVE_CLASS,
     FIND_FORWARD,
     FIND_REFERENCES,
+    EXTRACT_CONFIG,
     INSPECT_MODEL,
     COUNT_FLOPS,
     EXPAND_REFS,

@@ -7,7 +7,8 @@ the checks that decide whether anything is written, the tool.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
@@ -16,6 +17,7 @@ from opscope_schemas.analysis import ModelAnalysisResult, ModelTreeResult
 from opscope_schemas.common import ToolArguments, ToolResult
 from opscope_schemas.dataflow import Dataflow, DataflowResult
 from opscope_schemas.errors import InputError, TraceError
+from opscope_schemas.extracted_config import Check
 from opscope_schemas.report import ReportKind, WriteReportResult
 from opscope_schemas.tiling import TilingResult
 from pydantic import Field
@@ -24,11 +26,13 @@ from opscope_tools.check_report import exists_beside
 from opscope_tools.report.checks import Material, check
 from opscope_tools.report.facts import ImplementationFacts, default_point, position_limit
 from opscope_tools.report.markdown import Page
+from opscope_tools.report.overview import scopes
 from opscope_tools.report.plots import plots
 from opscope_tools.report.render import render, section_problems
 from opscope_tools.report.saving import facts_path, inside, page_path, report_path, save
 from opscope_tools.report.sources import SourceReader
 from opscope_tools.report.webpage import web_page
+from opscope_tools.settings import PythonSource, checks_of
 from opscope_tools.spec import Tool, ToolContext
 
 __all__ = ["WRITE_REPORT", "WriteReportArguments", "gather"]
@@ -127,7 +131,7 @@ def gather(arguments: WriteReportArguments, context: ToolContext, *, graphs: boo
     tiling = _tiling(arguments.kernel, context)
     results: list[ToolResult] = [tree, *answers, *([tiling] if tiling else [])]
     given = {} if arguments.ridge is None else {"ridge": arguments.ridge, "ridge_source": "given by the caller"}
-    return ImplementationFacts(
+    facts = ImplementationFacts(
         name=arguments.name,
         target=target,
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
@@ -142,6 +146,19 @@ def gather(arguments: WriteReportArguments, context: ToolContext, *, graphs: boo
         tiling=tiling,
         **given,  # type: ignore[arg-type]
     )
+    return replace(facts, checks=tuple(_checks(facts)))
+
+
+def _checks(facts: ImplementationFacts) -> Iterator[Check]:
+    """Assertions and raises of the classes and functions that ran, and of the configuration class."""
+    wanted = {facts.modeling_file: scopes(facts)}
+    if facts.config_location is not None:
+        path, span = facts.config_location
+        wanted[path] = {*wanted.get(path, ()), span.name}
+    for path, names in wanted.items():
+        lines = facts.reader.lines(path)
+        found = checks_of(PythonSource(path, "\n".join(lines)), names) if lines is not None else []
+        yield from (check for check in found if check.kind in {"assert", "raise"})
 
 
 def _tiling(kernel: str | None, context: ToolContext) -> TilingResult | None:

@@ -4,7 +4,9 @@ Read in this order: rows.py (what one file says), parse.py, skeleton.py, symbols
 extracted), database.py with entries.py (how it is kept), build.py with reading.py (a whole repository at once), trees.py
 (a repository as modules), resolve.py with branches.py, evaluation.py, exports.py, nesting.py, made.py and standard.py (names
 and MROs across files), names.py with auto.py (what users call a class) and remarks.py (what to know of it), submodules.py (what
-constructors set), building/ and built.py (what an object holds, constructors interpreted), values.py, tables.py, holdings.py, bindings.py and expressions.py (what an expression stands for), callees.py
+constructors set), building/ and built.py (what an object holds, constructors interpreted), constructor.py, shown.py,
+configurations.py and constants.py (what configures it), values.py, tables.py, holdings.py, bindings.py and
+expressions.py (what an expression stands for), callees.py
 with tensors.py, training.py and lines.py (what a forward does), decorators.py (what is done to it), queries.py (the questions, `Index`).
 Who uses a definition: occurrences.py (words in text), scopes.py and receivers.py (what names and objects mean inside a
 function), sought.py (what is asked for), uses.py and references.py (each use); subclasses.py, surface.py (one file).

@@ -23,6 +23,7 @@ from opscope_tools.index.rows import AssignRow
 from opscope_tools.index.trees import SourceTree, Unit
 
 _MODELING_AUTO = "transformers.models.auto.modeling_auto"
+_CONFIGURATION_AUTO = "transformers.models.auto.configuration_auto"
 #: the tables that a model type is looked up in, the causal-LM one first, then the main one, then the rest as written
 _CAUSAL, _MAIN = "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES", "MODEL_MAPPING_NAMES"
 
@@ -60,6 +61,21 @@ class AutoClasses:
             for key, value in tables[table].entries if table in tables else ():
                 if _plain(key) == wanted:
                     yield key, _names(value)
+
+    def config_class(self, name: str, trees: Sequence[SourceTree]) -> tuple[str, ClassSymbol] | None:
+        """(model type, its configuration class) by the table of the registered `transformers`; `-`, `_` and `.` do not
+        count."""
+        for tree in trees:
+            file = tree.locate(_CONFIGURATION_AUTO)
+            if file is None:
+                continue
+            unit, wanted = tree.unit(file), _plain(name)
+            for key, value in self._entries(unit, "CONFIG_MAPPING_NAMES").items():
+                for class_name in value if _plain(key) == wanted else ():
+                    symbol = _defined(tree, class_name)
+                    if symbol is not None:
+                        return key, symbol
+        return None
 
     def _tables(self, trees: Sequence[SourceTree]) -> list[tuple[str, AssignRow]]:
         for tree in trees:
@@ -160,6 +176,15 @@ class AutoClasses:
         config = table.configs.get(model_type)
         alike = [key for key, value in table.configs.items() if value == config] if config else []
         return [*alike[-1:], *alike] or [model_type]
+
+
+def _defined(tree: SourceTree, class_name: str) -> ClassSymbol | None:
+    for file in tree.files_defining(class_name):
+        unit = tree.unit(file)
+        row = next((row for path, row in unit.classes() if path == class_name), None)
+        if row is not None and not unit.secondary:
+            return ClassSymbol(unit, class_name, row)
+    return None
 
 
 def _plain(model_type: str) -> str:

@@ -31,7 +31,7 @@ from opscope_tools.index.held import HeldModule, merged, rows
 from opscope_tools.index.resolve import ClassSymbol, Resolver
 from opscope_tools.index.trees import Unit
 
-__all__ = ["HeldModule", "built_model", "submodules"]
+__all__ = ["LOCK", "HeldModule", "built_model", "machine_of", "submodules"]
 
 #: answers, source files and models that are kept at once
 _KEPT, _UNITS, _MODELS = 2000, 250, 60
@@ -40,7 +40,7 @@ _PLAIN = re.compile(r"\"?((int|float|str|bool|bytes|None|dict|list|tuple)(\[[\w,
 
 def submodules(resolver: Resolver, symbol: ClassSymbol) -> list[HeldModule]:
     """The modules that an instance of `symbol` holds, in order of attribute creation."""
-    with _LOCK:
+    with LOCK:
         answers = _answers.setdefault(resolver, {})
         key = (symbol.repository.name, symbol.file, symbol.path, symbol.line)
         known = answers.get(key)
@@ -60,7 +60,7 @@ class _Answer:
 
 
 #: one question at a time: interpreters are kept, for what they have read and evaluated
-_LOCK = threading.RLock()
+LOCK = threading.RLock()
 _answers: WeakKeyDictionary[Resolver, dict[tuple[str, str, str, int], _Answer]] = WeakKeyDictionary()
 _machines: WeakKeyDictionary[Resolver, dict[str, Machine]] = WeakKeyDictionary()
 
@@ -70,19 +70,21 @@ def _current(units: Iterable[Unit]) -> bool:
     return all(unit.tree.unit(unit.file) is unit for unit in units)
 
 
-def _machine(resolver: Resolver, symbol: ClassSymbol) -> Machine:
-    """An interpreter for the class's repository; what it knows of the files is kept until one of them changes."""
+def machine_of(resolver: Resolver, symbol: ClassSymbol, *, strict: bool = False) -> Machine:
+    """An interpreter for the class's repository; what it knows of the files is kept until one of them changes. `strict`:
+    one for values, which takes what may not have run for undecided."""
     kept = _machines.setdefault(resolver, {})
-    name = symbol.repository.name
+    name = f"{symbol.repository.name}{' strict' if strict else ''}"
     machine = kept.get(name)
     if machine is None or len(machine.units) > _UNITS or not _current(machine.units.values()):
         machine = kept[name] = Machine(resolver, symbol.unit.tree)
+        machine.strict = strict
     machine.reset()
     return machine
 
 
 def _answer(resolver: Resolver, symbol: ClassSymbol) -> _Answer:
-    machine = _machine(resolver, symbol)
+    machine = machine_of(resolver, symbol)
     machine.begin()
     try:
         cls = machine.class_value(symbol)
@@ -273,8 +275,8 @@ def built_model(
 ) -> dict[str, list[HeldModule]]:
     """What each module class holds in a model of class `symbol` built from its default configuration (or from that of
     the class `config`)."""
-    with _LOCK:
-        machine = _machine(resolver, symbol)
+    with LOCK:
+        machine = machine_of(resolver, symbol)
         machine.begin()
         try:
             machine.deep = True

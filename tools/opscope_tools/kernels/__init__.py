@@ -4,7 +4,7 @@
 Below: files, inventory (with the cache), facts, arch. Triton: triton_find, triton_body, autotune, triton_launch,
 triton, over interpret with evaluate, symbols, calls, pymodule, host; what a tile costs: triton_tiles, triton_operations, triton_cost, counts, cost.
 CUDA: ctext, cuda_types, cuda_find, cuda_expr, cuda_host, cuda_scope, cuda_access, cuda_memory, cuda_body, cuda_templates, cuda.
-Drawings: diagrams. What a kernel takes of a GPU: resources, over occupancy and the compilers in `compiled`.
+Whole C++ and CUDA files: checks. Drawings: diagrams. What a kernel takes of a GPU: resources, over occupancy and the compilers in `compiled`.
 """
 
 from opscope_tools.kernels.arch import Arch, parse_arch

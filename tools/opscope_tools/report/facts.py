@@ -24,6 +24,7 @@ from opscope_schemas.analysis import (
 from opscope_schemas.common import Source
 from opscope_schemas.dataflow import Dataflow
 from opscope_schemas.errors import ValuesError
+from opscope_schemas.extracted_config import Check
 from opscope_schemas.formula import Formula, evaluate, variables
 from opscope_schemas.tiling import TilingResult
 
@@ -296,6 +297,8 @@ class ImplementationFacts:
     #: what the other tools said beside their documents
     notes: tuple[str, ...] = ()
     tiling: TilingResult | None = None
+    #: assertions and raises of the classes that ran and of the configuration
+    checks: tuple[Check, ...] = ()
     #: FLOPs per byte at which a device turns from memory- to compute-bound, and where the figure comes from
     ridge: float = 295.0
     ridge_source: str = "989 TFLOP/s dense bf16 over 3.35 TB/s, the data-sheet figures of an H100 SXM"

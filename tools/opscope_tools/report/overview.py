@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from opscope_schemas.analysis import Kernel, ModuleNode
+from opscope_schemas.extracted_config import Check
 from opscope_schemas.formula import evaluate, holds, variables
 
 from opscope_tools.report import scan
@@ -272,10 +273,7 @@ def kernel_note(facts: ImplementationFacts) -> str:
 def constraint_lines(facts: ImplementationFacts) -> list[str]:
     """Alignment, hardware and precision as source declares them, then conditions of the formulas."""
     reader, path = facts.reader, facts.modeling_file
-    hits = scan.constraints(reader, path, scopes(facts))
-    if facts.config_location is not None:
-        config_path, span = facts.config_location
-        hits += scan.constraints(reader, config_path, [span.name])
+    hits = [scan.Hit(check.file, check.line, check.within, _said(check)) for check in facts.checks]
     aligned = [hit for hit in hits if re.search(r"multiple|divisib|%", hit.text)]
     searched = f"searched assert and raise in the classes that ran in `{path}`"
     lines = [f"Alignment: {_quoted(hit)}" for hit in aligned] or [f"Alignment: none declared; {searched}."]
@@ -301,6 +299,16 @@ def _conditions(facts: ImplementationFacts) -> list[str]:
         outside = "" if not known or holds(condition, values) else "; the values of section 3.1 are outside, see 11.B"
         lines.append(f"Formulas derived where: `{condition}`{outside}")
     return lines
+
+
+def _said(check: Check) -> str:
+    """What a check demands: what it asserts, or what it raises and where."""
+    if check.kind == "assert":
+        return f"asserts {check.condition}"
+    if not check.error:
+        return "raises again"
+    said = f"raises {check.error}: {check.message}" if check.message else f"raises {check.error}"
+    return f"{said} (where {check.condition})" if check.condition else said
 
 
 def _quoted(hit: scan.Hit) -> str:

@@ -1,4 +1,4 @@
-"""What a report quotes straight from source: constraints, parallel plans, dispatch lines, capability flags, the cache.
+"""What a report quotes straight from source: parallel plans, dispatch lines, capability flags, the cache.
 
 Each scan returns hits with their line, so that an empty answer can say what was searched for and where.
 """
@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from opscope_tools.report.sources import SourceReader
 
-__all__ = ["Hit", "Plan", "capabilities", "constraints", "decorators", "matching_lines", "plans"]
+__all__ = ["Hit", "Plan", "capabilities", "decorators", "matching_lines", "plans"]
 
 
 @dataclass(frozen=True)
@@ -28,42 +28,6 @@ class Hit:
     def pointer(self) -> str:
         """`path:line` in back-ticks."""
         return f"`{self.path}:{self.line}`"
-
-
-def constraints(reader: SourceReader, path: str, scopes: Iterable[str]) -> list[Hit]:
-    """Assertions and raises inside the definitions `scopes` of `path`; the name is the innermost definition."""
-    wanted = set(scopes)
-    hits = []
-    tree = reader.tree(path)
-    for node in ast.walk(tree) if tree else ():
-        if not isinstance(node, ast.Raise | ast.Assert):
-            continue
-        around = reader.enclosing(path, node.lineno)
-        if around and around[0].name in wanted:
-            hits.append(Hit(path, node.lineno, around[-1].name, _constraint_text(node)))
-    return sorted(hits, key=lambda hit: hit.line)
-
-
-def _constraint_text(node: ast.Raise | ast.Assert) -> str:
-    if isinstance(node, ast.Assert):
-        return f"asserts {ast.unparse(node.test)}"
-    error = node.exc
-    if isinstance(error, ast.Call):
-        said = " ".join("".join(_literals(argument)) for argument in error.args)
-        return f"raises {ast.unparse(error.func)}: {said}" if said else f"raises {ast.unparse(error.func)}"
-    return f"raises {ast.unparse(error)}" if error is not None else "raises again"
-
-
-def _literals(node: ast.expr) -> Iterator[str]:
-    """The text of a string; an f-string's places are written as the expression in parentheses."""
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        yield node.value
-    elif isinstance(node, ast.JoinedStr):
-        for part in node.values:
-            if isinstance(part, ast.Constant):
-                yield str(part.value)
-            elif isinstance(part, ast.FormattedValue):
-                yield f"({ast.unparse(part.value)})"
 
 
 @dataclass(frozen=True)

@@ -140,6 +140,9 @@ class Attributes(Base):
     def _of_super(self, value: Super, name: str) -> Any:
         cls = value.this if isinstance(value.this, ClassValue) else value.this.cls
         holder, found = self.member(cls, name, value.holder)
+        if name == "__init__" and isinstance(value.this, Instance) and self.generates_init(cls, holder, value.holder):
+            this = value.this
+            return Native(name, lambda _, args, kwargs: self.fill_record(this, args, kwargs), full=True)
         if found is not MISSING and not self._is_torch_module(holder):
             return self.bind(found, value.this)
         if isinstance(value.this, Instance):
@@ -360,6 +363,12 @@ class Attributes(Base):
         return value
 
     # of the parts above
+
+    def generates_init(self, cls: ClassValue, holder: ClassValue | None, after: ClassValue | None = None) -> bool:
+        raise NotImplementedError
+
+    def fill_record(self, this: Instance, args: Args, kwargs: Kwargs) -> None:
+        raise NotImplementedError
 
     def prepare(self, cls: ClassValue) -> None:
         raise NotImplementedError

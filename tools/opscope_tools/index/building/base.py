@@ -50,6 +50,9 @@ class Base:
     def __init__(self, resolver: Resolver, home: SourceTree) -> None:
         self.resolver = resolver
         self.home = home
+        self.strict = (
+            False  # whether what may not have run counts as undecided: for values, where a likely one will not do
+        )
         self.deep = False  # whether the constructors of the modules that are made run as well
         self.exhausted = False
         self.failures = 0
@@ -74,6 +77,8 @@ class Base:
         self._memo: dict[Any, tuple[Instance, list[Instance], Any, Any]] = {}
         self._evaluating: set[tuple[int, str]] = set()
         self._amendments: set[tuple[int, int]] = set()
+        #: statements that could not be followed, with the object (no module) that they might have changed
+        self.lost: list[tuple[ast.stmt, Instance]] = []
 
     def reset(self) -> None:
         """Forget the objects of the last question."""
@@ -83,6 +88,7 @@ class Base:
         self.journals.clear()
         self.frames.clear()
         self.log.clear()
+        self.lost.clear()
         self._memo.clear()
 
     def allow(self) -> None:
@@ -189,6 +195,10 @@ class Base:
 
     def global_value(self, unit: Unit, row: AssignRow, qualified: str) -> Any:
         """A module-level assignment, evaluated once."""
+        if (
+            row.guard.type_checking
+        ):  # declared for type checkers alone: what the name is at run time comes from elsewhere
+            return Unknown(row.name, name=qualified)
         native = self.native(qualified)
         if native is not MISSING:
             return native
@@ -321,18 +331,50 @@ class Base:
         live, self.live = self.live, True
         cls.space[name] = Unknown(name)  # while it is evaluated
         try:
-            declared = _field_default(parsed.node) if row.annotation else None
-            if declared is not None:
-                return self._field_value(declared, frame)
-            return self.ev(parsed.node, frame)
+            declared = self._declared(cls, parsed.node, frame)
+            return declared if declared is not None else self.ev(parsed.node, frame)
         except RaisedError:
             return Unknown(name)
         finally:
             self.journals, self.live = journals, live
 
-    def _field_value(self, declared: ast.keyword, frame: Frame) -> FieldValue:
-        value = self.ev(declared.value, frame)
-        return FieldValue(value, MISSING) if declared.arg == "default" else FieldValue(MISSING, value)
+    def _declared(self, cls: ClassValue, node: ast.expr, frame: Frame) -> FieldValue | None:
+        """What `specifier(default=...)` says of a field: whatever the specifier checks, that is what it sets. None where
+        the expression is no specifier."""
+        if not isinstance(node, ast.Call) or not self._specifies(cls, node):
+            return None
+        for keyword in node.keywords:
+            if keyword.arg == "default":
+                return FieldValue(MISSING if _is_ellipsis(keyword.value) else self.ev(keyword.value, frame), MISSING)
+            if keyword.arg in {"default_factory", "factory"}:
+                return FieldValue(MISSING, self.ev(keyword.value, frame))
+        if any(keyword.arg is None for keyword in node.keywords):
+            return FieldValue(Unknown(ast.unparse(node)), MISSING)
+        first = node.args[0] if node.args else None
+        return FieldValue(MISSING if first is None or _is_ellipsis(first) else self.ev(first, frame), MISSING)
+
+    def _specifies(self, cls: ClassValue, node: ast.Call) -> bool:
+        """Whether a call declares a field: by its name, or a function of the source that is decorated or written so."""
+        if isinstance(node.func, ast.Call):  # `interval(min=0)(default=8)`: a validator that makes specifiers
+            return any(keyword.arg in {"default", "default_factory"} for keyword in node.keywords)
+        text = ast.unparse(node.func)
+        if text.rpartition(".")[2] in _SPECIFIERS:
+            return True
+        if not all(part.isidentifier() for part in text.split(".")):
+            return False
+        found = self.resolver.dotted(cls.symbol.unit, text)
+        if found is not None and isinstance(found.row, AssignRow) and found.row.value.endswith(")"):
+            return any(keyword.arg in {"default", "default_factory"} for keyword in node.keywords)
+        if found is None or found.unit is None or not isinstance(found.row, FunctionRow):
+            return False
+        if any("field" in decorator for decorator in found.row.decorators):
+            return True
+        parsed = code.function(found.unit, found.row)
+        returned = [n.value for n in ast.walk(parsed.node) if isinstance(n, ast.Return)] if parsed is not None else []
+        return bool(returned) and all(
+            isinstance(value, ast.Call) and ast.unparse(value.func).rpartition(".")[2] in _SPECIFIERS
+            for value in returned
+        )
 
     def member(self, cls: ClassValue, name: str, after: ClassValue | None = None) -> tuple[ClassValue | None, Any]:
         """(holder, value) of the first class of the MRO that binds the name; `after`: as `super()` of that class."""
@@ -391,11 +433,12 @@ class Base:
         return Unknown(name.rpartition(".")[2], name=name) if native is MISSING else native
 
 
-def _field_default(node: ast.expr) -> ast.keyword | None:
-    """The default in `name: type = specifier(default=...)`: whatever the specifier checks, that is what it sets."""
-    if not isinstance(node, ast.Call):
-        return None
-    return next((keyword for keyword in node.keywords if keyword.arg in {"default", "default_factory"}), None)
+#: functions that declare a field, as dataclasses, pydantic, attrs and msgspec call them
+_SPECIFIERS = frozenset({"field", "Field", "ib", "attrib", "PrivateAttr"})
+
+
+def _is_ellipsis(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is ...
 
 
 class _Unread:

@@ -122,6 +122,7 @@ class Branches(Literals):
                 for key, _, new in differences(container, container, after):
                     store(container, key, new)
             if RETURN in (ended_first, ended_second):
+                self.lose(node, frame)
                 frame.open = True
                 frame.passed = both(frame.passed, condition)
             return ended if ended in {BREAK, CONTINUE} else NEXT
@@ -143,6 +144,11 @@ class Branches(Literals):
             changed = self.end(undo=True)
             self.live, frame.passed, frame.open, self.branch = live, passed, was_open, branch
         return changed, ended
+
+    def lose(self, statement: ast.stmt, frame: Frame) -> None:
+        """Note a statement that could not be followed: what it would have changed of an object is not known."""
+        if self.live is not False and isinstance(frame.this, Instance) and not frame.this.module:
+            self.lost.append((statement, frame.this))
 
     def _merge(self, first: Changes, second: Changes, shown: str, failed: str) -> None:
         slots: dict[int, tuple[Any, dict[Any, list[Any]]]] = {}

@@ -256,14 +256,14 @@ class Objects(Records):
         if data is not None:
             this.data = data()
         holder, init = self.member(this.cls, "__init__")
-        if isinstance(init, FunctionValue) and not self._is_torch_module(holder):
+        if not this.module and self.generates_init(this.cls, holder):
+            self.fill_record(this, args, kwargs)
+        elif isinstance(init, FunctionValue) and not self._is_torch_module(holder):
             self.run(init, (this, *args), kwargs, this)
         elif this.module:
             containers.fill(self, this, args, kwargs)
         elif data is not None:
             this.data = data(*(plain(a) for a in args), **kwargs)
-        elif self.is_record(this.cls):
-            self.fill_record(this, args, kwargs)
         if this.module and self.live is not False:
             self.log.append(this)
 

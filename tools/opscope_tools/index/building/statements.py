@@ -57,18 +57,24 @@ class Statements(Branches):
 
     def block(self, statements: Sequence[ast.stmt], frame: Frame) -> int:
         for number, statement in enumerate(statements):
+            if self.strict and frame.open:  # an earlier branch may have returned
+                self.lose(statement, frame)
             handler = _HANDLERS.get(type(statement))
             if handler is None:
                 continue
             try:
                 ended: int = handler(self, statement, frame)
             except UndecidedError:
+                self.lose(statement, frame)
+                if self.strict and any(isinstance(inner, ast.Return) for inner in ast.walk(statement)):
+                    raise  # what the function returns is not known
                 continue
             except RaisedError as error:
                 # inside `try` the handler decides; a constructor goes on with what else it sets
                 if self.trying or not self._goes_on(error, frame):
                     raise
                 self._forget(statement, frame)
+                self.lose(statement, frame)
                 continue
             if ended != NEXT:
                 if ended == RETURN and isinstance(statement, ast.If) and self.live is True:
@@ -327,12 +333,15 @@ class Statements(Branches):
         for _ in range(200):
             taken = self.test(node.test, frame)
             if taken is not True:
+                if taken is None:
+                    self.lose(node, frame)
                 return NEXT
             ended = self.block(node.body, frame)
             if ended == BREAK:
                 return NEXT
             if ended == RETURN:
                 return RETURN
+        self.lose(node, frame)
         return NEXT
 
     def _with(self, node: ast.With, frame: Frame) -> int:
@@ -344,10 +353,13 @@ class Statements(Branches):
     def _try(self, node: ast.Try, frame: Frame) -> int:
         trying = self.trying
         self.trying += 1
+        unknown = Unknown.made
         try:
             ended = self.block(node.body, frame)
         except RaisedError as error:
             self.trying = trying
+            if self.strict and not error.explicit and Unknown.made != unknown:
+                raise UndecidedError from None  # it may be our not knowing that failed
             for handler in node.handlers:
                 if _catches(handler.type, error.kind):
                     ended = self.block(handler.body, frame)

@@ -64,10 +64,13 @@ class Unknown(Abstract):
     """Not told by source. `classes`: the module classes that it may be or be made from, where a table names them."""
 
     __slots__ = ("classes", "failed", "given", "name", "pattern", "text")
+    #: how many were made: whether something unknown came up between two moments
+    made = 0
 
     def __init__(
         self, text: str = "", *, name: str = "", classes: Sequence[ClassValue] = (), failed: bool = False
     ) -> None:
+        Unknown.made += 1
         self.text = text
         self.name = name  # dotted, for what an import leads to outside the registered source
         self.classes = tuple(classes)
