@@ -14,7 +14,7 @@ from opscope_schemas.common import Frozen, Source, ToolResult
 
 __all__ = ["CheckReportResult", "Pin", "Problem", "ReportFacts", "ReportKind", "ReportSummary", "WriteReportResult"]
 
-ReportKind = Literal["implementation"]
+ReportKind = Literal["implementation", "repo"]
 
 
 class Problem(Frozen):

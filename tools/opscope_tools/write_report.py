@@ -7,18 +7,19 @@ the checks that decide whether anything is written, the tool.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
 from opscope_prompts.templates import render_template
 from opscope_schemas.analysis import ModelAnalysisResult, ModelTreeResult
-from opscope_schemas.common import ToolArguments, ToolResult
+from opscope_schemas.common import Source, ToolArguments, ToolResult
 from opscope_schemas.dataflow import Dataflow, DataflowResult
 from opscope_schemas.errors import InputError, TraceError
 from opscope_schemas.extracted_config import Check
-from opscope_schemas.report import ReportKind, WriteReportResult
+from opscope_schemas.repo_map import RepoMapResult
+from opscope_schemas.report import Problem, ReportFacts, ReportKind, WriteReportResult
 from opscope_schemas.tiling import TilingResult
 from pydantic import Field
 
@@ -27,8 +28,9 @@ from opscope_tools.report.checks import Material, check
 from opscope_tools.report.facts import ImplementationFacts, default_point, position_limit
 from opscope_tools.report.markdown import Page
 from opscope_tools.report.overview import scopes
-from opscope_tools.report.plots import plots
-from opscope_tools.report.render import render, section_problems
+from opscope_tools.report.plots import Plot, plots
+from opscope_tools.report.render import Report, prose_problems, render, section_problems
+from opscope_tools.report.repo import RepoFacts, render_repo, repo_quotes
 from opscope_tools.report.saving import facts_path, inside, page_path, report_path, save
 from opscope_tools.report.sources import SourceReader
 from opscope_tools.report.webpage import web_page
@@ -37,7 +39,6 @@ from opscope_tools.spec import Tool, ToolContext
 
 __all__ = ["WRITE_REPORT", "WriteReportArguments", "gather"]
 
-_TEMPLATES: Mapping[ReportKind, str] = {"implementation": "implementation.md"}
 _FIRST = 40
 #: what is reported where nobody says otherwise; the second where the model can
 _PHASES = ("prefill", "decode")
@@ -46,14 +47,18 @@ _PHASES = ("prefill", "decode")
 class WriteReportArguments(ToolArguments):
     """Arguments of `write_report`."""
 
-    kind: ReportKind = Field(default="implementation", description="Which of the templates.")
-    name: str = Field(description="Name of the report; it is saved as reports/implementations/NAME-analysis.md.")
+    kind: ReportKind = Field(
+        default="implementation", description="implementation: of a model; repo: of a registered repository."
+    )
+    name: str = Field(
+        description="Name of the report; it is saved as reports/implementations/NAME-analysis.md or reports/repos/NAME.md."
+    )
     target: str | None = Field(
-        default=None, description="Model type (llama) or model class to report on; by default the name."
+        default=None, description="Model type (llama), model class or repository to report on; by default the name."
     )
     sections: dict[str, str] | None = Field(
         default=None,
-        description="Your own Markdown by section number (1, 2.3, 4.1, 8.3) or heading; it follows the computed text. Every "
+        description="Your own Markdown by section number (1, 2.3, 4.1, 8.3) or heading (Key components, KV cache); it follows the computed text. Every "
         "paragraph and bullet cites lines (`path.py:12-20`), a number of the analysis ({{fact:key}}), or a search that "
         "found nothing (searched `PATTERN` in `PATH`).",
     )
@@ -172,45 +177,89 @@ def _tiling(kernel: str | None, context: ToolContext) -> TilingResult | None:
 # ---- the tool -------------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class _Draft:
+    """A report before it is saved: what the checks reject in it, its plots, and the source that it speaks of."""
+
+    report: Report
+    problems: tuple[Problem, ...]
+    plots: list[Plot]
+    reader: SourceReader
+    sources: tuple[Source, ...]
+
+
 def _run(arguments: WriteReportArguments, context: ToolContext) -> WriteReportResult:
     workspace = context.workspace
-    path = report_path(arguments.name)
+    path = report_path(arguments.name, arguments.kind)
     if inside(workspace.output, path).exists() and not arguments.overwrite:
         raise InputError(
             f"{path} exists already in {workspace.output}.",
             next_step="Give overwrite=true to replace it, or another name.",
         )
-    facts = gather(arguments, context)
-    sections = arguments.sections or {}
-    template = _TEMPLATES[arguments.kind]
-    context.progress(_steps(arguments) - 1, _steps(arguments), "rendering and checking")
-    report = render(facts, sections, path, lambda values: render_template(template, values))
-    problems = tuple(section_problems(facts, sections))
-    if not problems:
-        exists = partial(exists_beside, workspace, path)
-        problems = tuple(check(Material(Page(report.text), facts.reader, report.facts, facts.sources, exists)))
+    draft = (_of_repository if arguments.kind == "repo" else _of_model)(arguments, path, context)
     notes: tuple[str, ...] = ()
-    if problems:
+    if draft.problems:
         notes = ("The report was not saved: repair the problems and call write_report again.",)
     else:
         context.checkpoint()
-        texts = {facts_path(path): report.facts.model_dump_json(indent=1) + "\n", path: report.text}
+        texts = {facts_path(path): draft.report.facts.model_dump_json(indent=1) + "\n", path: draft.report.text}
         if arguments.html:
-            texts[page_path(path)] = web_page(
-                report.text, plots(facts), facts.reader, lambda values: render_template("page.html", values)
-            )
+            texts[page_path(path)] = web_page(draft.report.text, draft.plots, draft.reader, _template("page.html"))
         save(workspace.output, texts)
-    context.progress(_steps(arguments), _steps(arguments), "not saved" if problems else "saved")
+    context.progress(_steps(arguments), _steps(arguments), "not saved" if draft.problems else "saved")
     return WriteReportResult(
         path=path,
-        ok=not problems,
-        problems=problems,
-        summary=report.facts.summary,
-        facts_path=facts_path(path) if not problems else "",
-        page_path=page_path(path) if arguments.html and not problems else "",
-        sources=facts.sources,
+        ok=not draft.problems,
+        problems=draft.problems,
+        summary=draft.report.facts.summary,
+        facts_path=facts_path(path) if not draft.problems else "",
+        page_path=page_path(path) if arguments.html and not draft.problems else "",
+        sources=draft.sources,
         notes=notes,
     )
+
+
+def _template(name: str) -> Callable[[Mapping[str, object]], str]:
+    return lambda values: render_template(name, values)
+
+
+def _of_model(arguments: WriteReportArguments, path: str, context: ToolContext) -> _Draft:
+    facts = gather(arguments, context)
+    sections = arguments.sections or {}
+    context.progress(_steps(arguments) - 1, _steps(arguments), "rendering and checking")
+    report = render(facts, sections, path, _template("implementation.md"))
+    problems = tuple(section_problems(facts, sections))
+    if not problems:
+        exists = partial(exists_beside, context.workspace, path)
+        problems = tuple(check(Material(Page(report.text), facts.reader, report.facts, facts.sources, exists)))
+    return _Draft(report, problems, plots(facts) if arguments.html else [], facts.reader, facts.sources)
+
+
+def _of_repository(arguments: WriteReportArguments, path: str, context: ToolContext) -> _Draft:
+    workspace = context.workspace
+    repository = workspace.repository(arguments.target or arguments.name)
+    context.progress(0, _steps(arguments), f"mapping {repository.name}")
+    found = call_sibling("map_repo", {"repo": repository.name, "detail": "full"}, context)
+    assert isinstance(found, RepoMapResult)
+    source, reader = workspace.source(repository), SourceReader([repository])
+    place = (
+        f"{source.repository} {source.version}, an installed package" if repository.installed else repository.root.name
+    )
+    facts = RepoFacts(arguments.name, found, source, place, reader)
+    sections = arguments.sections or {}
+    own = ReportFacts(kind="repo", name=arguments.name)
+    exists = partial(exists_beside, workspace, path)
+
+    def review(text: str) -> list[Problem]:
+        kept = own.model_copy(update={"values": repo_quotes(facts), "sources": (source,)})
+        return check(Material(Page(text), reader, kept, (source,), exists))
+
+    context.progress(_steps(arguments) - 1, _steps(arguments), "rendering and checking")
+    report = render_repo(facts, sections, path, _template("repo.md"), review)
+    problems = tuple(prose_problems(reader, repo_quotes(facts), own, sections)) if sections else ()
+    if not problems:
+        problems = tuple(check(Material(Page(report.text), reader, report.facts, (source,), exists)))
+    return _Draft(report, problems, [], reader, (source,))
 
 
 def _first_problems(result: WriteReportResult) -> WriteReportResult:
@@ -225,8 +274,9 @@ WRITE_REPORT: Tool[WriteReportArguments, WriteReportResult] = Tool(
     name="write_report",
     title="Write a report",
     description=(
-        "Analyses a model and saves the report on its implementation: eleven sections, every table filled from "
-        "computed facts with path:line pointers. Your own prose goes in through `sections`, each claim with the lines, "
+        "Analyses a model (kind implementation: eleven sections) or a repository (kind repo: map, ways in, configuration, "
+        "components, the loop's call nesting) and saves a report, every table filled from computed facts with path:line "
+        "pointers. Your own prose goes in through `sections`, each claim with the lines, "
         "number or search that shows it; cited lines are kept as digests, so that later changes show. The report is checked "
         "before it is saved; where the checks reject something nothing is written and `problems` says where. Returns "
         "the path and a summary of insights, optimizations, limitations and links."

@@ -19,16 +19,20 @@ from opscope_schemas.report import Problem, ReportFacts
 
 from opscope_tools.report.checks_source import pointer_problems
 from opscope_tools.report.checks_text import (
+    HEAD,
+    REPO_HEAD,
     catalogue_problems,
     duplicate_problems,
     file_link_problems,
     head_problems,
+    mermaid_problems,
     pseudocode_problems,
+    repo_problems,
     word_problems,
 )
 from opscope_tools.report.evidence import search_problems
 from opscope_tools.report.markdown import Page, code_spans, without_code
-from opscope_tools.report.outline import SECTIONS, TABLES, anchor
+from opscope_tools.report.outline import DEEP, REPO_SECTIONS, REPO_TABLES, SECTIONS, TABLES, anchor
 from opscope_tools.report.pins import pin_problems
 from opscope_tools.report.sources import SourceReader
 
@@ -45,6 +49,11 @@ class Material:
     #: the source trees as they are now, and whether a file lies at a path relative to the report
     sources: tuple[Source, ...] = ()
     exists: Callable[[str], bool] | None = None
+
+    @property
+    def of_repo(self) -> bool:
+        """Whether the report is one on a repository."""
+        return self.facts.kind == "repo" if self.facts else self.page.text.lstrip().startswith("# Repo analysis")
 
 
 Rule = Callable[[Material], Iterator[Problem]]
@@ -192,7 +201,9 @@ def sections(material: Material) -> Iterator[Problem]:
     """Every section of the outline is there, in order, and says something."""
     headings = material.page.headings
     last_line, last_title = 0, ""
-    for section in SECTIONS:
+    for section in REPO_SECTIONS if material.of_repo else SECTIONS:
+        if material.of_repo and section.number in DEEP and not _about_models(material.page):
+            continue
         lines = [line for line, text in headings if text == section.heading]
         if not lines:
             yield _problem("SECTION_MISSING", max(last_line, 1), f"The heading {section.heading!r} is missing.")
@@ -200,12 +211,19 @@ def sections(material: Material) -> Iterator[Problem]:
             yield _problem("SECTION_ORDER", lines[0], f"{section.heading!r} stands before {last_title!r}.")
         else:
             last_line, last_title = lines[0], section.heading
+    if material.of_repo:
+        yield from repo_problems(material.page)
+        return
     components = [(line, text) for line, text in headings if re.match(r"### 4\.\d+ ", text)]
     if not components:
         yield _problem("SECTION_MISSING", 1, "Section 4 has no component; the first is headed '### 4.1 ...'.")
     for position, (line, text) in enumerate(components, 1):
         if not text.startswith(f"### 4.{position} "):
             yield _problem("SECTION_ORDER", line, f"{text!r} should be number 4.{position}.")
+
+
+def _about_models(page: Page) -> bool:
+    return any(text.startswith("**LLM-related:** yes") for _, text in page.prose)
 
 
 def empty_sections(material: Material) -> Iterator[Problem]:
@@ -221,8 +239,9 @@ def empty_sections(material: Material) -> Iterator[Problem]:
 def table_heads(material: Material) -> Iterator[Problem]:
     """The tables that readers look for stand in their sections."""
     headings = material.page.headings
-    for section in SECTIONS:
-        head = TABLES.get(section.number)
+    outline, heads = (REPO_SECTIONS, REPO_TABLES) if material.of_repo else (SECTIONS, TABLES)
+    for section in outline:
+        head = heads.get(section.number)
         start = next((line for line, text in headings if text == section.heading), None)
         if head is None or start is None:
             continue
@@ -306,7 +325,7 @@ def file_links(material: Material) -> Iterator[Problem]:
 
 def head(material: Material) -> Iterator[Problem]:
     """What was analysed, with what, and when."""
-    return head_problems(material.page)
+    return head_problems(material.page, REPO_HEAD if material.of_repo else HEAD)
 
 
 def catalogue(material: Material) -> Iterator[Problem]:
@@ -319,13 +338,28 @@ def pseudocode(material: Material) -> Iterator[Problem]:
     return pseudocode_problems(material.page)
 
 
+def diagrams(material: Material) -> Iterator[Problem]:
+    """Mermaid in fences is a flowchart whose nodes are declared."""
+    return mermaid_problems(material.page)
+
+
 #: every rule, in the order in which problems are reported for one line
 RULES: tuple[Rule, ...] = (
     placeholders, pointers, pins, versions, searches, fences, tables, boxes, head, sections, empty_sections, table_heads,
-    catalogue, pseudocode, links, file_links, facts, words, duplicates,
+    catalogue, pseudocode, diagrams, links, file_links, facts, words, duplicates,
 )  # fmt: skip
 #: the rules that also hold for a piece of a report
-FRAGMENT_RULES: tuple[Rule, ...] = (placeholders, pointers, searches, fences, tables, boxes, pseudocode, words)
+FRAGMENT_RULES: tuple[Rule, ...] = (
+    placeholders,
+    pointers,
+    searches,
+    fences,
+    tables,
+    boxes,
+    pseudocode,
+    diagrams,
+    words,
+)
 
 
 def check(material: Material, rules: tuple[Rule, ...] = RULES) -> list[Problem]:

@@ -15,7 +15,10 @@ from opscope_schemas.report import Problem
 
 from opscope_tools.report.markdown import Page, without_code
 
-__all__ = ["catalogue_problems", "duplicate_problems", "file_link_problems", "head_problems", "pseudocode_problems", "word_problems"]  # fmt: skip
+__all__ = [
+    "HEAD", "REPO_HEAD", "catalogue_problems", "duplicate_problems", "file_link_problems", "head_problems", "mermaid_problems",
+    "pseudocode_problems", "repo_problems", "word_problems",
+]  # fmt: skip
 
 _HEDGES = (
     "probably presumably supposedly arguably seemingly perhaps maybe roughly speaking|it seems|seems to|appears to|i think"
@@ -28,6 +31,9 @@ _PRAISE = (
 _SINGLE, _, _PHRASES = _HEDGES.partition(" roughly speaking|")
 _HEDGING = re.compile(rf"\b(?:{'|'.join(_SINGLE.split())}|roughly speaking|{_PHRASES})\b", re.IGNORECASE)
 _PRAISING = re.compile(rf"\b(?:{_PRAISE})\b", re.IGNORECASE)
+#: what stands in the head of a report on a model, and of one on a repository
+HEAD = ("Repository", "Framework", "Analysis Date")
+REPO_HEAD = ("Repo", "Local clone", "Commit", "LLM-related")
 #: words of a sentence from which on a repetition is one
 _LONG = 9
 _LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\(([^)\s#]+)(?:#[^)\s]*)?\)|!\[[^\]\n]*\]\(([^)\s]+)\)")
@@ -83,9 +89,9 @@ def file_link_problems(page: Page, exists: Callable[[str], bool]) -> Iterator[Pr
             yield Problem(rule="LINK_DEAD", line=line, message=said)
 
 
-def head_problems(page: Page) -> Iterator[Problem]:
+def head_problems(page: Page, names: tuple[str, ...]) -> Iterator[Problem]:
     """The lines that say what was analysed, with what, and when."""
-    for name in ("Repository", "Framework", "Analysis Date"):
+    for name in names:
         found = next(((n, t) for n, t in page.prose[:30] if t.startswith(f"**{name}:**")), None)
         if found is None or not found[1].partition(":**")[2].strip():
             yield Problem(rule="HEAD_MISSING", line=found[0] if found else 1, message=f"The head lacks **{name}:**.")
@@ -133,3 +139,73 @@ def pseudocode_problems(page: Page) -> Iterator[Problem]:
         except (SyntaxError, ValueError, RecursionError) as error:
             at = fence.line + (getattr(error, "lineno", 1) or 1)
             yield Problem(rule="PSEUDOCODE", line=min(at, len(page.lines)), message=f"This is no Python: {error}.")
+
+
+_NODE = re.compile(r'^\s*(\w+)\["[^"\n]*"\]\s*$')
+_EDGE = re.compile(r'^\s*(\w+)\s+(?:-->|---|-\.->|==>)(?:\|"[^"|\n]*"\|)?\s+(\w+)\s*$')
+_RESERVED = frozenset({"end", "graph", "subgraph", "flowchart", "class", "style", "click", "default"})
+
+
+def mermaid_problems(page: Page) -> Iterator[Problem]:
+    """Flowcharts of quoted labels, declared nodes and plain edges: what every renderer of Mermaid draws alike."""
+    for fence in page.fences:
+        if fence.language != "mermaid" or not fence.closed:
+            continue
+        nodes = {m[1] for line in fence.lines if (m := _NODE.match(line))}
+        for at, line in enumerate(fence.lines, fence.line + 1):
+            fault = _mermaid_fault(line, at == fence.line + 1, nodes)
+            if fault:
+                yield Problem(rule="MERMAID", line=at, message=fault)
+        if not fence.lines:
+            yield Problem(rule="MERMAID", line=fence.line, message="This diagram is empty.")
+
+
+def _mermaid_fault(line: str, first: bool, nodes: set[str]) -> str:
+    if first:
+        right = re.fullmatch(r"\s*(?:flowchart|graph) (?:TB|TD|BT|LR|RL)\s*", line)
+        return "" if right else "A diagram begins with `flowchart TB` (or LR)."
+    if not line.strip() or line.strip().startswith("%%"):
+        return ""
+    if node := _NODE.match(line):
+        return f"{node[1]} is a word of Mermaid: call the node otherwise." if node[1] in _RESERVED else ""
+    if edge := _EDGE.match(line):
+        unknown = [name for name in (edge[1], edge[2]) if name not in nodes]
+        return f'{unknown[0]} is no node of this diagram: declare it as {unknown[0]}["..."].' if unknown else ""
+    return 'This is neither a node (`a["label"]`) nor an edge (`a --> b`); labels are quoted.'
+
+
+#: rows of components with a pointer that a report on a repository has, and lines of its summary
+_COMPONENTS, _SUMMARY = 6, (5, 8)
+
+
+def repo_problems(page: Page) -> Iterator[Problem]:
+    """What a report on a repository holds: enough components, a summary of its length, a deep dive only where it is due."""
+    headings = page.headings
+    about = any(text.startswith("**LLM-related:** yes") for _, text in page.prose)
+    for line, text in headings:
+        if text.startswith("## LLM deep dive") and not about:
+            yield Problem(
+                rule="SECTION_UNDUE", line=line, message="The repository is not LLM-related: leave the deep dive out."
+            )
+        if text.startswith("## TL;DR"):
+            end = next((n for n, _ in headings if n > line), len(page.lines) + 1)
+            count = sum(1 for n, t in page.prose if line < n < end and t.strip())
+            if not _SUMMARY[0] <= count <= _SUMMARY[1]:
+                said = f"The summary has {count} lines; {_SUMMARY[0]} to {_SUMMARY[1]} are asked for."
+                yield Problem(rule="TLDR_LENGTH", line=line, message=said)
+        if text.startswith("## Open questions"):
+            end = next((n for n, _ in headings if n > line), len(page.lines) + 1)
+            asked = [t for n, t in page.prose if line < n < end and "?" in t]
+            if not asked:
+                yield Problem(rule="NO_QUESTION", line=line, message="An open question ends with a question mark.")
+    for table in page.tables:
+        if table.head == ("Component", "Location", "Responsibility"):
+            located = [cells for _, cells in table.rows if len(cells) == 3 and re.search(r":\d+", cells[1])]
+            searched = [cells for _, cells in table.rows if len(cells) == 3 and "searched" in cells[2]]
+            if about and len(located) < _COMPONENTS:
+                said = f"{len(located)} components have a place; at least {_COMPONENTS} are asked for."
+                yield Problem(rule="TOO_FEW_COMPONENTS", line=table.line, message=said)
+            for row_line, cells in table.rows:
+                if len(cells) == 3 and cells not in located and cells not in searched:
+                    said = f"{cells[0]} has neither a place nor a search that found none."
+                    yield Problem(rule="COMPONENT_UNPLACED", line=row_line, message=said)

@@ -21,10 +21,11 @@ from opscope_tools.report.outline import CLOSING, TABLES, Section, section_named
 from opscope_tools.report.parallel import communication_rows, overlap, parallelism_lines
 from opscope_tools.report.pins import pinned
 from opscope_tools.report.quotes import Quotes
+from opscope_tools.report.sources import SourceReader
 from opscope_tools.report.summary import summarise
 from opscope_tools.report.tasks import tasks
 
-__all__ = ["Report", "Template", "outline_of", "place_sections", "render", "section_problems"]
+__all__ = ["Report", "Template", "outline_of", "place_sections", "prose_problems", "render", "section_problems"]
 
 #: fills the report template from a context
 Template = Callable[[Mapping[str, object]], str]
@@ -54,15 +55,19 @@ def place_sections(sections: Mapping[str, str], outline: list[Section]) -> dict[
 
 def section_problems(facts: ImplementationFacts, sections: Mapping[str, str]) -> list[Problem]:
     """What the checks reject in the agent's own sections; lines are those of each section's text."""
+    own = ReportFacts(name=facts.name, variables=_variables(facts))
+    return prose_problems(facts.reader, quoted(facts) if sections else {}, own, sections)
+
+
+def prose_problems(
+    reader: SourceReader, values: Mapping[str, int], own: ReportFacts, sections: Mapping[str, str]
+) -> list[Problem]:
+    """The same for any report: `values` are the numbers that prose may quote, `own` says kind and variables."""
     problems = []
-    names = _variables(facts)
-    values = quoted(facts) if sections else {}
-    filled = {key: with_facts(text, values) for key, text in sections.items()}
-    unknown = {key: found for key, (_, found) in filled.items()}
-    for key, (text, _) in filled.items():
+    for key, given in sections.items():
+        text, unknown = with_facts(given, values)
         page = Page(text.strip())
-        own = ReportFacts(name=facts.name, variables=names)
-        found = [*check(Material(page, facts.reader, own), FRAGMENT_RULES), *evidence_problems(page), *unknown[key]]
+        found = [*check(Material(page, reader, own), FRAGMENT_RULES), *evidence_problems(page), *unknown]
         found += [
             Problem(
                 rule="HEADING", line=line, message="A section's own text may hold headings of level 4 and deeper only."

@@ -20,14 +20,14 @@ __all__ = ["facts_path", "inside", "page_path", "report_path", "save"]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
-def report_path(name: str) -> str:
-    """Where the report `name` lies, relative to the output folder; raises `InputError` for a name with a path."""
+def report_path(name: str, kind: str = "implementation") -> str:
+    """Where the report `name` of a kind lies, relative to the output folder; raises `InputError` for a name with a path."""
     if not _NAME.fullmatch(name) or ".." in name:
         raise InputError(
             f"{name!r} cannot be the name of a report.",
             next_step="Use letters, digits, dots, dashes and underscores, beginning with a letter or digit.",
         )
-    return f"reports/implementations/{name}-analysis.md"
+    return f"reports/repos/{name}.md" if kind == "repo" else f"reports/implementations/{name}-analysis.md"
 
 
 def facts_path(path: str) -> str:

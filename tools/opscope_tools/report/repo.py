@@ -1,0 +1,390 @@
+"""The report on a repository: every section of its template from the map, and the self-review from the checks' results.
+
+`render_repo` is pure: the same map and sections give the same text. What the map did not find is said with the search
+that found nothing. Order: rendering, the head and the summary, tables, the deep dive, the end.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from opscope_schemas.common import Source
+from opscope_schemas.repo_map import CallNest, Candidate, Component, Counted, Place, RepoMapResult
+from opscope_schemas.report import Problem, ReportFacts, ReportSummary
+
+from opscope_tools.report.architecture import architecture_map
+from opscope_tools.report.evidence import with_facts
+from opscope_tools.report.markdown import POINTER, Page, number, table
+from opscope_tools.report.outline import DEEP_DIVE, REPO_SECTIONS, REPO_TABLES, anchor, section_named
+from opscope_tools.report.pins import pinned
+from opscope_tools.report.quotes import Quotes
+from opscope_tools.report.render import Report, Template
+from opscope_tools.report.sources import SourceReader
+
+__all__ = ["RepoFacts", "render_repo", "repo_quotes"]
+
+#: rows of tables and bullets of lists
+_MODULES, _ENTRIES, _COMMANDS, _EXTENSIONS = 30, 12, 10, 12
+_NEST_LINES = 60
+_SHOWN = 90
+
+
+class RepoFacts:
+    """A map, the tree that it was made of, and a reader of its files."""
+
+    def __init__(self, name: str, found: RepoMapResult, source: Source, place: str, reader: SourceReader) -> None:
+        self.name, self.map, self.source, self.place, self.reader = name, found, source, place, reader
+
+
+def repo_quotes(facts: RepoFacts) -> dict[str, int]:
+    """The numbers that the report quotes, by key."""
+    quotes = Quotes()
+    _context(facts, quotes)
+    return quotes.values
+
+
+def render_repo(
+    facts: RepoFacts,
+    sections: Mapping[str, str],
+    path: str,
+    template: Template,
+    review: Callable[[str], Sequence[Problem]],
+) -> Report:
+    """The report on a repository; `review` runs the checks on the text, whose results the self-review lists.
+
+    Raises `UnknownNameError` for a section that does not exist.
+    """
+    quotes = Quotes()
+    context = _context(facts, quotes)
+    prose: dict[str, str] = {}
+    for key, text in sections.items():
+        found = section_named(key, REPO_SECTIONS).number
+        prose[found] = "\n\n".join(
+            part for part in (prose.get(found), with_facts(text.strip(), quotes.values)[0]) if part
+        )
+    context["prose"] = prose
+    draft = re.sub(r"\n{3,}", "\n\n", template({**context, "review": ["- [ ] pending"]}))
+    text = re.sub(r"\n{3,}", "\n\n", template({**context, "review": _review(draft, review(draft))}))
+    kept = ReportFacts(
+        kind="repo", name=facts.name, values=quotes.values, summary=_summary(facts, path), sources=(facts.source,),
+        pins=pinned(Page(text), facts.reader),
+    )  # fmt: skip
+    return Report(text=text, facts=kept)
+
+
+def _context(facts: RepoFacts, quotes: Quotes) -> dict[str, object]:
+    found = facts.map
+    related = found.llm is not None and found.llm.related
+    return {
+        "name": facts.name, "repo": facts.place, "clone": f"`{facts.place}`", "commit": facts.source.version or "not known: no version and no git commit",
+        "related": "yes" if related else "no", "signals": _signals(found),
+        "summary": _tldr(found, quotes), "problem": list(_problem(found)), "map": architecture_map(found),
+        "modules": table(REPO_TABLES["modules"], _module_rows(found)), "skipped": [f"`{s.path}`: left out: {s.reason} ({s.files} files)" for s in found.skipped[:8]],
+        "install": list(_install(found)), "entries": list(_entries(found)),
+        "configuration": table(REPO_TABLES["configuration"], _configuration_rows(found, quotes)),
+        "configuration_notes": list(_configuration_notes(found)),
+        "components": table(REPO_TABLES["components"], list(_component_rows(found))),
+        "deep": related, "nests": [(nest.entry, _pointer(nest.at), _nest(nest), nest.cut) for nest in found.loops],
+        "candidates": [f"`{p.name}` ({_pointer(p.at)})" for p in found.loop_candidates[:6]],
+        "cache": _topics(found.kv_cache, "KV cache"), "scheduler": _topics(found.scheduler, "scheduler"),
+        "sampling": _topics(found.sampling, "sampling"), "kernels": _topics(found.kernels, "kernels"),
+        "extensions": table(REPO_TABLES["extensions"], list(_extension_rows(found))),
+        "pitfalls": list(_pitfalls(found)), "questions": list(_questions(found)),
+    }  # fmt: skip
+
+
+# ---- words ----------------------------------------------------------------------------------------------------------
+
+
+def _pointer(at: str) -> str:
+    """A pointer in back-ticks, where a reader of pointers can follow it; else the path alone."""
+    if POINTER.fullmatch(at):
+        return f"`{at}`"
+    return "`" + at.rpartition(":")[0].rpartition("/")[0] + "/`" if "/" in at else "`" + at.rpartition(":")[0] + "`"
+
+
+def _code(text: str) -> str:
+    """Source as a code span on one line: no back-ticks, no braces that look like places to fill."""
+    plain = " ".join(text.split()).translate(str.maketrans("`{}", "'()"))
+    return f"`{plain[:_SHOWN]}{'...' if len(plain) > _SHOWN else ''}`" if plain else ""
+
+
+def _said(text: str) -> str:
+    """What source says in words, in quotation marks."""
+    return '"' + re.sub(r"[`\"{}<>\[\]]", "", " ".join(text.split())).strip() + '"'
+
+
+def _named(place: Place) -> str:
+    """A place with its name: a symbol that stands on its line, else what it names in quotation marks."""
+    name = place.name if re.fullmatch(r"[A-Za-z_][\w.]*", place.name) else ""
+    return f"`{name}` ({_pointer(place.at)})" if name else f"{_pointer(place.at)}"
+
+
+def _signals(found: RepoMapResult) -> str:
+    if found.llm is None:
+        return "not looked for"
+    shown = [f"{s.name} {number(s.count)}" for s in found.llm.signals if s.count]
+    return ", ".join(shown) or "none: " + "; ".join(s.searched or s.name for s in found.llm.signals[:4])
+
+
+# ---- summary --------------------------------------------------------------------------------------------------------
+
+
+def _tldr(found: RepoMapResult, quotes: Quotes) -> list[str]:
+    languages = ", ".join(f"{name} {number(count)}" for name, count in list(found.languages.items())[:4])
+    lines = [
+        f"{found.repository}: {found.framework or 'no framework of those looked for'}; {quotes('files', found.files)} files, "
+        f"{quotes('lines', found.lines)} lines ({languages})."
+    ]
+    modes = [
+        f"{m.name} ({number(m.count)} lines, first {_pointer(m.places[0].at)})"
+        for m in found.execution
+        if m.count and m.places
+    ]
+    lines.append(
+        f"Execution: {'; '.join(modes[:5])}." if modes else "Execution: none of the modes looked for was found."
+    )
+    if found.entry_points:
+        first = found.entry_points[0]
+        lines.append(
+            f"Ways in: {quotes('entry_points', found.totals.get('entry_points', len(found.entry_points)))}, first {first.kind} {_code(first.name)} ({_pointer(first.at)})."
+        )
+    best = {c.role: c.candidates[0] for c in found.components if c.candidates}
+    if best:
+        shown = "; ".join(f"{role} `{c.name}` ({_pointer(c.at)})" for role, c in list(best.items())[:4])
+        lines.append(f"Components: {shown}.")
+    lines.append(
+        f"Configuration: {quotes('environment', found.totals.get('environment.variables', len(found.environment.variables)))} environment variables, "
+        f"{quotes('flags', found.totals.get('flags.flags', len(found.flags.flags)))} flags, "
+        f"{quotes('config_classes', found.totals.get('config_classes', len(found.config_classes)))} configuration classes."
+    )
+    lines.append(
+        f"Made for extension: {quotes('extensions', found.totals.get('extensions', len(found.extensions)))} registries, bases, decorators and plugin groups."
+    )
+    return lines
+
+
+def _problem(found: RepoMapResult) -> Iterator[str]:
+    """What the packages say of themselves, and what there is to run."""
+    for module in found.directories + found.modules:
+        if module.says and "/" not in module.path:
+            yield f"`{module.path}/` says of itself: {_said(module.says)} ({_pointer(module.at)})"
+            break
+    else:
+        yield "No package at the top says what it is for: searched their docstrings."
+    kinds: dict[str, list[str]] = {}
+    for entry in found.entry_points:
+        kinds.setdefault(entry.kind, []).append(f"{_code(entry.name)} ({_pointer(entry.at)})")
+    for kind, entries in list(kinds.items())[:3]:
+        yield f"It is run as {kind}: {', '.join(entries[:3])}"
+    if not kinds:
+        yield "It is a library: no console script, main block, server or benchmark was found."
+
+
+# ---- tables ---------------------------------------------------------------------------------------------------------
+
+
+def _module_rows(found: RepoMapResult) -> list[tuple[str, str, str]]:
+    rows = []
+    for module in (found.modules or found.directories)[:_MODULES]:
+        says = f"; {_said(module.says)}" if module.says else ""
+        at = f" ({_pointer(module.at)})" if module.at else ""
+        counted = f"{number(module.files)} files, {number(module.lines)} lines, {number(module.classes)} classes"
+        rows.append((f"`{module.path}/`" if "." not in module.path else f"`{module.path}`", module.role, f"{counted}{says}{at}"))
+    return rows or [("none found", "searched for folders with source", "0 files")]
+
+
+def _install(found: RepoMapResult) -> Iterator[str]:
+    kinds = [c for c in found.commands if c.kind in ("install", "build", "test", "run")] or list(found.commands)
+    for command in kinds[:_COMMANDS]:
+        yield f"{_code(command.command)} (what it does: {command.kind}, as {command.source} says at {_pointer(command.at)})"
+    if not found.commands:
+        yield "None found: searched manifests, Makefiles, Dockerfiles, CI files, scripts and README fences."
+
+
+_HEADS = (
+    ("CLI", ("console script", "main module", "main block", "plugin")), ("Server", ("server", "route")),
+    ("Benchmarks/examples", ("benchmark", "example")),
+)  # fmt: skip
+
+
+def _entries(found: RepoMapResult) -> Iterator[str]:
+    for head, kinds in _HEADS:
+        entries = [e for e in found.entry_points if e.kind in kinds]
+        for entry in entries[: _ENTRIES // 3]:
+            runs = f", runs {_pointer(entry.target)}" if entry.target else ""
+            yield f"{head}: {_pointer(entry.at)} (what it does: {entry.kind} {_code(entry.name)}{runs})"
+        if not entries:
+            yield f"{head}: none found: searched for {', '.join(kinds)}."
+
+
+def _configuration_rows(found: RepoMapResult, quotes: Quotes) -> list[tuple[str, str, str]]:
+    rows = []
+    for how, count in found.environment.by_mechanism.items():
+        variables = [v for v in found.environment.variables if v.how == how]
+        shown = ", ".join(f"`{v.name}`" for v in variables[:5])
+        where = _pointer(variables[0].at) if variables else "several files"
+        rows.append(
+            (f"env vars: {how}", where, f"{quotes(f'environment.{how}', count)}: {shown or 'names made at run time'}")
+        )
+    for folder in found.config_files[:4]:
+        keys = ", ".join(_code(k) for k in folder.keys[:5])
+        rows.append(
+            ("config files", f"`{folder.path}`", f"{number(folder.files)} files; keys {keys or 'none at the top'}")
+        )
+    for held in found.config_classes[:6]:
+        fields = ", ".join(f"`{f.name}`" for f in held.fields[:5])
+        rows.append(
+            (
+                f"config class: {held.kind}",
+                f"`{held.name}` ({_pointer(held.at)})",
+                f"{number(held.field_count)} fields: {fields or 'none of its own'}",
+            )
+        )
+    for how, count in found.flags.by_mechanism.items():
+        flags = [f for f in found.flags.flags if f.how == how]
+        shown = ", ".join(f"`{f.names[0]}`" for f in flags[:5] if f.names)
+        where = _pointer(flags[0].at) if flags else "several files"
+        rows.append(
+            (f"CLI flags: {how}", where, f"{quotes(f'flags.{how}', count)}: {shown or 'names made at run time'}")
+        )
+    return rows or [("none found", "searched for environment reads, flags and config classes", "0")]
+
+
+def _configuration_notes(found: RepoMapResult) -> Iterator[str]:
+    """Where the list is partial."""
+    if found.environment.dynamic:
+        yield f"Names of environment variables that are made at run time, not in the list: {_pointer(found.environment.dynamic[0])} and {len(found.environment.dynamic) - 1} more places."
+    if found.environment.unexplained:
+        shown = ", ".join(f"`{p.name}` ({_pointer(p.at)})" for p in found.environment.unexplained[:4])
+        yield f"Names with a prefix of the project that nothing read here explains: {shown}."
+    if found.flags.dynamic:
+        yield f"Flags whose name is made at run time, not in the list: {_pointer(found.flags.dynamic[0])}."
+
+
+def _component_rows(found: RepoMapResult) -> Iterator[tuple[str, str, str]]:
+    for component in found.components:
+        if component.candidates:
+            best = component.candidates[0]
+            yield component.role, f"`{best.name}` ({_pointer(best.at)})", _responsibility(best, component)
+        else:
+            yield component.role, "not present", f"searched {component.searched or 'class and function names'}"
+
+
+def _responsibility(best: Candidate, component: Component) -> str:
+    methods = ", ".join(f"`{m.name.rpartition('.')[2]}` ({_pointer(m.at)})" for m in best.methods[:3])
+    others = ", ".join(f"`{c.name}` ({_pointer(c.at)})" for c in component.candidates[1:3])
+    said = [f"{number(best.lines)} lines, imported by {number(best.importers)} files"]
+    said += [f"does it in {methods}"] if methods else []
+    said += [f"other candidates: {others}"] if others else []
+    return "; ".join(said)
+
+
+def _extension_rows(found: RepoMapResult) -> Iterator[tuple[str, str, str]]:
+    for fact in found.extensions[:_EXTENSIONS]:
+        sibling = next(
+            (
+                f"; `{s.name}` ({_pointer(s.at)}) is there already"
+                for s in fact.siblings
+                if re.fullmatch(r"[\w.]+", s.name)
+            ),
+            "",
+        )
+        yield f"add to {_code(fact.name)}", _pointer(fact.at), f"{fact.kind} with {number(fact.count)} entries{sibling}"
+    if not found.extensions:
+        yield "none found", "searched", "registries, abstract bases, `register_` decorators and plugin groups"
+
+
+# ---- deep dive ------------------------------------------------------------------------------------------------------
+
+
+def _nest(nest: CallNest) -> str:
+    """The nesting, each line with its place; indentation is depth in the syntax tree."""
+    shown = nest.lines[:_NEST_LINES]
+    codes = [f"{'  ' * line.depth}{' '.join(line.code.split()).translate(str.maketrans('{}', '()'))}" for line in shown]
+    width = min(max((len(code) for code in codes), default=0), 96)
+    rows = [f"{code:<{width}}  # {line.at}" for code, line in zip(codes, shown, strict=True)]
+    if len(nest.lines) > _NEST_LINES:
+        rows.append(f"... {len(nest.lines) - _NEST_LINES} lines more")
+    return "\n".join(rows) or "nothing that belongs to a stage of an engine is called here"
+
+
+def _topics(topics: Iterable[Counted], what: str) -> list[str]:
+    lines = []
+    for topic in topics:
+        if topic.count and topic.places:
+            places = ", ".join(dict.fromkeys(_named(place) for place in topic.places[:4]))
+            lines.append(
+                f"{topic.name[:1].upper()}{topic.name[1:]}: {places}; {number(topic.count)} places in {number(topic.files)} files"
+            )
+        else:
+            lines.append(f"{topic.name[:1].upper()}{topic.name[1:]}: none found: searched {topic.searched or what}")
+    return lines or [f"None found: searched for {what}."]
+
+
+# ---- end ------------------------------------------------------------------------------------------------------------
+
+
+def _pitfalls(found: RepoMapResult) -> Iterator[str]:
+    for topic in found.pitfalls:
+        for place in topic.places[:2]:
+            said = f" {_code(place.text)}" if place.text else ""
+            name = "notes of work to do" if re.search(r"\b(?:TODO|FIXME|XXX)\b", topic.name) else topic.name
+            yield (
+                f"{name}: {number(topic.count)} places, such as{said} {_named(place)} (how to detect: this line runs; "
+                "fix: read the condition around it)"
+            )
+    if not any(topic.places for topic in found.pitfalls):
+        yield "None found: searched for warnings, deprecations, NotImplementedError and notes of work to do."
+
+
+def _questions(found: RepoMapResult) -> Iterator[str]:
+    for place in found.environment.unexplained[:2]:
+        yield f"What reads `{place.name}` ({_pointer(place.at)})?"
+    for component in found.components:
+        if not component.candidates:
+            yield f"Where is the {component.role}, if there is one (searched {component.searched or 'names'})?"
+    if found.environment.dynamic:
+        yield f"Which environment variables does {_pointer(found.environment.dynamic[0])} read, whose names are made at run time?"
+    yield "Which of the candidates above run in a given configuration? The map reads source and runs nothing."
+
+
+def _review(draft: str, problems: Sequence[Problem]) -> list[str]:
+    """The checklist, each item with what the checks found."""
+    page = Page(draft)
+    by_rule: dict[str, int] = {}
+    for problem in problems:
+        by_rule[problem.rule] = by_rule.get(problem.rule, 0) + 1
+    pointers = sum(len(POINTER.findall(line)) for line in page.lines)
+    wrong = sum(
+        n
+        for rule, n in by_rule.items()
+        if rule in ("PATH_MISSING", "LINE_OUT_OF_BOUNDS", "LINE_BLANK", "SYMBOL_MISMATCH")
+    )
+    items = (
+        ("TL;DR is made of counts and pointers, and praises nothing", ("PRAISE", "HEDGE", "TLDR_LENGTH")),
+        ("Module map has paths that exist, and a role for each", ("PATH_MISSING", "TABLE_EMPTY", "EMPTY_ROW")),
+        ("Key components have pointers at which the named symbol stands", ("SYMBOL_MISMATCH", "TOO_FEW_COMPONENTS")),
+        ("Deep dive stands where the repository is about language models, and only there", ("SECTION_MISSING", "SECTION_UNDUE")),
+        ("No placeholder is left", ("PLACEHOLDER",)),
+    )  # fmt: skip
+    lines = [
+        f"- [{' ' if (count := sum(by_rule.get(rule, 0) for rule in rules)) else 'x'}] {text}: {count} problems."
+        for text, rules in items
+    ]
+    return [*lines, f"- [{' ' if wrong else 'x'}] {pointers} pointers were followed: {wrong} problems."]
+
+
+def _summary(facts: RepoFacts, path: str) -> ReportSummary:
+    found = facts.map
+    best = [f"{c.role}: {c.candidates[0].name} ({c.candidates[0].at})" for c in found.components if c.candidates]
+    links = [
+        s
+        for s in REPO_SECTIONS
+        if s.heading.startswith("## ") and (s.number != DEEP_DIVE or (found.llm and found.llm.related))
+    ]
+    return ReportSummary(
+        insights=(f"{found.repository}: {found.framework or 'no known framework'}, {found.files:,} files, {found.lines:,} lines.", *best[:6]),
+        limitations=tuple(found.notes), links=tuple(f"{path}#{anchor(s.heading)}" for s in links),
+    )  # fmt: skip
