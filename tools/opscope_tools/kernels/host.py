@@ -81,6 +81,18 @@ class HostFunction:
                 best = place
         return best
 
+    def default(self, name: str) -> ast.expr | None:
+        """The default of a parameter."""
+        if isinstance(self.node, ast.Module):
+            return None
+        spec = self.node.args
+        plain = [a.arg for a in (*spec.posonlyargs, *spec.args)]
+        found: dict[str, ast.expr | None] = dict(
+            zip(plain[len(plain) - len(spec.defaults) :], spec.defaults, strict=True)
+        )
+        found.update(zip((a.arg for a in spec.kwonlyargs), spec.kw_defaults, strict=True))
+        return found.get(name)
+
     def parameters(self) -> set[str]:
         if isinstance(self.node, ast.Module):
             return set()

@@ -225,14 +225,16 @@ def _triton(
         )
 
     first: list[Build] = []
-    for element in _ELEMENTS:  # what the tensors hold is not in the source: the first type that compiles
-        wanted = choices(function, kernel, launches, context, given, element)
-        tried, left = build([*wanted[:1], *wanted[1:][-1:]], archs[:1])  # one configuration may be wrong by itself
+    # what the tensors hold, and which of the optional ones are given, is not in the source: the first that compiles
+    for full, element in ((full, element) for full in (False, True) for element in _ELEMENTS):
+        wanted = choices(function, kernel, launches, context, given, element, full=full)
+        ends_of = list(dict.fromkeys((archs[0], archs[-1])))  # a type may be unknown to the older
+        tried, left = build([*wanted[:1], *wanted[1:][-1:]], ends_of)  # one configuration may be wrong by itself
         first = first or tried
         if left or any(not b.error for b in tried):
             said.append(f"Tensors of no other type are taken to hold {element.removeprefix('*')}.")
             return build(wanted, archs)
-        if element not in wanted[0].signature.values():
+        if full and element not in wanted[0].signature.values():
             break
     if untried := len(wanted) * len(archs) - len(first):
         first[-1] = first[-1].model_copy(

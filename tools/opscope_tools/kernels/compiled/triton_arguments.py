@@ -49,11 +49,13 @@ class Bound:
 
 
 def bound(
-    launch: LaunchRef, kernel: FunctionNode, context: Context, given: Mapping[str, Any], guess: Guess, element: str
-) -> Bound | None:
+    launch: LaunchRef, kernel: FunctionNode, context: Context, given: Mapping[str, Any], guess: Guess, element: str,
+    *, full: bool = False,
+) -> Bound | None:  # fmt: skip
     """A case of this launch; None where none was found under which it is reached.
 
-    `given`: values of parameters that a caller asks for; `guess`: a usual value by name; `element`: what tensors hold.
+    `given`: values of parameters that a caller asks for; `guess`: a usual value by name; `element`: what tensors hold;
+    `full`: inputs whose default is None are given.
     """
     module = context.modules.load(launch.file)
     call = next((n for n in module.calls if n.lineno == launch.line and launched(n)), None) if module else None
@@ -63,7 +65,7 @@ def bound(
 
     def make(answers: dict[str, Any]) -> Case:
         told = site.told
-        return Case(guess, element, answers, dict(told.hints), dict(told.ranks), told.dense, told.elements)
+        return Case(guess, element, full, answers, dict(told.hints), dict(told.ranks), told.dense, told.elements)
 
     found = search(make, site.work, {})
     if found is None:

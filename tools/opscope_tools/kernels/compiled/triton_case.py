@@ -52,6 +52,8 @@ class Case:
 
     guess: Guess
     element: str
+    #: whether what may be left out is given: parameters whose default is None
+    full: bool = False
     answers: dict[str, Any] = field(default_factory=dict)
     #: input -> the name that host code gives it
     hints: dict[str, str] = field(default_factory=dict)
@@ -138,19 +140,15 @@ class CaseScope(HostScope):
     case: Case
 
     def _free(self, name: str, host: HostFunction) -> Any:
-        node = host.node
-        if isinstance(node, ast.Module):
-            return leaf(name)
-        spec = node.args
-        plain = [*spec.posonlyargs, *spec.args]
-        defaults = {a.arg: d for a, d in zip(plain[len(plain) - len(spec.defaults) :], spec.defaults, strict=True)}
-        defaults.update({a.arg: d for a, d in zip(spec.kwonlyargs, spec.kw_defaults, strict=True) if d is not None})
-        if name not in defaults:
+        written = host.default(name)
+        if written is None:
             return self.case.of(name, lambda: None) if name in self.case.answers else leaf(name)
         try:
-            default = ast.literal_eval(defaults[name])
+            default = ast.literal_eval(written)
         except (ValueError, SyntaxError):
             return leaf(name)
+        if default is None and self.case.full:
+            return self.case.of(name, lambda: leaf(name))
         self.case.defaults.add(name)
         return self.case.of(name, lambda: default)
 

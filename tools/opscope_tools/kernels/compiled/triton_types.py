@@ -76,11 +76,14 @@ def check_given(function: FunctionNode, given: Mapping[str, Any]) -> None:
 
 def choices(
     function: FunctionNode, kernel: KernelTiling, launches: Iterable[LaunchRef], context: Context, given: Mapping[str, Any],
-    element: str = "*bf16",
+    element: str = "*bf16", *, full: bool = False,
 ) -> list[Choice]:  # fmt: skip
-    """One choice per autotune configuration; one where there are none. `element`: what a pointer of no other type holds."""
+    """One choice per autotune configuration; one where there are none.
+
+    `element`: what a pointer of no other type holds; `full`: what launching functions leave out by default is given.
+    """
     passed = _passed(function, launches, context)
-    case = _case(function, launches, context, given, element)
+    case = _case(function, launches, context, given, element, full)
     base = Choice()
     for name, kind in given.items():
         if name in ("num_warps", "num_stages"):
@@ -117,12 +120,13 @@ def _numbers(config: TuneConfig) -> dict[str, int]:
 
 
 def _case(
-    function: FunctionNode, launches: Iterable[LaunchRef], context: Context, given: Mapping[str, Any], element: str
-) -> Bound:
+    function: FunctionNode, launches: Iterable[LaunchRef], context: Context, given: Mapping[str, Any], element: str,
+    full: bool,
+) -> Bound:  # fmt: skip
     """The first launch for which a case is found; an empty one where there is none."""
     plain = {name: value for name, value in given.items() if not is_type(value)}
     for launch in launches:
-        if (found := bound(launch, function, context, plain, _usual, _TORCH[element])) is not None:
+        if (found := bound(launch, function, context, plain, _usual, _TORCH[element], full=full)) is not None:
             return found
     return Bound()
 
