@@ -7,7 +7,7 @@ for the keyword, function macros for a whole definition. `definitions` yields ev
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from opscope_schemas.tiling import Unanalysed
@@ -43,6 +43,10 @@ _ASSIGNED = re.compile(r"\s*=(?!=)\s*([^;]+);")
 _DEVICE = ("__device__", "CUTE_DEVICE", "CUTLASS_DEVICE")
 #: a function that chooses a kernel, by its name
 _CHOOSES = re.compile(r"(?:pick|select|choose|get)\w*kernel")
+
+
+#: (start, start and end of the arguments, form, which argument the kernel is) of launches
+Sites = Callable[[CSource], Iterable[tuple[int, int, int, str, int]]]
 
 
 @dataclass(frozen=True)
@@ -103,15 +107,15 @@ def _choosers(text: str) -> list[str]:
     return list(dict.fromkeys(name for _, name, _ in names_called(text, "kernel") if _CHOOSES.search(name)))
 
 
-def find_in_cuda(path: str, text: str, macros: KernelMacros) -> FileFacts:
-    """The facts of one file."""
+def find_in_cuda(path: str, text: str, macros: KernelMacros, wrapped: Sites | None = None) -> FileFacts:
+    """The facts of one file; `wrapped` gives its launches through wrappers, as `launch_sites` gives the others."""
     source = CSource(path, text)
     kernels = [
         *_references(definitions(source, macros), source, "kernel"),
         *_references(devices(source), source, "device_function"),
     ]
     return FileFacts(
-        kernels=tuple(kernels), launches=tuple(_launches(source)), pickers=tuple(_pickers(source)),
+        kernels=tuple(kernels), launches=tuple(_launches(source, wrapped)), pickers=tuple(_pickers(source)),
         not_analysed=tuple(_in_strings(source)),
     )  # fmt: skip
 
@@ -276,15 +280,19 @@ def callee_start(code: str, end: int) -> int | None:
     return stop + 1 if stop < position or code[position + 1] == "(" else None
 
 
-def _launches(source: CSource) -> Iterator[LaunchRef]:
-    for start, first, last, form in launch_sites(source):
-        names = launched_names(source, start, first, last, form)
+def _launches(source: CSource, wrapped: Sites | None) -> Iterator[LaunchRef]:
+    plain = ((*site, 0) for site in launch_sites(source))
+    for start, first, last, form, place in (*plain, *(wrapped(source) if wrapped is not None else ())):
+        names = launched_names(source, start, first, last, form, place)
         if names:
             yield LaunchRef(callees=tuple(names), file=source.path, line=source.line(start))
 
 
-def launched_names(source: CSource, start: int, first: int, last: int, form: str) -> list[str]:
-    """Names that a launch may mean: the callee, and what local aliases of it stand for."""
+def launched_names(source: CSource, start: int, first: int, last: int, form: str, place: int = 0) -> list[str]:
+    """Names that a launch may mean: the callee, and what local aliases of it stand for.
+
+    `place`: which argument of a call the kernel is, where the form does not say.
+    """
     if form == "<<<>>>":
         expression = source.code[start : first - 3]
     else:
@@ -292,7 +300,7 @@ def launched_names(source: CSource, start: int, first: int, last: int, form: str
         if form in {"cudaLaunchKernelEx", "cudaLaunchKernelExC"}:
             expression = arguments[1] if len(arguments) > 1 else ""
         else:
-            expression = arguments[0] if arguments else ""
+            expression = arguments[place] if len(arguments) > place else ""
     base = _base_name(expression)
     if not base:
         return []

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from opscope_schemas.tiling import Constraint, Launch
@@ -25,7 +25,8 @@ from opscope_tools.kernels.cuda_find import (
 )  # fmt: skip
 from opscope_tools.kernels.cuda_host import Names, dim3, enclosing_function, member
 from opscope_tools.kernels.cuda_templates import Instance, callers, enclosing_template, included
-from opscope_tools.kernels.facts import KernelRef, LaunchRef, MacroRef
+from opscope_tools.kernels.cuda_wrappers import configuration, wrapper_calls
+from opscope_tools.kernels.facts import KernelRef, LaunchRef, MacroRef, WrapperRef
 from opscope_tools.kernels.symbols import product, render
 
 
@@ -40,6 +41,8 @@ class CudaContext:
     checkpoint: Callable[[], None]
     #: files of the repository that hold kernels or launches, where callers are looked for
     files: tuple[str, ...] = ()
+    #: functions and macros of the repository that launch a kernel that they are given
+    wrappers: Mapping[str, WrapperRef] = field(default_factory=dict)
     _around: dict[str, list[CSource]] = field(default_factory=dict)
     _found: dict[tuple[str, bool], list[Definition]] = field(default_factory=dict)
     _launches: dict[str, dict[int, list[tuple[int, int, int, str]]]] = field(default_factory=dict)
@@ -55,7 +58,7 @@ class CudaContext:
         """The launch sites of a line, as `launch_sites` gives them."""
         if source.path not in self._launches:
             table = self._launches.setdefault(source.path, {})
-            for site in launch_sites(source):
+            for site in (*launch_sites(source), *wrapper_calls(source, self.wrappers)):
                 table.setdefault(source.line(site[0]), []).append(site)
         return self._launches[source.path].get(line, [])
 
@@ -104,7 +107,8 @@ def read_sites(reference: LaunchRef, kernel: KernelRef, context: CudaContext) ->
         return []
     found = []
     for start, first, last, form in context.launches(source, reference.line)[:MOST_ON_A_LINE]:
-        if kernel.name in launched_names(source, start, first, last, form):
+        through = context.wrappers.get(form)
+        if kernel.name in launched_names(source, start, first, last, form, through.kernel if through else 0):
             context.checkpoint()
             found.append(_site(source, start, first, last, form, kernel, context))
     return found
@@ -118,7 +122,12 @@ def _site(
     compile_time = frozenset(outer)
     names = Names(source, heading, start, compile_time, context.macros)
     arguments = split_arguments(source.code[first:last])
-    callee, grid, block, shared, stream = _configuration(form, source.code[start : first - 3], arguments, names)
+    through = context.wrappers.get(form)
+    callee, grid, block, shared, stream = (
+        configuration(through, arguments, names, context.load)
+        if through is not None
+        else _configuration(form, source.code[start : first - 3], arguments, names)
+    )
     dimensions, unresolved = dim3(grid, names) if grid else ((), ("grid",))
     grid_used = tuple(names.used.values())
     names.forget()
@@ -132,6 +141,7 @@ def _site(
         for t in threads_by_axis:
             threads *= int(t)
     macro = next((d for d in source.macros if source.in_define(start) and d.line <= source.line(start)), None)
+    wrapped = [f"launched by {form} ({through.file}:{through.line})"] if through is not None else []
     spelled = [f"{kernel.name}<{', '.join(i)}>" for i in instances if i]
     launch = Launch(
         line=source.line(start),
@@ -147,7 +157,7 @@ def _site(
         shared_memory=shown_shared,
         stream=squeeze(stream),
         cluster=_cluster(names, form),
-        definitions=tuple(dict.fromkeys((*grid_used, *names.used.values()))),
+        definitions=tuple(dict.fromkeys((*wrapped, *grid_used, *names.used.values()))),
         unresolved=tuple(dict.fromkeys((*unresolved, *block_unresolved))),
     )
     checks = tuple(assertions(source, heading, start, file, function)) if heading else ()

@@ -154,4 +154,12 @@ def _cuda_context(repository: Repository, inventory: Inventory, checkpoint: Call
         if kernel.language == "cuda" and kernel.role != "kernel":
             devices.setdefault(kernel.name, []).append(kernel)
     writing = KernelMacros(frozenset(inventory.global_objects), {m.name: m for m in inventory.global_functions})
-    return CudaContext(load, {m.name: m for m in inventory.macros}, writing, devices, checkpoint, inventory.cuda_files)
+    return CudaContext(
+        load,
+        {m.name: m for m in inventory.macros},
+        writing,
+        devices,
+        checkpoint,
+        inventory.cuda_files,
+        {w.name: w for w in inventory.wrappers},
+    )
