@@ -25,8 +25,41 @@ _LEVELS = 4
 
 def may_wrap(text: str) -> bool:
     """Whether a file may hold a wrapper: something is launched that is declared as a parameter here."""
-    launched = {m[1] for m in _CHEVRON.finditer(text)} | {m[2] for m in _EX.finditer(text)}
-    return any(re.search(rf"(?:[\w>&*]\s+|[*&(,]\s*){re.escape(name)}\s*[,)]", text) for name in launched)
+    return any(_declared(text, name, len(text)) for name in {name for _, name, _ in _launched(text)})
+
+
+def _declared(text: str, name: str, before: int) -> bool:
+    """Whether a name stands where a parameter's does, somewhere before: behind a type, before a comma or the end."""
+    for position, _ in whole_words(text[:before], name):
+        last = text[:position].rstrip()[-1:]
+        follows = text[position + len(name) : position + len(name) + 40].lstrip()[:1]
+        if follows in {",", ")"} and (last in {"*", "&", ">"} or (_word(last) and text[position - 1].isspace())):
+            return True
+    return False
+
+
+def _word(character: str) -> bool:
+    return character.isalnum() or character == "_"
+
+
+def _launched(text: str) -> Iterator[tuple[int, str, bool]]:
+    """(position, plain name that is launched, whether by cudaLaunchKernelEx): found as text, which is quick."""
+    end = text.find("<<<")
+    while end >= 0:
+        stop = end
+        while stop and text[stop - 1].isspace():
+            stop -= 1
+        start = stop
+        while start and _word(text[start - 1]):
+            start -= 1
+        if start < stop and not text[start].isdigit():
+            yield start, text[start:stop], False
+        end = text.find("<<<", end + 3)
+    start = text.find("cudaLaunchKernelEx")
+    while start >= 0:
+        if (match := _EX.match(text, start)) is not None:
+            yield start, match[2], True
+        start = text.find("cudaLaunchKernelEx", start + 1)
 
 
 def wrappers(source: CSource) -> Iterator[WrapperRef]:
@@ -39,20 +72,19 @@ def wrappers(source: CSource) -> Iterator[WrapperRef]:
                                  line=macro.line, macro=macro.body)  # fmt: skip
                 break
     seen: set[int] = set()
-    for match in sorted(
-        (*_CHEVRON.finditer(source.statements), *_EX.finditer(source.statements)), key=lambda m: m.start()
-    ):
-        heading, _, name = enclosing_function(source, match.start())
-        parameters = _parameters(source, heading, match.start()) if name and heading not in seen else []
-        kernel = match[1] if match.re is _CHEVRON else match[2]
+    for position, kernel, extended in sorted(_launched(source.statements)):
+        if not _declared(source.statements, kernel, position):
+            continue
+        heading, _, name = enclosing_function(source, position)
+        parameters = _parameters(source, heading, position) if name and heading not in seen else []
         plain = tuple(_name(p) for p in parameters)
         if kernel in plain:
-            if match.re is _EX and re.compile(rf"\b{re.escape(kernel)}\s*<<<").search(source.statements, match.end()):
+            if extended and re.compile(rf"\b{re.escape(kernel)}\s*<<<").search(source.statements, position):
                 continue  # the plain form of the same launch says more
             seen.add(heading)
             yield WrapperRef(
                 name=name, parameters=plain, types=tuple(_type(p) for p in parameters), kernel=plain.index(kernel),
-                file=source.path, line=source.line(match.start()), position=match.start(),
+                file=source.path, line=source.line(position), position=position,
             )  # fmt: skip
 
 
