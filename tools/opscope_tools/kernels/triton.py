@@ -68,7 +68,11 @@ def describe_triton(
     for name, why in reasons.items():  # an address that no test asks for is better left one
         if why in refuted or (name in body.pointers and name not in asked):
             del settled[name]
-    run = run_kernel(function, module, find, context.modules, body.pointers, {**settled, **given, **sizes})
+    known = {**settled, **given, **sizes}
+    run = run_kernel(function, module, find, context.modules, body.pointers, known)
+    # what only a launch without its defaults does is described like the rest, and costs nothing
+    sure = {n: v for n, v in known.items() if n not in reasons or n in given or n in sizes}
+    every = run if sure == known else run_kernel(function, module, find, context.modules, body.pointers, sure)
     taken = {n: why for n, why in reasons.items() if n in settled and n in asked - {*given, *sizes}}
     run.assumed.update({f"{name} is {settled[name]}: {why}": None for name, why in taken.items()})
     return KernelTiling(
@@ -90,8 +94,8 @@ def describe_triton(
         num_stages=tuple(_option("num_stages", tuned, sites)),
         autotune=tuned,
         heuristics=tuple(heuristics),
-        loads=tuple(placed(body.loads, body.load_nodes, run)),
-        stores=tuple(placed(body.stores, body.store_nodes, run)),
+        loads=tuple(placed(body.loads, body.load_nodes, every)),
+        stores=tuple(placed(body.stores, body.store_nodes, every)),
         instructions=tuple(body.instructions),
         loops=tuple(body.loops),
         constraints=tuple(constraints),
