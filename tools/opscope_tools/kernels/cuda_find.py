@@ -22,6 +22,7 @@ from opscope_tools.kernels.ctext import (
     squeeze,
     whole_words,
 )
+from opscope_tools.kernels.cuda_cutlass import callee, launcher_calls
 from opscope_tools.kernels.facts import FileFacts, KernelRef, LaunchRef, MacroRef, PickerRef
 
 _GROUP = re.compile(r"([A-Za-z_~][\w:]*)\s*(<[^;{}()]{0,400}>)?\s*\(")
@@ -35,7 +36,15 @@ _LAUNCH_CALLS = frozenset(
     }
 )  # fmt: skip
 #: one of these a file must contain to be read at all
-_MARKS = (b"__global__", b"__device__", b"<<<", b"cudaLaunch")
+_MARKS = (
+    b"__global__",
+    b"__device__",
+    b"<<<",
+    b"cudaLaunch",
+    b"kernel_launch<",
+    b"ClusterLauncher",
+    b"launch_kernel_on_cluster",
+)
 #: what stands behind the name of a table of kernels, of a function where it is defined, of a variable that is set
 _TABLE = re.compile(r"\s*\[[^\]]*\]\s*=\s*\{([^{}]*)\}")
 _HEADED = re.compile(r"\s*\([^;{}]*\)\s*\{")
@@ -256,6 +265,7 @@ def launch_sites(source: CSource) -> Iterator[tuple[int, int, int, str]]:
         closing = matching(code, opening) if name in _LAUNCH_CALLS else -1
         if closing > 0:
             yield start, opening + 1, closing, name
+    yield from launcher_calls(source)
 
 
 def callee_start(code: str, end: int) -> int | None:
@@ -281,8 +291,9 @@ def callee_start(code: str, end: int) -> int | None:
 
 
 def _launches(source: CSource, wrapped: Sites | None) -> Iterator[LaunchRef]:
-    plain = ((*site, 0) for site in launch_sites(source))
-    for start, first, last, form, place in (*plain, *(wrapped(source) if wrapped is not None else ())):
+    sites = {site[1]: site for site in (wrapped(source) if wrapped is not None else ())}
+    sites.update({site[1]: (*site, 0) for site in launch_sites(source)})
+    for start, first, last, form, place in sorted(sites.values()):
         names = launched_names(source, start, first, last, form, place)
         if names:
             yield LaunchRef(callees=tuple(names), file=source.path, line=source.line(start))
@@ -295,6 +306,8 @@ def launched_names(source: CSource, start: int, first: int, last: int, form: str
     """
     if form == "<<<>>>":
         expression = source.code[start : first - 3]
+    elif form.startswith("cutlass::"):
+        expression = callee(form, source.code[start : first - 1], split_arguments(source.code[first:last]))
     else:
         arguments = split_arguments(source.code[first:last])
         if form in {"cudaLaunchKernelEx", "cudaLaunchKernelExC"}:
@@ -363,7 +376,7 @@ def _pickers(source: CSource) -> Iterator[PickerRef]:
 def _base_name(expression: str) -> str:
     """`kernel` of `&ns::kernel<A, B>`, of `(void*) kernel<A>` and of `reinterpret_cast<...>(kernel)`."""
     text = re.sub(
-        r"^\s*(?:\(\s*(?:const\s+)?void\s*\*+\s*\)|(?:reinterpret|static)_cast\s*<[^>]*>|[&(\s])*",
+        r"^\s*(?:\(\s*(?:const\s+)?void\s*(?:const\s*)?\*+\s*\)|(?:reinterpret|static)_cast\s*<[^>]*>|[&(\s])*",
         "",
         expression.replace("##", ""),
     )

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from opscope_schemas.tiling import Constraint, Launch
 
+from opscope_tools.kernels import cuda_cutlass
 from opscope_tools.kernels.ctext import CSource, matching, matching_angle, split_arguments, squeeze, whole_words
 from opscope_tools.kernels.cuda_body import assertions
 from opscope_tools.kernels.cuda_expr import formula
@@ -59,7 +60,9 @@ class CudaContext:
         """The launch sites of a line, as `launch_sites` gives them."""
         if source.path not in self._launches:
             table = self._launches.setdefault(source.path, {})
-            for site in (*launch_sites(source), *wrapper_calls(source, self.wrappers)):
+            sites = {site[1]: site for site in wrapper_calls(source, self.wrappers)}
+            sites.update({site[1]: site for site in launch_sites(source)})  # a known form says more
+            for site in sorted(sites.values()):
                 table.setdefault(source.line(site[0]), []).append(site)
         return self._launches[source.path].get(line, [])
 
@@ -113,7 +116,9 @@ def read_sites(reference: LaunchRef, kernel: KernelRef, context: CudaContext) ->
         through = context.wrappers.get(form)
         if kernel.name in launched_names(source, start, first, last, form, through.kernel if through else 0):
             context.checkpoint()
-            written = _Written(start, source.code[start : first - 3], source.code[first:last])
+            written = _Written(
+                start, source.code[start : first - (3 if form == "<<<>>>" else 1)], source.code[first:last]
+            )
             expanded = list(_expanded(source, start, form, kernel.name)) if source.in_define(start) else []
             found += [_site(source, w, form, kernel, context) for w in expanded or [written]]
     return found
@@ -159,11 +164,15 @@ def _site(source: CSource, written: _Written, form: str, kernel: KernelRef, cont
     names = Names(source, heading, start, compile_time, context.macros)
     arguments = split_arguments(written.arguments)
     through = context.wrappers.get(form)
-    callee, grid, block, shared, stream = (
-        configuration(through, arguments, names, context.load)
-        if through is not None
-        else _configuration(form, written.callee, arguments, names)
-    )
+    cluster = ""
+    if through is not None:
+        callee, grid, block, shared, stream = configuration(through, arguments, names, context.load)
+    elif form.startswith("cutlass::"):
+        callee, grid, block, shared, stream, cluster = cuda_cutlass.configuration(
+            form, written.callee, arguments, source.statements[heading:start]
+        )
+    else:
+        callee, grid, block, shared, stream = _configuration(form, written.callee, arguments, names)
     dimensions, unresolved = dim3(grid, names) if grid else ((), ("grid",))
     grid_used = tuple(names.used.values())
     names.forget()
@@ -193,7 +202,7 @@ def _site(source: CSource, written: _Written, form: str, kernel: KernelRef, cont
         threads=threads,
         shared_memory=shown_shared,
         stream=squeeze(stream),
-        cluster=_cluster(names, form),
+        cluster=", ".join(dim3(cluster, names)[0]) if cluster else _cluster(names, form),
         definitions=tuple(dict.fromkeys((*wrapped, *grid_used, *names.used.values()))),
         unresolved=tuple(dict.fromkeys((*unresolved, *block_unresolved))),
     )

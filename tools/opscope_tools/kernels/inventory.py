@@ -19,6 +19,7 @@ from opscope_schemas.tiling import Unanalysed
 from pydantic import ValidationError
 
 from opscope_tools.kernels.ctext import CSource
+from opscope_tools.kernels.cuda_cutlass import KERNEL
 from opscope_tools.kernels.cuda_find import KernelMacros, find_in_cuda, kernel_macros, worth_reading
 from opscope_tools.kernels.cuda_wrappers import may_wrap, wrapper_calls, wrappers
 from opscope_tools.kernels.facts import FileFacts, Inventory, KernelRef, MacroRef, PickerRef, WrapperRef
@@ -188,13 +189,17 @@ def _assembled(
     ]  # fmt: skip
     names = {k.name for k in kernels if k.role == "kernel"}
     launches = [launch for facts in files for launch in facts.launches if names & set(launch.callees)]
+    outside = [
+        Unanalysed(form="CUTLASS operator whose kernel is outside the repository", name=KERNEL, file=launch.file, line=launch.line)
+        for facts in files for launch in facts.launches if KERNEL in launch.callees and KERNEL not in names
+    ]  # fmt: skip
     kept = {m.name: m for m in macros if len(m.body) <= 120 and re.search(r"\d|/", m.body)}
     kept |= {m.name: m for m in macros if _indexes(m, macros)}
     return Inventory(
         repository=repository.name, kernels=tuple(sorted(kernels, key=_order)), launches=tuple(launches),
         macros=tuple(kept.values()), global_objects=tuple(sorted(writing.objects)),
         global_functions=tuple(writing.functions.values()), wrappers=tuple(known.values()),
-        not_analysed=tuple(u for facts in files for u in facts.not_analysed),
+        not_analysed=(*(u for facts in files for u in facts.not_analysed), *outside),
         notes=tuple(facts.note for facts in files if facts.note), files_read=total, cuda_files=written,
     )  # fmt: skip
 
