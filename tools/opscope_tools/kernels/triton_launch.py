@@ -50,6 +50,8 @@ _OPTIONS = {
 }
 
 
+#: ways in which tests may turn out that are tried for one constant
+_WORLDS = 4
 #: more distinct values than this are shown as one coarser formula
 _CASES = 8
 
@@ -121,6 +123,7 @@ class _Site:
         self.parameters = parameters(kernel)
         self.constexprs = frozenset(a.arg for a, _, _, constexpr in self.parameters if constexpr)
         self.tiles = self._passed(tiles)
+        self.asked = _asked(kernel)
 
     def _passed(self, tiles: frozenset[str]) -> dict[str, str]:
         """Host variables that the launch passes as one tile size of the kernel."""
@@ -237,7 +240,7 @@ class _Site:
                 facts.constexprs.setdefault(name, []).extend(self._values(node))
             if name in _OPTIONS:
                 facts.options.setdefault(name, []).extend(self._values(node))
-            if name in names:
+            if name in names and name in self.asked:
                 self._constant(name, node, facts)
 
     def _constant(self, name: str, node: ast.expr, facts: SiteFacts) -> None:
@@ -246,7 +249,7 @@ class _Site:
             node, ast.Constant | ast.Name | ast.Compare | ast.BoolOp | ast.UnaryOp | ast.IfExp | ast.Attribute
         ):
             return
-        for host in (HostScope, _DefaultScope):
+        for host in (_DefaultScope,) if name in self.constexprs else (HostScope, _DefaultScope):
             noted: dict[str, str] = {}
 
             def run(oracle: Oracle, host: type[HostScope] = host, noted: dict[str, str] = noted) -> Any:
@@ -256,7 +259,7 @@ class _Site:
                 return Interpreter(self.context.modules, oracle, self.context.arch).eval(node, scope)
 
             try:
-                outcomes, complete = worlds(run)
+                outcomes, complete = worlds(run, _WORLDS)
             except (UnresolvedError, RecursionError):
                 continue
             values = [o.value for o in outcomes]
@@ -348,6 +351,14 @@ class _Site:
             message=shown[:240],
             via=_name(self.chain),
         )
+
+
+def _asked(kernel: FunctionNode) -> set[str]:
+    """Names that a test of the kernel, or a rule of its heuristics, asks for."""
+    tests = [n.test for n in ast.walk(kernel) if isinstance(n, ast.If | ast.IfExp | ast.While)]
+    names = {n.id for test in tests for n in ast.walk(test) if isinstance(n, ast.Name)}
+    rules = [n for decorator in kernel.decorator_list for n in ast.walk(decorator)]
+    return names | {n.value for n in rules if isinstance(n, ast.Constant) and isinstance(n.value, str)}
 
 
 def _definitions(found: dict[str, list[str]]) -> tuple[str, ...]:
