@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from opscope_cache.store import MemoryStore
 from opscope_schemas.common import Repository
-from opscope_schemas.tiling import KernelTiling
+from opscope_schemas.tiling import KernelTiling, Launch
 from opscope_tools.kernels import describe, scan, select
 
 WRAPPERS = """#pragma once
@@ -111,9 +111,34 @@ def test_what_the_callers_caller_decides_is_said_to_be_unresolved(described: dic
     assert through.threads is None
     assert through.dimensions == ()
     assert "grid" in through.unresolved
+    assert through.shared_memory == "{with.bytes}"  # not 0: it is not told
 
 
 def test_the_template_arguments_of_the_kernel_that_is_handed_over_count(described: dict[str, KernelTiling]) -> None:
     assert described["fill"].grid[0].kernel == "fill<128>"
     assert [v.value for v in described["fill"].constexpr[0].values] == ["128"]
     assert described["idle"].grid == ()  # nobody launches it
+
+
+def test_of_wrappers_of_one_name_the_one_that_fits_is_meant_and_none_where_several_do(tmp_path: Path) -> None:
+    kernel = "__global__ void k(float * x) { x[threadIdx.x] = 1.f; }\n"
+    both = (
+        "template <typename K> void go(K f, int n, float * x) { f<<<n, 64>>>(x); }\n"
+        "template <typename K> void go(K f, int n, int t, float * x) { f<<<n, t>>>(x); }\n"
+    )
+    again = "template <typename K> void go(K f, int n, float * x) { f<<<n * 2, 32>>>(x); }\n"
+    host = "void host(float * x) { go(k, 7, x); }\nvoid wide(float * x) { go(k, 7, 128, x); }\n"
+    (tmp_path / "a.cu").write_text(kernel + both + host)
+    assert [(g.dimensions, g.block) for g in _grids(tmp_path)] == [(("7",), ("64",)), (("7",), ("128",))]
+    (tmp_path / "a.cu").write_text(kernel + both + again + host)  # as in two branches of an #if
+    first, second = _grids(tmp_path)
+    assert (first.dimensions, first.block, first.shared_memory) == ((), (), "{go()}")
+    assert (second.dimensions, second.block) == (("7",), ("128",))
+
+
+def _grids(root: Path) -> tuple[Launch, ...]:
+    own = Repository(name="own", root=root, packages=())
+    quiet: Any = {"checkpoint": lambda: None, "progress": lambda *_: None}
+    inventory = scan(own, MemoryStore(), **quiet)
+    (found,) = describe(own, inventory, select(inventory, "k"), **quiet)
+    return found.grid

@@ -85,7 +85,8 @@ def configuration(form: str, called: str, arguments: list[str], text: str) -> tu
             list(re.finditer(rf"\bClusterLaunchParams\s+{name}\s*=?\s*(\{{[^;]*\}})\s*;", text)) if not made else []
         )
         written = made[1] if made else declared[-1][1] if declared else ""
-        arguments = [*split_arguments(written[1:-1]), *[""] * _CLUSTER_FIELDS]
+        unknown = ["", "", "", f"{arguments[0]}.dynamic_smem_size_in_bytes" if arguments else "", ""]
+        arguments = [*split_arguments(written[1:-1]), *[""] * _CLUSTER_FIELDS] if written else unknown
     padded = [*arguments, *[""] * 8]
     grid, block, shared, stream, cluster, _ = places
     return (

@@ -27,7 +27,7 @@ from opscope_tools.kernels.cuda_find import (
 )  # fmt: skip
 from opscope_tools.kernels.cuda_host import Names, dim3, enclosing_function, member
 from opscope_tools.kernels.cuda_templates import Instance, callers, enclosing_template, included
-from opscope_tools.kernels.cuda_wrappers import configuration, wrapper_calls
+from opscope_tools.kernels.cuda_wrappers import configuration, meant, wrapper_calls
 from opscope_tools.kernels.facts import KernelRef, LaunchRef, MacroRef, WrapperRef
 from opscope_tools.kernels.symbols import product, render
 
@@ -44,7 +44,7 @@ class CudaContext:
     #: files of the repository that hold kernels or launches, where callers are looked for
     files: tuple[str, ...] = ()
     #: functions and macros of the repository that launch a kernel that they are given
-    wrappers: Mapping[str, WrapperRef] = field(default_factory=dict)
+    wrappers: Mapping[str, tuple[WrapperRef, ...]] = field(default_factory=dict)
     _around: dict[str, list[CSource]] = field(default_factory=dict)
     _found: dict[tuple[str, bool], list[Definition]] = field(default_factory=dict)
     _launches: dict[str, dict[int, list[tuple[int, int, int, str]]]] = field(default_factory=dict)
@@ -114,7 +114,7 @@ def read_sites(reference: LaunchRef, kernel: KernelRef, context: CudaContext) ->
     found = []
     for start, first, last, form in context.launches(source, reference.line)[:MOST_ON_A_LINE]:
         through = context.wrappers.get(form)
-        if kernel.name in launched_names(source, start, first, last, form, through.kernel if through else 0):
+        if kernel.name in launched_names(source, start, first, last, form, through[0].kernel if through else 0):
             context.checkpoint()
             written = _Written(
                 start, source.code[start : first - (3 if form == "<<<>>>" else 1)], source.code[first:last]
@@ -163,9 +163,12 @@ def _site(source: CSource, written: _Written, form: str, kernel: KernelRef, cont
     compile_time = frozenset(outer)
     names = Names(source, heading, start, compile_time, context.macros)
     arguments = split_arguments(written.arguments)
-    through = context.wrappers.get(form)
+    several = context.wrappers.get(form, ())
+    through = meant(several, len(arguments), source.path, context.around) if several else None
     cluster = ""
-    if through is not None:
+    if several and through is None:
+        callee, grid, block, shared, stream = arguments[several[0].kernel], "", "", f"{form}()", ""
+    elif through is not None:
         callee, grid, block, shared, stream = configuration(through, arguments, names, context.load)
     elif form.startswith("cutlass::"):
         callee, grid, block, shared, stream, cluster = cuda_cutlass.configuration(

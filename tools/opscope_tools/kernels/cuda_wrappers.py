@@ -8,7 +8,7 @@ own arguments.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from opscope_tools.kernels.ctext import CSource, matching, matching_angle, split_arguments, squeeze, whole_words
 from opscope_tools.kernels.cuda_find import callee_start, expand
@@ -83,7 +83,8 @@ def wrappers(source: CSource) -> Iterator[WrapperRef]:
                 continue  # the plain form of the same launch says more
             seen.add(heading)
             yield WrapperRef(
-                name=name, parameters=plain, types=tuple(_type(p) for p in parameters), kernel=plain.index(kernel),
+                name=name, parameters=plain, types=tuple(_type(p) for p in parameters),
+                variadic=any("..." in p for p in parameters), kernel=plain.index(kernel),
                 file=source.path, line=source.line(position), position=position,
             )  # fmt: skip
 
@@ -110,7 +111,7 @@ def _type(declared: str) -> str:
     return words[-2] if len(words) > 1 else ""
 
 
-def wrapper_calls(source: CSource, known: Mapping[str, WrapperRef]) -> Iterator[tuple[int, int, int, str]]:
+def wrapper_calls(source: CSource, known: Collection[str]) -> Iterator[tuple[int, int, int, str]]:
     """(start, start and end of the arguments, name of the wrapper) of every call of one."""
     for position, name in whole_words(source.code, *(n for n in known if n in source.code)):
         opening = position + len(name)
@@ -135,7 +136,7 @@ def configuration(
         )
         return _written(CSource("", expand(made, arguments)))
     source = load(wrapper.file)
-    bound = dict(zip(wrapper.parameters, arguments, strict=False))
+    bound = {**dict.fromkeys(wrapper.parameters, ""), **dict(zip(wrapper.parameters, arguments, strict=False))}
     callee = bound.get(wrapper.parameters[wrapper.kernel], "")
     if source is None:
         return callee, "", "", "", ""
@@ -150,7 +151,25 @@ def configuration(
         texts = [*parts, "", "", "", ""][:4]
     types = dict(zip(wrapper.parameters, wrapper.types, strict=False))
     told = [_outside(text, inside, bound, types, names, source, _LEVELS) for text in texts]
-    return callee, told[0], told[1], told[2], told[3]
+    return callee, told[0], told[1], told[2] or texts[2], told[3]  # bytes that are not told are not 0
+
+
+def meant(
+    known: Sequence[WrapperRef], arguments: int, file: str, around: Callable[[str], list[CSource]]
+) -> WrapperRef | None:  # fmt: skip
+    """Of the wrappers of one name the one that a call means: by its arguments, then by where it lies; None if several may be."""
+    fitting = [
+        w
+        for w in known
+        if arguments >= len(w.parameters) - w.variadic and (w.variadic or arguments <= len(w.parameters))
+    ]
+    fitting = [w for w in known if "..." in w.parameters] or fitting
+    if len(fitting) > 1:
+        fitting = [w for w in fitting if w.file == file] or fitting
+    if len(fitting) > 1:
+        near = {source.path for source in around(file)}
+        fitting = [w for w in fitting if w.file in near] or fitting
+    return fitting[0] if len(fitting) == 1 else None
 
 
 def _written(source: CSource) -> Configuration:
@@ -241,4 +260,4 @@ def _order(source: CSource, kind: str) -> list[str]:
     return [_name(part) for part in plain.split(";") if part.strip()]
 
 
-__all__ = ["configuration", "may_wrap", "wrapper_calls", "wrappers"]
+__all__ = ["configuration", "may_wrap", "meant", "wrapper_calls", "wrappers"]

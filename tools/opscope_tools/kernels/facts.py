@@ -65,6 +65,8 @@ class WrapperRef(Frozen):
     #: last word of each parameter's type
     types: tuple[str, ...] = ()
     macro: str = ""
+    #: whether it takes any number of arguments behind its parameters
+    variadic: bool = False
     #: where its launch stands in the file
     position: int = 0
 

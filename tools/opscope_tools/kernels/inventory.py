@@ -118,7 +118,7 @@ class _Reader:
         self.progress(total, total, f"read {self.repository.name}")
         written = tuple(path for path in self.kept if path.endswith(CUDA))
         return _assembled(
-            self.repository, written, [facts for _, facts in self.kept.values()], macros, writing, known, total
+            self.repository, written, [facts for _, facts in self.kept.values()], macros, writing, wrapping, total
         )
 
     def _also_written(self, paths: list[str], cuda: dict[str, bytes], written: list[str]) -> dict[str, bytes]:
@@ -176,7 +176,7 @@ def _assembled(
     files: list[FileFacts],
     macros: list[MacroRef],
     writing: KernelMacros,
-    known: Mapping[str, WrapperRef],
+    wrapping: list[WrapperRef],
     total: int,
 ) -> Inventory:
     """The files put together; a launched device function turns out to be a kernel."""
@@ -198,7 +198,7 @@ def _assembled(
     return Inventory(
         repository=repository.name, kernels=tuple(sorted(kernels, key=_order)), launches=tuple(launches),
         macros=tuple(kept.values()), global_objects=tuple(sorted(writing.objects)),
-        global_functions=tuple(writing.functions.values()), wrappers=tuple(known.values()),
+        global_functions=tuple(writing.functions.values()), wrappers=tuple(wrapping),
         not_analysed=(*(u for facts in files for u in facts.not_analysed), *outside),
         notes=tuple(facts.note for facts in files if facts.note), files_read=total, cuda_files=written,
     )  # fmt: skip
