@@ -70,14 +70,14 @@ def launch_square(x, n, wide: bool = False):
 """
 
 
-def choice(tmp_path: Path, target: str, given: dict[str, Any] | None = None) -> Any:
-    (tmp_path / "ops.py").write_text(SOURCE)
+def choice(tmp_path: Path, target: str, given: dict[str, Any] | None = None, source: str = SOURCE) -> Any:
+    (tmp_path / "ops.py").write_text(source)
     own = Repository(name="own", root=tmp_path, packages=())
     quiet: Any = {"checkpoint": lambda: None, "progress": lambda *_: None}
     inventory = scan(own, MemoryStore(), **quiet)
     (reference,) = select(inventory, target)
     (kernel,) = describe(own, inventory, [reference], **quiet)
-    context = Context(Modules(own, {"ops.py": SOURCE}.get), None, lambda: None)
+    context = Context(Modules(own, {"ops.py": source}.get), None, lambda: None)
     _, function = function_of(reference, context.modules)
     return choices(function, kernel, launches_of(inventory, reference), context, given or {})[0]
 
@@ -117,3 +117,27 @@ def test_the_branch_of_a_launch_and_a_helpers_refusal_are_kept(tmp_path: Path) -
     assert asked.constants["BLOCK_M"] == asked.constants["BLOCK_N"] == asked.constants["N"] == 2048
     assert asked.options["num_warps"] == 16
     assert asked.said["BLOCK_M"] == "2048 (given)"
+
+
+HOLDS = """import triton
+import triton.language as tl
+
+@triton.jit
+def typed(words, bytes_, pointers, plain, out, B: tl.constexpr):
+    at = tl.arange(0, B)
+    bits = (tl.load(words + at // 32) >> (at % 32)) & 1
+    eighth = tl.load(bytes_ + at)
+    value = eighth.to(tl.float8e4nv, bitcast=True).to(tl.float32)
+    base = tl.load(pointers).to(tl.pointer_type(tl.float32))
+    tl.store(out + at, tl.load(base + at) + value + bits + tl.load(plain + at))
+
+def launch(words, bytes_, pointers, plain, out):
+    typed[(1,)](words, bytes_, pointers, plain, out, B=64)
+"""
+
+
+def test_what_a_pointer_must_hold_is_told_by_what_is_done_with_it(tmp_path: Path) -> None:
+    found = choice(tmp_path, "typed", source=HOLDS)
+    kinds = {n: found.signature[n] for n in ("words", "bytes_", "pointers", "plain")}
+    assert kinds == {"words": "*i32", "bytes_": "*u8", "pointers": "*i64", "plain": "*bf16"}
+    assert found.said["words"] == "*i32, divisible by 16 (by what is done with what it holds)"

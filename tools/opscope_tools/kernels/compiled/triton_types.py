@@ -178,7 +178,7 @@ def _type(
     elif pointer and held:
         choice.signature[name], reason = f"*{held}", f"the launch passes {expression}"
     elif pointer:
-        choice.signature[name], reason = _pointee(name, kernel, element)
+        choice.signature[name], reason = _pointee(name, function, kernel, element)
     elif expression in ("True", "False"):
         choice.signature[name], reason = "i1", "passed by the launch"
     elif not _used_as_integer(function, name) and (
@@ -224,9 +224,12 @@ def _settle(choice: Choice, name: str, settled: Argument | None, unspecialised: 
     return True
 
 
-def _pointee(name: str, kernel: KernelTiling, element: str) -> tuple[str, str]:
+def _pointee(name: str, function: FunctionNode, kernel: KernelTiling, element: str) -> tuple[str, str]:
     """The element type of a pointer, and why."""
     received = {load.variable for load in kernel.loads if load.parameter == name and load.variable}
+    lines = {load.line for load in kernel.loads if load.parameter == name and not load.via}
+    if found := _held(function, received, lines):
+        return found, "by what is done with what it holds"
     addresses = [
         f"{access.expression} {access.definition}"
         for access in (*kernel.loads, *kernel.stores)
@@ -240,6 +243,31 @@ def _pointee(name: str, kernel: KernelTiling, element: str) -> tuple[str, str]:
     if _STATISTIC_NAME.search(name):
         return "*fp32", "by its name"
     return element, "the default"
+
+
+def _held(function: FunctionNode, received: set[str], lines: set[int]) -> str:
+    """What an address must hold, by what is done with what is loaded: bit operations, bit casts, use as an address."""
+
+    def loaded(node: ast.AST) -> bool:
+        call = isinstance(node, ast.Call) and ast.unparse(node.func).endswith("load") and node.lineno in lines
+        return call or (isinstance(node, ast.Name) and node.id in received)
+
+    for node in ast.walk(function):
+        bits = isinstance(node, ast.BinOp) and isinstance(
+            node.op, ast.BitAnd | ast.BitOr | ast.BitXor | ast.LShift | ast.RShift
+        )
+        if bits and isinstance(node, ast.BinOp) and loaded(node.left) and not isinstance(node.right, ast.Compare):
+            return "*i32"
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "to":
+            continue
+        if not loaded(node.func.value) or not node.args:
+            continue
+        kind = ast.unparse(node.args[0])
+        if "pointer_type" in kind:
+            return "*i64"
+        if re.search(r"\.float8\w+$", kind) and any(k.arg == "bitcast" for k in node.keywords):
+            return "*u8"
+    return ""
 
 
 def _used_as_integer(function: FunctionNode, name: str) -> bool:
