@@ -21,17 +21,19 @@ _CHEVRON = re.compile(r"([A-Za-z_]\w*)\s*<<<")
 _EX = re.compile(r"\bcudaLaunchKernelExC?\s*\(\s*&?\s*([\w.]+)\s*,\s*([A-Za-z_]\w*)\s*[,)]")
 _FIELDS = ("gridDim", "blockDim", "dynamicSmemBytes", "stream")
 _LEVELS = 4
+#: launches of a file that are looked at: a file with more is generated, and no wrapper
+_SITES = 2000
 
 
 def may_wrap(text: str) -> bool:
     """Whether a file may hold a wrapper: something is launched that is declared as a parameter here."""
-    return any(_declared(text, name, len(text)) for name in {name for _, name, _ in _launched(text)})
+    return any(_declared(text, name) for name in {name for _, name, _ in _launched(text)})
 
 
-def _declared(text: str, name: str, before: int) -> bool:
-    """Whether a name stands where a parameter's does, somewhere before: behind a type, before a comma or the end."""
-    for position, _ in whole_words(text[:before], name):
-        last = text[:position].rstrip()[-1:]
+def _declared(text: str, name: str) -> bool:
+    """Whether a name stands where a parameter's does somewhere: behind a type, before a comma or the end."""
+    for position, _ in whole_words(text, name):
+        last = text[max(0, position - 80) : position].rstrip()[-1:]
         follows = text[position + len(name) : position + len(name) + 40].lstrip()[:1]
         if follows in {",", ")"} and (last in {"*", "&", ">"} or (_word(last) and text[position - 1].isspace())):
             return True
@@ -72,8 +74,10 @@ def wrappers(source: CSource) -> Iterator[WrapperRef]:
                                  line=macro.line, macro=macro.body)  # fmt: skip
                 break
     seen: set[int] = set()
-    for position, kernel, extended in sorted(_launched(source.statements)):
-        if not _declared(source.statements, kernel, position):
+    launched = sorted(_launched(source.statements))[:_SITES]
+    declared = {name for name in {name for _, name, _ in launched} if _declared(source.statements, name)}
+    for position, kernel, extended in launched:
+        if kernel not in declared:
             continue
         heading, _, name = enclosing_function(source, position)
         parameters = _parameters(source, heading, position) if name and heading not in seen else []
