@@ -33,12 +33,14 @@ KERNELS = {
     "softcap": ("exllamav2", "exllamav2/exllamav2_ext/cuda/softcap.cu::h_cuda_softcap_kernel"),
     "matmul_triton": ("", "shop/ops/matmul.py::matmul_kernel"),
     "matmul_cuda": ("", "shop/csrc/sgemm.cu::sgemm_kernel"),
+    "paged_attention": ("own", "paged_attention.cu::paged_attention_kernel"),
+    "int4_matmul": ("own", "int4_matmul.py::int4_matmul_kernel"),
 }
 
 
 def described(name: str, sources: dict[str, Path]) -> list[str]:
     package, target = KERNELS[name]
-    root = sources[package] if package else CORPUS / "kernels"
+    root = {"": CORPUS / "kernels", "own": CORPUS / "kernels_own"}.get(package) or sources[package]
     repository = Repository(name=package or "shop", root=root, packages=())
     quiet: Any = {"checkpoint": lambda: None, "progress": lambda *_: None}
     inventory = scan(repository, MemoryStore(), **quiet)

@@ -228,8 +228,8 @@ def test_what_a_pointer_holds_is_told_by_its_use_and_a_given_type_wins(
     said = resources(repository, inventory, store, "gather", "sm_80").builds[0].specialisation
     assert said["Ids"] == "*i32, divisible by 16 (what it holds is used in an address or a bound)"
     assert said["X"] == "*bf16, divisible by 16 (the default)"
-    assert said["eps"] == "fp32 (by its name)"
     launch = next(i for i, line in enumerate(MATMUL.splitlines(), 1) if "gather[(8,)]" in line)
+    assert said["eps"] == f"fp32 (1e-06: launch, line {launch})"
     assert said["D"] == f"128 (launch, line {launch})"
     given = resources(repository, inventory, store, "gather", "sm_80", {"X": "*fp32", "Ids": "*i64", "D": 256}).builds[
         0

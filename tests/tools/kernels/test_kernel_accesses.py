@@ -146,3 +146,18 @@ def test_a_file_that_is_not_there_is_answered_from_the_file_lists(
     with pytest.raises(UnknownNameError, match="No source file is called") as error:
         CUDA_KERNEL_TILING.run(TilingArguments(target=target), ToolContext(workspace))
     assert error.value.nearest[0] == "shop/ops/rows.py"
+
+
+@pytest.mark.parametrize("qualifier", ["__restrict__", "OWN_RESTRICT", "own_restrict", "OWN_RESTRICT const"])
+def test_a_pointer_that_a_macro_qualifies_is_followed(tmp_path: Path, qualifier: str) -> None:
+    kernel = written(
+        tmp_path,
+        f"float4 * {qualifier} wide = (float4 *) x;\nconst half * {qualifier} narrow = y + n, * {qualifier} other = y;\n"
+        "y[n] = other[blockIdx.x];\nfloat4 v = wide[threadIdx.x];\nhalf s = narrow[threadIdx.x];",
+        f"const float * {qualifier.partition(' ')[0]} x, half * {qualifier.partition(' ')[0]} y, int n",
+    )
+    assert [(m.expression, m.parameter, m.width) for m in kernel.loads] == [
+        ("other[blockIdx.x]", "y", 2), ("wide[threadIdx.x]", "x", 16), ("narrow[threadIdx.x]", "y", 2),
+    ]  # fmt: skip
+    assert [(m.expression, m.parameter) for m in kernel.stores] == [("y[n]", "y")]
+    assert incomplete(kernel) == []

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import ast
 import itertools
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
 
 import pytest
+from opscope_cache.store import MemoryStore
+from opscope_schemas.common import Repository
 from opscope_schemas.errors import InputError
-from opscope_tools.kernels import parse_arch
+from opscope_tools.kernels import describe, parse_arch, scan, select
 from opscope_tools.kernels.ctext import CSource, split_arguments
 from opscope_tools.kernels.cuda_expr import formula_text
 from opscope_tools.kernels.symbols import Oracle, Sym, combine, leaf, negated, product, render, when_text, worlds
@@ -111,3 +117,70 @@ def test_an_architecture_is_read_in_its_usual_spellings(spelled: str) -> None:
 def test_an_unknown_architecture_is_refused_with_examples() -> None:
     with pytest.raises(InputError, match="sm_80, sm_90"):
         parse_arch("hopper")
+
+
+_MACROS = """#define F(a) a + 1
+#define G(a) (a * 2)
+#define H(a) ((a) * 2)
+#define P(a) (a) + (a)
+#define TWICE(a) F(a) * F(a)
+#define UP(m, n) ((m) + (n) - 1) / (n)
+#define SELF(a) SELF(a) + 1
+#define BOTH (4) + (4)
+#ifdef WIDE
+#define EITHER(a) a * 2
+#else
+#define EITHER(a) a * 4
+#endif
+__global__ void k(float * x) { x[0] = 1.f; }
+void launch(float * x, int n) { k<<<GRID, 32>>>(x); }
+"""
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("F(2) * 3", "5"),  # 2 + 1 * 3
+        ("3 * F(2)", "7"),  # 3 * 2 + 1
+        ("F(2)", "3"),
+        ("(F(2)) * 3", "9"),
+        ("G(2 + 3) * 2", "16"),  # (2 + 3 * 2) * 2
+        ("H(2 + 3) * 2", "20"),
+        ("P(2) * 5", "12"),  # (2) + (2) * 5
+        ("TWICE(3)", "7"),  # 3 + 1 * 3 + 1
+        ("F(F(1)) * 4", "6"),  # 1 + 1 + 1 * 4
+        ("F(n) * 2", "{n} + 2"),
+        ("UP(n, 64) * 2", "cdiv({n}, 64) * 2"),
+        ("SELF(1) * 2", "{SELF(1)} * 2"),
+        ("BOTH * 2", "BOTH * 2"),  # no value by itself, so none is told
+        ("EITHER(3) * 2", "{EITHER(3)} * 2"),  # which one holds, a condition decides
+    ],
+)
+def test_a_macro_is_put_in_as_the_preprocessor_does(tmp_path: Path, written: str, expected: str) -> None:
+    (tmp_path / "k.cu").write_text(_MACROS.replace("GRID", written))
+    own = Repository(name="own", root=tmp_path, packages=())
+    quiet: Any = {"checkpoint": lambda: None, "progress": lambda *_: None}
+    inventory = scan(own, MemoryStore(), **quiet)
+    (kernel,) = describe(own, inventory, select(inventory, "k"), **quiet)
+    assert kernel.grid[0].dimensions == (expected,)
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="a C compiler is the reference")
+def test_a_c_compiler_gives_these_macros_the_same_values(tmp_path: Path) -> None:
+    written = [
+        "F(2) * 3",
+        "3 * F(2)",
+        "F(2)",
+        "(F(2)) * 3",
+        "G(2 + 3) * 2",
+        "H(2 + 3) * 2",
+        "P(2) * 5",
+        "TWICE(3)",
+        "F(F(1)) * 4",
+    ]
+    macros = _MACROS.partition("__global__")[0]
+    prints = "".join(f'printf("%d ", {w});' for w in written)
+    (tmp_path / "m.c").write_text(f"#include <stdio.h>\n{macros}int main(void) {{ {prints} return 0; }}\n")
+    subprocess.run(["cc", "-o", tmp_path / "m", tmp_path / "m.c"], check=True)
+    said = subprocess.run([tmp_path / "m"], check=True, capture_output=True, text=True).stdout.split()
+    assert said == ["5", "7", "3", "9", "16", "20", "12", "7", "6"]

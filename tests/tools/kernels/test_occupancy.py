@@ -9,7 +9,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from opscope_cache.store import MemoryStore
+from opscope_schemas.common import Repository
 from opscope_schemas.errors import InputError
+from opscope_schemas.resources import Fit
+from opscope_tools.kernels import describe, parse_arch, scan, select, static_resources
 from opscope_tools.kernels.occupancy import LIMITS, by_registers, limits_of, occupancy
 
 CASES = 20_000
@@ -117,3 +121,59 @@ def test_an_unknown_architecture_is_refused_with_those_that_are_known() -> None:
     with pytest.raises(InputError, match="sm_42") as refused:
         limits_of("sm_42")
     assert "sm_121" in str(refused.value)
+
+
+_REFUSED = """
+__global__ void __launch_bounds__(128) bounded(float* x) { x[threadIdx.x] = 1.f; }
+template <int N> __global__ void __launch_bounds__(2 * N) twice(float* x) { x[threadIdx.x] = N; }
+__global__ void open(float* x) { x[threadIdx.x] = 1.f; }
+__global__ void __launch_bounds__(UNKNOWN) asked(float* x) { x[threadIdx.x] = 1.f; }
+void launches(float* x, int n) {
+  bounded<<<n, 128>>>(x);
+  bounded<<<n, 129>>>(x);
+  twice<64><<<n, 128>>>(x);
+  twice<32><<<n, 128>>>(x);
+  open<<<dim3(n, 65535, 65535), dim3(8, 1, 64)>>>(x);
+  open<<<n, dim3(2, 4, 65)>>>(x);
+  open<<<n, dim3(64, 16, 2)>>>(x);
+  open<<<dim3(1, 65536), 32>>>(x);
+  open<<<dim3(1, 1, 70000), 64>>>(x);
+  open<<<2147483648, 96>>>(x);
+  asked<<<n, 512>>>(x);
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("kernel", "rows"),
+    [
+        ("bounded", {128: "", 129: "threads: 129 per block, at most 128 by __launch_bounds__"}),
+        ("asked", {512: ""}),
+        (
+            "open",
+            {
+                512: "", 520: "blockDim.z: 65, at most 64", 2048: "threads: 2048 per block, at most 1024",
+                32: "gridDim.y: 65536, at most 65535", 64: "gridDim.z: 70000, at most 65535",
+                96: "gridDim.x: 2147483648, at most 2147483647",
+            },
+        ),
+    ],
+)  # fmt: skip
+def test_a_launch_that_cuda_refuses_does_not_fit(tmp_path: Path, kernel: str, rows: dict[int, str]) -> None:
+    fits = _static(tmp_path, kernel)
+    assert {f.threads: f.breaks for f in fits} == rows
+    assert all(f.fits == (not f.breaks) and (f.blocks > 0) == f.fits for f in fits)
+
+
+def test_launch_bounds_in_a_template_argument_are_those_of_the_launch(tmp_path: Path) -> None:
+    assert [f.breaks for f in _static(tmp_path, "twice")] == [
+        "", "threads: 128 per block, at most 64 by __launch_bounds__",
+    ]  # fmt: skip
+
+
+def _static(tmp_path: Path, kernel: str) -> tuple[Fit, ...]:
+    (tmp_path / "k.cu").write_text(_REFUSED)
+    own = Repository(name="own", root=tmp_path, packages=())
+    inventory = scan(own, MemoryStore(), checkpoint=lambda: None, progress=lambda *_: None)
+    (found,) = describe(own, inventory, select(inventory, kernel), checkpoint=lambda: None, progress=lambda *_: None)
+    return static_resources(found, [arch for arch in (parse_arch("sm_90"),) if arch]).fits

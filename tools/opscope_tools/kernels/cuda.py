@@ -20,6 +20,7 @@ from opscope_schemas.tiling import (
 
 from opscope_tools.kernels.ctext import CSource, split_arguments, squeeze
 from opscope_tools.kernels.cuda_body import CudaBody, Region, read_region
+from opscope_tools.kernels.cuda_cutlass import operators
 from opscope_tools.kernels.cuda_find import Definition
 from opscope_tools.kernels.cuda_host import Names
 from opscope_tools.kernels.cuda_launch import CudaContext, CudaSite, read_sites
@@ -57,6 +58,7 @@ def describe_cuda(reference: KernelRef, launches: Sequence[LaunchRef], context: 
     grids = tuple(site.launch for site in sites)
     constexprs = tuple(_with_values(t, index, sites) for index, t in enumerate(template))
     traits = _traits(constexprs, launches, context)
+    spelled = operators(constexprs, parameters, grids, reference.file, context.around)
     attributes = re.findall(r"__\w+__\s*\([^()]*(?:\([^()]*\)[^()]*)*\)|__\w+__", found.attributes)
     return KernelTiling(
         id=reference.id,
@@ -70,7 +72,7 @@ def describe_cuda(reference: KernelRef, launches: Sequence[LaunchRef], context: 
         macro=found.macro,
         parameters=tuple(parameters),
         constexpr=constexprs,
-        tile=(*_tiles(body, constexprs, source, found), *traits),
+        tile=(*_tiles(body, constexprs, source, found), *traits, *spelled.tiles),
         grid=grids,
         num_tiles=common_tiles(grids),
         mapping=tuple(body.mapping),
@@ -82,7 +84,7 @@ def describe_cuda(reference: KernelRef, launches: Sequence[LaunchRef], context: 
         loops=tuple(body.loops),
         instructions=tuple(body.instructions),
         calls=tuple(calls),
-        notes=(*_notes(reference, found, grids, body), *cut),
+        notes=(*_notes(reference, found, grids, body), *spelled.left.values(), *cut),
         constraints=(*body.constraints, *dict.fromkeys(c for s in sites for c in s.constraints)),
     )
 

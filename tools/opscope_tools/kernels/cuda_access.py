@@ -43,10 +43,14 @@ class Steps:
     uniform: Collection[str] = ()
     #: what a name stands for, where it is an address
     at: Callable[[str], Place | None] = lambda _: None
+    #: the declaration of a name that holds at a position of the body
+    declared: Callable[[str, int], Place | None] = lambda _name, _position: None
+    #: where the access stands that is read
+    _position: int = -1
     _counts: Counts = field(default_factory=Counts)
     _names: Names = field(init=False)
     _active: set[str] = field(default_factory=set)
-    _known: dict[str, Any] = field(default_factory=dict)
+    _known: dict[tuple[str, int], Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._names = Names(self.source, self.start, self.end, self.compile_time)
@@ -58,8 +62,12 @@ class Steps:
             return _POINTER
         return element_bytes((cast[1] or cast[2]) if cast else place.type)
 
-    def lanes(self, place: Place, text: str) -> str:
-        """Elements between the accesses of neighbouring lanes; '' where reading does not tell."""
+    def lanes(self, place: Place, text: str, position: int = -1) -> str:
+        """Elements between the accesses of neighbouring lanes; '' where reading does not tell.
+
+        `position`: where in the body the access stands; names mean what is declared around it.
+        """
+        self._position = position
         if len(_CAST.findall(text)) > 1 or (
             text.startswith("*") and "[" in text and "&" not in text and "(" not in text
         ):
@@ -146,16 +154,22 @@ class Steps:
             return Sym(name, leaf=True)
         if "(" in name or "[" in name or name in self._active:
             return Sym(f"unknown['?{name}']")
-        if name in self._known:
-            return self._known[name]
-        found = self._found(name)
+        declared = self.declared(name, self._position) if self._position >= 0 else None
+        key = name, -1 if declared is None else declared.start
+        if key in self._known:
+            return self._known[key]
+        found = self._found(name, declared)
         if len(render(found)) > _LONGEST:
             found = Sym(f"unknown['?{name}']")
-        self._known[name] = found
+        self._known[key] = found
         return found
 
-    def _found(self, name: str) -> Any:
-        known = self._names.definitions(name)
+    def _found(self, name: str, declared: Place | None) -> Any:
+        names = self._names
+        if declared is not None and declared.start > 0:  # the same name may be declared anew in another loop
+            end = min(self.start + declared.end, self.end)
+            names = Names(self.source, self.start, end, self.compile_time)
+        known = names.definitions(name)
         firsts = list(dict.fromkeys(squeeze(value) for _, value, _ in known if not _updates(name, value)))
         scaled = any(_updates(name, v) and not re.match(rf"{re.escape(name)} [-+]=", v) for _, v, _ in known)
         if not firsts:

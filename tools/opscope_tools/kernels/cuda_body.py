@@ -117,6 +117,7 @@ class _Reader:
         self.names = Names(self.source, region.start, region.end, region.compile_time)
         self.steps = Steps(self.source, region.start, region.end, region.compile_time, region.uniform)
         self.scopes = Scopes(self.source, region.start, region.end, list(region.given), self.line)
+        self.steps.declared = self.scopes.at
         self.steps.at = lambda name: self.scopes.at(name, len(self.text) - 1) or self.scopes.only(name)
 
     def line(self, position: int) -> int:
@@ -268,6 +269,11 @@ class _Reader:
 
     def _statement(self, position: int, original: bool = False) -> str:
         start = max(self.text.rfind(c, 0, position) for c in ";{}") + 1
+        depth = 0
+        for place in range(start, position):  # behind the heading of a loop: `for (...; i /= 2) x += f(i);`
+            depth += {"(": 1, ")": -1}.get(self.text[place], 0)
+            if depth < 0:
+                start, depth = place + 1, 0
         stop = min((p for p in (self.text.find(c, position) for c in ";{") if p >= 0), default=len(self.text))
         text = self.source.original if original else self.source.statements
         shown = text[self.region.start + start : self.region.start + stop]

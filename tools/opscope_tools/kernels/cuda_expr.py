@@ -67,6 +67,8 @@ def formula(text: str, resolve: Resolver) -> Any:
     """An int or a `Sym`; text that is no size expression, or too long for one, stays one leaf."""
     if len(text) > _LONGEST:
         return leaf(f"{text.strip()[:80]}...")
+    textual = getattr(resolve, "textual", None)  # macros are put in as the preprocessor does, before anything is read
+    text = text if textual is None else textual(text)
     try:
         parser = _Parser(_TOKEN.findall(text.strip()), resolve)
         value = parser.ternary()

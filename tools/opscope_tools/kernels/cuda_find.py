@@ -7,7 +7,7 @@ for the keyword, function macros for a whole definition. `definitions` yields ev
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from opscope_schemas.tiling import Unanalysed
@@ -22,6 +22,7 @@ from opscope_tools.kernels.ctext import (
     squeeze,
     whole_words,
 )
+from opscope_tools.kernels.cuda_cutlass import callee, launcher_calls
 from opscope_tools.kernels.facts import FileFacts, KernelRef, LaunchRef, MacroRef, PickerRef
 
 _GROUP = re.compile(r"([A-Za-z_~][\w:]*)\s*(<[^;{}()]{0,400}>)?\s*\(")
@@ -35,7 +36,15 @@ _LAUNCH_CALLS = frozenset(
     }
 )  # fmt: skip
 #: one of these a file must contain to be read at all
-_MARKS = (b"__global__", b"__device__", b"<<<", b"cudaLaunch")
+_MARKS = (
+    b"__global__",
+    b"__device__",
+    b"<<<",
+    b"cudaLaunch",
+    b"kernel_launch<",
+    b"ClusterLauncher",
+    b"launch_kernel_on_cluster",
+)
 #: what stands behind the name of a table of kernels, of a function where it is defined, of a variable that is set
 _TABLE = re.compile(r"\s*\[[^\]]*\]\s*=\s*\{([^{}]*)\}")
 _HEADED = re.compile(r"\s*\([^;{}]*\)\s*\{")
@@ -43,6 +52,10 @@ _ASSIGNED = re.compile(r"\s*=(?!=)\s*([^;]+);")
 _DEVICE = ("__device__", "CUTE_DEVICE", "CUTLASS_DEVICE")
 #: a function that chooses a kernel, by its name
 _CHOOSES = re.compile(r"(?:pick|select|choose|get)\w*kernel")
+
+
+#: (start, start and end of the arguments, form, which argument the kernel is) of launches
+Sites = Callable[[CSource], Iterable[tuple[int, int, int, str, int]]]
 
 
 @dataclass(frozen=True)
@@ -103,15 +116,15 @@ def _choosers(text: str) -> list[str]:
     return list(dict.fromkeys(name for _, name, _ in names_called(text, "kernel") if _CHOOSES.search(name)))
 
 
-def find_in_cuda(path: str, text: str, macros: KernelMacros) -> FileFacts:
-    """The facts of one file."""
+def find_in_cuda(path: str, text: str, macros: KernelMacros, wrapped: Sites | None = None) -> FileFacts:
+    """The facts of one file; `wrapped` gives its launches through wrappers, as `launch_sites` gives the others."""
     source = CSource(path, text)
     kernels = [
         *_references(definitions(source, macros), source, "kernel"),
         *_references(devices(source), source, "device_function"),
     ]
     return FileFacts(
-        kernels=tuple(kernels), launches=tuple(_launches(source)), pickers=tuple(_pickers(source)),
+        kernels=tuple(kernels), launches=tuple(_launches(source, wrapped)), pickers=tuple(_pickers(source)),
         not_analysed=tuple(_in_strings(source)),
     )  # fmt: skip
 
@@ -252,6 +265,7 @@ def launch_sites(source: CSource) -> Iterator[tuple[int, int, int, str]]:
         closing = matching(code, opening) if name in _LAUNCH_CALLS else -1
         if closing > 0:
             yield start, opening + 1, closing, name
+    yield from launcher_calls(source)
 
 
 def callee_start(code: str, end: int) -> int | None:
@@ -276,23 +290,30 @@ def callee_start(code: str, end: int) -> int | None:
     return stop + 1 if stop < position or code[position + 1] == "(" else None
 
 
-def _launches(source: CSource) -> Iterator[LaunchRef]:
-    for start, first, last, form in launch_sites(source):
-        names = launched_names(source, start, first, last, form)
+def _launches(source: CSource, wrapped: Sites | None) -> Iterator[LaunchRef]:
+    sites = {site[1]: site for site in (wrapped(source) if wrapped is not None else ())}
+    sites.update({site[1]: (*site, 0) for site in launch_sites(source)})
+    for start, first, last, form, place in sorted(sites.values()):
+        names = launched_names(source, start, first, last, form, place)
         if names:
             yield LaunchRef(callees=tuple(names), file=source.path, line=source.line(start))
 
 
-def launched_names(source: CSource, start: int, first: int, last: int, form: str) -> list[str]:
-    """Names that a launch may mean: the callee, and what local aliases of it stand for."""
+def launched_names(source: CSource, start: int, first: int, last: int, form: str, place: int = 0) -> list[str]:
+    """Names that a launch may mean: the callee, and what local aliases of it stand for.
+
+    `place`: which argument of a call the kernel is, where the form does not say.
+    """
     if form == "<<<>>>":
         expression = source.code[start : first - 3]
+    elif form.startswith("cutlass::"):
+        expression = callee(form, source.code[start : first - 1], split_arguments(source.code[first:last]))
     else:
         arguments = split_arguments(source.code[first:last])
         if form in {"cudaLaunchKernelEx", "cudaLaunchKernelExC"}:
             expression = arguments[1] if len(arguments) > 1 else ""
         else:
-            expression = arguments[0] if arguments else ""
+            expression = arguments[place] if len(arguments) > place else ""
     base = _base_name(expression)
     if not base:
         return []
@@ -355,7 +376,7 @@ def _pickers(source: CSource) -> Iterator[PickerRef]:
 def _base_name(expression: str) -> str:
     """`kernel` of `&ns::kernel<A, B>`, of `(void*) kernel<A>` and of `reinterpret_cast<...>(kernel)`."""
     text = re.sub(
-        r"^\s*(?:\(\s*(?:const\s+)?void\s*\*+\s*\)|(?:reinterpret|static)_cast\s*<[^>]*>|[&(\s])*",
+        r"^\s*(?:\(\s*(?:const\s+)?void\s*(?:const\s*)?\*+\s*\)|(?:reinterpret|static)_cast\s*<[^>]*>|[&(\s])*",
         "",
         expression.replace("##", ""),
     )

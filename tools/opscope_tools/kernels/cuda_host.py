@@ -23,6 +23,7 @@ _FUNCTION_BRACE = re.compile(
 _BUILTIN = re.compile(r"^(threadIdx|blockIdx|blockDim|gridDim)(\.[xyz])?$|^(warpSize|sizeof.*)$")
 
 
+_CALL = re.compile(r"(?<![\w.:>])([A-Za-z_]\w*)\s*\(")
 #: characters of a formula that a name is replaced by
 _LONGEST = 600
 
@@ -179,20 +180,47 @@ class Names:
         if macro is not None and macro.parameters is None:
             self.used.setdefault(name, f"#define {name} {squeeze(macro.body)} ({macro.file}:{macro.line})")
             value = formula(macro.body, self)
-            whole = re.fullmatch(r"\s*(?:[\w:]+|[\w:]*\(.*\))\s*", macro.body, re.DOTALL)  # `4 + 4` times 2 is 12 in C
-            return value if isinstance(value, int) and whole else Sym(name, leaf=True)
+            return value if isinstance(value, int) and _whole(macro.body) else Sym(name, leaf=True)
         return Sym(name, leaf=True) if found else None
 
     def _outside(self, place: int) -> bool:
         """Whether a constant is of the file, a namespace or a class: those of functions are seen there alone."""
         return not enclosing_function(self.source, place)[2]
 
+    def textual(self, text: str) -> str:
+        """The text with function macros put in that are no value by themselves: `#define F(a) a + 1` in `F(n) * 2`."""
+        position = 0
+        while (match := _CALL.search(text, position)) is not None:
+            position = match.end()
+            macro = self._function_macro(match[1])
+            closing = matching(text, match.end() - 1)
+            if macro is None or closing < 0 or _whole(macro.body) or len(macro.body) > 200 or len(text) > _LONGEST:
+                continue
+            self._expansions -= 1
+            if self._expansions < 0 or re.search(rf"\b{re.escape(macro.name)}\s*\(", macro.body):
+                continue
+            arguments = split_arguments(text[match.end() : closing])
+            text = text[: match.start()] + expand(macro, arguments) + text[closing + 1 :]
+            self.used.setdefault(macro.name, f"#define {macro.name} {squeeze(macro.body)} ({macro.file}:{macro.line})")
+            position = match.start()  # what was put in may hold macros too
+        return text
+
+    def _function_macro(self, name: str) -> MacroRef | None:
+        own = [m for m in self.source.macros if m.name == name and m.parameters is not None]
+        if len({(m.parameters, m.body) for m in own}) > 1:
+            return None  # which of them holds, a condition decides
+        return (
+            own[0]
+            if own
+            else self.macros.get(name)
+            if (m := self.macros.get(name)) and m.parameters is not None
+            else None
+        )
+
     def _macro_call(self, text: str) -> Any:
         """A call of a function macro: its expansion."""
         name, _, rest = text.partition("(")
-        macro = next(
-            (m for m in self.source.macros if m.name == name and m.parameters is not None), self.macros.get(name)
-        )
+        macro = self._function_macro(name)
         self._expansions -= 1
         if (
             self._expansions < 0
@@ -200,6 +228,7 @@ class Names:
             or macro.parameters is None
             or name in self._active
             or len(macro.body) > 200
+            or not _whole(macro.body)
         ):
             return None
         self._active.add(name)
@@ -209,6 +238,15 @@ class Names:
             self._active.discard(name)
         self.used.setdefault(name, f"#define {name} {squeeze(macro.body)} ({macro.file}:{macro.line})")
         return None if isinstance(value, Sym) and value.leaf else value
+
+
+def _whole(body: str) -> bool:
+    """Whether a macro's body is one operand wherever it is put: a name, a number, a call, or text in parentheses."""
+    text = body.strip()
+    opening = text.find("(")
+    if opening < 0:
+        return re.fullmatch(r"[\w:.]+", text) is not None
+    return re.fullmatch(r"[\w:]*\s*", text[:opening]) is not None and matching(text, opening) == len(text) - 1
 
 
 def dim3(text: str, names: Names, depth: int = 4) -> tuple[tuple[str, ...], tuple[str, ...]]:

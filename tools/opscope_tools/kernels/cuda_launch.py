@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from opscope_schemas.tiling import Constraint, Launch
 
-from opscope_tools.kernels.ctext import CSource, matching_angle, split_arguments, squeeze
+from opscope_tools.kernels import cuda_cutlass
+from opscope_tools.kernels.ctext import CSource, matching, matching_angle, split_arguments, squeeze, whole_words
 from opscope_tools.kernels.cuda_body import assertions
 from opscope_tools.kernels.cuda_expr import formula
 from opscope_tools.kernels.cuda_find import (
@@ -20,12 +21,14 @@ from opscope_tools.kernels.cuda_find import (
     aliases,
     definitions,
     devices,
+    expand,
     launch_sites,
     launched_names,
 )  # fmt: skip
 from opscope_tools.kernels.cuda_host import Names, dim3, enclosing_function, member
 from opscope_tools.kernels.cuda_templates import Instance, callers, enclosing_template, included
-from opscope_tools.kernels.facts import KernelRef, LaunchRef, MacroRef
+from opscope_tools.kernels.cuda_wrappers import configuration, meant, wrapper_calls
+from opscope_tools.kernels.facts import KernelRef, LaunchRef, MacroRef, WrapperRef
 from opscope_tools.kernels.symbols import product, render
 
 
@@ -40,6 +43,8 @@ class CudaContext:
     checkpoint: Callable[[], None]
     #: files of the repository that hold kernels or launches, where callers are looked for
     files: tuple[str, ...] = ()
+    #: functions and macros of the repository that launch a kernel that they are given
+    wrappers: Mapping[str, tuple[WrapperRef, ...]] = field(default_factory=dict)
     _around: dict[str, list[CSource]] = field(default_factory=dict)
     _found: dict[tuple[str, bool], list[Definition]] = field(default_factory=dict)
     _launches: dict[str, dict[int, list[tuple[int, int, int, str]]]] = field(default_factory=dict)
@@ -55,7 +60,9 @@ class CudaContext:
         """The launch sites of a line, as `launch_sites` gives them."""
         if source.path not in self._launches:
             table = self._launches.setdefault(source.path, {})
-            for site in launch_sites(source):
+            sites = {site[1]: site for site in wrapper_calls(source, self.wrappers)}
+            sites.update({site[1]: site for site in launch_sites(source)})  # a known form says more
+            for site in sorted(sites.values()):
                 table.setdefault(source.line(site[0]), []).append(site)
         return self._launches[source.path].get(line, [])
 
@@ -84,6 +91,8 @@ class CudaContext:
         return list(found.values())
 
 
+#: calls of a macro that launches which are read
+_MACRO_CALLS = 64
 #: launches on one line that are read: more is generated text
 MOST_ON_A_LINE = 400
 
@@ -104,21 +113,69 @@ def read_sites(reference: LaunchRef, kernel: KernelRef, context: CudaContext) ->
         return []
     found = []
     for start, first, last, form in context.launches(source, reference.line)[:MOST_ON_A_LINE]:
-        if kernel.name in launched_names(source, start, first, last, form):
+        through = context.wrappers.get(form)
+        if kernel.name in launched_names(source, start, first, last, form, through[0].kernel if through else 0):
             context.checkpoint()
-            found.append(_site(source, start, first, last, form, kernel, context))
+            written = _Written(
+                start, source.code[start : first - (3 if form == "<<<>>>" else 1)], source.code[first:last]
+            )
+            expanded = list(_expanded(source, start, form, kernel.name)) if source.in_define(start) else []
+            found += [_site(source, w, form, kernel, context) for w in expanded or [written]]
     return found
 
 
-def _site(
-    source: CSource, start: int, first: int, last: int, form: str, kernel: KernelRef, context: CudaContext
-) -> CudaSite:
+@dataclass(frozen=True)
+class _Written:
+    """A launch as the compiler sees it: where, the callee and the arguments, and the macro that writes it."""
+
+    place: int
+    callee: str
+    arguments: str
+    macro: str = ""
+
+
+def _expanded(source: CSource, start: int, form: str, kernel: str) -> Iterator[_Written]:
+    """The launch that a macro writes, once per call of the macro in this file."""
+    index = next(i for i, (first, last) in enumerate(source.defines) if first <= start < last)
+    macro, (first, last) = source.macros[index], source.defines[index]
+    if macro.parameters is None:
+        return
+    inside = [s for s in launch_sites(source) if first <= s[0] < last and s[3] == form]
+    number = [s[0] for s in inside].index(start) if start in [s[0] for s in inside] else -1
+    for place, _ in whole_words(source.statements, macro.name)[:_MACRO_CALLS]:
+        opening = place + len(macro.name)
+        opening += len(source.statements[opening:]) - len(source.statements[opening:].lstrip())
+        closing = matching(source.statements, opening) if source.statements[opening : opening + 1] == "(" else -1
+        if closing < 0 or number < 0:
+            continue
+        made = CSource("", expand(macro, split_arguments(source.code[opening + 1 : closing])))
+        sites = [s for s in launch_sites(made) if s[3] == form]
+        if len(sites) == len(inside) and kernel in launched_names(made, *sites[number]):
+            begin, low, high, _ = sites[number]
+            told = f"written by the macro {macro.name} ({macro.file}:{macro.line})"
+            yield _Written(place, made.code[begin : low - 3], made.code[low:high], told)
+
+
+def _site(source: CSource, written: _Written, form: str, kernel: KernelRef, context: CudaContext) -> CudaSite:
+    start = written.place
     heading, _, function = enclosing_function(source, start)
     outer = enclosing_template(source, heading, start)
     compile_time = frozenset(outer)
     names = Names(source, heading, start, compile_time, context.macros)
-    arguments = split_arguments(source.code[first:last])
-    callee, grid, block, shared, stream = _configuration(form, source.code[start : first - 3], arguments, names)
+    arguments = split_arguments(written.arguments)
+    several = context.wrappers.get(form, ())
+    through = meant(several, len(arguments), source.path, context.around) if several else None
+    cluster = ""
+    if several and through is None:
+        callee, grid, block, shared, stream = arguments[several[0].kernel], "", "", f"{form}()", ""
+    elif through is not None:
+        callee, grid, block, shared, stream = configuration(through, arguments, names, context.load)
+    elif form.startswith("cutlass::"):
+        callee, grid, block, shared, stream, cluster = cuda_cutlass.configuration(
+            form, written.callee, arguments, source.statements[heading:start]
+        )
+    else:
+        callee, grid, block, shared, stream = _configuration(form, written.callee, arguments, names)
     dimensions, unresolved = dim3(grid, names) if grid else ((), ("grid",))
     grid_used = tuple(names.used.values())
     names.forget()
@@ -132,6 +189,8 @@ def _site(
         for t in threads_by_axis:
             threads *= int(t)
     macro = next((d for d in source.macros if source.in_define(start) and d.line <= source.line(start)), None)
+    wrapped = [f"launched by {form} ({through.file}:{through.line})"] if through is not None else []
+    wrapped += [written.macro] if written.macro else []
     spelled = [f"{kernel.name}<{', '.join(i)}>" for i in instances if i]
     launch = Launch(
         line=source.line(start),
@@ -146,8 +205,8 @@ def _site(
         threads=threads,
         shared_memory=shown_shared,
         stream=squeeze(stream),
-        cluster=_cluster(names, form),
-        definitions=tuple(dict.fromkeys((*grid_used, *names.used.values()))),
+        cluster=", ".join(dim3(cluster, names)[0]) if cluster else _cluster(names, form),
+        definitions=tuple(dict.fromkeys((*wrapped, *grid_used, *names.used.values()))),
         unresolved=tuple(dict.fromkeys((*unresolved, *block_unresolved))),
     )
     checks = tuple(assertions(source, heading, start, file, function)) if heading else ()

@@ -95,7 +95,7 @@ class Accesses:
         if place.kind != "pointer":
             self._name(f"{place.name}[...]" if text.startswith(place.name) else f"*{place.name}")
             return
-        line, step = self.line(position), self.steps.lanes(place, text)
+        line, step = self.line(position), self.steps.lanes(place, text, position)
         width = self.steps.width(place, text)
         if re.compile(r"\s*(?:\.|->)\s*[A-Za-z_]").match(self.text, position + len(text)):
             step, width = "", None  # a member: neither the element's bytes nor its step

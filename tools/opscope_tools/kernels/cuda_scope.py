@@ -32,7 +32,9 @@ _TYPE = (
     r"(?:(?:const|constexpr|static|volatile|unsigned|signed|long|typename|register|alignas\s*\([^)]*\)|__align__\s*\([^)]*\))\s+)*"
     r"[A-Za-z_][\w:]*(?:\s*<[^;={}]{0,400}?>)?(?:::\w+)*"
 )
-_MARK = r"(?:\s|\*|&|\bconst\b|\b__restrict(?:__)?\b)+"
+#: two words behind a `*`: the first is a qualifier that a macro spells (`float * MY_RESTRICT x = y`)
+_MACRO = r"[A-Za-z_]\w*(?=\s+(?:const\s+)?[A-Za-z_]\w*\s*[=;,({\[])"
+_MARK = rf"(?:\s|\*\s*{_MACRO}|\*|&|\bconst\b|\b__restrict(?:__)?\b)+"
 _DECLARATION = re.compile(
     rf"(?:^|(?<=[;{{}}]))\s*(?P<head>(?:for|if|while|switch)\s*(?:constexpr\s*)?\(\s*)?(?P<type>{_TYPE})(?P<mark>{_MARK})(?P<name>[A-Za-z_]\w*)"
     r"\s*(?=[=;,({\[:])"

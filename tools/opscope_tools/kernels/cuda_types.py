@@ -27,4 +27,5 @@ _WORDS = re.compile(r"\b(?:const|volatile|__restrict(?:__)?|static|constexpr|reg
 
 def element_bytes(kind: str) -> int | None:
     """Bytes of what a pointer or array of the declared type holds; None where the name does not tell."""
-    return BYTES.get(squeeze(_WORDS.sub(" ", kind)))
+    held = kind.rpartition("*")[0] or kind  # behind the `*` stand qualifiers of the pointer, some of them macros
+    return BYTES.get(squeeze(_WORDS.sub(" ", held)))

@@ -15,7 +15,7 @@ from opscope_tools.kernels.autotune import Context
 from opscope_tools.kernels.ctext import CSource
 from opscope_tools.kernels.cuda import CudaContext, describe_cuda
 from opscope_tools.kernels.cuda_find import KernelMacros
-from opscope_tools.kernels.facts import Inventory, KernelRef, LaunchRef
+from opscope_tools.kernels.facts import Inventory, KernelRef, LaunchRef, WrapperRef
 from opscope_tools.kernels.files import PYTHON, SUFFIXES, read_text, walk
 from opscope_tools.kernels.pymodule import Modules
 from opscope_tools.kernels.triton import describe_triton
@@ -153,5 +153,16 @@ def _cuda_context(repository: Repository, inventory: Inventory, checkpoint: Call
     for kernel in inventory.kernels:
         if kernel.language == "cuda" and kernel.role != "kernel":
             devices.setdefault(kernel.name, []).append(kernel)
+    wrappers: dict[str, tuple[WrapperRef, ...]] = {}
+    for wrapper in inventory.wrappers:
+        wrappers[wrapper.name] = (*wrappers.get(wrapper.name, ()), wrapper)
     writing = KernelMacros(frozenset(inventory.global_objects), {m.name: m for m in inventory.global_functions})
-    return CudaContext(load, {m.name: m for m in inventory.macros}, writing, devices, checkpoint, inventory.cuda_files)
+    return CudaContext(
+        load,
+        {m.name: m for m in inventory.macros},
+        writing,
+        devices,
+        checkpoint,
+        inventory.cuda_files,
+        wrappers,
+    )

@@ -236,6 +236,8 @@ class Evaluator(ABC):
         value = self.eval(node.value, scope)
         if isinstance(value, Meta):
             return Sym(node.attr)
+        if node.attr == "value" and isinstance(value, bool | int | float):  # of a constexpr, which is read as its value
+            return value
         if isinstance(value, ImportRef):
             return self.imported(f"{value.dotted}.{node.attr}", scope.module)
         if isinstance(value, Sym) and value.leaf:

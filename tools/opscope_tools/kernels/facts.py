@@ -54,6 +54,23 @@ class MacroRef(Frozen):
     line: int
 
 
+class WrapperRef(Frozen):
+    """A host function, or a macro with this body, that launches its parameter number `kernel`."""
+
+    name: str
+    parameters: tuple[str, ...]
+    kernel: int
+    file: str
+    line: int
+    #: last word of each parameter's type
+    types: tuple[str, ...] = ()
+    macro: str = ""
+    #: whether it takes any number of arguments behind its parameters
+    variadic: bool = False
+    #: where its launch stands in the file
+    position: int = 0
+
+
 class PickerRef(Frozen):
     """A host function that chooses a kernel: the names that it may return, other choosers among them."""
 
@@ -82,6 +99,8 @@ class Inventory(Frozen):
     #: object macros that stand for `__global__`, and function macros that write a kernel with it
     global_objects: tuple[str, ...]
     global_functions: tuple[MacroRef, ...]
+    #: functions and macros that launch a kernel that they are given
+    wrappers: tuple[WrapperRef, ...]
     not_analysed: tuple[Unanalysed, ...]
     notes: tuple[str, ...]
     files_read: int

@@ -8,6 +8,7 @@ arithmetic stays itself, `{name}`, with the definition kept for the reader.
 from __future__ import annotations
 
 import ast
+import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -80,6 +81,18 @@ class HostFunction:
                 best = place
         return best
 
+    def default(self, name: str) -> ast.expr | None:
+        """The default of a parameter."""
+        if isinstance(self.node, ast.Module):
+            return None
+        spec = self.node.args
+        plain = [a.arg for a in (*spec.posonlyargs, *spec.args)]
+        found: dict[str, ast.expr | None] = dict(
+            zip(plain[len(plain) - len(spec.defaults) :], spec.defaults, strict=True)
+        )
+        found.update(zip((a.arg for a in spec.kwonlyargs), spec.kw_defaults, strict=True))
+        return found.get(name)
+
     def parameters(self) -> set[str]:
         if isinstance(self.node, ast.Module):
             return set()
@@ -111,8 +124,8 @@ class HostScope:
 
     def at(self, place: Place, depth: int) -> HostScope:
         """The same point of view, moved to a definition in the function `depth` levels out."""
-        moved = HostScope(self.module, self.chain[depth:], place, self.bare, self.tiles)
-        moved.used, moved.root, moved._active = self.used, self.root, self._active
+        moved = copy.copy(self)
+        moved.chain, moved.place = self.chain[depth:], place
         return moved
 
     def lookup(self, name: str, run: Interpreter) -> Any:
@@ -125,8 +138,12 @@ class HostScope:
             if name in host.definitions:
                 return self._reaching(name, host, place, depth, run)
             if name in host.parameters():
-                return leaf(name)
+                return self._free(name, host)
         return ModuleScope(self.module).lookup(name, run)
+
+    def _free(self, name: str, _host: HostFunction) -> Any:
+        """What a parameter of the function stands for."""
+        return leaf(name)
 
     def _reaching(self, name: str, host: HostFunction, place: Place | None, depth: int, run: Interpreter) -> Any:
         before = [d for d in host.definitions[name] if place is None or d.order < place.order]
@@ -141,7 +158,7 @@ class HostScope:
             finally:
                 self._active.discard((name, definition.order))
         if name in host.parameters():
-            return leaf(name)
+            return self._free(name, host)
         if before or place is None or not isinstance(host.node, ast.Module):
             return leaf(name)
         raise KeyError(name)

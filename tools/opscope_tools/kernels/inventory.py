@@ -8,7 +8,7 @@ the tree's fingerprint.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from opscope_cache.keys import digest, engine_version, of_document
@@ -19,8 +19,10 @@ from opscope_schemas.tiling import Unanalysed
 from pydantic import ValidationError
 
 from opscope_tools.kernels.ctext import CSource
+from opscope_tools.kernels.cuda_cutlass import KERNEL
 from opscope_tools.kernels.cuda_find import KernelMacros, find_in_cuda, kernel_macros, worth_reading
-from opscope_tools.kernels.facts import FileFacts, Inventory, KernelRef, MacroRef, PickerRef
+from opscope_tools.kernels.cuda_wrappers import may_wrap, wrapper_calls, wrappers
+from opscope_tools.kernels.facts import FileFacts, Inventory, KernelRef, MacroRef, PickerRef, WrapperRef
 from opscope_tools.kernels.files import CUDA, LIMIT, PYTHON, TEMPLATES, read_bytes, too_large, walk
 from opscope_tools.kernels.triton_find import find_in_python, worth_parsing
 
@@ -75,6 +77,7 @@ class _Reader:
         total = len(paths)
         cuda: dict[str, bytes] = {}
         macros: list[MacroRef] = []
+        wrapping: list[WrapperRef] = []
         for index, path in enumerate(paths):
             if index % 64 == 0:
                 self.checkpoint()
@@ -91,25 +94,36 @@ class _Reader:
             elif path.endswith(CUDA):
                 if worth_reading(data):
                     cuda[path] = data
-                    if _DEFINE.search(data):
-                        macros.extend(CSource(path, _text(data)).macros)
+                    text = _text(data)
+                    defines, wraps = _DEFINE.search(data) is not None, may_wrap(text)
+                    source = CSource(path, text) if defines or wraps else None
+                    if source is not None and defines:
+                        macros.extend(source.macros)
+                    if source is not None and wraps:
+                        wrapping.extend(wrappers(source))
             elif path.endswith(TEMPLATES) and (b"triton.jit" in data or b"__global__" in data):
                 self._keep(path, digest(data), partial(_template, path, data))
         writing = kernel_macros(macros)
+        known = {w.name: w for w in reversed(wrapping)}
         marks = of_document(
-            [sorted(writing.objects), {n: m.model_dump() for n, m in sorted(writing.functions.items())}]
-        )
-        cuda |= self._also_written(paths, cuda, writing)
+            [
+                sorted(writing.objects), {n: m.model_dump() for n, m in sorted(writing.functions.items())},
+                {n: w.kernel for n, w in sorted(known.items())},
+            ]
+        )  # fmt: skip
+        cuda |= self._also_written(paths, cuda, [*writing.functions, *writing.objects, *known])
         for path, data in cuda.items():
             self.checkpoint()
-            self._keep(path, digest(data, marks), partial(_cuda, path, data, writing))
+            self._keep(path, digest(data, marks), partial(_cuda, path, data, writing, known))
         self.progress(total, total, f"read {self.repository.name}")
         written = tuple(path for path in self.kept if path.endswith(CUDA))
-        return _assembled(self.repository, written, [facts for _, facts in self.kept.values()], macros, writing, total)
+        return _assembled(
+            self.repository, written, [facts for _, facts in self.kept.values()], macros, writing, wrapping, total
+        )
 
-    def _also_written(self, paths: list[str], cuda: dict[str, bytes], writing: KernelMacros) -> dict[str, bytes]:
-        """Files without the keyword in which a macro writes a kernel."""
-        names = [name.encode() for name in (*writing.functions, *writing.objects)]
+    def _also_written(self, paths: list[str], cuda: dict[str, bytes], written: list[str]) -> dict[str, bytes]:
+        """Files without the keywords in which a macro writes a kernel, or a function of another file launches one."""
+        names = [name.encode() for name in written]
         if not names:
             return {}
         found = {}
@@ -135,8 +149,11 @@ def _python(path: str, data: bytes) -> FileFacts:
     return find_in_python(path, _text(data))
 
 
-def _cuda(path: str, data: bytes, writing: KernelMacros) -> FileFacts:
-    return find_in_cuda(path, _text(data), writing)
+def _cuda(path: str, data: bytes, writing: KernelMacros, known: Mapping[str, WrapperRef]) -> FileFacts:
+    def wrapped(source: CSource) -> list[tuple[int, int, int, str, int]]:
+        return [(*site, known[site[3]].kernel) for site in wrapper_calls(source, known)]
+
+    return find_in_cuda(path, _text(data), writing, wrapped)
 
 
 def _template(path: str, data: bytes) -> FileFacts:
@@ -159,6 +176,7 @@ def _assembled(
     files: list[FileFacts],
     macros: list[MacroRef],
     writing: KernelMacros,
+    wrapping: list[WrapperRef],
     total: int,
 ) -> Inventory:
     """The files put together; a launched device function turns out to be a kernel."""
@@ -171,12 +189,17 @@ def _assembled(
     ]  # fmt: skip
     names = {k.name for k in kernels if k.role == "kernel"}
     launches = [launch for facts in files for launch in facts.launches if names & set(launch.callees)]
+    outside = [
+        Unanalysed(form="CUTLASS operator whose kernel is outside the repository", name=KERNEL, file=launch.file, line=launch.line)
+        for facts in files for launch in facts.launches if KERNEL in launch.callees and KERNEL not in names
+    ]  # fmt: skip
     kept = {m.name: m for m in macros if len(m.body) <= 120 and re.search(r"\d|/", m.body)}
     kept |= {m.name: m for m in macros if _indexes(m, macros)}
     return Inventory(
         repository=repository.name, kernels=tuple(sorted(kernels, key=_order)), launches=tuple(launches),
         macros=tuple(kept.values()), global_objects=tuple(sorted(writing.objects)),
-        global_functions=tuple(writing.functions.values()), not_analysed=tuple(u for facts in files for u in facts.not_analysed),
+        global_functions=tuple(writing.functions.values()), wrappers=tuple(wrapping),
+        not_analysed=(*(u for facts in files for u in facts.not_analysed), *outside),
         notes=tuple(facts.note for facts in files if facts.note), files_read=total, cuda_files=written,
     )  # fmt: skip
 

@@ -8,6 +8,8 @@ kernels that move registers between warps (`setmaxnreg`).
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from opscope_schemas.errors import InputError
@@ -20,6 +22,9 @@ _REGISTERS_PER_SM = _REGISTERS_PER_BLOCK = 64 * 1024
 _REGISTERS_PER_THREAD = 255
 _REGISTER_UNIT = 256
 _THREADS_PER_BLOCK = 1024
+#: of one block along z, and of a grid along x, y and z (CUDA C++ Programming Guide, compute capabilities)
+_DEEPEST_BLOCK = 64
+_LARGEST_GRID = (2**31 - 1, 65535, 65535)
 #: what declarations of fixed size may take together; more has to be asked for at the launch
 _STATIC_SHARED = 48 * 1024
 SOURCE = "nvidia-cuda-cccl 13.3.5, cuda/__device/arch_traits.h"
@@ -122,6 +127,27 @@ def _refusal(limits: Limits, threads: int, warps: int, registers: int | None, st
         held = _per_warp(registers) * -(-warps // _PARTITIONS) * _PARTITIONS
         if held > _REGISTERS_PER_BLOCK:
             return f"registers: {held} per block, at most {_REGISTERS_PER_BLOCK}"
+    return ""
+
+
+def refused(block: Sequence[int], grid: Sequence[int | None], bound: int | None) -> str:
+    """Why CUDA refuses a launch on every architecture; empty where it does not.
+
+    `block`: threads along each axis; `grid`: blocks along each axis, None where that is no constant; `bound`: the threads
+    that `__launch_bounds__` promises at most.
+    """
+    threads = math.prod(block)
+    if threads > _THREADS_PER_BLOCK:
+        return f"threads: {threads} per block, at most {_THREADS_PER_BLOCK}"
+    if len(block) > 2 and block[2] > _DEEPEST_BLOCK:
+        return f"blockDim.z: {block[2]}, at most {_DEEPEST_BLOCK}"
+    if bound is not None and threads > bound:
+        return f"threads: {threads} per block, at most {bound} by __launch_bounds__"
+    for axis, blocks, most in zip("xyz", grid, _LARGEST_GRID, strict=False):
+        if blocks is not None and blocks > most:
+            return f"gridDim.{axis}: {blocks}, at most {most}"
+    if 0 in (*block, *grid):
+        return "an empty grid or block"
     return ""
 
 

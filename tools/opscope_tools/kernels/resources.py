@@ -12,7 +12,7 @@ from opscope_cache.store import Store
 from opscope_schemas.common import Repository
 from opscope_schemas.errors import OpscopeError
 from opscope_schemas.resources import Build, Constant, Fit, Occupancy, Resources
-from opscope_schemas.tiling import KernelTiling
+from opscope_schemas.tiling import KernelTiling, Launch
 
 from opscope_tools.kernels.arch import Arch
 from opscope_tools.kernels.autotune import Context
@@ -20,9 +20,11 @@ from opscope_tools.kernels.compiled import nvcc_build, triton_build
 from opscope_tools.kernels.compiled.triton_slice import sliced
 from opscope_tools.kernels.compiled.triton_types import Choice, check_given, choices
 from opscope_tools.kernels.counts import evaluate, names_of
+from opscope_tools.kernels.ctext import split_arguments
+from opscope_tools.kernels.cuda_expr import formula
 from opscope_tools.kernels.facts import KernelRef, LaunchRef
 from opscope_tools.kernels.files import fingerprint, read_text
-from opscope_tools.kernels.occupancy import LIMITS, SOURCE, by_registers, occupancy
+from opscope_tools.kernels.occupancy import LIMITS, SOURCE, by_registers, occupancy, refused
 from opscope_tools.kernels.pymodule import Modules
 from opscope_tools.kernels.triton_find import function_of
 
@@ -40,6 +42,39 @@ class _Block:
 
     threads: int
     dynamic: int
+    #: why CUDA refuses the launch, whatever the architecture
+    refused: str = ""
+
+    def run(self, arch: str, registers: int | None, static: int, barriers: int = 1) -> Occupancy:
+        """How many of these blocks fit; none where the launch is refused."""
+        found = occupancy(arch, self.threads, registers, static, self.dynamic, barriers)
+        if not self.refused:
+            return found
+        none = {"blocks": 0, "warps": 0, "percent": 0.0, "limited_by": (), "fits": False, "breaks": self.refused}
+        return found.model_copy(update=none)
+
+
+def _bound(kernel: KernelTiling, launched: str) -> int | None:
+    """The threads that `__launch_bounds__` allows in this launch; None where none are named or they are no number."""
+    found = next((m for d in kernel.decorators if (m := re.match(r"__launch_bounds__\s*\((.*)\)$", d))), None)
+    if found is None:
+        return None
+    known = {t.name: t.values[0] for t in kernel.tile if len(t.values) == 1}
+    if given := re.fullmatch(r"[\w:]+\s*<(.*)>", launched):
+        names = (c.name for c in kernel.constexpr if c.kind == "template")
+        known |= dict(zip(names, split_arguments(given[1]), strict=False))
+    value = formula(
+        split_arguments(found[1])[0], lambda name: int(known[name]) if known.get(name, "").isdigit() else None
+    )
+    return value if isinstance(value, int) else None
+
+
+def _refused(kernel: KernelTiling, launch: Launch) -> str:
+    block = [int(b) for b in launch.block if b.isdigit()]
+    if not block or len(block) != len(launch.block):
+        block = [launch.threads or 1]
+    grid = [int(d) if d.isdigit() else None for d in launch.dimensions]
+    return refused(block, grid, _bound(kernel, launch.kernel))
 
 
 def _blocks(kernel: KernelTiling, constants: Sequence[Constant] = ()) -> tuple[list[_Block], list[str]]:
@@ -50,7 +85,7 @@ def _blocks(kernel: KernelTiling, constants: Sequence[Constant] = ()) -> tuple[l
     for launch in kernel.grid:
         shared = told.get(launch.shared_memory, launch.shared_memory or "0")
         if launch.threads and shared.isdigit():
-            found[_Block(launch.threads, int(shared))] = None
+            found[_Block(launch.threads, int(shared), _refused(kernel, launch))] = None
         else:
             elsewhere.append(f"{launch.file or kernel.file}:{launch.line}")
     return list(found), elsewhere
@@ -132,8 +167,10 @@ def static_resources(kernel: KernelTiling, archs: Sequence[Arch], sizes: Mapping
     if elsewhere:
         said.append(_unknown(elsewhere))
     return Resources(
-        occupancy=tuple(step for name, b in rows for step in by_registers(name, b.threads, declared, b.dynamic)),
-        fits=tuple(_fit(occupancy(name, b.threads, None, declared, b.dynamic), None, "evaluated") for name, b in rows),
+        occupancy=tuple(
+            step for name, b in rows if not b.refused for step in by_registers(name, b.threads, declared, b.dynamic)
+        ),
+        fits=tuple(_fit(b.run(name, None, declared), None, "evaluated") for name, b in rows),
         assumptions=(*said, f"Limits: {SOURCE}."),
     )  # fmt: skip
 
@@ -225,14 +262,16 @@ def _triton(
         )
 
     first: list[Build] = []
-    for element in _ELEMENTS:  # what the tensors hold is not in the source: the first type that compiles
-        wanted = choices(function, kernel, launches, context, given, element)
-        tried, left = build([*wanted[:1], *wanted[1:][-1:]], archs[:1])  # one configuration may be wrong by itself
+    # what the tensors hold, and which of the optional ones are given, is not in the source: the first that compiles
+    for full, element in ((full, element) for full in (False, True) for element in _ELEMENTS):
+        wanted = choices(function, kernel, launches, context, given, element, full=full)
+        ends_of = list(dict.fromkeys((archs[0], archs[-1])))  # a type may be unknown to the older
+        tried, left = build([*wanted[:1], *wanted[1:][-1:]], ends_of)  # one configuration may be wrong by itself
         first = first or tried
         if left or any(not b.error for b in tried):
             said.append(f"Tensors of no other type are taken to hold {element.removeprefix('*')}.")
             return build(wanted, archs)
-        if element not in wanted[0].signature.values():
+        if full and element not in wanted[0].signature.values():
             break
     if untried := len(wanted) * len(archs) - len(first):
         first[-1] = first[-1].model_copy(
@@ -289,7 +328,7 @@ def _cuda(
     if elsewhere or not blocks:
         said.append(_unknown(elsewhere))
     rows = [
-        (i, block, occupancy(b.arch, block.threads, b.registers, b.shared_bytes or 0, block.dynamic, b.barriers or 0))
+        (i, block, block.run(b.arch, b.registers, b.shared_bytes or 0, b.barriers or 0))
         for i, b in enumerate(builds) for block in blocks if not b.error
     ]  # fmt: skip
     if len(blocks) == 1 and not elsewhere:

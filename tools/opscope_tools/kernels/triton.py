@@ -62,9 +62,19 @@ def describe_triton(
     grids = tuple(launch for site in sites for launch in site.grids)
     values = {c.name: tuple(dict.fromkeys(v.value for v in c.values)) for c in constexprs}
     constraints = [*body.constraints, *_unique(c for site in sites for c in site.constraints)]
-    run = run_kernel(
-        function, module, find, context.modules, body.pointers, {**_settled(constexprs, sites), **given, **sizes}
-    )
+    settled, reasons = _settled(function, constexprs, sites)
+    asked = {n.id for test in _tests(function) for n in ast.walk(test) if isinstance(n, ast.Name)}
+    refuted = {reasons[n] for n, value in given.items() if n in reasons and settled[n] != value}
+    for name, why in reasons.items():  # an address that no test asks for is better left one
+        if why in refuted or (name in body.pointers and name not in asked):
+            del settled[name]
+    known = {**settled, **given, **sizes}
+    run = run_kernel(function, module, find, context.modules, body.pointers, known)
+    # what only a launch without its defaults does is described like the rest, and costs nothing
+    sure = {n: v for n, v in known.items() if n not in reasons or n in given or n in sizes}
+    every = run if sure == known else run_kernel(function, module, find, context.modules, body.pointers, sure)
+    taken = {n: why for n, why in reasons.items() if n in settled and n in asked - {*given, *sizes}}
+    run.assumed.update({f"{name} is {settled[name]}: {why}": None for name, why in taken.items()})
     return KernelTiling(
         id=reference.id,
         name=reference.name,
@@ -84,8 +94,8 @@ def describe_triton(
         num_stages=tuple(_option("num_stages", tuned, sites)),
         autotune=tuned,
         heuristics=tuple(heuristics),
-        loads=tuple(placed(body.loads, body.load_nodes, run)),
-        stores=tuple(placed(body.stores, body.store_nodes, run)),
+        loads=tuple(placed(body.loads, body.load_nodes, every)),
+        stores=tuple(placed(body.stores, body.store_nodes, every)),
         instructions=tuple(body.instructions),
         loops=tuple(body.loops),
         constraints=tuple(constraints),
@@ -104,22 +114,64 @@ def describe_triton(
     )
 
 
-def _settled(constexprs: Iterable[Constexpr], sites: list[SiteFacts]) -> dict[str, Any]:
-    """Parameters to which everything that is known of them gives one value: a plain one, or None by every launch."""
-    nothing = {n for n, passed in (sites[0].passed.items() if sites else ()) if passed == "None"}
-    nothing = {n for n in nothing if all(site.passed.get(n) == "None" for site in sites)}
-    found: dict[str, Any] = dict.fromkeys(nothing)
-    for constexpr in constexprs:
-        values = list({v.value for v in constexpr.values} or {constexpr.default})
-        asked = re.fullmatch(r"args\['(\w+)'\] is (not )?None", values[0]) if len(values) == 1 else None
-        if asked and asked[1] in nothing:
-            found[constexpr.name] = asked[2] is None
-        elif len(values) == 1 and values[0]:
-            try:
-                found[constexpr.name] = ast.literal_eval(values[0])
-            except (ValueError, SyntaxError):
-                continue
-    return found
+def _settled(
+    function: FunctionNode, constexprs: Iterable[Constexpr], sites: list[SiteFacts]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Parameters to which everything that is known of them gives one value, and of those why where that is an assumption.
+
+    Of constexprs, the one value that all sources agree on; of any other, what every launch passes; else what the defaults
+    of every launching function make of it.
+    """
+    found: dict[str, Any] = {}
+    reasons: dict[str, str] = {}
+    computed = {c.name: c for c in constexprs}
+    for argument, _, default, _ in parameters(function):
+        name = argument.arg
+        values = [_passed_by(site, name, default) for site in sites]
+        known = computed.get(name)
+        elsewhere = known is not None and any(v.origin not in ("launch", "default") for v in known.values)
+        if elsewhere:
+            values = [_plain(v.value) for v in known.values] if known is not None else []
+        elif not sites and known is not None:
+            values = [_plain(default)]
+        if values and None not in values and len({repr(v) for v in values}) == 1:
+            found[name] = values[0][0]  # type: ignore[index]
+        elif sites and not elsewhere:
+            usual = [site.defaults.get(name) or _passed_by(site, name, default) for site in sites]
+            if None not in usual and len({repr(v[0]) for v in usual if v}) == 1:
+                found[name] = usual[0][0]  # type: ignore[index]
+                reasons[name] = "; ".join(dict.fromkeys(v[1] for v in usual if v and len(v) > 1))
+    for name, known in computed.items():  # a heuristic that asks whether something is given
+        asked = (
+            re.fullmatch(r"args\['(\w+)'\] is (not )?None", known.values[0].value) if len(known.values) == 1 else None
+        )
+        if asked and asked[1] in found and found[asked[1]] is None:
+            found[name] = asked[2] is None
+            if asked[1] in reasons:
+                reasons[name] = reasons[asked[1]]
+    return found, reasons
+
+
+def _tests(function: FunctionNode) -> Iterable[ast.expr]:
+    return (n.test for n in ast.walk(function) if isinstance(n, ast.If | ast.IfExp | ast.While))
+
+
+def _passed_by(site: SiteFacts, name: str, default: str) -> tuple[Any] | None:
+    """The one constant that a launch gives a parameter, in a tuple; None where it is not known to be one."""
+    if name in site.constants:
+        return (site.constants[name],)
+    if bound := site.constexprs.get(name):
+        return _plain(bound[0].value) if len(bound) == 1 else None
+    if name in site.passed or not site.complete:
+        return None
+    return _plain(default)
+
+
+def _plain(text: str) -> tuple[Any] | None:
+    try:
+        return (ast.literal_eval(text),)
+    except (ValueError, SyntaxError):
+        return None
 
 
 def common_tiles(grids: tuple[Launch, ...]) -> str:

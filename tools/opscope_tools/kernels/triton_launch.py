@@ -50,6 +50,8 @@ _OPTIONS = {
 }
 
 
+#: ways in which tests may turn out that are tried for one constant
+_WORLDS = 4
 #: more distinct values than this are shown as one coarser formula
 _CASES = 8
 
@@ -64,6 +66,12 @@ class SiteFacts:
     constraints: list[Constraint] = field(default_factory=list)
     #: parameter -> the expression that the launch passes for it
     passed: dict[str, str] = field(default_factory=dict)
+    #: parameter -> the one constant that it always has here
+    constants: dict[str, Any] = field(default_factory=dict)
+    #: parameter -> (switch or None that it has, the defaults of the launching function that make it so)
+    defaults: dict[str, tuple[Any, str]] = field(default_factory=dict)
+    #: whether every argument is read: no `*arguments`, no table that is not settled
+    complete: bool = True
 
 
 def read_launch(
@@ -84,6 +92,19 @@ def read_launch(
     return facts
 
 
+class _DefaultScope(HostScope):
+    """A host function that is called with its defaults: of switches, and of what may be left out."""
+
+    noted: dict[str, str]
+
+    def _free(self, name: str, host: HostFunction) -> Any:
+        default = host.default(name)
+        if not isinstance(default, ast.Constant) or not isinstance(default.value, bool | None):
+            return super()._free(name, host)
+        self.noted[name] = f"{name} is {default.value} by default ({self.module.path}:{default.lineno})"
+        return default.value
+
+
 class _Site:
     """One launch call in its function."""
 
@@ -102,6 +123,7 @@ class _Site:
         self.parameters = parameters(kernel)
         self.constexprs = frozenset(a.arg for a, _, _, constexpr in self.parameters if constexpr)
         self.tiles = self._passed(tiles)
+        self.asked = _asked(kernel)
 
     def _passed(self, tiles: frozenset[str]) -> dict[str, str]:
         """Host variables that the launch passes as one tile size of the kernel."""
@@ -204,6 +226,7 @@ class _Site:
         given: dict[str, ast.expr] = {}
         for name, argument in zip(names, self.call.args, strict=False):
             if isinstance(argument, ast.Starred):
+                facts.complete = False
                 break
             given[name] = argument
         for keyword in self.call.keywords:
@@ -217,10 +240,42 @@ class _Site:
                 facts.constexprs.setdefault(name, []).extend(self._values(node))
             if name in _OPTIONS:
                 facts.options.setdefault(name, []).extend(self._values(node))
+            if name in names and name in self.asked:
+                self._constant(name, node, facts)
+
+    def _constant(self, name: str, node: ast.expr, facts: SiteFacts) -> None:
+        """Note what an argument always is, by the host function's own constants or else by its defaults."""
+        if not isinstance(
+            node, ast.Constant | ast.Name | ast.Compare | ast.BoolOp | ast.UnaryOp | ast.IfExp | ast.Attribute
+        ):
+            return
+        for host in (_DefaultScope,) if name in self.constexprs else (HostScope, _DefaultScope):
+            noted: dict[str, str] = {}
+
+            def run(oracle: Oracle, host: type[HostScope] = host, noted: dict[str, str] = noted) -> Any:
+                scope = host(self.module, self.chain, self.place)
+                if isinstance(scope, _DefaultScope):
+                    scope.noted = noted
+                return Interpreter(self.context.modules, oracle, self.context.arch).eval(node, scope)
+
+            try:
+                outcomes, complete = worlds(run, _WORLDS)
+            except (UnresolvedError, RecursionError):
+                continue
+            values = [o.value for o in outcomes]
+            if not complete or not values or any(type(v) is not type(values[0]) or v != values[0] for v in values):
+                continue
+            if isinstance(values[0], bool | int | float | str | None):
+                if host is HostScope:
+                    facts.constants[name] = values[0]
+                elif noted and isinstance(values[0], bool | None):
+                    facts.defaults[name] = values[0], ", ".join(noted.values())
+                return
 
     def _bind_table(self, node: ast.expr, facts: SiteFacts) -> None:
         """`**config`: its items where reading settles them."""
         outcomes, used, _ = self._evaluate(node, frozenset())
+        facts.complete = facts.complete and bool(outcomes) and all(isinstance(o.value, dict) for o in outcomes)
         for outcome in outcomes:
             items = outcome.value.items() if isinstance(outcome.value, dict) else []
             for name, value in items:
@@ -296,6 +351,14 @@ class _Site:
             message=shown[:240],
             via=_name(self.chain),
         )
+
+
+def _asked(kernel: FunctionNode) -> set[str]:
+    """Names that a test of the kernel, or a rule of its heuristics, asks for."""
+    tests = [n.test for n in ast.walk(kernel) if isinstance(n, ast.If | ast.IfExp | ast.While)]
+    names = {n.id for test in tests for n in ast.walk(test) if isinstance(n, ast.Name)}
+    rules = [n for decorator in kernel.decorator_list for n in ast.walk(decorator)]
+    return names | {n.value for n in rules if isinstance(n, ast.Constant) and isinstance(n.value, str)}
 
 
 def _definitions(found: dict[str, list[str]]) -> tuple[str, ...]:

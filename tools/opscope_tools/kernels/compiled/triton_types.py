@@ -14,10 +14,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from opscope_schemas.errors import InputError
-from opscope_schemas.tiling import Constexpr, KernelTiling
+from opscope_schemas.tiling import Constexpr, KernelTiling, TuneConfig
 
 from opscope_tools.kernels.autotune import Context
+from opscope_tools.kernels.compiled.triton_arguments import Argument, Bound, bound, heuristics, unspecialised
 from opscope_tools.kernels.facts import LaunchRef
+from opscope_tools.kernels.symbols import Sym
 from opscope_tools.kernels.triton_body import parameters
 from opscope_tools.kernels.triton_find import FunctionNode, launched
 
@@ -39,6 +41,10 @@ _BLOCK = re.compile(r"(?i)block|tile|chunk|^B[A-Z]{1,2}$|^BLK|^BS$")
 def is_type(value: object) -> bool:
     """Whether a caller's value for a parameter names its type: `*fp16`, `i32`."""
     return isinstance(value, str) and _TYPES.match(value) is not None
+
+
+#: what tensors are taken to hold, as torch spells it
+_TORCH = {"*bf16": "bfloat16", "*fp16": "float16", "*fp32": "float32"}
 
 
 @dataclass
@@ -70,40 +76,74 @@ def check_given(function: FunctionNode, given: Mapping[str, Any]) -> None:
 
 def choices(
     function: FunctionNode, kernel: KernelTiling, launches: Iterable[LaunchRef], context: Context, given: Mapping[str, Any],
-    element: str = "*bf16",
+    element: str = "*bf16", *, full: bool = False,
 ) -> list[Choice]:  # fmt: skip
-    """One choice per autotune configuration; one where there are none. `element`: what a pointer of no other type holds."""
+    """One choice per autotune configuration; one where there are none.
+
+    `element`: what a pointer of no other type holds; `full`: what launching functions leave out by default is given.
+    """
     passed = _passed(function, launches, context)
+    case = _case(function, launches, context, given, element, full)
     base = Choice()
     for name, kind in given.items():
         if name in ("num_warps", "num_stages"):
             base.options[name] = int(kind)
+    fixed = unspecialised(function)
     for parameter in kernel.parameters:
-        _type(base, parameter.name, parameter.pointer, function, kernel, passed, given, element)
+        settled = case.arguments.get(parameter.name)
+        if parameter.name in given or not _settle(base, parameter.name, settled, parameter.name in fixed):
+            expression = passed.get(parameter.name, "")
+            said = settled.element if settled is not None else ""
+            _type(base, parameter.name, parameter.pointer, function, kernel, expression, given, element, said)
+        if parameter.name in fixed and parameter.name in base.divisible:
+            base.divisible.remove(parameter.name)
+            base.said[parameter.name] = base.said[parameter.name].replace(", divisible by 16", "")
     configs: list[tuple[int | None, dict[str, Any], dict[str, int]]] = [(None, {}, {})]
     if kernel.autotune is not None and kernel.autotune.configs:
-        configs = [
-            (
-                i,
-                dict(c.values),
-                {
-                    k: int(v)
-                    for k, v in (("num_warps", c.num_warps), ("num_stages", c.num_stages))
-                    if isinstance(v, int)
-                },
-            )
-            for i, c in enumerate(kernel.autotune.configs)
-        ]
+        configs = [(i, dict(c.values), _numbers(c)) for i, c in enumerate(kernel.autotune.configs)]
     found = []
     for index, values, options in configs:
         choice = Choice(
-            dict(base.signature), dict(base.constants), list(base.divisible), {**_options(kernel), **options, **base.options},
-            dict(base.said), index,
+            dict(base.signature), dict(base.constants), list(base.divisible),
+            {**_options(kernel), **case.options, **options, **base.options}, dict(base.said), index,
         )  # fmt: skip
+        computed = _computed(function, kernel, context, case, {**values, **given}, element)
         for constexpr in kernel.constexpr:
-            _constant(choice, constexpr, values, given)
+            _constant(choice, constexpr, values, given, case.arguments.get(constexpr.name), computed)
         found.append(choice)
     return found
+
+
+def _numbers(config: TuneConfig) -> dict[str, int]:
+    given = (("num_warps", config.num_warps), ("num_stages", config.num_stages))
+    return {k: int(v) for k, v in given if isinstance(v, int)}
+
+
+def _case(
+    function: FunctionNode, launches: Iterable[LaunchRef], context: Context, given: Mapping[str, Any], element: str,
+    full: bool,
+) -> Bound:  # fmt: skip
+    """The first launch for which a case is found; an empty one where there is none."""
+    plain = {name: value for name, value in given.items() if not is_type(value)}
+    for launch in launches:
+        if (found := bound(launch, function, context, plain, _usual, _TORCH[element], full=full)) is not None:
+            return found
+    return Bound()
+
+
+def _usual(name: str) -> Any:
+    return 1e-6 if re.search(r"(?i)(^|_)eps", name) else assumed(name, [])
+
+
+def _computed(
+    function: FunctionNode, kernel: KernelTiling, context: Context, case: Bound, values: Mapping[str, Any], element: str
+) -> dict[str, Any]:
+    """The constexprs that heuristics compute of this configuration's arguments."""
+    module = context.modules.load(kernel.file)
+    if module is None or not kernel.heuristics:
+        return {}
+    arguments: dict[str, Any] = {name: argument.value for name, argument in case.arguments.items()}
+    return heuristics(function, module, context, {**arguments, **values}, _usual, _TORCH[element])
 
 
 def _options(kernel: KernelTiling) -> dict[str, int]:
@@ -121,9 +161,8 @@ def _options(kernel: KernelTiling) -> dict[str, int]:
 
 def _type(
     choice: Choice, name: str, pointer: bool, function: FunctionNode, kernel: KernelTiling,
-    passed: Mapping[str, str], given: Mapping[str, Any], element: str,
+    expression: str, given: Mapping[str, Any], element: str, held: str,
 ) -> None:  # fmt: skip
-    expression = passed.get(name, "")
     if name in given:
         value = given[name]
         if is_type(value):
@@ -136,8 +175,10 @@ def _type(
         choice.signature[name], choice.constants[name] = "constexpr", None
         choice.said[name] = "None (passed by the launch)"
         return
+    elif pointer and held:
+        choice.signature[name], reason = f"*{held}", f"the launch passes {expression}"
     elif pointer:
-        choice.signature[name], reason = _pointee(name, kernel, element)
+        choice.signature[name], reason = _pointee(name, function, kernel, element)
     elif expression in ("True", "False"):
         choice.signature[name], reason = "i1", "passed by the launch"
     elif not _used_as_integer(function, name) and (
@@ -157,9 +198,38 @@ def _type(
         choice.said[name] = f"{kind} ({reason})"
 
 
-def _pointee(name: str, kernel: KernelTiling, element: str) -> tuple[str, str]:
+def _settle(choice: Choice, name: str, settled: Argument | None, unspecialised: bool) -> bool:
+    """Take a parameter as the launch's case has it; False where the case does not say what it is."""
+    if settled is None or not isinstance(settled.value, bool | int | float | None):
+        return False
+    value = settled.value
+    if value is None or (type(value) is int and value == 1 and not unspecialised):
+        choice.signature[name], choice.constants[name] = "constexpr", value
+        choice.said[name] = f"{value} ({settled.said})"
+        return True
+    kind = (
+        "i1"
+        if isinstance(value, bool)
+        else "fp32"
+        if isinstance(value, float)
+        else "i32"
+        if abs(value) < 1 << 31
+        else "i64"
+    )
+    choice.signature[name] = kind
+    divisible = type(value) is int and value % 16 == 0
+    if divisible:
+        choice.divisible.append(name)
+    choice.said[name] = f"{kind}{', divisible by 16' if divisible else ''} ({value}: {settled.said})"
+    return True
+
+
+def _pointee(name: str, function: FunctionNode, kernel: KernelTiling, element: str) -> tuple[str, str]:
     """The element type of a pointer, and why."""
     received = {load.variable for load in kernel.loads if load.parameter == name and load.variable}
+    lines = {load.line for load in kernel.loads if load.parameter == name and not load.via}
+    if found := _held(function, received, lines):
+        return found, "by what is done with what it holds"
     addresses = [
         f"{access.expression} {access.definition}"
         for access in (*kernel.loads, *kernel.stores)
@@ -173,6 +243,31 @@ def _pointee(name: str, kernel: KernelTiling, element: str) -> tuple[str, str]:
     if _STATISTIC_NAME.search(name):
         return "*fp32", "by its name"
     return element, "the default"
+
+
+def _held(function: FunctionNode, received: set[str], lines: set[int]) -> str:
+    """What an address must hold, by what is done with what is loaded: bit operations, bit casts, use as an address."""
+
+    def loaded(node: ast.AST) -> bool:
+        call = isinstance(node, ast.Call) and ast.unparse(node.func).endswith("load") and node.lineno in lines
+        return call or (isinstance(node, ast.Name) and node.id in received)
+
+    for node in ast.walk(function):
+        bits = isinstance(node, ast.BinOp) and isinstance(
+            node.op, ast.BitAnd | ast.BitOr | ast.BitXor | ast.LShift | ast.RShift
+        )
+        if bits and isinstance(node, ast.BinOp) and loaded(node.left) and not isinstance(node.right, ast.Compare):
+            return "*i32"
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "to":
+            continue
+        if not loaded(node.func.value) or not node.args:
+            continue
+        kind = ast.unparse(node.args[0])
+        if "pointer_type" in kind:
+            return "*i64"
+        if re.search(r"\.float8\w+$", kind) and any(k.arg == "bitcast" for k in node.keywords):
+            return "*u8"
+    return ""
 
 
 def _used_as_integer(function: FunctionNode, name: str) -> bool:
@@ -212,7 +307,10 @@ def _passed(function: FunctionNode, launches: Iterable[LaunchRef], context: Cont
 # ---- constexprs
 
 
-def _constant(choice: Choice, constexpr: Constexpr, tuned: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+def _constant(
+    choice: Choice, constexpr: Constexpr, tuned: Mapping[str, Any], given: Mapping[str, Any], settled: Argument | None,
+    computed: Mapping[str, Any],
+) -> None:  # fmt: skip
     name = constexpr.name
     choice.signature[name] = "constexpr"
     if name in given:
@@ -220,6 +318,15 @@ def _constant(choice: Choice, constexpr: Constexpr, tuned: Mapping[str, Any], gi
         return
     if name in tuned and not (isinstance(tuned[name], str) and "{" in str(tuned[name])):
         choice.constants[name], choice.said[name] = tuned[name], f"{tuned[name]} (autotune)"
+        return
+    if name in computed:
+        choice.constants[name], choice.said[name] = (
+            computed[name],
+            f"{computed[name]} (heuristics, of the other arguments)",
+        )
+        return
+    if settled is not None and not isinstance(settled.value, Sym):
+        choice.constants[name], choice.said[name] = settled.value, f"{settled.value} ({settled.said})"
         return
     for value in constexpr.values:
         if value.origin == "autotune":
@@ -261,13 +368,15 @@ def assumed(name: str, values: list[str]) -> Any:
         return "tl.bfloat16"
     if "next_power_of_2" in text and not re.search(r"(?i)dim|^D|^BD|^BK|^BV", name):
         return 1024
+    if re.search(r"(?i)page_?size", name):
+        return 16
     if _BLOCK.search(name):
         return 64
     if re.search(r"(?i)dim|^D(_|$)|^[KVD]$|head_?size", name):
         return 64
     if re.search(r"(?i)stride", name):
         return 4096
-    if re.search(r"(?i)^num_|^n_|^[HG]Q?$|heads|groups?|^top_?k", name):
+    if re.search(r"(?i)^num_|^n_|^[HG]Q?$|^h_|heads|groups?|top_?k", name):
         return 8
     return 4096 if re.search(r"(?i)hidden|n_cols|^[NM]$|cols|rows|size", name) else 16
 
