@@ -191,7 +191,9 @@ def _module_rows(found: RepoMapResult) -> list[tuple[str, str, str]]:
         says = f"; {_said(module.says)}" if module.says else ""
         at = f" ({_pointer(module.at)})" if module.at else ""
         counted = f"{number(module.files)} files, {number(module.lines)} lines, {number(module.classes)} classes"
-        rows.append((f"`{module.path}/`" if "." not in module.path else f"`{module.path}`", module.role, f"{counted}{says}{at}"))
+        rows.append(
+            (f"`{module.path}/`" if "." not in module.path else f"`{module.path}`", module.role, f"{counted}{says}{at}")
+        )
     return rows or [("none found", "searched for folders with source", "0 files")]
 
 
