@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from opscope_schemas.tiling import Constraint, Launch
 
@@ -23,6 +24,7 @@ from opscope_tools.kernels.cuda_find import (
     launch_sites,
     launched_names,
 )  # fmt: skip
+from opscope_tools.kernels.cuda_functions import Library
 from opscope_tools.kernels.cuda_host import Names, dim3, enclosing_function, member
 from opscope_tools.kernels.cuda_templates import Instance, callers, enclosing_template, included
 from opscope_tools.kernels.facts import KernelRef, LaunchRef, MacroRef
@@ -58,6 +60,11 @@ class CudaContext:
             for site in launch_sites(source):
                 table.setdefault(source.line(site[0]), []).append(site)
         return self._launches[source.path].get(line, [])
+
+    @cached_property
+    def library(self) -> Library:
+        """Functions that kernels call, parsed once."""
+        return Library(self.load, self.definitions, self.device_functions, self.macros, self.files)
 
     @property
     def index_macros(self) -> tuple[MacroRef, ...]:
