@@ -86,7 +86,7 @@ def cuda_cost(record: Record, grids: Sequence[Launch], sizes: Mapping[str, int])
     total, matmul, read, write = zero, zero, zero, zero
     lines: dict[tuple[str, int, str, str], list[Formula]] = {}
     for entry, count in record.entries.items():
-        times = entry.times * count
+        times = record.times[entry.times] * count
         product = times * Formula.const(entry.product) if entry.product else zero
         flops = times * entry.flops + product if entry.flops else product
         loaded = times * counts.read(entry.read) if entry.read else zero

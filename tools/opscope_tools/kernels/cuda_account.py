@@ -32,16 +32,16 @@ class Account:
         #: how often what is met runs in every thread
         self.times = Formula.const(1)
         self.guards = Guards(record)
-        self._total: tuple[Threads | None, Formula, Formula] = (None, self.times, self.times)
+        self._total: tuple[Threads | None, Formula, int] = (None, self.times, 0)
 
     def line(self, node: Node) -> int:
         return self.scope.function.code.source.line(node.position)
 
-    def total(self) -> Formula:
-        """How often what is met runs in the block."""
+    def total(self) -> int:
+        """How often what is met runs in the block, as its place in the record."""
         threads, times, total = self._total
         if threads is not self.threads or times is not self.times:
-            total = self.threads.total(self.record.counts) * self.times
+            total = self.record.place(self.threads.total(self.record.counts) * self.times)
             for text in self.threads.assumed:
                 self.record.assumptions.setdefault(text + ".")
             self._total = self.threads, self.times, total

@@ -99,9 +99,12 @@ class Expressions(Account, ABC):
         return Value(UNKNOWN, varies=_DATA)
 
     def named(self, node: Name) -> Value:
-        found = self.scope.find(node.text)
-        if found is not None:
-            return replace(found, root=node.text) if found.root != node.text else found
+        for block in reversed(self.scope.blocks):
+            if node.text in block:
+                found = block[node.text]
+                if found.root != node.text:
+                    found = block[node.text] = replace(found, root=node.text)
+                return found
         return self.scope.constant(node.text if node.arguments is None else f"{node.text}<{', '.join(node.arguments)}>")  # fmt: skip
 
     def size_of(self, text: str) -> Value:

@@ -186,7 +186,7 @@ class Walk(Repeats):
         self.rely(decision, node, node.text)
         before, changed = (
             self.threads,
-            self.writes(node.then) | (self.writes(node.other) if node.other is not None else set()),
+            self.writes(node.then) | (self.writes(node.other) if node.other is not None else frozenset()),
         )
         self.threads = decision.yes
         first = self.inner(node.then)
@@ -218,7 +218,9 @@ class Walk(Repeats):
             flows.append(self.inner(side))
             made.append(self.record.back(kept))
             self.threads = threads
-        self.forget(self.writes(node.then) | (self.writes(node.other) if node.other is not None else set()), "data")
+        self.forget(
+            self.writes(node.then) | (self.writes(node.other) if node.other is not None else frozenset()), "data"
+        )
         one, other = made
         if any(flows) and "thread" in test.varies and "data" not in test.varies:
             self.missing(f"which threads leave where `{node.text}` decides: all are counted as if they stayed", node)

@@ -71,8 +71,8 @@ class Library:
     macros: dict[str, MacroRef]
     #: CUDA files of the repository
     files: tuple[str, ...] = ()
-    #: what statements change, by whether calls of functions that are not known count: see `written`
-    writes: dict[tuple[Node, bool], set[str]] = field(default_factory=dict)
+    #: what statements change, with calls of functions that are not known and without
+    writes: tuple[dict[Node, frozenset[str]], dict[Node, frozenset[str]]] = field(default_factory=lambda: ({}, {}))
     constants: dict[tuple[str, str], Any] = field(default_factory=dict)
     objects: dict[tuple[Any, ...], Type] = field(default_factory=dict)
     _declared: dict[str, dict[str, list[tuple[str, str]]]] = field(default_factory=dict)

@@ -30,7 +30,7 @@ from opscope_tools.kernels.cuda_values import Value, computed, difference
 from opscope_tools.kernels.symbols import Sym, render
 
 #: iterations of a loop that are looked at one by one
-MOST_UNROLLED = 64
+MOST_UNROLLED = 32
 _SIMULATED = 4096
 _ZERO = Number(0, "0")
 
@@ -82,7 +82,7 @@ def counter(test: Node | None) -> list[tuple[str, str, Node]]:
     return found
 
 
-def own_step(body: Node, name: str, writes: Callable[[Node], set[str]]) -> Step | None:
+def own_step(body: Node, name: str, writes: Callable[[Node], frozenset[str]]) -> Step | None:
     """The one statement of a loop's body that changes its counter."""
     statements = body.statements if isinstance(body, Block) else [body]
     changing = [s for s in statements if name in writes(s)]
@@ -234,7 +234,7 @@ def _uneven(digits: list[Any], least: Any, offset: Any, stop: Any, amount: int, 
     return Trip(1, threads.taken(digits, total))
 
 
-def loop_parts(node: For | While, writes: Callable[[Node], set[str]]) -> tuple[str, str, Node, Step] | None:
+def loop_parts(node: For | While, writes: Callable[[Node], frozenset[str]]) -> tuple[str, str, Node, Step] | None:
     """(counter, operator, bound, step) of a loop that counts; None for others."""
     step = node.step if isinstance(node, For) else None
     changed = writes(node.body)

@@ -239,31 +239,33 @@ def children(node: Node) -> list[Node]:
     return found
 
 
-def written(node: Node, changed: Callable[[Call], Iterable[Node]]) -> set[str]:
+def written(node: Node, changed: Callable[[Call], Iterable[Node]], known: dict[Node, frozenset[str]]) -> frozenset[str]:
     """Names that running a node may change, those of objects whose parts it changes among them.
 
-    `changed`: the arguments that a call may change.
+    `changed`: the arguments that a call may change; `known`: what was found before, added to.
     """
-    found: set[str] = set()
-    pending = [node]
-    while pending:
-        one = pending.pop()
-        targets: list[Node | None] = []
-        if isinstance(one, Assign):
-            targets = [one.target]
-        elif isinstance(one, Unary) and one.operator in {"++", "--", "&"}:
-            targets = [one.operand]
-        elif isinstance(one, Call):
-            targets = list(changed(one))
-        elif isinstance(one, Assembly):
-            targets = list(one.arguments)
-        for target in targets:
-            while target is not None and not isinstance(target, Name):
-                target = next(iter(children(target)), None)
-            if target is not None:
-                found.add(target.text)
-        pending += children(one)
-    return found
+    if node in known:
+        return known[node]
+    found = [written(one, changed, known) for one in children(node)]
+    targets: list[Node | None] = []
+    if isinstance(node, Assign):
+        targets = [node.target]
+    elif isinstance(node, Unary) and node.operator in {"++", "--", "&"}:
+        targets = [node.operand]
+    elif isinstance(node, Call):
+        targets = list(changed(node))
+    elif isinstance(node, Assembly):
+        targets = list(node.arguments)
+    names = set()
+    for target in targets:
+        while target is not None and not isinstance(target, Name):
+            target = next(iter(children(target)), None)
+        if target is not None:
+            names.add(target.text)
+    made = frozenset(names).union(*found)
+    if not isinstance(node, Name | Number):
+        known[node] = made
+    return made
 
 
 def leaves(node: Node | None) -> bool:

@@ -27,8 +27,8 @@ class Entry:
     line: int
     via: str
     operation: str
-    #: how often, in the block
-    times: Formula
+    #: how often, in the block: a place in `Record.times`
+    times: int
     flops: int = 0
     #: FLOPs of a matrix product; a fraction, since a warp makes it together
     product: Fraction = Fraction(0)
@@ -59,6 +59,16 @@ class Record:
     #: names of quantities, and where each is declared
     quantities: dict[str, str] = field(default_factory=dict)
     steps: int = 0
+    #: every formula of how often something runs, once
+    times: list[Formula] = field(default_factory=list)
+    _places: dict[Formula, int] = field(default_factory=dict)
+
+    def place(self, times: Formula) -> int:
+        """Where a formula of how often something runs stands."""
+        if times not in self._places:
+            self._places[times] = len(self.times)
+            self.times.append(times)
+        return self._places[times]
 
     def step(self) -> None:
         """Count a node. Raises `TooManyStepsError`."""

@@ -153,7 +153,7 @@ class Repeats(Variables):
 
     def repeat(self, node: Any, each: Any, threads: Any, name: str = "") -> Flow:
         """A body as often as its loop runs, looked at once."""
-        changed = self.writes(node.body) | ({name} if name else set())
+        changed = self.writes(node.body) | ({name} if name else frozenset())
         if isinstance(node, For) and node.step is not None:
             changed |= self.writes(node.step)
         if depends(each, self.record.of_blocks) or depends(threads.factor, self.record.of_blocks):

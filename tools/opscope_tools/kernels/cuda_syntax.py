@@ -48,6 +48,8 @@ _ASSIGN = frozenset("= += -= *= /= %= &= |= ^= <<= >>=".split())
 _PREFIX = frozenset("- + ! ~ * & ++ --".split())
 _NO_OPERAND = frozenset("return else case goto delete new if for while do switch break continue throw".split())
 _WORD = re.compile(r"[A-Za-z_]\w*")
+#: tokens that are looked at ahead
+_AHEAD = 5
 #: tokens that a template argument list may be long
 _LONGEST_LIST = 300
 
@@ -65,14 +67,19 @@ class Parser:
     is_type: Callable[[str], bool]
     at: int = 0
     _lists: dict[int, int] = field(default_factory=dict)
+    _words: list[str] = field(default_factory=list)
+    _positions: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._words = [*(t.text for t in self.tokens), *[""] * _AHEAD]
+        last = self.tokens[-1].position if self.tokens else 0
+        self._positions = [*(t.position for t in self.tokens), *[last] * _AHEAD]
 
     def peek(self, offset: int = 0) -> str:
-        index = self.at + offset
-        return self.tokens[index].text if index < len(self.tokens) else ""
+        return self._words[self.at + offset]
 
     def position(self) -> int:
-        index = min(self.at, len(self.tokens) - 1)
-        return self.tokens[index].position if self.tokens else 0
+        return self._positions[self.at]
 
     def take(self, expected: str = "") -> str:
         text = self.peek()

@@ -5,6 +5,7 @@ Where a number is no formula the variable's own name stands for it, and `Record.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -127,21 +128,15 @@ class Variables(Calls):
     def keep_space(self, root: str, space: str) -> None:
         self.spaces[root] = space if self.spaces.get(root, space) == space else ""
 
-    def writes(self, node: Node) -> set[str]:
+    def writes(self, node: Node) -> frozenset[str]:
         """Names that a statement may change."""
-        known = self.library.writes
-        if (node, True) not in known:
-            known[node, True] = written(node, self.changed_by)
-        return known[node, True]
+        return written(node, self.changed_by, self.library.writes[0])
 
-    def counts_only(self, node: Node) -> set[str]:
+    def counts_only(self, node: Node) -> frozenset[str]:
         """Names that a statement changes, calls of functions that are not known left out: none changes a counter."""
-        known = self.library.writes
-        if (node, False) not in known:
-            known[node, False] = written(node, lambda call: self.changed_by(call) if self.known(call) else ())
-        return known[node, False]
+        return written(node, lambda call: self.changed_by(call) if self.known(call) else (), self.library.writes[1])
 
-    def forget(self, names: set[str], why: str) -> None:
+    def forget(self, names: Iterable[str], why: str) -> None:
         """What is changed in a loop or on one side of a branch has no one value."""
         for name in names:
             old = self.scope.find(name)
