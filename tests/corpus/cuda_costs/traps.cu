@@ -174,6 +174,22 @@ __global__ void moving(const float* x, const int* kinds, float* y, int n, int ki
   }
 }
 
+// two counters in one loop of constants, of which a later loop takes the second; a counter that the test changes
+__global__ void counters(const float* x, float* y, int n) {
+  float v = 0.0f;
+  for (int i = 0, j = 0; i < 4; i++, j += 2) {
+    if (i == 2) {
+      for (int k = 0; k < j; k++) v += x[k * 64 + threadIdx.x];
+    }
+  }
+  int left = 6;
+  auto more = [&]() { left++; };
+  more();
+  for (int i = n - 1; i >= 0; i--) v *= 0.5f;
+  for (int i = 0; i < n && n > 0; ++i) v = fmaf(v, 2.0f, 1.0f);
+  y[threadIdx.x] = v - -v;
+}
+
 // what data decides is not counted
 __global__ void by_data(const float* x, float* y) {
   float v = x[threadIdx.x];

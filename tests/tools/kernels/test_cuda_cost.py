@@ -33,6 +33,7 @@ TRAPS = [
     CudaCase("halves", ("buffer<half>(512)", "buffer<half2>(256)", "buffer<half2>(256)", "512"), sizes={"n": 512}),
     CudaCase("rows", ("buffer<float>(1024)", "buffer<float>(16)", "100"), (2,), (128,), {"columns": 100}),
     CudaCase("moving", ("buffer<float>(512)", "buffer<int>(512)", "buffer<float>(512)", "300", "1"), sizes={"n": 300}),
+    CudaCase("counters", ("buffer<float>(512)", "buffer<float>(64)", "5"), sizes={"n": 5}),
 ]  # fmt: skip
 
 #: of exllamav2: file, functions of it that are compiled, launches
@@ -141,5 +142,5 @@ def test_a_kernel_of_exllamav2_costs_what_its_threads_do(
 
 def test_what_data_decides_is_named_and_not_counted(own: tuple[Repository, Inventory]) -> None:
     cost = cost_of(own, "by_data", CudaCase("by_data", ()))
-    assert cost.not_counted == ("what `v > 0.5f` decides (line 180)",)
+    assert cost.not_counted == ("what `v > 0.5f` decides (line 196)",)
     assert (cost.flops, cost.read_bytes, cost.write_bytes) == ("0", "4 * {blockDim.x}", "4 * {blockDim.x}")

@@ -298,6 +298,7 @@ class Walk(Repeats):
         owner.scope.blocks.append(given)
         owner.inner(node.body)
         owner.scope.blocks.pop()
+        owner.forget(owner.writes(node.body), "loop")  # what it captures, perhaps in each of many calls
         returned = owner.returned
         owner.threads, owner.times, owner.returned, owner.depth, owner.left = kept
         return _one(returned)

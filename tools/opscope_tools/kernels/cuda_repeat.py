@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from opscope_tools.kernels.cuda_loops import MOST_UNROLLED, depends, loop_parts, simulated, trip
-from opscope_tools.kernels.cuda_nodes import Block, Conditional, For, If, Name, Node, Switch, While, children
+from opscope_tools.kernels.cuda_nodes import Binary, Block, Conditional, For, If, Name, Node, Switch, While, children
 from opscope_tools.kernels.cuda_record import MOST_STEPS
 from opscope_tools.kernels.cuda_threads import times
 from opscope_tools.kernels.cuda_values import Value, whole
@@ -56,6 +56,9 @@ class Repeats(Variables):
                 self.aside_of(node.test)
             return self.repeat(node, self.unknown_trips(node, node.text or "for (;;)"), self.threads)
         name, operator, bound_node, step = parts
+        if isinstance(node.test, Binary) and node.test.operator == "&&":
+            self.aside_of(node.test)
+            self.condition(f"the loop `{node.text}` runs until `{name}` ends it", node)
         kept = self.record.aside()
         bound = self.value(bound_node)
         amount = self.value(step.amount) if step.amount is not None else whole(1)
@@ -126,6 +129,8 @@ class Repeats(Variables):
             self.scope.change(name, replace(old, number=value, digits=(), varies=frozenset()))
             within = self.threads
             flow = self.inner(node.body)
+            if isinstance(node, For) and node.step is not None and not flow:
+                self.place(node.step)
             if flow in {"return", "break"}:
                 self.left = left
                 return "return" if flow == "return" else ""
@@ -156,6 +161,8 @@ class Repeats(Variables):
         changed = self.writes(node.body) | ({name} if name else frozenset())
         if isinstance(node, For) and node.step is not None:
             changed |= self.writes(node.step)
+        if isinstance(node, For | While) and node.test is not None:
+            changed |= self.writes(node.test)
         if depends(each, self.record.of_blocks) or depends(threads.factor, self.record.of_blocks):
             self.record.uneven[render(each if not isinstance(each, int) else threads.factor)] = None
         self.forget(changed, "loop")
