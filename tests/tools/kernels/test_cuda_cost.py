@@ -140,6 +140,49 @@ def test_a_kernel_of_exllamav2_costs_what_its_threads_do(
         compare(cost_of(exllama, f"exllamav2_ext/cuda/{file}::{case.name}", case), case, expected)
 
 
+def test_a_product_that_warps_make_together_is_counted_for_each_warp(tmp_path: Path) -> None:
+    (tmp_path / "mma.cu").write_text(
+        """
+__global__ void tensor(const unsigned* a, float* c, int k) {
+  float d[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+  unsigned r;
+  for (int i = 0; i < k; i += 16) {
+    asm volatile("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(r), "=r"(r) : "l"(a));
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%4,%4,%4}, {%4,%4}, {%0,%1,%2,%3};\\n"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(r));
+  }
+  c[threadIdx.x] = d[0];
+}
+__global__ void fragments(const half* a, const half* b, float* c, int k) {
+  using namespace nvcuda;
+  wmma::fragment<wmma::matrix_a, 16, 16, 16, half, wmma::row_major> fa;
+  wmma::fragment<wmma::matrix_b, 16, 16, 16, half, wmma::row_major> fb;
+  wmma::fragment<wmma::accumulator, 16, 16, 16, float> fc;
+  wmma::fill_fragment(fc, 0.0f);
+  for (int i = 0; i < k; i += 16) {
+    wmma::load_matrix_sync(fa, a + i, k);
+    wmma::load_matrix_sync(fb, b + i * 16, 16);
+    wmma::mma_sync(fc, fa, fb, fc);
+  }
+  wmma::store_matrix_sync(c, fc, 16, wmma::mem_row_major);
+}
+void go(unsigned* a, float* c) { tensor<<<3, 128>>>(a, c, 64); }
+void also(half* a, float* c) { fragments<<<3, 64>>>(a, a, c, 64); }
+"""
+    )
+    found = inventory(tmp_path)
+    tensor = cost_of(found, "tensor", CudaCase("tensor", (), sizes={"k": 64}))
+    assert tensor.not_counted == ()
+    # four warps, four steps of k, 2 * 16 * 8 * 16 each; of a, 8 bytes a thread and step
+    assert (tensor.evaluated["matmul_flops"], tensor.evaluated["flops"]) == (4 * 4 * 4096, 4 * 4 * 4096)
+    assert (tensor.evaluated["read_bytes"], tensor.evaluated["write_bytes"]) == (128 * 4 * 8, 512)
+    fragments = cost_of(found, "fragments", CudaCase("fragments", (), sizes={"k": 64}))
+    assert fragments.not_counted == ()
+    # two warps, four steps, 2 * 16 * 16 * 16 each; two tiles of 16 x 16 halves a warp and step, one of floats at the end
+    assert fragments.evaluated["matmul_flops"] == 2 * 4 * 8192
+    assert (fragments.evaluated["read_bytes"], fragments.evaluated["write_bytes"]) == (2 * 4 * 2 * 512, 2 * 1024)
+
+
 def test_what_data_decides_is_named_and_not_counted(own: tuple[Repository, Inventory]) -> None:
     cost = cost_of(own, "by_data", CudaCase("by_data", ()))
     assert cost.not_counted == ("what `v > 0.5f` decides (line 196)",)

@@ -40,6 +40,7 @@ _ATOMIC = re.compile(
 )
 _COPIES = frozenset({"__pipeline_memcpy_async", "memcpy_async"})
 _TWO_LANES = re.compile(r"__h\w+2(?:_\w+)?|h2\w+|__h2\w+")
+_FRAGMENT = re.compile(r"(?:nvcuda::)?wmma::fragment<(.*)>")
 _DEPTH = 8
 
 
@@ -94,6 +95,10 @@ class Calls(Expressions):
         ):
             return self.followed(node, found, arguments)
         values = [self.value(a) for a in node.arguments]
+        if name.endswith(
+            ("wmma::mma_sync", "wmma::load_matrix_sync", "wmma::store_matrix_sync", "wmma::fill_fragment")
+        ):
+            return self.fragments(node, name.rpartition("::")[2], values)
         if known is not None:
             return self.of_language(node, name.rpartition("::")[2], known, values)
         if kind is not None:
@@ -145,6 +150,36 @@ class Calls(Expressions):
         elif not known.flops and name.startswith(("f", "__f")) and first.kind == "unknown":
             first = FLOAT
         return Value(first, varies=varies, literal=literal)
+
+    def fragments(self, node: Call, name: str, values: list[Value]) -> Value:
+        """wmma: a product of a warp, or a tile that a warp loads or stores together."""
+        kinds = [m for v in values if (m := _FRAGMENT.fullmatch(v.type.name)) is not None]
+        parts = kinds[0][1].split(", ") if kinds else []
+        sizes = [self.scope.number_of(p) for p in parts[1:4]]
+        m, n, k = sizes if len(sizes) == 3 and all(isinstance(s, int) for s in sizes) else (0, 0, 0)
+        if name == "fill_fragment":
+            return Value(VOID)
+        if not m:
+            self.missing(f"`{name}` of a shape that is not told", node)
+        elif name == "mma_sync":
+            self.put(node, "wmma", product=Fraction(2 * m * n * k, 32))
+        else:
+            memory = next((v for v in values if v.type.kind in {"pointer", "array"}), None)
+            element = memory.type.of.size if memory is not None and memory.type.of is not None else ""
+            rows, columns = {"wmma::matrix_a": (m, k), "wmma::matrix_b": (k, n)}.get(
+                parts[0].removeprefix("nvcuda::"), (m, n)
+            )
+            if (
+                memory is None
+                or memory.space not in {"global", "shared", "local"}
+                or (rows * columns) % 32
+                or not element
+            ):
+                self.missing(f"`{name}`", node)
+            elif memory.space == "global":
+                moved = f"{rows * columns // 32} * {element}"
+                self.put(node, name.partition("_")[0], **{"read" if name.startswith("load") else "written": moved})
+        return Value(VOID)
 
     def stored(self, node: Node, place: Value) -> None:
         if place.where == "global":
