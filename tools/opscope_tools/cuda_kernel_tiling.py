@@ -349,7 +349,7 @@ CUDA_KERNEL_TILING: Tool[TilingArguments, TilingResult] = Tool(
         "How a GPU kernel is tiled, read from CUDA or Triton source: tile sizes, grid and number of "
         "tiles as formulas at every launch site, program or block id to tile mapping, warps, stages, autotune "
         "configurations, template and constexpr values, loads and stores with level and coalescing, shared memory, "
-        "assertions, FLOPs and bytes of a tile or thread block (`cost`); with lines. In formulas {name} is a run-time "
+        "assertions, FLOPs and bytes of a tile or block (`cost`); with lines. In formulas {name} is a run-time "
         "quantity, a bare name a compile-time constant. Target: a kernel name, path::name, path:line, file, folder, or a "
         "repository's name to list its kernels page by page (detail=summary there; filter by kind, op, tile, file). "
         "detail=screen: one screen of text. What depends on platform or sizes says so in `when`. "

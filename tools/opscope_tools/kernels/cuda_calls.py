@@ -153,7 +153,7 @@ class Calls(Expressions):
 
     def fragments(self, node: Call, name: str, values: list[Value]) -> Value:
         """wmma: a product of a warp, or a tile that a warp loads or stores together."""
-        kinds = [m for v in values if (m := _FRAGMENT.fullmatch(v.type.name)) is not None]
+        kinds = [f for v in values if (f := _FRAGMENT.fullmatch(v.type.name)) is not None]
         parts = kinds[0][1].split(", ") if kinds else []
         sizes = [self.scope.number_of(p) for p in parts[1:4]]
         m, n, k = sizes if len(sizes) == 3 and all(isinstance(s, int) for s in sizes) else (0, 0, 0)
@@ -178,7 +178,10 @@ class Calls(Expressions):
                 self.missing(f"`{name}`", node)
             elif memory.space == "global":
                 moved = f"{rows * columns // 32} * {element}"
-                self.put(node, name.partition("_")[0], **{"read" if name.startswith("load") else "written": moved})
+                loads = name.startswith("load")
+                self.put(
+                    node, "load" if loads else "store", read=moved if loads else "", written="" if loads else moved
+                )
         return Value(VOID)
 
     def stored(self, node: Node, place: Value) -> None:
