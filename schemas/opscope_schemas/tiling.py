@@ -192,7 +192,7 @@ class DeviceCall(Fact):
 
 
 class CostLine(Fact):
-    """FLOPs and bytes that a line adds to one tile, its loops counted."""
+    """FLOPs and bytes that a line adds to one tile or thread block, its loops and threads counted."""
 
     operation: str
     flops: str = ""
@@ -201,9 +201,10 @@ class CostLine(Fact):
 
 
 class Cost(Frozen):
-    """FLOPs and bytes of a Triton kernel as formulas: of one program, and of a launch where all programs cost the same.
+    """FLOPs and bytes of a kernel as formulas: of one Triton program or CUDA thread block, and of a launch where all cost the same.
 
-    2*m*n*k for a matrix product, 1 per element of other arithmetic on data, index arithmetic 0.
+    2*m*n*k for a matrix product, 1 per element of other arithmetic on data (fma 2), index arithmetic 0. CUDA: as the
+    source writes it; what the compiler folds or keeps in registers is not taken off.
     """
 
     basis: Basis = "evaluated"
@@ -215,14 +216,14 @@ class Cost(Frozen):
     launch_matmul_flops: str = ""
     launch_read_bytes: str = ""
     launch_write_bytes: str = ""
-    intensity: str = Field(default="", description="FLOPs per byte of one tile.")
+    intensity: str = Field(default="", description="FLOPs per byte of one tile or thread block.")
     stage_bytes: str = Field(
         default="",
         description="Operands of products that one iteration loads: what a pipeline stage holds in shared memory.",
     )
     lines: tuple[CostLine, ...] = ()
     variables: dict[str, str] = Field(default_factory=dict, description="Quantities that are no names of the source.")
-    conditions: tuple[str, ...] = Field(default=(), description="Branches that were taken to be so.")
+    conditions: tuple[str, ...] = Field(default=(), description="Branches and `#if`s that were taken to be so.")
     not_counted: tuple[str, ...] = Field(default=(), description="What the sums lack; empty: nothing.")
     unbound: tuple[str, ...] = Field(default=(), description="Names of the formulas that `sizes` does not give.")
     assumptions: tuple[str, ...] = ()

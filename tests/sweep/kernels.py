@@ -127,6 +127,27 @@ def builds(repository: Repository, inventory: Inventory, count: int) -> Counter[
     return tally
 
 
+def cuda_costs(repository: Repository, inventory: Inventory, shown: int) -> None:
+    """How many CUDA kernels have a cost, how complete, and what most of the others lack."""
+    kernels = [k for k in inventory.kernels if k.language == "cuda" and k.role == "kernel"]
+    begun = time.perf_counter()
+    described = describe(repository, inventory, kernels, checkpoint=quiet, progress=quiet)
+    if not described:
+        return
+    took = 1000 * (time.perf_counter() - begun) / len(described)
+    costs = [kernel.cost for kernel in described if kernel.cost is not None]
+    whole = sum(not cost.not_counted for cost in costs)
+    print(
+        f"  cost with nothing uncounted: {whole} of {len(described)} CUDA kernels, with something {len(costs) - whole}, "
+        f"without {len(described) - len(costs)}; described in {took:.0f} ms each"
+    )
+    reasons: Counter[str] = Counter()
+    for cost in costs:
+        reasons.update({re.sub(r"`.*`", "...", re.sub(r" \([^()]*\d+\)$", "", what)) for what in cost.not_counted})
+    for reason, count in reasons.most_common(shown):
+        print(f"      {count}: {reason}")
+
+
 def report(repository: Repository, compile_: int, shown: int) -> None:
     begun = time.perf_counter()
     inventory = scan(repository, MemoryStore(), checkpoint=quiet, progress=quiet)
@@ -156,6 +177,7 @@ def report(repository: Repository, compile_: int, shown: int) -> None:
         print(
             f"  cost with nothing uncounted: {sum(not cost.not_counted for cost in costs)} of {len(costs)} Triton kernels"
         )
+    cuda_costs(repository, inventory, shown)
     if repository.name in LIVE:
         with tempfile.TemporaryDirectory() as folder:
             einops = repository.root.parent / "einops"

@@ -42,7 +42,8 @@ class TilingArguments(ToolArguments):
     )
     values: dict[str, bool | int | float | str | None] | None = Field(
         default=None,
-        description='Triton, to compile: parameter -> type ("*fp16", "i32") or constexpr value; the rest is inferred.',
+        description='Triton, to compile: parameter -> type ("*fp16", "i32") or constexpr value; the rest is inferred. For the branches of '
+        "`cost`: constexprs, CUDA template parameters.",
     )
     sizes: dict[str, int] | None = Field(
         default=None,
@@ -348,7 +349,7 @@ CUDA_KERNEL_TILING: Tool[TilingArguments, TilingResult] = Tool(
         "How a GPU kernel is tiled, read from CUDA or Triton source: tile sizes, grid and number of "
         "tiles as formulas at every launch site, program or block id to tile mapping, warps, stages, autotune "
         "configurations, template and constexpr values, loads and stores with level and coalescing, shared memory, "
-        "assertions, FLOPs and bytes of a Triton tile (`cost`); with lines. In formulas {name} is a run-time "
+        "assertions, FLOPs and bytes of a tile or block (`cost`); with lines. In formulas {name} is a run-time "
         "quantity, a bare name a compile-time constant. Target: a kernel name, path::name, path:line, file, folder, or a "
         "repository's name to list its kernels page by page (detail=summary there; filter by kind, op, tile, file). "
         "detail=screen: one screen of text. What depends on platform or sizes says so in `when`. "

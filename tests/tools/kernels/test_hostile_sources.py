@@ -134,3 +134,30 @@ def nested(x, n):
     assert kernels["nested"].cost is not None
     assert kernels["nested"].cost.flops.count("({n} + ") == 89
     assert kernels["nested"].cost.evaluated == {}
+
+
+CALLS = "__device__ float b(float x);\n__device__ float a(float x) { return b(x) + b(x); }\n__device__ float b(float x) { return a(x) + a(x); }\n"
+NEST = "".join(f"for (int i{i} = 0; i{i} < 60; i{i}++) if (i{i} != 7) " for i in range(30))
+
+
+@pytest.mark.parametrize(
+    ("text", "missing"),
+    [
+        (CALLS + "__global__ void h(float* x) { x[threadIdx.x] = a(x[threadIdx.x]); }", "`a`"),
+        (f"__global__ void h(float* x) {{ {NEST} x[0] += 1; }}", ""),
+        ("__global__ void h(float* x) { x[0] = " + "1 + " * 25_000 + "1; }", "too long"),
+        ("__global__ void h(float* x) { x[0] = " + "x[1] + " * 1_000 + "1; }", "nested too deeply"),
+        ("#define D0(x) x + x\n" + "".join(f"#define D{i}(x) D{i - 1}(D{i - 1}(x))\n" for i in range(1, 40))
+         + "__global__ void h(float* x) { x[0] = D39(x[1]); }", ""),
+        ("struct S { S* s; S t; float v; };\n__global__ void h(S* x) { x->s->s->t.v = x->v; }", "not told"),
+        ("__global__ void h(float* x, int n) { for (int i = n; i < i; i += i) { while (i) x[i] = *x * 2.0f; } for (;;) ; }", ""),
+        ("__global__ void h(float* x) { x[0] = (((((; }", "not read"),
+    ],
+    ids=["calls", "loops", "long", "chain", "macros", "structures", "no end", "broken"],
+)  # fmt: skip
+def test_what_a_cost_cannot_hold_is_missing_from_it_by_name(tmp_path: Path, text: str, missing: str) -> None:
+    result = asked(tmp_path, "k.cu", text + "\nvoid go(float* x) { h<<<1, 32>>>(x); }\n")
+    (kernel,) = [k for k in result.kernels if k.name == "h"]
+    assert kernel.cost is not None
+    assert any(missing in text for text in kernel.cost.not_counted) or not missing
+    assert len(kernel.cost.flops) < 20_000

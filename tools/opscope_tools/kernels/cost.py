@@ -13,10 +13,12 @@ from opscope_schemas.formula import Formula
 from opscope_schemas.tiling import Cost, CostLine, Launch, MemoryOperation
 
 from opscope_tools.kernels.counts import evaluate, names_of
+from opscope_tools.kernels.cuda_record import Record
 from opscope_tools.kernels.triton_operations import Event, Run
 from opscope_tools.kernels.triton_tiles import Value
 
 _ASSUMED = "Every tile is full: elements that a mask leaves out count, so that tiles at the edge cost less."
+_FULL = "Every tile is full: threads that a bound leaves out count, so that blocks at the edge cost less."
 _CACHES = "Bytes are those that the kernel asks for; what a cache serves again is not taken off."
 
 
@@ -49,10 +51,7 @@ def triton_cost(run: Run, grids: Sequence[Launch], sizes: Mapping[str, int]) -> 
     )  # fmt: skip
     uneven = f"programs do not all do the same ({'; '.join(run.uneven)})" if run.uneven else ""
     tiles = dict.fromkeys(g.num_tiles for g in grids)
-    reason = uneven or (
-        "no launch was found" if not tiles else "launches use different grids" if len(tiles) > 1
-        else "the grid is not resolved" if "" in tiles else ""
-    )  # fmt: skip
+    reason = uneven or _no_grid(tiles)
     launch = None if reason else run.counts.read(next(iter(tiles)))
     per_tile = [run.counts.show(f) for f in (total, matmul, read, write)]
     per_launch = ["" if launch is None else run.counts.show(f * launch) for f in (total, matmul, read, write)]
@@ -62,11 +61,7 @@ def triton_cost(run: Run, grids: Sequence[Launch], sizes: Mapping[str, int]) -> 
         for n in names
         if n.endswith(".element_size()")
     }
-    fields = ("flops", "matmul_flops", "read_bytes", "write_bytes")
-    texts: dict[str, Any] = {
-        **dict(zip(fields, per_tile, strict=True)),
-        **{f"launch_{f}": t for f, t in zip(fields, per_launch, strict=True) if t},
-    }
+    texts = _fields(per_tile, per_launch)
     numbers, unbound = _evaluated(texts, names, sizes)
     both = run.counts.show(read + write)
     return Cost(
@@ -74,6 +69,63 @@ def triton_cost(run: Run, grids: Sequence[Launch], sizes: Mapping[str, int]) -> 
         variables={**run.variables, **described}, conditions=tuple(run.assumed), not_counted=tuple(not_counted),
         unbound=unbound, assumptions=(_ASSUMED, _CACHES, *((f"No cost of a launch: {reason}.",) if reason else ())), evaluated=numbers,
     )  # fmt: skip
+
+
+def _fields(per_tile: Sequence[str], per_launch: Sequence[str]) -> dict[str, Any]:
+    """The four formulas of a tile and, where they are known, of a launch under their names in `Cost`."""
+    fields = ("flops", "matmul_flops", "read_bytes", "write_bytes")
+    return {
+        **dict(zip(fields, per_tile, strict=True)),
+        **{f"launch_{f}": t for f, t in zip(fields, per_launch, strict=True) if t},
+    }
+
+
+def cuda_cost(record: Record, grids: Sequence[Launch], sizes: Mapping[str, int]) -> Cost:
+    """The cost of one thread block, and of a launch where every block does the same."""
+    zero, counts = Formula.const(0), record.counts
+    total, matmul, read, write = zero, zero, zero, zero
+    lines: dict[tuple[str, int, str, str], list[Formula]] = {}
+    for entry, count in record.entries.items():
+        times = record.times[entry.times] * count
+        product = times * Formula.const(entry.product) if entry.product else zero
+        flops = times * entry.flops + product if entry.flops else product
+        loaded = times * counts.read(entry.read) if entry.read else zero
+        stored = times * counts.read(entry.written) if entry.written else zero
+        line = lines.setdefault((entry.file, entry.line, entry.via, entry.operation), [zero, zero])
+        line[0], line[1] = line[0] + flops, line[1] + loaded + stored
+        total, matmul, read, write = total + flops, matmul + product, read + loaded, write + stored
+    shown = tuple(
+        CostLine(file=file, line=line, via=via, operation=operation, basis="evaluated",
+                 flops=counts.show(flops) if flops != 0 else "", bytes=counts.show(size) if size != 0 else "")
+        for (file, line, via, operation), (flops, size) in lines.items() if flops != 0 or size != 0
+    )  # fmt: skip
+    reason, launch = _of_launch(record, grids)
+    per_block = [counts.show(f) for f in (total, matmul, read, write)]
+    per_launch = ["" if launch is None else counts.show(f * launch) for f in (total, matmul, read, write)]
+    texts = _fields(per_block, per_launch)
+    names = dict.fromkeys(n for text in texts.values() for n in names_of(text))
+    numbers, unbound = _evaluated(texts, names, sizes)
+    both = counts.show(read + write)
+    return Cost(
+        **texts, intensity=f"({per_block[0]}) / ({both})" if both != "0" else "", lines=shown,
+        variables={n: text for n, text in record.variables.items() if n in names}, conditions=tuple(record.conditions),
+        not_counted=tuple(record.not_counted), unbound=unbound,
+        assumptions=(_FULL, _CACHES, *record.assumptions, *((f"No cost of a launch: {reason}.",) if reason else ())),
+        evaluated=numbers,
+    )  # fmt: skip
+
+
+def _of_launch(record: Record, grids: Sequence[Launch]) -> tuple[str, Formula | None]:
+    """(why a launch has no cost, the number of blocks of every launch)."""
+    tiles = dict.fromkeys(g.num_tiles for g in grids)
+    reason = f"blocks do not all do the same ({'; '.join(record.uneven)})" if record.uneven else _no_grid(tiles)
+    return reason, None if reason else record.counts.read(next(iter(tiles)))
+
+
+def _no_grid(tiles: Mapping[str, None]) -> str:
+    if not tiles:
+        return "no launch was found"
+    return "launches use different grids" if len(tiles) > 1 else "the grid is not resolved" if "" in tiles else ""
 
 
 def _evaluated(

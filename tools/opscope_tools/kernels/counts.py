@@ -16,7 +16,8 @@ from opscope_schemas.formula import Formula
 
 from opscope_tools.kernels.symbols import BINARY, COMPARE
 
-_BRACED = re.compile(r"\{([^{}]*)\}")
+#: a run-time quantity, or a compile-time one that is no name of Python: `sizeof(T)`, `Traits::kBlockM`
+_BRACED = re.compile(r"\{([^{}]*)\}|(sizeof\([^()]*\)|[A-Za-z_]\w*(?:<[^<>()+*/-]*>)?(?:::[A-Za-z_]\w*)+)")
 _MARK = "§"
 _MARKED = re.compile(rf"\{{{_MARK}(\d+)\}}")
 _MOST_BITS = 4096
@@ -94,7 +95,7 @@ def _within_product(text: str) -> str:
 
 def names_of(text: str) -> list[str]:
     """The quantities that a formula's value depends on, as they are to be given: without braces."""
-    plain = {m[1]: None for m in _BRACED.finditer(text)}
+    plain = {m[1] or m[2]: None for m in _BRACED.finditer(text)}
     rest = _BRACED.sub(" ", text)
     plain |= {m[0]: None for m in re.finditer(r"[A-Za-z_][\w.]*(?!\w*\s*\()", rest)}
     return [name for name in plain if name not in {"cdiv", "min", "max", "if", "else", "and", "or", "not"}]
@@ -105,7 +106,7 @@ def evaluate(text: str, values: Mapping[str, int]) -> Fraction | None:
     given: list[int] = []
 
     def put(match: re.Match[str]) -> str:
-        given.append(values[match[1]])
+        given.append(values[match[1] or match[2]])
         return f" __{len(given) - 1}__ "
 
     try:

@@ -6,11 +6,13 @@ Order: the description, the parameters, the launches, the template arguments, th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from opscope_schemas.tiling import (
     BoundValue,
     Constexpr,
+    Cost,
     DeviceCall,
     KernelTiling,
     Launch,
@@ -18,10 +20,12 @@ from opscope_schemas.tiling import (
     TileSize,
 )  # fmt: skip
 
+from opscope_tools.kernels.cost import cuda_cost
 from opscope_tools.kernels.ctext import CSource, split_arguments, squeeze
 from opscope_tools.kernels.cuda_body import CudaBody, Region, read_region
 from opscope_tools.kernels.cuda_cutlass import operators
 from opscope_tools.kernels.cuda_find import Definition
+from opscope_tools.kernels.cuda_flow import run_cuda
 from opscope_tools.kernels.cuda_host import Names
 from opscope_tools.kernels.cuda_launch import CudaContext, CudaSite, read_sites
 from opscope_tools.kernels.cuda_scope import Place, is_scalar
@@ -37,8 +41,13 @@ _NAMED = 12
 _LAUNCHES = 300
 
 
-def describe_cuda(reference: KernelRef, launches: Sequence[LaunchRef], context: CudaContext) -> KernelTiling:
-    """Everything source says about the kernel at `reference`."""
+def describe_cuda(
+    reference: KernelRef, launches: Sequence[LaunchRef], context: CudaContext, given: Mapping[str, Any], sizes: Mapping[str, int]
+) -> KernelTiling:  # fmt: skip
+    """Everything source says about the kernel at `reference`.
+
+    `given`: template parameters that decide branches; `sizes`: numbers for the quantities of the cost's formulas.
+    """
     source = context.load(reference.file)
     found = None if source is None else _definition_at(reference, source, context)
     if source is None or found is None:
@@ -47,14 +56,14 @@ def describe_cuda(reference: KernelRef, launches: Sequence[LaunchRef], context: 
     parameters = _parameters(found, source)
     compile_time = frozenset(t.name for t in template)
     body = CudaBody()
-    given = tuple(_places(parameters, {p.name: p.name for p in parameters}, {}, compile_time))
+    places = tuple(_places(parameters, {p.name: p.name for p in parameters}, {}, compile_time))
     uniform = tuple(p.name for p in parameters) if reference.role == "kernel" else ()
-    read_region(Region(source, found.body, found.end, compile_time, given, "", uniform, context.index_macros), body)
+    read_region(Region(source, found.body, found.end, compile_time, places, "", uniform, context.index_macros), body)
     calls = _follow(source, body, context)
-    places = {(launch.file, launch.line): launch for launch in launches}  # a line's launches are read together
-    read = [site for launch in list(places.values())[:_LAUNCHES] for site in read_sites(launch, reference, context)]
+    lines = {(launch.file, launch.line): launch for launch in launches}  # a line's launches are read together
+    read = [site for launch in list(lines.values())[:_LAUNCHES] for site in read_sites(launch, reference, context)]
     sites = read[:_LAUNCHES]
-    cut = [f"Only the first {_LAUNCHES} launches are described."] if len(places) > _LAUNCHES or read[_LAUNCHES:] else []
+    cut = [f"Only the first {_LAUNCHES} launches are described."] if len(lines) > _LAUNCHES or read[_LAUNCHES:] else []
     grids = tuple(site.launch for site in sites)
     constexprs = tuple(_with_values(t, index, sites) for index, t in enumerate(template))
     traits = _traits(constexprs, launches, context)
@@ -84,9 +93,55 @@ def describe_cuda(reference: KernelRef, launches: Sequence[LaunchRef], context: 
         loops=tuple(body.loops),
         instructions=tuple(body.instructions),
         calls=tuple(calls),
+        cost=_cost(found, source, constexprs, grids, context, given, sizes) if reference.role == "kernel" else None,
         notes=(*_notes(reference, found, grids, body), *spelled.left.values(), *cut),
         constraints=(*body.constraints, *dict.fromkeys(c for s in sites for c in s.constraints)),
     )
+
+
+def _cost(
+    found: Definition, source: CSource, constexprs: tuple[Constexpr, ...], grids: tuple[Launch, ...], context: CudaContext,
+    given: Mapping[str, Any], sizes: Mapping[str, int],
+) -> Cost | None:  # fmt: skip
+    """FLOPs and bytes; None for a definition that a macro writes."""
+    if found.macro:
+        return None
+    settled: dict[str, Any] = {}
+    for parameter in constexprs:
+        values = {v.value for v in parameter.values}
+        if len(values) == 1 and "..." not in parameter.type:
+            (value,) = values
+            settled[parameter.name] = _plain(value)
+    compile_time = frozenset(c.name for c in constexprs)
+    settled |= {**sizes, **given}
+    function = context.library.function(source, found)
+    body = source.statements[found.body : found.end]
+    record = run_cuda(function, context.library, block_sizes(grids, body), settled, compile_time)
+    return cuda_cost(record, grids, sizes)
+
+
+def _plain(value: str) -> Any:
+    """A template argument as a number where it is one."""
+    if value in {"true", "false"}:
+        return int(value == "true")
+    return int(value) if re.fullmatch(r"-?\d+", value) else value
+
+
+def block_sizes(grids: Sequence[Launch], body: str) -> dict[str, Any]:
+    """Threads along x, y and z: the number that all launches give, else `blockDim`; axes that no source names are 1."""
+    sizes: dict[str, Any] = {}
+    for index, axis in enumerate("xyz"):
+        given = {g.block[index] if index < len(g.block) else "1" for g in grids if g.block}
+        value = next(iter(given)) if len(given) == 1 and all(g.block for g in grids) else ""
+        if (
+            not value
+            and axis != "x"
+            and not grids
+            and not re.search(rf"\b(?:threadIdx|blockDim)\s*\.\s*{axis}\b", body)
+        ):
+            value = "1"
+        sizes[axis] = int(value) if value.isdigit() else leaf(f"blockDim.{axis}")
+    return sizes
 
 
 def _definition_at(reference: KernelRef, source: CSource, context: CudaContext) -> Definition | None:

@@ -37,7 +37,7 @@ _CAST = {
     "dim3",
     "auto",
 }
-_CEIL_DIV = re.compile(r"^(ceil_?div|div_?up|div_?ceil|cdiv|div_?round_?up|round_up_div|divup|ceildiv)$", re.IGNORECASE)
+CEIL_DIV = re.compile(r"^(ceil_?div|div_?up|div_?ceil|cdiv|div_?round_?up|round_up_div|divup|ceildiv)$", re.IGNORECASE)
 _LEVELS: tuple[dict[str, ast.operator | str], ...] = (
     {"||": "or"},
     {"&&": "and"},
@@ -223,7 +223,7 @@ class _Parser:
         last = re.sub(r"<.*", "", name).rpartition("::")[2]
         if last in {"static_cast", "reinterpret_cast"} or last in _CAST:
             return arguments[0] if len(arguments) == 1 else leaf(f"{name}({', '.join(map(render, arguments))})")
-        if _CEIL_DIV.match(last) and len(arguments) == 2:
+        if CEIL_DIV.match(last) and len(arguments) == 2:
             a, b = arguments
             return (
                 -(-a // b)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from opscope_schemas.tiling import Constraint, Launch
 
@@ -25,6 +26,7 @@ from opscope_tools.kernels.cuda_find import (
     launch_sites,
     launched_names,
 )  # fmt: skip
+from opscope_tools.kernels.cuda_functions import Library
 from opscope_tools.kernels.cuda_host import Names, dim3, enclosing_function, member
 from opscope_tools.kernels.cuda_templates import Instance, callers, enclosing_template, included
 from opscope_tools.kernels.cuda_wrappers import configuration, meant, wrapper_calls
@@ -65,6 +67,11 @@ class CudaContext:
             for site in sorted(sites.values()):
                 table.setdefault(source.line(site[0]), []).append(site)
         return self._launches[source.path].get(line, [])
+
+    @cached_property
+    def library(self) -> Library:
+        """Functions that kernels call, parsed once."""
+        return Library(self.load, self.definitions, self.device_functions, self.macros, self.files)
 
     @property
     def index_macros(self) -> tuple[MacroRef, ...]:

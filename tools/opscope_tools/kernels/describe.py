@@ -107,7 +107,7 @@ def describe(
         if kernel.language == "triton":
             described.append(describe_triton(kernel, launches, context, given or {}, sizes or {}))
         else:
-            described.append(describe_cuda(kernel, launches, cuda))
+            described.append(describe_cuda(kernel, launches, cuda, given or {}, sizes or {}))
     return described
 
 
