@@ -29,10 +29,16 @@ class EnvironmentReader:
             for node in module.all(ast.Assign) if self._is_view(node.value)
             for target in node.targets if isinstance(target, ast.Name)
         }  # fmt: skip
+        lists = {
+            target.id: names
+            for node in module.tree.body if isinstance(node, ast.Assign) and (names := _literal_names(node.value))
+            for target in node.targets if isinstance(target, ast.Name)
+        }  # fmt: skip
         self._loops = {
             (module.within(node.lineno), node.target.id): names
             for node in module.all(ast.For)
-            if isinstance(node.target, ast.Name) and (names := _literal_names(node.iter))
+            if isinstance(node.target, ast.Name)
+            and (names := lists.get(node.iter.id, []) if isinstance(node.iter, ast.Name) else _literal_names(node.iter))
         }
 
     def reads(self) -> Iterator[EnvironmentFact]:
