@@ -307,11 +307,11 @@ def test_a_survey_tells_progress_and_can_be_cancelled(package: str, tmp_path: Pa
     repository = installed_repository(package, package)
     assert repository is not None
     context = context_of(repository, tmp_path)
-    told: list[tuple[float, float | None]] = []
+    told: list[tuple[float, float | None, str]] = []
     cancelled = threading.Event()
 
     def progress(done: float, total: float | None, message: str) -> None:
-        told.append((done, total))
+        told.append((done, total, message))
         cancelled.set()
 
     context = ToolContext(context.workspace, progress, cancelled)
