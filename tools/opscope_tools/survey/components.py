@@ -46,7 +46,7 @@ ROLES = (
          r".*(L[Rr]Scheduler|Noise\w*|Discrete\w*|DDPM\w*|Euler\w*|DPM\w*|Flow\w*Scheduler|Profil\w*Scheduler)|" + _RECORDS, strict=True),
     Role("KV cache", r"\w*(KV|Kv)\w*(Cache|Pool|Manager|Allocator)\w*|\w*(Block|Page|Cache)(Manager|Allocator|Pool|Engine|Table)|\w*Cache", r"\w*KV\w*(Manager|Pool|Cache)|BlockManager|BlockPool|DynamicCache|StaticCache|KVCache|Cache|RadixCache",
          r"append\w*|_?allocate\w*|free\w*|evict\w*|swap\w*|update|get_seq_length|match_prefix|can_allocate|can_append|reorder_cache|get_kv\w*|set_kv\w*|reset",
-         r".*(LRU|Disk|File|Http|Dtype|Lookup|Layout|Connector\w*|Event\w*|Schema)\w*Cache|" + _RECORDS, strict=True, certain=r"\w*(KV|Kv)Cache"),
+         r"(MM|Multi[Mm]odal|Encoder(?!Decoder)|Processor|Compil\w*|Tokenizer|Image|Video|Audio|Prompt)\w*Cache\w*|.*(LRU|Disk|File|Http|Dtype|Lookup|Layout|Connector\w*|Event\w*|Schema)\w*Cache|" + _RECORDS, strict=True, certain=r"\w*(KV|Kv)Cache"),
     Role("sampling", r"\w*Sampler|\w*SamplingParams|\w*LogitsProcessor|\w*LogitsWarper|GenerationConfig|SamplingMetadata", r"Sampler|SamplingParams|LogitsProcessor|GenerationConfig",
          r"forward|__call__|_?sample\w*|apply\w*|greedy\w*|top_\w+|verify|_verify\w*", r".*(Batch|Random|Distributed|Sequential|Data|Length\w*|Subset\w*|Weighted\w*|Up|Down|Re|Latent|Grid|Video|Frame)[sS]ampler|.*(Stats|Output|Error|Type)",
          r"_?sample(_\w+)?|top_k_top_p\w*|logits_to_probs|top_[kp](_\w+)?|apply_top_\w+"),

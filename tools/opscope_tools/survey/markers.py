@@ -273,7 +273,7 @@ class MarkerReader:
             return
         if isinstance(value, ast.Dict):
             entries = [(key, held) for key, held in zip(value.keys, value.values, strict=True) if key is not None]
-            definitions = sum(isinstance(held, ast.Name | ast.Attribute | ast.Lambda) for _, held in entries)
+            definitions = sum(_is_definition(held) for _, held in entries)
             if _PERHAPS.fullmatch(name) and entries and definitions * 2 <= len(entries):
                 return
             yield "ext.registry", Hit(name, line, f"dict of {len(entries)}", within)
@@ -344,6 +344,12 @@ class MarkerReader:
                 and (name := string(call.args[0]))
             ):
                 yield "kernel.optional", self._hit(name.partition(".")[0], call.lineno)
+
+
+def _is_definition(value: ast.expr) -> bool:
+    """Whether a value may be a class or function: a name that is not all in capitals, as members of enumerations are."""
+    name = value.attr if isinstance(value, ast.Attribute) else getattr(value, "id", "")
+    return isinstance(value, ast.Lambda) or (bool(name) and not name.isupper())
 
 
 def _message(call: ast.Call) -> str:
