@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: analyze test lint setup golden conformance second bench-server bench-calls bench-index bench-cost bench-kernels bench-gpu sweep sweep-cost sweep-index sweep-kernels clean
+.PHONY: analyze test lint setup golden conformance second bench-server bench-calls bench-index bench-cost bench-kernels bench-map bench-gpu sweep sweep-cost sweep-index sweep-kernels clean
 
 analyze: $(STAMP)
 	$(BIN)/opscope analyze $(TARGET)
@@ -54,6 +54,10 @@ bench-cost: $(STAMP)
 # SOURCES=path/to/csrc: another folder than torch's own CUDA headers
 bench-kernels: $(STAMP)
 	$(BIN)/python benchmarks/kernels.py $(SOURCES)
+
+# the map of a repository beside the index build; MAPS='NAME=PATH ...': other repositories too
+bench-map: $(STAMP)
+	$(BIN)/python benchmarks/map.py $(MAPS)
 
 # what compiling says beside what a GPU's driver and ncu say; says so where there is no GPU
 bench-gpu: $(STAMP)

@@ -18,6 +18,8 @@ from opscope_tools.survey.holdings import Holdings, at
 from opscope_tools.survey.topics import IDENTIFIERS
 
 _KEPT = 12
+#: a field that only parameters of sampling text have
+_PARAMETER = re.compile(r"temperature|top_p|top_k|min_p|repetition_penalty")
 
 
 @dataclass(frozen=True)
@@ -47,12 +49,12 @@ _QUESTIONS: dict[str, tuple[_Question, ...]] = {
     "kv_cache": (
         _Question("update path (append, swap, evict)", r"append\w*|_?allocate\w*|free\w*|_free\w*|evict\w*|swap\w*|update|store_kv\w*|reshape_and_cache\w*|insert\w*|cache_blocks|may_append|set_kv_buffer|reset_prefix_cache|deallocate\w*|_deallocate\w*|copy_blocks|move_\w+|alloc\w*", _CACHE_FILES, _CACHE_CLASSES),
         _Question("paging and block tables", topics=("kv.paging",)),
-        _Question("memory accounting", r"get_num_free_\w+|\w*memory_usage|available_size|profile_\w*mem\w*|determine_\w*(memory|blocks)\w*|get_kv_cache_\w*(size|config)\w*|\w*page_size_bytes", _CACHE_FILES, _CACHE_CLASSES, topics=("kv.memory",)),
+        _Question("memory accounting", r"get_num_free_\w+|\w*memory_usage|available_size|profile_\w*mem\w*|determine_\w*(memory|blocks)\w*|get_kv_cache_\w*(size|config)\w*|\w*page_size_bytes", _CACHE_FILES, _CACHE_CLASSES, topics=("kv.memory",), topic_files=r"^(?!.*train)"),
     ),
     "scheduler": (
-        _Question("queueing and priorities", r"add_request|_?schedule|get_next_batch\w*|pop_\w+|push_\w+|prepend_\w+|peek_\w+|add", _SCHEDULER_FILES, "sched", topics=("scheduler.queue",), topic_files=_SCHEDULER_FILES),
+        _Question("queueing and priorities", r"add_request|_?schedule|get_next_batch\w*|(pop|push|prepend|peek)_(request|requests|waiting|reqs?)|add", _SCHEDULER_FILES, "sched", topics=("scheduler.queue",), topic_files=_SCHEDULER_FILES),
         _Question("chunking and preemption", r"_?preempt\w*|retract\w*|\w*chunked\w*|swap_out\w*|_?add_chunk\w*", _SCHEDULER_FILES, "sched", topics=("scheduler.chunk",)),
-        _Question("admission control", r"can_allocate|can_append|can_schedule\w*|abort\w*|\w*admission\w*|\w*throttl\w*|_?check_\w*(limit|length|memory)\w*", _SCHEDULER_FILES, "sched|blockmanager", topics=("scheduler.admission",)),
+        _Question("admission control", r"can_allocate|can_append|can_schedule\w*|abort\w*|\w*admission\w*|\w*throttl\w*|_?check_\w*(limit|length|memory)\w*", _SCHEDULER_FILES, "sched|blockmanager", topics=("scheduler.admission",), topic_files=r"sched|engine|batch|config|args|manager|runner|worker|server"),
     ),
     "sampling": (
         _Question("logits processing", r"apply_\w*(penalt|top|temp|bias|logit|mask)\w*|top_k\w*|top_p\w*|\w*logits_process\w*|\w*penalt(y|ies)\w*|_?sample\w*", _SAMPLING_FILES, _SAMPLING_CLASSES, "forward|__call__|apply"),
@@ -164,7 +166,10 @@ class Subjects:
                 if isinstance(fact, ClassFact)
                 else ()
             )
-            for field in fields or parameters:
+            chosen = fields or parameters
+            if not any(_PARAMETER.fullmatch(field.name) for field in chosen):
+                continue  # another kind of sampling
+            for field in chosen:
                 default = f" = {field.default}" if field.default else ""
                 yield Place(
                     name=f"{fact.path}.{field.name}",
