@@ -52,7 +52,7 @@ ROLES = (
          r"_?sample(_\w+)?|top_k_top_p\w*|logits_to_probs|top_[kp](_\w+)?|apply_top_\w+"),
     Role("attention backend", r"\w*(Attention|Attn)(Backend|Impl|Layer|Base)?|\w*(Attention|Attn)\w*Backend", r"\w*(Attention|Attn)(Backend|Impl)|Attention|\w*FlashAttention\w*",
          r"forward\w*|init_forward_metadata|get_impl_cls|get_kv_cache_shape|__call__", r".*(Config|Mask|Error|Processor|Output\w*|Metadata\w*)",
-         r"\w*(flash|sdpa|paged|eager|flex|scaled_dot)\w*(attention|attn)\w*|\w*attention_forward|attention",
+         r"\w*(flash|sdpa|paged|eager|flex)_?(attention|attn)(_forward|_func|_varlen\w*)?|\w*attention_forward|attention|scaled_dot_product_attention",
         both=True),
     Role("config parser", r"\w*(EngineArgs|ServerArgs|Args|Arguments|Config|Settings)", r"\w*(EngineArgs|ServerArgs)|Pre[Tt]rainedConfig|Config|Settings|ModelConfig",
          r"from_cli_args|add_cli_args|from_pretrained|from_dict|from_file|from_json\w*|create_\w*config|__post_init__|parse\w*|load\w*", r".*(Error|Test\w*)",

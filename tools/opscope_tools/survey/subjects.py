@@ -62,7 +62,7 @@ _QUESTIONS: dict[str, tuple[_Question, ...]] = {
         _Question("determinism and seeds", topics=("sampling.seed",), topic_files=_SAMPLING_FILES),
     ),
     "kernels": (
-        _Question("GEMM and quantization backends", r"\w*(gemm|scaled_mm|matmul|marlin|dequant|quantize)\w*", _QUANTIZATION_FILES, "quant|gemm", "apply", topics=("kernel.gemm",)),
+        _Question("GEMM and quantization backends", r"\w*(gemm(?!a)|scaled_mm|matmul|marlin|dequant|quantize)\w*", _QUANTIZATION_FILES, "quant|gemm", "apply", topics=("kernel.gemm",)),
         _Question("attention calls", topics=("kernel.attention",)),
         _Question("Triton kernels", topics=("kernel.triton",)),
         _Question("CUDA kernels", topics=("kernel.cuda",)),
