@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: analyze test lint setup golden conformance second bench-server bench-calls bench-index bench-cost bench-kernels bench-reports bench-gpu sweep sweep-cost sweep-index sweep-kernels sweep-prose sweep-configs clean
+.PHONY: analyze test lint setup golden conformance second bench-server bench-calls bench-index bench-cost bench-kernels bench-reports bench-map bench-gpu sweep sweep-cost sweep-index sweep-kernels sweep-prose sweep-configs clean
 
 analyze: $(STAMP)
 	$(BIN)/opscope analyze $(TARGET)
@@ -57,6 +57,10 @@ bench-kernels: $(STAMP)
 
 bench-reports: $(STAMP)
 	$(BIN)/python benchmarks/reports.py
+
+# the map of a repository beside the index build; MAPS='NAME=PATH ...': other repositories too
+bench-map: $(STAMP)
+	$(BIN)/python benchmarks/map.py $(MAPS)
 
 # what compiling says beside what a GPU's driver and ncu say; says so where there is no GPU
 bench-gpu: $(STAMP)

@@ -235,8 +235,8 @@ class RepoMapResult(ToolResult):
     framework: str = ""
     frameworks: tuple[Counted, ...] = ()
     execution: tuple[Counted, ...] = ()
-    files: int = 0
-    lines: int = 0
+    files: int | None = Field(default=None, description="Files read.")
+    lines: int | None = None
     languages: dict[str, int] = Field(default={}, description="Files by language.")
     directories: tuple[ModuleRow, ...] = Field(default=(), description="Folders at the top.")
     modules: tuple[ModuleRow, ...] = Field(default=(), description="Source packages and the packages directly below.")

@@ -42,11 +42,12 @@ def flag_surface(held: Holdings) -> FlagSurface:
             continue
         demoted = held.demoted(facts.path)
         settled: set[int] = set()
-        flags += [(demoted, where, flag) for where, flag in _of_classes(held, facts, settled)]
+        made = [(demoted, where, flag) for where, flag in _of_classes(held, facts, settled)]
+        flags += made
         for flag in facts.flags:
             if flag.names:
                 flags.append((demoted, facts, flag))
-            elif flag.line not in settled:
+            elif flag.line not in settled and not (made and flag.within in facts.flag_makers):
                 dynamic.append(at(facts.path, flag.line))
     per_file = Counter(facts.path for _, facts, _ in flags)
     flags.sort(key=lambda e: (e[0], -per_file[e[1].path], e[1].path, e[2].line))

@@ -87,7 +87,7 @@ def _add(
 def _named(held: Holdings, facts: FileFacts, read: EnvironmentFact) -> Iterator[tuple[FileFacts, str, int]]:
     """The variables of a read with the file and line where each name stands; none where the read alone does not tell."""
     if read.kind == "literal":
-        if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", read.key):
+        if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_()]*", read.key):
             yield facts, read.key, read.line
     elif read.kind == "name":
         module, _, constant = read.key.rpartition(".")

@@ -24,16 +24,29 @@ class EnvironmentReader:
 
     def __init__(self, module: Module) -> None:
         self.module = module
+        self._views: set[tuple[str, str]] = set()
+        self._loops: dict[tuple[str, str], list[tuple[str, int]]] = {}
+        if module.mentions(("environ",)):
+            self._read_names()
+
+    def _read_names(self) -> None:
+        """Names that stand for the environment in a function, and those that go through literal names of variables."""
+        module = self.module
         self._views = {
             (module.within(node.lineno), target.id)
             for node in module.all(ast.Assign) if self._is_view(node.value)
             for target in node.targets if isinstance(target, ast.Name)
         }  # fmt: skip
-        self._loops = {
-            (module.within(node.lineno), node.target.id): names
-            for node in module.all(ast.For)
-            if isinstance(node.target, ast.Name) and (names := _literal_names(node.iter))
-        }
+        lists = {
+            target.id: names
+            for node in module.tree.body if isinstance(node, ast.Assign) and (names := _literal_names(node.value))
+            for target in node.targets if isinstance(target, ast.Name)
+        }  # fmt: skip
+        for node in module.all(ast.For):
+            if isinstance(node.target, ast.Name):
+                named = lists.get(node.iter.id, []) if isinstance(node.iter, ast.Name) else _literal_names(node.iter)
+                if named:
+                    self._loops[module.within(node.lineno), node.target.id] = named
 
     def reads(self) -> Iterator[EnvironmentFact]:
         """Every read, and every setting; one line may hold several."""

@@ -68,12 +68,16 @@ class ClassFact:
 
 @dataclass(slots=True)
 class ImportFact:
-    """`from module import member as name` with relative dots resolved; `optional` inside a `try` with an except."""
+    """`from module import member as name` with relative dots resolved; `optional` inside a `try` with an except.
+
+    `line` is that of the name, `statement` that of the statement, which may hold several.
+    """
 
     module: str
     member: str
     name: str
     line: int
+    statement: int
     optional: bool = False
 
 

@@ -49,7 +49,11 @@ def frameworks(held: Holdings) -> list[Counted]:
     python = [facts for facts in held.source if facts.language == "python"]
     for name, modules in _IMPORTS.items():
         foreign = set(modules) - own
-        lines = [(f, one.line) for f in python for one in f.imports if one.module.partition(".")[0] in foreign]
+        lines = [
+            (f, line)
+            for f in python
+            for line in sorted({one.statement for one in f.imports if one.module.partition(".")[0] in foreign})
+        ]
         if modules[0] in own and modules[0] in held.modules:  # the framework itself: every file of it
             lines += [(f, 1) for f in python if held.names[f.path].partition(".")[0] == modules[0]]
         if lines:

@@ -39,8 +39,9 @@ class Definition:
     def name(self) -> str:
         return self.fact.name
 
-    @property
+    @cached_property
     def at(self) -> str:
+        """Where it stands; what definitions are told apart by."""
         return at(self.file.path, self.fact.line)
 
     @property
@@ -89,6 +90,8 @@ class Holdings:
         self.role_folders = {path: folder for path, (_, folder) in found.items()}
         self._trees: dict[str, ast.Module] = {}
         self._lines: dict[str, list[str]] = {}
+        self._above: dict[str, list[Definition]] = {}
+        self._below: dict[str, list[Definition]] = {}
         self._aliases: dict[str, dict[str, str]] = {}
         self.modules: dict[str, FileFacts] = {}
         for path, name in names.items():
@@ -269,6 +272,9 @@ class Holdings:
 
     def descendants(self, one: Definition) -> list[Definition]:
         """Every class below `one`, the nearest first."""
+        known = self._below.get(one.at)
+        if known is not None:
+            return known
         found: dict[str, Definition] = {}
         pending = [one]
         while pending:
@@ -276,10 +282,13 @@ class Holdings:
                 if below.at not in found and below.at != one.at:
                     found[below.at] = below
                     pending.append(below)
-        return list(found.values())
+        return self._below.setdefault(one.at, list(found.values()))
 
     def lineage(self, one: Definition) -> list[Definition]:
         """The class and every base of it in the repository, nearest first."""
+        known = self._above.get(one.at)
+        if known is not None:
+            return known
         found: dict[str, Definition] = {one.at: one}
         pending = [one]
         while pending:
@@ -287,7 +296,7 @@ class Holdings:
                 if base.at not in found:
                     found[base.at] = base
                     pending.append(base)
-        return list(found.values())
+        return self._above.setdefault(one.at, list(found.values()))
 
     def base_names(self, one: Definition) -> set[str]:
         """The dotted names of every base, those outside the repository included."""

@@ -45,7 +45,11 @@ _LASTS = {key.rpartition(".")[2] for key in _EXECUTION if not key.endswith(".")}
 _HEADS = tuple(key for key in _EXECUTION if key.endswith("."))
 _HEADLESS = tuple(key.removesuffix(".") for key in _HEADS)
 _HEAD_LASTS = {key.rpartition(".")[2] for key in _HEADLESS}
-_FRAMEWORKS = ("torch", "jax", "flax", "equinox", "tensorflow")
+#: how the names above are spelt on an attribute; without one of these there is nothing to look for
+_SPELT = (
+    ".compile", "_dynamo", "CUDAGraph", "cuda.graph", ".graphs", "graphed_callables", "library", "cpp_extension", ".jit", ".export",
+    ".pmap", "pjit", ".scan", "while_loop", "pallas", "tf.function",
+)  # fmt: skip
 _VERBS = {
     "get",
     "post",
@@ -78,9 +82,9 @@ _SERVERS = {
     "http.server.ThreadingHTTPServer", "grpc.server", "grpc.aio.server", "hypercorn.asyncio.serve", "granian.Granian",
     "socketserver.TCPServer", "mcp.server.fastmcp.FastMCP", "gradio.Blocks", "gradio.Interface", "gradio.ChatInterface",
 }  # fmt: skip
-_SERVING = re.compile(
-    r"fastapi|flask|starlette|aiohttp|sanic|quart|uvicorn|grpc|http\.server|hypercorn|granian|socketserver|fastmcp|gradio|Servicer|litestar|bottle|tornado|falcon|robyn"
-)
+_SERVING = (
+    *_WEB, "uvicorn", "grpc", "http.server", "hypercorn", "granian", "socketserver", "fastmcp", "gradio", "Servicer",
+)  # fmt: skip
 _REGISTRY = re.compile(
     r"(?i:\w*registry\w*|\w*registries|_?registered_\w+|\w*_registered)|[A-Z_]+_(MAPPING|MAP|BACKENDS|CLASSES)(_\w+)?"
 )
@@ -88,7 +92,7 @@ _REGISTRY = re.compile(
 _PERHAPS = re.compile(r"[A-Z_]+_(MAPPING|MAP|BACKENDS|CLASSES)(_\w+)?")
 _REMARK = re.compile(r"#.*?\b(TODO|FIXME|XXX)\b")
 _SAMPLES = re.compile(r"_?sample(_\w+)?|sampler|argmax|multinomial|categorical|next_token|sample_next\w*")
-_SAMPLING = re.compile(r"sample|next_token|argmax|multinomial|categorical")
+_SAMPLING = ("sample", "next_token", "argmax", "multinomial", "categorical")
 _FORWARDS = re.compile(
     r"forward|model|_?run_model|execute_model|step|transformer|lm|apply|next_token|decode_step|net|decoder"
 )
@@ -141,7 +145,8 @@ class MarkerReader:
     # how it runs
 
     def _execution(self) -> Iterator[tuple[str, Hit]]:
-        if any(name.startswith(_FRAMEWORKS) for name in self.module.aliases.values()):
+        imported = any(name in _EXECUTION or name.startswith(_HEADLESS) for name in self.module.aliases.values())
+        if imported or self.module.mentions(_SPELT):
             names: list[ast.Attribute | ast.Name] = [*self.module.all(ast.Attribute), *self.module.all(ast.Name)]
             for node in names:
                 if self._may_mark(node):
@@ -268,7 +273,7 @@ class MarkerReader:
             return
         if isinstance(value, ast.Dict):
             entries = [(key, held) for key, held in zip(value.keys, value.values, strict=True) if key is not None]
-            definitions = sum(isinstance(held, ast.Name | ast.Attribute | ast.Lambda) for _, held in entries)
+            definitions = sum(_is_definition(held) for _, held in entries)
             if _PERHAPS.fullmatch(name) and entries and definitions * 2 <= len(entries):
                 return
             yield "ext.registry", Hit(name, line, f"dict of {len(entries)}", within)
@@ -301,6 +306,8 @@ class MarkerReader:
             if isinstance(error, ast.Name) and error.id == "NotImplementedError":
                 message = _message(raised.exc) if isinstance(raised.exc, ast.Call) else ""
                 yield "pitfall.not implemented", self._hit("NotImplementedError", raised.lineno, message[:160])
+        if not self.module.mentions(("TODO", "FIXME", "XXX")):
+            return
         strings = [n for n in self.module.all(ast.Constant) if isinstance(n.value, str)]
         held: dict[int, list[ast.Constant]] | None = None
         for number, text in enumerate(self.module.lines, 1):
@@ -329,7 +336,7 @@ class MarkerReader:
         for imported in self.module.imports:
             top = imported.module.partition(".")[0]
             if imported.optional and top and top != own and top not in sys.stdlib_module_names:
-                yield "kernel.optional", self._hit(top, imported.line)
+                yield "kernel.optional", self._hit(top, imported.statement)
         for call in self.module.all(ast.Call):
             if (
                 self.module.dotted(call.func) == "importlib.util.find_spec"
@@ -337,6 +344,12 @@ class MarkerReader:
                 and (name := string(call.args[0]))
             ):
                 yield "kernel.optional", self._hit(name.partition(".")[0], call.lineno)
+
+
+def _is_definition(value: ast.expr) -> bool:
+    """Whether a value may be a class or function: a name that is not all in capitals, as members of enumerations are."""
+    name = value.attr if isinstance(value, ast.Attribute) else getattr(value, "id", "")
+    return isinstance(value, ast.Lambda) or (bool(name) and not name.isupper())
 
 
 def _message(call: ast.Call) -> str:

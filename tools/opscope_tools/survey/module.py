@@ -11,7 +11,7 @@ import bisect
 import re
 import warnings
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 from opscope_tools.survey.facts import ImportFact
@@ -42,9 +42,9 @@ class Module:
         self._starts = [span[0] for span in self.spans]
         self.constants = dict(self._read_constants())
 
-    def mentions(self, pattern: re.Pattern[str]) -> bool:
-        """Whether the text holds a word: a search costs a hundredth of going through the nodes."""
-        return pattern.search(self.source) is not None
+    def mentions(self, words: Iterable[str]) -> bool:
+        """Whether the text holds one of the words: a search costs a hundredth of going through the nodes."""
+        return any(word in self.source for word in words)
 
     def all(self, kind: type[N]) -> list[N]:
         """Every node of a kind, in no particular order."""
@@ -119,12 +119,19 @@ class Module:
             for alias in node.names:
                 name = alias.asname or alias.name.partition(".")[0]
                 self.aliases[name] = alias.name if alias.asname else name
-                yield ImportFact(alias.name, "", name, alias.lineno, id(node) in optional)
+                yield ImportFact(alias.name, "", name, alias.lineno, node.lineno, id(node) in optional)
         for imported in sorted(self.all(ast.ImportFrom), key=_line):
             module = self.absolute(imported.module or "", imported.level)
             for alias in imported.names:
                 self.aliases[alias.asname or alias.name] = f"{module}.{alias.name}"
-                yield ImportFact(module, alias.name, alias.asname or alias.name, alias.lineno, id(imported) in optional)
+                yield ImportFact(
+                    module,
+                    alias.name,
+                    alias.asname or alias.name,
+                    alias.lineno,
+                    imported.lineno,
+                    id(imported) in optional,
+                )
 
     def absolute(self, module: str, level: int) -> str:
         """The module that a relative import names."""

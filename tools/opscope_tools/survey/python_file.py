@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterable
 
 from opscope_tools.survey.definitions import DefinitionReader
@@ -16,14 +15,12 @@ from opscope_tools.survey.module import CAPITALS, Module
 #: topics whose every line is kept; of the others the first lines of a file
 _WHOLE = ("entry.", "ext.", "kernel.optional", "kernel.triton")
 _KEPT = 12
-#: words without which a file holds no reads of the environment, no names for it, no flags
-_READS = re.compile(r"environ|getenv|envvar|BaseSettings|decouple|starlette\.config")
-_NAMES = re.compile(
-    r"[\"'][A-Z][A-Z0-9]+(_[A-Z0-9]+)*[\"']|^\s*[A-Z][A-Z0-9_]+\s*(:[^=\n]+)?=\s*[A-Za-z][\w.]*\(|[Ee]nv", re.MULTILINE
-)
-_FLAGS = re.compile(
-    r"add_argument|click|typer|absl|[Aa]rg[Pp]arse|[Aa]rgs|tyro|simple_parsing|jsonargparse|CliApp|fire"
-)
+#: words without which a file holds no reads of the environment, and no flags
+_READS = ("environ", "getenv", "envvar", "BaseSettings", "decouple", "starlette.config")
+_FLAGS = (
+    "add_argument", "click", "typer", "absl", "rgumentParser", "tyro", "simple_parsing", "jsonargparse", "CliApp", "fire",
+    "cli_args", "add_args", "arguments(",
+)  # fmt: skip
 
 
 def read_python(path: str, text: str, name: str) -> FileFacts:
@@ -50,7 +47,7 @@ def _fill(facts: FileFacts, module: Module) -> None:
     facts.imports = module.imports
     environment = EnvironmentReader(module)
     facts.environment = tuple(environment.reads()) if module.mentions(_READS) else ()
-    facts.named_calls = tuple(environment.calls()) if module.mentions(_NAMES) else ()
+    facts.named_calls = tuple(environment.calls())
     if any(read.kind == "attribute" for read in facts.environment):
         facts.self_sets = tuple(environment.self_sets())
     facts.constants = module.constants

@@ -22,7 +22,7 @@ _TEST_FILE = re.compile(r"^(test_.*|.*_tests?|conftest|testing_utils|test_utils)
 _BENCH_FILE = re.compile(r"^(bench|benchmark)(_.*)?\.py$|.*_bench(mark)?\.py$")
 _EXAMPLE_FILE = re.compile(r"^(example|demo)(_.*)?\.py$")
 #: how much less a file of this role counts where the best of several is sought
-DEMOTED = frozenset({"tests", "examples", "benchmarks", "documentation", "third party", "tools"})
+DEMOTED = frozenset({"build", "tests", "examples", "benchmarks", "documentation", "third party", "tools"})
 
 
 def role_of(path: str, packages: Collection[str]) -> tuple[str, str]:
@@ -41,6 +41,8 @@ def role_of(path: str, packages: Collection[str]) -> tuple[str, str]:
                 return role, here
     if _TEST_FILE.match(name):
         return "tests", path
+    if name == "setup.py" and not inside:
+        return "build", path
     if _BENCH_FILE.match(name):
         return "benchmarks", path
     return ("examples", path) if _EXAMPLE_FILE.match(name) else ("source", "")

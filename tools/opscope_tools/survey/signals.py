@@ -111,4 +111,4 @@ def _dependencies(held: Holdings, manifests: Manifests) -> Iterator[tuple[str, P
             for one in facts.imports:
                 top = one.module.partition(".")[0]
                 if top in _PACKAGES and top not in own:
-                    yield top, Place(name=top, at=at(facts.path, one.line)), 1
+                    yield top, Place(name=top, at=at(facts.path, one.statement)), 1

@@ -18,6 +18,8 @@ from opscope_tools.survey.holdings import Holdings, at
 from opscope_tools.survey.topics import IDENTIFIERS
 
 _KEPT = 12
+#: a field that only parameters of sampling text have
+_PARAMETER = re.compile(r"temperature|top_p|top_k|min_p|repetition_penalty")
 
 
 @dataclass(frozen=True)
@@ -27,32 +29,40 @@ class _Question:
     name: str
     definitions: str = ""
     files: str = ""
+    #: classes whose methods count wherever they stand, by the name in small letters
+    holders: str = "(?!)"
+    #: more methods that count in those classes alone
+    held_methods: str = "(?!)"
+    #: files outside which the identifiers of the topics mean something else
+    topic_files: str = ""
     topics: tuple[str, ...] = ()
     fields: str = ""
 
 
 _CACHE_FILES = r"cache|kv|block|mem|page|radix"
-_SCHEDULER_FILES = r"sched|batch|engine|request|policy|queue"
+_CACHE_CLASSES = r"cache|kv|block(manager|pool|table|allocator)|allocator"
+_SCHEDULER_FILES = r"sched|request_queue|policy|batch_manager"
 _SAMPLING_FILES = r"sampl|logit|generat|penalt|decod"
-_QUANTIZATION_FILES = r"quant|gemm|linear|fp8|int8|int4|marlin|awq|gptq|matmul|mm"
+_SAMPLING_CLASSES = r"sampl|logit|penalt"
+_QUANTIZATION_FILES = r"quant|gemm|linear|fp8|int8|int4|marlin|awq|gptq|matmul|scaled_mm|fused_moe"
 _QUESTIONS: dict[str, tuple[_Question, ...]] = {
     "kv_cache": (
-        _Question("update path (append, swap, evict)", r"append\w*|_?allocate\w*|free\w*|_free\w*|evict\w*|swap\w*|update|store_kv\w*|reshape_and_cache\w*|insert\w*|cache_blocks|may_append|set_kv_buffer|reset_prefix_cache|copy_blocks|move_\w+|alloc\w*", _CACHE_FILES),
+        _Question("update path (append, swap, evict)", r"append\w*|_?allocate\w*|free\w*|_free\w*|evict\w*|swap\w*|update|store_kv\w*|reshape_and_cache\w*|insert\w*|cache_blocks|may_append|set_kv_buffer|reset_prefix_cache|deallocate\w*|_deallocate\w*|copy_blocks|move_\w+|alloc\w*", _CACHE_FILES, _CACHE_CLASSES),
         _Question("paging and block tables", topics=("kv.paging",)),
-        _Question("memory accounting", r"get_num_free_\w+|\w*memory_usage|available_size|profile_\w*mem\w*|determine_\w*(memory|blocks)\w*|get_kv_cache_\w*(size|config)\w*|\w*page_size_bytes", _CACHE_FILES, ("kv.memory",)),
+        _Question("memory accounting", r"get_num_free_\w+|\w*memory_usage|available_size|profile_\w*mem\w*|determine_\w*(memory|blocks)\w*|get_kv_cache_\w*(size|config)\w*|\w*page_size_bytes", _CACHE_FILES, _CACHE_CLASSES, topics=("kv.memory",), topic_files=r"^(?!.*train)"),
     ),
     "scheduler": (
-        _Question("queueing and priorities", r"add_request|_?schedule|get_next_batch\w*|pop_\w+|push_\w+|prepend_\w+|peek_\w+|add", _SCHEDULER_FILES, ("scheduler.queue",)),
-        _Question("chunking and preemption", r"_?preempt\w*|retract\w*|\w*chunked\w*|swap_out\w*|_?add_chunk\w*", _SCHEDULER_FILES, ("scheduler.chunk",)),
-        _Question("admission control", r"can_allocate|can_append|can_schedule\w*|abort\w*|\w*admission\w*|\w*throttl\w*|_?check_\w*(limit|length|memory)\w*", _SCHEDULER_FILES, ("scheduler.admission",)),
+        _Question("queueing and priorities", r"add_request|_?schedule|get_next_batch\w*|(pop|push|prepend|peek)_(request|requests|waiting|reqs?)|add", _SCHEDULER_FILES, "sched", topics=("scheduler.queue",), topic_files=_SCHEDULER_FILES),
+        _Question("chunking and preemption", r"_?preempt\w*|retract\w*|\w*chunked\w*|swap_out\w*|_?add_chunk\w*", _SCHEDULER_FILES, "sched", topics=("scheduler.chunk",)),
+        _Question("admission control", r"can_allocate|can_append|can_schedule\w*|abort\w*|\w*admission\w*|\w*throttl\w*|_?check_\w*(limit|length|memory)\w*", _SCHEDULER_FILES, "sched|blockmanager", topics=("scheduler.admission",), topic_files=r"sched|engine|batch|config|args|manager|runner|worker|server"),
     ),
     "sampling": (
-        _Question("logits processing", r"apply_\w*(penalt|top|temp|bias|logit|mask)\w*|top_k\w*|top_p\w*|\w*logits_process\w*|\w*penalt(y|ies)\w*|_?sample\w*|forward", _SAMPLING_FILES),
+        _Question("logits processing", r"apply_\w*(penalt|top|temp|bias|logit|mask)\w*|top_k\w*|top_p\w*|\w*logits_process\w*|\w*penalt(y|ies)\w*|_?sample\w*", _SAMPLING_FILES, _SAMPLING_CLASSES, "forward|__call__|apply"),
         _Question("parameters", fields=r".*(SamplingParams|SamplingParameters|SamplingConfig|GenerationConfig|SamplingBatchInfo)", topics=("sampling.parameter",)),
-        _Question("determinism and seeds", topics=("sampling.seed",), files=_SAMPLING_FILES),
+        _Question("determinism and seeds", topics=("sampling.seed",), topic_files=_SAMPLING_FILES),
     ),
     "kernels": (
-        _Question("GEMM and quantization backends", r"\w*(gemm|scaled_mm|matmul|marlin|dequant|quantize)\w*|apply", _QUANTIZATION_FILES, ("kernel.gemm",)),
+        _Question("GEMM and quantization backends", r"\w*(gemm(?!a)|scaled_mm|matmul|marlin|dequant|quantize)\w*", _QUANTIZATION_FILES, "quant|gemm", "apply", topics=("kernel.gemm",)),
         _Question("attention calls", topics=("kernel.attention",)),
         _Question("Triton kernels", topics=("kernel.triton",)),
         _Question("CUDA kernels", topics=("kernel.cuda",)),
@@ -113,12 +123,16 @@ class Subjects:
     def _definitions(self, question: _Question) -> Iterator[Place]:
         if not question.definitions:
             return
-        wanted, files = re.compile(question.definitions), re.compile(question.files)
+        wanted, files, holders, more = (
+            re.compile(p) for p in (question.definitions, question.files, question.holders, question.held_methods)
+        )
         for facts in self.held.source:
             inside = any(files.search(part) for part in facts.path.lower().split("/")[-2:])
             for holder in facts.classes:
-                for method in holder.methods if inside or files.search(holder.name.lower()) else ():
-                    if wanted.fullmatch(method.name) and not method.abstract:
+                of_class = bool(holders.search(holder.name.lower()))
+                for method in holder.methods if inside or of_class else ():
+                    fits = wanted.fullmatch(method.name) or (of_class and more.fullmatch(method.name))
+                    if fits and not method.abstract:
                         yield Place(name=method.path, at=at(facts.path, method.line))
             for function in facts.functions if inside else ():
                 if wanted.fullmatch(function.name):
@@ -127,9 +141,9 @@ class Subjects:
     def _lines(self, question: _Question) -> tuple[list[Place], int]:
         """Lines of the question's topics that are not a definition counted already, and how many there are."""
         places, count = [], 0
-        files = re.compile(question.files)
+        files = re.compile(question.topic_files)
         for facts in self.held.source:
-            if question.files and not files.search(facts.path):
+            if not files.search(facts.path):
                 continue
             for topic in question.topics:
                 number, hits = facts.topics.get(topic, (0, []))
@@ -152,7 +166,10 @@ class Subjects:
                 if isinstance(fact, ClassFact)
                 else ()
             )
-            for field in fields or parameters:
+            chosen = fields or parameters
+            if not any(_PARAMETER.fullmatch(field.name) for field in chosen):
+                continue  # another kind of sampling
+            for field in chosen:
                 default = f" = {field.default}" if field.default else ""
                 yield Place(
                     name=f"{fact.path}.{field.name}",

@@ -109,7 +109,7 @@ def _commands(held: Holdings) -> list[Command]:
     """Commands by kind, those of the README first; the same command once."""
     found: dict[tuple[str, str], tuple[tuple[int, int, int, str, int], Command]] = {}
     for facts in held.files:
-        for one in facts.commands:
+        for one in facts.commands if held.roles[facts.path] != "third party" else ():
             order = (
                 _COMMAND_ORDER.index(one.kind), _SOURCE_ORDER.index(one.source), facts.path.count("/"), facts.path, one.line,
             )  # fmt: skip

@@ -7,6 +7,7 @@ alternatives.
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -16,6 +17,20 @@ from opscope_tools.survey.module import Function, parameters_of
 
 _DEEPEST = 6
 _NOTHING = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
+
+
+Setting = ast.Assign | ast.AnnAssign
+
+
+def assignments(body: Sequence[ast.stmt]) -> Iterator[Setting]:
+    """The assignments of a body and of the statements in it; expressions are not gone through."""
+    for statement in body:
+        if isinstance(statement, Setting):
+            yield statement
+        for field_name in ("body", "orelse", "finalbody"):
+            yield from assignments(getattr(statement, field_name, ()))
+        for handler in getattr(statement, "handlers", ()):
+            yield from assignments(handler.body)
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,17 +72,13 @@ class Frame:
         for parameter in parameters_of(self.target.node):
             if parameter.annotation is not None:
                 self.annotated[parameter.arg] = parameter.annotation
-        for node in ast.walk(self.target.node):
+        for node in assignments(self.target.node.body):
             if isinstance(node, ast.Assign):
                 for name in node.targets:
                     if isinstance(name, ast.Name):
                         self.local.setdefault(name.id, []).append(node.value)
-            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            elif isinstance(node.target, ast.Name):
                 self.annotated[node.target.id] = node.annotation
-            elif isinstance(node, ast.With | ast.AsyncWith):
-                for item in node.items:
-                    if isinstance(item.optional_vars, ast.Name):
-                        self.local.setdefault(item.optional_vars.id, []).append(item.context_expr)
 
 
 class Types:
@@ -76,6 +87,7 @@ class Types:
     def __init__(self, held: Holdings) -> None:
         self.held = held
         self._attributes: dict[tuple[str, str], list[Definition]] = {}
+        self._set: dict[str, dict[str, list[tuple[Function, Setting]]]] = {}
 
     def named(self, node: ast.expr | None, file: FileFacts) -> Definition | None:
         """The class or function that a plain or dotted name leads to in a file."""
@@ -209,28 +221,30 @@ class Types:
     ) -> list[tuple[ast.expr | tuple[ast.expr], Frame]]:
         """What `self.name` is set to in the methods of a class; an annotation comes as a tuple of one."""
         found: list[tuple[ast.expr | tuple[ast.expr], Frame]] = []
-        for method in node.body:
-            if not isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef):
-                continue
-            frame: Frame | None = None
-            for statement in ast.walk(method):
-                if not isinstance(statement, ast.Assign | ast.AnnAssign):
-                    continue
-                for target in statement.targets if isinstance(statement, ast.Assign) else [statement.target]:
-                    if (
-                        isinstance(target, ast.Attribute)
-                        and target.attr == name
-                        and isinstance(target.value, ast.Name)
-                        and target.value.id == "self"
-                    ):
-                        frame = frame or Frame(
-                            Target(self.held, one.file, f"{one.fact.path}.{method.name}", method.lineno, owner)
-                        )
-                        if isinstance(statement, ast.AnnAssign):
-                            found.append(((statement.annotation,), frame))
-                        if statement.value is not None:
-                            found.append((statement.value, frame))
+        for method, statement in self._settings(one, node).get(name, []):
+            frame = Frame(Target(self.held, one.file, f"{one.fact.path}.{method.name}", method.lineno, owner))
+            if isinstance(statement, ast.AnnAssign):
+                found.append(((statement.annotation,), frame))
+            if statement.value is not None:
+                found.append((statement.value, frame))
         return found
+
+    def _settings(self, one: Definition, node: ast.ClassDef) -> dict[str, list[tuple[Function, Setting]]]:
+        """Attribute -> the statements of the class's methods that set it on self; each class is gone through once."""
+        if one.at not in self._set:
+            found: dict[str, list[tuple[Function, Setting]]] = {}
+            for method in node.body:
+                if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef):
+                    for statement in assignments(method.body):
+                        for target in statement.targets if isinstance(statement, ast.Assign) else [statement.target]:
+                            if (
+                                isinstance(target, ast.Attribute)
+                                and isinstance(target.value, ast.Name)
+                                and target.value.id == "self"
+                            ):
+                                found.setdefault(target.attr, []).append((method, statement))
+            self._set[one.at] = found
+        return self._set[one.at]
 
     def method(self, owner: Definition, name: str) -> Target | None:
         """The method that `object.name()` runs for an object of exactly `owner`."""

@@ -1,0 +1,4 @@
+import argparse
+
+if __name__ == "__main__":
+    argparse.ArgumentParser().add_argument("--rounds")

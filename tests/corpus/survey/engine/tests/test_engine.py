@@ -1,0 +1,6 @@
+import os
+
+
+class FakeScheduler:
+    def schedule(self):
+        return os.environ.get("POCKET_TEST_ONLY")
