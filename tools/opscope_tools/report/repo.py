@@ -134,8 +134,8 @@ def _signals(found: RepoMapResult) -> str:
 def _tldr(found: RepoMapResult, quotes: Quotes) -> list[str]:
     languages = ", ".join(f"{name} {number(count)}" for name, count in list(found.languages.items())[:4])
     lines = [
-        f"{found.repository}: {found.framework or 'no framework of those looked for'}; {quotes('files', found.files)} files, "
-        f"{quotes('lines', found.lines)} lines ({languages})."
+        f"{found.repository}: {found.framework or 'no framework of those looked for'}; {quotes('files', found.files or 0)} files, "
+        f"{quotes('lines', found.lines or 0)} lines ({languages})."
     ]
     modes = [
         f"{m.name} ({number(m.count)} lines, first {_pointer(m.places[0].at)})"
@@ -387,6 +387,6 @@ def _summary(facts: RepoFacts, path: str) -> ReportSummary:
         if s.heading.startswith("## ") and (s.number != DEEP_DIVE or (found.llm and found.llm.related))
     ]
     return ReportSummary(
-        insights=(f"{found.repository}: {found.framework or 'no known framework'}, {found.files:,} files, {found.lines:,} lines.", *best[:6]),
+        insights=(f"{found.repository}: {found.framework or 'no known framework'}, {found.files or 0:,} files, {found.lines or 0:,} lines.", *best[:6]),
         limitations=tuple(found.notes), links=tuple(f"{path}#{anchor(s.heading)}" for s in links),
     )  # fmt: skip
