@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: analyze test lint setup golden conformance second bench-server bench-calls bench-index bench-cost bench-kernels bench-reports bench-map bench-gpu sweep sweep-cost sweep-index sweep-kernels sweep-prose sweep-configs clean
+.PHONY: analyze test lint setup golden gallery conformance second bench-server bench-calls bench-index bench-cost bench-kernels bench-reports bench-map bench-gpu sweep sweep-cost sweep-index sweep-kernels sweep-prose sweep-configs clean
 
 analyze: $(STAMP)
 	$(BIN)/opscope analyze $(TARGET)
@@ -23,6 +23,10 @@ lint: $(STAMP)
 # what is derived from the code and kept in the tree: tool definitions, JSON Schemas, README's table
 golden: $(STAMP)
 	$(BIN)/python tests/golden/refresh.py
+
+# the reports under reports/; VLLM=PATH of its unpacked source for that one too
+gallery: $(STAMP)
+	$(BIN)/python tests/golden/gallery.py $(if $(VLLM),vllm=$(VLLM))
 
 # the official suites against the real server; installs Node and both suites from npm first
 conformance: $(STAMP)
