@@ -55,6 +55,7 @@ class ReportFacts(Frozen):
     summary: ReportSummary = ReportSummary()
     sources: tuple[Source, ...] = Field(default=(), description="The source trees that the report speaks of.")
     pins: tuple[Pin, ...] = ()
+    lines: tuple[str, ...] = Field(default=(), description="Digests of the report's lines as they were written.")
 
 
 class WriteReportResult(ToolResult):

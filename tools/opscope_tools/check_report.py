@@ -16,6 +16,7 @@ from opscope_schemas.report import CheckReportResult, ReportFacts
 from pydantic import Field, ValidationError
 
 from opscope_tools.report.checks import Material, check, rule_names
+from opscope_tools.report.edits import edited_problems, moved_lines
 from opscope_tools.report.markdown import Page
 from opscope_tools.report.pins import pinned, repaired
 from opscope_tools.report.saving import facts_path, inside, save
@@ -61,6 +62,8 @@ def _run(arguments: CheckReportArguments, context: ToolContext) -> CheckReportRe
     if file.suffix != ".md":
         raise InputError(f"{arguments.path!r} is not a Markdown report.", next_step="Give the path that ends in .md.")
     try:
+        if file.exists() and not file.is_file():
+            raise SourceError(f"{arguments.path!r} is no regular file.", next_step="Give the path of a report.")
         text = file.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise InputError(
@@ -78,14 +81,15 @@ def _run(arguments: CheckReportArguments, context: ToolContext) -> CheckReportRe
         text, facts, repairs = _fixed(workspace, path, text, facts, reader)
     sources = tuple(workspace.source(repository) for repository in workspace.repositories.values())
     exists = partial(exists_beside, workspace, path)
-    problems = tuple(check(Material(Page(text), reader, facts, sources, exists)))
+    problems = check(Material(Page(text), reader, facts, sources, exists))
+    problems = sorted([*problems, *edited_problems(Page(text), facts, problems)], key=lambda problem: problem.line)
     notes = (
         () if facts else ("No facts file lies beside the report, so its numbers and cited lines were not compared.",)
     )
     return CheckReportResult(
         path=path,
         ok=not problems,
-        problems=problems,
+        problems=tuple(problems),
         summary=facts.summary if facts else CheckReportResult.model_fields["summary"].default,
         rules=rule_names(),
         repairs=repairs,
@@ -112,7 +116,8 @@ def _fixed(
     gone = {repair.old for repair in repairs}
     kept = [pin for pin in facts.pins if not {f"{pin.path}:{pin.first}", f"{pin.path}:{pin.first}-{pin.last}"} & gone]
     made = "\n".join(repair.new for repair in repairs)
-    facts = facts.model_copy(update={"pins": tuple(dict.fromkeys((*kept, *pinned(Page(made), reader))))})
+    pins = tuple(dict.fromkeys((*kept, *pinned(Page(made), reader))))
+    facts = facts.model_copy(update={"pins": pins, "lines": moved_lines(facts.lines, Page(text), Page(mended))})
     save(workspace.output, {facts_path(path): facts.model_dump_json(indent=1) + "\n", path: mended})
     return mended, facts, tuple(f"line {repair.line}: {repair.old} -> {repair.new}" for repair in repairs)
 

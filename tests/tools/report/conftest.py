@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 import report_toy as toy
-from opscope_prompts.templates import render_template
 from opscope_tools import write_report
 from opscope_tools.report.facts import ImplementationFacts
-from opscope_tools.report.render import Report, render
+from opscope_tools.report.render import Report
 from opscope_tools.spec import ToolContext
 from opscope_tools.workspace import Workspace
 
@@ -39,14 +38,10 @@ def facts(tmp_path_factory: pytest.TempPathFactory) -> ImplementationFacts:
 @pytest.fixture(scope="session")
 def report(facts: ImplementationFacts) -> Report:
     """The toy's report without an agent's sections."""
-    return rendered_with(facts, {})
-
-
-def rendered_with(facts: ImplementationFacts, sections: dict[str, str]) -> Report:
-    return render(facts, sections, "x.md", lambda values: render_template("implementation.md", values))
+    return toy.rendered_with(facts, {})
 
 
 @pytest.fixture
 def rendered(facts: ImplementationFacts, report: Report) -> Callable[..., Report]:
     """Renders the toy's report with the given sections."""
-    return lambda **sections: rendered_with(facts, sections) if sections else report
+    return lambda **sections: toy.rendered_with(facts, sections) if sections else report

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from opscope_cache.store import MemoryStore
+from opscope_prompts.templates import render_template
 from opscope_schemas.analysis import (
     GroupTotal,
     Kernel,
@@ -27,6 +28,8 @@ from opscope_schemas.analysis import (
 from opscope_schemas.common import Repository, Source, ToolResult
 from opscope_schemas.dataflow import CacheGrowth, Dataflow, DataflowResult, FlowOperator, FlowTensor, PeakPoint
 from opscope_schemas.errors import UnknownNameError
+from opscope_tools.report.facts import ImplementationFacts
+from opscope_tools.report.render import Report, render
 from opscope_tools.workspace import Workspace
 
 MODELING = '''"""A toy."""
@@ -413,3 +416,8 @@ def answer(name: str, arguments: Mapping[str, Any], _context: object) -> ToolRes
         return DataflowResult(dataflow=graph(model_document(phase)))
     assert name == "expand_refs", name
     return ModelAnalysisResult(document=model_document(phase))
+
+
+def rendered_with(facts: ImplementationFacts, sections: dict[str, str]) -> Report:
+    """The toy's report with an agent's sections."""
+    return render(facts, sections, "x.md", lambda values: render_template("implementation.md", values))

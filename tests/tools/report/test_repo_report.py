@@ -129,7 +129,7 @@ def test_a_report_on_an_engine_has_every_section_in_order(saved: tuple[str, Repo
     assert [h for h in headings if h.startswith(("## ", "### "))] == [s.heading for s in REPO_SECTIONS]
     assert check(Material(Page(text), reader, facts)) == []
     assert "**LLM-related:** yes (signals: " in text
-    assert "**Commit:** 1.0" in text
+    assert "**Commit:** none: not a git checkout; version 1.0" in text
 
 
 def test_key_components_are_at_the_lines_that_define_them(saved: tuple[str, ReportFacts, SourceReader]) -> None:

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 import report_toy as toy
-from conftest import rendered_with
 from opscope_schemas.analysis import TensorInfo
 from opscope_schemas.formula import Formula
 from opscope_tools.report.facts import ImplementationFacts, role_of
@@ -51,7 +50,7 @@ def rows(text: str, number: str) -> list[tuple[str, ...]]:
 
 
 def test_a_report_on_a_class_is_about_the_class_and_names_the_model_once(attention: ImplementationFacts) -> None:
-    report = rendered_with(attention, {})
+    report = toy.rendered_with(attention, {})
     assert report.text.startswith("# Analysis: ToyAttention\n")
     summary = section(report.text, "1. Executive Summary") or report.text.partition("## 1. ")[2].partition("\n## 2")[0]
     assert summary.count("ToyForCausalLM") == 1
@@ -87,7 +86,7 @@ def test_a_whole_model_is_its_own_subject(facts: ImplementationFacts, rendered: 
 def test_the_system_diagram_follows_the_calls_not_the_order_of_the_tree(facts: ImplementationFacts) -> None:
     first, *rest = facts.tree.tree.children
     late = facts.tree.tree.model_copy(update={"children": (*rest, first)})  # as where `rotary_emb` is defined last
-    text = rendered_with(replace(facts, tree=facts.tree.model_copy(update={"tree": late})), {}).text
+    text = toy.rendered_with(replace(facts, tree=facts.tree.model_copy(update={"tree": late})), {}).text
     diagram = text.partition("### 2.1")[2].partition("### 2.2")[0]
     titles = [
         "embed_tokens: Embedding",
@@ -212,7 +211,7 @@ def test_the_cache_is_that_of_the_graph_and_logits_are_as_wide_as_the_vocabulary
     kernels = (*others, update, head.model_copy(update={"outputs": (logits,)}))
     document = facts.main.model_copy(update={"kernels": kernels})
     changed = replace(facts, documents=(document,), graphs=(toy.graph(document),))
-    said = {cells[0].split(":")[0]: cells for cells in rows(rendered_with(changed, {}).text, "6.3")}
+    said = {cells[0].split(":")[0]: cells for cells in rows(toy.rendered_with(changed, {}).text, "6.3")}
     # keys and values: 2 * 2 layers * 4 heads * 64 tokens * 2 wide * 2 bytes
     assert f"bytes ({2 * 2 * 4 * 64 * 2 * 2 / 1000:.3g} kB)" in said["cache"][0]
     assert said["cache"][3].endswith("bytes with each token")

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 import report_toy as toy
-from conftest import rendered_with
 from opscope_prompts.templates import render_template
 from opscope_tools.report.facts import ImplementationFacts
 from opscope_tools.report.outline import SECTIONS
@@ -50,7 +49,7 @@ class Seen(HTMLParser):
 
 
 def page_of(facts: ImplementationFacts, sections: dict[str, str] | None = None) -> str:
-    report = rendered_with(facts, sections or {})
+    report = toy.rendered_with(facts, sections or {})
     return web_page(report.text, plots(facts), facts.reader, lambda values: render_template("page.html", values))
 
 

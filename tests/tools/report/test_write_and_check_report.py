@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -281,3 +282,22 @@ def test_prose_with_evidence_is_saved(context: ToolContext) -> None:
         f"| What | Where |\n|---|---|\n| norm | `{toy.FILE}:{norm}` |\n\n```\na -> b\n```"
     )
     assert write(context, sections={"1": good}).problems == ()
+
+
+def test_a_line_changed_by_hand_is_told_and_a_lost_mark_too(context: ToolContext) -> None:
+    write(context)
+    report = context.workspace.output / PATH
+    text = report.read_text()
+    report.write_text(text.replace("multi-head", "multi-query"))
+    assert rules(check(context)) == {"EDITED"}
+    report.write_text(text.replace("<!-- fact:parameters -->", ""))
+    assert rules(check(context)) == {"EDITED", "FACT_LOST"}
+    report.write_text(text.replace("---\n", "---\n\n"))  # blank lines say nothing
+    assert check(context).ok
+
+
+def test_what_is_no_regular_file_is_refused_at_once(context: ToolContext) -> None:
+    (context.workspace.output / "reports/implementations").mkdir(parents=True)
+    os.mkfifo(context.workspace.output / PATH)
+    with pytest.raises(SourceError, match="no regular file"):
+        check(context)

@@ -44,6 +44,8 @@ def architecture_map(found: RepoMapResult) -> str:
         nodes.update({path: path for path in (source, target) if path in new})
         if not any((e.source, e.target) == (source, target) for e in edges):
             edges[Edge(source, target, label)] = None
+    if not nodes:
+        nodes = {found.repository: found.repository}
     roles = {c.candidates[0].at.rpartition(":")[0]: c.role for c in reversed(found.components) if c.candidates}
     return mermaid(Graph({n: f"{n} ({roles[n]})" if n in roles else n for n in nodes}, tuple(edges)))
 

@@ -156,8 +156,8 @@ def mermaid_problems(page: Page) -> Iterator[Problem]:
             fault = _mermaid_fault(line, at == fence.line + 1, nodes)
             if fault:
                 yield Problem(rule="MERMAID", line=at, message=fault)
-        if not fence.lines:
-            yield Problem(rule="MERMAID", line=fence.line, message="This diagram is empty.")
+        if not nodes:
+            yield Problem(rule="MERMAID", line=fence.line, message="This diagram has no node.")
 
 
 def _mermaid_fault(line: str, first: bool, nodes: set[str]) -> str:
@@ -201,7 +201,11 @@ def repo_problems(page: Page) -> Iterator[Problem]:
     for table in page.tables:
         if table.head == ("Component", "Location", "Responsibility"):
             located = [cells for _, cells in table.rows if len(cells) == 3 and re.search(r":\d+", cells[1])]
-            searched = [cells for _, cells in table.rows if len(cells) == 3 and "searched" in cells[2]]
+            searched = [
+                cells
+                for _, cells in table.rows
+                if len(cells) == 3 and ("searched" in cells[2] or cells[1] == "not looked for")
+            ]
             if about and len(located) < _COMPONENTS:
                 said = f"{len(located)} components have a place; at least {_COMPONENTS} are asked for."
                 yield Problem(rule="TOO_FEW_COMPONENTS", line=table.line, message=said)

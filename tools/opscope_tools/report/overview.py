@@ -46,11 +46,23 @@ def attention_kind(facts: ImplementationFacts) -> tuple[str, int, int] | None:
     """`multi-head`, `grouped-query` or `multi-query`, with query and key-value heads; None where heads are unknown."""
     values = facts.point(facts.main)
     heads = values.get("num_heads", facts.tree.config.get("num_attention_heads"))
-    shared = values.get("num_kv_heads", facts.tree.config.get("num_key_value_heads") or heads)
+    named: object = values.get("num_kv_heads")
+    named = facts.tree.config.get("num_key_value_heads") or heads if named is None else named
+    kept = _kept_heads(facts, values)
+    shared = named if kept is None else kept
     if not isinstance(heads, int) or not isinstance(shared, int) or not facts.classes_of("attention"):
         return None
     kind = "multi-head" if shared == heads else "multi-query" if shared == 1 else "grouped-query"
     return kind, heads, shared
+
+
+def _kept_heads(facts: ImplementationFacts, values: Mapping[str, int]) -> int | None:
+    """Heads of the keys and values that the cache holds, where its tensors agree and the config has no name for them."""
+    if facts.tree.config.get("num_key_value_heads") is not None:
+        return None
+    kept = [t for t in facts.graphs[0].tensors if t.kind == "cache" and t.created_by and len(t.shape) == 4]
+    heads = {evaluate(t.shape[1], values) for t in kept if variables(t.shape[1]) <= values.keys()}
+    return heads.pop() if len(heads) == 1 else None
 
 
 def executive_summary(facts: ImplementationFacts, quotes: Quotes) -> str:

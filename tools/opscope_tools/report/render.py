@@ -13,6 +13,7 @@ from opscope_schemas.report import Problem, ReportFacts
 
 from opscope_tools.report import components, flow, overview, performance, reference
 from opscope_tools.report.checks import FRAGMENT_RULES, Material, check
+from opscope_tools.report.edits import line_digests
 from opscope_tools.report.evidence import evidence_problems, with_facts
 from opscope_tools.report.facts import ImplementationFacts, short
 from opscope_tools.report.markdown import Page, table
@@ -115,6 +116,7 @@ def render(facts: ImplementationFacts, sections: Mapping[str, str], path: str, t
             summary=summarise(facts, path, outline),
             sources=facts.sources,
             pins=pinned(Page(text), facts.reader),
+            lines=line_digests(Page(text)),
         ),
     )
 

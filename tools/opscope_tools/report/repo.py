@@ -14,6 +14,7 @@ from opscope_schemas.repo_map import CallNest, Candidate, Component, Counted, Pl
 from opscope_schemas.report import Problem, ReportFacts, ReportSummary
 
 from opscope_tools.report.architecture import architecture_map
+from opscope_tools.report.edits import line_digests
 from opscope_tools.report.evidence import with_facts
 from opscope_tools.report.markdown import POINTER, Page, number, table
 from opscope_tools.report.outline import DEEP_DIVE, REPO_SECTIONS, REPO_TABLES, anchor, section_named
@@ -68,7 +69,7 @@ def render_repo(
     text = re.sub(r"\n{3,}", "\n\n", template({**context, "review": _review(draft, review(draft))}))
     kept = ReportFacts(
         kind="repo", name=facts.name, values=quotes.values, summary=_summary(facts, path), sources=(facts.source,),
-        pins=pinned(Page(text), facts.reader),
+        pins=pinned(Page(text), facts.reader), lines=line_digests(Page(text)),
     )  # fmt: skip
     return Report(text=text, facts=kept)
 
@@ -77,7 +78,7 @@ def _context(facts: RepoFacts, quotes: Quotes) -> dict[str, object]:
     found = facts.map
     related = found.llm is not None and found.llm.related
     return {
-        "name": facts.name, "repo": facts.place, "clone": f"`{facts.place}`", "commit": facts.source.version or "not known: no version and no git commit",
+        "name": facts.name, "repo": facts.place, "clone": f"`{facts.place}`", "commit": _commit(facts.source.version),
         "related": "yes" if related else "no", "signals": _signals(found),
         "summary": _tldr(found, quotes), "problem": list(_problem(found)), "map": architecture_map(found),
         "modules": table(REPO_TABLES["modules"], _module_rows(found)), "skipped": [f"`{s.path}`: left out: {s.reason} ({s.files} files)" for s in found.skipped[:8]],
@@ -92,6 +93,16 @@ def _context(facts: RepoFacts, quotes: Quotes) -> dict[str, object]:
         "extensions": table(REPO_TABLES["extensions"], list(_extension_rows(found))),
         "pitfalls": list(_pitfalls(found)), "questions": list(_questions(found)),
     }  # fmt: skip
+
+
+def _commit(version: str) -> str:
+    if re.fullmatch(r"[0-9a-f]{40}", version):
+        return f"`{version}`"
+    return (
+        f"none: not a git checkout; version {version}"
+        if version
+        else "none: not a git checkout, and no version is spelt out"
+    )
 
 
 # ---- words ----------------------------------------------------------------------------------------------------------
@@ -235,7 +246,8 @@ def _configuration_rows(found: RepoMapResult, quotes: Quotes) -> list[tuple[str,
         rows.append(
             ("config files", f"`{folder.path}`", f"{number(folder.files)} files; keys {keys or 'none at the top'}")
         )
-    for held in found.config_classes[:6]:
+    used = [held for held in found.config_classes if held.importers] or list(found.config_classes)
+    for held in used[:6]:
         fields = ", ".join(f"`{f.name}`" for f in held.fields[:5])
         rows.append(
             (
@@ -267,9 +279,13 @@ def _configuration_notes(found: RepoMapResult) -> Iterator[str]:
 
 def _component_rows(found: RepoMapResult) -> Iterator[tuple[str, str, str]]:
     for component in found.components:
-        if component.candidates:
+        if component.candidates and (component.role != "most imported" or component.candidates[0].importers):
             best = component.candidates[0]
             yield component.role, f"`{best.name}` ({_pointer(best.at)})", _responsibility(best, component)
+        elif component.candidates:
+            continue
+        elif component.searched.startswith("not looked for"):
+            yield component.role, "not looked for", "nothing here shows a language model"
         else:
             yield component.role, "not present", f"searched {component.searched or 'class and function names'}"
 
@@ -328,14 +344,24 @@ def _topics(topics: Iterable[Counted], what: str) -> list[str]:
 # ---- end ------------------------------------------------------------------------------------------------------------
 
 
+#: what shows a pitfall, by a word of its name
+_DETECT = (
+    ("warning", "its message in the log"),
+    ("deprecat", "its message in the log"),
+    ("implemented", "the error is raised"),
+)
+
+
 def _pitfalls(found: RepoMapResult) -> Iterator[str]:
     for topic in found.pitfalls:
-        for place in topic.places[:2]:
-            said = f" {_code(place.text)}" if place.text else ""
-            name = "notes of work to do" if re.search(r"\b(?:TODO|FIXME|XXX)\b", topic.name) else topic.name
+        noted = re.search(r"\b(?:TODO|FIXME|XXX)\b", topic.name)
+        detect = next((how for word, how in _DETECT if word in topic.name.lower()), "by reading: it is a note")
+        shown = [f"{_code(place.text)} {_named(place)}".strip() for place in topic.places[:2]]
+        if shown:
+            name = "notes of work to do" if noted else topic.name
             yield (
-                f"{name}: {number(topic.count)} places, such as{said} {_named(place)} (how to detect: this line runs; "
-                "fix: read the condition around it)"
+                f"{name}: {number(topic.count)} places, such as {', '.join(shown)} (how to detect: {detect}; "
+                "fix: what the condition around the line asks for)"
             )
     if not any(topic.places for topic in found.pitfalls):
         yield "None found: searched for warnings, deprecations, NotImplementedError and notes of work to do."
@@ -345,7 +371,7 @@ def _questions(found: RepoMapResult) -> Iterator[str]:
     for place in found.environment.unexplained[:2]:
         yield f"What reads `{place.name}` ({_pointer(place.at)})?"
     for component in found.components:
-        if not component.candidates:
+        if not component.candidates and not component.searched.startswith("not looked for"):
             yield f"Where is the {component.role}, if there is one (searched {component.searched or 'names'})?"
     if found.environment.dynamic:
         yield f"Which environment variables does {_pointer(found.environment.dynamic[0])} read, whose names are made at run time?"

@@ -30,6 +30,8 @@ _ARRAY_FRAMEWORKS = ("PyTorch", "JAX", "TensorFlow", "MLX", "PaddlePaddle", "Min
 _KERNELS = ("Triton", "CUDA")
 #: a framework imported by fewer files than this share of the first one's is not called a part of the hybrid
 _SHARE = 0.05
+#: nor one that fewer than this share of all Python files import: a helper for its users
+_LEAST = 0.02
 _EXECUTION = (
     "torch.compile", "CUDA graphs", "custom operators", "torch.ops calls", "persistent kernels", "TorchScript",
     "torch.export", "jax.jit", "jax control flow", "Pallas kernels", "tf.function",
@@ -79,12 +81,12 @@ def _counted(name: str, lines: list[tuple[FileFacts, int]]) -> Counted:
     return Counted(name=name, count=len(lines), files=len({facts.path for facts, _ in lines}), places=places)
 
 
-def verdict(found: list[Counted]) -> str:
-    """The frameworks in one phrase: what carries the code, and what its kernels are written in."""
+def verdict(found: list[Counted], files: int) -> str:
+    """The frameworks in one phrase: what carries the code of so many Python files, and what its kernels are written in."""
     by_name = {one.name: one for one in found}
     arrays = [one for one in found if one.name in _ARRAY_FRAMEWORKS]
     most = max((one.files for one in arrays), default=0)
-    main = [one.name for one in arrays if one.files >= max(1, most * _SHARE)]
+    main = [one.name for one in arrays if one.files >= max(1, most * _SHARE, files * _LEAST)]
     kernels = [name for name in _KERNELS if name in by_name and by_name[name].places and by_name[name].places[0].text]
     parts = [*main, *kernels]
     if not parts:

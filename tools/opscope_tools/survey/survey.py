@@ -55,7 +55,7 @@ def survey(
     near = {c.at.rpartition(":")[0] for role in roles for c in role.candidates[:3]}
     result = RepoMapResult(
         repository=repository.name,
-        framework=frameworks.verdict(found),
+        framework=frameworks.verdict(found, sum(f.language == "python" for f in held.source)),
         frameworks=tuple(found),
         execution=tuple(frameworks.execution(held)),
         files=len(held.files),
