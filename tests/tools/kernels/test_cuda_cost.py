@@ -187,3 +187,61 @@ def test_what_data_decides_is_named_and_not_counted(own: tuple[Repository, Inven
     cost = cost_of(own, "by_data", CudaCase("by_data", ()))
     assert cost.not_counted == ("what `v > 0.5f` decides (line 196)",)
     assert (cost.flops, cost.read_bytes, cost.write_bytes) == ("0", "4 * {blockDim.x}", "4 * {blockDim.x}")
+
+
+SAID = {
+    # macros that stand for two things, and loops whose own bounds they change: no number may be made of them
+    "redefined": "#define W 4\nKERNEL(a) { for (int i = 0; i < W; ++i) y[i] = x[i] * 2.f; }\n#undef W\n#define W 8\nKERNEL(b) { y[0] = W; }",
+    "two_ends": "KERNEL(a) { for (int i = 0, j = n - 1; i < j; ++i, --j) y[i] = x[i] * 2.f; }",
+    "shrinking": "KERNEL(a) { for (int i = 0; i < n; i++) { y[i] = x[i] * 2.f; n--; } }",
+    "half": "KERNEL(a) { for (int i = 0; i < n / 2; i++) { y[i] = x[i] * 2.f; n -= 2; } }",
+    "doubling": "KERNEL(a) { for (int i = 0, s = 1; i < n; i += s, s *= 2) y[i] = x[i] * 2.f; }",
+}
+
+
+def small(tmp_path: Path, body: str, sizes: dict[str, int] | None = None, name: str = "a") -> Cost:
+    head = "#define KERNEL(name) __global__ void name(const float* x, float* y, int n, int m)\n"
+    (tmp_path / "k.cu").write_text(
+        (head + body).replace("KERNEL(a)", f"__global__ void {name}(const float* x, float* y, int n, int m)")
+    )
+    repository, found = inventory(tmp_path)
+    quiet: Any = {"checkpoint": lambda: None, "progress": lambda *_: None}
+    (kernel,) = describe(repository, found, select(found, name), sizes=sizes or {}, **quiet)
+    assert kernel.cost is not None
+    return kernel.cost
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_what_changes_its_own_bounds_has_no_number(tmp_path: Path, name: str) -> None:
+    cost = small(tmp_path, SAID[name], {"n": 64, "blockDim.x": 32})
+    assert "flops" not in cost.evaluated
+
+
+def test_a_product_keeps_the_parentheses_of_a_division(tmp_path: Path) -> None:
+    body = "KERNEL(a) { int h = m / 2; int t = n * h; for (int i = threadIdx.x; i < t; i += blockDim.x) y[i] = x[i] * 2.f; }"
+    cost = small(tmp_path, body, {"n": 3, "m": 7, "blockDim.x": 32})
+    assert cost.evaluated["flops"] == 3 * (7 // 2)
+
+
+def test_the_opposite_of_two_tests_is_of_both(tmp_path: Path) -> None:
+    body = "KERNEL(a) { int i = threadIdx.x; int j = threadIdx.y; if (i >= n || j >= m) return; y[i] = x[i] * 2.f; }"
+    assert not [c for c in small(tmp_path, body).conditions if "i < n ||" in c]
+
+
+def test_sizes_against_a_condition_give_no_number(tmp_path: Path) -> None:
+    body = "KERNEL(a) { for (int i = threadIdx.x; i < n; i += 16) y[i] = x[i] * 2.f; }"
+    cost = small(tmp_path, body, {"n": 520, "blockDim.x": 64})
+    assert cost.evaluated == {}
+    assert [a for a in cost.assumptions if "against the condition" in a]
+    assert small(tmp_path, body, {"n": 512, "blockDim.x": 16}).evaluated["flops"] == 512
+
+
+def test_macros_in_macros_are_never_lost(tmp_path: Path) -> None:
+    nested = "#define N0 x[0]\n" + "".join(f"#define N{k} (N{k - 1} + N{k - 1})\n" for k in range(1, 41))
+    cost = small(tmp_path, nested + "KERNEL(a) { y[0] = N40; }")
+    assert cost.not_counted
+
+
+def test_numbers_that_no_integer_holds_end_at_once(tmp_path: Path) -> None:
+    squares = "long b0 = 3;" + "".join(f" const long b{k} = b{k - 1} * b{k - 1} * b{k - 1};" for k in range(1, 41))
+    small(tmp_path, f"KERNEL(a) {{ {squares} for (long i = 0; i < b40; ++i) y[i] = x[i]; }}")

@@ -5,7 +5,9 @@ Bytes are what the kernel asks of memory: each access in full, masked elements t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import operator
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -17,6 +19,9 @@ from opscope_tools.kernels.cuda_record import Record
 from opscope_tools.kernels.triton_operations import Event, Run
 from opscope_tools.kernels.triton_tiles import Value
 
+_COMPARES: Mapping[str, Callable[[Fraction, Fraction], bool]] = {
+    "==": operator.eq, "!=": operator.ne, "<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt,
+}  # fmt: skip
 _ASSUMED = "Every tile is full: elements that a mask leaves out count, so that tiles at the edge cost less."
 _FULL = "Every tile is full: threads that a bound leaves out count, so that blocks at the edge cost less."
 _CACHES = "Bytes are those that the kernel asks for; what a cache serves again is not taken off."
@@ -83,6 +88,7 @@ def _fields(per_tile: Sequence[str], per_launch: Sequence[str]) -> dict[str, Any
 def cuda_cost(record: Record, grids: Sequence[Launch], sizes: Mapping[str, int]) -> Cost:
     """The cost of one thread block, and of a launch where every block does the same."""
     zero, counts = Formula.const(0), record.counts
+    missing = dict.fromkeys(record.not_counted)
     total, matmul, read, write = zero, zero, zero, zero
     lines: dict[tuple[str, int, str, str], list[Formula]] = {}
     for entry, count in record.entries.items():
@@ -91,6 +97,9 @@ def cuda_cost(record: Record, grids: Sequence[Launch], sizes: Mapping[str, int])
         flops = times * entry.flops + product if entry.flops else product
         loaded = times * counts.read(entry.read) if entry.read else zero
         stored = times * counts.read(entry.written) if entry.written else zero
+        if "threadIdx" in counts.show(flops + loaded + stored):
+            missing.setdefault(f"{entry.operation} at line {entry.line}, which differs from thread to thread")
+            continue
         line = lines.setdefault((entry.file, entry.line, entry.via, entry.operation), [zero, zero])
         line[0], line[1] = line[0] + flops, line[1] + loaded + stored
         total, matmul, read, write = total + flops, matmul + product, read + loaded, write + stored
@@ -105,14 +114,25 @@ def cuda_cost(record: Record, grids: Sequence[Launch], sizes: Mapping[str, int])
     texts = _fields(per_block, per_launch)
     names = dict.fromkeys(n for text in texts.values() for n in names_of(text))
     numbers, unbound = _evaluated(texts, names, sizes)
+    against = [condition for condition in record.conditions if contradicted(condition, sizes)]
+    said = [f"Nothing was evaluated: the sizes given are against the condition {c}." for c in against[:1]]
     both = counts.show(read + write)
     return Cost(
         **texts, intensity=f"({per_block[0]}) / ({both})" if both != "0" else "", lines=shown,
         variables={n: text for n, text in record.variables.items() if n in names}, conditions=tuple(record.conditions),
-        not_counted=tuple(record.not_counted), unbound=unbound,
-        assumptions=(_FULL, _CACHES, *record.assumptions, *((f"No cost of a launch: {reason}.",) if reason else ())),
-        evaluated=numbers,
+        not_counted=tuple(missing), unbound=unbound,
+        assumptions=(_FULL, _CACHES, *record.assumptions, *((f"No cost of a launch: {reason}.",) if reason else ()), *said),
+        evaluated={} if against else numbers,
     )  # fmt: skip
+
+
+def contradicted(condition: str, sizes: Mapping[str, int]) -> bool:
+    """Whether a condition that compares two formulas does not hold at the sizes that are given."""
+    found = re.match(r"^(.*?) (==|!=|<=|>=|<|>) (.*?)(?: \(.*line \d+.*\))?$", condition)
+    if found is None or re.search(r"&&|\|\||\b(?:and|or)\b", condition):
+        return False
+    left, right = (evaluate(text, sizes) for text in (found[1], found[3]))
+    return left is not None and right is not None and not _COMPARES[found[2]](left, right)
 
 
 def _of_launch(record: Record, grids: Sequence[Launch]) -> tuple[str, Formula | None]:

@@ -276,6 +276,8 @@ def _fold(operator: ast.operator | str, a: int, b: int) -> int | None:
             ">=": a >= b,
         }
         return int(table[operator])
+    if max(a.bit_length(), b.bit_length()) > 64:
+        return None  # no C++ integer is as wide
     match operator:
         case ast.Add():
             return a + b

@@ -232,9 +232,11 @@ def _configuration(form: str, callee: str, arguments: list[str], names: Names) -
         variable = padded[0].lstrip("&").strip()
         parts = {f: member(variable, f, names) for f in ("gridDim", "blockDim", "dynamicSmemBytes", "stream")}
         for axis in ("gridDim", "blockDim"):
-            if not parts[axis]:
-                components = [member(variable, rf"{axis}\s*\.\s*{c}", names) for c in "xyz"]
-                if any(components):
+            components = [member(variable, rf"{axis}\s*\.\s*{c}", names) for c in "xyz"]
+            if any(components):
+                if parts[axis]:  # set whole and in parts: which comes last is not followed
+                    parts[axis] = f"{variable}.{axis}"
+                else:
                     parts[axis] = f"dim3({', '.join(c or '1' for c in components)})"
         return padded[1], parts["gridDim"], parts["blockDim"], parts["dynamicSmemBytes"], parts["stream"]
     if form == "hipLaunchKernelGGL":

@@ -7,7 +7,7 @@ cdiv(stop - start, step) in each thread; what is neither gets a name of its own.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from opscope_tools.kernels.counts import Counts, names_of
@@ -238,14 +238,29 @@ def loop_parts(node: For | While, writes: Callable[[Node], frozenset[str]]) -> t
     """(counter, operator, bound, step) of a loop that counts; None for others."""
     step = node.step if isinstance(node, For) else None
     changed = writes(node.body)
+    every = changed | (writes(step) if step is not None else frozenset())
     for name, operator, bound in counter(node.test):
         found = step_of(step, name) if step is not None else own_step(node.body, name, writes)
         if found is None or (step is not None and name in changed):
             continue
-        if isinstance(bound, Name) and bound.text in changed:
-            continue
+        held = _names(bound) | (_names(found.amount) if found.amount is not None else set())
+        if any(other.partition(".")[0] in held for other in every - {name}) or name in held:
+            continue  # what the loop itself changes says nothing of how often it runs
         return name, operator, bound, found
     return None
+
+
+def _names(node: Node) -> set[str]:
+    """The names in an expression; of members and elements the object's."""
+    if isinstance(node, Name):
+        return {node.text.partition(".")[0]}
+    found: set[str] = set()
+    for part in fields(node):
+        value = getattr(node, part.name)
+        for item in value if isinstance(value, tuple | list) else (value,):
+            if isinstance(item, Node):
+                found |= _names(item)
+    return found
 
 
 def depends(trip_: Any, names: set[str]) -> bool:

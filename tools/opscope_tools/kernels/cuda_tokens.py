@@ -74,10 +74,16 @@ class DeviceCode:
         starts = [a for a, _ in self._left_out]
         #: macros that the file itself defines
         self.own: dict[str, MacroRef] = {}
+        #: those that it defines anew, so that what they stand for depends on the line
+        self._changing: set[str] = set()
         for (place, _), macro in zip(source.defines, source.macros, strict=True):
             index = bisect_right(starts, place) - 1
             if index < 0 or place >= self._left_out[index][1]:
-                self.own[macro.name] = macro
+                old = self.own.setdefault(macro.name, macro)
+                if (old.parameters, old.body) != (macro.parameters, macro.body):
+                    self._changing.add(macro.name)
+        for name in self._changing:
+            del self.own[name]
         self._bodies: dict[str, list[str]] = {}
 
     @cached_property
@@ -86,7 +92,7 @@ class DeviceCode:
         found: dict[str, MacroRef] = dict(self._shared)
         for header in reversed(list(self._headers())):
             found |= header.own
-        return found | self.own
+        return {name: macro for name, macro in (found | self.own).items() if name not in self._changing}
 
     def _branches(self, macros: Mapping[str, tuple[int, MacroRef]]) -> None:
         #: of each open `#if`: whether the code around it counts, whether a branch was taken, whether this one counts
@@ -195,8 +201,10 @@ class DeviceCode:
         return self._expanded(found, frozenset(), _DEPTH)
 
     def _expanded(self, tokens: list[Token], active: frozenset[str], depth: int) -> list[Token]:
-        if not depth or not any(t.text not in active and t.text in self.macros for t in tokens):
+        if not any(t.text not in active and t.text in self.macros for t in tokens):
             return tokens
+        if not depth:
+            raise TooLongError  # macros in macros: what they compute would be lost
         made: list[Token] = []
         index = 0
         while index < len(tokens):

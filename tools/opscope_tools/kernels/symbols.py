@@ -89,6 +89,10 @@ class ConfigValue:
     line: int
 
 
+#: bits of a number that is written out
+_MOST_BITS = 256
+
+
 def leaf(text: str) -> Sym:
     """A run-time quantity of the caller."""
     return Sym("{" + text.replace("{", "").replace("}", "") + "}", ATOM, leaf=True)
@@ -101,6 +105,8 @@ def render(value: Any, precedence: int = 0) -> str:
     if isinstance(value, tuple | list):
         inner = ", ".join(render(item) for item in value)
         return f"({inner})" if isinstance(value, tuple) else f"[{inner}]"
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        return "{a number that no size has}"
     if isinstance(value, int | float) and not isinstance(value, bool) and value < 0 and precedence > SUM:
         return f"({value!r})"
     if isinstance(value, Function):
@@ -135,6 +141,8 @@ def combine(op: ast.operator, left: Any, right: Any) -> Any:
     if symbol in "+-" and right == 0 and not isinstance(right, Sym):
         return left
     tighter = precedence + (0 if symbol in "+*" else 1)
+    if symbol == "*" and isinstance(right, Sym) and re.search(r"/|%", right.text):
+        tighter = precedence + 1  # a * (b // 2) is not a * b // 2
     text = f"{render(left, precedence)} {symbol} {render(right, tighter if symbol != '+' else precedence)}"
     if symbol == "//" and (rewritten := _as_cdiv(render(left), render(right), render(right, PRODUCT))) is not None:
         return Sym(rewritten)
@@ -219,7 +227,7 @@ def canonical(text: str) -> tuple[str, bool]:
 def negated(text: str) -> str:
     """The opposite of a test, for reading."""
     found = _COMPARISON.match(text)
-    if found and not re.search(r"\b(and|or)\b", text):
+    if found and not re.search(r"\b(and|or)\b|&&|\|\|", text):
         opposite = {**_FLIP, **{v: k for k, v in _FLIP.items()}}
         return f"{found[1]} {opposite[found[2]]} {found[3]}"
     return f"not {text}" if re.match(r"^[\w.]+(\([^()]*\))?$", text) else f"not ({text})"
