@@ -161,3 +161,12 @@ def test_what_a_cost_cannot_hold_is_missing_from_it_by_name(tmp_path: Path, text
     assert kernel.cost is not None
     assert any(missing in text for text in kernel.cost.not_counted) or not missing
     assert len(kernel.cost.flops) < 20_000
+
+
+def test_a_kernel_of_thousands_of_statements_is_read_in_time(tmp_path: Path) -> None:
+    body = "".join(f"x[{i}] = x[{i + 1}] * 2.f;\n" for i in range(6_000))
+    (kernel,) = asked(tmp_path, "k.cu", "__global__ void long_one(float* x) {\n" + body + "}\n").kernels
+    assert len(kernel.stores) == 6_000
+    assert kernel.cost is not None
+    # more tokens than a body may have: no cost is worked out, and that is said
+    assert kernel.cost.not_counted

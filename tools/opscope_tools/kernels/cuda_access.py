@@ -54,6 +54,8 @@ class Steps:
 
     def __post_init__(self) -> None:
         self._names = Names(self.source, self.start, self.end, self.compile_time)
+        #: what a pointer is set to, by its name
+        self._later: dict[str, tuple[str, ...]] = {}
 
     def width(self, place: Place, text: str) -> int | None:
         """Bytes that one thread moves: of the type that the access casts to, or that its pointer is declared with."""
@@ -139,8 +141,11 @@ class Steps:
 
     def _moves(self, name: str) -> bool:
         """Whether a pointer is set or advanced by what may differ between threads."""
-        text = self.source.statements[self.start : self.end]
-        later = re.findall(rf"(?:^|(?<=[;{{}})]))\s*{re.escape(name)}\s*[-+]?=(?!=)\s*([^;]+);", text)
+        if name not in self._later:
+            text = self.source.statements[self.start : self.end]
+            pattern = rf"(?:^|(?<=[;{{}})]))\s*{re.escape(name)}\s*[-+]?=(?!=)\s*([^;]+);"
+            self._later[name] = tuple(dict.fromkeys(re.findall(pattern, text)))
+        later = self._later[name]
         return any(_differs(self._index(_CAST.sub("", value).replace("&", ""))) for value in later)
 
     def _index(self, text: str) -> str:

@@ -289,10 +289,8 @@ class _Reader:
             self.source, self.region.start, self.scopes, skipped, file=self.file, via=self.region.via,
             line=self.line, loop=self._loop_of, steps=self.steps,
         ).read()  # fmt: skip
-        for _, operation in found.loads:
-            _add(self.body.loads, operation)
-        for _, operation in found.stores:
-            _add(self.body.stores, operation)
+        for kept, new in ((self.body.loads, found.loads), (self.body.stores, found.stores)):
+            kept[:] = dict.fromkeys((*kept, *(operation for _, operation in new)))
         self.body.unresolved |= found.unresolved
         self.body.passed, self.body.bound = found.passed, found.bound
 
@@ -426,8 +424,3 @@ def _is_arithmetic(value: str) -> bool:
     """Index arithmetic: no calls but casts, min and max, no templates."""
     calls = set(re.findall(r"\b(\w+)\s*(?:<[^<>]*>)?\s*\(", value))
     return calls <= {"min", "max", "static_cast", "int", "size_t", "int64_t", "uint32_t", "__umulhi", "return"}
-
-
-def _add(operations: list[MemoryOperation], operation: MemoryOperation) -> None:
-    if operation not in operations:
-        operations.append(operation)

@@ -191,7 +191,7 @@ class Accesses:
             return POINTER_CAST.fullmatch(inner) is not None or re.fullmatch(
                 r"\s*(?:const\s+)?(?:float|double|half2?|int|unsigned|u?int\d+_t|u?long|size_t)\s*", inner
             ) is not None  # fmt: skip
-        return re.search(r"\b(?:return|else)$", before) is not None
+        return re.search(r"\b(?:return|else)$", before[-8:]) is not None
 
     def _dereferences(self) -> None:
         for match in re.finditer(r"\*(?!=)", self.text):
