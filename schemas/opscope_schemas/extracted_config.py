@@ -6,9 +6,9 @@ an object made without arguments holds; what source does not decide has no value
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, WithJsonSchema
 
 from opscope_schemas.common import Frozen, ToolResult
 
@@ -18,6 +18,11 @@ ParameterKind = Literal["field", "argument", "attribute", "class attribute"]
 ConfigurationKind = Literal["dataclass", "pydantic", "attrs", "msgspec", "namedtuple", "class", "arguments"]
 TargetKind = Literal["model", "configuration", "kernels", "files"]
 Basis = Literal["source", "evaluated", "derived", "required", "open"]
+
+
+#: what JSON can hold of a setting
+_KINDS = ("boolean", "number", "string", "array", "object", "null")
+Json = Annotated[Any, WithJsonSchema({"anyOf": [{"type": kind} for kind in _KINDS]})]
 
 
 class Place(Frozen):
@@ -78,7 +83,7 @@ class Hyperparameter(Frozen):
     annotation: str = ""
     default: str = Field(default="", description="As written; empty: none is written.")
     basis: Basis
-    value: Any = Field(default=None, description="Of an object made without arguments. Keys of mappings are text.")
+    value: Json = Field(default=None, description="Of an object made without arguments. Keys of mappings are text.")
     open: str = Field(default="", description="Expression that source does not decide.")
     overrides: tuple[Override, ...] = ()
     derived: tuple[Derivation, ...] = ()
@@ -86,8 +91,8 @@ class Hyperparameter(Frozen):
     meaning: Meaning | None = None
     sub_config: str = Field(default="", description="`path` of the configuration that it holds by default.")
     reads: Reads | None = Field(default=None, description="Null where no model's file belongs to the target.")
-    given: Any = Field(default=None, description="What `config` gives for it.")
-    effective: Any = Field(default=None, description="What an object made with `config` holds, where not `value`.")
+    given: Json = Field(default=None, description="What `config` gives for it.")
+    effective: Json = Field(default=None, description="What an object made with `config` holds, where not `value`.")
     is_given: bool = False
 
 
@@ -120,7 +125,7 @@ class Constant(Frozen):
 
     name: str
     expression: str
-    value: Any = None
+    value: Json = None
     basis: Literal["source", "evaluated", "open"] = "source"
     meaning: Meaning | None = None
     condition: str = ""
