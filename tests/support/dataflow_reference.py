@@ -28,7 +28,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     kind = getattr(transformers, request["class"])
     model = kind._from_config(config, attn_implementation="eager", dtype=torch.bfloat16).eval()
 
-    class Watch(TorchDispatchMode):  # type: ignore[misc]
+    class Watch(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped here
         def __init__(self) -> None:
             super().__init__()
             self.time = 0

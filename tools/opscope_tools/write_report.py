@@ -29,8 +29,8 @@ from opscope_tools.report.facts import ImplementationFacts, default_point, posit
 from opscope_tools.report.markdown import Page
 from opscope_tools.report.overview import scopes
 from opscope_tools.report.plots import Plot, plots
-from opscope_tools.report.render import Report, prose_problems, render, section_problems
-from opscope_tools.report.repo import RepoFacts, render_repo, repo_quotes
+from opscope_tools.report.render import Report, render, section_problems
+from opscope_tools.report.repo import RepoFacts, render_repo
 from opscope_tools.report.saving import facts_path, inside, page_path, report_path, save
 from opscope_tools.report.sources import SourceReader
 from opscope_tools.report.webpage import web_page
@@ -228,7 +228,7 @@ def _of_model(arguments: WriteReportArguments, path: str, context: ToolContext) 
     sections = arguments.sections or {}
     context.progress(_steps(arguments) - 1, _steps(arguments), "rendering and checking")
     report = render(facts, sections, path, _template("implementation.md"))
-    problems = tuple(section_problems(facts, sections))
+    problems = tuple(section_problems(facts.reader, report.facts, sections))
     if not problems:
         exists = partial(exists_beside, context.workspace, path)
         problems = tuple(check(Material(Page(report.text), facts.reader, report.facts, facts.sources, exists)))
@@ -242,23 +242,19 @@ def _of_repository(arguments: WriteReportArguments, path: str, context: ToolCont
     found = call_sibling("map_repo", {"repo": repository.name, "detail": "full"}, context)
     assert isinstance(found, RepoMapResult)
     source, reader = workspace.source(repository), SourceReader([repository])
-    place = (
-        f"{source.repository} {source.version}, an installed package" if repository.installed else repository.root.name
-    )
+    place = " and ".join(repository.packages) or repository.root.name
+    if repository.installed:
+        place = f"{source.repository} {source.version}, an installed package"
     facts = RepoFacts(arguments.name, found, source, place, reader)
     sections = arguments.sections or {}
-    own = ReportFacts(kind="repo", name=arguments.name)
     exists = partial(exists_beside, workspace, path)
 
-    def review(text: str) -> list[Problem]:
-        kept = own.model_copy(update={"values": repo_quotes(facts), "sources": (source,)})
+    def review(text: str, kept: ReportFacts) -> list[Problem]:
         return check(Material(Page(text), reader, kept, (source,), exists))
 
     context.progress(_steps(arguments) - 1, _steps(arguments), "rendering and checking")
-    report = render_repo(facts, sections, path, _template("repo.md"), review)
-    problems = tuple(prose_problems(reader, repo_quotes(facts), own, sections)) if sections else ()
-    if not problems:
-        problems = tuple(check(Material(Page(report.text), reader, report.facts, (source,), exists)))
+    report, found_wrong = render_repo(facts, sections, path, _template("repo.md"), review)
+    problems = tuple(section_problems(reader, report.facts, sections)) or tuple(found_wrong)
     return _Draft(report, problems, [], reader, (source,))
 
 

@@ -219,3 +219,13 @@ def test_labels_of_a_diagram_are_quoted_whatever_they_hold() -> None:
     page = Page(f"```mermaid\n{drawn}\n```")
     assert [p for p in check(Material(page, SourceReader(()))) if p.rule == "MERMAID"] == []
     assert "n1[\"app/[id]::new('x')\"]" in drawn
+
+
+def test_a_package_folder_is_called_by_its_own_name(tmp_path: Path) -> None:
+    context = context_of(tmp_path, "colours", LIBRARY)
+    held = context.workspace.repositories["colours"].model_copy(update={"packages": ("colours",)})
+    context.workspace.repositories["colours"] = held.model_copy(update={"name": "shades"})
+    context.workspace.repositories["shades"] = context.workspace.repositories.pop("colours")
+    assert write(context, name="shades").ok
+    text = (context.workspace.output / "reports/repos/shades.md").read_text()
+    assert "**Repo:** colours" in text

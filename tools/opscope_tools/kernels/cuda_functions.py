@@ -212,9 +212,7 @@ def _returned(code: DeviceCode, found: Definition, is_type: Callable[[str], bool
             if depth == 0:
                 heading = heading[index + 1 :]
                 break
-    known = [
-        t for t in heading if not re.fullmatch(r"__\w+__|GGML_\w+|[A-Z][A-Z0-9_]{3,}|inline|static|constexpr", t.text)
-    ]
+    known = [t for t in heading if not re.fullmatch(r"__\w+__|[A-Z][A-Z0-9_]{3,}|inline|static|constexpr", t.text)]
     return Parser([*known, Token(";", found.name_position)], is_type).type_name() if known else None
 
 

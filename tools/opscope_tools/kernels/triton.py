@@ -135,11 +135,11 @@ def _settled(
         elif not sites and known is not None:
             values = [_plain(default)]
         if values and None not in values and len({repr(v) for v in values}) == 1:
-            found[name] = values[0][0]  # type: ignore[index]
+            found[name] = values[0][0]  # type: ignore[index]  # no None is among them: asked above
         elif sites and not elsewhere:
             usual = [site.defaults.get(name) or _passed_by(site, name, default) for site in sites]
             if None not in usual and len({repr(v[0]) for v in usual if v}) == 1:
-                found[name] = usual[0][0]  # type: ignore[index]
+                found[name] = usual[0][0]  # type: ignore[index]  # no None is among them: asked above
                 reasons[name] = "; ".join(dict.fromkeys(v[1] for v in usual if v and len(v) > 1))
     for name, known in computed.items():  # a heuristic that asks whether something is given
         asked = (

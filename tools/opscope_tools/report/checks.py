@@ -21,6 +21,7 @@ from opscope_tools.report.checks_source import pointer_problems
 from opscope_tools.report.checks_text import (
     HEAD,
     REPO_HEAD,
+    about_models,
     catalogue_problems,
     duplicate_problems,
     file_link_problems,
@@ -31,7 +32,7 @@ from opscope_tools.report.checks_text import (
     word_problems,
 )
 from opscope_tools.report.evidence import search_problems
-from opscope_tools.report.markdown import Page, code_spans, without_code
+from opscope_tools.report.markdown import FACT_MARK, Page, code_spans, without_code
 from opscope_tools.report.outline import DEEP, REPO_SECTIONS, REPO_TABLES, SECTIONS, TABLES, anchor
 from opscope_tools.report.pins import pin_problems
 from opscope_tools.report.sources import SourceReader
@@ -202,7 +203,7 @@ def sections(material: Material) -> Iterator[Problem]:
     headings = material.page.headings
     last_line, last_title = 0, ""
     for section in REPO_SECTIONS if material.of_repo else SECTIONS:
-        if material.of_repo and section.number in DEEP and not _about_models(material.page):
+        if material.of_repo and section.number in DEEP and not about_models(material.page):
             continue
         lines = [line for line, text in headings if text == section.heading]
         if not lines:
@@ -220,10 +221,6 @@ def sections(material: Material) -> Iterator[Problem]:
     for position, (line, text) in enumerate(components, 1):
         if not text.startswith(f"### 4.{position} "):
             yield _problem("SECTION_ORDER", line, f"{text!r} should be number 4.{position}.")
-
-
-def _about_models(page: Page) -> bool:
-    return any(text.startswith("**LLM-related:** yes") for _, text in page.prose)
 
 
 def empty_sections(material: Material) -> Iterator[Problem]:
@@ -263,7 +260,7 @@ def links(material: Material) -> Iterator[Problem]:
                 yield _problem("LINK_DEAD", line, f"No heading has the anchor #{found.group(1)}.")
 
 
-_MARKED = re.compile(r"(-?\d[\d,]*)?([^\d<]{0,12})<!-- fact:(\S+) -->")
+_MARKED = re.compile(r"(-?\d[\d,]*)?([^\d<]{0,12})" + FACT_MARK.pattern)
 
 
 def facts(material: Material) -> Iterator[Problem]:

@@ -16,7 +16,7 @@ from opscope_schemas.report import Problem
 from opscope_tools.report.markdown import Page, without_code
 
 __all__ = [
-    "HEAD", "REPO_HEAD", "catalogue_problems", "duplicate_problems", "file_link_problems", "head_problems", "mermaid_problems",
+    "HEAD", "REPO_HEAD", "about_models", "catalogue_problems", "duplicate_problems", "file_link_problems", "head_problems", "mermaid_problems",
     "pseudocode_problems", "repo_problems", "word_problems",
 ]  # fmt: skip
 
@@ -178,10 +178,15 @@ def _mermaid_fault(line: str, first: bool, nodes: set[str]) -> str:
 _COMPONENTS, _SUMMARY = 6, (5, 8)
 
 
+def about_models(page: Page) -> bool:
+    """Whether a report says that its repository is about language models."""
+    return any(text.startswith("**LLM-related:** yes") for _, text in page.prose)
+
+
 def repo_problems(page: Page) -> Iterator[Problem]:
     """What a report on a repository holds: enough components, a summary of its length, a deep dive only where it is due."""
     headings = page.headings
-    about = any(text.startswith("**LLM-related:** yes") for _, text in page.prose)
+    about = about_models(page)
     for line, text in headings:
         if text.startswith("## LLM deep dive") and not about:
             yield Problem(

@@ -7,16 +7,13 @@ not, and may say anything. Numbers whose mark was taken away are found here too.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from opscope_schemas.report import Problem, ReportFacts
 
-from opscope_tools.report.markdown import Page
+from opscope_tools.report.markdown import FACT_MARK, Page
 
 __all__ = ["edited_problems", "line_digests", "moved_lines"]
-
-_MARK = re.compile(r"<!-- fact:(\S+) -->")
 
 
 def _digest(line: str) -> str:
@@ -51,7 +48,7 @@ def edited_problems(page: Page, facts: ReportFacts | None, others: Iterable[Prob
                 message="This line was changed since the report was written, and what it says was not checked: put prose in "
                 "through `sections` of write_report.",
             )  # fmt: skip
-    marked = {match[1] for _, text in page.prose for match in _MARK.finditer(text)}
+    marked = {match[1] for _, text in page.prose for match in FACT_MARK.finditer(text)}
     lost = [key for key in facts.values if key not in marked]
     if lost:
         said = f"{len(lost)} numbers of the analysis have lost their mark or their line, the first {lost[0]}: write the report again."

@@ -13,13 +13,12 @@ from dataclasses import dataclass
 
 from opscope_schemas.report import Problem
 
-from opscope_tools.report.markdown import POINTER, Page, number, without_code
+from opscope_tools.report.markdown import FACT_MARK, POINTER, Page, number, without_code
 from opscope_tools.report.sources import SourceReader
 
 __all__ = ["evidence_problems", "search_problems", "with_facts"]
 
 _FACT = re.compile(r"\{\{\s*fact:([^{}\s]+)\s*\}\}")
-_MARK = re.compile(r"<!-- fact:\S+ -->")
 _SEARCH = re.compile(r"\bsearched `([^`]+)` in `([^`]+)`")
 #: a sentence that says that something is not there
 _ABSENCE = re.compile(
@@ -31,6 +30,8 @@ _MEASURED = re.compile(
     r"(?<![\w.`])\d[\d,.]*\s?(?:%|[kKMGTP]?i?B\b|[kMGTP]?FLOPs?\b|[kMGTP]?FLOP/s|bytes?\b|parameters?\b|weights\b"
     r"|tokens?/s|GB/s|TB/s|times\b|x\b|ms\b|µs\b|us\b|seconds?\b)"
 )
+#: a number of the analysis with its mark
+_QUOTED = re.compile(r"[\d,]+" + FACT_MARK.pattern)
 _LONGEST_PATTERN = 200
 
 
@@ -76,9 +77,9 @@ def _blocks(page: Page) -> Iterator[_Block]:
 
 
 def evidence_problems(page: Page) -> Iterator[Problem]:
-    """What an agent's prose asserts without evidence."""
+    """What an agent's prose, its facts put in, asserts without evidence."""
     for block in _blocks(page):
-        backed = POINTER.search(block.text) or _FACT.search(block.text) or _MARK.search(block.text)
+        backed = POINTER.search(block.text) or FACT_MARK.search(block.text)
         searched = _SEARCH.search(block.text)
         if not backed and not searched:
             yield Problem(
@@ -91,17 +92,12 @@ def evidence_problems(page: Page) -> Iterator[Problem]:
                 rule="ABSENCE_UNSEARCHED", line=block.line,
                 message="What is said not to be there needs the search that found nothing: searched `PATTERN` in `PATH`.",
             )  # fmt: skip
-        plain = _MARK.sub("#", re.sub(r"[\d,.]+<!-- fact:\S+ -->", "", _FACT.sub("", without_code_only(block.text))))
+        plain = without_code(_QUOTED.sub("", block.text))
         for found in _MEASURED.finditer(plain):
             yield Problem(
                 rule="NUMBER_UNMARKED", line=block.line,
                 message=f"{found[0]!r} is a number that nobody can check: write it as {{{{fact:key}}}}, or leave it out.",
             )  # fmt: skip
-
-
-def without_code_only(text: str) -> str:
-    """The text without its code spans; marks stay."""
-    return re.sub(r"`[^`]*`", "", text)
 
 
 def search_problems(page: Page, reader: SourceReader) -> Iterator[Problem]:

@@ -26,7 +26,7 @@ from opscope_tools.report.sources import SourceReader
 from opscope_tools.report.summary import summarise
 from opscope_tools.report.tasks import tasks
 
-__all__ = ["Report", "Template", "outline_of", "place_sections", "prose_problems", "render", "section_problems"]
+__all__ = ["Report", "Template", "outline_of", "place_sections", "render", "section_problems"]
 
 #: fills the report template from a context
 Template = Callable[[Mapping[str, object]], str]
@@ -54,21 +54,13 @@ def place_sections(sections: Mapping[str, str], outline: list[Section]) -> dict[
     return placed
 
 
-def section_problems(facts: ImplementationFacts, sections: Mapping[str, str]) -> list[Problem]:
-    """What the checks reject in the agent's own sections; lines are those of each section's text."""
-    own = ReportFacts(name=facts.name, variables=_variables(facts))
-    return prose_problems(facts.reader, quoted(facts) if sections else {}, own, sections)
-
-
-def prose_problems(
-    reader: SourceReader, values: Mapping[str, int], own: ReportFacts, sections: Mapping[str, str]
-) -> list[Problem]:
-    """The same for any report: `values` are the numbers that prose may quote, `own` says kind and variables."""
+def section_problems(reader: SourceReader, facts: ReportFacts, sections: Mapping[str, str]) -> list[Problem]:
+    """What the checks reject in the agent's own sections of a report with `facts`; lines are those of each section's text."""
     problems = []
     for key, given in sections.items():
-        text, unknown = with_facts(given, values)
+        text, unknown = with_facts(given, facts.values)
         page = Page(text.strip())
-        found = [*check(Material(page, reader, own), FRAGMENT_RULES), *evidence_problems(page), *unknown]
+        found = [*check(Material(page, reader, facts), FRAGMENT_RULES), *evidence_problems(page), *unknown]
         found += [
             Problem(
                 rule="HEADING", line=line, message="A section's own text may hold headings of level 4 and deeper only."
@@ -82,13 +74,6 @@ def prose_problems(
             )
         problems += [problem.model_copy(update={"section": key}) for problem in found]
     return problems
-
-
-def quoted(facts: ImplementationFacts) -> dict[str, int]:
-    """The numbers that the report quotes, by key: those that an agent's prose may quote too."""
-    quotes = Quotes()
-    _context(facts, quotes)
-    return quotes.values
 
 
 def _variables(facts: ImplementationFacts) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from opscope_tools.report.quotes import Quotes
 from opscope_tools.report.render import Report, Template
 from opscope_tools.report.sources import SourceReader
 
-__all__ = ["RepoFacts", "render_repo", "repo_quotes"]
+__all__ = ["RepoFacts", "render_repo"]
 
 #: rows of tables and bullets of lists
 _MODULES, _ENTRIES, _COMMANDS, _EXTENSIONS = 30, 12, 10, 12
@@ -38,21 +38,14 @@ class RepoFacts:
         self.name, self.map, self.source, self.place, self.reader = name, found, source, place, reader
 
 
-def repo_quotes(facts: RepoFacts) -> dict[str, int]:
-    """The numbers that the report quotes, by key."""
-    quotes = Quotes()
-    _context(facts, quotes)
-    return quotes.values
-
-
 def render_repo(
     facts: RepoFacts,
     sections: Mapping[str, str],
     path: str,
     template: Template,
-    review: Callable[[str], Sequence[Problem]],
-) -> Report:
-    """The report on a repository; `review` runs the checks on the text, whose results the self-review lists.
+    review: Callable[[str, ReportFacts], Sequence[Problem]],
+) -> tuple[Report, Sequence[Problem]]:
+    """The report on a repository and what `review`, the checks, rejects in it, which the self-review at its end lists.
 
     Raises `UnknownNameError` for a section that does not exist.
     """
@@ -66,12 +59,13 @@ def render_repo(
         )
     context["prose"] = prose
     draft = re.sub(r"\n{3,}", "\n\n", template({**context, "review": ["- [ ] pending"]}))
-    text = re.sub(r"\n{3,}", "\n\n", template({**context, "review": _review(draft, review(draft))}))
     kept = ReportFacts(
         kind="repo", name=facts.name, values=quotes.values, summary=_summary(facts, path), sources=(facts.source,),
-        pins=pinned(Page(text), facts.reader), lines=line_digests(Page(text)),
+        pins=pinned(Page(draft), facts.reader),
     )  # fmt: skip
-    return Report(text=text, facts=kept)
+    problems = review(draft, kept)
+    text = re.sub(r"\n{3,}", "\n\n", template({**context, "review": _review(draft, problems)}))
+    return Report(text=text, facts=kept.model_copy(update={"lines": line_digests(Page(text))})), problems
 
 
 def _context(facts: RepoFacts, quotes: Quotes) -> dict[str, object]:
@@ -305,7 +299,7 @@ def _extension_rows(found: RepoMapResult) -> Iterator[tuple[str, str, str]]:
             (
                 f"; `{s.name}` ({_pointer(s.at)}) is there already"
                 for s in fact.siblings
-                if re.fullmatch(r"[\w.]+", s.name)
+                if re.fullmatch(r"[\w.]+", s.name) and s.name != fact.name
             ),
             "",
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
+from html import escape, unescape
 
 from opscope_tools.report.markdown import POINTER
 from opscope_tools.report.outline import anchor
@@ -87,15 +87,9 @@ def _anchored(html: str) -> str:
 
     def put(match: re.Match[str]) -> str:
         plain = re.sub(r"<[^>]+>", "", match[2])
-        return f'<h{match[1]} id="{anchor("# " + _unescaped(plain), seen)}">{match[2]}</h{match[1]}>'
+        return f'<h{match[1]} id="{anchor("# " + unescape(plain), seen)}">{match[2]}</h{match[1]}>'
 
     return _HEADING.sub(put, html)
-
-
-def _unescaped(text: str) -> str:
-    from html import unescape
-
-    return unescape(text)
 
 
 def _name(path: str, first: int, last: int) -> str:

@@ -107,15 +107,8 @@ class _File:
     def _expression(self, node: ast.AST, scope: _Scope) -> None:
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and node.attr in self.by_word:
             self._note(node.value, self.by_word[node.attr], node.end_lineno or node.lineno, scope)
-        elif (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Name)
-            and node.func.id == "getattr"
-            and len(node.args) > 1
-        ):
-            key = node.args[1]
-            if isinstance(key, ast.Constant) and key.value in self.by_word:
-                self._note(node.args[0], self.by_word[str(key.value)], key.lineno, scope)
+        elif isinstance(node, ast.Call) and (key := _asked_of(node)) in self.by_word:
+            self._note(node.args[0], self.by_word[key], node.args[1].lineno, scope)
 
     def _note(self, owner: ast.expr, name: str, line: int, scope: _Scope) -> None:
         kind = self._kind(owner, scope)
@@ -142,17 +135,8 @@ class _File:
             return self._held(node.attr) if _LIKE.search(node.attr) else None
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get_text_config":
             return self._held("text_config")
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Name)
-            and node.func.id == "getattr"
-            and len(node.args) > 1
-        ):
-            key = node.args[1]
-            return (
-                self._held(str(key.value)) if isinstance(key, ast.Constant) and _LIKE.search(str(key.value)) else None
-            )
-        return None
+        key = _asked_of(node) if isinstance(node, ast.Call) else ""
+        return self._held(key) if _LIKE.search(key) else None
 
     def _held(self, attribute: str) -> str:
         """What an object's attribute of that name is: the configuration that is sought, if it goes by that name."""
@@ -166,3 +150,10 @@ def _named(node: ast.expr) -> str:
     text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ast.unparse(node)
     names = [word.rpartition(".")[2] for word in _WORD.findall(text)]
     return next((name for name in names if name not in _PLAIN), "")
+
+
+def _asked_of(call: ast.Call) -> str:
+    """The name that `getattr(object, "name")` asks for; empty for other calls and names made at run time."""
+    if not (isinstance(call.func, ast.Name) and call.func.id == "getattr" and len(call.args) > 1):
+        return ""
+    return str(call.args[1].value) if isinstance(call.args[1], ast.Constant) else ""

@@ -180,7 +180,7 @@ def entry_points(held: Holdings, manifests: Manifests) -> list[EntryPoint]:
 
 
 def _entry(kind: str, name: str, where: str, text: str) -> EntryPoint:
-    return EntryPoint(kind=kind, name=name, at=where, text=text)  # type: ignore[arg-type]
+    return EntryPoint(kind=kind, name=name, at=where, text=text)  # type: ignore[arg-type]  # pydantic checks the kind
 
 
 def _inside(held: Holdings, path: str) -> bool:
@@ -199,7 +199,7 @@ def _scripts(held: Holdings, manifests: Manifests) -> Iterator[EntryPoint]:
         if place:
             kind = "console script" if group in _SCRIPTS else "plugin"
             shown = name if group in _SCRIPTS else f"{group}: {name}"
-            yield EntryPoint(kind=kind, name=shown, at=place, target=there, text=target)  # type: ignore[arg-type]
+            yield EntryPoint(kind=kind, name=shown, at=place, target=there, text=target)  # type: ignore[arg-type]  # pydantic checks the kind
 
 
 def _named_line(held: Holdings, path: str, name: str) -> int:
@@ -227,11 +227,11 @@ def _first_line(held: Holdings, path: str) -> int:
 def _sample(held: Holdings, path: str, mains: list[Hit], kind: str) -> EntryPoint | None:
     """A benchmark or example that is run: one with a main block, or a script that stands outside packages."""
     if mains:
-        return EntryPoint(kind=kind, name=path, at=at(path, mains[0].line), text=mains[0].text)  # type: ignore[arg-type]
+        return EntryPoint(kind=kind, name=path, at=at(path, mains[0].line), text=mains[0].text)  # type: ignore[arg-type]  # pydantic checks the kind
     facts = held.by_path[path]
     outside = path.rpartition("/")[0] not in held.packages
     if not outside or path.endswith("__init__.py") or facts.broken:
         return None
     main = next((f for f in facts.functions if f.name == "main"), None)
     line = main.line if main else _first_line(held, path)
-    return EntryPoint(kind=kind, name=path, at=at(path, line))  # type: ignore[arg-type]
+    return EntryPoint(kind=kind, name=path, at=at(path, line))  # type: ignore[arg-type]  # pydantic checks the kind

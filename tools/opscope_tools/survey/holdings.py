@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 
 from opscope_tools.survey.facts import ClassFact, FileFacts, FunctionFact, Hit
-from opscope_tools.survey.module import Function, parameters_of
+from opscope_tools.survey.module import Function, chain, parameters_of
 from opscope_tools.survey.roles import DEMOTED, role_of
 
 _DEEPEST = 6
@@ -146,14 +146,7 @@ class Holdings:
 
     def dotted(self, node: ast.AST | None, file: FileFacts) -> str:
         """`a.b.c` of an expression in `file`, its head's import followed; empty where it is no chain of names."""
-        parts: list[str] = []
-        while isinstance(node, ast.Attribute):
-            parts.append(node.attr)
-            node = node.value
-        if not isinstance(node, ast.Name):
-            return ""
-        parts.append(self._heads(file).get(node.id, node.id))
-        return ".".join(reversed(parts))
+        return chain(node, self._heads(file))
 
     def _heads(self, file: FileFacts) -> dict[str, str]:
         if file.path not in self._aliases:

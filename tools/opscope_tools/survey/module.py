@@ -11,7 +11,7 @@ import bisect
 import re
 import warnings
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from opscope_tools.survey.facts import ImportFact
@@ -21,6 +21,17 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 _SHOWN = 160
 #: where a name in capitals may stand for a variable of the environment
 CAPITALS = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+|[A-Z][A-Z0-9]{2,}")
+
+
+def chain(node: ast.AST | None, heads: Mapping[str, str]) -> str:
+    """`a.b.c` of an expression, its head as `heads` has it; empty where it is no chain of names."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return ""
+    return ".".join([heads.get(node.id, node.id), *reversed(parts)])
 
 
 class Module:
@@ -48,7 +59,7 @@ class Module:
 
     def all(self, kind: type[N]) -> list[N]:
         """Every node of a kind, in no particular order."""
-        return self._nodes[kind]  # type: ignore[return-value]
+        return self._nodes[kind]  # type: ignore[return-value]  # kept by their very kind
 
     def line(self, number: int) -> str:
         """A line of source, stripped and cut."""
@@ -69,18 +80,8 @@ class Module:
         """`a.b.c` with the head's import followed; empty where it is no plain chain of names."""
         known = self._dotted.get(id(node))  # calls are asked several times; the tree keeps every node alive
         if known is None:
-            known = self._dotted[id(node)] = self._chain(node)
+            known = self._dotted[id(node)] = chain(node, self.aliases)
         return known
-
-    def _chain(self, node: ast.AST | None) -> str:
-        parts: list[str] = []
-        while isinstance(node, ast.Attribute):
-            parts.append(node.attr)
-            node = node.value
-        if not isinstance(node, ast.Name):
-            return ""
-        parts.append(self.aliases.get(node.id, node.id))
-        return ".".join(reversed(parts))
 
     def around(self, line: int) -> list[tuple[str, ast.AST]]:
         """The definitions that hold a line, the outermost first."""

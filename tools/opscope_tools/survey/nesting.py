@@ -171,7 +171,7 @@ class Nesting:
     ) -> _Line:
         code = code if len(code) <= _CODE else code[: _CODE - 3] + "..."
         place = at(frame.target.file.path, getattr(node, "lineno", 1))
-        return _Line(NestLine(depth=depth, kind=kind, code=code, at=place), calls, set(), below)  # type: ignore[arg-type]
+        return _Line(NestLine(depth=depth, kind=kind, code=code, at=place), calls, set(), below)  # type: ignore[arg-type]  # pydantic checks the kind
 
     # calls
 

@@ -80,7 +80,7 @@ def survey(
         **{
             name: tuple(subjects.of(name)) if verdict.related else ()
             for name in ("kv_cache", "scheduler", "sampling", "kernels")
-        },  # type: ignore[arg-type]
+        },  # type: ignore[arg-type]  # each of these fields holds subjects
     )
     checkpoint()
     return result

@@ -49,7 +49,7 @@ def dataflow(tree: CallTree, call: CallRecord) -> Dataflow:
     texts += [o.repeat for o in operators] + ([cache.before, cache.after, cache.per_token] if cache else [])
     return Dataflow(
         class_name=call.class_name, file=call.file, line=call.line, instance=tree.pattern(call), model_class=trace.model_class,
-        phase=trace.phase, attention=trace.attention, dtype=trace.dtype,  # type: ignore[arg-type]
+        phase=trace.phase, attention=trace.attention, dtype=trace.dtype,  # type: ignore[arg-type]  # a trace keeps its phase as text
         operators=tuple(operators), tensors=tuple(tensors), depth=max((o.level for o in operators), default=-1) + 1,
         peak_activations=peak, cache=cache, weights=str(weights),
         peaks=tuple(PeakPoint(operator=o, bytes=str(p), tensors=scope.living(o)) for o, p in peaks),

@@ -11,6 +11,7 @@ import ast
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from opscope_tools.kernels.autotune import Context
@@ -44,6 +45,10 @@ _SMALL = 16
 _TAKEN = "of a tensor taken to be contiguous"
 #: tried in turn for an input under whose first value the launch is not reached
 _OTHERS = (64, 16, 128, 256, 1024, 4096, 1, 2, 8)
+
+
+def _given(value: Any) -> Any:
+    return value
 
 
 @dataclass
@@ -311,7 +316,7 @@ class CaseInterpreter(Interpreter):
         base = tensor(text).base
         self.case.ranks.setdefault(base, len(given))
         for index, size in enumerate(given):
-            held = self.case.of(f"{base}.shape[{index}]", lambda size=size: size)  # type: ignore[misc]
+            held = self.case.of(f"{base}.shape[{index}]", partial(_given, size))
             if type(size) is int and held != size:
                 self.case.compared.update(dict.fromkeys((size, held)))
                 return False
