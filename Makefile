@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: analyze test lint setup golden gallery conformance second bench-server bench-calls bench-index bench-cost bench-kernels bench-reports bench-map bench-gpu sweep sweep-cost sweep-index sweep-kernels sweep-prose sweep-configs clean
+.PHONY: analyze test lint setup golden gallery conformance second bench-server bench-calls bench-index bench-cost bench-kernels bench-reports bench-map bench-gpu sweep sweep-cost sweep-index sweep-kernels sweep-prose sweep-configs sweep-answers clean
 
 analyze: $(STAMP)
 	$(BIN)/opscope analyze $(TARGET)
@@ -86,7 +86,11 @@ sweep-prose: $(STAMP)
 sweep-configs: $(STAMP)
 	$(BIN)/python tests/sweep/configs.py
 
-sweep: sweep-cost sweep-index sweep-kernels sweep-prose sweep-configs
+# how long each tool's default answers are
+sweep-answers: $(STAMP)
+	$(BIN)/python tests/sweep/answer_sizes.py
+
+sweep: sweep-cost sweep-index sweep-kernels sweep-prose sweep-configs sweep-answers
 
 # every module class of transformers and torch, and every public name: the index against an import
 sweep-index: $(STAMP)

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 from opscope_cache.store import open_store
-from opscope_tools.catalog import ALL_TOOLS
+from opscope_tools.catalog import ALL_TOOLS, TOOLSETS
 from opscope_tools.index import places
 
 from opscope_clients import console, session
@@ -40,7 +40,17 @@ def opscope(ctx: click.Context, /, **given: Any) -> None:
 @click.option("--port", type=click.IntRange(0, 65535), help="Port for HTTP (default 8000; 0: any free one).")
 @click.option("--host", help="Address to bind for HTTP (default 127.0.0.1).")
 @click.option("--allow-host", multiple=True, metavar="NAME", help="Host header to accept beside loopback. Repeatable.")
-def serve(session: Session, http: bool, port: int | None, host: str | None, allow_host: tuple[str, ...]) -> None:
+@click.option(
+    "--toolset", multiple=True, metavar="NAME,...", help=f"Only these: {', '.join(TOOLSETS)}, or tools by name."
+)
+def serve(
+    session: Session,
+    http: bool,
+    port: int | None,
+    host: str | None,
+    allow_host: tuple[str, ...],
+    toolset: tuple[str, ...],
+) -> None:
     """Start the MCP server, over stdio unless --http is given."""
     from opscope_server.launch import main as launch  # here: no other command needs the SDK
 
@@ -49,6 +59,7 @@ def serve(session: Session, http: bool, port: int | None, host: str | None, allo
     arguments += ["--port", str(port)] if port is not None else []
     arguments += ["--host", host] if host else []
     arguments += [part for name in allow_host for part in ("--allow-host", name)]
+    arguments += [part for names in toolset for part in ("--toolset", names)]
     launch(arguments)
 
 

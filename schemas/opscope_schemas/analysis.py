@@ -8,13 +8,15 @@ kernels of a list always add up to what holds them, and the leaves of the tree a
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from opscope_schemas.common import Frozen, ToolResult
 
-FormulaText = str
+#: marks the fields that hold a formula
+FORMULA = "formula"
+FormulaText = Annotated[str, FORMULA]
 Phase = Literal["prefill", "decode", "encode", "forward"]
 
 

@@ -43,6 +43,36 @@ def schema_of(model: type[BaseModel]) -> dict[str, Any]:
     return schema
 
 
+#: what a schema says to validators; a caller that breaks such a bound is told so by the tool itself
+_BOUNDS = frozenset({"minLength", "maxLength", "minItems", "maxItems"})
+
+
+def arguments_schema(model: type[BaseModel]) -> dict[str, Any]:
+    """The schema of a tool's arguments as an agent reads it at the start of every conversation, therefore short.
+
+    An argument that may be left out is not required; that it may also be null, which defaults to null, which bears the
+    model's name are not said again. The tool still takes an explicit null.
+    """
+    schema = schema_of(model)
+    schema = {key: value for key, value in schema.items() if key not in ("title", "description")}
+    return {**schema, "properties": {name: _lean(field) for name, field in schema.get("properties", {}).items()}}
+
+
+def _lean(field: dict[str, Any]) -> dict[str, Any]:
+    kept = {
+        key: value
+        for key, value in field.items()
+        if key not in _BOUNDS and not (key == "default" and value in (None, "", []))
+    }
+    choices = kept.pop("anyOf", None)
+    if choices is None:
+        return kept
+    left = [_lean(choice) for choice in choices if choice != {"type": "null"}]
+    if len(left) == 1:
+        return {**left[0], **kept}
+    return {"anyOf": left, **kept}
+
+
 class BoundTool(SdkTool):
     """An opscope tool in the SDK's list."""
 
@@ -58,7 +88,7 @@ class BoundTool(SdkTool):
             name=tool.name,
             title=tool.title,
             description=tool.description,
-            parameters=schema_of(tool.arguments),
+            parameters=arguments_schema(tool.arguments),
             fn_metadata=FuncMetadata(arg_model=ArgModelBase, output_schema=schema_of(tool.result)),
             is_async=True,
             context_kwarg=None,

@@ -43,10 +43,14 @@ def serve(options: argparse.Namespace, wire: Wire) -> None:
         output=options.output,
     )
     workspace.builds_index = True  # whoever serves will be asked again
+    from opscope_tools.catalog import toolset
+
     from opscope_server import transports
     from opscope_server.server import build_server
 
-    server = build_server(workspace, settings)
+    given = options.toolset or [os.environ.get("OPSCOPE_TOOLSET", "")]
+    names = [name.strip() for text in given for name in text.split(",") if name.strip()]
+    server = build_server(workspace, settings, toolset(names))
     if options.http:
         transports.run_http(server, announce=announce)
     else:
@@ -70,6 +74,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", default=None, help="address to bind (HTTP; default 127.0.0.1)")
     parser.add_argument("--port", type=int, default=None, help="port (HTTP; default 8000, 0 for any free one)")
     parser.add_argument("--allow-host", action="append", default=[], metavar="NAME", help="Host header to accept too")
+    parser.add_argument("--toolset", action="append", default=[], metavar="NAME,...", help="serve only these tools")
     parser.add_argument("--repo", action="append", default=[], metavar="NAME=PATH")
     parser.add_argument("--trust", action="append", default=[], metavar="NAME")
     parser.add_argument("--python", default=None, metavar="PATH")

@@ -54,7 +54,7 @@ class OpscopeServer(MCPServer[Any]):
             name="opscope",
             title="opscope",
             description="FLOPs, bytes and kernel tiling of LLM implementations, computed from their source",
-            instructions=loader.instructions(),
+            instructions=_instructions(names),
             version=package_version(),
             tools=[BoundTool.bind(tool, self.work, settings) for tool in tools],
             log_level=settings.log_level,  # type: ignore[arg-type] # checked by Settings against the SDK's own list
@@ -98,6 +98,14 @@ class OpscopeServer(MCPServer[Any]):
             places = [argument.name for argument in known[name].arguments or []]
             prompts.check_arguments(name, places, arguments)
         return await super().get_prompt(name, arguments, context)
+
+
+def _instructions(served: Sequence[str]) -> str:
+    """What the server tells an agent; first of all which tools are not there, where only some are served."""
+    missing = [tool.name for tool in ALL_TOOLS if tool.name not in served]
+    if not missing:
+        return loader.instructions()
+    return f"This server was started without {', '.join(missing)}; leave out the steps below that need them.\n\n{loader.instructions()}"
 
 
 def build_server(

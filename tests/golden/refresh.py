@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from opscope_schemas.analysis import ModelAnalysis, ModuleAnalysis
-from opscope_server.binding import schema_of
+from opscope_server.binding import arguments_schema, schema_of
 from opscope_tools.catalog import ALL_TOOLS
 from opscope_tools.spec import AnyTool
 from pydantic import BaseModel
@@ -31,7 +31,7 @@ def definition(tool: AnyTool) -> dict[str, Any]:
         "name": tool.name,
         "title": tool.title,
         "description": tool.description,
-        "inputSchema": schema_of(tool.arguments),
+        "inputSchema": arguments_schema(tool.arguments),
         "outputSchema": schema_of(tool.result),
         "annotations": {"readOnlyHint": tool.read_only, "idempotentHint": tool.idempotent},
     }

@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 import refresh
 from opscope_prompts import loader
-from opscope_server.binding import schema_of
+from opscope_server.binding import arguments_schema, schema_of
 from opscope_tools.catalog import ALL_TOOLS
 from opscope_tools.spec import AnyTool
 
@@ -28,7 +28,7 @@ def test_the_readme_lists_exactly_the_tools() -> None:
 @pytest.mark.parametrize("tool", ALL_TOOLS, ids=lambda tool: tool.name)
 def test_a_tool_definition_reads_well_alone(tool: AnyTool) -> None:
     assert len(tool.description) < 4096
-    for schema in (schema_of(tool.arguments), schema_of(tool.result)):
+    for schema in (arguments_schema(tool.arguments), schema_of(tool.result)):
         jsonschema.Draft202012Validator.check_schema(schema)
         assert schema["type"] == "object"
     for name, field in tool.arguments.model_fields.items():

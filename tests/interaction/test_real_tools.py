@@ -59,7 +59,7 @@ def test_an_answer_fits_its_own_schema_and_the_budget(
     schema, result = run(server, story)
     if not result.is_error:
         jsonschema.validate(result.structured_content, schema)
-        assert len(result.content[0].text) <= 40_000
+        assert len(result.content[0].text) <= 25_000
 
 
 def test_a_target_is_completed_with_model_types_and_class_names(server: OpscopeServer) -> None:

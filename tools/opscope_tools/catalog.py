@@ -41,6 +41,28 @@ ALL_TOOLS: tuple[AnyTool, ...] = (
     CHECK_REPORT,
 )
 
+#: smaller lists for agents that need no more: by what the agent is to do
+TOOLSETS: dict[str, tuple[AnyTool, ...]] = {
+    "source": (MAP_REPO, RESOLVE_CLASS, FIND_FORWARD, FIND_REFERENCES, EXTRACT_CONFIG),
+    "cost": (RESOLVE_CLASS, FIND_FORWARD, INSPECT_MODEL, COUNT_FLOPS, EXPAND_REFS, TRACE_DATAFLOW),
+    "kernels": (EXTRACT_CONFIG, CUDA_KERNEL_TILING),
+    "reports": (MAP_REPO, RESOLVE_CLASS, WRITE_REPORT, CHECK_REPORT),
+}
+
+
+def toolset(names: Sequence[str]) -> tuple[AnyTool, ...]:
+    """The tools of all the toolsets or single tools that are named, in the catalogue's order; all of them for no name.
+
+    Raises `UnknownNameError` for what is neither.
+    """
+    known = TOOLSETS | {tool.name: (tool,) for tool in ALL_TOOLS}
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.4)
+            raise UnknownNameError("toolset", name, near or list(TOOLSETS))
+    chosen = {tool.name for name in names for tool in known[name]} if names else {tool.name for tool in ALL_TOOLS}
+    return tuple(tool for tool in ALL_TOOLS if tool.name in chosen)
+
 
 def tool_named(name: str, tools: Sequence[AnyTool] = ALL_TOOLS) -> AnyTool:
     """The tool called `name`; raises `UnknownNameError` with the nearest names."""

@@ -33,10 +33,8 @@ _FIRST = 40
 class CheckReportArguments(ToolArguments):
     """Arguments of `check_report`."""
 
-    path: str = Field(
-        description="The report, relative to the output folder: reports/implementations/NAME-analysis.md."
-    )
-    fix: bool = Field(default=False, description="Put right the pointers whose lines have moved, and save the report.")
+    path: str = Field(description="Report below the output folder: reports/implementations/NAME-analysis.md.")
+    fix: bool = Field(default=False, description="Put right pointers whose lines have moved.")
 
 
 def read_facts(workspace: Workspace, path: str) -> ReportFacts | None:
@@ -134,12 +132,9 @@ CHECK_REPORT: Tool[CheckReportArguments, CheckReportResult] = Tool(
     name="check_report",
     title="Check a report",
     description=(
-        "Reviews a saved report: placeholders, path:line pointers that do not resolve, symbols that are not where the "
-        "report says, cited lines that moved or changed since, sources of another version, searches that do find what is "
-        "said not to be there, missing or disordered sections, empty or ragged tables, tasks without number, broken "
-        "fences, diagrams, pseudocode and links, marked numbers that differ from the analysis, guesses, praise and "
-        "repetitions. Returns one sentence per problem with its line; with `fix` moved pointers are put right. What a "
-        "sentence means is not checked."
+        "Reviews a saved report: placeholders, pointers that do not resolve, cited lines that moved or changed, "
+        "missing sections, empty tables, broken diagrams and links, numbers that differ from the analysis, "
+        "guesses, repetitions. One sentence per problem, with its line. What a sentence means is not checked."
     ),
     arguments=CheckReportArguments,
     result=CheckReportResult,

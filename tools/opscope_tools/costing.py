@@ -17,14 +17,10 @@ from opscope_tools.trace.engine import Found, Running
 from opscope_tools.trace.protocol import ModelSpec, TraceRequest
 from opscope_tools.workspace import Workspace
 
-TARGET = "A model type (`llama`), a class name, short or qualified (`LlamaAttention`), `path.py:line`, or a config.json or its folder."
-CONFIG = (
-    "Path of a config.json, or an object of overrides on the class's default config, by the config's own names or "
-    "the standard ones ({'hidden_size': 2048, 'num_layers': 16})."
-)
+TARGET = "Model type (`llama`), class (`LlamaAttention`), `path.py:line`, or a config.json or its folder."
+CONFIG = "Path of a config.json, or overrides of the default config ({'hidden_size': 2048, 'num_layers': 16})."
 VALUES = (
-    "Values of variables at which to evaluate the totals, e.g. {'batch_size': 1, 'seq_len': 128, 'cache_len': 127}; "
-    "config variables not given take the config's value."
+    "Point at which to evaluate: {'batch_size': 1, 'seq_len': 1, 'cache_len': 127}; the rest comes from the config."
 )
 
 
@@ -34,22 +30,18 @@ class CostArguments(ToolArguments):
     target: str = Field(description=TARGET, min_length=1, max_length=1000)
     phase: Literal["prefill", "decode", "encode"] = Field(
         default="prefill",
-        description="prefill: seq_len tokens into an empty cache, or one forward of a model without one; decode: seq_len "
-        "new ones after cache_len; encode: an encoder-decoder's encoder alone.",
+        description="prefill: seq_len tokens, empty cache (or a model's only forward); decode: seq_len more after cache_len; "
+        "encode: the encoder alone.",
     )
     config: Config = Field(default=None, description=CONFIG)
     values: dict[str, Annotated[int, Strict()]] | None = Field(default=None, description=VALUES)
-    attention: Literal["sdpa", "eager"] = Field(
-        default="sdpa", description="sdpa: one fused operator; eager: the scores are materialised."
-    )
+    attention: Literal["sdpa", "eager"] = Field(default="sdpa", description="eager: scores are materialised.")
     inputs: dict[str, list[str | int]] | None = Field(
         default=None,
-        description="For a module that no transformers config describes: shapes of its forward's arguments, in variables "
-        "and numbers ({'x': ['batch_size', 'seq_len', 'dim']}); config then holds its constructor's arguments.",
+        description="For a module without a transformers config: shapes of its forward's arguments ({'x': ['batch_size', "
+        "'seq_len', 64]}); config then holds its constructor's arguments.",
     )
-    instance: str = Field(
-        default="", description="Which instance of the class, as `document.instance` names them (`model.layers.*.mlp`)."
-    )
+    instance: str = Field(default="", description="Which instance of the class (`model.layers.*.mlp`).")
 
 
 def model_spec(workspace: Workspace, target: str, config: Config) -> ModelSpec:

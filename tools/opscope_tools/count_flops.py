@@ -6,6 +6,7 @@ from opscope_cache.trees import IMPORTED
 from opscope_schemas.analysis import ModuleAnalysisResult
 
 from opscope_tools.costing import CostArguments, find, remarks, sources
+from opscope_tools.long_formulas import with_numbers, without_long
 from opscope_tools.spec import Tool, ToolContext
 from opscope_tools.trace.document import evaluated, module_analysis
 
@@ -43,16 +44,21 @@ COUNT_FLOPS: Tool[CostArguments, ModuleAnalysisResult] = Tool(
     name="count_flops",
     title="FLOPs and bytes of one module, line by line",
     description=(
-        "What each line of a module's forward costs, as exact formulas in standard variables ({batch_size}, {seq_len}, "
-        "{hidden_size}, ...): a module_analysis document whose kernels carry file, line, operation, FLOPs, matrix-product "
-        "FLOPs and bytes read and written. Calls of submodules stay references `${{qualified.ClassName}}(parameters)` "
-        "with their totals; expand_refs opens them. The model is traced on symbolic shapes, without weights, so nothing is "
-        "estimated; `conditions` say where the formulas hold and `not_counted` what is missing. Give `values` to have "
-        "`evaluated` numbers at a point; phase `decode` needs cache_len."
+        "What each line of one module's forward costs, as exact formulas in {batch_size}, {seq_len}, "
+        "{hidden_size}, ...: FLOPs, matrix-product FLOPs, bytes read and written of each kernel, with file and "
+        "line (a module_analysis document). Calls of submodules stay references with their totals; expand_refs "
+        "opens them. Traced on symbolic shapes, nothing estimated: `conditions` say where the formulas hold, "
+        "`not_counted` what is missing."
     ),
     arguments=CostArguments,
     result=ModuleAnalysisResult,
     run=count_flops,
     sources=IMPORTED,
-    shorter=(_without_tensors, _totals_only),
+    shorter=(
+        _without_tensors,
+        with_numbers(_without_tensors),
+        _totals_only,
+        with_numbers(_totals_only),
+        without_long(with_numbers(_totals_only)),
+    ),
 )

@@ -26,54 +26,45 @@ _LISTED = 60
 class TilingArguments(ToolArguments):
     """What the tool is asked."""
 
-    target: str = Field(
-        description="Kernel name, path::name, path:line, file, folder, or the repository's name for all of its kernels."
-    )
-    repo: str | None = Field(default=None, description="Name of the repository to read; default: all registered ones.")
+    target: str = Field(description="Kernel name, path::name, path:line, file, folder, or repository.")
+    repo: str | None = Field(default=None, description="Repository to read; default: all.")
     arch: str | None = Field(
         default=None,
-        description="sm_90, gfx942, ...: decides platform predicates such as is_hip(); default: every case is listed. "
-        "Several, as in sm_80,sm_90, are what to compile for.",
+        description="sm_90, gfx942: decides platform tests such as is_hip(); several (sm_80,sm_90) to compile for.",
     )
     compile: bool = Field(
         default=False,
-        description="Compile, without a GPU: registers, spills, shared bytes, machine instructions, occupancy, and which "
-        "autotune configurations fit on which architecture. Takes seconds for each; results are kept.",
+        description="Compile, without a GPU; seconds for each kernel.",
     )
     values: dict[str, bool | int | float | str | None] | None = Field(
         default=None,
-        description='Triton, to compile: parameter -> type ("*fp16", "i32") or constexpr value; the rest is inferred. For the branches of '
-        "`cost`: constexprs, CUDA template parameters.",
+        description='Types ("*fp16", "i32") and constexpr values of parameters, template parameters; the rest is inferred.',
     )
     sizes: dict[str, int] | None = Field(
         default=None,
-        description='Numbers for the names in `cost`: {"M": 4096, "BLOCK_M": 128, "A.element_size()": 2}; then it is evaluated. "element_size()" stands for all tensors.',
+        description='Point at which to evaluate `cost`: {"M": 4096, "BLOCK_M": 128, "element_size()": 2}.',
     )
     instance: str | None = Field(
-        default=None, description='CUDA, to compile a template: one instantiation, such as "rms_norm<float, 1024>".'
+        default=None, description='CUDA, to compile: one instantiation, "rms_norm<float, 1024>".'
     )
     probe: list[str] = Field(
         default=[],
         max_length=32,
-        description='CUDA, to compile: constant expressions in the scope of the kernel\'s file, such as "Traits<64>::kSmemSize".',
+        description='CUDA: constants of the file to compute, "Traits<64>::kSmemSize".',
     )
     limit: int = Field(default=10, ge=1, le=200, description="Kernels per page.")
     offset: int = Field(default=0, ge=0, description="Kernels to skip.")
     detail: Literal["screen", "summary", "full"] = Field(
         default="full",
-        description="screen: one screen of text a kernel; summary leaves out loads, stores, instructions, loops, autotune bodies.",
+        description="screen: one screen of text a kernel; summary: no loads, stores, loops.",
     )
-    diagram: Literal["ascii", "svg"] | None = Field(
-        default=None, description="Draw each kernel: its tiles on the grid and its way through the memories."
-    )
+    diagram: Literal["ascii", "svg"] | None = Field(default=None, description="Draw tiles and memories.")
     kind: Literal["triton", "cuda", "kernel", "device_function"] | None = Field(
-        default=None, description="Only kernels of this language or role."
+        default=None, description="Only such kernels."
     )
-    op: str | None = Field(
-        default=None, description='Only kernels with such an operation: "tl.dot", "mma.sync", "cp.async", "atomic", ...'
-    )
-    tile: str | None = Field(default=None, description='Only kernels with such a tile size: "BLOCK_M" or "BLOCK_M=64".')
-    file: str | None = Field(default=None, description='Only kernels of files that match: "*/ops/*.py".')
+    op: str | None = Field(default=None, description='Only with this operation: "tl.dot", "mma.sync", "cp.async".')
+    tile: str | None = Field(default=None, description='Only with this tile size: "BLOCK_M=64".')
+    file: str | None = Field(default=None, description='Only of these files: "*/ops/*.py".')
 
 
 def run(arguments: TilingArguments, context: ToolContext) -> TilingResult:
@@ -346,15 +337,11 @@ CUDA_KERNEL_TILING: Tool[TilingArguments, TilingResult] = Tool(
     name="cuda_kernel_tiling",
     title="Tiling of CUDA and Triton kernels",
     description=(
-        "How a GPU kernel is tiled, read from CUDA or Triton source: tile sizes, grid and number of "
-        "tiles as formulas at every launch site, program or block id to tile mapping, warps, stages, autotune "
-        "configurations, template and constexpr values, loads and stores with level and coalescing, shared memory, "
-        "assertions, FLOPs and bytes of a tile or block (`cost`); with lines. In formulas {name} is a run-time "
-        "quantity, a bare name a compile-time constant. Target: a kernel name, path::name, path:line, file, folder, or a "
-        "repository's name to list its kernels page by page (detail=summary there; filter by kind, op, tile, file). "
-        "detail=screen: one screen of text. What depends on platform or sizes says so in `when`. "
-        "With compile=true also `resources`: registers, spills, machine instructions, occupancy, and which autotune "
-        "configurations fit on which architecture. Add repositories with --repo NAME=PATH."
+        "How a CUDA or Triton kernel is tiled, read from source: tile sizes, grid and number of tiles at every "
+        "launch, program id to tile mapping, warps, stages, autotune configurations, loads and stores with memory "
+        "level and coalescing, shared memory, assertions, FLOPs and bytes of a tile (`cost`). A repository's name "
+        "lists its kernels. compile=true adds registers, spills, machine instructions, occupancy (`resources`). In "
+        "formulas {name} is known at run time, a bare name at compile time."
     ),
     arguments=TilingArguments,
     result=TilingResult,

@@ -9,6 +9,7 @@ from opscope_schemas.analysis import Kernel, ModelAnalysisResult
 from pydantic import Field
 
 from opscope_tools.costing import CostArguments, find, remarks, sources
+from opscope_tools.long_formulas import with_numbers, without_long
 from opscope_tools.spec import Tool, ToolContext
 from opscope_tools.trace.document import evaluated, model_analysis, per_line, pruned
 
@@ -16,7 +17,7 @@ from opscope_tools.trace.document import evaluated, model_analysis, per_line, pr
 class ExpandArguments(CostArguments):
     """Arguments of `expand_refs`."""
 
-    depth: int | None = Field(default=None, ge=0, description="Levels of references to replace; null: all, 0: none.")
+    depth: int | None = Field(default=None, ge=0, description="Levels to open; default: all.")
 
 
 def expand_refs(arguments: ExpandArguments, context: ToolContext) -> ModelAnalysisResult:
@@ -66,15 +67,23 @@ EXPAND_REFS: Tool[ExpandArguments, ModelAnalysisResult] = Tool(
     name="expand_refs",
     title="The whole cost tree of a model or module",
     description=(
-        "A model_analysis document: every submodule reference of a model or module replaced by that module's kernels, "
-        "nested, down to operators, each with file, line, and exact formulas for FLOPs, matrix-product FLOPs and bytes. "
-        "Repeated layers are listed once with `repeat` ({num_layers}); figures already carry it, so the kernels of each "
-        "level add up to the level above and to `totals`. Also totals per module class and per operator. Give `values` "
-        "for `evaluated` numbers, `depth` for fewer levels; use count_flops for one module's lines."
+        "What a whole model or module costs: every submodule reference replaced by that module's kernels, nested, "
+        "down to operators (a model_analysis document), with totals per class and per operator. A repeated layer "
+        "stands once with `repeat`; its figures already carry it. For one module's lines use count_flops."
     ),
     arguments=ExpandArguments,
     result=ModelAnalysisResult,
     run=expand_refs,
     sources=IMPORTED,
-    shorter=(_without_tensors, _by_line, _to_depth(3), _to_depth(2), _to_depth(1), _to_depth(0)),
+    shorter=(
+        _without_tensors,
+        _by_line,
+        _to_depth(3),
+        _to_depth(2),
+        with_numbers(_to_depth(2)),
+        _to_depth(1),
+        with_numbers(_to_depth(1)),
+        with_numbers(_to_depth(0)),
+        without_long(with_numbers(_to_depth(0))),
+    ),
 )

@@ -42,18 +42,14 @@ class ExtractConfigArguments(ToolArguments):
 
     target: str = Field(
         max_length=1000,
-        description="Model type (`llama`), configuration or model class, `path.py:line`, kernel, file, folder, or repository.",
+        description="Model type (`llama`), config or model class, `path.py:line`, kernel, file, folder or repository.",
     )
-    repo: str | None = Field(default=None, description="Name of the repository to look in; all of them where left out.")
-    config: Config = Field(
-        default=None, description="Path of a config.json, or an object: its values are shown beside the defaults."
-    )
+    repo: str | None = Field(default=None, description="Repository to look in; default: all.")
+    config: Config = Field(default=None, description="Path of a config.json, or an object, shown beside the defaults.")
     section: Literal["hyperparameters", "kernels", "constraints", "constants"] | None = Field(
-        default=None, description="Only this part, paged by offset and limit."
+        default=None, description="Only this part, paged."
     )
-    detail: Literal["summary", "full"] = Field(
-        default="summary", description="summary stays below 25,000 characters, saying what was left out."
-    )
+    detail: Literal["summary", "full"] = Field(default="summary", description="summary: below 25,000 characters.")
     offset: int = Field(default=0, ge=0, description="Entries of the section to skip.")
     limit: int = Field(default=50, ge=1, le=500, description="Entries of the section to return.")
 
@@ -287,13 +283,10 @@ EXTRACT_CONFIG: Tool[ExtractConfigArguments, ExtractConfigResult] = Tool(
     name="extract_config",
     title="Configuration and constraints of an implementation",
     description=(
-        "What configures an implementation and what it demands, read from source, nothing imported. Hyperparameters of a "
-        "model type, configuration or model class: default as written, value of an object made without arguments, "
-        "annotation, meaning in the source's words, defining class and line, what it overrides, formulas that derive it, "
-        "aliases, sub-configurations, how often the model's file reads it; with `config` the given values beside them and "
-        "unknown keys. Kernel settings of a kernel, file or folder: tiles, constexpr and template parameters, autotune sets, "
-        "warps, stages. Constraints: assert, raise with what triggers it, TORCH_CHECK, static_assert, capability and dtype "
-        "tests, validators, launch bounds. What source does not decide is `open`, with its expression. One part: `section`."
+        "What configures an implementation and what it demands, read from source: hyperparameters (default, "
+        "meaning, line, formulas, aliases; beside the values of `config`), kernel settings (tiles, constexpr and "
+        "template parameters, autotune sets, warps, stages), constraints (assert, raise, TORCH_CHECK, "
+        "static_assert, capability and dtype tests). What source does not decide is `open`."
     ),
     arguments=ExtractConfigArguments,
     result=ExtractConfigResult,

@@ -17,8 +17,8 @@ from opscope_tools.index.decorators import explain
 from opscope_tools.spec import Tool, ToolContext
 
 AUTO_CONFIG = (
-    "For an auto class such as `AutoModelForCausalLM`: path of a config.json, or an object with `model_type` or "
-    "`architectures`; the class that it picks is the one answered for."
+    "For an auto class (`AutoModelForCausalLM`): config.json, or an object with `model_type` or `architectures`, that "
+    "picks the class."
 )
 
 
@@ -30,13 +30,12 @@ class FindForwardArguments(ToolArguments):
 
     target: str = Field(
         max_length=1000,
-        description="Class name, short, dotted or re-exported; model type such as `llama`; `path.py:line` or "
-        "`path.py:Name`.",
+        description="Class name, short or dotted; model type (`llama`); `path.py:line` or `path.py:Name`.",
     )
     config: Config = Field(default=None, description=AUTO_CONFIG)
-    repo: str | None = Field(default=None, description="Name of the repository to look in; all of them where left out.")
+    repo: str | None = Field(default=None, description="Repository to look in; default: all.")
     offset: int = Field(default=0, ge=0, description="Lines to skip.")
-    limit: int | None = Field(default=None, ge=1, description="Lines to return; all where left out.")
+    limit: int | None = Field(default=None, ge=1, description="Lines to return; default: all.")
 
 
 def run(arguments: FindForwardArguments, context: ToolContext) -> FindForwardResult:
@@ -212,14 +211,10 @@ FIND_FORWARD: Tool[FindForwardArguments, FindForwardResult] = Tool(
     name="find_forward",
     title="Find the forward that runs",
     description=(
-        "Where the `forward` of a module class is defined, and what each line does. Give a class name "
-        "(`LlamaAttention`, `transformers.models.llama.modeling_llama.LlamaAttention`, `torch.nn.Linear`), a "
-        "model type (`llama`), an auto class with `config`, `path.py:line` or `path.py:Name`. Returns the class that "
-        "holds the def (following the MRO), file, line, signature, what each decorator does to it, and every "
-        "computational line in order: code, kind (op, submodule_call, helper_call, control_flow, return), the "
-        "resolved callee with its file and line, the condition it stands under, whether it matters in training only. "
-        "A callee picked at run time is given as the expression that picks it, with the candidates (attention "
-        "implementations, activations). Read statically. An ambiguous short name is refused with the full names."
+        "Where the `forward` that runs for a class or model type is defined (MRO followed), and what each of its "
+        "lines does: kind (op, submodule_call, helper_call, control_flow, return), resolved callee with file and "
+        "line, condition, training only or not. A callee picked at run time comes with its candidates. Read "
+        "statically."
     ),
     arguments=FindForwardArguments,
     result=FindForwardResult,

@@ -23,9 +23,9 @@ class FindReferencesArguments(ToolArguments):
             "(`LlamaConfig.hidden_size`, `llama.hidden_size`); or `path.py:line` of a definition."
         ),
     )
-    repo: str | None = Field(default=None, description="Name of the repository to look in; all of them where left out.")
+    repo: str | None = Field(default=None, description="Repository to look in; default: all.")
     kind: ReferenceKind | None = Field(default=None, description="Only references of this kind.")
-    verified_only: bool = Field(default=False, description="Leave out places where the object is not known.")
+    verified_only: bool = Field(default=False, description="Leave out objects of unknown class.")
     offset: int = Field(default=0, ge=0, description="References to skip.")
     limit: int = Field(default=50, ge=1, le=500, description="References to return.")
 
@@ -135,13 +135,9 @@ FIND_REFERENCES: Tool[FindReferencesArguments, FindReferencesResult] = Tool(
     name="find_references",
     title="Find references of a definition",
     description=(
-        "Who calls a function or method, who subclasses or builds a class, where a config field is read or set, where "
-        "a name is imported or exported. Give a class, function or module-level name, short or dotted; `Class.method`; "
-        "`Config.field` or `model_type.field` (`llama.num_key_value_heads`); or `path.py:line`. Returns each place: "
-        "file, line, code, kind, the def or class it stands in, and `verified`: whether the names of that file lead to "
-        "the very target (imports, aliases, shadowing and the classes of objects followed). Look-alikes that lead "
-        "elsewhere are left out; objects of unknown class are kept with verified false. Counts per kind; paged. "
-        "Read statically; nothing is imported."
+        "Who calls a function or method, who subclasses or builds a class, where a config field is read or set, "
+        "where a name is imported or exported. Unlike a text search it follows imports, aliases and the classes of "
+        "objects (`verified`); look-alikes are left out. Read statically."
     ),
     arguments=FindReferencesArguments,
     result=FindReferencesResult,

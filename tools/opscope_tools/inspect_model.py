@@ -17,7 +17,7 @@ class InspectArguments(ToolArguments):
     """Arguments of `inspect_model`."""
 
     model: str = Field(
-        description="A model type (`llama`), a class name, short or qualified, or a config.json or its folder.",
+        description="Model type (`llama`), model class, or a config.json or its folder.",
         min_length=1,
         max_length=1000,
     )
@@ -54,9 +54,8 @@ INSPECT_MODEL: Tool[InspectArguments, ModelTreeResult] = Tool(
     name="inspect_model",
     title="A model's module tree, without weights",
     description=(
-        "The module tree that a config builds: every submodule's qualified class, weight shapes and parameter counts, "
-        "repeated layers folded (xN), built on the meta device so that no weights are loaded. Takes a model type or class, "
-        "and optionally a config.json or overrides."
+        "The module tree that a config builds: every submodule's qualified class, weight shapes and parameter "
+        "counts, repeated layers folded (xN). No weights are loaded."
     ),
     arguments=InspectArguments,
     result=ModelTreeResult,

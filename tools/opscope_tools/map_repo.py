@@ -23,15 +23,13 @@ class MapRepoArguments(ToolArguments):
     """What `map_repo` takes."""
 
     repo: str = Field(min_length=1, max_length=200, description="Name of a registered repository.")
-    section: Section | None = Field(default=None, description="Only this section, with more of each list; paged.")
+    section: Section | None = Field(default=None, description="Only this section, whole, paged.")
     entry: str | None = Field(
         default=None,
         max_length=1000,
-        description="Where the call nesting starts: Class.method, function, or path.py:line; default: the best engine entry.",
+        description="Where the call nesting starts (Class.method, function, path.py:line); default: the best engine entry.",
     )
-    detail: Literal["summary", "full"] = Field(
-        default="summary", description="summary: the first entries of each list; full: every entry."
-    )
+    detail: Literal["summary", "full"] = Field(default="summary", description="full: every entry of each list.")
     offset: int = Field(default=0, ge=0, description="Entries of the section's lists to skip.")
     limit: int = Field(default=50, ge=1, le=500, description="Entries of each of the section's lists to return.")
 
@@ -309,13 +307,11 @@ MAP_REPO: Tool[MapRepoArguments, RepoMapResult] = Tool(
     name="map_repo",
     title="Map a repository",
     description=(
-        "Reconnaissance of a repository: what it is written in, how it is entered, built and configured, which definitions "
-        "play which role, and how its engine loops. Framework and execution model by counted lines; module map; console "
-        "scripts, servers, routes, main blocks; commands quoted; environment variables, flags, config classes, with what the "
-        "lists miss; whether it is about language models, by which signals; components (loop, scheduler, KV cache, sampling, "
-        "attention, ...) best first; the real call nesting of the engine's loop, or below `entry`; pointers for KV cache, "
-        "scheduler, sampling, kernels; extension points; pitfalls. Every fact has `at` (path:line); what was not found says "
-        "what was searched. `section` gives more of one part, paged; `totals` counts each list. Nothing is imported."
+        "Reconnaissance of a repository: what it is written in, how it is entered, built and configured, which "
+        "definitions play which role, and how its engine loops. Start here with an unknown repository. Framework, "
+        "modules, entry points, commands, environment, flags, config classes, LLM signals, components best first, "
+        "the prefill/decode call nesting, extension points: each fact with path:line. Lists are cut; `section` "
+        "pages one."
     ),
     arguments=MapRepoArguments,
     result=RepoMapResult,

@@ -29,17 +29,17 @@ class ResolveClassArguments(ToolArguments):
     name: str = Field(
         min_length=1,
         max_length=1000,
-        description="Class name, short, dotted or re-exported; model type such as `llama`; `path.py:line` or "
-        "`path.py:Name`; or of C++ and CUDA `at::Tensor`, `path.h:line`.",
+        description="Class name, short, dotted or re-exported; model type (`llama`); `path.py:line`, `path.py:Name`; C++: "
+        "`at::Tensor`, `path.h:line`.",
     )
     config: Config = Field(default=None, description=AUTO_CONFIG)
-    repo: str | None = Field(default=None, description="Name of the repository to look in; all of them where left out.")
+    repo: str | None = Field(default=None, description="Repository to look in; default: all.")
     offset: int = Field(default=0, ge=0, description="Matches to skip.")
     limit: int = Field(default=5, ge=1, le=50, description="Matches to return.")
     subclass_offset: int = Field(default=0, ge=0, description="Subclasses to skip.")
-    subclass_limit: int = Field(default=50, ge=0, description="Subclasses to list of each match; all are counted.")
+    subclass_limit: int = Field(default=50, ge=0, description="Subclasses to list of each match.")
     user_offset: int = Field(default=0, ge=0, description="Users to skip.")
-    user_limit: int = Field(default=10, ge=0, le=500, description="Users to list of each match; 0 looks for none.")
+    user_limit: int = Field(default=10, ge=0, le=500, description="Users to list of each match; 0: do not look.")
 
 
 def run(arguments: ResolveClassArguments, context: ToolContext) -> ResolveClassResult:
@@ -238,14 +238,9 @@ RESOLVE_CLASS: Tool[ResolveClassArguments, ResolveClassResult] = Tool(
     name="resolve_class",
     title="Resolve a class name",
     description=(
-        "What a class name means and what the class is made of. Give a short name, a dotted or re-exported one "
-        "(`transformers.LlamaForCausalLM`), a model type (`gemma3_text`: its causal-LM class, else its main class), an "
-        "auto class with `config`, `path.py:line` or `path.py:Name`. Returns for each match: place, bases, MRO, where "
-        "its forward is defined, submodules (attribute, class, arguments, condition, loop; `layers.*` are the items of "
-        "`layers`; every alternative, `at_default` telling which the default configuration takes), direct subclasses, who builds it, shorter "
-        "names that export it. C++ and CUDA: a name with `::`, a line of such a file, or a bare name that no Python "
-        "class bears gives classes, enums, functions, macros with bases, methods, template parameters and other "
-        "declarations (`cpp`). Several matches: all are listed; none: the nearest names. Read statically."
+        "What a class name means and what the class is made of: file, line, bases, MRO, submodules (attribute, "
+        "class, condition), subclasses, who builds it, where it is exported. Python by any name; C++ and CUDA "
+        "definitions by `::` or path. Several matches: all are listed; none: the nearest names. Read statically."
     ),
     arguments=ResolveClassArguments,
     result=ResolveClassResult,

@@ -25,7 +25,7 @@ from opscope_tools.workspace import Workspace
 #: scheme of every resource that opscope serves
 SCHEME = "opscope"
 #: characters of structured JSON that one answer may take
-BUDGET = 40_000
+BUDGET = 25_000
 _PROMISED = (
     "matches qualified_name file line end_line bases mro submodules attribute class_name arguments condition"
     " subclasses exported_as suggestions defined_in inherited decorators parameters lines code kind callee"

@@ -7,6 +7,7 @@ from opscope_schemas.dataflow import DataflowResult, Overlap
 from opscope_schemas.errors import OpscopeError
 
 from opscope_tools.costing import CostArguments, find, remarks, sources
+from opscope_tools.long_formulas import with_numbers, without_long
 from opscope_tools.report.parallel import communications, overlapping, strategies
 from opscope_tools.spec import Tool, ToolContext
 from opscope_tools.trace.dataflow import dataflow, evaluated
@@ -73,16 +74,20 @@ TRACE_DATAFLOW: Tool[DataflowArguments, DataflowResult] = Tool(
     name="trace_dataflow",
     title="Operator graph, tensor lifetimes and memory",
     description=(
-        "The operator graph of a model's or module's pass: which operator reads whose result (views followed, repeated "
-        "layers folded, what one layer hands to the next marked), each tensor's shape, bytes, maker, readers and "
-        "lifetime, the peak of activation memory as a formula with the operator where it is, and what the KV cache (or "
-        "other state) holds and grows by per token. Beside it how the model may be split over devices (data, tensor, "
-        "pipeline, sequence, expert: plans and calls with their lines) and the collectives that needs, with sizes. "
-        "Give `values` for numbers in bytes."
+        "The operator graph of a pass: which operator reads whose result, each tensor's shape, bytes and lifetime, "
+        "the peak of activation memory, what the KV cache (or other state) holds and grows by per token, how the "
+        "model may be split over devices (data, tensor, pipeline, sequence, expert) and the communication that "
+        "needs; sizes as formulas."
     ),
     arguments=DataflowArguments,
     result=DataflowResult,
     run=trace_dataflow,
     sources=IMPORTED,
-    shorter=(_long_lived, _without_tensors, _summary),
+    shorter=(
+        _long_lived,
+        _without_tensors,
+        with_numbers(_without_tensors),
+        with_numbers(_summary),
+        without_long(with_numbers(_summary)),
+    ),
 )

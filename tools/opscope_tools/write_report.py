@@ -47,39 +47,27 @@ _PHASES = ("prefill", "decode")
 class WriteReportArguments(ToolArguments):
     """Arguments of `write_report`."""
 
-    kind: ReportKind = Field(
-        default="implementation", description="implementation: of a model; repo: of a registered repository."
-    )
-    name: str = Field(
-        description="Name of the report; it is saved as reports/implementations/NAME-analysis.md or reports/repos/NAME.md."
-    )
-    target: str | None = Field(
-        default=None, description="Model type (llama), model class or repository to report on; by default the name."
-    )
+    kind: ReportKind = Field(default="implementation", description="Of a model, or of a registered repository.")
+    name: str = Field(description="Saved as reports/implementations/NAME-analysis.md or reports/repos/NAME.md.")
+    target: str | None = Field(default=None, description="Model type, model class or repository; default: the name.")
     sections: dict[str, str] | None = Field(
         default=None,
-        description="Your own Markdown by section number (1, 2.3, 4.1, 8.3) or heading (Key components, KV cache); it follows the computed text. Every "
-        "paragraph and bullet cites lines (`path.py:12-20`), a number of the analysis ({{fact:key}}), or a search that "
-        "found nothing (searched `PATTERN` in `PATH`).",
+        description="Your Markdown by section number (1, 2.3, 8.3) or heading (KV cache). Each paragraph and bullet cites lines "
+        "(`path.py:12-20`), a number of the analysis ({{fact:key}}), or a search that found nothing (searched "
+        "`PATTERN` in `PATH`).",
     )
     phases: tuple[Literal["prefill", "decode", "encode"], ...] | None = Field(
         default=None,
         min_length=1,
-        description="Passes to report; components speak of the first. By default prefill, and decode where the model caches.",
+        description="Default: prefill, and decode where the model caches.",
     )
-    config: str | dict[str, Any] | None = Field(
-        default=None, description="Path to a config.json, or overrides on the default config."
-    )
+    config: str | dict[str, Any] | None = Field(default=None, description="Path of a config.json, or overrides.")
     values: dict[str, int] | None = Field(
-        default=None, description="Values of formula variables, e.g. batch_size, seq_len, cache_len."
+        default=None, description="Point at which to evaluate: batch_size, seq_len, ..."
     )
-    kernel: str | None = Field(default=None, description="CUDA or Triton kernel whose tiling section 3.2 shows.")
-    ridge: float | None = Field(
-        default=None, gt=0, description="FLOPs per byte at which your device turns compute-bound."
-    )
-    html: bool = Field(
-        default=False, description="Save one self-contained HTML page beside it, with plots and the cited source."
-    )
+    kernel: str | None = Field(default=None, description="CUDA or Triton kernel that section 3.2 shows.")
+    ridge: float | None = Field(default=None, gt=0, description="FLOPs per byte where your device turns compute-bound.")
+    html: bool = Field(default=False, description="Save a self-contained page beside it.")
     overwrite: bool = Field(default=False, description="Replace a report of that name.")
 
 
@@ -270,12 +258,10 @@ WRITE_REPORT: Tool[WriteReportArguments, WriteReportResult] = Tool(
     name="write_report",
     title="Write a report",
     description=(
-        "Analyses a model (kind implementation: eleven sections) or a repository (kind repo: map, ways in, configuration, "
-        "components, the loop's call nesting) and saves a report, every table filled from computed facts with path:line "
-        "pointers. Your own prose goes in through `sections`, each claim with the lines, "
-        "number or search that shows it; cited lines are kept as digests, so that later changes show. The report is checked "
-        "before it is saved; where the checks reject something nothing is written and `problems` says where. Returns "
-        "the path and a summary of insights, optimizations, limitations and links."
+        "Analyses a model (kind implementation) or a repository (kind repo) and saves a report, every table "
+        "computed, with path:line pointers. It is checked first: where `problems` are found nothing is saved. Your "
+        "prose goes in through `sections`. Returns the path and a summary: insights, optimizations, limitations, "
+        "links."
     ),
     arguments=WriteReportArguments,
     result=WriteReportResult,
