@@ -44,7 +44,7 @@ def schema_of(model: type[BaseModel]) -> dict[str, Any]:
 
 
 #: what a schema says to validators; a caller that breaks such a bound is told so by the tool itself
-_BOUNDS = frozenset({"minLength", "maxLength", "minItems", "maxItems"})
+_BOUNDS = frozenset({"minLength", "maxLength", "minItems", "maxItems", "minimum", "exclusiveMinimum"})
 
 
 def arguments_schema(model: type[BaseModel]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ _MEANING = {
     "target": "Model type (llama), class name, or path.py:line; one word.",
     "module": "Class name, short or qualified; one word.",
     "model": "Model type or model class; one word.",
+    "topic": "memory-bandwidth, system-calls, cache-hierarchy, memory-bottlenecks, matrix-multiplication; one word.",
 }
 
 

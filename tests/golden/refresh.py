@@ -1,7 +1,7 @@
 """Writes what is derived from the code and kept in the tree: `make golden`.
 
-Tool definitions (golden/tools/NAME.json), the exported JSON Schemas (schemas/opscope_schemas/json) and the tool table
-of README.md. test_golden.py compares each with what `derived()` gives now.
+Tool definitions (golden/tools/NAME.json), the exported JSON Schemas (schemas/opscope_schemas/json), the commands of
+Claude Code (clients/claude_code) and the tool table of README.md. test_golden.py compares each with what `derived()` gives now.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from opscope_clients import claude_code
 from opscope_schemas.analysis import ModelAnalysis, ModuleAnalysis
 from opscope_server.binding import arguments_schema, schema_of
 from opscope_tools.catalog import ALL_TOOLS
@@ -21,6 +22,7 @@ ROOT = Path(__file__).parent.parent.parent
 TOOLS = ROOT / "tests/golden/tools"
 SCHEMAS = ROOT / "schemas/opscope_schemas/json"
 README = ROOT / "README.md"
+PLUGIN = ROOT / "clients/claude_code"
 BEGIN, END = "<!-- tools: begin -->", "<!-- tools: end -->"
 DOCUMENTS: dict[str, type[BaseModel]] = {"module_analysis": ModuleAnalysis, "model_analysis": ModelAnalysis}
 
@@ -59,6 +61,9 @@ def derived() -> dict[Path, str]:
 
     files = {TOOLS / f"{tool.name}.json": text(definition(tool)) for tool in ALL_TOOLS}
     files |= {SCHEMAS / f"{name}_schema.json": text(document_schema(name)) for name in DOCUMENTS}
+    files |= {PLUGIN / name: held for name, held in claude_code.plugin_files().items()}
+    files |= {PLUGIN / "project" / name: held for name, held in claude_code.project_commands().items()}
+    files |= {ROOT / name: held for name, held in claude_code.marketplace_files().items()}
     return files
 
 

@@ -85,5 +85,6 @@ EXPAND_REFS: Tool[ExpandArguments, ModelAnalysisResult] = Tool(
         with_numbers(_to_depth(1)),
         with_numbers(_to_depth(0)),
         without_long(with_numbers(_to_depth(0))),
+        without_long(with_numbers(_to_depth(0)), 40),
     ),
 )

@@ -39,13 +39,13 @@ def with_numbers(rung: Callable[[R], R]) -> Callable[[R], R]:
     return form
 
 
-def without_long(rung: Callable[[R], R]) -> Callable[[R], R]:
-    """The form that `rung` gives, without formulas that are still long."""
+def without_long(rung: Callable[[R], R], longest: int = LONG) -> Callable[[R], R]:
+    """The form that `rung` gives, without formulas that are longer than `longest`."""
 
     def form(result: R) -> R:
         short = rung(result)
         said = f"{short.shortened} `{LEFT_OUT}` stands for a formula that is too long; `values` gives its number."
-        return left_out(short).model_copy(update={"shortened": said})
+        return left_out(short, longest).model_copy(update={"shortened": said})
 
     return form
 
