@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from opscope_cache.store import open_store
@@ -18,6 +18,9 @@ from opscope_clients import console, session
 from opscope_clients.commands import tool_command
 from opscope_clients.documents import document_commands
 from opscope_clients.session import Session, SessionCommand
+
+if TYPE_CHECKING:
+    from opscope_clients.protocol import Kind
 
 
 @click.group(
@@ -64,18 +67,43 @@ def serve(
 
 
 @opscope.command(cls=SessionCommand)
-@click.argument("target")
+@click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
+@click.option(
+    "--kind",
+    type=click.Choice(["implementation", "repo"]),
+    default="implementation",
+    show_default=True,
+    help="What TARGET is: a model or class, or a repository.",
+)
 @click.option("--name", help="Name of the report (default: from the target).")
 @click.option("--overwrite/--no-overwrite", default=True, help="Replace a report of that name (default) or keep it.")
-def analyze(session: Session, target: str, name: str | None, overwrite: bool) -> int:
-    """Analyse TARGET (a model type, a class or path.py:line) through the server, and save a report.
+@click.option("--html", is_flag=True, help="Save each report as one HTML page too.")
+@click.option("--http", "url", metavar="URL", help="Use the server that runs there instead of one started for this.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
+def analyze(
+    session: Session,
+    targets: tuple[str, ...],
+    kind: Kind,
+    name: str | None,
+    overwrite: bool,
+    html: bool,
+    url: str | None,
+    as_json: bool,
+) -> int:
+    """Analyse each TARGET (a model type, a class, path.py:line; or a repository) through the server, and save reports.
 
     Drives the whole protocol as an MCP client: reconnaissance, architecture, components, data flow, report.
     """
+    from opscope_clients.protocol import Wish
     from opscope_clients.protocol import analyze as drive
 
-    session.workspace().store.close()  # a bad option is told here, not by a server that fails to start
-    status: int = drive(target, session, name=name, overwrite=overwrite)
+    if name is not None and len(targets) > 1:
+        raise click.UsageError("--name names one report; leave it out for several targets.")
+    if url is None:
+        session.workspace().store.close()  # a bad option is told here, not by a server that fails to start
+    elif session.server_arguments():
+        raise click.UsageError("A server at --http has its own repositories and folders; start it with these options.")
+    status: int = drive(Wish(targets, kind, name, overwrite, html), session, url=url, as_json=as_json)
     return status
 
 

@@ -1,27 +1,27 @@
-"""The scripted MCP client: drives the analysis protocol through a server of its own, over stdio, without a model.
+"""The scripted MCP client: drives the analysis protocol through a server, its own or a running one, without a model.
 
-Order: the entry point, the five steps, the calls, the summary. It knows tools only by name and promised fields, as
-any other client would; everything it prints was computed by a tool.
+Order: the entry point, the steps of either kind, the calls, the summary. It knows tools only by name and promised
+fields, as any other client would; everything it prints was computed by a tool.
 """
 
 from __future__ import annotations
 
-import os
+import json
 import re
-import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
 
 import anyio
-from mcp import Client, MCPError, StdioServerParameters
-from mcp.types import CallToolResult, TextContent
 from opscope_schemas.errors import OpscopeError
 from rich.markup import escape
 
 from opscope_clients import console
+from opscope_clients.connection import CallError, Connection, Server, connected, own_server, server_at, translated
 from opscope_clients.session import Session
 from opscope_clients.steps import Steps
+
+Kind = Literal["implementation", "repo"]
 
 #: a component is worth a look of its own when its class name holds one of these
 COMPONENTS = {
@@ -41,15 +41,32 @@ POINTS: dict[str, dict[str, int]] = {
 }
 
 
-class CallError(OpscopeError):
-    """A tool refused a call; the message is the tool's own sentence."""
+@dataclass(frozen=True)
+class Wish:
+    """What is to be analysed, and how the report is saved."""
+
+    targets: Sequence[str]
+    kind: Kind = "implementation"
+    name: str | None = None
+    overwrite: bool = True
+    html: bool = False
 
 
-def analyze(target: str, session: Session, *, name: str | None = None, overwrite: bool = True) -> int:
-    """Run the protocol on `target`, save the report, print the summary; the exit status."""
-    findings = _unwrapped(target, session, name or report_name(target), overwrite)
-    _print_summary(findings)
-    return 0 if findings.checked_ok else 1
+def analyze(wish: Wish, session: Session, *, url: str | None = None, as_json: bool = False) -> int:
+    """Run the protocol on each target, save the reports, print the summaries; the exit status.
+
+    One target that cannot be analysed does not stop the others; with several, its sentence stands in its place.
+    """
+    server = own_server(session.server_arguments()) if url is None else server_at(url)
+    found: list[Findings] = []
+
+    async def story() -> None:
+        await translated(lambda: _all(wish, server, found, as_json=as_json), server)
+
+    anyio.run(story)
+    if as_json:
+        console.emit(json.dumps({"analyses": [asdict(one) for one in found]}, ensure_ascii=False) + "\n")
+    return 0 if all(one.checked_ok for one in found) else 1
 
 
 def report_name(target: str) -> str:
@@ -57,40 +74,7 @@ def report_name(target: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.]+", "-", target).strip("-.") or "target"
 
 
-def _unwrapped(target: str, session: Session, name: str, overwrite: bool) -> Findings:
-    """Run the event loop; a failure inside a task group leaves as the failure itself."""
-    try:
-        return anyio.run(_run, target, session, name, overwrite)
-    except BaseExceptionGroup as group:
-        for error in _leaves(group):
-            if isinstance(error, OpscopeError | KeyboardInterrupt | SystemExit):
-                raise error from None
-        first = next(_leaves(group))
-        if isinstance(first, MCPError | OSError | anyio.BrokenResourceError | anyio.ClosedResourceError):
-            raise _lost(first) from None
-        raise
-    except OpscopeError:
-        raise
-    except (MCPError, OSError) as error:
-        raise _lost(error) from None
-
-
-def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
-    for error in group.exceptions:
-        if isinstance(error, BaseExceptionGroup):
-            yield from _leaves(error)
-        else:
-            yield error
-
-
-def _lost(error: BaseException) -> OpscopeError:
-    return OpscopeError(
-        f"The connection to the opscope server ended: {error}.",
-        next_step="Its own message stands above; OPSCOPE_LOG_LEVEL=INFO shows more.",
-    )
-
-
-# ---- the five steps ------------------------------------------------------------------------------------------------
+# ---- the steps ---------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -98,6 +82,9 @@ class Findings:
     """What the steps have found, as the tools told it."""
 
     target: str
+    kind: Kind = "implementation"
+    #: why there is no report, in a tool's own sentence
+    error: str = ""
     report: str = ""
     summary: Mapping[str, Any] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
@@ -107,28 +94,37 @@ class Findings:
     checked_ok: bool = False
 
 
-async def _run(target: str, session: Session, name: str, overwrite: bool) -> Findings:
-    server = StdioServerParameters(
-        command=sys.executable,
-        args=["-m", "opscope_server", *session.server_arguments()],
-        env=dict(os.environ),
-    )
-    findings = Findings(target)
-    steps = Steps(console.err())
+async def _all(wish: Wish, server: Server, found: list[Findings], *, as_json: bool) -> None:
+    async with connected(server) as connection:
+        for target in wish.targets:
+            found.append(findings := Findings(target, wish.kind))
+            try:
+                await _one(wish, connection, findings)
+            except OpscopeError as error:
+                if len(wish.targets) == 1 and not as_json:
+                    raise
+                findings.error = str(error)
+            if not as_json:
+                _print_summary(findings)
+
+
+async def _one(wish: Wish, connection: Connection, findings: Findings) -> None:
+    steps = Steps(console.err(), wish.kind)
     with steps.shown():
-        async with Client(server) as client:
-            calls = Calls(client, steps)
-            steps.begin("Reconnaissance")
-            await _reconnaissance(calls, target)
+        calls = Calls(connection, steps)
+        steps.begin("Reconnaissance")
+        if wish.kind == "repo":
+            await calls.call("map_repo", repo=findings.target)
+        else:
+            await _reconnaissance(calls, findings.target)
             steps.begin("Architecture")
             tree = await _architecture(calls, findings)
             steps.begin("Components")
             await _components(calls, findings, tree)
             steps.begin("Data flow")
             await _data_flow(calls, findings)
-            steps.begin("Report")
-            await _report(calls, findings, name, overwrite)
-    return findings
+        steps.begin("Report")
+        await _report(calls, findings, wish)
 
 
 async def _reconnaissance(calls: Calls, target: str) -> None:
@@ -183,10 +179,11 @@ async def _data_flow(calls: Calls, findings: Findings) -> None:
         await calls.call("expand_refs", target=findings.target, phase=phase, values=POINTS[phase])
 
 
-async def _report(calls: Calls, findings: Findings, name: str, overwrite: bool) -> None:
+async def _report(calls: Calls, findings: Findings, wish: Wish) -> None:
     written = await calls.call(
-        "write_report", kind="implementation", name=name, target=findings.target, overwrite=overwrite
-    )
+        "write_report", kind=wish.kind, name=wish.name or report_name(findings.target), target=findings.target,
+        overwrite=wish.overwrite, html=wish.html,
+    )  # fmt: skip
     if not written["ok"]:  # nothing was saved: an older report of that name is no answer
         first: Mapping[str, Any] = next(iter(written.get("problems") or []), {})
         raise CallError(
@@ -204,31 +201,18 @@ async def _report(calls: Calls, findings: Findings, name: str, overwrite: bool) 
 
 
 class Calls:
-    """Calls tools, tells progress, turns refusals into `CallError`."""
+    """Calls tools and tells what they are doing."""
 
-    def __init__(self, client: Client, steps: Steps) -> None:
-        self._client = client
+    def __init__(self, connection: Connection, steps: Steps) -> None:
+        self._connection = connection
         self._steps = steps
 
     async def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
-        """The structured answer of `tool`."""
-        subject = next(iter(arguments.values()), "")
-        doing = f"{tool} {subject if isinstance(subject, str) else ''}".rsplit(".", 1)[-1]
+        """The structured answer of `tool`; raises `CallError`."""
+        subject = next((value for key, value in arguments.items() if key in ("target", "name", "repo")), "")
+        doing = f"{tool} {subject}".rsplit(".", 1)[-1]
         self._steps.say(doing)
-
-        async def _progress(progress: float, total: float | None, message: str | None) -> None:
-            del progress, total
-            self._steps.say(f"{doing}: {message}" if message else doing)
-
-        result = await self._client.call_tool(tool, arguments, progress_callback=_progress)
-        if result.is_error or result.structured_content is None:
-            raise CallError(_text(result) or f"{tool} gave no answer.")
-        content: dict[str, Any] = result.structured_content
-        return content
-
-
-def _text(result: CallToolResult) -> str:
-    return " ".join(block.text for block in result.content if isinstance(block, TextContent))
+        return await self._connection.call(tool, arguments, lambda message: self._steps.say(f"{doing}: {message}"))
 
 
 # ---- the summary ---------------------------------------------------------------------------------------------------
@@ -236,7 +220,11 @@ def _text(result: CallToolResult) -> str:
 
 def _print_summary(findings: Findings) -> None:
     out = console.out()
-    out.print(f"[bold]{escape(findings.target)}[/bold]: {len(findings.components)} components analysed")
+    if findings.error:
+        console.fail(f"{findings.target}: {findings.error}")
+        return
+    analysed = f": {len(findings.components)} components analysed" if findings.kind == "implementation" else ""
+    out.print(f"[bold]{escape(findings.target)}[/bold]{analysed}")
     for title, lines in findings.summary.items():
         entries = [lines] if isinstance(lines, str) else list(lines or [])
         if entries:

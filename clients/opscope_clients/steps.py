@@ -1,4 +1,4 @@
-"""Terminal progress of the scripted analysis: five named steps, as a bar on a terminal, as plain lines elsewhere."""
+"""Terminal progress of the scripted analysis: named steps, as a bar on a terminal, as plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -9,14 +9,19 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-STEPS = ("Reconnaissance", "Architecture", "Components", "Data flow", "Report")
+#: the protocol by kind of report
+STEPS = {
+    "implementation": ("Reconnaissance", "Architecture", "Components", "Data flow", "Report"),
+    "repo": ("Reconnaissance", "Report"),
+}
 
 
 class Steps:
     """Where the analysis is. `begin` opens a step, `say` tells what it is doing."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, kind: str = "implementation") -> None:
         self._console = console
+        self._steps = STEPS[kind]
         self._bar: Progress | None = None
         self._task: TaskID | None = None
         self._begun = time.monotonic()
@@ -39,7 +44,7 @@ class Steps:
         )
         with bar:
             self._bar = bar
-            self._task = bar.add_task(STEPS[0], total=len(STEPS), doing="")
+            self._task = bar.add_task(self._steps[0], total=len(self._steps), doing="")
             try:
                 yield self
             finally:
@@ -47,12 +52,12 @@ class Steps:
 
     def begin(self, name: str) -> None:
         """Enter the step `name`."""
-        self._step = STEPS.index(name)
+        self._step = self._steps.index(name)
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=self._step, description=name, doing="")
         else:
             self._console.print(
-                f"[{self._step + 1}/{len(STEPS)}] {name} ({time.monotonic() - self._begun:.1f} s)", markup=False
+                f"[{self._step + 1}/{len(self._steps)}] {name} ({time.monotonic() - self._begun:.1f} s)", markup=False
             )
 
     def say(self, doing: str) -> None:

@@ -54,7 +54,9 @@ def test_a_foreseen_failure_is_one_sentence_and_status_one(environment: dict[str
         (["rows", "x", "--row", "1"], "No such option"),
         (["rovs"], "No such command 'rovs'"),
         (["rows", "--repo", "x"], "Missing argument 'TARGET'."),
-        (["analyze"], "Missing argument 'TARGET'."),
+        (["analyze"], "Missing argument 'TARGET...'."),
+        (["analyze", "gpt2", "bert", "--name", "x"], "--name names one report"),
+        (["analyze", "gpt2", "--http", "http://127.0.0.1:9/mcp", "--repo", "a=/b"], "start it with these options"),
     ],
 )
 def test_a_usage_error_is_told_with_status_two(

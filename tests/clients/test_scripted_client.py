@@ -54,5 +54,5 @@ def test_a_report_name_is_safe_whatever_the_target(target: str, name: str) -> No
 def test_a_server_that_cannot_start_is_one_sentence(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", program)
     with pytest.raises(OpscopeError) as caught:
-        protocol.analyze("llama", Session())
+        protocol.analyze(protocol.Wish(["llama"]), Session())
     assert "The connection to the opscope server ended" in str(caught.value)

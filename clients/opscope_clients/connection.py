@@ -1,0 +1,130 @@
+"""A connection to an opscope server: one of its own over stdio, or one that runs already over HTTP.
+
+Order: how to reach a server, one connection with its calls, failures as sentences. Answers are the tools' structured JSON.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from typing import Any, NoReturn
+
+import anyio
+import httpx2
+from mcp import Client, MCPError, StdioServerParameters
+from mcp.types import CallToolResult, TextContent, TextResourceContents
+from opscope_schemas.errors import InputError, OpscopeError
+
+__all__ = ["CallError", "Connection", "Progress", "Server", "connected", "own_server", "server_at", "translated"]
+
+#: what reaches a server: the command that starts one, or the address of one
+Server = StdioServerParameters | str
+#: told what a running tool says about its progress
+Progress = Callable[[str], None]
+
+
+class CallError(OpscopeError):
+    """A tool refused a call; the message is the tool's own sentence."""
+
+
+def own_server(arguments: Sequence[str]) -> StdioServerParameters:
+    """A server started with `arguments` of `python -m opscope_server`, which ends with the connection."""
+    return StdioServerParameters(
+        command=sys.executable, args=["-m", "opscope_server", *arguments], env=dict(os.environ)
+    )
+
+
+def server_at(url: str) -> str:
+    """The address of a running server; raises `InputError` for one that is no HTTP address."""
+    if not url.startswith(("http://", "https://")):
+        raise InputError(f"{url!r} is no address of a server.", next_step="Give one as in http://127.0.0.1:8000/mcp.")
+    return url
+
+
+class Connection:
+    """Calls tools over a client that is connected."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def call(self, tool: str, arguments: dict[str, Any], say: Progress | None = None) -> dict[str, Any]:
+        """The structured answer of `tool`; raises `CallError` with the tool's own sentence where it refuses."""
+
+        async def told(progress: float, total: float | None, message: str | None) -> None:
+            del progress, total
+            if say is not None and message:
+                say(message)
+
+        result = await self._client.call_tool(tool, arguments, progress_callback=told)
+        if result.is_error or result.structured_content is None:
+            raise CallError(_text(result) or f"{tool} gave no answer.")
+        content: dict[str, Any] = result.structured_content
+        return content
+
+    async def read(self, uri: str) -> str:
+        """The text of a resource; raises `CallError` where there is none."""
+        try:
+            found = await self._client.read_resource(uri)
+        except MCPError as error:
+            raise CallError(str(error)) from None
+        return "".join(part.text for part in found.contents if isinstance(part, TextResourceContents))
+
+
+def _text(result: CallToolResult) -> str:
+    return " ".join(block.text for block in result.content if isinstance(block, TextContent))
+
+
+@contextlib.asynccontextmanager
+async def connected(server: Server) -> AsyncIterator[Connection]:
+    """A connection while inside."""
+    async with Client(server) as client:
+        yield Connection(client)
+
+
+# ---- failures as sentences -----------------------------------------------------------------------------------------
+
+_ENDED = (MCPError, OSError, anyio.BrokenResourceError, anyio.ClosedResourceError, httpx2.HTTPError)
+
+
+async def translated(story: Callable[[], Awaitable[None]], server: Server) -> None:
+    """Run `story`; a failure inside a task group leaves as the failure itself, a lost connection as a sentence."""
+    try:
+        await story()
+    except BaseExceptionGroup as group:
+        _raise(list(_leaves(group)), server, group)
+    except OpscopeError:
+        raise
+    except _ENDED as error:
+        raise _lost(error, server) from None
+
+
+def _raise(errors: list[BaseException], server: Server, group: BaseException) -> NoReturn:
+    for error in errors:
+        if isinstance(error, OpscopeError | KeyboardInterrupt | SystemExit):
+            raise error from None
+    if isinstance(errors[0], _ENDED):
+        raise _lost(errors[0], server) from None
+    raise group
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _leaves(error)
+        else:
+            yield error
+
+
+def _lost(error: BaseException, server: Server) -> OpscopeError:
+    said = str(error).rstrip(".") or type(error).__name__
+    if isinstance(server, str):
+        return OpscopeError(
+            f"The opscope server at {server} cannot be reached, or went away: {said}.",
+            next_step="Start one with `opscope serve --http`, and give the address that it prints.",
+        )
+    return OpscopeError(
+        f"The connection to the opscope server ended: {said}.",
+        next_step="Its own message stands above; OPSCOPE_LOG_LEVEL=INFO shows more.",
+    )

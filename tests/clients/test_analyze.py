@@ -1,0 +1,75 @@
+"""`opscope analyze` as a user runs it: several targets, repositories, a running server, JSON."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture
+def opscope(index_folder: Path, tmp_path: Path) -> Any:
+    def run(*arguments: str, output: bool = True) -> subprocess.CompletedProcess[str]:
+        where = ["--cache-dir", str(index_folder), "--output", str(tmp_path)] if output else []
+        line = [sys.executable, "-m", "opscope_clients", "analyze", *arguments, *where]
+        return subprocess.run(line, capture_output=True, text=True, timeout=400, check=False)
+
+    return run
+
+
+def engine(folder: Path) -> Path:
+    """A repository small enough to know."""
+    folder.mkdir()
+    (folder / "pyproject.toml").write_text(
+        '[project]\nname = "tiny"\nversion = "3"\n[project.scripts]\ntiny = "tiny:main"\n'
+    )
+    (folder / "tiny.py").write_text(
+        "import os\n\n\ndef main() -> None:\n    print(os.environ.get('TINY_LEVEL', '1'))\n"
+    )
+    return folder
+
+
+def test_one_target_that_is_unknown_does_not_stop_the_other_and_the_status_tells(opscope: Any, tmp_path: Path) -> None:
+    done = opscope("gpt2", "gpt2000", "--json")
+    assert done.returncode == 1
+    first, second = json.loads(done.stdout)["analyses"]
+    assert (first["target"], first["checked_ok"], first["problems"]) == ("gpt2", True, [])
+    assert (tmp_path / first["report"]).read_text().startswith("# Analysis: GPT2LMHeadModel")
+    assert "Nothing is called 'gpt2000'" in second["error"]
+    assert second["report"] == ""
+
+
+def test_a_repository_is_mapped_reported_and_checked(opscope: Any, tmp_path: Path) -> None:
+    folder = engine(tmp_path / "tiny")
+    done = opscope("tiny", "--kind", "repo", "--repo", f"tiny={folder}", "--html")
+    assert done.returncode == 0, done.stderr
+    assert "Report: reports/repos/tiny.md" in done.stdout
+    text = (tmp_path / "reports/repos/tiny.md").read_text()
+    assert "TINY_LEVEL" in text
+    assert (tmp_path / "reports/repos/tiny.html").is_file()
+
+
+def test_a_running_server_is_used_and_one_that_is_not_there_is_a_sentence(opscope: Any, tmp_path: Path) -> None:
+    folder = engine(tmp_path / "tiny")
+    server = subprocess.Popen(
+        [sys.executable, "-m", "opscope_server", "--http", "--port", "0", "--repo", f"tiny={folder}",
+         "--output", str(tmp_path / "there"), "--cache-dir", str(tmp_path / "cache")],
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert server.stderr
+    try:
+        address = server.stderr.readline().split()[-1]
+        done = opscope("tiny", "--kind", "repo", "--http", address, output=False)
+        assert done.returncode == 0, done.stderr
+        assert (tmp_path / "there/reports/repos/tiny.md").is_file()
+    finally:
+        server.terminate()
+        server.communicate(timeout=20)
+    gone = opscope("tiny", "--kind", "repo", "--http", address, output=False)
+    assert gone.returncode == 1
+    assert gone.stderr.count("\n") == 1
+    assert "cannot be reached" in gone.stderr
