@@ -33,7 +33,7 @@ class Change:
     def make(self) -> None:
         """Write or remove the file; raises `OutputError`."""
         if self.after is None:
-            files.remove(self.held.path)
+            files.remove(self.held.target)
         elif not self.none:
             files.write(self.held, self.after)
 

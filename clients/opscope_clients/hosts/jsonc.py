@@ -72,8 +72,11 @@ class Json:
             gap = nl if text.strip() and not text.endswith("\n") else ""
             return text + gap + _rendered(_nested(path, value), "", unit, nl) + nl
         if len(found) == len(path):
-            node = found[-1].node
-            edits = [Edit(node.start, node.end, _rendered(value, _indent_at(text, found[-1].start), unit, nl))]
+            member = found[-1]
+            own = not text[text.rfind("\n", 0, member.start) + 1 : member.start].strip()  # its line is its own
+            indent = _indent_at(text, member.start)
+            new = _rendered(value, indent, unit, nl) if own else json.dumps(value, ensure_ascii=False)
+            edits = [Edit(member.node.start, member.node.end, new)]
         else:
             holder = found[-1].node if found else root
             outer = _indent_at(text, found[-1].start if found else root.start)

@@ -66,7 +66,7 @@ class Toml:
         block = nl.join([f"[{'.'.join(path)}]", *(f"{key} = {_rendered(item)}" for key, item in value.items())]) + nl
         if old and _header_at(text, old[0].start):
             # what followed a key keeps its distance; sub-tables of the old entry go
-            edits = [Edit(old[0].start, old[0].end, block), *old[1:]]
+            edits = [Edit(old[0].start, old[0].end, block), *(_with_blank(text, region) for region in old[1:])]
         else:
             end = "" if not text or text.endswith("\n") else nl
             edits = [*old, Edit(len(text), len(text), f"{end}{nl if text.strip() else ''}{block}")]
@@ -75,10 +75,7 @@ class Toml:
     def take(self, text: str, path: Path, made: Iterable[Path]) -> str:
         """The text without the table `path`. Comments behind its last key stay."""
         del made  # tables that a header implies are gone with it
-        edits = []
-        for region in _regions(text, path):
-            before = re.search(r"(?<=\n)\r?\n\Z", text[: region.start])
-            edits.append(Edit(before.start(), region.end, "") if before else region)
+        edits = [_with_blank(text, region) for region in _regions(text, path)]
         return checked(text, applied(text, edits), path, MISSING, _load, self.line_of(text, path))
 
 
@@ -167,6 +164,12 @@ def _regions(text: str, path: Path) -> list[Edit]:
         elif about:
             found.append(Edit(statement.start, statement.end, ""))
     return found
+
+
+def _with_blank(text: str, region: Edit) -> Edit:
+    """A removal with the blank line in front of it."""
+    before = re.search(r"(?<=\n)\r?\n\Z", text[: region.start])
+    return Edit(before.start(), region.end, "") if before else region
 
 
 def _header_at(text: str, position: int) -> bool:
