@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_machine import environment
 from opscope_clients.hosts import extras, files, install, record, uninstall
 from opscope_clients.hosts.table import HOSTS, Host, Scope, Where
 from opscope_schemas.errors import InputError, OutputError
@@ -65,17 +67,11 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Where]:
     home, project = tmp_path / "home", tmp_path / "project"
     home.mkdir()
     project.mkdir()
-    for name in [name for name in os.environ if name.startswith(("OPSCOPE_", "XDG_"))] + [
-        "CLAUDE_CONFIG_DIR",
-        "CODEX_HOME",
-        "UV_CACHE_DIR",
-    ]:
-        monkeypatch.delenv(name, raising=False)
-    for name in ("HOME", "USERPROFILE"):
-        monkeypatch.setenv(name, str(home))
-    for name in ("APPDATA", "LOCALAPPDATA"):
-        monkeypatch.setenv(name, str(home / "AppData"))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    kept = environment(tmp_path)
+    for name in set(os.environ) - set(kept):
+        monkeypatch.delenv(name)
+    for name, value in kept.items():
+        monkeypatch.setenv(name, value)
     monkeypatch.chdir(project)
     TOUCHED.paths.clear()
     TOUCHED.on = True
@@ -85,6 +81,15 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Where]:
     for path in TOUCHED.paths:
         assert not any(path.startswith(str(file)) for file in real), f"{path} is this machine's own"
         assert "/.local/state/opscope" not in path
+
+
+@pytest.mark.usefixtures("machine")
+def test_a_touch_of_this_machines_own_config_would_be_seen() -> None:
+    real = HOSTS["claude-code"].file("user", REAL)
+    with contextlib.suppress(OSError):
+        real.open().close()
+    assert str(real) in TOUCHED.paths
+    TOUCHED.paths.clear()
 
 
 def tree(*tops: Path) -> dict[str, tuple[int, bytes | str | None]]:

@@ -13,7 +13,7 @@ from opscope_clients.doctor.findings import Finding
 from opscope_clients.hosts.command import launch
 from opscope_clients.session import Session
 
-#: seconds until the tools are listed, and for ending the server after that; the SDK ends it by force before
+#: seconds until the tools are listed, and then for ending the server, which the SDK ends by force before that
 START, END = 60.0, 20.0
 _PURPOSE = "what hosts start"
 
@@ -48,10 +48,10 @@ def _listed(command: list[str], seconds: float) -> tuple[list[str], str]:
 
     async def listing(log: Any) -> None:
         parameters = StdioServerParameters(command=command[0], args=command[1:], env=dict(os.environ))
-        with anyio.fail_after(seconds + END):
+        with anyio.fail_after(seconds) as limit:
             async with Client(stdio_client(parameters, errlog=log)) as client:
-                with anyio.fail_after(seconds):
-                    found.extend(tool.name for tool in (await client.list_tools()).tools)
+                found.extend(tool.name for tool in (await client.list_tools()).tools)
+                limit.deadline = anyio.current_time() + END
 
     with open(os.devnull, "w", encoding="utf-8") as log:  # noqa: PTH123 -- devnull is no path on every platform
         try:

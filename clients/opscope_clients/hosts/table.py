@@ -158,9 +158,9 @@ HOSTS: Mapping[str, Host] = {
                 "user": lambda at: [at.home / ".cursor/mcp.json"],
                 "project": lambda at: [at.project / ".cursor/mcp.json"],
             },
-            dict.fromkeys(("user", "project"), "Cursor shows it under Settings, MCP; enable it there."),
+            dict.fromkeys(("user", "project"), "Cursor lists it in its settings, under MCP."),
         ),
-        # https://zed.dev/docs/ai/mcp, https://zed.dev/docs/configuring-zed; `source` is what releases before 2026 ask for
+        # https://zed.dev/docs/ai/mcp, https://zed.dev/docs/configuring-zed; the form of docs/src/ai/mcp.md at zed-industries/zed
         Host(
             "zed", "Zed", JSONC, ("context_servers",), lambda command: {"source": "custom", **_plain(command), "env": {}}, _split,
             {
