@@ -178,6 +178,14 @@ def test_a_comment_on_the_line_of_the_last_member_stays_with_it() -> None:
     assert JSONC.put(text, ("b",), {}) == '{\n  "a": 1, // one\n  "b": {}\n}\n'
 
 
+def test_comments_around_an_entry_that_goes_stay() -> None:
+    text = '{"s": {/* 0 */ "opscope": {}, /* 1 */ "b": {} /* 2 */, "opscope2": {} /* 3 */}}'
+    assert JSONC.take(text, ("s", "opscope"), []) == '{"s": {/* 0 */ /* 1 */ "b": {} /* 2 */, "opscope2": {} /* 3 */}}'
+    assert JSONC.take(text, ("s", "opscope2"), []) == '{"s": {/* 0 */ "opscope": {}, /* 1 */ "b": {} /* 2 */ /* 3 */}}'
+    text = '{\n  // 0\n  "opscope": {}, // 1\n  // 2\n  "b": {} // 3\n}\n'
+    assert JSONC.take(text, ("opscope",), []) == '{\n  // 0\n   // 1\n  // 2\n  "b": {} // 3\n}\n'
+
+
 def test_of_a_name_given_twice_the_last_counts_as_json_readers_have_it() -> None:
     text = '{"mcpServers": {"a": {}}, "mcpServers": {"b": {}}}'
     new = JSON.put(text, PATH, ENTRY)

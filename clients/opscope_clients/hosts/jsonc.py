@@ -156,7 +156,7 @@ def _removed(text: str, holder: Node, member: Member) -> list[Edit]:
     elif index:
         before = skip(holder.members[index - 1].node.end)
         edits.append(Edit(before, before + 1, ""))
-    line = start - len(text[:start]) + len(text[:start].rstrip(" \t"))
+    line = len(text[:start].rstrip(" \t"))
     rest = re.compile(r"[ \t]*(\r?\n|(?=\}))").match(text, end)
     if text[:line].endswith("\n") and rest:  # alone on its lines: they go with the line end in front of them
         start = line - (2 if text[:line].endswith("\r\n") else 1)
@@ -164,7 +164,7 @@ def _removed(text: str, holder: Node, member: Member) -> list[Edit]:
     elif index and text[:line].endswith(","):  # on one line with its neighbours
         start = line
     elif not index and not text[:line].endswith("\n"):
-        end = skip(end) if "\n" not in text[end : skip(end)] else end
+        end += len(text[end:]) - len(text[end:].lstrip(" \t"))
     return [*edits, Edit(start, end, "")]
 
 

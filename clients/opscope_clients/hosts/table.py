@@ -1,7 +1,8 @@
 """The hosts: where each keeps its servers, in which format, and what an entry looks like.
 
-Formats and places were looked up in November 2026; the source stands beside each. `Where` is what a place depends on, so
-that every platform's can be worked out anywhere.
+Formats and places were looked up in November 2026; the source stands beside each. Codex 0.169.0, opencode 1.18.34 and Claude
+Code 2.1.197 were asked (`mcp list`) and had what is written here, in both scopes. `Where` is what a place depends on, so that
+every platform's can be worked out anywhere.
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ def _required(command: Sequence[str]) -> dict[str, Any]:
 HOSTS: Mapping[str, Host] = {
     host.key: host
     for host in (
-        # https://code.claude.com/docs/en/mcp: .mcp.json at the project's root; ~/.claude.json, or below CLAUDE_CONFIG_DIR
+        # plain JSON: a comment makes Claude Code drop the file ("not a valid JSON"). https://code.claude.com/docs/en/mcp: .mcp.json at the project's root; ~/.claude.json, or below CLAUDE_CONFIG_DIR
         Host(
             "claude-code", "Claude Code", JSON, ("mcpServers",), _always, _split,
             {

@@ -61,6 +61,7 @@ class Toml:
 
     def put(self, text: str, path: Path, value: Mapping[str, Any]) -> str:
         """The text with the table `path`, in its old place or at the end."""
+        _load(text)  # what follows relies on a text that can be read
         nl = newline_of(text)
         old = _regions(text, path)
         block = nl.join([f"[{'.'.join(path)}]", *(f"{key} = {_rendered(item)}" for key, item in value.items())]) + nl
@@ -75,6 +76,7 @@ class Toml:
     def take(self, text: str, path: Path, made: Iterable[Path]) -> str:
         """The text without the table `path`. Comments behind its last key stay."""
         del made  # tables that a header implies are gone with it
+        _load(text)
         edits = [_with_blank(text, region) for region in _regions(text, path)]
         return checked(text, applied(text, edits), path, MISSING, _load, self.line_of(text, path))
 
