@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from fake_machine import environment
 from opscope_clients import console
+from opscope_clients.claude_code import COMMANDS
 from opscope_clients.cli import opscope
 from opscope_clients.hosts import command
 from opscope_clients.hosts.table import HOSTS
@@ -88,6 +89,7 @@ def test_install_says_what_it_wrote_what_the_host_starts_and_what_comes_next(pro
     assert done.stdout.splitlines() == [
         f"Claude Code (project): wrote {project.path}/.mcp.json",
         f"Claude Code (project): kept what was there as {project.path}/.mcp.json.opscope-backup",
+        *(f"Claude Code (project): wrote {project.path}/.claude/commands/{name}.md" for name in COMMANDS),
         f"Claude Code (project) starts: {SCRIPT} serve",
         "Claude Code asks once whether this project's servers may run.",
     ]
@@ -140,6 +142,7 @@ def test_uninstall_tells_each_step_and_a_second_one_that_there_is_nothing(projec
         (["install", "zed", "--name", "a b"], 1, "--name 'a b' cannot name a server in every host."),
         (["install", "zed", "--repo", "x"], 1, "--repo 'x' is not of the form NAME=PATH."),
         (["install", "zed", "--repo", "x=nowhere"], 1, "The repository x points at nowhere, which is not a folder."),
+        (["install", "zed", "--toolset", "costs"], 1, "No toolset is called 'costs'. Nearest names: cost"),
         (["install", "zed", "--trust", "x"], 1, "No repository is called 'x'."),
         (["install", "zed", "--python", "nowhere"], 1, "--python 'nowhere' is not an executable file."),
     ],
@@ -154,6 +157,15 @@ def test_what_cannot_be_is_one_sentence_and_changes_nothing(
     assert sorted(project.path.parent.rglob("*")) == [project.path.parent / "home", project.path]
 
 
+def test_claude_codes_project_gets_the_commands_for_the_server_of_that_name(project: Project) -> None:
+    project.run("install", "claude-code", "--project", "--name", "costs")
+    text = (project.path / ".claude/commands/analyze.md").read_text()
+    assert "mcp__costs__count_flops" in text
+    assert "mcp__opscope__" not in text
+    project.run("uninstall", "claude-code", "--project", "--name", "costs")
+    assert list(project.path.iterdir()) == []
+
+
 # ---- the command
 
 
@@ -164,9 +176,9 @@ def test_the_sessions_options_go_into_the_command_with_absolute_paths(
     (project.path / "liger").mkdir()
     session = Session(repo=("liger=liger",), trust=("liger",), python=sys.executable, cache_dir="c", output="~/o")
     monkeypatch.setenv("HOME", "/h")
-    assert command.launch(session) == [
+    assert command.launch(session, ["cost,kernels"]) == [
         str(SCRIPT), "serve", "--repo", f"liger={project.path}/liger", "--trust", "liger", "--python", sys.executable,
-        "--cache-dir", f"{project.path}/c", "--output", "/h/o",
+        "--cache-dir", f"{project.path}/c", "--output", "/h/o", "--toolset", "cost,kernels",
     ]  # fmt: skip
 
 

@@ -26,7 +26,10 @@ def host_commands() -> list[SessionCommand]:
             "install",
             "Put opscope's MCP server into HOST's config. What is there stays, byte for byte; a file that was there is "
             "copied first. Session options (--repo, --trust, --python, --cache-dir, --output) go into the entry, as absolute paths.",
-            _parameters("Replace a server of that name that opscope did not write."),
+            [
+                *_parameters("Replace what of the user's own is in the way; uninstall puts it back."),
+                click.Option(["--toolset"], multiple=True, metavar="NAME,...", help="As `serve` takes it. Repeatable."),
+            ],
         ),
         command(
             uninstall,
@@ -54,12 +57,14 @@ def _parameters(force: str) -> list[click.Parameter]:
     ]
 
 
-def install(session: Session, host: str, scope: tuple[str, ...], name: str, force: bool, dry_run: bool) -> None:
+def install(
+    session: Session, host: str, scope: tuple[str, ...], name: str, force: bool, dry_run: bool, toolset: tuple[str, ...]
+) -> None:
     """Install and say what was done."""
     chosen, where = HOSTS[host], Where()
     target = _scope(scope)
     _check(name)
-    launch = commands.launch(session)
+    launch = commands.launch(session, toolset)
     plan = installing.plan(chosen, target, name, launch, where=where, force=force)
     for warning in commands.warnings(launch, session, host=host):
         console.err().print(f"opscope: {warning}", markup=False, soft_wrap=True)

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 from opscope_schemas.errors import UnknownNameError
+from opscope_tools.catalog import toolset
 from opscope_tools.session import interpreter, parse_repository
 from opscope_tools.workspace import DEFAULT_PACKAGES, folder_repository
 
@@ -21,9 +23,11 @@ from opscope_clients.session import Session
 _PASSING = ("archive-v0", "environments-v2", "builds-v0")
 
 
-def launch(session: Session) -> list[str]:
-    """The command and its arguments; raises `InputError` where an option of the session cannot be taken."""
-    return [*executable(), "serve", *absolute(session).server_arguments()]
+def launch(session: Session, tools: Sequence[str] = ()) -> list[str]:
+    """The command and its arguments; `tools` are the values of --toolset. Raises `InputError` where an option cannot be taken."""
+    toolset([name.strip() for text in tools for name in text.split(",") if name.strip()])
+    chosen = [part for text in tools for part in ("--toolset", text)]
+    return [*executable(), "serve", *absolute(session).server_arguments(), *chosen]
 
 
 def executable() -> list[str]:

@@ -13,5 +13,8 @@ from opscope_clients.hosts.table import Host, Scope
 
 def extra_files(host: Host, scope: Scope, name: str) -> Mapping[str, str]:
     """Path relative to the project's root (project scope) or the home folder (user scope) -> text, for server `name`."""
-    del host, scope, name  # no host takes files yet
-    return {}
+    if (host.key, scope) != ("claude-code", "project"):
+        return {}
+    from opscope_clients.claude_code import COMMANDS, command_text  # here: it loads the prompts
+
+    return {f".claude/commands/{command}.md": command_text(command, f"mcp__{name}__") for command in COMMANDS}
