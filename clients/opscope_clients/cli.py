@@ -16,7 +16,9 @@ from opscope_tools.index import places
 
 from opscope_clients import console, session
 from opscope_clients.commands import tool_command
+from opscope_clients.doctor.cli import doctor_command
 from opscope_clients.documents import document_commands
+from opscope_clients.hosts.cli import host_commands
 from opscope_clients.session import Session, SessionCommand
 
 if TYPE_CHECKING:
@@ -147,7 +149,7 @@ def cache_clear(session: Session) -> None:
 
 for _tool in ALL_TOOLS:
     opscope.add_command(tool_command(_tool))
-for _command in document_commands():
+for _command in (*document_commands(), *host_commands(), doctor_command()):
     opscope.add_command(_command)
 
 

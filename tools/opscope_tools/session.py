@@ -28,14 +28,14 @@ def open_workspace(
 
     Raises `InputError` where an option cannot be taken.
     """
-    named = [*_listed("OPSCOPE_REPO"), *repositories]
-    trusted = [*_listed("OPSCOPE_TRUST"), *trust]
+    named = [*listed("OPSCOPE_REPO"), *repositories]
+    trusted = [*listed("OPSCOPE_TRUST"), *trust]
     output = output or os.environ.get("OPSCOPE_OUTPUT")
     workspace = Workspace.create(
         repositories=[parse_repository(text) for text in named],
         output=Path(output).expanduser() if output else None,
         cache_folder=Path(cache_folder).expanduser() if cache_folder else None,
-        python=_interpreter(python or os.environ.get("OPSCOPE_PYTHON")),
+        python=interpreter(python or os.environ.get("OPSCOPE_PYTHON")),
         trusted=trusted,
     )
     workspace.trace_timeout = _seconds("OPSCOPE_TRACE_TIMEOUT", workspace.trace_timeout)
@@ -71,8 +71,11 @@ def parse_repository(text: str) -> tuple[str, Path]:
     return name.strip(), Path(path.strip())
 
 
-def _interpreter(python: str | None) -> str | None:
-    """The interpreter as an absolute path that is not resolved: a virtual environment's is a symlink."""
+def interpreter(python: str | None) -> str | None:
+    """The interpreter as an absolute path that is not resolved: a virtual environment's is a symlink.
+
+    Raises `InputError` where it is none.
+    """
     if not python:
         return None
     found = shutil.which(Path(python).expanduser())
@@ -84,5 +87,6 @@ def _interpreter(python: str | None) -> str | None:
     return str(Path(found).absolute())
 
 
-def _listed(variable: str) -> list[str]:
+def listed(variable: str) -> list[str]:
+    """The parts of an environment variable that is separated as PATH is."""
     return [part for part in os.environ.get(variable, "").split(os.pathsep) if part]
