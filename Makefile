@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: analyze test lint setup golden gallery conformance second bench-server bench-calls bench-index bench-cost bench-kernels bench-reports bench-map bench-gpu sweep sweep-cost sweep-index sweep-kernels sweep-prose sweep-configs sweep-answers clean
+.PHONY: analyze test lint setup golden gallery conformance second clients bench-server bench-calls bench-index bench-cost bench-kernels bench-reports bench-map bench-gpu sweep sweep-cost sweep-index sweep-kernels sweep-prose sweep-configs sweep-answers clean
 
 analyze: $(STAMP)
 	$(BIN)/opscope analyze $(TARGET)
@@ -86,6 +86,12 @@ sweep-prose: $(STAMP)
 sweep-configs: $(STAMP)
 	$(BIN)/python tests/sweep/configs.py
 
+# other projects' MCP clients and Claude Code's command line against the real server
+clients: $(STAMP)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[agent]'
+	PYTHON=$(PYTHON) .ci/client-environments
+	OPSCOPE_NEEDS_CLIENTS=1 OPSCOPE_NEEDS_AGENTS=1 $(BIN)/pytest -n 2 --dist worksteal -m 'clients or agents' tests/clients
+
 # how long each tool's default answers are
 sweep-answers: $(STAMP)
 	$(BIN)/python tests/sweep/answer_sizes.py
@@ -107,4 +113,4 @@ $(STAMP): pyproject.toml constraints.txt tests/kernel-sources.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-second .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .venv-second .venv-clients .mypy_cache .pytest_cache .ruff_cache
