@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from opscope_schemas.report import Problem, ReportFacts
 
-from opscope_tools.report import components, flow, overview, performance, reference
+from opscope_tools.report import components, configuration, flow, kernels, overview, performance, reference
 from opscope_tools.report.checks import FRAGMENT_RULES, Material, check
 from opscope_tools.report.edits import line_digests
 from opscope_tools.report.evidence import evidence_problems, with_facts
@@ -42,7 +42,7 @@ class Report:
 
 def outline_of(facts: ImplementationFacts) -> list[Section]:
     """The outline of the report on `facts`."""
-    return with_components(components.component_titles(facts))
+    return with_components([*components.component_titles(facts), *kernels.kernel_titles(facts)])
 
 
 def place_sections(sections: Mapping[str, str], outline: list[Section]) -> dict[str, str]:
@@ -114,17 +114,21 @@ def _context(facts: ImplementationFacts, quotes: Quotes) -> dict[str, object]:
         "framework": overview.framework(facts),
         "date": facts.date,
         "summary": overview.executive_summary(facts, quotes),
-        "features": overview.key_features(facts),
+        "features": overview.key_features(facts, quotes),
         "system_diagram": overview.system_diagram(facts),
         "hierarchy": overview.hierarchy(facts),
         "execution": overview.execution_lines(facts),
-        "configuration": table(TABLES["3.1"], overview.configuration_rows(facts)),
-        "kernels": table(TABLES["3.2"], overview.kernel_rows(facts)),
-        "kernel_note": overview.kernel_note(facts),
-        "constraints": overview.constraint_lines(facts),
-        "components": components.components(facts, quotes),
+        "configuration": "\n\n".join(filter(None, (
+            table(TABLES["3.1"], configuration.configuration_rows(facts, quotes)), configuration.configuration_note(facts),
+        ))),
+        "kernels": table(TABLES["3.2"], kernels.kernel_rows(facts)),
+        "kernel_note": kernels.kernel_note(facts),
+        "constraints": configuration.constraint_lines(facts),
+        "components": [*components.components(facts, quotes), *kernels.kernel_components(facts)],
         "unavailable": [f"`{short(name)}`: not analysed: {why}" for name, why in facts.unavailable.items()],
-        "catalogue": table(TABLES["5"], flow.catalogue_rows(facts, catalogue)),
+        "catalogue": table(TABLES["5"], [
+            *flow.catalogue_rows(facts, catalogue), *kernels.kernel_tasks(facts, len(catalogue) + 1),
+        ]),
         "order_note": flow.ORDER_NOTE,
         "tiling_note": flow.tiling_note(facts, catalogue),
         "forward_pass": flow.forward_pass(facts, catalogue),
@@ -137,13 +141,13 @@ def _context(facts: ImplementationFacts, quotes: Quotes) -> dict[str, object]:
         "memory": performance.memory_diagram(facts),
         "timeline": performance.timeline(facts),
         "costs": performance.cost_tables(facts, quotes),
-        "ridge": f"{facts.ridge:g} FLOPs per byte ({facts.ridge_source})",
-        "bottlenecks": performance.bottlenecks(facts),
+        "ridge": f"{quotes.decimal('ridge', facts.ridge, 0 if facts.ridge == int(facts.ridge) else 2)} FLOPs per byte ({facts.ridge_source})",
+        "bottlenecks": performance.bottlenecks(facts, quotes),
         "answers": reference.faq(facts, quotes),
         "files": table(TABLES["10"], reference.file_rows(facts)),
         "references": reference.references(facts),
         "closing": CLOSING,
-    }
+    }  # fmt: skip
 
 
 def _repository(facts: ImplementationFacts) -> str:
