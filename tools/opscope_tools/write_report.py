@@ -35,6 +35,7 @@ from opscope_tools.report.saving import facts_path, inside, page_path, report_pa
 from opscope_tools.report.sources import SourceReader
 from opscope_tools.report.webpage import web_page
 from opscope_tools.settings import PythonSource, checks_of
+from opscope_tools.siblings import call_sibling
 from opscope_tools.spec import Tool, ToolContext
 
 __all__ = ["WRITE_REPORT", "WriteReportArguments", "gather"]
@@ -76,24 +77,13 @@ class WriteReportArguments(ToolArguments):
 # ---- gathering ------------------------------------------------------------------------------------------------------
 
 
-def call_sibling(name: str, arguments: Mapping[str, Any], context: ToolContext) -> ToolResult:
-    """Run another tool of the catalogue, or take its answer from the store."""
-    from opscope_tools.catalog import tool_named  # here: the catalogue lists this tool too
-    from opscope_tools.runner import run_tool
-
-    return run_tool(tool_named(name), arguments, context)
-
-
 def _steps(arguments: WriteReportArguments) -> float:
     """Progress has one step per phase, and one each for the tree, the rendering and the saving."""
     return len(set(arguments.phases or _PHASES)) + 3.0
 
 
-def gather(arguments: WriteReportArguments, context: ToolContext, *, graphs: bool = True) -> ImplementationFacts:
-    """Everything that the report is computed from; reports progress, raises the siblings' errors.
-
-    Without `graphs` the operator graphs are left out.
-    """
+def gather(arguments: WriteReportArguments, context: ToolContext) -> ImplementationFacts:
+    """Everything that the report is computed from; reports progress, raises the siblings' errors."""
     target = arguments.target or arguments.name
     config = {} if arguments.config is None else {"config": arguments.config}
     phases = tuple(dict.fromkeys(arguments.phases or _PHASES))
@@ -119,10 +109,9 @@ def gather(arguments: WriteReportArguments, context: ToolContext, *, graphs: boo
             continue
         assert isinstance(expanded, ModelAnalysisResult)
         answers.append(expanded)
-        if graphs:
-            linked = call_sibling("trace_dataflow", asked, context)
-            assert isinstance(linked, DataflowResult)
-            flows.append(linked.dataflow)
+        linked = call_sibling("trace_dataflow", asked, context)
+        assert isinstance(linked, DataflowResult)
+        flows.append(linked.dataflow)
     tiling = _tiling(arguments.kernel, context)
     settings = _settings(target, config, tree, context, skipped)
     kernels = tuple(_kernel_settings(tiling, context))
@@ -150,7 +139,7 @@ def gather(arguments: WriteReportArguments, context: ToolContext, *, graphs: boo
 
 def _checks(facts: ImplementationFacts) -> Iterator[Check]:
     """Checks of the classes and functions that ran, and of the configuration class."""
-    wanted = {facts.modeling_file: scopes(facts)}
+    wanted = {facts.modeling_file: scopes(facts.main)}
     if facts.config_location is not None:
         path, span = facts.config_location
         wanted[path] = {*wanted.get(path, ()), span.name}

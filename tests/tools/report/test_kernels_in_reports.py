@@ -93,8 +93,14 @@ def test_a_cuda_kernel_gives_its_warps_with_both_branches_and_its_accesses_by_li
     said = component(text, "rms_norm_kernel")
     (listing,) = re.findall(r"```python\n(.*?)```", said, re.DOTALL)
     ast.parse(listing)
-    for operation, parameter, line in re.findall(r"# (load|store) (\w+) \(global\).*:(\d+)", listing):
-        assert re.search(rf"\b{parameter}\b|\b{parameter}_", source[int(line) - 1]), (operation, parameter, line)
+    lines = re.findall(r"# (?:load|store) (\w) \(global\).*:(\d+)", listing)
+    indexed = [
+        (match[1], number)
+        for number, line in enumerate(source, 1)
+        for match in re.finditer(r"\b([xyw])(?:_row|2)\[column\]", line)
+    ]
+    assert sorted((name, int(line)) for name, line in lines) == sorted(indexed)
+    assert len(indexed) > 8
     assert cells(text, "## 5.", TABLES["5"])[-1][1] == "rms_norm_kernel"
 
 

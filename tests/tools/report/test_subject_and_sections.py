@@ -14,7 +14,7 @@ from opscope_tools.report.facts import ImplementationFacts, role_of
 from opscope_tools.report.markdown import Page
 from opscope_tools.report.memory import tensor_bytes
 from opscope_tools.report.outline import TABLES
-from opscope_tools.report.parallel import communication_rows
+from opscope_tools.report.parallel import Split, communication_rows
 from opscope_tools.report.render import Report
 from opscope_tools.report.summary import summarise
 from opscope_tools.report.tasks import tasks
@@ -182,7 +182,7 @@ def test_communication_follows_from_the_style_and_the_shape_that_ran(rendered: C
 
 
 def test_only_entries_inside_the_analysed_class_are_listed(attention: ImplementationFacts) -> None:
-    names = {row[0].split("`")[1] for row in communication_rows(attention)}
+    names = {row[0].split("`")[1] for row in communication_rows(Split.of(attention))}
     assert names == {"layers.*.attention.qkv_proj", "layers.*.attention.o_proj"}
 
 

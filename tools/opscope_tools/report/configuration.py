@@ -51,17 +51,19 @@ def configuration_rows(facts: ImplementationFacts, quotes: Quotes) -> list[Row]:
         variable = known.get(name)
         attribute = (variable.config_key if variable else "") or key
         value = values[name] if variable else facts.tree.config.get(attribute)
+        held = _held(facts, attribute) if value is None else None  # a config keeps it under another name
+        value = _current(held[1]) if held is not None else value
         meaning = variable.meaning if variable else _standard_meaning(name)
         reason = f"n/a: `{short(facts.tree.config_class)}` has no {attribute}"
         shown = _value(quotes, f"config.{name}", value) if value is not None else reason
         rows.append((f"`{name}`", shown, f"{meaning}{_declared(facts, attribute, value)}"))
-        said.add(attribute)
+        said |= {attribute, _held_path(facts, attribute)}
     for variable in document.variables:
         if variable.name not in dict(_STANDARD):
             value = values[variable.name]
             text = f"{variable.meaning}{_declared(facts, variable.config_key, value)}" or "variable of the formulas"
             rows.append((f"`{variable.name}`", _value(quotes, f"config.{variable.name}", value), text))
-            said.add(variable.config_key)
+            said |= {variable.config_key, _held_path(facts, variable.config_key)}
     for own, parameter in _parameters(facts):
         path = _path(own, parameter)
         if path not in said and _concerns(own, parameter):
@@ -131,6 +133,19 @@ def _held(facts: ImplementationFacts, attribute: str) -> tuple[Configuration, Hy
     return None
 
 
+def _held_path(facts: ImplementationFacts, attribute: str) -> str:
+    held = _held(facts, attribute) if attribute else None
+    return _path(*held) if held is not None else attribute
+
+
+def _named_at(facts: ImplementationFacts, own: Configuration, parameter: Hyperparameter) -> str:
+    """The parameter with its line; its name is no symbol where the line does not spell it, as in a table of a parent."""
+    file = parameter.file or own.file
+    near = " ".join(facts.reader.line(file, line) for line in range(parameter.line, parameter.line + 2))
+    name = f"`{parameter.name}`" if re.search(rf"\b{re.escape(parameter.name)}\b", near) else f"{parameter.name}:"
+    return f"{name} (`{file}:{parameter.line}`)"
+
+
 def _declared(facts: ImplementationFacts, attribute: str, traced: object) -> str:
     """Where source declares an attribute of the config, how it comes by its value, and what source says it means."""
     held = _held(facts, attribute) if attribute else None
@@ -138,7 +153,7 @@ def _declared(facts: ImplementationFacts, attribute: str, traced: object) -> str
         found = facts.config_field(attribute) if attribute else None
         return f"; `{attribute}` (`{found[0]}:{found[1]}`)" if found else ""
     own, parameter = held
-    said = [f"`{attribute}` (`{parameter.file or own.file}:{parameter.line}`)", *_derived(own, parameter)]
+    said = [_named_at(facts, own, parameter), *_derived(own, parameter)]
     differs = _differing(parameter, traced)
     return "".join(f"; {part}" for part in [*said, *differs])
 
@@ -168,7 +183,7 @@ def _described(
 ) -> tuple[str, str]:
     """Value and description of a parameter that no formula names."""
     path = _path(own, parameter)
-    where = f"`{parameter.name}` (`{parameter.file or own.file}:{parameter.line}`)"
+    where = _named_at(facts, own, parameter)
     words = f"`{_clipped(in_code(parameter.meaning.text))}`; " if parameter.meaning is not None else ""
     rest = _derived(own, parameter)
     traced = facts.tree.config.get(path, parameter) if not own.path else parameter  # nested ones: as source has them
@@ -229,7 +244,7 @@ def _divided(facts: ImplementationFacts) -> tuple[list[Check], list[Check]]:
     found = {(check.file, check.line, check.kind): check for check in facts.checks}
     for check in facts.settings.constraints if facts.settings is not None else ():
         found.setdefault((check.file, check.line, check.kind), check)
-    wanted = {facts.modeling_file: scopes(facts)}
+    wanted = {facts.modeling_file: scopes(facts.main)}
     if facts.config_location is not None:
         path, span = facts.config_location
         wanted[path] = {*wanted.get(path, ()), span.name}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from opscope_schemas.analysis import Kernel, ModuleNode
+from opscope_schemas.analysis import Analysis, Kernel, ModuleNode
 from opscope_schemas.formula import evaluate, variables
 
 from opscope_tools.report import scan
@@ -180,16 +180,16 @@ def _node(node: ModuleNode) -> Node:
     )
 
 
-def scopes(facts: ImplementationFacts) -> set[str]:
+def scopes(document: Analysis) -> set[str]:
     """Names of the model's classes and helper functions that ran, as their file knows them."""
-    names = {short(k.class_name) for _, _, k in walk(facts.main.kernels, "") if k.class_name}
-    names |= {site.function.split(".")[0] for _, kernel in leaves(facts.main) for site in kernel.via}
-    return names | {short(facts.main.class_name)}
+    names = {short(k.class_name) for _, _, k in walk(document.kernels, "") if k.class_name}
+    names |= {site.function.split(".")[0] for _, kernel in leaves(document) for site in kernel.via}
+    return names | {short(document.class_name)}
 
 
 def execution_lines(facts: ImplementationFacts) -> list[str]:
     """How the model executes: eager operators, where attention is dispatched, what may be swapped in."""
-    reader, path, ran = facts.reader, facts.modeling_file, scopes(facts)
+    reader, path, ran = facts.reader, facts.modeling_file, scopes(facts.main)
     attention = f"; attention runs as {facts.main.attention}" if facts.classes_of("attention") else ""
     lines = [
         f"Eager PyTorch: each operator of `{short(facts.main.class_name)}` (`{path}:{facts.modeling_line}`) is dispatched "

@@ -46,7 +46,7 @@ _TERMS: Mapping[str, tuple[str, str]] = {
 
 
 def _forward_lines(facts: ImplementationFacts, pattern: str) -> list[scan.Hit]:
-    return scan.matching_lines(facts.reader, facts.modeling_file, pattern, scopes(facts))
+    return scan.matching_lines(facts.reader, facts.modeling_file, pattern, scopes(facts.main))
 
 
 def _listed(hits: list[scan.Hit], most: int = 3) -> str:
@@ -103,7 +103,7 @@ def fused_operators(facts: ImplementationFacts) -> list[tuple[str, str, str]]:
 
 def _fusion(facts: ImplementationFacts) -> str:
     fused = [f"{name} joins {parts} ({where})" for name, parts, where in fused_operators(facts)]
-    swaps = scan.decorators(facts.reader, facts.modeling_file, scopes(facts))
+    swaps = scan.decorators(facts.reader, facts.modeling_file, scopes(facts.main))
     said = f"In the traced pass {'; '.join(fused)}." if fused else (
         f"None in the traced pass of `{short(facts.main.class_name)}` ({facts.pointer(facts.main.class_name)})."
     )  # fmt: skip

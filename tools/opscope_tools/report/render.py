@@ -19,7 +19,7 @@ from opscope_tools.report.facts import ImplementationFacts, short
 from opscope_tools.report.markdown import Page, table
 from opscope_tools.report.memory import lifetime_rows, peak_lines
 from opscope_tools.report.outline import CLOSING, TABLES, Section, section_named, with_components
-from opscope_tools.report.parallel import communication_rows, overlap, parallelism_lines
+from opscope_tools.report.parallel import Split, communication_rows, overlap, parallelism_lines
 from opscope_tools.report.pins import pinned
 from opscope_tools.report.quotes import Quotes
 from opscope_tools.report.sources import SourceReader
@@ -107,7 +107,7 @@ def render(facts: ImplementationFacts, sections: Mapping[str, str], path: str, t
 
 
 def _context(facts: ImplementationFacts, quotes: Quotes) -> dict[str, object]:
-    catalogue = tasks(facts.main, facts.graphs[0])
+    catalogue, split = tasks(facts.main, facts.graphs[0]), Split.of(facts)
     return {
         "title": short(facts.subject) if facts.name == facts.target else f"{facts.name}",
         "repository": _repository(facts),
@@ -135,9 +135,9 @@ def _context(facts: ImplementationFacts, quotes: Quotes) -> dict[str, object]:
         "dependencies": flow.dependency_graph(catalogue),
         "lifetimes": table(TABLES["6.3"], lifetime_rows(facts, catalogue)),
         "peaks": peak_lines(facts, catalogue),
-        "parallelism": parallelism_lines(facts),
-        "communication": table(TABLES["7.2"], communication_rows(facts)),
-        "overlap": overlap(facts),
+        "parallelism": parallelism_lines(split),
+        "communication": table(TABLES["7.2"], communication_rows(split)),
+        "overlap": overlap(split),
         "memory": performance.memory_diagram(facts),
         "timeline": performance.timeline(facts),
         "costs": performance.cost_tables(facts, quotes),
