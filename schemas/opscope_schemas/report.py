@@ -50,7 +50,10 @@ class ReportFacts(Frozen):
 
     kind: ReportKind = "implementation"
     name: str
-    values: dict[str, int] = Field(default_factory=dict, description="Number by key, as `<!-- fact:key -->` names it.")
+    values: dict[str, int | float] = Field(
+        default_factory=dict,
+        description="Number by key, as `<!-- fact:key -->` names it; a fraction as it was rounded.",
+    )
     variables: tuple[str, ...] = Field(default=(), description="Variables that the report's formulas name.")
     summary: ReportSummary = ReportSummary()
     sources: tuple[Source, ...] = Field(default=(), description="The source trees that the report speaks of.")

@@ -11,6 +11,9 @@ import json
 import sys
 from typing import Any
 
+#: what models call what they keep between passes
+CACHES = ("past_key_values", "cache_params", "state")
+
 
 def main() -> None:
     json.dump([answer(request) for request in json.loads(sys.argv[1])], sys.stdout)
@@ -64,6 +67,11 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     def storage(tensor: Any) -> int:
         return int(tensor.untyped_storage()._cdata)
 
+    def inside(layer: Any) -> list[Any]:
+        """The tensors of a layer of a cache: of an object its attributes, one tensor itself."""
+        values = [layer] if isinstance(layer, torch.Tensor) else list(vars(layer).values())
+        return [t for t in tree_leaves(values) if isinstance(t, torch.Tensor)]
+
     inputs = {
         name: torch.zeros(shape, dtype=torch.int64 if name.endswith("ids") else torch.bfloat16)
         for name, shape in request["inputs"].items()
@@ -71,30 +79,27 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     filled: dict[str, Any] = {}
     with torch.no_grad():
         if request.get("fill"):
-            filled = {
-                "past_key_values": model(
-                    torch.zeros(request["fill"], dtype=torch.int64), use_cache=True
-                ).past_key_values
-            }
+            before = model(torch.zeros(request["fill"], dtype=torch.int64), use_cache=True)
+            filled = {name: left for name in CACHES if (left := getattr(before, name, None)) is not None}
         known = {storage(t) for t in [*model.parameters(), *model.buffers(), *inputs.values()]}
         watch = Watch()
         with watch:
             result = model(**inputs, **filled, **request.get("options", {}))
     end = watch.time + 1
-    cache = getattr(result, "past_key_values", None)
+    caches = [cache for name in CACHES if (cache := getattr(result, name, None)) is not None]
     kept: dict[int, Any] = {}
-    for layer in getattr(cache, "layers", []) if cache is not None else []:
-        for tensor in vars(layer).values():
-            if isinstance(tensor, torch.Tensor) and tensor.dim() > 1:  # not its counters
-                kept[storage(tensor)] = tensor
+    held = [tensor for cache in caches for layer in getattr(cache, "layers", cache) for tensor in inside(layer)]
+    for tensor in held:
+        if tensor.dim() > 1:  # not its counters
+            kept[storage(tensor)] = tensor
     for tensor in [result[0]]:
         watch.last[storage(tensor)] = end
     peak = max(
         sum(watch.size[s] for s, born in watch.born.items() if s not in kept and born <= now <= watch.last[s])
         for now in range(1, end)
     )
-    held = sum(t.numel() * t.element_size() for t in kept.values())
-    return {"peak": peak, "cache": held, "edges": sorted(watch.edges)}
+    size = sum(t.numel() * t.element_size() for t in kept.values())
+    return {"peak": peak, "cache": size, "edges": sorted(watch.edges)}
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import ast
 import json
 import re
 import runpy
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,65 @@ def test_records_hold_what_python_makes_of_them(context: ToolContext) -> None:
                 checked += 1
     assert checked > 40
     assert "ModelArgs" in {c.class_name.rpartition(".")[2] for c in result.configurations}
+
+
+def test_defaults_in_annotations_count_where_pydantic_makes_the_class(context: ToolContext) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore"
+        )  # pydantic warns of the default within a union, which is there to be passed over
+        made = runpy.run_path(str(CORPUS / "settings" / "annotated.py"))
+    for name in ("Served", "Checked", "Pool", "Wrapped", "Holder", "Other"):
+        truth = vars(made[name]()).items()
+        values = {key: value for key, value in truth if not key.startswith("__")}
+        said = shown(ask(context, f"annotated.{name}", repo="settings", detail="full"), name)
+        held = {key: p.value for key, p in said.items() if p.basis not in {"open", "required"}}
+        # a class without annotations is described by its arguments and public attributes
+        assert held == {key: value for key, value in values.items() if not key.startswith("_")}, name
+    written = shown(ask(context, "annotated.Served", repo="settings", detail="full"), "Served")
+    assert (written["heads"].default, written["plain"].default) == ("Field(default=3)", "5")
+    for name, required in {"Standard": {"heads"}, "Demanding": {"heads", "either"}}.items():
+        with pytest.raises(Exception, match=r"heads|required"):
+            made[name]()
+        said = shown(ask(context, f"annotated.{name}", repo="settings", detail="full"), name)
+        assert {key for key, p in said.items() if p.basis == "required"} == required
+
+
+def test_what_a_statement_in_doubt_leaves_open_stands_with_the_value_that_is_known_and_that_statement(
+    context: ToolContext,
+) -> None:
+    tuned = parameters(ask(context, "records.Tuned", repo="settings"))["a"]
+    line = next(
+        n for n, text in enumerate((CORPUS / "settings/records.py").read_text().split("\n"), 1) if "of_ours" in text
+    )
+    assert tuned.open == (
+        f"1 unless `os.register_at_fork_of_ours` gets the object (Tuned.__post_init__, records.py:{line})"
+    )
+    dynamic = parameters(ask(context, "records.Dynamic", repo="settings"))
+    assert dynamic["a"].open.startswith("1 unless ")
+    assert "os.environ" in dynamic["b"].open
+
+
+def test_what_is_raised_by_name_keeps_its_class_and_its_words(context: ToolContext) -> None:
+    lines = (CORPUS / "settings" / "said.py").read_text().split("\n")
+    marked = ((n + 2, text.partition("# expect: ")[2]) for n, text in enumerate(lines) if "# expect: " in text)
+    expected = {line: tuple(part.strip() for part in text.split("|")) for line, text in marked}
+    found = ask(context, "said.py", repo="settings", section="constraints", limit=100).constraints
+    raised = {c.line: (c.error, c.message) for c in found if c.kind == "raise" and c.within != "on_the_device"}
+    assert raised == expected
+    assert len(expected) > 7
+
+
+def test_a_test_of_the_device_says_what_it_leads_to(context: ToolContext) -> None:
+    found = ask(context, "said.py", repo="settings", section="constraints", limit=100).constraints
+    said = [(c.condition, c.message) for c in found if c.kind in {"capability", "dtype"}]
+    assert said == [
+        ("torch.cuda.get_device_capability()[0] < 9", "raises RuntimeError: needs sm_90"),
+        ("torch.cuda.is_available() and x.is_cuda", "kept as fast"),
+        ("not x.is_cuda", "warn: runs slowly"),
+        ("x.dtype != torch.bfloat16", "raises TypeError: {x.dtype} is not bfloat16"),
+        ("fast and torch.cuda.device_count() > 1", "returned"),
+    ]
 
 
 def test_asserts_and_raises_are_those_that_the_tree_of_the_classes_holds(context: ToolContext) -> None:

@@ -22,7 +22,7 @@ from opscope_tools.extract_checks import (
     constants_of_files,
 )
 from opscope_tools.extract_forms import LADDER, fitted, paged
-from opscope_tools.extract_kernels import FoundKernels, checks_of_kernels, find_kernels
+from opscope_tools.extract_kernels import FoundKernels, checks_of_kernels, find_kernels, with_constants
 from opscope_tools.extract_parameters import Parameters, Sources
 from opscope_tools.extract_subject import CONFIG_NAME, NATIVE, Subject, find_subject, model_files, of_class
 from opscope_tools.find_forward import source_notes
@@ -174,8 +174,8 @@ class _Answer:
         by_name = {r.name: r for r, _ in kernels.described}
         constants = constants_of_files(self.sources, self.context, [(by_name[name], file) for name, file in files])
         return self._result(
-            subject, checks, {r.name: r for r in kernels.repositories}, kernels=tuple(kernels.settings),
-            kernel_count=kernels.total, constants=tuple(constants),
+            subject, checks, {r.name: r for r in kernels.repositories},
+            kernels=tuple(with_constants(kernels.settings, constants)), kernel_count=kernels.total, constants=tuple(constants),
         )  # fmt: skip
 
     # files

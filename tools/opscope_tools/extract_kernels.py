@@ -8,7 +8,7 @@ from typing import Literal
 
 from opscope_schemas.common import Repository
 from opscope_schemas.errors import UnknownNameError
-from opscope_schemas.extracted_config import Check, KernelSettings, Setting, TuneSet
+from opscope_schemas.extracted_config import Check, Constant, KernelSettings, Setting, TuneSet
 from opscope_schemas.tiling import BoundValue, KernelTiling, TuneConfig
 
 from opscope_tools.extract_parameters import Sources
@@ -121,6 +121,22 @@ def kernel_settings(kernel: KernelTiling) -> KernelSettings:
         id=kernel.id, name=kernel.name, language=kernel.language, role=kernel.role, file=kernel.file, line=kernel.line,
         settings=tuple(dict.fromkeys(settings)), autotune=_tuned(kernel),
     )  # fmt: skip
+
+
+def with_constants(kernels: Sequence[KernelSettings], constants: Sequence[Constant]) -> list[KernelSettings]:
+    """The kernels with what the constants of their files say of settings that no launch gives a value to."""
+    said: dict[tuple[str, str], list[str]] = {}
+    for constant in constants:
+        value = constant.expression if constant.value is None else str(constant.value)
+        said.setdefault((constant.file, constant.name), []).append(
+            f"{value} if {constant.condition}" if constant.condition else value
+        )
+
+    def filled(kernel: KernelSettings, setting: Setting) -> Setting:
+        known = setting.values or tuple(dict.fromkeys(said.get((setting.file or kernel.file, setting.name), ())))
+        return setting.model_copy(update={"values": known})
+
+    return [k.model_copy(update={"settings": tuple(filled(k, s) for s in k.settings)}) for k in kernels]
 
 
 def _setting(

@@ -50,6 +50,7 @@ class _Owner:
 
     symbol: ClassSymbol
     attribute: str
+    outer: _Owner | None = None
 
 
 class Parameters:
@@ -94,7 +95,9 @@ class Parameters:
             assert held.sub is not None
             value = (given or {}).get(held.name)
             own = [*files, *(f for f in self.more(held.sub.symbol) if f not in files)]
-            self._add(held.sub, value if isinstance(value, dict) else None, below, own, _Owner(symbol, held.name))
+            self._add(
+                held.sub, value if isinstance(value, dict) else None, below, own, _Owner(symbol, held.name, owner)
+            )
 
     # one parameter
 
@@ -110,7 +113,8 @@ class Parameters:
         ]  # fmt: skip
         changed = held.default is None or not held.default.known or held.value.data != held.default.data
         file, line = first.file, first.line
-        passed = self._passed(owner, held.name) if owner is not None and not derived and changed else None
+        own = bool(derived) or (held.kind == "attribute" and bool(held.sets))  # its class says how it comes about
+        passed = self._passed(owner, held.name) if owner is not None and not own and changed else None
         if passed is not None:
             derived.append(passed)
             if held.kind == "attribute":
@@ -128,18 +132,30 @@ class Parameters:
             effective=effective.data if effective is not None and effective.known and effective.data != held.value.data else None,
         )  # fmt: skip
 
-    def _passed(self, owner: _Owner | None, name: str) -> Derivation | None:
-        """The line on which the holder of a configuration gives it a value: in its class body, behind the attribute."""
-        if owner is None:
-            return None
+    def _passed(self, owner: _Owner, name: str) -> Derivation:
+        """The line on which a holder of the configuration gives it a value; the class of the nearest holder where no such
+        line is found."""
+        holder: _Owner | None = owner
+        while holder is not None:
+            found = self._line_that_passes(holder, owner.attribute, name)
+            if found is not None:
+                return found
+            holder = holder.outer
+        return Derivation(
+            formula=f"passed by {owner.symbol.name}", within=owner.symbol.qualified_name, file=owner.symbol.file,
+            line=owner.symbol.line,
+        )  # fmt: skip
+
+    def _line_that_passes(self, owner: _Owner, attribute: str, name: str) -> Derivation | None:
+        """In the holder's class body, on a line that sets `attribute.name` or behind one that names the attribute."""
         source = self.sources.of(owner.symbol.repository, owner.symbol.file)
-        attribute = re.compile(rf"\b{re.escape(owner.attribute)}\b")
+        held = re.compile(rf"\b{re.escape(attribute)}\b")
         entry = re.compile(rf"[\"']{re.escape(name)}[\"']\s*:|\b{re.escape(name)}\s*=[^=]")
         inside = False
         for number in range(owner.symbol.line, owner.symbol.end_line + 1):
             text = source.line(number)
-            if attribute.search(text):
-                inside = True
+            # further out a class has settings of its own by the same name: there the attribute stands on the line itself
+            inside = bool(held.search(text)) or (inside and owner.attribute == attribute)
             if inside and (match := entry.search(text)):
                 formula = text[match.end() :].strip().rstrip(",") or text.strip()
                 return Derivation(
@@ -148,10 +164,7 @@ class Parameters:
                     file=owner.symbol.file,
                     line=number,
                 )
-        return Derivation(
-            formula=f"passed by {owner.symbol.name}", within=owner.symbol.qualified_name, file=owner.symbol.file,
-            line=owner.symbol.line,
-        )  # fmt: skip
+        return None
 
     # meanings and reads
 

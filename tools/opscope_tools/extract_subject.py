@@ -49,11 +49,11 @@ def find_subject(index: Index, context: ToolContext, target: str, repo: str | No
     at = _AT_LINE.match(target)
     if at is not None:
         return _at_line(index, context, target, at["path"], repo)
+    if "::" in target:
+        return Subject("kernels", kernels=target)
     placed = _files(context, target, repo)
     if placed is not None:
         return placed
-    if "::" in target:
-        return Subject("kernels", kernels=target)
     typed = _of_model_type(index, target, repo)
     if typed is not None:
         return typed

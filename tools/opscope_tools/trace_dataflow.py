@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from opscope_cache.trees import IMPORTED
+from opscope_schemas.analysis import ModelAnalysisResult, ModelTreeResult
 from opscope_schemas.dataflow import DataflowResult, Overlap
 from opscope_schemas.errors import OpscopeError
 
 from opscope_tools.costing import CostArguments, find, remarks, sources
 from opscope_tools.long_formulas import with_numbers, without_long
-from opscope_tools.report.parallel import communications, overlapping, strategies
+from opscope_tools.report.parallel import Split, communications, overlapping, strategies
+from opscope_tools.report.sources import SourceReader
+from opscope_tools.siblings import call_sibling
 from opscope_tools.spec import Tool, ToolContext
 from opscope_tools.trace.dataflow import dataflow, evaluated
-from opscope_tools.write_report import WriteReportArguments, gather
 
 
 class DataflowArguments(CostArguments):
@@ -32,20 +34,26 @@ def trace_dataflow(arguments: DataflowArguments, context: ToolContext) -> Datafl
         sources=sources(context.workspace), notes=tuple(notes),
     )  # fmt: skip
     try:
-        asked = WriteReportArguments(
-            kind="implementation", name="dataflow", target=arguments.target, phases=(arguments.phase,),
-            config=arguments.config, values=arguments.values,
-        )  # fmt: skip
-        facts = gather(asked, context, graphs=False)
+        split = _split(arguments, context)
     except OpscopeError as error:
         said = f"Plans for splitting it were not read: {error.message}"
         return result.model_copy(update={"notes": (*result.notes, said), "overlap": Overlap(searched="nothing")})
     return result.model_copy(
         update={
-            "parallelism": strategies(facts), "communication": communications(facts), "overlap": overlapping(facts),
-            "sources": tuple(dict.fromkeys((*result.sources, *facts.sources))),
+            "parallelism": strategies(split), "communication": communications(split), "overlap": overlapping(split),
         }
     )  # fmt: skip
+
+
+def _split(arguments: DataflowArguments, context: ToolContext) -> Split:
+    """The module tree and the expanded pass of what was asked for; raises what these tools raise."""
+    given = arguments.model_dump(exclude_defaults=True)
+    config = {"config": arguments.config} if arguments.config is not None else {}
+    tree = call_sibling("inspect_model", {"model": arguments.target, **config}, context)
+    expanded = call_sibling("expand_refs", {**given, "target": arguments.target, "phase": arguments.phase}, context)
+    assert isinstance(tree, ModelTreeResult)
+    assert isinstance(expanded, ModelAnalysisResult)
+    return Split(SourceReader(context.workspace.repositories.values()), tree, expanded.document)
 
 
 def _shortened(result: DataflowResult, why: str, **changes: object) -> DataflowResult:

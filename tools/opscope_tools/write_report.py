@@ -16,8 +16,8 @@ from opscope_prompts.templates import render_template
 from opscope_schemas.analysis import ModelAnalysisResult, ModelTreeResult
 from opscope_schemas.common import Source, ToolArguments, ToolResult
 from opscope_schemas.dataflow import Dataflow, DataflowResult
-from opscope_schemas.errors import InputError, TraceError
-from opscope_schemas.extracted_config import Check
+from opscope_schemas.errors import InputError, OpscopeError, TraceError
+from opscope_schemas.extracted_config import Check, ExtractConfigResult
 from opscope_schemas.repo_map import RepoMapResult
 from opscope_schemas.report import Problem, ReportFacts, ReportKind, WriteReportResult
 from opscope_schemas.tiling import TilingResult
@@ -35,11 +35,14 @@ from opscope_tools.report.saving import facts_path, inside, page_path, report_pa
 from opscope_tools.report.sources import SourceReader
 from opscope_tools.report.webpage import web_page
 from opscope_tools.settings import PythonSource, checks_of
+from opscope_tools.siblings import call_sibling
 from opscope_tools.spec import Tool, ToolContext
 
 __all__ = ["WRITE_REPORT", "WriteReportArguments", "gather"]
 
 _FIRST = 40
+#: kernels that one report shows
+_MOST_KERNELS = 12
 #: what is reported where nobody says otherwise; the second where the model can
 _PHASES = ("prefill", "decode")
 
@@ -74,24 +77,13 @@ class WriteReportArguments(ToolArguments):
 # ---- gathering ------------------------------------------------------------------------------------------------------
 
 
-def call_sibling(name: str, arguments: Mapping[str, Any], context: ToolContext) -> ToolResult:
-    """Run another tool of the catalogue, or take its answer from the store."""
-    from opscope_tools.catalog import tool_named  # here: the catalogue lists this tool too
-    from opscope_tools.runner import run_tool
-
-    return run_tool(tool_named(name), arguments, context)
-
-
 def _steps(arguments: WriteReportArguments) -> float:
     """Progress has one step per phase, and one each for the tree, the rendering and the saving."""
     return len(set(arguments.phases or _PHASES)) + 3.0
 
 
-def gather(arguments: WriteReportArguments, context: ToolContext, *, graphs: bool = True) -> ImplementationFacts:
-    """Everything that the report is computed from; reports progress, raises the siblings' errors.
-
-    Without `graphs` the operator graphs are left out.
-    """
+def gather(arguments: WriteReportArguments, context: ToolContext) -> ImplementationFacts:
+    """Everything that the report is computed from; reports progress, raises the siblings' errors."""
     target = arguments.target or arguments.name
     config = {} if arguments.config is None else {"config": arguments.config}
     phases = tuple(dict.fromkeys(arguments.phases or _PHASES))
@@ -117,12 +109,13 @@ def gather(arguments: WriteReportArguments, context: ToolContext, *, graphs: boo
             continue
         assert isinstance(expanded, ModelAnalysisResult)
         answers.append(expanded)
-        if graphs:
-            linked = call_sibling("trace_dataflow", asked, context)
-            assert isinstance(linked, DataflowResult)
-            flows.append(linked.dataflow)
+        linked = call_sibling("trace_dataflow", asked, context)
+        assert isinstance(linked, DataflowResult)
+        flows.append(linked.dataflow)
     tiling = _tiling(arguments.kernel, context)
-    results: list[ToolResult] = [tree, *answers, *([tiling] if tiling else [])]
+    settings = _settings(target, config, tree, context, skipped)
+    kernels = tuple(_kernel_settings(tiling, context))
+    results: list[ToolResult] = [tree, *answers, *([settings] if settings else []), *([tiling] if tiling else [])]
     given = {} if arguments.ridge is None else {"ridge": arguments.ridge, "ridge_source": "given by the caller"}
     facts = ImplementationFacts(
         name=arguments.name,
@@ -137,21 +130,54 @@ def gather(arguments: WriteReportArguments, context: ToolContext, *, graphs: boo
         points={a.document.phase: a.evaluated.values for a in answers if a.evaluated},
         notes=(*(f"{a.document.phase}: {note}" for a in answers for note in a.notes), *skipped),
         tiling=tiling,
+        kernel_settings=kernels,
+        settings=settings,
         **given,  # type: ignore[arg-type]
     )
     return replace(facts, checks=tuple(_checks(facts)))
 
 
 def _checks(facts: ImplementationFacts) -> Iterator[Check]:
-    """Assertions and raises of the classes and functions that ran, and of the configuration class."""
-    wanted = {facts.modeling_file: scopes(facts)}
+    """Checks of the classes and functions that ran, and of the configuration class."""
+    wanted = {facts.modeling_file: scopes(facts.main)}
     if facts.config_location is not None:
         path, span = facts.config_location
         wanted[path] = {*wanted.get(path, ()), span.name}
     for path, names in wanted.items():
         lines = facts.reader.lines(path)
-        found = checks_of(PythonSource(path, "\n".join(lines)), names) if lines is not None else []
-        yield from (check for check in found if check.kind in {"assert", "raise"})
+        yield from checks_of(PythonSource(path, "\n".join(lines)), names) if lines is not None else []
+
+
+def _quietly(arguments: Mapping[str, Any], context: ToolContext) -> ExtractConfigResult:
+    """What `extract_config` says; its progress is not the report's."""
+    found = call_sibling(
+        "extract_config", {**arguments, "detail": "full"}, ToolContext(context.workspace, cancelled=context.cancelled)
+    )
+    assert isinstance(found, ExtractConfigResult)
+    return found
+
+
+def _settings(
+    target: str, config: Mapping[str, Any], tree: ModelTreeResult, context: ToolContext, skipped: list[str]
+) -> ExtractConfigResult | None:
+    """What source says of the configuration that the model was built with; None, and a note, where it cannot be read."""
+    why = ""
+    for asked in (target, tree.config_class):
+        try:
+            found = _quietly({"target": asked, **config}, context)
+        except OpscopeError as error:
+            why = error.message
+            continue
+        if found.configurations and found.configurations[0].class_name == tree.config_class:
+            return found
+        why = f"{asked} is configured by another class than the model was built with."
+    skipped.append(f"configuration: its source was not read: {why}")
+    return None
+
+
+def _kernel_settings(tiling: TilingResult | None, context: ToolContext) -> Iterator[ExtractConfigResult]:
+    for kernel in tiling.kernels[:_MOST_KERNELS] if tiling is not None else ():
+        yield _quietly({"target": kernel.id}, context)
 
 
 def _tiling(kernel: str | None, context: ToolContext) -> TilingResult | None:

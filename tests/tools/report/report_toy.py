@@ -6,6 +6,7 @@ source agree by construction. Formulas are those of the modules: a projection is
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -28,8 +29,11 @@ from opscope_schemas.analysis import (
 from opscope_schemas.common import Repository, Source, ToolResult
 from opscope_schemas.dataflow import CacheGrowth, Dataflow, DataflowResult, FlowOperator, FlowTensor, PeakPoint
 from opscope_schemas.errors import UnknownNameError
+from opscope_tools.catalog import tool_named
 from opscope_tools.report.facts import ImplementationFacts
 from opscope_tools.report.render import Report, render
+from opscope_tools.runner import run_tool
+from opscope_tools.spec import ToolContext
 from opscope_tools.workspace import Workspace
 
 MODELING = '''"""A toy."""
@@ -405,8 +409,10 @@ def graph(document: ModelAnalysis) -> Dataflow:
     )  # fmt: skip
 
 
-def answer(name: str, arguments: Mapping[str, Any], _context: object) -> ToolResult:
-    """What the sibling tools say about the toy."""
+def answer(name: str, arguments: Mapping[str, Any], context: ToolContext) -> ToolResult:
+    """What the sibling tools say about the toy; what reads source reads the toy's."""
+    if name in {"extract_config", "cuda_kernel_tiling"}:
+        return run_tool(tool_named(name), arguments, context)
     phase: Phase = arguments.get("phase", "prefill")
     if name == "inspect_model":
         if arguments["model"] != "toy":
@@ -416,6 +422,11 @@ def answer(name: str, arguments: Mapping[str, Any], _context: object) -> ToolRes
         return DataflowResult(dataflow=graph(model_document(phase)))
     assert name == "expand_refs", name
     return ModelAnalysisResult(document=model_document(phase))
+
+
+def unmarked(text: str) -> str:
+    """A report as its reader sees it: numbers without the comments that mark them."""
+    return re.sub(r"<!-- fact:\S+ -->", "", text)
 
 
 def rendered_with(facts: ImplementationFacts, sections: dict[str, str]) -> Report:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import report_toy as toy
@@ -124,8 +126,39 @@ def test_catalogue_numbers_known_tasks_and_the_forward_pass_names_all_of_them(re
 def test_configuration_rows_carry_the_value_and_the_line_that_declares_it(rendered: Callable[..., Report]) -> None:
     line = toy.line_of("num_hidden_layers", toy.CONFIGURATION)
     assert (
-        f"| `num_layers` | 2 | number of layers; `num_hidden_layers` (`{toy.CONFIG_FILE}:{line}`) |" in rendered().text
+        f"| `num_layers` | 2<!-- fact:config.num_layers --> | number of layers; `num_hidden_layers` (`{toy.CONFIG_FILE}:{line}`) |"
+        in rendered().text
     )
+
+
+def test_every_parameter_of_extract_config_stands_in_section_31_with_its_value_and_line(
+    facts: ImplementationFacts, rendered: Callable[..., Report]
+) -> None:
+    assert facts.settings is not None
+    (own,) = facts.settings.configurations
+    text = toy.unmarked(rendered().text).partition("### 3.1")[2].partition("### 3.2")[0]
+    assert {p.name for p in own.hyperparameters} >= {"use_cache", "num_key_value_heads", "max_position_embeddings"}
+    for parameter in own.hyperparameters:
+        (row,) = [
+            row for row in text.split("\n") if f"`{parameter.name}` (`{toy.CONFIG_FILE}:{parameter.line}`)" in row
+        ]
+        shown = parameter.value if isinstance(parameter.value, str) else json.dumps(parameter.value)
+        assert row.split(" | ")[1].strip("`") == shown, parameter.name
+
+
+def test_a_value_that_the_trace_ran_with_stands_before_the_one_of_source_and_both_are_said(
+    facts: ImplementationFacts,
+) -> None:
+    tree = facts.tree.model_copy(update={"config": {**facts.tree.config, "use_cache": False}})
+    text = toy.rendered_with(replace(facts, tree=tree), {}).text
+    (row,) = [row for row in text.split("\n") if row.startswith("| `use_cache` |")]
+    assert row.startswith("| `use_cache` | `false` |")
+    assert "source gives `true`" in row
+
+
+def test_a_configuration_whose_source_cannot_be_read_is_said_not_to_be(facts: ImplementationFacts) -> None:
+    text = toy.rendered_with(replace(facts, settings=None), {}).text
+    assert "The source of the configuration was not read." in text.partition("### 3.1")[2].partition("### 3.2")[0]
 
 
 def test_declared_plans_constraints_and_absences_are_reported(rendered: Callable[..., Report]) -> None:

@@ -14,7 +14,7 @@ from opscope_tools.report.facts import ImplementationFacts, role_of
 from opscope_tools.report.markdown import Page
 from opscope_tools.report.memory import tensor_bytes
 from opscope_tools.report.outline import TABLES
-from opscope_tools.report.parallel import communication_rows
+from opscope_tools.report.parallel import Split, communication_rows
 from opscope_tools.report.render import Report
 from opscope_tools.report.summary import summarise
 from opscope_tools.report.tasks import tasks
@@ -57,6 +57,7 @@ def test_a_report_on_a_class_is_about_the_class_and_names_the_model_once(attenti
     assert "`ToyAttention`" in summary
     assert ", as it runs in `ToyForCausalLM` (" in summary
     assert "has 256<!-- fact:parameters --> parameters" in summary
+    summary = toy.unmarked(summary)
     assert "2 layers" not in summary  # those are the model's
     assert "One call of `ToyAttention` in prefill (batch 1, 64 new" in summary
     assert "Prefill (" not in summary
@@ -143,9 +144,10 @@ def test_each_component_prints_its_four_formulas_whole(
 
 
 def test_shares_of_a_single_kernel_are_not_an_insight(rendered: Callable[..., Report]) -> None:
-    linear = rendered().text.partition(": Linear\n")[2].partition("\n### ")[0]
+    text = toy.unmarked(rendered().text)
+    linear = text.partition(": Linear\n")[2].partition("\n### ")[0]
     assert "100.0 % of its" not in linear
-    attention = rendered().text.partition(": ToyAttention\n")[2].partition("\n### ")[0]
+    attention = text.partition(": ToyAttention\n")[2].partition("\n### ")[0]
     assert re.search(r"takes \d+\.\d % of its FLOPs", attention)
 
 
@@ -180,7 +182,7 @@ def test_communication_follows_from_the_style_and_the_shape_that_ran(rendered: C
 
 
 def test_only_entries_inside_the_analysed_class_are_listed(attention: ImplementationFacts) -> None:
-    names = {row[0].split("`")[1] for row in communication_rows(attention)}
+    names = {row[0].split("`")[1] for row in communication_rows(Split.of(attention))}
     assert names == {"layers.*.attention.qkv_proj", "layers.*.attention.o_proj"}
 
 

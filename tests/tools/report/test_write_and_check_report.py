@@ -125,7 +125,7 @@ def test_a_name_that_is_a_path_is_refused(context: ToolContext, name: str) -> No
 
 def test_values_move_the_point_at_which_the_report_is_computed(context: ToolContext) -> None:
     write(context, values={"batch_size": 3, "seq_len": 16, "cache_len": 31})
-    text = (context.workspace.output / PATH).read_text()
+    text = toy.unmarked((context.workspace.output / PATH).read_text())
     assert "Prefill (batch 3, 16 new and 0 cached tokens)" in text
     assert "Decode (batch 3, 1 new and 31 cached tokens)" in text
 

@@ -30,13 +30,29 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "olmo2": ("Olmo2ForCausalLM", GROUPED),
     "phi": ("PhiForCausalLM", SMALL),
     "bert": ("BertModel", SMALL),
+    # a state in place of a cache of keys and values
+    "falcon_mamba": (
+        "FalconMambaForCausalLM",
+        {
+            "hidden_size": 32,
+            "num_hidden_layers": 2,
+            "vocab_size": 100,
+            "state_size": 4,
+            "time_step_rank": 2,
+            "intermediate_size": 48,
+        },
+    ),
 }
 LAYERS = {"gpt2": "n_layer"}
 VALUES = {
     "prefill": {"batch_size": 2, "seq_len": 24},
     "decode": {"batch_size": 2, "seq_len": 3, "cache_len": 40},
+    "one sequence": {"batch_size": 1, "seq_len": 24},
+    "one token": {"batch_size": 1, "seq_len": 1, "cache_len": 40},
 }
-CASES = [(name, phase) for name in MODELS if name != "bert" for phase in ("prefill", "decode")]
+PHASE = {"one sequence": "prefill", "one token": "decode"}
+CASES = [(name, phase) for name in MODELS if name not in {"bert", "falcon_mamba"} for phase in ("prefill", "decode")]
+CASES += [("falcon_mamba", "prefill"), ("llama", "one sequence"), ("llama", "one token")]
 
 
 def flow(context: ToolContext, target: str, **options: Any) -> DataflowResult:
@@ -47,9 +63,10 @@ def request(model_type: str, phase: str = "prefill", changes: dict[str, Any] | N
     class_name, config = MODELS[model_type]
     asked: dict[str, Any] = {
         "model_type": model_type, "class": class_name, "config": {**config, **(changes or {})},
-        "inputs": {"input_ids": [2, VALUES[phase]["seq_len"]]},
+        "inputs": {"input_ids": [VALUES[phase]["batch_size"], VALUES[phase]["seq_len"]]},
     }  # fmt: skip
-    asked |= {"fill": [2, VALUES[phase]["cache_len"]]} if phase == "decode" else {}
+    cached = VALUES[phase].get("cache_len")
+    asked |= {"fill": [VALUES[phase]["batch_size"], cached]} if cached else {}
     return asked | ({} if model_type == "bert" else {"options": {"use_cache": True}})
 
 
@@ -77,7 +94,8 @@ def test_peak_and_cache_are_those_of_a_run_on_real_tensors(
     context: ToolContext, real: dict[tuple[str, str], Any], name: str, phase: Any
 ) -> None:
     class_name, config = MODELS[name]
-    found = flow(context, class_name, phase=phase, config=config, values=VALUES[phase], attention="eager")
+    values = VALUES[phase]
+    found = flow(context, class_name, phase=PHASE.get(phase, phase), config=config, values=values, attention="eager")
     run = real[name, phase]
     assert found.evaluated is not None
     assert (found.evaluated.peak_activations, found.evaluated.cache_after) == (run["peak"], run["cache"])
@@ -139,6 +157,27 @@ def test_plans_name_what_a_split_communicates(context: ToolContext) -> None:
     sizes = {"batch_size": 1, "seq_len": 8, "hidden_size": 64, "a_bytes": 2, "num_layers": 4}
     assert {evaluate(c.bytes, sizes) for c in rows} == {8 * 64 * 2}
     assert {evaluate(c.calls, sizes) for c in rows} == {4}
+
+
+def test_experts_on_several_ranks_exchange_the_rows_of_their_tokens(context: ToolContext) -> None:
+    config = {**GROUPED, "num_local_experts": 4, "num_experts_per_tok": 2}
+    found = flow(context, "MixtralForCausalLM", config=config, values={"batch_size": 2, "seq_len": 8})
+    plans = [c for c in found.communication if "ep_dispatch_experts" in c.what]
+    assert next(s for s in found.parallelism if s.kind == "expert").found
+    shared, exchanged = plans
+    assert shared.primitive.startswith("all_reduce")
+    assert exchanged.primitive.startswith("all_to_all")
+    sizes = {
+        "batch_size": 2, "seq_len": 8, "hidden_size": 64, "a_bytes": 2, "num_layers": 3, "num_experts": 4,
+        "num_experts_per_tok": 2,
+    }  # fmt: skip
+    # all_reduce: a row of 64 for each of 2 * 8 tokens; all_to_all: one for each of a token's 2 experts, there and back, and
+    # how many rows go to each of the 4 experts as an int64
+    assert evaluate(shared.bytes, sizes) == 2 * 8 * 64 * 2
+    assert evaluate(exchanged.bytes, sizes) == 2 * (2 * 8 * 2) * 64 * 2 + 4 * 8
+    assert {evaluate(c.calls, sizes) for c in plans} == {3}
+    lines = (context.workspace.resolve_inside(shared.file)[1]).read_text().split("\n")
+    assert "ep_dispatch_experts" in lines[shared.line - 1]
 
 
 def test_an_unknown_variable_is_refused_by_name(context: ToolContext) -> None:

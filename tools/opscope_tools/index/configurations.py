@@ -8,8 +8,9 @@ source decides it; what a statement that could not be followed might have change
 from __future__ import annotations
 
 import ast
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from opscope_schemas.extracted_config import ConfigurationKind, ParameterKind
@@ -33,6 +34,8 @@ from opscope_tools.index.shown import OPEN, Shown, shown
 __all__ = ["Declared", "Held", "ReadConfiguration", "read_configuration"]
 
 _DEEPEST = 4
+#: characters of a statement or value that an answer quotes
+_LONGEST = 120
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,25 @@ def read_configuration(
             machine.end(undo=True)
 
 
+@dataclass(frozen=True)
+class _Doubt:
+    """Attributes that source leaves open, each with the statement that may have set it; `anything`: all of them."""
+
+    names: Mapping[str, str] = field(default_factory=dict)
+    anything: bool = False
+    why: str = ""
+
+    def about(self, name: str) -> bool:
+        return self.anything or name in self.names
+
+    def said(self, name: str, value: Shown) -> str:
+        """What is known: the value without the statement in doubt, and that statement."""
+        why = self.names.get(name) or self.why
+        data = json.dumps(value.data, default=str) if value.known else value.text
+        known = data if len(data) <= _LONGEST else f"{data[: _LONGEST - 2]} …"
+        return f"{known} unless {why}" if known else why
+
+
 class _Reading:
     def __init__(self, machine: Machine, given: Mapping[str, Any]) -> None:
         self.machine, self.given = machine, given
@@ -125,7 +147,7 @@ class _Reading:
         defaults = {each.name: each for each in machine.fields(cls)}
         known: dict[str, Held] = {}
         for name, classes in holders.items():
-            declared = [_row(base, name) for base in reversed(classes)]
+            declared = [_row(base, name, machine) for base in reversed(classes)]
             stored = found.aliases.get(name, name)  # a field may itself go by the name of another attribute
             earlier = known.get(stored)
             if earlier is not None:
@@ -218,18 +240,19 @@ class _Reading:
         by_name: dict[str, list[Set]] = {}
         for each in built.sets:
             by_name.setdefault(each.name, []).append(each)
-        doubtful = self._doubtful(this, built)
+        doubt = self._doubtful(this, built)
         stored = dict(this.attrs) if this is not None and this.data is None else {}
         if stored.pop("*", MISSING) is not MISSING:  # an attribute whose name source does not tell
-            doubtful = None
+            setter = "".join(f" ({s.condition}; {s.within}, {s.file}:{s.line})" for s in by_name.get("", [])[:1])
+            doubt = replace(doubt, anything=True, why=f"a name that source does not tell is set{setter}")
         for held in found.held:
             held.sets = by_name.get(held.name, [])
             if held.name in stored:
                 self._value(held, stored[held.name], depth)
             elif held.kind == "field":
                 held.value = OPEN if this is None or held.default is None else held.default
-            if doubtful is None or held.name in doubtful:
-                held.value = Shown(False, None, held.value.text or "set by a statement that source does not decide")
+            if doubt.about(held.name):
+                held.value = Shown(False, None, doubt.said(held.name, held.value))
         known = {held.name for held in found.held}
         for name, value in stored.items():
             if name in known or name.startswith("_") or found.kind == "arguments":
@@ -240,8 +263,8 @@ class _Reading:
             where = Declared(sets[0].within, sets[0].file, sets[0].line, default=sets[0].formula)
             held = Held(name, "attribute", [where], None, OPEN, by_name.get(name, []))
             self._value(held, value, depth)
-            if doubtful is None or name in doubtful:
-                held.value = Shown(False, None, sets[0].formula)
+            if doubt.about(name):
+                held.value = Shown(False, None, doubt.said(name, held.value) if doubt.anything else sets[0].formula)
             found.held.append(held)
         if this is None:
             found.notes.append(
@@ -275,28 +298,24 @@ class _Reading:
         self._values(found, built, this, depth)
         return found
 
-    def _doubtful(self, this: Instance | None, built: Constructor) -> set[str] | None:
-        """Attributes that a statement which could not be followed may have set; None: any of them."""
+    def _doubtful(self, this: Instance | None, built: Constructor) -> _Doubt:
+        """Attributes that a statement which could not be followed may have set, with that statement."""
+        names = dict.fromkeys(built.before, "a validator of the raw input")
         if built.escapes:
-            return None
-        names = set(built.before)
+            each = built.escapes[0]
+            return _Doubt(names, True, f"`{each.formula}` gets the object ({each.within}, {each.file}:{each.line})")
+        anything, why = False, ""
         for statement, owner in self.machine.lost:
             if owner is not this:
                 continue
+            text = ast.unparse(statement).split("\n")[0]
+            said = f"`{text if len(text) <= _LONGEST else text[: _LONGEST - 2] + ' …'}` is not decided by source"
             for node in ast.walk(statement):
-                if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
-                    if isinstance(node.ctx, ast.Store):
-                        names.add(node.attr)
-                    if node.attr == "__dict__":
-                        return None
-                if isinstance(node, ast.Call) and _goes_on(node.func):
-                    return None
-                if isinstance(node, ast.Call) and ast.unparse(node.func) == "setattr":
-                    key = node.args[1] if len(node.args) > 1 else None
-                    if not (isinstance(key, ast.Constant) and isinstance(key.value, str)):
-                        return None
-                    names.add(key.value)
-        return names
+                sets, all_of_it = _may_set(node)
+                names |= dict.fromkeys(sets, said)
+                if all_of_it and not anything:
+                    anything, why = True, said
+        return _Doubt(names, anything, why)
 
     # what is given
 
@@ -310,18 +329,30 @@ class _Reading:
         if this is None or this.data is not None:
             found.notes.append(f"{found.symbol.name} could not be made with the given values: `effective` is left out.")
             return
-        doubtful = self._doubtful(this, built)
-        self._effective(found, this, doubtful)
+        self._effective(found, this, self._doubtful(this, built))
 
-    def _effective(self, found: ReadConfiguration, this: Instance, doubtful: set[str] | None) -> None:
+    def _effective(self, found: ReadConfiguration, this: Instance, doubt: _Doubt) -> None:
         for held in found.held:
-            if held.name not in this.attrs or "*" in this.attrs or doubtful is None or held.name in doubtful:
+            if held.name not in this.attrs or "*" in this.attrs or doubt.about(held.name):
                 continue
             held.effective = shown(self.machine, this.attrs[held.name])
             inner = held.effective.instance
             if inner is not None and held.sub is not None and inner.cls.symbol.same(held.sub.symbol):
                 self.machine.wake(inner)
-                self._effective(held.sub, inner, set())
+                self._effective(held.sub, inner, _Doubt())
+
+
+def _may_set(node: ast.AST) -> tuple[list[str], bool]:
+    """Attributes of the object that a piece of a statement names as set, and whether it may set any."""
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
+        return ([node.attr] if isinstance(node.ctx, ast.Store) else []), node.attr == "__dict__"
+    if not isinstance(node, ast.Call):
+        return [], False
+    if ast.unparse(node.func) == "setattr":
+        key = node.args[1] if len(node.args) > 1 else None
+        literal = isinstance(key, ast.Constant) and isinstance(key.value, str)
+        return ([str(key.value)] if isinstance(key, ast.Constant) and literal else []), not literal
+    return [], _goes_on(node.func)
 
 
 def _goes_on(function: ast.expr) -> bool:
@@ -333,11 +364,14 @@ def _goes_on(function: ast.expr) -> bool:
 
 
 def _spelt(built: Constructor, name: str) -> list[Set]:
-    """The line of the constructor that holds the name as text, where a loop over names sets it."""
+    """The line of the constructor that holds the name, as a keyword that is handed on or as text, where a loop over names
+    sets it."""
     for holder, code in built.methods:
+        within = f"{holder.name}.{code.name}"
         for node in ast.walk(code.node):
+            if isinstance(node, ast.keyword) and node.arg == name:
+                return [Set(name, code.text(node.value), "", within, code.unit.file, code.line(node))]
             if isinstance(node, ast.Constant) and node.value == name:
-                within = f"{holder.name}.{code.name}"
                 return [Set(name, "set by name", "", within, code.unit.file, code.line(node))]
     return []
 
@@ -346,10 +380,13 @@ def _kind(text: str) -> ConfigurationKind:
     return cast(ConfigurationKind, text)
 
 
-def _row(base: ClassValue, name: str) -> Declared:
+def _row(base: ClassValue, name: str, machine: Machine | None = None) -> Declared:
     row = base.symbol.members[name]
     annotation = row.annotation if isinstance(row, AssignRow) else ""
     text = row.value if isinstance(row, AssignRow) else ""
+    if isinstance(row, AssignRow) and not text and machine is not None:
+        specifier = machine.annotated(base, row)
+        text = ast.unparse(specifier) if specifier is not None else ""
     if isinstance(row, FunctionRow):
         text = ""
     return Declared(base.qualified_name, base.symbol.file, row.line, annotation, text, base.symbol)

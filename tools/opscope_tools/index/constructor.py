@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from opscope_tools.index.building import ClassValue, Machine
+from opscope_tools.index.building.attributes import ACCESSORS
 from opscope_tools.index.building.code import Function
 from opscope_tools.index.building.code import function as code_of
 from opscope_tools.index.building.values import FunctionValue, OfClass, Property, Static
@@ -247,6 +248,8 @@ class _Body:
             if self._own(owner) and function.attr in _MUTATORS:
                 assert isinstance(owner, ast.Attribute)
                 self._set(owner.attr, self.code.text(call), call, tests, None)
+        if self._accessor(function):
+            return
         name = ast.unparse(function)
         if name in {"setattr", "object.__setattr__"} and len(call.args) == 3 and self._is_this(call.args[0]):
             key = call.args[1]
@@ -256,6 +259,22 @@ class _Body:
             self.reader.found.escapes.append(
                 Set("", name, " and ".join(tests), self.within, self.code.unit.file, self.code.line(call))
             )
+
+    def _accessor(self, function: ast.expr) -> bool:
+        """Follow `C.name.__set__(self, value)` and its like; whether the call is one whose function source tells."""
+        inner = function.value if isinstance(function, ast.Attribute) and function.attr in ACCESSORS else None
+        if not isinstance(inner, ast.Attribute) or not isinstance(inner.value, ast.Name | ast.Attribute):
+            return False
+        machine = self.reader.machine
+        found = machine.resolver.dotted(self.code.unit, ast.unparse(inner.value))
+        if found is None or found.symbol is None:
+            return False
+        holder, held = machine.member(machine.class_value(found.symbol), inner.attr)
+        assert isinstance(function, ast.Attribute)
+        called = getattr(held, ACCESSORS[function.attr]) if isinstance(held, Property) else None
+        if isinstance(called, FunctionValue):
+            self.reader.follow(holder, called)
+        return isinstance(called, FunctionValue)
 
     def _is_this(self, node: ast.expr) -> bool:
         return isinstance(node, ast.Name) and node.id == self.this

@@ -260,21 +260,26 @@ def links(material: Material) -> Iterator[Problem]:
                 yield _problem("LINK_DEAD", line, f"No heading has the anchor #{found.group(1)}.")
 
 
-_MARKED = re.compile(r"(-?\d[\d,]*)?([^\d<]{0,12})" + FACT_MARK.pattern)
+_MARKED = re.compile(r"(-?\d[\d,]*(?:\.\d+)?)?([^\d<]{0,12})" + FACT_MARK.pattern)
 
 
 def facts(material: Material) -> Iterator[Problem]:
     """Numbers that carry a mark equal the analysis."""
     if material.facts is None:
         return
-    values: Mapping[str, int] = material.facts.values
+    values: Mapping[str, float] = material.facts.values
     for line, text in material.page.prose:
         for found in _MARKED.finditer(text):
             written, _, key = found.groups()
             if key not in values:
                 yield _problem("FACT_UNKNOWN", line, f"The analysis beside this report has no number called {key!r}.")
-            elif written is None or int(written.replace(",", "")) != values[key]:
+            elif written is None or _number(written) != values[key]:
                 yield _problem("FACT_MISMATCH", line, f"{key} is {values[key]:,} in the analysis, not {written}.")
+
+
+def _number(written: str) -> float:
+    plain = written.replace(",", "")
+    return float(plain) if "." in plain else int(plain)
 
 
 def pointers(material: Material) -> Iterator[Problem]:

@@ -246,26 +246,27 @@ def _insights(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes
     lines = [
         f"One call{_named(facts, module)} takes {quotes(f'{key}.flops', figures.flops)} FLOPs and moves "
         f"{quotes(f'{key}.bytes', figures.bytes)} bytes ({module.phase}): "
-        f"{figures.intensity:.2f} FLOPs per byte ({facts.pointer(module.class_name)})."
+        f"{quotes.decimal(f'{key}.intensity', figures.intensity)} FLOPs per byte ({facts.pointer(module.class_name)})."
     ]
-    lines += _largest(module, values)
+    lines += _largest(module, values, quotes)
     floor = facts.floor_bytes(module)
     if floor and figures.bytes:
         lines.append(
-            f"Eager execution moves {figures.bytes / floor:.2f} times the floor of "
+            f"Eager execution moves {quotes.decimal(f'{key}.over_floor', figures.bytes / floor)} times the floor of "
             f"{quotes(f'{key}.floor', floor)} bytes (weights, cache and inputs once, outputs once)."
         )
     shares = [_share(facts, document, module.class_name) for document in facts.documents]
     if shares and all(share is not None for share in shares) and any(share and share >= 0.05 for share in shares):
         said = ", ".join(
-            f"{share:.1f} % of {document.phase}" for document, share in zip(facts.documents, shares, strict=True)
+            f"{quotes.decimal(f'{key}.share_of_{document.phase}', share or 0, 1)} % of {document.phase}"
+            for document, share in zip(facts.documents, shares, strict=True)
         )
         whole = f"one call of `{short(facts.subject)}`" if facts.within else "the model"
         lines.append(f"All its calls together take {said} FLOPs of {whole}.")
     return lines
 
 
-def _largest(module: ModuleAnalysis, values: Mapping[str, int]) -> list[str]:
+def _largest(module: ModuleAnalysis, values: Mapping[str, int], quotes: Quotes) -> list[str]:
     """Where most FLOPs and bytes go: by line, in a forward of one line by kernel; nothing where only one has any."""
     groups = list(_by_line(module.kernels).values())
     groups = groups if len(groups) > 1 else [[kernel] for kernel in module.kernels]
@@ -277,8 +278,9 @@ def _largest(module: ModuleAnalysis, values: Mapping[str, int]) -> list[str]:
             continue
         kernels, top = max(rows, key=lambda row: row[1])
         share = 100 * top / sum(value for _, value in rows)
+        shown = quotes.decimal(f"module.{module.class_name}.largest.{of}", share, 1)
         who = kernels[0].attribute if len(kernels) == 1 and kernels[0].attribute else _operators(kernels)
-        lines.append(f"`{kernels[0].file}:{kernels[0].line}` ({who}) {verb} {share:.1f} % of its {unit}.")
+        lines.append(f"`{kernels[0].file}:{kernels[0].line}` ({who}) {verb} {shown} % of its {unit}.")
     return lines
 
 

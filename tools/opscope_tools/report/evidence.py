@@ -31,11 +31,11 @@ _MEASURED = re.compile(
     r"|tokens?/s|GB/s|TB/s|times\b|x\b|ms\b|µs\b|us\b|seconds?\b)"
 )
 #: a number of the analysis with its mark
-_QUOTED = re.compile(r"[\d,]+" + FACT_MARK.pattern)
+_QUOTED = re.compile(r"[\d,.]+" + FACT_MARK.pattern)
 _LONGEST_PATTERN = 200
 
 
-def with_facts(text: str, values: Mapping[str, int]) -> tuple[str, list[Problem]]:
+def with_facts(text: str, values: Mapping[str, float]) -> tuple[str, list[Problem]]:
     """The text with its facts as marked numbers, and the keys that no fact has."""
     problems: list[Problem] = []
 

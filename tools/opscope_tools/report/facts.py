@@ -8,7 +8,7 @@ the facts themselves.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -24,7 +24,7 @@ from opscope_schemas.analysis import (
 from opscope_schemas.common import Source
 from opscope_schemas.dataflow import Dataflow
 from opscope_schemas.errors import ValuesError
-from opscope_schemas.extracted_config import Check
+from opscope_schemas.extracted_config import Check, ExtractConfigResult
 from opscope_schemas.formula import Formula, evaluate, variables
 from opscope_schemas.tiling import TilingResult
 
@@ -296,8 +296,12 @@ class ImplementationFacts:
     points: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     #: what the other tools said beside their documents
     notes: tuple[str, ...] = ()
+    #: the kernels that were named, and what configures and what checks each
     tiling: TilingResult | None = None
-    #: assertions and raises of the classes that ran and of the configuration
+    kernel_settings: tuple[ExtractConfigResult, ...] = ()
+    #: what source says of the model's configuration; None where it could not be read
+    settings: ExtractConfigResult | None = None
+    #: checks of the classes and functions that ran and of the configuration
     checks: tuple[Check, ...] = ()
     #: FLOPs per byte at which a device turns from memory- to compute-bound, and where the figure comes from
     ridge: float = 295.0
@@ -318,14 +322,19 @@ class ImplementationFacts:
         """The model in which the subject was traced; empty where the subject is that model."""
         return "" if self.tree.model_class == self.subject else self.tree.model_class
 
-    def called(self, document: Analysis) -> str:
-        """What the totals of `document` are of, as the beginning of a sentence: a whole pass, or one call in it."""
+    def called(self, document: Analysis, quote: Callable[[str, int], str] | None = None) -> str:
+        """What the totals of `document` are of, as the beginning of a sentence: a whole pass, or one call in it. `quote`
+        writes a number under its key."""
         values = self.point(document)
-        point = f"batch {values['batch_size']}, {values['seq_len']} new"
+        said = {
+            n: quote(f"{document.phase}.{n}", values[n]) if quote else str(values[n]) for n in ("batch_size", "seq_len")
+        }
+        point = f"batch {said['batch_size']}, {said['seq_len']} new"
         if self.within and "cache_len" not in self._formula_names(document):
             point += " token" if values["seq_len"] == 1 else " tokens"
         else:
-            point += f" and {values['cache_len']} cached tokens"
+            cached = values["cache_len"]
+            point += f" and {quote(f'{document.phase}.cache_len', cached) if quote else cached} cached tokens"
         if self.within:
             return f"One call of `{short(self.subject)}` in {document.phase} ({point})"
         return f"{document.phase.capitalize()} ({point})"

@@ -35,7 +35,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return "\n".join(lines)
 
 
-def number(value: int) -> str:
+def number(value: float) -> str:
     """Digits in groups of three."""
     return f"{value:,}"
 

@@ -1,16 +1,14 @@
-"""Sections 1 to 3: what the model is, how its modules nest and run, how it is configured.
+"""Sections 1 and 2: what the model is, how its modules nest and run.
 
 Every sentence is put together from the analysis; what source does not say is reported as searched for and not found.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
-from opscope_schemas.analysis import Kernel, ModuleNode
-from opscope_schemas.extracted_config import Check
-from opscope_schemas.formula import evaluate, holds, variables
+from opscope_schemas.analysis import Analysis, Kernel, ModuleNode
+from opscope_schemas.formula import evaluate, variables
 
 from opscope_tools.report import scan
 from opscope_tools.report.diagrams import Box, Node, draw_stack, draw_tree
@@ -19,21 +17,9 @@ from opscope_tools.report.markdown import number
 from opscope_tools.report.quotes import Quotes
 
 __all__ = [
-    "attention_kind", "configuration_rows", "constraint_lines", "execution_lines", "executive_summary", "framework",
-    "hierarchy", "kernel_note", "kernel_rows", "key_features", "scopes", "system_diagram",
+    "attention_kind", "execution_lines", "executive_summary", "framework", "hierarchy", "key_features", "scopes",
+    "system_diagram",
 ]  # fmt: skip
-
-#: rows that every report has: the name readers look for, and the attribute of the config that holds it
-_STANDARD = (
-    ("hidden_size", "hidden_size"),
-    ("num_layers", "num_hidden_layers"),
-    ("num_heads", "num_attention_heads"),
-    ("head_dim", "head_dim"),
-    ("intermediate_size", "intermediate_size"),
-    ("vocab_size", "vocab_size"),
-    ("max_seq_len", "max_position_embeddings"),
-)
-_KERNEL_ROWS = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "NUM_STAGES", "NUM_WARPS")
 
 
 def framework(facts: ImplementationFacts) -> str:
@@ -73,8 +59,8 @@ def executive_summary(facts: ImplementationFacts, quotes: Quotes) -> str:
     layers = facts.point(facts.main).get("num_layers", facts.tree.config.get("num_hidden_layers")) if counted else None
     kind = attention_kind(facts)
     parts = [f"{quotes('parameters', facts.tree.parameters)} parameters"]
-    parts += [f"{layers} layers"] if layers else []
-    parts += [f"{kind[0]} attention ({kind[1]} query and {kind[2]} key-value heads)"] if kind else []
+    parts += [f"{quotes('layers', layers)} layers"] if isinstance(layers, int) and layers else []
+    parts += [f"{kind[0]} attention ({_heads(quotes, kind, 'query and')} key-value heads)"] if kind else []
     parts += ["a mixture of experts"] if facts.classes_of("mixture of experts") else []
     sentences = [
         f"`{name}` ({where}){inside}, configured by "
@@ -83,22 +69,27 @@ def executive_summary(facts: ImplementationFacts, quotes: Quotes) -> str:
     for document in facts.documents:
         phase, figures = document.phase, facts.totals(document)
         sentences.append(
-            f"{facts.called(document)} takes {quotes(f'{phase}.flops', figures.flops)} FLOPs, of which "
+            f"{facts.called(document, quotes)} takes {quotes(f'{phase}.flops', figures.flops)} FLOPs, of which "
             f"{quotes(f'{phase}.matmul_flops', figures.matmul_flops)} are matrix products, and moves "
-            f"{quotes(f'{phase}.bytes', figures.bytes)} bytes as eager execution does: {figures.intensity:.2f} FLOPs "
-            f"per byte."
+            f"{quotes(f'{phase}.bytes', figures.bytes)} bytes as eager execution does: "
+            f"{quotes.decimal(f'{phase}.intensity', figures.intensity)} FLOPs per byte."
         )
     return " ".join(sentences)
 
 
-def key_features(facts: ImplementationFacts) -> list[str]:
+def _heads(quotes: Quotes, kind: tuple[str, int, int], between: str) -> str:
+    """Query and key-value heads with their marks."""
+    return f"{quotes('attention.query_heads', kind[1])} {between} {quotes('attention.key_value_heads', kind[2])}"
+
+
+def key_features(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
     """One line per module role, then flags of the config; each with its pointer."""
     features = []
     kind = attention_kind(facts)
     for role in dict.fromkeys(facts.role(k.class_name) for _, _, k in walk(facts.main.kernels, "") if k.class_name):
         for name in facts.classes_of(role)[:1]:
             detail = (
-                f", {kind[0]}: {kind[1]} query heads on {kind[2]} key-value heads"
+                f", {kind[0]}: {_heads(quotes, kind, 'query heads on')} key-value heads"
                 if kind and role == "attention"
                 else ""
             )
@@ -106,7 +97,10 @@ def key_features(facts: ImplementationFacts) -> list[str]:
     for key in _flags(facts):
         found = facts.config_field(key)
         if found and facts.tree.config.get(key) is not None:
-            features.append(f"Config: `{key}` = {facts.tree.config[key]} (`{found[0]}:{found[1]}`)")
+            value = facts.tree.config[key]
+            counted = isinstance(value, int) and not isinstance(value, bool)
+            shown = quotes(f"setting.{key}", int(str(value))) if counted else str(value)
+            features.append(f"Config: `{key}` = {shown} (`{found[0]}:{found[1]}`)")
     return features
 
 
@@ -186,16 +180,16 @@ def _node(node: ModuleNode) -> Node:
     )
 
 
-def scopes(facts: ImplementationFacts) -> set[str]:
+def scopes(document: Analysis) -> set[str]:
     """Names of the model's classes and helper functions that ran, as their file knows them."""
-    names = {short(k.class_name) for _, _, k in walk(facts.main.kernels, "") if k.class_name}
-    names |= {site.function.split(".")[0] for _, kernel in leaves(facts.main) for site in kernel.via}
-    return names | {short(facts.main.class_name)}
+    names = {short(k.class_name) for _, _, k in walk(document.kernels, "") if k.class_name}
+    names |= {site.function.split(".")[0] for _, kernel in leaves(document) for site in kernel.via}
+    return names | {short(document.class_name)}
 
 
 def execution_lines(facts: ImplementationFacts) -> list[str]:
     """How the model executes: eager operators, where attention is dispatched, what may be swapped in."""
-    reader, path, ran = facts.reader, facts.modeling_file, scopes(facts)
+    reader, path, ran = facts.reader, facts.modeling_file, scopes(facts.main)
     attention = f"; attention runs as {facts.main.attention}" if facts.classes_of("attention") else ""
     lines = [
         f"Eager PyTorch: each operator of `{short(facts.main.class_name)}` (`{path}:{facts.modeling_line}`) is dispatched "
@@ -221,109 +215,3 @@ def _declarer(facts: ImplementationFacts, hit: scan.Hit) -> str:
     """The class in whose body a hit stands."""
     around = facts.reader.enclosing(hit.path, hit.line)
     return f"`{around[0].name}`" if around else "The file"
-
-
-# ---- 3 --------------------------------------------------------------------------------------------------------------
-
-
-def configuration_rows(facts: ImplementationFacts) -> list[tuple[str, str, str]]:
-    """The seven rows that every report has, then every other variable of the formulas."""
-    document, values = facts.main, facts.point(facts.main)
-    known = {variable.name: variable for variable in document.variables}
-    rows = []
-    for name, key in _STANDARD:
-        variable = known.get(name)
-        attribute = (variable.config_key if variable else "") or key
-        value = values[name] if variable else facts.tree.config.get(attribute)
-        meaning = variable.meaning if variable else _standard_meaning(name)
-        reason = f"n/a: `{short(facts.tree.config_class)}` has no {attribute}"
-        rows.append(
-            (f"`{name}`", str(value) if value is not None else reason, f"{meaning}{_declared(facts, attribute)}")
-        )
-    for variable in document.variables:
-        if variable.name not in dict(_STANDARD):
-            text = f"{variable.meaning}{_declared(facts, variable.config_key)}" or "variable of the formulas"
-            rows.append((f"`{variable.name}`", str(values[variable.name]), text))
-    return rows
-
-
-def _standard_meaning(name: str) -> str:
-    return "longest sequence that positions are made for" if name == "max_seq_len" else name.replace("_", " ")
-
-
-def _declared(facts: ImplementationFacts, attribute: str) -> str:
-    found = facts.config_field(attribute) if attribute else None
-    return f"; `{attribute}` (`{found[0]}:{found[1]}`)" if found else ""
-
-
-def kernel_rows(facts: ImplementationFacts) -> list[tuple[str, str, str]]:
-    """Tile constants of the kernel that was named, or why there are none."""
-    if facts.tiling is None or not facts.tiling.kernels:
-        return [(f"`{name}`", "n/a", "library kernels") for name in _KERNEL_ROWS]
-    rows = []
-    for kernel in facts.tiling.kernels:
-        where = f"of `{kernel.name}` (`{kernel.file}:{kernel.line}`)"
-        rows += [
-            (f"`{tile.name}`", ", ".join(tile.values) or "not resolved", f"tile size {where}") for tile in kernel.tile
-        ]
-        for label, bound in (("NUM_STAGES", kernel.num_stages), ("NUM_WARPS", kernel.num_warps)):
-            value = ", ".join(dict.fromkeys(item.value for item in bound)) or "not set in source"
-            rows.append((f"`{label}`", value, f"launch parameter {where}"))
-    return rows
-
-
-def kernel_note(facts: ImplementationFacts) -> str:
-    """Why the table of kernel settings is empty; nothing where it is not."""
-    if facts.tiling is not None and facts.tiling.kernels:
-        return ""
-    return (
-        f"`n/a`: not analysed. `{facts.modeling_file}` launches library kernels only, which choose tiles, stages and "
-        "warps themselves; `write_report` with `kernel` shows those of a CUDA or Triton kernel."
-    )
-
-
-def constraint_lines(facts: ImplementationFacts) -> list[str]:
-    """Alignment, hardware and precision as source declares them, then conditions of the formulas."""
-    reader, path = facts.reader, facts.modeling_file
-    hits = [scan.Hit(check.file, check.line, check.within, _said(check)) for check in facts.checks]
-    aligned = [hit for hit in hits if re.search(r"multiple|divisib|%", hit.text)]
-    searched = f"searched assert and raise in the classes that ran in `{path}`"
-    lines = [f"Alignment: {_quoted(hit)}" for hit in aligned] or [f"Alignment: none declared; {searched}."]
-    devices = scan.matching_lines(
-        reader, path, r"\b(is_cuda|get_device_capability|sm_\d+|compute_capability)\b", scopes(facts)
-    )
-    lines += [f"Hardware: `{hit.name}` is tested ({hit.pointer})." for hit in devices] or [
-        f"Hardware: none declared; searched `{path}` for is_cuda, get_device_capability and compute capabilities."
-    ]
-    lines.append(
-        f"Precision: traced in {facts.main.dtype}; a_bytes and w_bytes of the formulas stand for other dtypes."
-    )
-    lines += [f"Check: {_quoted(hit)}" for hit in hits if hit not in aligned]
-    return [*lines, *_conditions(facts)]
-
-
-def _conditions(facts: ImplementationFacts) -> list[str]:
-    """What the formulas of the first document were derived under; says where the report's own point is outside."""
-    values = facts.point(facts.main)
-    lines = []
-    for condition in facts.main.conditions:
-        known = variables(condition) <= values.keys()
-        outside = "" if not known or holds(condition, values) else "; the values of section 3.1 are outside, see 11.B"
-        lines.append(f"Formulas derived where: `{condition}`{outside}")
-    return lines
-
-
-def _said(check: Check) -> str:
-    """What a check demands: what it asserts, or what it raises and where."""
-    if check.kind == "assert":
-        return f"asserts {check.condition}"
-    if not check.error:
-        return "raises again"
-    said = f"raises {check.error}: {check.message}" if check.message else f"raises {check.error}"
-    return f"{said} (where {check.condition})" if check.condition else said
-
-
-def _quoted(hit: scan.Hit) -> str:
-    """A constraint as a sentence; its own words stand in a code span, so that nothing in them is read as Markdown."""
-    words = hit.text.replace("`", "'").replace("{", "(").replace("}", ")")
-    return f"`{hit.name}` ({hit.pointer}): `{words}`"

@@ -7,22 +7,24 @@ style communicates.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
-from opscope_schemas.analysis import Kernel, ModuleNode, TensorInfo
+from opscope_schemas.analysis import Kernel, ModelAnalysis, ModelTreeResult, ModuleNode, TensorInfo
 from opscope_schemas.dataflow import Communication, Overlap, Place, Strategy
-from opscope_schemas.formula import evaluate
+from opscope_schemas.formula import Formula, evaluate
 
 from opscope_tools.report import scan
-from opscope_tools.report.facts import ImplementationFacts, short
+from opscope_tools.report.facts import ImplementationFacts, locate, short
 from opscope_tools.report.memory import tensor_bytes
 from opscope_tools.report.overview import scopes
 from opscope_tools.report.quotes import plain_bytes
+from opscope_tools.report.sources import SourceReader, Span
 
 __all__ = [
-    "communication_rows", "communications", "overlap", "overlapping", "parallelism_lines", "strategies",
+    "Split", "communication_rows", "communications", "overlap", "overlapping", "parallelism_lines", "strategies",
 ]  # fmt: skip
 
 _COLLECTIVES = r"\b(all_reduce|all_gather|reduce_scatter|all_to_all|torch\.distributed)\b"
@@ -35,7 +37,7 @@ _STRATEGIES: tuple[tuple[Literal["data", "tensor", "pipeline", "sequence", "expe
     ("expert", "ep", r"\b(expert_parallel\w*)\b"),
 )
 #: where transformers registers the styles by name; each does in a forward pass what the table below says
-_STYLES_FILE = "transformers/distributed/tensor_parallel.py"
+_STYLES_FILES = ("transformers/distributed/tensor_parallel.py", "transformers/distributed/expert_parallel.py")
 #: style -> the collective on the module's output, empty: none, the output stays split or is whole on every rank
 _STYLES = {
     "colwise": "",
@@ -52,44 +54,70 @@ _STYLES = {
     "replicate": "",
     "replicated_with_grad_allreduce": "",
     "grouped_gemm": "",
+    "packed_rowwise": "",
+    "moe_identity_expert": "",
+    "mla_kv_a_proj": "",
 }
+#: the style that brings tokens to their experts: what it communicates, the source chooses when it runs
+_DISPATCH = "ep_dispatch_experts"
+_INDEX_BYTES = 8
 
 
-def _plans(facts: ImplementationFacts) -> list[scan.Plan]:
+@dataclass(frozen=True)
+class Split:
+    """What is to be split: the source, the module tree, one pass; `point` are the values for sizes in a table."""
+
+    reader: SourceReader
+    tree: ModelTreeResult
+    document: ModelAnalysis
+    point: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, facts: ImplementationFacts) -> Split:
+        """The first pass of a report."""
+        return cls(facts.reader, facts.tree, facts.main, facts.point(facts.main))
+
+    @cached_property
+    def config_location(self) -> tuple[str, Span] | None:
+        """Where the config class is defined."""
+        return locate(self.reader, self.tree.config_class)
+
+
+def _plans(split: Split) -> list[scan.Plan]:
     """Plans that the config class declares, then those of the model's class and of the classes that ran."""
     found = []
-    if facts.config_location is not None:
-        path, span = facts.config_location
-        found += scan.plans(facts.reader, path, span.name)
-    for name in sorted(scopes(facts) | {short(facts.tree.model_class)}):
-        found += scan.plans(facts.reader, facts.modeling_file, name)
+    if split.config_location is not None:
+        path, span = split.config_location
+        found += scan.plans(split.reader, path, span.name)
+    for name in sorted(scopes(split.document) | {short(split.tree.model_class)}):
+        found += scan.plans(split.reader, split.document.file, name)
     return found
 
 
-def _searched(facts: ImplementationFacts) -> str:
-    files = [facts.modeling_file, *([facts.config_location[0]] if facts.config_location else [])]
+def _searched(split: Split) -> str:
+    files = [split.document.file, *([split.config_location[0]] if split.config_location else [])]
     return " and ".join(f"`{path}`" for path in files)
 
 
-def strategies(facts: ImplementationFacts) -> tuple[Strategy, ...]:
+def strategies(split: Split) -> tuple[Strategy, ...]:
     """Each way of splitting: the plans that declare it, calls that do it, or what was searched for."""
-    plans = _plans(facts)
+    plans = _plans(split)
     found = []
     for kind, declared, pattern in _STRATEGIES:
-        calls = scan.matching_lines(facts.reader, facts.modeling_file, pattern)
+        calls = scan.matching_lines(split.reader, split.document.file, pattern)
         places = [_declares(plan) for plan in plans if plan.kind == declared]
         places += [Place(file=hit.path, line=hit.line, text=f"`{hit.name}`") for hit in calls]
         searched = (
-            f"searched {_searched(facts)} for an attribute that ends in `_{declared}_plan`, and for `{_words(pattern)}`"
+            f"searched {_searched(split)} for an attribute that ends in `_{declared}_plan`, and for `{_words(pattern)}`"
         )
         found.append(Strategy(kind=kind, found=bool(places), places=tuple(places), searched="" if places else searched))
     return tuple(found)
 
 
-def parallelism_lines(facts: ImplementationFacts) -> list[str]:
+def parallelism_lines(split: Split) -> list[str]:
     """One line per strategy."""
     lines = []
-    for strategy in strategies(facts):
+    for strategy in strategies(split):
         title = f"**{strategy.kind.capitalize()} Parallelism:**"
         if strategy.found:
             lines.append(f"{title} Yes; {'; '.join(_said(place) for place in strategy.places)}.")
@@ -119,35 +147,38 @@ def _words(pattern: str) -> str:
 # ---- 7.2 ------------------------------------------------------------------------------------------------------------
 
 
-def communications(facts: ImplementationFacts) -> tuple[Communication, ...]:
+def communications(split: Split) -> tuple[Communication, ...]:
     """Collectives that source calls, and plan entries with what their style communicates where a plan is applied."""
-    calls = scan.matching_lines(facts.reader, facts.modeling_file, _COLLECTIVES)
+    calls = scan.matching_lines(split.reader, split.document.file, _COLLECTIVES)
     rows = [
         Communication(what=hit.text, primitive=hit.name, when="", file=hit.path, line=hit.line,
                       note="not analysed: source sets the size")
         for hit in calls
     ]  # fmt: skip
-    modules = _modules(facts)
-    for plan in _plans(facts):
+    modules = _modules(split)
+    for plan in _plans(split):
         if plan.kind in ("tp", "ep", "sp"):
             rows += [
-                _entry(facts, plan, entry, modules) for entry in plan.entries if _concerns(facts, entry.name, modules)
+                row
+                for entry in plan.entries
+                for row in _entries(split, plan, entry, modules)
+                if _concerns(split, entry.name, modules)
             ]
     return tuple(rows)
 
 
-def communication_rows(facts: ImplementationFacts) -> list[tuple[str, str, str, str]]:
+def communication_rows(split: Split) -> list[tuple[str, str, str, str]]:
     """The same as rows of a table, with sizes at the report's point."""
-    rows = [_row(facts, each) for each in communications(facts)]
-    searched = f"searched {_searched(facts)} for collectives and for entries of plans that name a module of this pass"
+    rows = [_row(split, each) for each in communications(split)]
+    searched = f"searched {_searched(split)} for collectives and for entries of plans that name a module of this pass"
     return rows or [("none found", "none", searched, "0 bytes: nothing is communicated")]
 
 
-def _row(facts: ImplementationFacts, each: Communication) -> tuple[str, str, str, str]:
+def _row(split: Split, each: Communication) -> tuple[str, str, str, str]:
     pointer = f"`{each.file}:{each.line}`"
     if not each.when:
         return f"`{each.what}`", each.primitive, pointer, each.note
-    return f"{each.what}", each.primitive, f"{each.when} ({pointer})", _size(facts, each)
+    return f"{each.what}", each.primitive, f"{each.when} ({pointer})", _size(split, each)
 
 
 @dataclass(frozen=True)
@@ -155,16 +186,17 @@ class _Ran:
     """A module of the traced pass: its class, what a call gives, how many calls a pass makes."""
 
     class_name: str
+    inputs: tuple[TensorInfo, ...]
     outputs: tuple[TensorInfo, ...]
     repeat: str
 
 
-def _modules(facts: ImplementationFacts) -> dict[str, _Ran]:
+def _modules(split: Split) -> dict[str, _Ran]:
     """The modules that ran by their path in the model, with `*` for layers; the analysed one first."""
-    document = facts.main
+    document = split.document
     last = document.kernels[-1].outputs if document.kernels else ()
     return {
-        _starred(document.instance): _Ran(document.class_name, last, "1"),
+        _starred(document.instance): _Ran(document.class_name, (), last, "1"),
         **dict(_submodules(document.kernels, document.instance)),
     }
 
@@ -173,7 +205,7 @@ def _submodules(kernels: Sequence[Kernel], above: str) -> Iterator[tuple[str, _R
     for kernel in kernels:
         if kernel.class_name:
             path = ".".join(part for part in (above, kernel.attribute) if part)
-            yield _starred(path), _Ran(kernel.class_name, kernel.outputs, kernel.repeat)
+            yield _starred(path), _Ran(kernel.class_name, kernel.inputs, kernel.outputs, kernel.repeat)
             yield from _submodules(kernel.kernels or (), path)
 
 
@@ -181,9 +213,9 @@ def _starred(path: str) -> str:
     return re.sub(r"\.[\d,-]+(?=\.|$)", ".*", path)
 
 
-def _concerns(facts: ImplementationFacts, pattern: str, modules: dict[str, _Ran]) -> bool:
+def _concerns(split: Split, pattern: str, modules: dict[str, _Ran]) -> bool:
     """Whether an entry names the analysed module or something inside it; a whole model holds everything."""
-    instance = _starred(facts.main.instance)
+    instance = _starred(split.document.instance)
     if not instance or _named(pattern, modules):
         return True
     parts = pattern.split(".")
@@ -196,12 +228,12 @@ def _named(pattern: str, modules: dict[str, _Ran]) -> _Ran | None:
     return next((ran for path, ran in modules.items() if f".{path}".endswith(f".{pattern}")), None)
 
 
-def _is_weight(facts: ImplementationFacts, pattern: str, modules: dict[str, _Ran]) -> bool:
+def _is_weight(split: Split, pattern: str, modules: dict[str, _Ran]) -> bool:
     """Whether a pattern names a weight of a module that ran."""
     holder, _, weight = pattern.rpartition(".")
     ran = _named(holder, modules) if holder else None
     return ran is not None and any(
-        node.class_name == ran.class_name and weight in node.weights for node in _nodes(facts.tree.tree)
+        node.class_name == ran.class_name and weight in node.weights for node in _nodes(split.tree.tree)
     )
 
 
@@ -211,9 +243,59 @@ def _nodes(node: ModuleNode) -> Iterator[ModuleNode]:
         yield from _nodes(child)
 
 
-def _entry(facts: ImplementationFacts, plan: scan.Plan, entry: scan.Hit, modules: dict[str, _Ran]) -> Communication:
-    primitive, note, ran = _communicated(facts, entry, modules)
-    size = tensor_bytes(ran.outputs[0], facts.main.dtype) if ran is not None else None
+def _entries(split: Split, plan: scan.Plan, entry: scan.Hit, modules: dict[str, _Ran]) -> list[Communication]:
+    """What one entry of a plan communicates: one row, two where the source chooses between ways."""
+    call = _named(entry.name, modules)
+    if entry.text == _DISPATCH and call is not None and _registered(split, _DISPATCH):
+        return _dispatched(split, plan, entry, call)
+    return [_entry(split, plan, entry, modules)]
+
+
+def _dispatched(split: Split, plan: scan.Plan, entry: scan.Hit, call: _Ran) -> list[Communication]:
+    """Experts on several ranks: where all of them hold the same batch each computes its experts' share of the output and
+    the shares are summed; else each pair of token and expert is sent to the expert's rank and its result sent back.
+
+    Sent are, of the batch that the ranks of a group share: a row of the hidden width for each pair, twice, and before them
+    the number of pairs for each expert. Rows whose expert lives on their own rank are counted too.
+    """
+    document, where = split.document, _registered(split, _DISPATCH)
+    applied = f"when the {plan.kind} plan is applied"
+    reduced = tensor_bytes(call.outputs[0], document.dtype) if call.outputs else None
+    sent = _sent(document, call)
+    rows = (
+        (f"all_reduce of its output{where}", f"{applied} and all expert ranks hold the same batch", reduced),
+        (
+            f"all_to_all of the routed tokens, there and back, and of their counts{where}",
+            f"{applied} and they do not",
+            sent,
+        ),
+    )
+    return [
+        Communication(
+            what=f"`{entry.name}` split as `{entry.text}`", primitive=primitive, when=when, file=entry.path, line=entry.line,
+            note="" if size is not None else "not analysed: the trace does not show which experts a token goes to",
+            bytes="" if size is None else str(size), calls=call.repeat if size is not None else "",
+        )
+        for primitive, when, size in rows
+    ]  # fmt: skip
+
+
+def _sent(document: ModelAnalysis, call: _Ran) -> Formula | None:
+    """Bytes of the two exchanges of one call, from the indices of the experts that each token goes to."""
+    chosen = next((t for t in call.inputs if t.dtype == "int64" and len(t.shape) > 1), None)
+    experts = any(variable.name == "num_experts" for variable in document.variables)
+    if chosen is None or not call.outputs or not experts:
+        return None
+    pairs = Formula.const(1)
+    for size in chosen.shape:
+        pairs = pairs * Formula.parse(size)
+    row = tensor_bytes(call.outputs[0].model_copy(update={"shape": call.outputs[0].shape[-1:]}), document.dtype)
+    return Formula.const(2) * pairs * row + Formula.const(_INDEX_BYTES) * Formula.var("num_experts")
+
+
+def _entry(split: Split, plan: scan.Plan, entry: scan.Hit, modules: dict[str, _Ran]) -> Communication:
+    primitive, note, ran = _communicated(split, entry, modules)
+    size = tensor_bytes(ran.outputs[0], split.document.dtype) if ran is not None else None
     return Communication(
         what=f"`{entry.name}` split as `{entry.text}`", primitive=primitive, when=f"when the {plan.kind} plan is applied",
         file=entry.path, line=entry.line, note=note, bytes="" if size is None else str(size),
@@ -221,12 +303,10 @@ def _entry(facts: ImplementationFacts, plan: scan.Plan, entry: scan.Hit, modules
     )  # fmt: skip
 
 
-def _communicated(
-    facts: ImplementationFacts, entry: scan.Hit, modules: dict[str, _Ran]
-) -> tuple[str, str, _Ran | None]:
+def _communicated(split: Split, entry: scan.Hit, modules: dict[str, _Ran]) -> tuple[str, str, _Ran | None]:
     """The collective of one entry, what is to be said of its size, and the module whose output it handles."""
     call = _named(entry.name, modules)
-    if call is None and _is_weight(facts, entry.name, modules):
+    if call is None and _is_weight(split, entry.name, modules):
         holder = entry.name.rpartition(".")[0]
         note = f"0 bytes: it splits a weight of `{holder}`, whose own entry communicates"
         return "none of its own", note, None
@@ -238,43 +318,45 @@ def _communicated(
     collective = _STYLES[entry.text]
     if not collective:
         return "none", "0 bytes: the output stays where it is computed", None
-    said = f"{collective} of its output{_registered(facts, entry.text)}"
+    said = f"{collective} of its output{_registered(split, entry.text)}"
     if not call.outputs:
         return said, "not analysed: the trace records no output tensor here", None
     return said, "", call
 
 
-def _registered(facts: ImplementationFacts, style: str) -> str:
+def _registered(split: Split, style: str) -> str:
     """Where the style is registered, in parentheses."""
-    lines = enumerate(facts.reader.lines(_STYLES_FILE) or (), 1)
-    found = [(line, text) for line, text in lines if f'"{style}"' in text]
-    found = [row for row in found if "register" in row[1]] or found
-    return f" (`{_STYLES_FILE}:{found[0][0]}`)" if found else ""
+    lines = (
+        (file, number, text) for file in _STYLES_FILES for number, text in enumerate(split.reader.lines(file) or (), 1)
+    )
+    found = [row for row in lines if f'"{style}"' in row[2]]
+    found = [row for row in found if "register" in row[2]] or found
+    return f" (`{found[0][0]}:{found[0][1]}`)" if found else ""
 
 
-def _size(facts: ImplementationFacts, each: Communication) -> str:
+def _size(split: Split, each: Communication) -> str:
     """Bytes of the output of one call, and how many calls a pass makes."""
     if not each.bytes:
         return each.note
-    bytes_now = plain_bytes(evaluate(each.bytes, facts.point(facts.main)))
+    bytes_now = plain_bytes(evaluate(each.bytes, split.point))
     calls = "" if each.calls == "1" else f" in each of `{each.calls}` calls"
-    return f"`{each.bytes}` bytes ({bytes_now} in {facts.main.phase}){calls}"
+    return f"`{each.bytes}` bytes ({bytes_now} in {split.document.phase}){calls}"
 
 
 # ---- 7.3 ------------------------------------------------------------------------------------------------------------
 
 
-def overlapping(facts: ImplementationFacts) -> Overlap:
+def overlapping(split: Split) -> Overlap:
     """Lines that overlap communication with computation, or what was looked for."""
-    hits = scan.matching_lines(facts.reader, facts.modeling_file, r"\b(async_op|cuda\.Stream|wait_stream)\b")
+    hits = scan.matching_lines(split.reader, split.document.file, r"\b(async_op|cuda\.Stream|wait_stream)\b")
     places = tuple(Place(file=hit.path, line=hit.line, text=f"`{hit.name}` is used") for hit in hits)
-    searched = f"searched `{facts.modeling_file}` for async_op, cuda.Stream and wait_stream"
+    searched = f"searched `{split.document.file}` for async_op, cuda.Stream and wait_stream"
     return Overlap(places=places, searched="" if places else searched)
 
 
-def overlap(facts: ImplementationFacts) -> str:
+def overlap(split: Split) -> str:
     """Whether communication is overlapped with computation."""
-    found = overlapping(facts)
+    found = overlapping(split)
     if found.places:
         return " ".join(f"{place.text} (`{place.file}:{place.line}`)." for place in found.places)
     return f"None found: {found.searched}; the traced forward runs on one stream."

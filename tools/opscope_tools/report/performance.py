@@ -68,33 +68,33 @@ def cost_tables(facts: ImplementationFacts, quotes: Quotes) -> list[tuple[str, s
                     quotes(f"{key}.flops", figures.flops),
                     quotes(f"{key}.matmul_flops", figures.matmul_flops),
                     quotes(f"{key}.bytes", figures.bytes),
-                    f"{figures.intensity:.2f}",
+                    quotes.decimal(f"{key}.intensity", figures.intensity),
                     _bound(figures, facts.ridge) if figures.bytes else "neither: moves nothing",
                 )
             )
         if not rows:
             rows = [("not analysed: the document has no totals per class", "-", "-", "-", "-", "-")]
         head = ("Class (own lines)", "FLOPs", "Matrix products", "Bytes", "FLOPs per byte", "Bound")
-        tables.append((_point(facts, document), table(head, rows)))
+        tables.append((_point(facts, document, quotes), table(head, rows)))
     return tables
 
 
-def _point(facts: ImplementationFacts, document: ModelAnalysis) -> str:
+def _point(facts: ImplementationFacts, document: ModelAnalysis, quotes: Quotes) -> str:
     values = facts.point(document)
-    return (
-        f"{document.phase.capitalize()} at batch {values['batch_size']}, {values['seq_len']} new and "
-        f"{values['cache_len']} cached tokens:"
+    batch, new, cached = (
+        quotes(f"{document.phase}.{name}", values[name]) for name in ("batch_size", "seq_len", "cache_len")
     )
+    return f"{document.phase.capitalize()} at batch {batch}, {new} new and {cached} cached tokens:"
 
 
-def bottlenecks(facts: ImplementationFacts) -> list[str]:
+def bottlenecks(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
     """Compute-bound and memory-bound operators against the stated ridge, then synchronisation."""
     lines = []
     for title, kind in (("Compute Bound", "compute"), ("Memory Bound", "memory")):
         said = [
             f"{document.phase}: {', '.join(names) if names else 'none'}"
             for document in facts.documents
-            for names in [_bound_operators(facts, document, kind)]
+            for names in [_bound_operators(facts, document, kind, quotes)]
         ]
         lines.append(f"**{title}:** {'; '.join(said)}")
     hits = scan.matching_lines(facts.reader, facts.modeling_file, r"(\.item\(\)|synchronize\(|\.tolist\(\)|\.cpu\(\))")
@@ -104,7 +104,11 @@ def bottlenecks(facts: ImplementationFacts) -> list[str]:
     return lines
 
 
-def _bound_operators(facts: ImplementationFacts, document: ModelAnalysis, kind: str) -> Sequence[str]:
+def _bound_operators(facts: ImplementationFacts, document: ModelAnalysis, kind: str, quotes: Quotes) -> Sequence[str]:
     values = facts.point(document)
     figures = ((group.name, _figures(group, values)) for group in document.per_operator)
-    return [f"{name} ({f.intensity:.2f})" for name, f in figures if f.bytes and _bound(f, facts.ridge) == kind]
+    return [
+        f"{name} ({quotes.decimal(f'{document.phase}.operator.{name}.intensity', f.intensity)})"
+        for name, f in figures
+        if f.bytes and _bound(f, facts.ridge) == kind
+    ]

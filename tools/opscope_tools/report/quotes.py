@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from opscope_tools.report.markdown import number
 
-__all__ = ["Quotes", "amount", "plain_bytes"]
+__all__ = ["Quotes", "amount", "in_code", "plain_bytes"]
 
 _UNITS = ((10**15, "P"), (10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
 
@@ -19,7 +19,14 @@ _UNITS = ((10**15, "P"), (10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k")
 class Quotes:
     """Collects what it quotes."""
 
-    values: dict[str, int] = field(default_factory=dict)
+    values: dict[str, int | float] = field(default_factory=dict)
+
+    def decimal(self, key: str, value: float, digits: int = 2) -> str:
+        """`value` with `digits` places and its mark; the facts file keeps it as it is shown."""
+        key = "_".join(key.split())
+        shown = f"{value:.{digits}f}"
+        assert self.values.setdefault(key, float(shown)) == float(shown), (key, value, self.values[key])
+        return f"{shown}<!-- fact:{key} -->"
 
     def __call__(self, key: str, value: int) -> str:
         """`value` in digits with its mark; a key stands for one number throughout a report."""
@@ -43,3 +50,8 @@ def amount(value: float, unit: str) -> str:
 def plain_bytes(value: int) -> str:
     """Bytes with a decimal prefix."""
     return amount(value, "B")
+
+
+def in_code(text: str) -> str:
+    """Words of source for a code span: nothing in them ends it or is read as a placeholder."""
+    return " ".join(text.replace("`", "'").replace("{", "(").replace("}", ")").split())

@@ -46,7 +46,7 @@ _TERMS: Mapping[str, tuple[str, str]] = {
 
 
 def _forward_lines(facts: ImplementationFacts, pattern: str) -> list[scan.Hit]:
-    return scan.matching_lines(facts.reader, facts.modeling_file, pattern, scopes(facts))
+    return scan.matching_lines(facts.reader, facts.modeling_file, pattern, scopes(facts.main))
 
 
 def _listed(hits: list[scan.Hit], most: int = 3) -> str:
@@ -55,7 +55,13 @@ def _listed(hits: list[scan.Hit], most: int = 3) -> str:
 
 def faq(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
     """One answer per question of outline.FAQ, each from facts with a pointer."""
-    return [_variable_lengths(facts), _longest(facts), _fusion(facts), _hardware(facts), _cache(facts, quotes)]
+    return [
+        _variable_lengths(facts),
+        _longest(facts, quotes),
+        _fusion(facts),
+        _hardware(facts, quotes),
+        _cache(facts, quotes),
+    ]
 
 
 def _variable_lengths(facts: ImplementationFacts) -> str:
@@ -68,7 +74,7 @@ def _variable_lengths(facts: ImplementationFacts) -> str:
     return f"{here} takes any seq_len that the conditions of section 3.3 allow: shapes are symbolic in it.{used}"
 
 
-def _longest(facts: ImplementationFacts) -> str:
+def _longest(facts: ImplementationFacts, quotes: Quotes) -> str:
     for key in ("max_position_embeddings", "n_positions"):
         found = facts.config_field(key)
         if found and facts.tree.config.get(key) is not None:
@@ -78,7 +84,9 @@ def _longest(facts: ImplementationFacts) -> str:
             )
             if facts.within and not rotary and not facts.classes_of("attention"):
                 computed = f" It bounds the model; `{short(facts.subject)}` itself reads no positions."
-            return f"`{key}` = {facts.tree.config[key]} (`{found[0]}:{found[1]}`).{computed}"
+            value = facts.tree.config[key]
+            shown = quotes(f"setting.{key}", value) if isinstance(value, int) else value
+            return f"`{key}` = {shown} (`{found[0]}:{found[1]}`).{computed}"
     where = facts.pointer(facts.tree.config_class)
     return f"None declared: searched `{short(facts.tree.config_class)}` ({where}) for max_position_embeddings."
 
@@ -95,7 +103,7 @@ def fused_operators(facts: ImplementationFacts) -> list[tuple[str, str, str]]:
 
 def _fusion(facts: ImplementationFacts) -> str:
     fused = [f"{name} joins {parts} ({where})" for name, parts, where in fused_operators(facts)]
-    swaps = scan.decorators(facts.reader, facts.modeling_file, scopes(facts))
+    swaps = scan.decorators(facts.reader, facts.modeling_file, scopes(facts.main))
     said = f"In the traced pass {'; '.join(fused)}." if fused else (
         f"None in the traced pass of `{short(facts.main.class_name)}` ({facts.pointer(facts.main.class_name)})."
     )  # fmt: skip
@@ -103,7 +111,7 @@ def _fusion(facts: ImplementationFacts) -> str:
     return f"{said} Fused kernels may be swapped in at {places}." if swaps else said
 
 
-def _hardware(facts: ImplementationFacts) -> str:
+def _hardware(facts: ImplementationFacts, quotes: Quotes) -> str:
     hits = _forward_lines(facts, r"\b(is_cuda|get_device_capability|device_type|torch\.cuda\.\w+)\b")
     flags = scan.capabilities(facts.reader, facts.modeling_file)
     where = f"`{short(facts.main.class_name)}` ({facts.pointer(facts.main.class_name)})"
@@ -111,7 +119,8 @@ def _hardware(facts: ImplementationFacts) -> str:
     optional = f" Its file declares {_listed(flags, 6)}." if flags else ""
     memory = ""
     if facts.tree.parameters:
-        memory = f" Its weights take {facts.tree.parameters * facts.point(facts.main)['w_bytes']:,} bytes."
+        held = facts.tree.parameters * facts.point(facts.main)["w_bytes"]
+        memory = f" Its weights take {quotes('weight_bytes', held)} bytes."
     return said + memory + optional
 
 
@@ -135,7 +144,7 @@ def _cache(facts: ImplementationFacts, quotes: Quotes) -> str:
     for document in facts.documents:
         grown = cache_bytes_per_token(facts, document) if document.phase == "decode" else None
         if grown:
-            batch = facts.point(document)["batch_size"]
+            batch = quotes("decode.batch_size", facts.point(document)["batch_size"])
             lines.append(
                 f"In decode the floor grows by {quotes('decode.cache_bytes_per_token', grown)} bytes for each cached "
                 f"token at batch {batch}."

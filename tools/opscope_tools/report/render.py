@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from opscope_schemas.report import Problem, ReportFacts
 
-from opscope_tools.report import components, flow, overview, performance, reference
+from opscope_tools.report import components, configuration, flow, kernels, overview, performance, reference
 from opscope_tools.report.checks import FRAGMENT_RULES, Material, check
 from opscope_tools.report.edits import line_digests
 from opscope_tools.report.evidence import evidence_problems, with_facts
@@ -19,7 +19,7 @@ from opscope_tools.report.facts import ImplementationFacts, short
 from opscope_tools.report.markdown import Page, table
 from opscope_tools.report.memory import lifetime_rows, peak_lines
 from opscope_tools.report.outline import CLOSING, TABLES, Section, section_named, with_components
-from opscope_tools.report.parallel import communication_rows, overlap, parallelism_lines
+from opscope_tools.report.parallel import Split, communication_rows, overlap, parallelism_lines
 from opscope_tools.report.pins import pinned
 from opscope_tools.report.quotes import Quotes
 from opscope_tools.report.sources import SourceReader
@@ -42,7 +42,7 @@ class Report:
 
 def outline_of(facts: ImplementationFacts) -> list[Section]:
     """The outline of the report on `facts`."""
-    return with_components(components.component_titles(facts))
+    return with_components([*components.component_titles(facts), *kernels.kernel_titles(facts)])
 
 
 def place_sections(sections: Mapping[str, str], outline: list[Section]) -> dict[str, str]:
@@ -107,43 +107,47 @@ def render(facts: ImplementationFacts, sections: Mapping[str, str], path: str, t
 
 
 def _context(facts: ImplementationFacts, quotes: Quotes) -> dict[str, object]:
-    catalogue = tasks(facts.main, facts.graphs[0])
+    catalogue, split = tasks(facts.main, facts.graphs[0]), Split.of(facts)
     return {
         "title": short(facts.subject) if facts.name == facts.target else f"{facts.name}",
         "repository": _repository(facts),
         "framework": overview.framework(facts),
         "date": facts.date,
         "summary": overview.executive_summary(facts, quotes),
-        "features": overview.key_features(facts),
+        "features": overview.key_features(facts, quotes),
         "system_diagram": overview.system_diagram(facts),
         "hierarchy": overview.hierarchy(facts),
         "execution": overview.execution_lines(facts),
-        "configuration": table(TABLES["3.1"], overview.configuration_rows(facts)),
-        "kernels": table(TABLES["3.2"], overview.kernel_rows(facts)),
-        "kernel_note": overview.kernel_note(facts),
-        "constraints": overview.constraint_lines(facts),
-        "components": components.components(facts, quotes),
+        "configuration": "\n\n".join(filter(None, (
+            table(TABLES["3.1"], configuration.configuration_rows(facts, quotes)), configuration.configuration_note(facts),
+        ))),
+        "kernels": table(TABLES["3.2"], kernels.kernel_rows(facts)),
+        "kernel_note": kernels.kernel_note(facts),
+        "constraints": configuration.constraint_lines(facts),
+        "components": [*components.components(facts, quotes), *kernels.kernel_components(facts)],
         "unavailable": [f"`{short(name)}`: not analysed: {why}" for name, why in facts.unavailable.items()],
-        "catalogue": table(TABLES["5"], flow.catalogue_rows(facts, catalogue)),
+        "catalogue": table(TABLES["5"], [
+            *flow.catalogue_rows(facts, catalogue), *kernels.kernel_tasks(facts, len(catalogue) + 1),
+        ]),
         "order_note": flow.ORDER_NOTE,
         "tiling_note": flow.tiling_note(facts, catalogue),
         "forward_pass": flow.forward_pass(facts, catalogue),
         "dependencies": flow.dependency_graph(catalogue),
         "lifetimes": table(TABLES["6.3"], lifetime_rows(facts, catalogue)),
         "peaks": peak_lines(facts, catalogue),
-        "parallelism": parallelism_lines(facts),
-        "communication": table(TABLES["7.2"], communication_rows(facts)),
-        "overlap": overlap(facts),
+        "parallelism": parallelism_lines(split),
+        "communication": table(TABLES["7.2"], communication_rows(split)),
+        "overlap": overlap(split),
         "memory": performance.memory_diagram(facts),
         "timeline": performance.timeline(facts),
         "costs": performance.cost_tables(facts, quotes),
-        "ridge": f"{facts.ridge:g} FLOPs per byte ({facts.ridge_source})",
-        "bottlenecks": performance.bottlenecks(facts),
+        "ridge": f"{quotes.decimal('ridge', facts.ridge, 0 if facts.ridge == int(facts.ridge) else 2)} FLOPs per byte ({facts.ridge_source})",
+        "bottlenecks": performance.bottlenecks(facts, quotes),
         "answers": reference.faq(facts, quotes),
         "files": table(TABLES["10"], reference.file_rows(facts)),
         "references": reference.references(facts),
         "closing": CLOSING,
-    }
+    }  # fmt: skip
 
 
 def _repository(facts: ImplementationFacts) -> str:

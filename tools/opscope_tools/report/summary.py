@@ -79,7 +79,7 @@ def _optimisations(facts: ImplementationFacts) -> list[str]:
     kind = attention_kind(facts)
     if kind and kind[1] > kind[2] > 0:
         lines.append(f"The key-value cache holds {kind[2]} heads in place of {kind[1]}.")
-    swaps = scan.decorators(facts.reader, facts.modeling_file, scopes(facts))
+    swaps = scan.decorators(facts.reader, facts.modeling_file, scopes(facts.main))
     lines += [f"{hit.name} can be replaced by a kernel through @{hit.text} ({hit.path}:{hit.line})." for hit in swaps]
     return lines or [f"None found: searched {facts.modeling_file} for fused operators and kernel decorators."]
 

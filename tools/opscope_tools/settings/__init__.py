@@ -1,7 +1,8 @@
 """The settings engine: what the text of a Python file says about parameters; nothing analysed is imported or run.
 
 In order: source.py (a file as text and tree), meanings.py (what a parameter means, in the file's own words), reads.py
-(where a model's file reads a configuration), checks.py (assertions, raises and tests of hardware and types), hooks.py
+(where a model's file reads a configuration), messages.py (what errors and tests say), checks.py (assertions, raises and tests of
+hardware and types), hooks.py
 (kernels that a model's file takes from elsewhere). Which classes and names are meant, its callers say.
 """
 

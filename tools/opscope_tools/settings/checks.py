@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from opscope_schemas.extracted_config import Check
 
+from opscope_tools.settings.messages import Bound, said_within
 from opscope_tools.settings.source import PythonSource
 
 __all__ = ["checks_of", "definitions_named"]
@@ -77,12 +78,15 @@ class _Checks:
     def __init__(self, source: PythonSource, names: set[str]) -> None:
         self.source, self.names = source, names
         self.found: list[Check] = []
+        self.bound = Bound()
 
     def definition(self, node: ast.AST, path: str) -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             self._validator(node, path)
         body = getattr(node, "body", [])
+        outside, self.bound = self.bound, self.bound.inside(node)
         self._block(body if isinstance(body, list) else [], _Around(path))
+        self.bound = outside
 
     def _validator(self, node: ast.FunctionDef | ast.AsyncFunctionDef, path: str) -> None:
         decorated = [
@@ -112,8 +116,12 @@ class _Checks:
         else:
             self._tested(node, around)
             self._called(node, around)
+            self.bound.note(node)
+        ways = self.bound.ways(node)
         for block, tests in self._blocks(node):
-            self._block(block, _Around(around.within, (*around.tests, *tests)))
+            with ways.one(block):
+                self._block(block, _Around(around.within, (*around.tests, *tests)))
+        ways.meet()
 
     def _blocks(self, node: ast.stmt) -> Iterator[tuple[list[ast.stmt], tuple[str, ...]]]:
         if isinstance(node, ast.If | ast.While):
@@ -140,26 +148,25 @@ class _Checks:
                 yield case.body, (f"{self._text(node.subject)} matches {ast.unparse(case.pattern)}{guard}",)
 
     def _raise(self, node: ast.Raise, around: _Around) -> None:
-        error, message = "", ""
-        if isinstance(node.exc, ast.Call):
-            error = ast.unparse(node.exc.func)
-            message = " ".join(filter(None, (self._message(argument) for argument in node.exc.args)))
-        elif node.exc is not None:
-            error = ast.unparse(node.exc)
+        error, message = self.bound.raised(node.exc)
         condition = (
             " and ".join(_bracketed(test) for test in around.tests) if len(around.tests) > 1 else "".join(around.tests)
         )
         self._note("raise", node.lineno, around.within, condition, message, [node], error=error, more=around.tests)
 
     def _tested(self, node: ast.stmt, around: _Around) -> None:
-        """Tests of hardware, packages and types: in `if` and `while`, and what is kept of them."""
-        for expression in _own_expressions(node):
+        """Tests of hardware, packages and types: in `if` and `while`, and what is kept of them; with what the code that
+        depends on them says, or the name that keeps the answer."""
+        test = isinstance(node, ast.If | ast.While)
+        kept = isinstance(node, ast.Assign | ast.AnnAssign | ast.Return)
+        for expression in _own_expressions(node) if test or kept else ():
             text = ast.unparse(expression)
-            test = isinstance(node, ast.If | ast.While)
-            if _CAPABILITY.search(text) and (test or isinstance(node, ast.Assign | ast.AnnAssign | ast.Return)):
-                self._note("capability", expression.lineno, around.within, self._text(expression), "", [expression])
-            elif test and _DTYPE.search(text) and any(isinstance(n, ast.Compare) for n in ast.walk(expression)):
-                self._note("dtype", expression.lineno, around.within, self._text(expression), "", [expression])
+            capable = _CAPABILITY.search(text) is not None
+            typed = test and _DTYPE.search(text) and any(isinstance(n, ast.Compare) for n in ast.walk(expression))
+            if capable or typed:
+                kind = "capability" if capable else "dtype"
+                said = said_within(node)
+                self._note(kind, expression.lineno, around.within, self._text(expression), said, [expression])
 
     def _called(self, node: ast.stmt, around: _Around) -> None:
         for expression in _own_expressions(node):
@@ -192,19 +199,7 @@ class _Checks:
         return "" if node is None else ast.unparse(node)
 
     def _message(self, node: ast.expr | None) -> str:
-        """The words of a message; the places of an f-string as `{expression}`."""
-        if node is None:
-            return ""
-        if isinstance(node, ast.Constant):
-            return " ".join(str(node.value).split())
-        if isinstance(node, ast.JoinedStr):
-            parts = [
-                str(p.value) if isinstance(p, ast.Constant) else f"{{{ast.unparse(p.value)}}}"
-                for p in node.values
-                if isinstance(p, ast.Constant | ast.FormattedValue)
-            ]
-            return " ".join("".join(parts).split())
-        return ast.unparse(node)
+        return "" if node is None else self.bound.message(node)
 
 
 def _own_expressions(node: ast.stmt) -> list[ast.expr]:

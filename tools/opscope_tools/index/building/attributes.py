@@ -41,6 +41,8 @@ DATA_BASES = {"dict": dict, "collections.OrderedDict": dict, "list": list, "coll
 _MUTATING = frozenset(
     "append extend insert pop remove clear update setdefault add discard sort reverse popitem".split()
 )
+#: what calls a property's functions by hand: `C.name.fget(self)`, `C.name.__set__(self, value)`
+ACCESSORS = {"fget": "getter", "fset": "setter", "__set__": "setter"}
 _MAPPING = {"keys", "values", "items", "get"}
 _NUMBERS = {"item", "tolist", "cpu", "numpy", "detach"}
 
@@ -107,6 +109,9 @@ class Attributes(Base):
             return function
         if name == "__self__" and isinstance(value, Method):
             return value.this
+        if isinstance(value, Property) and name in ACCESSORS:
+            called = getattr(value, ACCESSORS[name])
+            return called if isinstance(called, FunctionValue) else Unknown(name)
         if name in {"__name__", "__qualname__"} and isinstance(function, FunctionValue):
             return function.code.name
         return Unknown(name)
@@ -167,7 +172,7 @@ class Attributes(Base):
                 return self.run(
                     found.getter, (this.cls if found.of_class and isinstance(this, Instance) else this,), {}
                 )
-            return Unknown("property")
+            return found if isinstance(this, ClassValue) else Unknown("property")
         if kind is OfClass:
             return Method(found.function, this.cls if isinstance(this, Instance) else this)
         if kind is Static:

@@ -6,14 +6,17 @@ only adds plain class attributes.
 
 from __future__ import annotations
 
+import ast
 import re
 from typing import Any
 
+from opscope_tools.index.building import code
 from opscope_tools.index.building.attributes import Args, Attributes, Kwargs
 from opscope_tools.index.building.values import (
     MISSING,
     ClassValue,
     FieldValue,
+    Frame,
     FunctionValue,
     Instance,
     RaisedError,
@@ -30,6 +33,10 @@ _BASES = {
 _ATTRS = frozenset(
     "attr.s attr.attrs attr.define attr.frozen attr.mutable attrs.define attrs.frozen attrs.mutable".split()
 )
+_PYDANTIC = "pydantic.dataclasses.dataclass"
+_DATACLASSES = frozenset({"dataclasses.dataclass", _PYDANTIC})
+#: aliases of annotations that lead to one another
+_DEEPEST_ALIAS = 6
 _MADE = re.compile(r"(\w+\.)*(attr|attrs|ib|attrib|field|Field)\(")
 
 
@@ -64,14 +71,29 @@ class Records(Attributes):
     def _makes(self, cls: ClassValue, text: str) -> str:
         if text.rpartition(".")[2] in {"dataclass", "dataclass_transform"}:
             return "dataclass"
-        if not text.replace(".", "").replace("_", "").isalnum():
-            return ""
-        found = self.resolver.dotted(cls.symbol.unit, text)
-        if found is not None and found.name in _ATTRS:
+        names = self._decorator(cls, text)
+        if names & _ATTRS:
             return "attrs"
-        row = found.row if found is not None else None
-        marked = isinstance(row, FunctionRow) and any("dataclass_transform" in own for own in row.decorators)
-        return "dataclass" if marked else ""
+        return "dataclass" if names & {*_DATACLASSES, "dataclass_transform"} else ""
+
+    def _decorator(self, cls: ClassValue, text: str) -> set[str]:
+        """What a decorator is: its qualified name, and of a function of the source those whose result it returns."""
+        if not text.replace(".", "").replace("_", "").isalnum():
+            return set()
+        found = self.resolver.dotted(cls.symbol.unit, text)
+        if found is None:
+            return set()
+        names = {found.name}
+        if found.unit is not None and isinstance(found.row, FunctionRow):
+            names |= {"dataclass_transform" for own in found.row.decorators if "dataclass_transform" in own}
+            parsed = code.function(found.unit, found.row)
+            for node in ast.walk(parsed.node) if parsed is not None else ():
+                made = node.value.func if isinstance(node, ast.Return) and isinstance(node.value, ast.Call) else None
+                made = made.func if isinstance(made, ast.Call) else made  # `return dataclass(**options)(cls)`
+                if isinstance(made, ast.Name | ast.Attribute):
+                    inner = self.resolver.dotted(found.unit, ast.unparse(made))
+                    names |= {inner.name} if inner is not None else set()
+        return names
 
     def _contributes(self, cls: ClassValue) -> bool:
         """Whether the class's own annotations are fields."""
@@ -115,9 +137,53 @@ class Records(Attributes):
 
     def _field(self, cls: ClassValue, name: str) -> FieldValue:
         value = self.member(cls, name)[1]
-        if isinstance(value, FieldValue):
-            return FieldValue(value.default, value.default_factory, name)
-        return FieldValue(value, MISSING, name)
+        field = value if isinstance(value, FieldValue) else FieldValue(value, MISSING, name)
+        if field.default is MISSING and field.default_factory is MISSING:
+            row = cls.symbol.members.get(name)
+            specifier = self.annotated(cls, row) if isinstance(row, AssignRow) else None
+            if specifier is not None and row is not None:
+                unit = cls.symbol.unit
+                text = code.Value(unit, [ast.unparse(specifier).encode()], row.line, specifier)
+                field = self._declared(cls, specifier, Frame(unit, text, {}, holder=cls)) or field
+        return FieldValue(field.default, field.default_factory, name)
+
+    def annotated(self, cls: ClassValue, row: AssignRow) -> ast.Call | None:
+        """The call within `Annotated[type, Field(default=...)]` that gives a field its default, where the class is made
+        by pydantic, which alone reads it. Of several the last one counts; within a union none does."""
+        if not row.annotation or not self._by_pydantic(cls):
+            return None
+        specifiers = [
+            s for s in self._metadata(cls, row.annotation) if isinstance(s, ast.Call) and self._specifies(cls, s)
+        ]
+        defaults = [s for s in specifiers if _gives_default(s)]
+        return defaults[-1] if defaults else None
+
+    def _metadata(self, cls: ClassValue, text: str, depth: int = 0) -> list[ast.expr]:
+        """What an annotation holds behind the type, that of an alias or of an inner one first."""
+        try:
+            node: ast.expr = ast.parse(text, mode="eval").body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return []
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and depth < _DEEPEST_ALIAS:
+            return self._metadata(cls, node.value, depth + 1)
+        if isinstance(node, ast.Name | ast.Attribute) and depth < _DEEPEST_ALIAS:
+            found = self.resolver.dotted(cls.symbol.unit, ast.unparse(node))
+            alias = found.row.value if found is not None and isinstance(found.row, AssignRow) else ""
+            return self._metadata(cls, alias, depth + 1) if alias else []
+        named = isinstance(node, ast.Subscript) and ast.unparse(node.value).rpartition(".")[2] == "Annotated"
+        if not named or not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Tuple):
+            return []
+        inner, *own = node.slice.elts
+        return [*self._metadata(cls, ast.unparse(inner), depth + 1), *own]
+
+    def _by_pydantic(self, cls: ClassValue) -> bool:
+        """Whether pydantic makes the class a record: by a base, or by its dataclass decorator or one that calls it."""
+        known: bool | None = cls.kinds.get("pydantic")
+        if known is None:
+            made = (self._decorator(cls, text.split("(", 1)[0].strip()) for text in cls.symbol.row.decorators)
+            known = self.record_kind(cls) == "pydantic" or any(_PYDANTIC in names for names in made)
+            cls.kinds["pydantic"] = known
+        return known
 
     def generates_init(self, cls: ClassValue, holder: ClassValue | None, after: ClassValue | None = None) -> bool:
         """Whether the constructor (of the classes behind `after`) is the one that makes a record, and not `holder`'s."""
@@ -182,3 +248,7 @@ class Records(Attributes):
             return self.call(function, args, kwargs)
         except (RaisedError, UndecidedError):
             return Unknown()
+
+
+def _gives_default(node: ast.Call) -> bool:
+    return bool(node.args) or any(k.arg in {"default", "default_factory"} for k in node.keywords)

@@ -1,0 +1,310 @@
+"""Sections 3.1 and 3.3: what configures the model and what it demands, out of what `extract_config` and the trace say.
+
+A value that the trace ran with stands before one that source gives, and where the two differ both are said.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+
+from opscope_schemas.extracted_config import Check, Configuration, Hyperparameter
+from opscope_schemas.formula import holds, variables
+
+from opscope_tools.report.facts import ImplementationFacts, short
+from opscope_tools.report.overview import scopes
+from opscope_tools.report.quotes import Quotes, in_code
+
+__all__ = ["configuration_note", "configuration_rows", "constraint_lines"]
+
+Row = tuple[str, str, str]
+#: rows that every report has: the name readers look for, and the attribute of the config that holds it
+_STANDARD = (
+    ("hidden_size", "hidden_size"),
+    ("num_layers", "num_hidden_layers"),
+    ("num_heads", "num_attention_heads"),
+    ("head_dim", "head_dim"),
+    ("intermediate_size", "intermediate_size"),
+    ("vocab_size", "vocab_size"),
+    ("max_seq_len", "max_position_embeddings"),
+)
+#: characters of a value or of source's words in one cell
+_LONGEST = 160
+#: a brace that a reader would take for a variable
+_NAMED = re.compile(r"\{[a-z]")
+_ALIGNED = re.compile(r"multiple|divisib|%")
+#: pointers that one line lists
+_PLACES = 6
+
+
+# ---- 3.1 ------------------------------------------------------------------------------------------------------------
+
+
+def configuration_rows(facts: ImplementationFacts, quotes: Quotes) -> list[Row]:
+    """The seven rows that every report has, every other variable of the formulas, then every other parameter that the
+    configuration declares, or inherits and the model reads."""
+    document, values = facts.main, facts.point(facts.main)
+    known = {variable.name: variable for variable in document.variables}
+    rows, said = [], set()
+    for name, key in _STANDARD:
+        variable = known.get(name)
+        attribute = (variable.config_key if variable else "") or key
+        value = values[name] if variable else facts.tree.config.get(attribute)
+        held = _held(facts, attribute) if value is None else None  # a config keeps it under another name
+        value = _current(held[1]) if held is not None else value
+        meaning = variable.meaning if variable else _standard_meaning(name)
+        reason = f"n/a: `{short(facts.tree.config_class)}` has no {attribute}"
+        shown = _value(quotes, f"config.{name}", value) if value is not None else reason
+        rows.append((f"`{name}`", shown, f"{meaning}{_declared(facts, attribute, value)}"))
+        said |= {attribute, _held_path(facts, attribute)}
+    for variable in document.variables:
+        if variable.name not in dict(_STANDARD):
+            value = values[variable.name]
+            text = f"{variable.meaning}{_declared(facts, variable.config_key, value)}" or "variable of the formulas"
+            rows.append((f"`{variable.name}`", _value(quotes, f"config.{variable.name}", value), text))
+            said |= {variable.config_key, _held_path(facts, variable.config_key)}
+    for own, parameter in _parameters(facts):
+        path = _path(own, parameter)
+        if path not in said and _concerns(own, parameter):
+            rows.append((f"`{path}`", *_described(facts, own, parameter, quotes)))
+    return rows
+
+
+def configuration_note(facts: ImplementationFacts) -> str:
+    """The parameters without a row: those that are inherited and that the model's file does not read; and why source is
+    not read, where it is not."""
+    left: dict[str, list[str]] = {}
+    for own, parameter in _parameters(facts):
+        if not _concerns(own, parameter):
+            left.setdefault(short(parameter.class_name), []).append(_path(own, parameter))
+    said = [
+        f"Inherited from `{name}` and read nowhere in the model's file: {', '.join(f'`{n}`' for n in names)}."
+        for name, names in left.items()
+    ]
+    return "\n\n".join(said) or ("" if facts.settings else "The source of the configuration was not read.")
+
+
+def _parameters(facts: ImplementationFacts) -> Iterator[tuple[Configuration, Hyperparameter]]:
+    for own in facts.settings.configurations if facts.settings is not None else ():
+        for parameter in own.hyperparameters:
+            if not parameter.name.startswith("_"):
+                yield own, parameter
+
+
+def _path(own: Configuration, parameter: Hyperparameter) -> str:
+    return f"{own.path}.{parameter.name}" if own.path else parameter.name
+
+
+def _concerns(own: Configuration, parameter: Hyperparameter) -> bool:
+    """Whether the class declares it itself, or the model reads it, or somebody gave it."""
+    declared = not parameter.class_name or parameter.class_name.startswith(own.class_name)
+    read = parameter.reads is not None and parameter.reads.count > 0
+    return declared or parameter.is_given or (read and not own.path)
+
+
+def _value(quotes: Quotes, key: str, value: object) -> str:
+    """A number with its mark; anything else as JSON, its length bounded."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return quotes(key, value)
+    return f"`{_clipped(_written(value))}`"
+
+
+def _written(value: object) -> str:
+    """A value for a code span: text as it is, anything else as JSON."""
+    text = value if isinstance(value, str) and value else json.dumps(value, default=str)
+    return in_code(text) if _NAMED.search(text) else text.replace("`", "'")
+
+
+def _clipped(text: str) -> str:
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 2].rsplit(" ", 1)[0] + " …"
+
+
+def _standard_meaning(name: str) -> str:
+    return "longest sequence that positions are made for" if name == "max_seq_len" else name.replace("_", " ")
+
+
+def _held(facts: ImplementationFacts, attribute: str) -> tuple[Configuration, Hyperparameter] | None:
+    """The parameter that goes by a dotted name, or by an alias of it."""
+    for own, parameter in _parameters(facts):
+        names = (parameter.name, *parameter.aliases)
+        if attribute in {f"{own.path}.{name}" if own.path else name for name in names}:
+            return own, parameter
+    return None
+
+
+def _held_path(facts: ImplementationFacts, attribute: str) -> str:
+    held = _held(facts, attribute) if attribute else None
+    return _path(*held) if held is not None else attribute
+
+
+def _named_at(facts: ImplementationFacts, own: Configuration, parameter: Hyperparameter) -> str:
+    """The parameter with its line; its name is no symbol where the line does not spell it, as in a table of a parent."""
+    file = parameter.file or own.file
+    near = " ".join(facts.reader.line(file, line) for line in range(parameter.line, parameter.line + 2))
+    name = f"`{parameter.name}`" if re.search(rf"\b{re.escape(parameter.name)}\b", near) else f"{parameter.name}:"
+    return f"{name} (`{file}:{parameter.line}`)"
+
+
+def _declared(facts: ImplementationFacts, attribute: str, traced: object) -> str:
+    """Where source declares an attribute of the config, how it comes by its value, and what source says it means."""
+    held = _held(facts, attribute) if attribute else None
+    if held is None:
+        found = facts.config_field(attribute) if attribute else None
+        return f"; `{attribute}` (`{found[0]}:{found[1]}`)" if found else ""
+    own, parameter = held
+    said = [_named_at(facts, own, parameter), *_derived(own, parameter)]
+    differs = _differing(parameter, traced)
+    return "".join(f"; {part}" for part in [*said, *differs])
+
+
+def _differing(parameter: Hyperparameter, traced: object) -> list[str]:
+    """What source gives where the trace ran with something else."""
+    source = _current(parameter)
+    if parameter.open or source is None or traced is None or _same(source, traced):
+        return []
+    return [f"source gives `{_clipped(_written(source))}`"]
+
+
+def _current(parameter: Hyperparameter) -> object:
+    """What an object holds that is made with what was given."""
+    return next(
+        (v for v in (parameter.effective, parameter.given if parameter.is_given else None) if v is not None),
+        parameter.value,
+    )
+
+
+def _same(one: object, other: object) -> bool:
+    return json.dumps(one, sort_keys=True, default=str) == json.dumps(other, sort_keys=True, default=str)
+
+
+def _described(
+    facts: ImplementationFacts, own: Configuration, parameter: Hyperparameter, quotes: Quotes
+) -> tuple[str, str]:
+    """Value and description of a parameter that no formula names."""
+    path = _path(own, parameter)
+    where = _named_at(facts, own, parameter)
+    words = f"`{_clipped(in_code(parameter.meaning.text))}`; " if parameter.meaning is not None else ""
+    rest = _derived(own, parameter)
+    traced = facts.tree.config.get(path, parameter) if not own.path else parameter  # nested ones: as source has them
+    if parameter.sub_config:
+        value = f"a configuration, `{short(str(parameter.value))}`" if parameter.value else "a configuration"
+    elif parameter.basis == "required":
+        value = "required"
+    elif parameter.open:
+        value = f"open: `{_clipped(in_code(parameter.open))}`"
+    else:
+        value = _value(quotes, f"parameter.{path}", _current(parameter) if traced is parameter else traced)
+        rest += _differing(parameter, traced) if traced is not parameter else []
+    if parameter.reads is not None:
+        count = parameter.reads.count
+        rest.append(f"read in {count} place{'s' * (count != 1)}" if count else "read nowhere in the model's file")
+    return value, "; ".join([f"{words}{where}", *rest])
+
+
+def _derived(own: Configuration, parameter: Hyperparameter) -> list[str]:
+    """The statements that set it to something else than what was given."""
+    said = []
+    for each in parameter.derived[:3]:
+        condition = f" where `{_clipped(in_code(each.condition))}`" if each.condition else ""
+        formula = f"set to `{_clipped(in_code(each.formula))}`{condition}"
+        said.append(f"{formula} at `{each.file or own.file}:{each.line}`")
+    return said
+
+
+# ---- 3.3 ------------------------------------------------------------------------------------------------------------
+
+
+def constraint_lines(facts: ImplementationFacts) -> list[str]:
+    """Alignment, hardware and precision as source declares them, other checks, those of a kernel, then conditions of the
+    formulas. Checks of what the pass did not run are named with their place."""
+    ran, others = _divided(facts)
+    tested = [check for check in ran if check.kind == "capability"]
+    typed = [check for check in ran if check.kind == "dtype"]
+    rest = [check for check in ran if check not in tested and check not in typed]
+    aligned = [check for check in rest if _ALIGNED.search(_said(check))]
+    path = facts.modeling_file
+    lines = [f"Alignment: {_quoted(check)}" for check in aligned]
+    lines = lines or [f"Alignment: none declared; searched assert and raise in the classes that ran in `{path}`."]
+    lines += [f"Hardware: {_quoted(check)}" for check in tested] or [
+        f"Hardware: none declared; searched `{path}` for tests of devices, their capabilities and optional packages in "
+        "what ran."
+    ]
+    lines.append(
+        f"Precision: traced in {facts.main.dtype}; a_bytes and w_bytes of the formulas stand for other dtypes."
+    )
+    lines += [f"Precision: {_quoted(check)}" for check in typed]
+    lines += [f"Check: {_quoted(check)}" for check in rest if check not in aligned]
+    lines += [f"Kernel: {_quoted(check)}" for check in _of_kernels(facts)]
+    return [*lines, *_elsewhere(facts, others), *_conditions(facts)]
+
+
+def _divided(facts: ImplementationFacts) -> tuple[list[Check], list[Check]]:
+    """Checks of what ran and of the configuration's own class, and the others that belong to the model."""
+    found = {(check.file, check.line, check.kind): check for check in facts.checks}
+    for check in facts.settings.constraints if facts.settings is not None else ():
+        found.setdefault((check.file, check.line, check.kind), check)
+    wanted = {facts.modeling_file: scopes(facts.main)}
+    if facts.config_location is not None:
+        path, span = facts.config_location
+        wanted[path] = {*wanted.get(path, ()), span.name}
+    ran = [c for c in found.values() if c.within.split(".")[0] in wanted.get(c.file, set())]
+    return ran, [c for c in found.values() if c not in ran]
+
+
+def _of_kernels(facts: ImplementationFacts) -> list[Check]:
+    return [check for found in facts.kernel_settings for check in found.constraints]
+
+
+def _elsewhere(facts: ImplementationFacts, checks: Sequence[Check]) -> list[str]:
+    """Checks that belong to the model and not to this pass: how many of which kind in which class, the first lines."""
+    by_owner: dict[tuple[str, str], list[Check]] = {}
+    for check in checks:
+        by_owner.setdefault((check.file, check.within.split(".")[0]), []).append(check)
+    lines = []
+    for (file, owner), own in by_owner.items():
+        why = (
+            "Not on this pass"
+            if file == facts.modeling_file
+            else "Of classes that the configuration derives from or holds"
+        )
+        kinds = ", ".join(dict.fromkeys(check.kind for check in own))
+        places = ", ".join(f"`{file}:{check.line}`" for check in own[:_PLACES])
+        more = f" and {len(own) - _PLACES} more" if len(own) > _PLACES else ""
+        lines.append(
+            f"{why}: {len(own)} check{'s' * (len(own) != 1)} ({kinds}) of {owner or 'the file'}: {places}{more}"
+        )
+    return lines
+
+
+def _conditions(facts: ImplementationFacts) -> list[str]:
+    """What the formulas of the first document were derived under; says where the report's own point is outside."""
+    values = facts.point(facts.main)
+    lines = []
+    for condition in facts.main.conditions:
+        known = variables(condition) <= values.keys()
+        outside = "" if not known or holds(condition, values) else "; the values of section 3.1 are outside, see 11.B"
+        lines.append(f"Formulas derived where: `{condition}`{outside}")
+    return lines
+
+
+def _said(check: Check) -> str:
+    """What a check demands: what it asserts, tests or validates, or what it raises and where."""
+    if check.kind == "raise" and not check.error:
+        return "raises again"
+    if check.kind == "raise":
+        said = f"raises {check.error}: {check.message}" if check.message else f"raises {check.error}"
+        return f"{said} (where {check.condition})" if check.condition else said
+    verb = {"assert": "asserts", "capability": "tests", "dtype": "tests", "validator": "validates"}.get(
+        check.kind, check.kind
+    )
+    return f"{verb} {': '.join(filter(None, (check.condition, check.message)))}".strip()
+
+
+def _quoted(check: Check) -> str:
+    """A constraint as a sentence; its own words stand in a code span, so that nothing in them is read as Markdown."""
+    within = (
+        f"`{check.within}`" if check.file.endswith(".py") else f"{check.within}:"
+    )  # no definitions are read of others
+    where = f"{within} " if check.within else ""
+    return f"{where}(`{check.file}:{check.line}`): `{in_code(_said(check))}`"

@@ -1,0 +1,281 @@
+"""What a report says of the CUDA or Triton kernels that were named: section 3.2, rows of section 5, components of section 4.
+
+Settings and checks are those of `extract_config`, the rest is of `cuda_kernel_tiling`. A kernel stands for itself: nothing
+here says that the traced pass launches it, unless an operator of the pass bears its name.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+
+from opscope_schemas.extracted_config import KernelSettings, Setting
+from opscope_schemas.tiling import KernelTiling, MemoryOperation
+
+from opscope_tools.report.components import ComponentText
+from opscope_tools.report.facts import ImplementationFacts, short
+from opscope_tools.report.pseudocode import pseudocode
+from opscope_tools.report.quotes import in_code as in_span
+
+__all__ = ["kernel_components", "kernel_note", "kernel_rows", "kernel_tasks", "kernel_titles"]
+
+Row = tuple[str, str, str]
+_ROWS = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "NUM_STAGES", "NUM_WARPS")
+_PURPOSE = {
+    "tile": "tile size", "constexpr": "compile-time constant", "template": "template parameter", "block": "threads of a block",
+    "num_warps": "launch parameter", "num_stages": "launch parameter", "launch_bounds": "launch bounds",
+    "dynamic_shared_memory": "bytes of dynamic shared memory",
+}  # fmt: skip
+_MOST_ACCESSES = 12
+
+
+def in_code(text: str) -> str:
+    """A formula or words of a kernel for a code span: its names are its own and no variables of the report."""
+    return in_span(re.sub(r"\{([\w.]+)\}", r"\1", text))
+
+
+# ---- 3.2 ------------------------------------------------------------------------------------------------------------
+
+
+def kernel_rows(facts: ImplementationFacts) -> list[Row]:
+    """The five rows that every report has, every other setting of the kernels that were named or that the model's file
+    defines, then the places where that file takes kernels from elsewhere."""
+    found = _settings(facts)
+    rows = [row for kernel in found for row in _of_kernel(kernel)]
+    if not rows:
+        rows = [(f"`{name}`", "n/a", "library kernels") for name in _ROWS]
+    hooks = facts.settings.kernel_hooks if facts.settings is not None else ()
+    return [
+        *rows,
+        *(
+            (
+                f"`{hook.name}`",
+                f"`{in_code(hook.expression)}`",
+                f"kernel from elsewhere, in {hook.within}: `{hook.file}:{hook.line}`",
+            )
+            for hook in hooks
+        ),
+    ]
+
+
+def _settings(facts: ImplementationFacts) -> list[KernelSettings]:
+    named = [kernel for found in facts.kernel_settings for kernel in found.kernels]
+    return named or list(facts.settings.kernels if facts.settings is not None else ())
+
+
+def _of_kernel(kernel: KernelSettings) -> Iterator[Row]:
+    left = list(kernel.settings)
+    for name in _ROWS:
+        setting = next((s for s in left if _standard(s) == name), None)
+        if setting is None:
+            yield f"`{name}`", "n/a", f"no such setting in the source of {kernel.name}: `{kernel.file}:{kernel.line}`"
+        else:
+            left.remove(setting)
+            spelt = (
+                ""
+                if setting.name == name or setting.kind in {"num_warps", "num_stages"}
+                else f", called {setting.name}"
+            )
+            yield f"`{name}`", _values(kernel, setting), _purpose(kernel, setting, spelt)
+    for setting in left:
+        yield f"`{setting.name}`", _values(kernel, setting), _purpose(kernel, setting, "")
+    if kernel.autotune is not None:
+        tuned = kernel.autotune
+        first = "; ".join(in_code(text) for text in tuned.first) or in_code(tuned.unresolved)
+        said = f"{tuned.count} configurations, the first: `{first}`" if tuned.count else f"not resolved: `{first}`"
+        yield (
+            "`autotune`",
+            said,
+            f"what is tried for {kernel.name}, by {', '.join(tuned.key) or 'no key'}: `{tuned.file}:{tuned.line}`",
+        )
+
+
+def _standard(setting: Setting) -> str:
+    """The row that a setting belongs to: `BLOCK_SIZE_M`, `kBlockM` and `TILE_M` are `BLOCK_M`."""
+    if setting.kind in {"num_warps", "num_stages"}:
+        return setting.kind.upper()
+    if setting.kind not in {"tile", "constexpr", "template"}:
+        return ""
+    plain = (
+        re.sub(r"^k(?=[A-Z])", "", setting.name).lower().replace("_", "").replace("size", "").replace("tile", "block")
+    )
+    match = re.fullmatch(r"(?:block([mnk])|b([mnk])|([mnk])block)", plain)
+    return f"BLOCK_{next(filter(None, match.groups())).upper()}" if match else ""
+
+
+def _values(kernel: KernelSettings, setting: Setting) -> str:
+    said = [in_code(value) for value in setting.values] or ([in_code(setting.default)] if setting.default else [])
+    if said:
+        return ", ".join(f"`{value}`" for value in said)
+    tuned = kernel.autotune is not None and any(f"{setting.name}=" in text for text in kernel.autotune.first)
+    return "what autotuning picks" if tuned else "not set in source"
+
+
+def _purpose(kernel: KernelSettings, setting: Setting, spelt: str) -> str:
+    return f"{_PURPOSE[setting.kind]} of {kernel.name}{spelt}: `{setting.file or kernel.file}:{setting.line}`"
+
+
+def kernel_note(facts: ImplementationFacts) -> str:
+    """Why the table of kernel settings is empty; nothing where it is not."""
+    if _settings(facts):
+        return ""
+    return (
+        f"`n/a`: not analysed. `{facts.modeling_file}` launches library kernels only, which choose tiles, stages and "
+        "warps themselves; `write_report` with `kernel` shows those of a CUDA or Triton kernel."
+    )
+
+
+# ---- 5 --------------------------------------------------------------------------------------------------------------
+
+
+def kernel_tasks(facts: ImplementationFacts, first: int) -> list[tuple[str, str, str, str, str]]:
+    """A row of the catalogue for each kernel that was named, numbered behind the tasks of the pass."""
+    return [
+        (
+            str(first + place), kernel.name,
+            f"the {kernel.language} kernel that was named; the traced pass is not known to launch it: `{kernel.file}:{kernel.line}`",
+            tiling_of(facts, kernel), "none",
+        )
+        for place, kernel in enumerate(_named(facts))
+    ]  # fmt: skip
+
+
+def _named(facts: ImplementationFacts) -> Sequence[KernelTiling]:
+    """The kernels that were named and described, those with settings read."""
+    return [
+        kernel for kernel in (facts.tiling.kernels if facts.tiling else ()) if _setting_of(facts, kernel) is not None
+    ]
+
+
+def _setting_of(facts: ImplementationFacts, kernel: KernelTiling) -> KernelSettings | None:
+    return next((found for found in _settings(facts) if found.id == kernel.id), None)
+
+
+def tiling_of(facts: ImplementationFacts, kernel: KernelTiling) -> str:
+    """The tile sizes of a kernel as one line."""
+    found = _setting_of(facts, kernel)
+    tiles = [s for s in found.settings if s.kind == "tile"] if found is not None else []
+    said = [f"{tile.name}={_short(tile)}" for tile in tiles]
+    return ", ".join(said) or "no tile constant"
+
+
+def _short(setting: Setting) -> str:
+    return " or ".join(in_code(value) for value in setting.values) or in_code(setting.default) or "not set in source"
+
+
+# ---- 4 --------------------------------------------------------------------------------------------------------------
+
+
+def kernel_titles(facts: ImplementationFacts) -> list[str]:
+    """Titles of the subsections on kernels."""
+    return [f"Kernel: {kernel.name}" for kernel in _named(facts)]
+
+
+def kernel_components(facts: ImplementationFacts) -> list[ComponentText]:
+    """A subsection for each kernel that was named, behind those of the modules."""
+    return [
+        ComponentText(
+            title, _about(facts, kernel), _interface(facts, kernel), _code(facts, kernel), _flow(kernel),
+            tuple(_costs(kernel)), tuple(_insights(kernel)),
+        )
+        for title, kernel in zip(kernel_titles(facts), _named(facts), strict=True)
+    ]  # fmt: skip
+
+
+def _about(facts: ImplementationFacts, kernel: KernelTiling) -> str:
+    loads, stores = len(kernel.loads), len(kernel.stores)
+    return (
+        f"`{kernel.name}` (`{kernel.file}:{kernel.line}`) is a {kernel.language} kernel with {loads} load{'s' * (loads != 1)} "
+        f"and {stores} store{'s' * (stores != 1)}. It was named; whether `{short(facts.subject)}` launches it was not analysed."
+    )
+
+
+def _interface(facts: ImplementationFacts, kernel: KernelTiling) -> str:
+    found = _setting_of(facts, kernel)
+    read = dict.fromkeys(load.parameter for load in kernel.loads if load.parameter)
+    written = dict.fromkeys(store.parameter for store in kernel.stores if store.parameter)
+    settings = [f"{s.name}: {_short(s)}" for s in found.settings] if found is not None else []
+    return "\n\n".join(
+        f"{head}:\n" + "\n".join(f"  - {line}" for line in lines)
+        for head, lines in (
+            ("INPUTS", [f"{name}: read from memory" for name in read] or ["no parameter whose loads were followed"]),
+            (
+                "OUTPUTS",
+                [f"{name}: written to memory" for name in written] or ["no parameter whose stores were followed"],
+            ),
+            ("PARAMS", settings or ["no compile-time or launch parameter"]),
+        )
+    )
+
+
+def _code(facts: ImplementationFacts, kernel: KernelTiling) -> str:
+    """The kernel as Python has it; of CUDA its loads and stores in order, which is what was read of it."""
+    notes = [
+        f"{kernel.language} kernel, from {kernel.file}:{kernel.line}", "",
+        f"Tiling: {tiling_of(facts, kernel)}; grid {_grid(kernel)}",
+        f"Memory: {_memory(kernel)}",
+    ]  # fmt: skip
+    span = facts.reader.definition(kernel.file, kernel.name) if kernel.file.endswith(".py") else None
+    if span is not None and isinstance(span.node, ast.FunctionDef):
+        return pseudocode(span.node, kernel.file, kernel.name, notes)
+    names = ", ".join(dict.fromkeys(p.name for p in kernel.parameters if p.name.isidentifier()))
+    steps = [f"    # {_access(each)}  {each.file or kernel.file}:{each.line}" for each in _accesses(kernel)]
+    doc = "\n".join(f"    {line}" if line else "" for line in notes)
+    return "\n".join([f"def {kernel.name}({names}):", f'    """{doc.lstrip()}\n    """', *steps, "    return"])
+
+
+def _grid(kernel: KernelTiling) -> str:
+    found = dict.fromkeys(" x ".join(launch.dimensions) or launch.expression for launch in kernel.grid)
+    return in_code(" or ".join(found)) or "not launched in this repository"
+
+
+def _memory(kernel: KernelTiling) -> str:
+    levels = dict.fromkeys(each.level for each in (*kernel.loads, *kernel.stores))
+    shared = (
+        f"; shared arrays: {', '.join(array.name for array in kernel.shared_memory)}" if kernel.shared_memory else ""
+    )
+    return f"{len(kernel.loads)} loads, {len(kernel.stores)} stores ({', '.join(levels) or 'none'}){in_code(shared)}"
+
+
+def _accesses(kernel: KernelTiling) -> list[MemoryOperation]:
+    return sorted((*kernel.loads, *kernel.stores), key=lambda each: each.line)
+
+
+def _access(each: MemoryOperation) -> str:
+    shape = f" [{', '.join(each.shape)}]" if each.shape else ""
+    size = f", {each.bytes} bytes" if each.bytes else ""
+    return in_code(f"{each.operation} {each.parameter or each.expression}{shape} ({each.level}{size})")
+
+
+def _flow(kernel: KernelTiling) -> str:
+    accesses = _accesses(kernel)
+    lines = [
+        f"grid of {_grid(kernel)}",
+        *(f"  -> line {each.line}: {_access(each)}" for each in accesses[:_MOST_ACCESSES]),
+    ]
+    if len(accesses) > _MOST_ACCESSES:
+        lines.append(f"  -> {len(accesses) - _MOST_ACCESSES} further loads and stores")
+    return "\n".join(lines)
+
+
+def _costs(kernel: KernelTiling) -> list[str]:
+    cost = kernel.cost
+    if cost is None:
+        return ["not counted: the kernel's body was not followed"]
+    rows = (
+        ("FLOPs of a tile or block", cost.flops), ("of these matrix products", cost.matmul_flops),
+        ("bytes read by it", cost.read_bytes), ("bytes written by it", cost.write_bytes),
+        ("FLOPs of a launch", cost.launch_flops),
+    )  # fmt: skip
+    lines = [f"{label}: `{in_code(text)}`" for label, text in rows if text]
+    return [*lines, *(f"not counted: `{in_code(text)}`" for text in cost.not_counted)]
+
+
+def _insights(kernel: KernelTiling) -> list[str]:
+    lines = [
+        f"Launched in {launch.function or 'a file'} on a grid of `{in_code(' x '.join(launch.dimensions) or launch.expression)}`: "
+        f"`{launch.file or kernel.file}:{launch.line}`"
+        for launch in kernel.grid
+    ]
+    return lines or [f"No launch was found in its repository: `{kernel.file}:{kernel.line}`"]
