@@ -35,8 +35,9 @@ class Definition:
     file: FileFacts
     fact: ClassFact | FunctionFact
 
-    @property
+    @cached_property
     def name(self) -> str:
+        """Its own name, without those of the classes around it."""
         return self.fact.name
 
     @cached_property

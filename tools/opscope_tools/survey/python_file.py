@@ -16,10 +16,10 @@ from opscope_tools.survey.module import CAPITALS, Module
 _WHOLE = ("entry.", "ext.", "kernel.optional", "kernel.triton")
 _KEPT = 12
 #: words without which a file holds no reads of the environment, and no flags
-_READS = ("environ", "getenv", "envvar", "BaseSettings", "decouple", "starlette.config")
+_READS = ("environ", "getenv", "envvar", "BaseSettings", "decouple", "starlette.config", "environs")
 _FLAGS = (
     "add_argument", "click", "typer", "absl", "rgumentParser", "tyro", "simple_parsing", "jsonargparse", "CliApp", "fire",
-    "cli_args", "add_args", "arguments(",
+    "cli_args", "add_args", "arguments ",
 )  # fmt: skip
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import gc
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from opscope_cache.trees import Signature, tree_at
@@ -37,8 +39,31 @@ def survey(
     `installed_scripts` are the console scripts of an installed package. Raises `SourceError` where there is no source, and
     `UnknownNameError` where `entry` names no function.
     """
+    with _uncollected():
+        return _survey(repository, entry, installed_scripts or {}, checkpoint, progress)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without the collector of cycles: facts form none, and going through millions of them took a tenth of the time."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def _survey(
+    repository: Repository,
+    entry: str | None,
+    installed_scripts: Mapping[str, str],
+    checkpoint: Callable[[], None],
+    progress: Progress,
+) -> RepoMapResult:
     files = tree_at(repository.root, repository.packages, SOURCES).now().files
-    held, manifests = _read(repository, files, installed_scripts or {}, checkpoint, progress)
+    held, manifests = _read(repository, files, installed_scripts, checkpoint, progress)
     progress(len(held.files), len(held.files), "Putting the sections together")
     verdict = llm_verdict(held, manifests)
     checkpoint()
