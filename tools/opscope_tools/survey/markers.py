@@ -81,10 +81,10 @@ _SERVING = (
     *_WEB, "uvicorn", "grpc", "http.server", "hypercorn", "granian", "socketserver", "fastmcp", "gradio", "Servicer",
 )  # fmt: skip
 _REGISTRY = re.compile(
-    r"(?i:\w*registry\w*|\w*registries|_?registered_\w+|\w*_registered)|[A-Z_]+_(MAPPING|MAP|BACKENDS|CLASSES)(_\w+)?"
+    r"(?i:\w*registry\w*|\w*registries|_?registered_\w+|\w*_registered)|[A-Z_]+_(MAPPING|MAP|BACKENDS|CLASSES)(_\w+)?|\w+_mapping"
 )
 #: a table of this name is a registry only where most of its values are definitions
-_PERHAPS = re.compile(r"[A-Z_]+_(MAPPING|MAP|BACKENDS|CLASSES)(_\w+)?")
+_PERHAPS = re.compile(r"[A-Z_]+_(MAPPING|MAP|BACKENDS|CLASSES)(_\w+)?|\w+_mapping")
 _REMARK = re.compile(r"#.*?\b(TODO|FIXME|XXX)\b")
 _SAMPLES = re.compile(r"_?sample(_\w+)?|sampler|argmax|multinomial|categorical|next_token|sample_next\w*")
 _SAMPLING = ("sample", "next_token", "argmax", "multinomial", "categorical")

@@ -52,7 +52,7 @@ class Module:
         self.aliases: dict[str, str] = {}
         self._dotted: dict[int, str] = {}
         self.imports = tuple(self._read_imports())
-        self.spans: list[tuple[int, int, str, ast.AST]] = [*self._read_spans()]
+        self.spans: list[tuple[int, int, str, Definition]] = [*self._read_spans()]
         self._starts = [span[0] for span in self.spans]
         self.constants = dict(self._read_constants())
 
@@ -101,7 +101,7 @@ class Module:
             known = self._dotted[id(node)] = chain(node, self.aliases)
         return known
 
-    def around(self, line: int) -> list[tuple[str, ast.AST]]:
+    def around(self, line: int) -> list[tuple[str, Definition]]:
         """The definitions that hold a line, the outermost first."""
         found = []
         last = bisect.bisect_right(self._starts, line)
@@ -128,7 +128,7 @@ class Module:
                 return path, node
         return None
 
-    def _read_spans(self) -> Iterator[tuple[int, int, str, ast.AST]]:
+    def _read_spans(self) -> Iterator[tuple[int, int, str, Definition]]:
         """(first line with decorators, last line, path, node) of every class and function, in the order of lines."""
         kinds: tuple[type[Definition], ...] = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
         definitions = sorted((node for kind in kinds for node in self.all(kind)), key=_line)

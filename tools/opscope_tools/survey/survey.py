@@ -10,7 +10,15 @@ from pathlib import Path
 from opscope_cache.trees import Signature, tree_at
 from opscope_schemas.common import Repository
 from opscope_schemas.errors import SourceError
-from opscope_schemas.repo_map import Command, EnvironmentSurface, EnvironmentVariable, Place, RepoMapResult
+from opscope_schemas.repo_map import (
+    CallNest,
+    Command,
+    Component,
+    EnvironmentSurface,
+    EnvironmentVariable,
+    Place,
+    RepoMapResult,
+)
 
 from opscope_tools.survey import configuration, extensions, frameworks, layout
 from opscope_tools.survey.components import Ranking, components
@@ -90,7 +98,7 @@ def _survey(
         modules=tuple(rows),
         skipped=tuple(skipped),
         unread=tuple(layout.unread(held)),
-        entry_points=tuple(entry_points(held, manifests)),
+        entry_points=tuple(entry_points(held, manifests, _engine_files(roles, nests))),
         commands=tuple(_commands(held)),
         environment=_environment(held),
         flags=configuration.flag_surface(held),
@@ -109,6 +117,13 @@ def _survey(
     )
     checkpoint()
     return result
+
+
+def _engine_files(roles: list[Component], nests: list[CallNest]) -> list[str]:
+    """The files of the loop that was read and of the likeliest runtime loops."""
+    loop = next(role for role in roles if role.role == "runtime loop")
+    places = [*(nest.at for nest in nests[:1]), *(one.at for one in loop.candidates[:3])]
+    return list(dict.fromkeys(place.rpartition(":")[0] for place in places))
 
 
 def _read(
