@@ -281,7 +281,7 @@ def _component_rows(found: RepoMapResult) -> Iterator[tuple[str, str, str]]:
         elif component.searched.startswith("not looked for"):
             yield component.role, "not looked for", "nothing here shows a language model"
         else:
-            yield component.role, "not present", f"searched {component.searched or 'class and function names'}"
+            yield component.role, "not found", f"searched {component.searched or 'class and function names'}"
 
 
 def _responsibility(best: Candidate, component: Component) -> str:
@@ -289,6 +289,7 @@ def _responsibility(best: Candidate, component: Component) -> str:
     others = ", ".join(f"`{c.name}` ({_pointer(c.at)})" for c in component.candidates[1:3])
     said = [f"{number(best.lines)} lines, imported by {number(best.importers)} files"]
     said += [f"does it in {methods}"] if methods else []
+    said += [f"its body has `{best.does[0].name}` ({_pointer(best.does[0].at)})"] if best.does and not methods else []
     said += [f"other candidates: {others}"] if others else []
     return "; ".join(said)
 

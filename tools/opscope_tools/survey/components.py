@@ -118,6 +118,8 @@ class Ranking:
             found = [*self._classes(role)]
             if role.both or not found:
                 found += self._functions(role)
+            if all(self.held.demoted(one.file.path) for _, one, _ in found):
+                found += self._holders(role)
             found.sort(key=lambda e: (-e[0], e[1].at))
             self._known[role.name] = [(one, methods) for _, one, methods in found]
         return self._known[role.name]
@@ -156,6 +158,16 @@ class Ranking:
                 yield self._score(one) + _WORK * work + (8 if one.name in self._registered else 0), one, []
             else:
                 self.by_name_alone[role.name] += not self.held.demoted(one.file.path)
+
+    def _holders(self, role: Role) -> Iterator[tuple[float, Definition, list[Place]]]:
+        """Classes of any name with a method that is called as the role's functions are, and loops or does the role's work."""
+        wanted = re.compile(role.functions)
+        for one in self.held.classes:
+            methods = [m for m in getattr(one.fact, "methods", ()) if wanted.fullmatch(m.name) and not m.abstract]
+            works = _shown(role, one) == 2 if role.name in DOES else any(method.loops for method in methods)
+            if methods and works:
+                places = [Place(name=m.name, at=at(one.file.path, m.line)) for m in methods]
+                yield self._score(one) + 2 * min(len(methods), 4), one, places
 
     def _work(self, role: Role, one: Definition) -> int:
         """2 where the body of the definition, of a base or of most that derive from it does the role's work, 1 where it only
@@ -204,7 +216,7 @@ def components(ranking: Ranking, *, related: bool) -> list[Component]:
 def _searched(role: Role, by_name: int) -> str:
     """What was looked for where no candidate convinces."""
     named = f"classes named {role.classes}"
-    named += f"; functions named {role.functions}" if role.functions != "(?!)" else ""
+    named += f"; functions, and methods of any class, named {role.functions}" if role.functions != "(?!)" else ""
     does = DOES.get(role.name)
     work = f"; in their bodies {does[0]}|{does[1]}" if does else ""
     return f"{named}{work}{f'; {by_name} that bear such a name show nothing of it' if by_name else ''}"

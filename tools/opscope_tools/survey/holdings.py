@@ -100,6 +100,10 @@ class Holdings:
         for path, name in names.items():
             if path in self.by_path:
                 self.modules.setdefault(name, self.by_path[path])
+        for path in names:  # a package inside a folder without `__init__.py` is imported by both names
+            if path in self.by_path:
+                whole = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+                self.modules.setdefault(whole, self.by_path[path])
 
     @cached_property
     def python(self) -> list[FileFacts]:
