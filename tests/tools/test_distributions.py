@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 from opscope_cache.store import MemoryStore
+from opscope_schemas.report import WriteReportResult
 from opscope_tools.map_repo import MAP_REPO, MapRepoArguments
+from opscope_tools.runner import run_tool
 from opscope_tools.spec import ToolContext
 from opscope_tools.workspace import Workspace, folder_repository
+from opscope_tools.write_report import WRITE_REPORT
 
 SITE = Path(str(importlib.metadata.distribution("jinja2").locate_file(""))).resolve()
 
@@ -81,3 +84,16 @@ def test_two_distributions_of_a_package_say_nothing(tmp_path: Path) -> None:
     metadata(tmp_path / "engine-1.dist-info", "1")
     metadata(tmp_path / "engine-2.dist-info", "2")
     assert folder_repository("engine", tmp_path / "engine").version == ""
+
+
+def test_a_report_of_a_package_whose_script_bears_the_name_of_something_in_its_file_passes_its_checks(
+    tmp_path: Path,
+) -> None:
+    package(tmp_path / "engine")
+    (tmp_path / "engine/cli.py").write_text("def main():\n    pass\n\n\nengine = main\n")
+    metadata(tmp_path / "engine-2.5.dist-info", "2.5", entry_points_txt="[console_scripts]\nengine = engine.cli:main\n")
+    workspace = Workspace({"engine": folder_repository("engine", tmp_path / "engine")}, tmp_path, MemoryStore())
+    result = run_tool(WRITE_REPORT, {"kind": "repo", "name": "engine", "target": "engine"}, ToolContext(workspace))
+    assert isinstance(result, WriteReportResult)
+    assert [problem for problem in result.problems if problem.rule == "SYMBOL_MISMATCH"] == []
+    assert "`engine = engine.cli:main` (`engine/cli.py:1`)" in (tmp_path / result.path).read_text()

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from opscope_schemas.common import Source
-from opscope_schemas.repo_map import CallNest, Candidate, Component, Counted, Place, RepoMapResult
+from opscope_schemas.repo_map import CallNest, Candidate, Component, Counted, EntryPoint, Place, RepoMapResult
 from opscope_schemas.report import Problem, ReportFacts, ReportSummary
 
 from opscope_tools.report.architecture import architecture_map
@@ -153,7 +153,7 @@ def _tldr(found: RepoMapResult, quotes: Quotes) -> list[str]:
     if found.entry_points:
         first = found.entry_points[0]
         lines.append(
-            f"Ways in: {quotes('entry_points', found.totals.get('entry_points', len(found.entry_points)))}, first {first.kind} {_code(first.name)} ({_pointer(first.at)})."
+            f"Ways in: {quotes('entry_points', found.totals.get('entry_points', len(found.entry_points)))}, first {first.kind} {_code(_started(first))} ({_pointer(first.at)})."
         )
     best = {c.role: c.candidates[0] for c in found.components if c.candidates}
     if best:
@@ -180,7 +180,7 @@ def _problem(found: RepoMapResult) -> Iterator[str]:
         yield "No package at the top says what it is for: searched their docstrings."
     kinds: dict[str, list[str]] = {}
     for entry in found.entry_points:
-        kinds.setdefault(entry.kind, []).append(f"{_code(entry.name)} ({_pointer(entry.at)})")
+        kinds.setdefault(entry.kind, []).append(f"{_code(_started(entry))} ({_pointer(entry.at)})")
     for kind, entries in list(kinds.items())[:3]:
         yield f"It is run as {kind}: {', '.join(entries[:3])}"
     if not kinds:
@@ -216,12 +216,17 @@ _HEADS = (
 )  # fmt: skip
 
 
+def _started(entry: EntryPoint) -> str:
+    """What starts a way in; a console script as manifests spell it, since its name alone reads like a symbol of the file."""
+    return f"{entry.name} = {entry.text}" if entry.kind == "console script" and entry.text else entry.name
+
+
 def _entries(found: RepoMapResult) -> Iterator[str]:
     for head, kinds in _HEADS:
         entries = [e for e in found.entry_points if e.kind in kinds]
         for entry in entries[: _ENTRIES // 3]:
             runs = f", runs {_pointer(entry.target)}" if entry.target else ""
-            yield f"{head}: {_pointer(entry.at)} (what it does: {entry.kind} {_code(entry.name)}{runs})"
+            yield f"{head}: {_pointer(entry.at)} (what it does: {entry.kind} {_code(_started(entry))}{runs})"
         if not entries:
             yield f"{head}: none found: searched for {', '.join(kinds)}."
 
