@@ -26,7 +26,10 @@ def main() -> None:
     named = dict(part.split("=", 1) for part in sys.argv[1:])
     print(f"{'repository':<16}{'side':<8}{'wall s':>8}{'CPU s':>8}{'MiB':>8}   (medians of {ROUNDS} rounds)")
     for name, path in {"transformers": "", **named}.items():
-        sides = {side: [_measured(side, name, path) for _ in range(ROUNDS)] for side in ("index", "map")}
+        sides: dict[str, list[dict[str, float]]] = {"index": [], "map": []}
+        for _ in range(ROUNDS):  # in turn, so that what else the machine does bends both sides alike
+            for side, runs in sides.items():
+                runs.append(_measured(side, name, path))
         medians = {side: {k: statistics.median(r[k] for r in runs) for k in runs[0]} for side, runs in sides.items()}
         for side, figures in medians.items():
             print(f"{name:<16}{side:<8}{figures['wall']:>8.1f}{figures['cpu']:>8.1f}{figures['rss'] / 2**20:>8.0f}")

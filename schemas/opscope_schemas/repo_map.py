@@ -178,6 +178,9 @@ class Candidate(Frozen):
     importers: int = Field(default=0, description="Files outside tests that import it.")
     subclasses: int = 0
     methods: tuple[Place, ...] = Field(default=(), description="Methods that speak for the role.")
+    does: tuple[Place, ...] = Field(
+        default=(), description="The first lines of its body that do the role's work, or handle what it is about."
+    )
 
 
 class Component(Frozen):

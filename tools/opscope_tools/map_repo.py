@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
@@ -11,6 +10,7 @@ from opscope_schemas.common import Frozen, Repository, ToolArguments
 from opscope_schemas.repo_map import RepoMapResult, Section
 from pydantic import Field, ValidationError
 
+from opscope_tools.distributions import console_scripts_of
 from opscope_tools.spec import Tool, ToolContext
 from opscope_tools.survey.gather import SOURCES
 from opscope_tools.survey.survey import survey
@@ -106,13 +106,10 @@ def _whole(arguments: MapRepoArguments, repository: Repository, context: ToolCon
 
 
 def _installed_scripts(repository: Repository) -> dict[str, str]:
-    """Console scripts of an installed package, which its metadata declares and not its source."""
-    if not repository.installed:
-        return {}
+    """Console scripts of package folders, which the metadata beside them declares and not their source."""
     found: dict[str, str] = {}
     for name in repository.packages:
-        for distribution in importlib.metadata.distributions(name=name, path=[str(repository.root)]):
-            found.update({e.name: e.value for e in distribution.entry_points if e.group == "console_scripts"})
+        found.update(console_scripts_of(repository.root, name))
     return found
 
 

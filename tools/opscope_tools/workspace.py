@@ -9,7 +9,6 @@ import importlib.metadata
 import importlib.util
 import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
@@ -20,6 +19,8 @@ from opscope_cache.store import Store, open_store
 from opscope_cache.trees import SUFFIXES, Tree, tree_at
 from opscope_schemas.common import Repository, Source
 from opscope_schemas.errors import InputError, PathRefusedError, UnknownNameError
+
+from opscope_tools.distributions import version_of_package, version_of_tree
 
 #: repository name -> top-level package of the installed distribution that is read by default
 DEFAULT_PACKAGES: Mapping[str, str] = {"transformers": "transformers", "pytorch": "torch"}
@@ -88,7 +89,7 @@ def folder_repository(name: str, folder: Path) -> Repository:
             inside = holder != folder.parent or folder.name == wanted
             if inside and (package / "__init__.py").is_file():
                 return Repository(
-                    name=name, root=holder, packages=(wanted,), version=version or _declared_version(package)
+                    name=name, root=holder, packages=(wanted,), version=version or version_of_package(package)
                 )
         raise InputError(
             f"The folder {folder} holds no package {wanted}.",
@@ -96,16 +97,9 @@ def folder_repository(name: str, folder: Path) -> Repository:
         )
     if (folder / "__init__.py").is_file():  # a package folder itself: paths start with its own name
         return Repository(
-            name=name, root=folder.parent, packages=(folder.name,), version=version or _declared_version(folder)
+            name=name, root=folder.parent, packages=(folder.name,), version=version or version_of_package(folder)
         )
-    return Repository(name=name, root=folder, version=version)
-
-
-def _declared_version(package: Path) -> str:
-    """`__version__ = "..."` of a package, read without importing it; empty where it is not spelt out."""
-    text = (package / "__init__.py").read_text(errors="replace")
-    found = re.search(r"""^__version__\s*=\s*["']([^"']+)["']""", text, re.MULTILINE)
-    return found.group(1) if found else ""
+    return Repository(name=name, root=folder, version=version or version_of_tree(folder))
 
 
 def _git_commit(folder: Path) -> str:

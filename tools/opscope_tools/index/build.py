@@ -1,6 +1,6 @@
-"""Building the index of a whole repository: worker processes read files, this one writes what they found.
+"""Building the index of a whole repository: worker processes (reading.py) read files, this one writes what they found.
 
-Processes, because tree-sitter holds the interpreter's lock while it parses. Files go out in batches, so that progress is
+Files go out in batches, so that progress is
 known and a cancelled build keeps what it has. A lock file beside the index lets one build run at a time; who comes
 second finds it held and leaves the work to the first.
 
@@ -10,21 +10,21 @@ second finds it held and leaves the work to the first.
 
 from __future__ import annotations
 
+import marshal
 import os
-import selectors
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
-from typing import IO, Any
 
 from filelock import FileLock, Timeout
 from opscope_cache.trees import PYTHON, Signature, size_of, tree_at
+from opscope_schemas.errors import CancelledError
 
 from opscope_tools.index.database import Database, Entry
-from opscope_tools.index.frames import read_frame, write_frame
 from opscope_tools.index.places import prune
+from opscope_tools.workers import batches_of, cores, read_batches
 
 #: bytes of source in a batch: small enough that progress moves, large enough that workers do not wait
 _BATCH = 600_000
@@ -50,13 +50,9 @@ def build(
     place.parent.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(f"{place}.lock", timeout=0):
-            return _Build(place, root, packages, progress, cancelled or threading.Event()).run(workers or _cores())
+            return _Build(place, root, packages, progress, cancelled or threading.Event()).run(workers or cores())
     except Timeout:
         return False
-
-
-def _cores() -> int:
-    return max(1, min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1))
 
 
 class _Build:
@@ -96,91 +92,44 @@ class _Build:
 
     def _batches(self, files: list[str]) -> list[list[tuple[str, int, bool]]]:
         """(file, number, whether its entry is wanted) in batches of like size, those with the largest files first."""
-        batches: list[list[tuple[str, int, bool]]] = []
-        size = _BATCH
-        for file in sorted(files, key=lambda file: -size_of(self.files[file])):
-            if size >= _BATCH:
-                batches.append([])
-                size = 0
-            batches[-1].append((file, self.numbers[file], file in self.unread))
-            size += size_of(self.files[file])
-        return batches
+        wanted = {(file, self.numbers[file], file in self.unread): size_of(self.files[file]) for file in files}
+        return batches_of(wanted, _BATCH)
 
     def _read(self, batches: list[list[tuple[str, int, bool]]], total: int, count: int) -> bool:
         """Hand out the batches and keep what comes back; False where cancelled."""
         done = 0
         self.progress(done, total)
-        workers = [_Worker(self.root, self.words) for _ in range(count)]
-        selector = selectors.DefaultSelector()
+        signatures: dict[str, Signature] = {}
+        words: dict[bytes, bytes] = {}
+        command = ["-m", "opscope_tools.index.reading", str(self.root), "words" if self.words else ""]
         try:
-            for worker in workers:
-                selector.register(worker.output, selectors.EVENT_READ, worker)
-                for _ in range(2):  # one to read, one to find waiting
-                    worker.give(batches)
-            signatures: dict[str, Signature] = {}
-            words: dict[bytes, bytes] = {}
-            while selector.get_map():
-                for key, _ in selector.select(timeout=0.2):
-                    worker = key.data
-                    answer = worker.take()
-                    if "words" in answer:
-                        _merge(words, answer["words"])
-                        selector.unregister(worker.output)
+            with closing(
+                read_batches(command, batches, marshal, workers=count, checkpoint=self._checkpoint)
+            ) as answers:
+                for last, answer in answers:
+                    if last:
+                        _merge(words, answer)
                         continue
-                    worker.give(batches)
                     self.database.put([Entry(*entry) for entry in answer["entries"]])
                     signatures.update(answer["signatures"])
                     done += answer["count"]
                     self.progress(done, total)
-                if self.cancelled.is_set():
-                    return False
-            if self.words:
-                numbered = {file: (self.numbers[file], signature) for file, signature in signatures.items()}
-                self.database.put_words(numbered, words)
-            return True
-        finally:
-            selector.close()
-            for worker in workers:
-                worker.end()
+        except CancelledError:
+            return False
+        if self.words:
+            numbered = {file: (self.numbers[file], signature) for file, signature in signatures.items()}
+            self.database.put_words(numbered, words)
+        return True
+
+    def _checkpoint(self) -> None:
+        if self.cancelled.is_set():
+            raise CancelledError("The build was cancelled.")
 
 
 def _merge(words: dict[bytes, bytes], more: Mapping[bytes, bytes]) -> None:
     for word, numbers in more.items():
         known = words.get(word)
         words[word] = numbers if known is None else known + numbers
-
-
-class _Worker:
-    """A process that reads batches of files."""
-
-    def __init__(self, root: Path, words: bool) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "opscope_tools.index.reading", str(root), "words" if words else ""],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0,
-            process_group=0,  # Ctrl-C in a terminal is for this process, which ends its workers itself
-        )  # fmt: skip
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._input: IO[bytes] = self._process.stdin
-        self.output: IO[bytes] = self._process.stdout
-
-    def give(self, batches: list[list[tuple[str, int, bool]]]) -> None:
-        """One batch more, or the word that there are none."""
-        write_frame(self._input, batches.pop(0) if batches else None)
-
-    def take(self) -> dict[str, Any]:
-        """What the worker says next; raises `RuntimeError` where it died."""
-        answer = read_frame(self.output)
-        if answer is None:
-            raise RuntimeError(f"A process that reads files ended with status {self._process.wait()}.")
-        found: dict[str, Any] = answer
-        return found
-
-    def end(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        self._input.close()
-        self.output.close()
 
 
 def main() -> None:

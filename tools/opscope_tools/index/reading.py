@@ -1,10 +1,10 @@
-"""A worker of a build: takes batches of file names on standard input, answers with their entries; when there are no more,
+"""A worker of a build: takes batches of file names, answers with their entries; when there are no more,
 with the files that each word occurs in, as an array of file numbers.
 """
 
 from __future__ import annotations
 
-import gc
+import marshal
 import sys
 from array import array
 from collections import defaultdict
@@ -14,7 +14,7 @@ from typing import Any
 from opscope_cache.trees import Signature
 
 from opscope_tools.index.entries import entry_of, read_rows, readable, signature_now, words
-from opscope_tools.index.frames import read_frame, write_frame
+from opscope_tools.workers import serve
 
 #: a longer word is data, no identifier that anyone asks for
 _LONGEST = 100
@@ -60,12 +60,9 @@ class Reader:
 
 
 def main() -> None:
-    gc.disable()  # nothing here forms cycles, and the process ends with its work
+    """A worker."""
     reader = Reader(Path(sys.argv[1]), with_words=sys.argv[2] == "words")
-    source, sink = sys.stdin.buffer, sys.stdout.buffer
-    while (files := read_frame(source)) is not None:
-        write_frame(sink, reader.batch(files))
-    write_frame(sink, {"words": reader.words()})
+    serve(reader.batch, reader.words, marshal)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from opscope_schemas.common import Source
-from opscope_schemas.repo_map import CallNest, Candidate, Component, Counted, Place, RepoMapResult
+from opscope_schemas.repo_map import CallNest, Candidate, Component, Counted, EntryPoint, Place, RepoMapResult
 from opscope_schemas.report import Problem, ReportFacts, ReportSummary
 
 from opscope_tools.report.architecture import architecture_map
@@ -153,7 +153,7 @@ def _tldr(found: RepoMapResult, quotes: Quotes) -> list[str]:
     if found.entry_points:
         first = found.entry_points[0]
         lines.append(
-            f"Ways in: {quotes('entry_points', found.totals.get('entry_points', len(found.entry_points)))}, first {first.kind} {_code(first.name)} ({_pointer(first.at)})."
+            f"Ways in: {quotes('entry_points', found.totals.get('entry_points', len(found.entry_points)))}, first {first.kind} {_code(_started(first))} ({_pointer(first.at)})."
         )
     best = {c.role: c.candidates[0] for c in found.components if c.candidates}
     if best:
@@ -180,7 +180,7 @@ def _problem(found: RepoMapResult) -> Iterator[str]:
         yield "No package at the top says what it is for: searched their docstrings."
     kinds: dict[str, list[str]] = {}
     for entry in found.entry_points:
-        kinds.setdefault(entry.kind, []).append(f"{_code(entry.name)} ({_pointer(entry.at)})")
+        kinds.setdefault(entry.kind, []).append(f"{_code(_started(entry))} ({_pointer(entry.at)})")
     for kind, entries in list(kinds.items())[:3]:
         yield f"It is run as {kind}: {', '.join(entries[:3])}"
     if not kinds:
@@ -216,12 +216,17 @@ _HEADS = (
 )  # fmt: skip
 
 
+def _started(entry: EntryPoint) -> str:
+    """What starts a way in; a console script as manifests spell it, since its name alone reads like a symbol of the file."""
+    return f"{entry.name} = {entry.text}" if entry.kind == "console script" and entry.text else entry.name
+
+
 def _entries(found: RepoMapResult) -> Iterator[str]:
     for head, kinds in _HEADS:
         entries = [e for e in found.entry_points if e.kind in kinds]
         for entry in entries[: _ENTRIES // 3]:
             runs = f", runs {_pointer(entry.target)}" if entry.target else ""
-            yield f"{head}: {_pointer(entry.at)} (what it does: {entry.kind} {_code(entry.name)}{runs})"
+            yield f"{head}: {_pointer(entry.at)} (what it does: {entry.kind} {_code(_started(entry))}{runs})"
         if not entries:
             yield f"{head}: none found: searched for {', '.join(kinds)}."
 
@@ -281,7 +286,7 @@ def _component_rows(found: RepoMapResult) -> Iterator[tuple[str, str, str]]:
         elif component.searched.startswith("not looked for"):
             yield component.role, "not looked for", "nothing here shows a language model"
         else:
-            yield component.role, "not present", f"searched {component.searched or 'class and function names'}"
+            yield component.role, "not found", f"searched {component.searched or 'class and function names'}"
 
 
 def _responsibility(best: Candidate, component: Component) -> str:
@@ -289,6 +294,7 @@ def _responsibility(best: Candidate, component: Component) -> str:
     others = ", ".join(f"`{c.name}` ({_pointer(c.at)})" for c in component.candidates[1:3])
     said = [f"{number(best.lines)} lines, imported by {number(best.importers)} files"]
     said += [f"does it in {methods}"] if methods else []
+    said += [f"its body has `{best.does[0].name}` ({_pointer(best.does[0].at)})"] if best.does and not methods else []
     said += [f"other candidates: {others}"] if others else []
     return "; ".join(said)
 

@@ -1,11 +1,12 @@
-"""Who plays which role: classes, and functions where no class does, ranked by name, methods, importers, size and nearness to
-the engine. A role's candidates are all listed, so that a reader can overrule the ranking.
+"""Who plays which role: classes, and functions where no class does. Names make candidates; what their bodies do (topics.py)
+decides whether they count, and ranks them with methods, importers, size, registries and nearness to the engine. A role's candidates are all listed, so that a reader can overrule the ranking.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -13,8 +14,13 @@ from opscope_schemas.repo_map import Candidate, Component, Place
 
 from opscope_tools.survey.facts import ClassFact
 from opscope_tools.survey.holdings import Definition, Holdings, at
+from opscope_tools.survey.topics import DOES
 
 _KEPT = 40
+#: what a body's work counts for beside names and importers
+_WORK = 6
+#: importers and descendants beyond which more say nothing: each model of a zoo imports its layers
+_ENOUGH = 20
 
 
 @dataclass(frozen=True)
@@ -32,6 +38,8 @@ class Role:
     certain: str = "(?!)"
     #: functions are candidates beside classes
     both: bool = False
+    #: what the surest names count for
+    sure: int = 5
     #: asked of every repository, not of those about language models alone
     general: bool = False
 
@@ -47,17 +55,17 @@ ROLES = (
     Role("KV cache", r"\w*(KV|Kv)\w*(Cache|Pool|Manager|Allocator)\w*|\w*(Block|Page|Cache)(Manager|Allocator|Pool|Engine|Table)|\w*Cache", r"\w*KV\w*(Manager|Pool|Cache)|BlockManager|BlockPool|DynamicCache|StaticCache|KVCache|Cache|RadixCache",
          r"append\w*|_?allocate\w*|free\w*|evict\w*|swap\w*|update|get_seq_length|match_prefix|can_allocate|can_append|reorder_cache|get_kv\w*|set_kv\w*|reset",
          r"(MM|Multi[Mm]odal|Encoder(?!Decoder)|Processor|Compil\w*|Tokenizer|Image|Video|Audio|Prompt)\w*Cache\w*|.*(LRU|Disk|File|Http|Dtype|Lookup|Layout|Connector\w*|Event\w*|Schema)\w*Cache|" + _RECORDS, strict=True, certain=r"\w*(KV|Kv)Cache"),
-    Role("sampling", r"\w*Sampler|\w*SamplingParams|\w*LogitsProcessor|\w*LogitsWarper|GenerationConfig|SamplingMetadata", r"Sampler|SamplingParams|LogitsProcessor|GenerationConfig",
+    Role("sampling", r"\w*Sampler|\w*LogitsProcessor|\w*LogitsWarper", r"\w*Sampler",
          r"forward|__call__|_?sample\w*|apply\w*|greedy\w*|top_\w+|verify|_verify\w*", r".*(Batch|Random|Distributed|Sequential|Data|Length\w*|Subset\w*|Weighted\w*|Up|Down|Re|Latent|Grid|Video|Frame)[sS]ampler|.*(Stats|Output|Error|Type)",
-         r"_?sample(_\w+)?|top_k_top_p\w*|logits_to_probs|top_[kp](_\w+)?|apply_top_\w+"),
+         r"_?sample(_\w+)?|top_k_top_p\w*|logits_to_probs|top_[kp](_\w+)?|apply_top_\w+", sure=9),
     Role("attention backend", r"\w*(Attention|Attn)(Backend|Impl|Layer|Base)?|\w*(Attention|Attn)\w*Backend", r"\w*(Attention|Attn)(Backend|Impl)|Attention|\w*FlashAttention\w*",
          r"forward\w*|init_forward_metadata|get_impl_cls|get_kv_cache_shape|__call__", r".*(Config|Mask|Error|Processor|Output\w*|Metadata\w*)",
          r"\w*(flash|sdpa|paged|eager|flex)_?(attention|attn)(_forward|_func|_varlen\w*)?|\w*attention_forward|attention|scaled_dot_product_attention",
         both=True),
-    Role("config parser", r"\w*(EngineArgs|ServerArgs|Args|Arguments|Config|Settings)", r"\w*(EngineArgs|ServerArgs)|Pre[Tt]rainedConfig|Config|Settings|ModelConfig",
+    Role("config parser", r"\w*(EngineArgs|ServerArgs|Args|Arguments|Config|Settings)|\w*(Argument|Config)Parser", r"\w*(EngineArgs|ServerArgs)|Pre[Tt]rainedConfig|Config|Settings|ModelConfig",
          r"from_cli_args|add_cli_args|from_pretrained|from_dict|from_file|from_json\w*|create_\w*config|__post_init__|parse\w*|load\w*", r".*(Error|Test\w*)",
-         r"(get|load|parse|read|make|create|build)_\w*(config|args|arguments|parser|settings)|parse_args|get_parser", general=True),
-    Role("model runner", r"\w*ModelRunner\w*|\w*Worker|\w*ModelExecutor|\w*Executor", r"\w*ModelRunner",
+         r"(get|load|parse|read|make|create|build)_\w*(config|args|arguments|parser|settings)|parse(_args)?|get_parser", general=True),
+    Role("model runner", r"\w*ModelRunner\w*|\w*Worker|\w*ModelExecutor|\w*Executor(Base)?", r"\w*ModelRunner",
          r"execute_model|run_model|forward\w*|run|load_model|prepare_\w+|capture\w*|init_device|warmup\w*|_model_forward", _RECORDS, strict=True),
     Role("tokenizer", r"\w*Tokenizer\w*|\w*Detokenizer\w*", r"\w*Tokenizer(Base|Manager|Fast)?|PreTrainedTokenizer\w*|\w*Detokenizer", r"encode|decode|batch_\w+|apply_chat_template|tokenize|detokenize|from_pretrained|__call__",
          r".*(Output|Config|Error|Request|Mode|Type)", r"get_tokenizer|load_tokenizer|detokenize\w*"),
@@ -66,6 +74,24 @@ ROLES = (
          r"init\w*_(model_)?parallel\w*|initialize_model_parallel|tensor_model_parallel_\w+|all_reduce|get_tp_group|tensor_parallel\w*"),
 )  # fmt: skip
 _STAND_INS = re.compile(r"(Mock|Dummy|Fake|Stub|Toy|NoOp|Null)\w*|\w*(Mock|Dummy|Fake|Stub)")
+#: parts that only speculative decoding runs, beside those that every request runs
+_ASIDE = re.compile(r"_?(Reject(ion)?|Spec(ulative)?|Draft|Ngram|Eagle|Medusa)([A-Z]\w*|_\w+)")
+
+
+def _shown(role: Role, one: Definition) -> int:
+    """What the definition's own body shows of a role: its work (2), what it is about (1), nothing (0)."""
+    return next((n for n in (2, 1) if f"does.{n}.{role.name}" in one.fact.does), 0)
+
+
+def _plain_enough(role: Role, one: Definition) -> bool:
+    """Whether a class needs to show no work: its name leaves no doubt, or it is a record of configuration."""
+    record = isinstance(one.fact, ClassFact) and role.general and (one.fact.methods or len(one.fact.fields) >= 5)
+    return bool(record) or re.fullmatch(role.certain, one.name) is not None
+
+
+def _value(entry: str) -> str:
+    """The last name of the value of a registry's entry, `key: value`."""
+    return entry.rpartition(":")[2].strip().rpartition(".")[2]
 
 
 class Ranking:
@@ -74,17 +100,29 @@ class Ranking:
     def __init__(self, held: Holdings) -> None:
         self.held = held
         self._near: list[str] = []
+        self._known: dict[str, list[tuple[Definition, list[Place]]]] = {}
+        #: how many definitions bear a role's names and show nothing of its work
+        self.by_name_alone: Counter[str] = Counter()
+        self._registered = {name for _, hit in held.topic("ext.entry") if (name := _value(hit.text))}
+        #: files that the engine's file leads to by imports, in how many steps
+        self._used: dict[str, int] = {}
         loops = self.candidates(ROLES[0])
         if loops:
+            self._known.clear()
             self._near = loops[0][0].file.path.split("/")[:-1]
+            self._used = held.reached([loops[0][0].file.path], 4)
 
     def candidates(self, role: Role) -> list[tuple[Definition, list[Place]]]:
         """Classes that may play the role, then functions where there is none; the best first, with their methods."""
-        found = [*self._classes(role)]
-        if role.both or not found:
-            found += self._functions(role)
-        found.sort(key=lambda e: (-e[0], e[1].at))
-        return [(one, methods) for _, one, methods in found]
+        if role.name not in self._known:
+            found = [*self._classes(role)]
+            if role.both or not found:
+                found += self._functions(role)
+            if all(self.held.demoted(one.file.path) for _, one, _ in found):
+                found += self._holders(role)
+            found.sort(key=lambda e: (-e[0], e[1].at))
+            self._known[role.name] = [(one, methods) for _, one, methods in found]
+        return self._known[role.name]
 
     def _classes(self, role: Role) -> Iterator[tuple[float, Definition, list[Place]]]:
         wanted, never, surest, spoken = (re.compile(p) for p in (role.classes, role.never, role.surest, role.methods))
@@ -103,19 +141,51 @@ class Ranking:
             )
             if role.strict and not methods and not inherited and not re.fullmatch(role.certain, one.name):
                 continue
-            score = self._score(one) + 2 * min(len(methods), 4) + (5 if surest.fullmatch(one.name) else 0)
-            yield score, one, methods
+            work = self._work(role, one)
+            if not work and role.name in DOES and not _plain_enough(role, one):
+                self.by_name_alone[role.name] += not self.held.demoted(one.file.path)
+                continue
+            score = self._score(one) + 2 * min(len(methods), 4) + (role.sure if surest.fullmatch(one.name) else 0)
+            yield score + _WORK * work, one, methods
 
     def _functions(self, role: Role) -> Iterator[tuple[float, Definition, list[Place]]]:
         wanted = re.compile(role.functions)
         for one in self.held.functions:
-            if wanted.fullmatch(one.name):
-                yield self._score(one), one, []
+            if not wanted.fullmatch(one.name):
+                continue
+            work = self._work(role, one)
+            if work or role.name not in DOES:
+                yield self._score(one) + _WORK * work + (8 if one.name in self._registered else 0), one, []
+            else:
+                self.by_name_alone[role.name] += not self.held.demoted(one.file.path)
+
+    def _holders(self, role: Role) -> Iterator[tuple[float, Definition, list[Place]]]:
+        """Classes of any name with a method that is called as the role's functions are, and loops or does the role's work."""
+        wanted = re.compile(role.functions)
+        for one in self.held.classes:
+            methods = [m for m in getattr(one.fact, "methods", ()) if wanted.fullmatch(m.name) and not m.abstract]
+            works = _shown(role, one) == 2 if role.name in DOES else any(method.loops for method in methods)
+            if methods and works:
+                places = [Place(name=m.name, at=at(one.file.path, m.line)) for m in methods]
+                yield self._score(one) + 2 * min(len(methods), 4), one, places
+
+    def _work(self, role: Role, one: Definition) -> int:
+        """2 where the body of the definition, of a base or of most that derive from it does the role's work, 1 where it only
+        handles what the role is about, 0 where nothing shows either."""
+        own = _shown(role, one)
+        bodies = (
+            [_shown(role, other) for other in self.held.lineage(one)[1:]] if isinstance(one.fact, ClassFact) else []
+        )
+        below = [_shown(role, other) for other in self.held.descendants(one)[:20]]
+        most = 2 if below and 2 * sum(n == 2 for n in below) >= len(below) else max(below, default=0) and 1
+        return max([own, *bodies, most])
 
     def _score(self, one: Definition) -> float:
         held = self.held
-        score = 3 * math.log2(1 + held.importers[one.at]) + math.log2(1 + one.lines / 20)
-        score += 1.5 * math.log2(1 + len(held.descendants(one)))
+        score = 3 * math.log2(1 + min(held.importers[one.at], _ENOUGH)) + math.log2(1 + min(one.lines, 1000) / 20)
+        score += 1.5 * math.log2(1 + min(len(held.descendants(one)), _ENOUGH)) + (
+            5 if one.file.path in self._used else 0
+        )
         if self._near:
             parts = one.file.path.split("/")[:-1]
             shared = next(
@@ -124,7 +194,7 @@ class Ranking:
             )
             score += 6 * shared / max(1, len(self._near))
         score -= 30 if held.demoted(one.file.path) else 0
-        return score - (8 if _STAND_INS.fullmatch(one.name) else 0)
+        return score - (8 if _STAND_INS.fullmatch(one.name) else 6 if _ASIDE.fullmatch(one.name) else 0)
 
 
 def components(ranking: Ranking, *, related: bool) -> list[Component]:
@@ -136,16 +206,27 @@ def components(ranking: Ranking, *, related: bool) -> list[Component]:
             found.append(Component(role=role.name, searched="not looked for: nothing shows a language model (see llm)"))
             continue
         chosen = [(one, methods) for one, methods in ranking.candidates(role) if not held.demoted(one.file.path)]
-        searched = f"classes named {role.classes}; functions named {role.functions}" if not chosen else ""
-        listed = tuple(candidate(held, one, methods) for one, methods in chosen[:_KEPT])
+        searched = "" if chosen else _searched(role, ranking.by_name_alone[role.name])
+        listed = tuple(candidate(held, one, methods, role.name) for one, methods in chosen[:_KEPT])
         found.append(Component(role=role.name, candidates=listed, total=len(chosen), searched=searched))
     found.append(_most_imported(held))
     return found
 
 
-def candidate(held: Holdings, one: Definition, methods: list[Place]) -> Candidate:
+def _searched(role: Role, by_name: int) -> str:
+    """What was looked for where no candidate convinces."""
+    named = f"classes named {role.classes}"
+    named += f"; functions, and methods of any class, named {role.functions}" if role.functions != "(?!)" else ""
+    does = DOES.get(role.name)
+    work = f"; in their bodies {does[0]}|{does[1]}" if does else ""
+    return f"{named}{work}{f'; {by_name} that bear such a name show nothing of it' if by_name else ''}"
+
+
+def candidate(held: Holdings, one: Definition, methods: list[Place], role: str = "") -> Candidate:
     """What is said of a definition that may play a role."""
+    shown = [(name, line) for n in (2, 1) if (mark := one.fact.does.get(f"does.{n}.{role}")) for name, line in (mark,)]
     return Candidate(
+        does=tuple(Place(name=name, at=at(one.file.path, line)) for name, line in shown),
         name=one.fact.path, at=one.at, lines=one.lines, importers=held.importers[one.at],
         subclasses=len(held.descendants(one)) if isinstance(one.fact, ClassFact) else 0, methods=tuple(methods[:6]),
     )  # fmt: skip

@@ -17,6 +17,11 @@ from opscope_tools.survey.typing_of import Target, Types
 _ENTRY = re.compile(
     r"generate|_generate|run_busy_loop|event_loop\w*|step|run_loop|main_loop|loop|serve_forever|run_engine|_sample|stream_generate|generate_\w+"
 )
+#: methods that loop and say so are tried whatever their class is called
+_LOOPS = re.compile(
+    r"_?run_\w*loop|_?(async_)?(main|event|busy|engine|generation|generate|inference|serving)_loop\w*|_?run_busy_loop"
+)
+_OTHER_LOOPS = 6
 #: role -> what its step is called, the likeliest first
 _STEPS = {
     "scheduler": ("schedule", "get_next_batch_to_run", "get_next_batch", "_schedule"),
@@ -37,7 +42,8 @@ class EngineLoops:
         """The loop of the best entry, the model's step where that loop does not lead into it; the other candidates."""
         nesting = Nesting(self.held, self.types, self.checkpoint)
         tried: list[tuple[float, int, Target, CallNest]] = []
-        for place, target in enumerate(self._entries()[:_TRIED]):
+        entries = self._entries()
+        for place, target in enumerate([*entries[:_TRIED], *entries[_TRIED:][-_OTHER_LOOPS:]]):
             nest = self._nest(nesting, target)
             if nest.lines:
                 loops = sum(line.kind == "loop" for line in nest.lines)
@@ -111,7 +117,19 @@ class EngineLoops:
             ]
             functions.sort(key=lambda one: (-self.held.importers[one.at], -one.lines, one.at))
             found += [target for one in functions if (target := self._function(one))]
-        return list({target.key: target for target in found}.values())
+        return list({target.key: target for target in [*found, *self._loops()]}.values())
+
+    def _loops(self) -> list[Target]:
+        """Methods of the source that are called loops and hold one, those of the most imported classes first."""
+        classes = [one for one in self.held.classes if not self.held.demoted(one.file.path)]
+        found = [
+            (self.held.importers[one.at], method.end_line - method.line, target)
+            for one in classes if isinstance(one.fact, ClassFact)
+            for method in one.fact.methods
+            if method.loops and _LOOPS.fullmatch(method.name) and (target := self.types.method(one, method.name))
+        ]  # fmt: skip
+        found.sort(key=lambda entry: (-entry[0], -entry[1], entry[2].at))
+        return [target for _, _, target in found[:_OTHER_LOOPS]]
 
     def _of(self, one: Definition) -> list[Target]:
         if not isinstance(one.fact, ClassFact):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import configparser
+import math
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ _TARGET = re.compile(r"\s*([\w.-]+)\s*=\s*([\w.]+)\s*(?::\s*([\w.]+))?\s*(\[.*\]
 _SCRIPTS = {"console_scripts", "gui_scripts"}
 #: folders above a manifest that still make it the repository's own
 _DEPTH = 2
+#: steps of imports after which nothing is held to lead anywhere, and within which routes count for a file
+_FAR, _NEAR = 6, 3
 
 
 class Manifests:
@@ -153,8 +156,11 @@ _READERS = {
 # entry points ---------------------------------------------------------------------------------------------------------
 
 
-def entry_points(held: Holdings, manifests: Manifests) -> list[EntryPoint]:
-    """Every way in: scripts, main modules, servers, main blocks, routes, plugins, benchmarks, examples."""
+def entry_points(held: Holdings, manifests: Manifests, engine: Collection[str] = ()) -> list[EntryPoint]:
+    """Every way in: scripts, main modules, servers, main blocks, routes, plugins, benchmarks, examples.
+
+    Within a kind those come first that scripts lead to, that serve the most routes and that lead to the files of the `engine`.
+    """
     found = [*_scripts(held, manifests)]
     for facts in held.python:
         role = held.roles[facts.path]
@@ -170,13 +176,50 @@ def entry_points(held: Holdings, manifests: Manifests) -> list[EntryPoint]:
             line = mains[0].line if mains else _first_line(held, facts.path)
             found.append(EntryPoint(kind="main module", name=f"python -m {package}", at=at(facts.path, line)))
         elif mains:
-            inside = facts.path.rpartition("/")[0] in held.packages
-            name = f"python -m {held.names[facts.path]}" if role == "source" and inside else f"python {facts.path}"
+            inside = _inside(held, facts.path)
+            name = f"python -m {held.names[facts.path]}" if inside else f"python {facts.path}"
             found.append(EntryPoint(kind="main block", name=name, at=at(facts.path, mains[0].line), text=mains[0].text))
         for topic, kind in (("entry.server", "server"), ("entry.route", "route")):
             found += [_entry(kind, hit.name, at(facts.path, hit.line), hit.text) for hit in facts.hits(topic)]
     order = ("console script", "main module", "server", "main block", "route", "benchmark", "example", "plugin")
-    return sorted(found, key=lambda e: (order.index(e.kind), not _inside(held, e.at.rpartition(":")[0])))
+    weigh = _Weights(held, [e.target.rpartition(":")[0] for e in found if e.kind == "console script"], engine)
+    return sorted(
+        found,
+        key=lambda e: (
+            order.index(e.kind), not _inside(held, e.at.rpartition(":")[0]), -weigh(e.target or e.at)
+        ),
+    )  # fmt: skip
+
+
+class _Weights:
+    """How much speaks for the file of a way in, by what imports lead to."""
+
+    def __init__(self, held: Holdings, scripts: list[str], engine: Collection[str]) -> None:
+        self._held, self._engine = held, [path for path in engine if path in held.by_path]
+        self._called = held.reached((path for path in scripts if path in held.by_path), _FAR)
+        self._known: dict[str, float] = {}
+
+    def __call__(self, place: str) -> float:
+        path = place.rpartition(":")[0]
+        if path not in self._held.by_path or self._held.by_path[path].language != "python":
+            return 0
+        if path not in self._known:
+            self._known[path] = self._weight(path)
+        return self._known[path]
+
+    def _weight(self, path: str) -> float:
+        reached = self._held.reached([path], _FAR)
+        routes = sum(
+            len(self._held.by_path[file].hits("entry.route")) / (1 + step)
+            for file, step in reached.items() if step <= _NEAR
+        )  # fmt: skip
+        engine = min((reached[file] for file in self._engine if file in reached), default=None)
+        called = self._called.get(path)
+        return (
+            math.log2(1 + routes)
+            + (6 / (1 + called) if called is not None else 0)
+            + (4 / (1 + engine) if engine is not None else 0)
+        )
 
 
 def _entry(kind: str, name: str, where: str, text: str) -> EntryPoint:
@@ -184,8 +227,11 @@ def _entry(kind: str, name: str, where: str, text: str) -> EntryPoint:
 
 
 def _inside(held: Holdings, path: str) -> bool:
-    """Whether a file is source of a package: its ways in come before those of scripts beside it."""
-    return held.roles.get(path) == "source" and path.rpartition("/")[0] in held.packages
+    """Whether a file is source of a package, or of a folder without `__init__.py` inside one: its ways in come first."""
+    folders = path.split("/")[:-1]
+    return held.roles.get(path) == "source" and any(
+        "/".join(folders[:n]) in held.packages for n in range(1, len(folders) + 1)
+    )
 
 
 def _scripts(held: Holdings, manifests: Manifests) -> Iterator[EntryPoint]:

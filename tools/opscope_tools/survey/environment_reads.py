@@ -180,14 +180,26 @@ class EnvironmentReader:
             target = node.targets[0] if isinstance(node, ast.Assign) else node.target
             if isinstance(node.value, ast.Call) and isinstance(target, ast.Name) and CAPITALS.fullmatch(target.id):
                 assigned[id(node.value)] = target.id
-        for call in self.module.all(ast.Call):
-            callee = self.module.dotted(call.func)
+        names = self._in_capitals()
+        helperlike: dict[str, bool] = {}
+        for call, callee in self.module.calls:
             if not callee or callee in _GETENV:
                 continue
+            if callee not in helperlike:
+                helperlike[callee] = bool(_HELPERLIKE.search(callee))
             target_name = assigned.get(id(call), "")
-            arguments = tuple(self._arguments(call, bool(_HELPERLIKE.search(callee))))
+            arguments: tuple[Argument, ...] = ()
+            if names or helperlike[callee]:
+                arguments = tuple(self._arguments(call, helperlike[callee]))
             if arguments or target_name:
                 yield NamedCall(callee, call.lineno, self.module.within(call.lineno), arguments, target_name)
+
+    def _in_capitals(self) -> bool:
+        """Whether the file holds a name in capitals with an underscore that a call could be given: most hold none."""
+        return any("_" in value for value, _ in self.module.constants.values()) or any(
+            "_" in node.value and node.value.isupper()
+            for node in self.module.all(ast.Constant) if isinstance(node.value, str)
+        )  # fmt: skip
 
     def _arguments(self, call: ast.Call, helperlike: bool) -> Iterator[Argument]:
         pairs = [(str(place), value) for place, value in enumerate(call.args)]

@@ -38,6 +38,8 @@ class FunctionFact:
     parameters: tuple[FieldFact, ...] = ()
     abstract: bool = False
     loops: bool = False
+    #: of a function at module level: `does.N.ROLE` (topics.py) -> the first name in its body that shows it, with its line
+    does: dict[str, tuple[str, int]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -56,6 +58,8 @@ class ClassFact:
     methods: tuple[FunctionFact, ...] = ()
     fields: tuple[FieldFact, ...] = ()
     metaclass: str = ""
+    #: as of functions
+    does: dict[str, tuple[str, int]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:

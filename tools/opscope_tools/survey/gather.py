@@ -1,23 +1,22 @@
 """Reads every file of a repository once: in this process where there is little, in worker processes where there is much.
 
-Workers (reading.py) are processes, because parsing holds the interpreter's lock; they take batches of paths and give back facts.
+Workers (reading.py) take batches of paths and give back facts.
 """
 
 from __future__ import annotations
 
-import os
-import selectors
-import subprocess
-import sys
+import json
+import pickle
 from collections.abc import Callable, Collection, Mapping
+from contextlib import closing
 from pathlib import Path
-from typing import IO, Any
 
 from opscope_cache.trees import SUFFIXES, Signature, size_of
 
 from opscope_tools.survey.facts import FileFacts
 from opscope_tools.survey.plain_file import OTHER
-from opscope_tools.survey.reading import END, Reader, read_frame, write_frame
+from opscope_tools.survey.reading import Reader
+from opscope_tools.workers import batches_of, cores, read_batches
 
 #: endings of the files that are read
 SOURCES = (
@@ -28,6 +27,8 @@ SOURCES = (
 #: bytes below which starting processes takes longer than reading
 _LITTLE = 3_000_000
 _BATCH = 500_000
+#: bytes that could be read in the time that it takes to open a file
+_OPENING = 2_000
 #: a larger file is data
 _LARGEST = 8_000_000
 
@@ -72,70 +73,13 @@ def _in_processes(
     checkpoint: Callable[[], None],
     progress: Progress,
 ) -> list[FileFacts]:
-    batches: list[list[tuple[str, str]]] = []
-    size = _BATCH
-    for file, name in sorted(files, key=lambda entry: -size_of(signatures[entry[0]])):
-        if size >= _BATCH:
-            batches.append([])
-            size = 0
-        batches[-1].append((file, name))
-        size += size_of(signatures[file]) + 2_000
+    sizes = {(file, name): size_of(signatures[file]) + _OPENING for file, name in files}
+    command = ["-m", "opscope_tools.survey.reading", str(root), json.dumps(sorted(scripts))]
     found: list[FileFacts] = []
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    workers = [_Worker(root, scripts) for _ in range(max(1, min(8, cores, len(batches))))]
-    selector = selectors.DefaultSelector()
-    try:
-        for worker in workers:
-            selector.register(worker.output, selectors.EVENT_READ, worker)
-            for _ in range(2):  # one to read, one to find waiting
-                worker.give(batches)
-        while selector.get_map():
-            checkpoint()
-            for key, _ in selector.select(timeout=0.2):
-                answer = key.data.take()
-                if answer is None:
-                    selector.unregister(key.data.output)
-                    continue
-                key.data.give(batches)
+    batches = batches_of(sizes, _BATCH)
+    with closing(read_batches(command, batches, pickle, workers=cores(), checkpoint=checkpoint)) as answers:
+        for last, answer in answers:
+            if not last:
                 found += answer
                 progress(len(found), len(files), f"{len(found)} of {len(files)} files read")
-        return found
-    finally:
-        selector.close()
-        for worker in workers:
-            worker.end()
-
-
-class _Worker:
-    """A process that reads batches of files."""
-
-    def __init__(self, root: Path, scripts: Collection[str]) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "opscope_tools.survey.reading", str(root)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, process_group=0,
-        )  # fmt: skip
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._input: IO[bytes] = self._process.stdin
-        self.output: IO[bytes] = self._process.stdout
-        write_frame(self._input, sorted(scripts))
-
-    def give(self, batches: list[list[tuple[str, str]]]) -> None:
-        """One batch more, or the word that there are none."""
-        try:
-            write_frame(self._input, batches.pop(0) if batches else None)
-        except BrokenPipeError:  # it has been told that there are none, and is gone
-            return
-
-    def take(self) -> Any:
-        """The facts of a batch; None where the worker has read all. Raises `RuntimeError` where it died."""
-        answer = read_frame(self.output)
-        if answer is END and self._process.wait() != 0:
-            raise RuntimeError(f"A process that reads files ended with status {self._process.returncode}.")
-        return None if answer is END else answer
-
-    def end(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        self._input.close()
-        self.output.close()
+    return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -35,8 +35,9 @@ class Definition:
     file: FileFacts
     fact: ClassFact | FunctionFact
 
-    @property
+    @cached_property
     def name(self) -> str:
+        """Its own name, without those of the classes around it."""
         return self.fact.name
 
     @cached_property
@@ -93,10 +94,16 @@ class Holdings:
         self._above: dict[str, list[Definition]] = {}
         self._below: dict[str, list[Definition]] = {}
         self._aliases: dict[str, dict[str, str]] = {}
+        self._followed: dict[str, Definition | None] = {}
+        self._import_files: dict[str, set[str]] = {}
         self.modules: dict[str, FileFacts] = {}
         for path, name in names.items():
             if path in self.by_path:
                 self.modules.setdefault(name, self.by_path[path])
+        for path in names:  # a package inside a folder without `__init__.py` is imported by both names
+            if path in self.by_path:
+                whole = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+                self.modules.setdefault(whole, self.by_path[path])
 
     @cached_property
     def python(self) -> list[FileFacts]:
@@ -226,7 +233,6 @@ class Holdings:
     def importers(self) -> Counter[str]:
         """Pointer of a definition -> how many files outside tests, examples and the like import it."""
         counted: Counter[str] = Counter()
-        memo: dict[str, Definition | None] = {}
         for facts in self.python:
             if self.demoted(facts.path):
                 continue
@@ -234,14 +240,39 @@ class Holdings:
             for one in facts.imports:
                 if not one.member or one.member == "*":
                     continue
-                dotted = f"{one.module}.{one.member}"
-                if dotted not in memo:
-                    memo[dotted] = self._follow(dotted, 0)
-                found = memo[dotted]
+                found = self._imported(f"{one.module}.{one.member}")
                 if found is not None and found.file is not facts:
                     seen.add(found.at)
             counted.update(seen)
         return counted
+
+    def _imported(self, dotted: str) -> Definition | None:
+        """What an imported name leads to; each name is followed once."""
+        if dotted not in self._followed:
+            self._followed[dotted] = self._follow(dotted, 0)
+        return self._followed[dotted]
+
+    def imports_of(self, path: str) -> set[str]:
+        """The files that a file imports: where the names come from, behind re-exports, and the modules."""
+        if path not in self._import_files:
+            found = set()
+            for one in self.by_path[path].imports:
+                there = self._imported(f"{one.module}.{one.member}") if one.member not in {"", "*"} else None
+                whole = self.modules.get(f"{one.module}.{one.member}") or self.modules.get(one.module)
+                if there is not None or whole is not None:
+                    found.add(there.file.path if there is not None else whole.path if whole is not None else "")
+            self._import_files[path] = found - {path}
+        return self._import_files[path]
+
+    def reached(self, paths: Iterable[str], most: int) -> dict[str, int]:
+        """Every file that files reach by imports, in how many steps, at most `most`."""
+        found = dict.fromkeys(paths, 0)
+        pending = list(found)
+        for step in range(1, most + 1):
+            pending = [f for path in pending for f in sorted(self.imports_of(path)) if f not in found]
+            found |= dict.fromkeys(pending, step)
+            pending = list(dict.fromkeys(pending))
+        return found
 
     @cached_property
     def bases(self) -> dict[str, list[Definition]]:

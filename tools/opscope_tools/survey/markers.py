@@ -45,11 +45,6 @@ _LASTS = {key.rpartition(".")[2] for key in _EXECUTION if not key.endswith(".")}
 _HEADS = tuple(key for key in _EXECUTION if key.endswith("."))
 _HEADLESS = tuple(key.removesuffix(".") for key in _HEADS)
 _HEAD_LASTS = {key.rpartition(".")[2] for key in _HEADLESS}
-#: how the names above are spelt on an attribute; without one of these there is nothing to look for
-_SPELT = (
-    ".compile", "_dynamo", "CUDAGraph", "cuda.graph", ".graphs", "graphed_callables", "library", "cpp_extension", ".jit", ".export",
-    ".pmap", "pjit", ".scan", "while_loop", "pallas", "tf.function",
-)  # fmt: skip
 _VERBS = {
     "get",
     "post",
@@ -86,10 +81,10 @@ _SERVING = (
     *_WEB, "uvicorn", "grpc", "http.server", "hypercorn", "granian", "socketserver", "fastmcp", "gradio", "Servicer",
 )  # fmt: skip
 _REGISTRY = re.compile(
-    r"(?i:\w*registry\w*|\w*registries|_?registered_\w+|\w*_registered)|[A-Z_]+_(MAPPING|MAP|BACKENDS|CLASSES)(_\w+)?"
+    r"(?i:\w*registry\w*|\w*registries|_?registered_\w+|\w*_registered)|[A-Z_]+_(MAPPING|MAP|BACKENDS|CLASSES)(_\w+)?|\w+_mapping"
 )
 #: a table of this name is a registry only where most of its values are definitions
-_PERHAPS = re.compile(r"[A-Z_]+_(MAPPING|MAP|BACKENDS|CLASSES)(_\w+)?")
+_PERHAPS = re.compile(r"[A-Z_]+_(MAPPING|MAP|BACKENDS|CLASSES)(_\w+)?|\w+_mapping")
 _REMARK = re.compile(r"#.*?\b(TODO|FIXME|XXX)\b")
 _SAMPLES = re.compile(r"_?sample(_\w+)?|sampler|argmax|multinomial|categorical|next_token|sample_next\w*")
 _SAMPLING = ("sample", "next_token", "argmax", "multinomial", "categorical")
@@ -127,37 +122,26 @@ class MarkerReader:
                     seen.add((topic, line))
                     yield topic, Hit(name, line)
 
-    def _names(self) -> Iterator[tuple[str, int]]:
-        for node in self.module.all(ast.Name):
-            yield node.id, node.lineno
-        for attribute in self.module.all(ast.Attribute):
-            yield attribute.attr, attribute.end_lineno or attribute.lineno
-        for argument in self.module.all(ast.arg):
-            yield argument.arg, argument.lineno
-        for keyword in self.module.all(ast.keyword):
-            if keyword.arg:
-                yield keyword.arg, keyword.lineno
-        for imported in self.module.imports:
-            yield imported.member or imported.module.rpartition(".")[2], imported.line
-        for _, _, path, definition in self.module.spans:
-            yield path.rpartition(".")[2], getattr(definition, "lineno", 1)
+    def _names(self) -> list[tuple[str, int]]:
+        """The names that stand for a topic, with their lines: few, so that each kind is sifted in one comprehension."""
+        stands = topics_of
+        module = self.module
+        found = [(node.id, node.lineno) for node in module.all(ast.Name) if stands(node.id)]
+        found += [(n.attr, n.end_lineno or n.lineno) for n in module.all(ast.Attribute) if stands(n.attr)]
+        found += [(argument.arg, argument.lineno) for argument in module.all(ast.arg) if stands(argument.arg)]
+        found += [(k.arg, k.lineno) for k in module.all(ast.keyword) if k.arg and stands(k.arg)]
+        found += [(i.member or i.module.rpartition(".")[2], i.line) for i in module.imports]
+        return found + [(path.rpartition(".")[2], getattr(node, "lineno", 1)) for _, _, path, node in module.spans]
 
     # how it runs
 
     def _execution(self) -> Iterator[tuple[str, Hit]]:
-        imported = any(name in _EXECUTION or name.startswith(_HEADLESS) for name in self.module.aliases.values())
-        if imported or self.module.mentions(_SPELT):
-            names: list[ast.Attribute | ast.Name] = [*self.module.all(ast.Attribute), *self.module.all(ast.Name)]
-            for node in names:
-                if self._may_mark(node):
-                    dotted = self.module.dotted(node)
-                    topic = _EXECUTION.get(dotted) or next(
-                        (_EXECUTION[h] for h in _HEADS if dotted.startswith(h)), None
-                    )
-                    if topic is not None:
-                        yield topic, self._hit(self.module.text(node), node.lineno)
-        for call in self.module.all(ast.Call):
-            dotted = self.module.dotted(call.func)
+        for node in self._may_mark():
+            dotted = self.module.dotted(node)
+            topic = _EXECUTION.get(dotted) or next((_EXECUTION[h] for h in _HEADS if dotted.startswith(h)), None)
+            if topic is not None:
+                yield topic, self._hit(self.module.text(node), node.lineno)
+        for call, dotted in self.module.calls:
             if dotted.endswith("register_custom_op"):
                 yield "exec.custom operators", self._hit(dotted, call.lineno)
             elif dotted.startswith("torch.ops.") and dotted.count(".") >= 3:
@@ -166,16 +150,18 @@ class MarkerReader:
             if isinstance(definition, ast.FunctionDef):
                 yield from self._kernel(path, definition)
 
-    def _may_mark(self, node: ast.Attribute | ast.Name) -> bool:
-        """Whether the name is worth following: cheap, since every name of every file is asked."""
-        if isinstance(node, ast.Name):
-            return node.id in self.module.aliases
-        if node.attr in _LASTS:
-            return True
-        held = node.value
-        if isinstance(held, ast.Name):
-            return self.module.aliases.get(held.id, "").startswith(_HEADLESS)
-        return isinstance(held, ast.Attribute) and held.attr in _HEAD_LASTS
+    def _may_mark(self) -> list[ast.Attribute | ast.Name]:
+        """The names worth following, sifted cheaply, since every name of every file is asked."""
+        aliases = self.module.aliases.items()
+        whole = {name for name, full in aliases if full in _EXECUTION or full.startswith(_HEADS)}
+        heads = {name for name, full in aliases if full.startswith(_HEADLESS)}
+        found: list[ast.Attribute | ast.Name] = [
+            n for n in self.module.all(ast.Attribute)
+            if n.attr in _LASTS
+            or (n.value.__class__ is ast.Name and n.value.id in heads)
+            or (n.value.__class__ is ast.Attribute and n.value.attr in _HEAD_LASTS)
+        ]  # fmt: skip
+        return found + [n for n in self.module.all(ast.Name) if n.id in whole] if whole else found
 
     def _kernel(self, path: str, definition: ast.FunctionDef) -> Iterator[tuple[str, Hit]]:
         names = {self.module.dotted(d.func if isinstance(d, ast.Call) else d) for d in definition.decorator_list}
@@ -204,8 +190,8 @@ class MarkerReader:
                     if route := self._route(decorator):
                         yield "entry.route", self._hit(f"{route} -> {path}", decorator.lineno)
         if self.module.mentions(_SERVING):
-            for call in self.module.all(ast.Call):
-                yield from self._entry_call(call)
+            for call, dotted in self.module.calls:
+                yield from self._entry_call(call, dotted)
 
     def _route(self, decorator: ast.expr) -> str:
         if not isinstance(decorator, ast.Call) or not isinstance(decorator.func, ast.Attribute) or not decorator.args:
@@ -215,8 +201,7 @@ class MarkerReader:
             return ""
         return f"{decorator.func.attr.upper()} {path}"
 
-    def _entry_call(self, call: ast.Call) -> Iterator[tuple[str, Hit]]:
-        dotted = self.module.dotted(call.func)
+    def _entry_call(self, call: ast.Call, dotted: str) -> Iterator[tuple[str, Hit]]:
         last = call.func.attr if isinstance(call.func, ast.Attribute) else dotted.rpartition(".")[2]
         if dotted in _SERVERS:
             yield "entry.server", self._hit(dotted, call.lineno)
@@ -257,8 +242,7 @@ class MarkerReader:
                     "copyreg",
                 }:
                     yield "ext.decorator", Hit(dotted, decorator.lineno, path, self.module.text(decorator))
-        for call in self.module.all(ast.Call):
-            dotted = self.module.dotted(call.func)
+        for call, dotted in self.module.calls:
             if dotted in {
                 "importlib.metadata.entry_points",
                 "importlib_metadata.entry_points",
@@ -288,8 +272,7 @@ class MarkerReader:
     # what to beware of
 
     def _pitfalls(self) -> Iterator[tuple[str, Hit]]:
-        for call in self.module.all(ast.Call):
-            dotted = self.module.dotted(call.func)
+        for call, dotted in self.module.calls:
             last = call.func.attr if isinstance(call.func, ast.Attribute) else dotted
             if dotted == "warnings.warn" or last in {"warning", "warning_once", "warning_advice"}:
                 message = _message(call)
@@ -306,7 +289,7 @@ class MarkerReader:
             if isinstance(error, ast.Name) and error.id == "NotImplementedError":
                 message = _message(raised.exc) if isinstance(raised.exc, ast.Call) else ""
                 yield "pitfall.not implemented", self._hit("NotImplementedError", raised.lineno, message[:160])
-        if not self.module.mentions(("TODO", "FIXME", "XXX")):
+        if not any(word in self.module.source for word in ("TODO", "FIXME", "XXX")):
             return
         strings = [n for n in self.module.all(ast.Constant) if isinstance(n.value, str)]
         held: dict[int, list[ast.Constant]] | None = None
@@ -320,12 +303,15 @@ class MarkerReader:
     # what shows a language model
 
     def _loops(self) -> Iterator[tuple[str, Hit]]:
-        for loop in (*self.module.all(ast.While), *self.module.all(ast.For)):
-            lasts = {
-                node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-                for node in ast.walk(loop) if isinstance(node, ast.Call)
-            }  # fmt: skip
-            if any(_SAMPLES.fullmatch(n) for n in lasts) and any(_FORWARDS.fullmatch(n) for n in lasts):
+        lasts = [
+            (call.lineno, call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", ""))
+            for call in self.module.all(ast.Call)
+        ]
+        samples = [line for line, name in lasts if _SAMPLES.fullmatch(name)]
+        forwards = [line for line, name in lasts if _FORWARDS.fullmatch(name)] if samples else []
+        for loop in (*self.module.all(ast.While), *self.module.all(ast.For)) if forwards else ():
+            lines = range(loop.lineno, (loop.end_lineno or loop.lineno) + 1)
+            if any(line in lines for line in samples) and any(line in lines for line in forwards):
                 function = self.module.function_at(loop.lineno)
                 if function and re.search(r"generat|decode|sampl|infer|complet|run", function[1].name):
                     yield "llm.generate loop", self._hit(function[0], loop.lineno)
@@ -337,12 +323,8 @@ class MarkerReader:
             top = imported.module.partition(".")[0]
             if imported.optional and top and top != own and top not in sys.stdlib_module_names:
                 yield "kernel.optional", self._hit(top, imported.statement)
-        for call in self.module.all(ast.Call):
-            if (
-                self.module.dotted(call.func) == "importlib.util.find_spec"
-                and call.args
-                and (name := string(call.args[0]))
-            ):
+        for call, dotted in self.module.calls:
+            if dotted == "importlib.util.find_spec" and call.args and (name := string(call.args[0])):
                 yield "kernel.optional", self._hit(name.partition(".")[0], call.lineno)
 
 

@@ -243,7 +243,7 @@ class Nesting:
         """The definition that a call runs; or the ones that it is bound to; or none, and what there is to say of it."""
         if isinstance(call.func, ast.Name):
             found = self._plain(call.func, frame)
-            return ([found], "") if found else ([], "")
+            return ([found], "") if found else (self._looked_up(call.func, frame), "")
         if not isinstance(call.func, ast.Attribute):
             return [], ""
         name = call.func.attr
@@ -299,6 +299,35 @@ class Nesting:
         for owner in self.types.of(node, frame)[:1]:
             return self.types.method(owner, "forward") or self.types.method(owner, "__call__")
         return None
+
+    def _looked_up(self, node: ast.Name, frame: Frame) -> list[Target]:
+        """The methods that a local name may stand for: `getattr(self, "name")`, or of the names in a table of the file."""
+        owner = frame.target.owner
+        found: dict[tuple[str, str], Target] = {}
+        for value in frame.local.get(node.id, []) if owner is not None else []:
+            if not (isinstance(value, ast.Call) and _called_name(value) == "getattr" and len(value.args) >= 2):
+                continue
+            if ast.unparse(value.args[0]) not in {"self", "cls", "type(self)", "self.__class__"}:
+                continue
+            for name in self._strings(value.args[1], frame):
+                if owner is not None and (method := self.types.method(owner, name)):
+                    found[method.key] = method
+        return list(found.values())
+
+    def _strings(self, node: ast.expr, frame: Frame) -> list[str]:
+        """The strings that an expression may be: itself, or the values of a table that the file binds to a name."""
+        if isinstance(node, ast.Constant):
+            return [node.value] if isinstance(node.value, str) else []
+        table = node.value if isinstance(node, ast.Subscript) else None
+        if not isinstance(table, ast.Name):
+            return []
+        for statement in self.held.tree(frame.target.file.path).body:
+            if isinstance(statement, ast.Assign | ast.AnnAssign) and isinstance(statement.value, ast.Dict):
+                targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+                if any(isinstance(target, ast.Name) and target.id == table.id for target in targets):
+                    held = [value.value for value in statement.value.values if isinstance(value, ast.Constant)]
+                    return list(dict.fromkeys(value for value in held if isinstance(value, str)))
+        return []
 
     def _function(self, named: Definition) -> Target | None:
         if isinstance(named.fact, ClassFact):

@@ -16,10 +16,10 @@ from opscope_tools.survey.module import CAPITALS, Module
 _WHOLE = ("entry.", "ext.", "kernel.optional", "kernel.triton")
 _KEPT = 12
 #: words without which a file holds no reads of the environment, and no flags
-_READS = ("environ", "getenv", "envvar", "BaseSettings", "decouple", "starlette.config")
+_READS = ("environ", "getenv", "envvar", "BaseSettings", "decouple", "starlette.config", "environs")
 _FLAGS = (
     "add_argument", "click", "typer", "absl", "rgumentParser", "tyro", "simple_parsing", "jsonargparse", "CliApp", "fire",
-    "cli_args", "add_args", "arguments(",
+    "cli_args", "add_args", "arguments ",
 )  # fmt: skip
 
 
@@ -57,7 +57,21 @@ def _fill(facts: FileFacts, module: Module) -> None:
         facts.flags = tuple(flags.flags())
         facts.flag_makers = flags.makers()
         facts.class_calls = tuple(flags.class_calls())
-    facts.topics = kept(MarkerReader(module).hits())
+    hits = [*MarkerReader(module).hits()]
+    facts.topics = kept(hit for hit in hits if not hit[0].startswith("does."))
+    _mark(facts, module, (hit for hit in hits if hit[0].startswith("does.")))
+
+
+def _mark(facts: FileFacts, module: Module, hits: Iterable[tuple[str, Hit]]) -> None:
+    """What the bodies of classes, and of functions at module level, show of roles: each role's first name in each body."""
+    marked = {function.path: function.does for function in facts.functions}
+    marked |= {holder.path: holder.does for holder in facts.classes}
+    for topic, hit in hits:
+        for path, node in module.around(hit.line):
+            if path in marked and hit.line > node.lineno:  # its own name is no work
+                known = marked[path].get(topic)
+                if known is None or hit.line < known[1]:
+                    marked[path][topic] = (hit.name, hit.line)
 
 
 def kept(hits: Iterable[tuple[str, Hit]]) -> dict[str, tuple[int, list[Hit]]]:

@@ -24,7 +24,24 @@ IDENTIFIERS = {
     "llm.rotary": r"\w*rotary\w*|\w*[Rr]o[Pp][Ee]_?[Ss]caling\w*|apply_rope\w*",
     "llm.phase": r"is_prefill|\w*_prefill|prefill|prefill_\w+|decode_step|is_decode|num_prefill_tokens|num_decode_tokens",
 }  # fmt: skip
+#: role -> identifiers in a body that does the role's work; and those of one that only handles what the role is about
+DOES = {
+    "scheduler": (r"_?waiting\w*|_?running\w*|\w*queue\w*|pending\w*|deque|heappush|token_budget", r"requests?|reqs?|seqs?|batch(es)?"),
+    "KV cache": (r"k_cache|v_cache|key_cache|value_cache|\w*[kv]_buffers?|\w*kv_caches?|key_states|value_states|cache_[kv]|\w*free_(block|page|slot)\w*|\w*block_tables?|block_pool|slot_mapping|kv_data|past_key_values?|index_copy_", r"blocks|block_ids?|pages|page_size|\w*kv_\w+|layers"),
+    "sampling": (r"argmax|_?multinomial\w*|categorical|exponential_|gumbel\w*|\w*sampling_from_\w+|sample_\w*from_\w+|topk_topp\w*|top_k_top_p\w*", r"logits|scores|probs"),
+    "attention backend": (r"scaled_dot_product_attention|flash_attn\w*|softmax|\w*paged_attention\w*|flex_attention\w*|memory_efficient_attention|BatchPrefill\w+|BatchDecode\w+|flash_mla\w*|unified_attention\w*|flash_attention\w*|attention_fwd\w*", r"query|query_states|qkv|q_proj|attn_metadata|attention_interface|forward_metadata|kv_cache|attn_output|get_impl_cls"),
+    "config parser": (r"add_argument|parse_args|parse_known_args|ArgumentParser|safe_load|json|yaml|tomllib|from_dict|from_cli_args|OmegaConf|from_pretrained|from_json_file", r"config|args|asdict|fields"),
+    "model runner": (r"execute_model\w*|run_model\w*|forward_\w+|model_runner|model_input\w*|input_batch|forward_batch|CUDAGraph|capture_model", r"forward|model|workers?"),
+    "tokenizer": (r"encode\w*|decode\w*|tokenize\w*|convert_tokens_to_ids|apply_chat_template|detokenize\w*", r"token_ids|input_ids|tokenizer|vocab\w*"),
+    "quantization": (r"\w*scales?|\w*zero_points?|qweight|qzeros|quantize\w*|dequantize\w*|get_quant_method|weight_bits|quant_method\w*", r"bits|\w*quant\w*"),
+    "parallelism": (r"\w*all_reduce\w*|\w*all_gather\w*|\w*reduce_scatter\w*|all_to_all\w*|device_group|distribute_tensor|DTensor|init_process_group|new_group|Shard", r"tp_size|tp_rank|world_size|process_group|device_mesh|\w*tensor_model_parallel\w*"),
+}  # fmt: skip
 _COMPILED = [(topic, re.compile(pattern)) for topic, pattern in IDENTIFIERS.items()]
+_COMPILED += [
+    (f"does.{n}.{role}", re.compile(pattern))
+    for role, both in DOES.items()
+    for n, pattern in ((2, both[0]), (1, both[1]))
+]
 _MEMO: dict[str, tuple[str, ...]] = {}
 
 

@@ -1,0 +1,140 @@
+"""What decides beside names: the work of a body, imports that lead somewhere, names in tables."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from opscope_cache.store import MemoryStore
+from opscope_schemas.repo_map import Component, RepoMapResult
+from opscope_tools.map_repo import MAP_REPO, MapRepoArguments
+from opscope_tools.spec import ToolContext
+from opscope_tools.workspace import Workspace, folder_repository
+
+ENGINE = Path(__file__).parents[2] / "corpus/survey/engine"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    shutil.copytree(ENGINE, tmp_path / "engine")
+    return tmp_path / "engine"
+
+
+def mapped(folder: Path, **arguments: str) -> RepoMapResult:
+    context = ToolContext(Workspace({"engine": folder_repository("engine", folder)}, folder.parent, MemoryStore()))
+    return MAP_REPO.run(MapRepoArguments(repo="engine", detail="full", **arguments), context)  # type: ignore[arg-type]  # pydantic checks
+
+
+def role(result: RepoMapResult, name: str) -> Component:
+    return next(component for component in result.components if component.role == name)
+
+
+def line(folder: Path, file: str, text: str) -> str:
+    lines = (folder / file).read_text().splitlines()
+    return f"{file}:{next(n for n, held in enumerate(lines, 1) if text in held)}"
+
+
+NAMED_ONLY = """
+class WatermarkAttention:
+    def forward(self, picture):
+        return picture + 1
+"""
+WORKS = NAMED_ONLY.replace("picture + 1", "torch.softmax(picture, -1)").replace("\nclass", "import torch\n\nclass")
+
+
+@pytest.mark.parametrize(("text", "counts"), [(NAMED_ONLY, False), (WORKS, True)])
+def test_a_class_that_only_bears_the_name_of_a_role_does_not_play_it(folder: Path, text: str, counts: bool) -> None:
+    (folder / "pocket/watermark.py").write_text(text)
+    found = {c.name: c for c in role(mapped(folder), "attention backend").candidates}
+    assert ("WatermarkAttention" in found) == counts
+    if counts:
+        assert [place.at for place in found["WatermarkAttention"].does] == [
+            line(folder, "pocket/watermark.py", "torch.softmax")
+        ]
+
+
+def test_a_role_that_only_names_stand_for_is_not_found_and_says_so(tmp_path: Path) -> None:
+    (tmp_path / "llm").mkdir()
+    (tmp_path / "llm/__init__.py").write_text("")
+    (tmp_path / "llm/model.py").write_text(
+        "import torch\nimport transformers\n\n\nclass TinyForCausalLM(torch.nn.Module):\n"
+        "    def forward(self, past_key_values, kv_cache):\n        return self.lm(past_key_values, kv_cache)\n\n\n"
+        "class PaintScheduler:\n    def schedule(self, colour):\n        return colour\n"
+    )
+    result = mapped(tmp_path)
+    assert result.llm is not None
+    assert result.llm.related
+    scheduler = role(result, "scheduler")
+    assert not scheduler.candidates
+    assert "1 that bear such a name show nothing of it" in scheduler.searched
+
+
+def test_a_class_of_any_name_whose_method_samples_plays_the_role_where_no_other_does(tmp_path: Path) -> None:
+    (tmp_path / "llm").mkdir()
+    (tmp_path / "llm/__init__.py").write_text("")
+    (tmp_path / "llm/model.py").write_text(
+        "import torch\nimport transformers\n\n\nclass Tiny:\n"
+        "    def sample_from(self, logits):\n        return torch.multinomial(logits, 1)\n\n"
+        "    def sample(self, logits, past_key_values, kv_cache):\n        return self.sample_from(logits)\n\n"
+        "    def generate(self, prompt):\n        past_key_values = None\n        while True:\n"
+        "            prompt = self.sample(self.forward(prompt), past_key_values, None)\n"
+    )
+    result = mapped(tmp_path)
+    assert [c.name for c in role(result, "sampling").candidates] == ["Tiny"]
+    assert [c.name for c in role(result, "runtime loop").candidates] == ["Tiny"]
+
+
+def test_a_method_looked_up_by_a_name_in_a_table_is_followed(folder: Path) -> None:
+    (folder / "pocket/modes.py").write_text(
+        "MODES = {1: '_greedy', 2: '_beam', 3: 'someone/elsewhere'}\n\n\nclass Tiny:\n"
+        "    def generate(self, mode):\n        run = getattr(type(self), MODES[mode])\n        return run(self)\n\n"
+        "    def _greedy(self):\n        while True:\n            self.logits.argmax()\n\n"
+        "    def _beam(self):\n        for _ in range(9):\n            self.logits.multinomial()\n"
+    )
+    nest = mapped(folder, entry="Tiny.generate").loops[0]
+    file = "pocket/modes.py"
+    assert [(one.kind, one.into) for one in nest.lines if one.kind == "choice"] == [
+        ("choice", line(folder, file, "def _greedy")), ("choice", line(folder, file, "def _beam")),
+    ]  # fmt: skip
+    assert nest.reaches == ("sample",)
+    depths = {one.at: one.depth for one in nest.lines}
+    assert depths[line(folder, file, "argmax")] > depths[line(folder, file, "while True")]
+
+
+def test_a_method_that_loops_is_a_candidate_whatever_its_class_is_called(folder: Path) -> None:
+    (folder / "pocket/ticker.py").write_text(
+        "class Ticker:\n    def _run_generation_loop(self):\n        while True:\n            self.model.execute_model()\n"
+    )
+    names = [place.name for place in mapped(folder).loop_candidates]
+    assert "Ticker._run_generation_loop" in names
+
+
+SERVER = "import fastapi\n\napp = fastapi.FastAPI()\n"
+
+
+def test_the_server_that_scripts_lead_to_and_that_serves_the_most_comes_first(tmp_path: Path) -> None:
+    """By their paths alone the others would come first."""
+    package = tmp_path / "tool"
+    (package / "deep").mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package / "aside.py").write_text(SERVER)
+    (package / "big.py").write_text(
+        SERVER + "".join(f"\n\n@app.get('/{n}')\ndef f{n}():\n    return {n}\n" for n in range(6))
+    )
+    (package / "deep/main.py").write_text(f"from tool.big import app as mounted\n{SERVER}")  # a folder without __init__
+    (package / "cli.py").write_text("def main():\n    from tool.deep.main import app\n    app.run()\n")
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "tool"\n[project.scripts]\ntool = "tool.cli:main"\n')
+    servers = [entry.at for entry in mapped(tmp_path).entry_points if entry.kind == "server"]
+    assert [place.partition(":")[0] for place in servers] == ["tool/deep/main.py", "tool/big.py", "tool/aside.py"]
+
+
+def test_importers_count_where_a_package_lies_in_a_folder_without_init(tmp_path: Path) -> None:
+    (tmp_path / "outer/core").mkdir(parents=True)
+    (tmp_path / "outer/core/__init__.py").write_text("")
+    (tmp_path / "outer/core/parts.py").write_text("class Wheel:\n    pass\n")
+    for name in ("a", "b"):
+        (tmp_path / f"outer/core/{name}.py").write_text("from outer.core.parts import Wheel\n")
+    (tmp_path / "outer/core/c.py").write_text("from .parts import Wheel\n")
+    counted = {c.name: c.importers for c in role(mapped(tmp_path), "most imported").candidates}
+    assert counted["Wheel"] == 3

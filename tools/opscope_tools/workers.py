@@ -1,0 +1,146 @@
+"""Batches of files read by worker processes: what the engines that read whole repositories (index, survey) share.
+
+Processes, because parsing holds the interpreter's lock. A worker gets batches on standard input and answers each on standard
+output, frame by frame: four bytes of length, then the value as `codec` writes it. It imports no engine; engines import it.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import selectors
+import subprocess
+import sys
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import IO, Any, Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class Codec(Protocol):
+    """Writes values as bytes and back: `marshal` for plain types, `pickle` for classes of ours."""
+
+    def dumps(self, value: Any, /) -> bytes: ...
+    def loads(self, data: bytes, /) -> Any: ...
+
+
+def cores() -> int:
+    """How many workers this machine has room for."""
+    return max(1, min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1))
+
+
+def batches_of(sizes: Mapping[T, int], batch: int) -> list[list[T]]:
+    """The keys of `sizes` in batches of at least `batch` bytes, those with the largest files first."""
+    batches: list[list[T]] = []
+    held = batch
+    for one in sorted(sizes, key=lambda one: -sizes[one]):
+        if held >= batch:
+            batches.append([])
+            held = 0
+        batches[-1].append(one)
+        held += sizes[one]
+    return batches
+
+
+def read_batches(
+    arguments: Sequence[str], batches: Sequence[Any], codec: Codec, *, workers: int, checkpoint: Callable[[], None]
+) -> Generator[tuple[bool, Any], None, None]:
+    """(False, answer) for every batch as it comes, and (True, last word) of every worker.
+
+    `arguments` are those of the interpreter that runs `serve`. `checkpoint` is called several times a second, and may raise.
+    Raises `RuntimeError` where a worker died. Close the iterator to end the workers early.
+    """
+    waiting = iter(batches)
+    started = [_Worker(arguments, codec) for _ in range(min(workers, len(batches)))]
+    selector = selectors.DefaultSelector()
+    try:
+        for worker in started:
+            selector.register(worker.output, selectors.EVENT_READ, worker)
+            for _ in range(2):  # one to read, one to find waiting
+                worker.give(next(waiting, None))
+        while selector.get_map():
+            checkpoint()
+            for key, _ in selector.select(timeout=0.2):
+                last, answer = key.data.take()
+                if last:
+                    selector.unregister(key.fileobj)
+                else:
+                    key.data.give(next(waiting, None))
+                yield last, answer
+    finally:
+        selector.close()
+        for worker in started:
+            worker.end()
+
+
+def serve(read: Callable[[Any], Any], last_word: Callable[[], Any], codec: Codec) -> None:
+    """What a worker does: answers batches until there are none, then says its last word."""
+    gc.disable()  # trees and rows form no cycles, and the process ends with its work
+    source, sink = sys.stdin.buffer, sys.stdout.buffer
+    while (batch := _read_frame(source, codec)) is not None:
+        _write_frame(sink, (False, read(batch)), codec)
+    _write_frame(sink, (True, last_word()), codec)
+
+
+class _Worker:
+    """A process that reads batches of files."""
+
+    def __init__(self, arguments: Sequence[str], codec: Codec) -> None:
+        self._codec = codec
+        self._process = subprocess.Popen(
+            [sys.executable, *arguments],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0,
+            process_group=0,  # Ctrl-C in a terminal is for this process, which ends its workers itself
+        )  # fmt: skip
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._input: IO[bytes] = self._process.stdin
+        self.output: IO[bytes] = self._process.stdout
+
+    def give(self, batch: Any | None) -> None:
+        """One batch more; None says that there are none."""
+        _write_frame(self._input, batch, self._codec)
+
+    def take(self) -> tuple[bool, Any]:
+        """What the worker says next, and whether it is its last word; raises `RuntimeError` where it died."""
+        answer = _read_frame(self.output, self._codec)
+        if answer is None:
+            raise RuntimeError(f"A process that reads files ended with status {self._process.wait()}.")
+        last, said = answer
+        return last, said
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._input.close()
+        self.output.close()
+
+
+def _write_frame(stream: IO[bytes], value: Any, codec: Codec) -> None:
+    """Send a value; a reader that is gone is no error here, the next read tells."""
+    blob = codec.dumps(value)
+    data = memoryview(len(blob).to_bytes(4, "big") + blob)
+    try:
+        while data:
+            data = data[stream.write(data) :]
+        stream.flush()
+    except BrokenPipeError:
+        return
+
+
+def _read_frame(stream: IO[bytes], codec: Codec) -> Any | None:
+    """The next value; None where the other side ended."""
+    head = _exactly(stream, 4)
+    body = _exactly(stream, int.from_bytes(head, "big")) if head is not None else None
+    return None if body is None else codec.loads(body)
+
+
+def _exactly(stream: IO[bytes], size: int) -> bytes | None:
+    parts = []
+    while size:
+        part = stream.read(size)
+        if not part:
+            return None
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
