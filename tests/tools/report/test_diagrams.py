@@ -305,6 +305,15 @@ def test_short_neighbours_share_a_bar_and_no_time_is_lost(facts: ImplementationF
         assert then.start == pytest.approx(first.start + first.length)
 
 
+def test_a_pass_without_repeated_layers_is_drawn_by_operator(facts: ImplementationFacts) -> None:
+    document = facts.main.model_copy(update={"kernels": toy.layer_kernels("")})
+    changed = replace(facts, documents=(document,), graphs=(toy.graph(document),))
+    whole, operators = timelines(changed, tasks(document, changed.graphs[0]))
+    assert len(whole.vertices) == 3  # norm, attention, addition
+    assert operators.title == "prefill, modelled: the whole pass by operator"
+    assert [v.lines[0].split(" ")[0] for v in operators.vertices] == ["1", "2", "3", "4", "5", "6"]
+
+
 def test_a_task_keeps_its_number_in_the_other_phase(facts: ImplementationFacts) -> None:
     numbers = [
         [v.lines[0].split(" ")[0] for v in graph.vertices]

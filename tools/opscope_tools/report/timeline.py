@@ -55,7 +55,7 @@ class _Step:
 
 
 def timelines(facts: ImplementationFacts, catalogue: Sequence[Task]) -> list[Graph]:
-    """Per phase the whole pass, then one layer of each kind, the longest kinds where there are many."""
+    """Per phase the whole pass, then one layer of each kind, the longest kinds where there are many; else its operators."""
     numbers, found = _numbered(facts, catalogue), []
     for document in facts.documents:
         values = facts.point(document)
@@ -69,24 +69,35 @@ def timelines(facts: ImplementationFacts, catalogue: Sequence[Task]) -> list[Gra
         longest = sorted(layers, key=lambda each: -each[1])[:_LAYERS]
         whole = sum(step.time for step in steps) or 1.0
         left = f"; {len(layers) - _LAYERS} further kinds of layers are not drawn" if len(layers) > _LAYERS else ""
+        own = _own(facts, document, document.kernels, document.class_name, numbers) if not layers else []
+        if len(own) > len(steps):  # nothing repeats: there is no layer to look into
+            found.append(_graph(f"{document.phase}, modelled: the whole pass by operator", own))
         for layer, time in [each for each in layers if each in longest]:
             times = evaluate(layer.repeat, values)
-            own = [
-                _step(
-                    numbers.get(id(o.kernel), 0),
-                    bare(o.kernel.operator or o.kernel.class_name),
-                    _where(o),
-                    o.kernel,
-                    values,
-                    facts.ridge,
-                    times,
-                )
-                for o in occurrences(layer.kernels or (), layer.class_name)
-            ]
+            own = _own(facts, document, layer.kernels or (), layer.class_name, numbers, times)
             path = f"{path_of(document.kernels, layer)} ({short(layer.class_name)})"
             share = f"{100 * time / times / whole:.1f} % of the pass"
             found.append(_graph(f"{document.phase}, modelled: one of {times} runs of {path}, {share}{left}", own))
     return [graph for graph in found if graph.vertices]
+
+
+def _own(
+    facts: ImplementationFacts,
+    document: ModelAnalysis,
+    kernels: Sequence[Kernel],
+    owner: str,
+    numbers: Mapping[int, int],
+    times: int = 1,
+) -> list[_Step]:
+    """The operators of `kernels` in order of execution; the figures are of one of `times` runs."""
+    values = facts.point(document)
+    return [
+        _step(
+            numbers.get(id(o.kernel), 0), bare(o.kernel.operator or o.kernel.class_name), _where(o), o.kernel, values,
+            facts.ridge, times,
+        )
+        for o in occurrences(kernels, owner)
+    ]  # fmt: skip
 
 
 def _leaves(kernels: Sequence[Kernel]) -> list[Kernel]:
