@@ -28,7 +28,7 @@ golden: $(STAMP)
 gallery: $(STAMP)
 	$(BIN)/python tests/golden/gallery.py $(if $(VLLM),vllm=$(VLLM))
 
-# the official suites against the real server; installs Node and both suites from npm first
+# the official suites against the real server, Mermaid's parser on the gallery; installs Node and all of them from npm first
 conformance: $(STAMP)
 	.ci/install-node
 	OPSCOPE_NEEDS_NODE=1 $(BIN)/pytest -m nodejs tests/conformance

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,13 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from installed import MODULES, NODE
 
 HERE = Path(__file__).parent
-MODULES = HERE / "node/node_modules"
-_MACHINE = {"x86_64": "linux-x64", "aarch64": "linux-arm64"}.get(platform.machine(), "none")
-_PINNED = MODULES / f"node-{_MACHINE}/bin/node"
-#: the pinned Node; where npm has none for the machine, the machine's own, which must be 22.19 or newer
-NODE = _PINNED if _PINNED.is_file() else Path(shutil.which("node") or "node")
 
 pytestmark = pytest.mark.nodejs
 

@@ -16,6 +16,7 @@ from opscope_schemas.report import CheckReportResult, ReportFacts
 from pydantic import Field, ValidationError
 
 from opscope_tools.report.checks import Material, check, rule_names
+from opscope_tools.report.checks_mermaid import mermaid_parsed
 from opscope_tools.report.edits import edited_problems, moved_lines
 from opscope_tools.report.markdown import Page
 from opscope_tools.report.pins import pinned, repaired
@@ -79,20 +80,21 @@ def _run(arguments: CheckReportArguments, context: ToolContext) -> CheckReportRe
         text, facts, repairs = _fixed(workspace, path, text, facts, reader)
     sources = tuple(workspace.source(repository) for repository in workspace.repositories.values())
     exists = partial(exists_beside, workspace, path)
-    problems = check(Material(Page(text), reader, facts, sources, exists))
+    parsed, unparsed = mermaid_parsed(Page(text), workspace.mermaid)
+    problems = [*check(Material(Page(text), reader, facts, sources, exists)), *parsed]
     problems = sorted([*problems, *edited_problems(Page(text), facts, problems)], key=lambda problem: problem.line)
-    notes = (
-        () if facts else ("No facts file lies beside the report, so its numbers and cited lines were not compared.",)
+    compared = (
+        "" if facts else "No facts file lies beside the report, so its numbers and cited lines were not compared."
     )
     return CheckReportResult(
         path=path,
         ok=not problems,
         problems=tuple(problems),
         summary=facts.summary if facts else CheckReportResult.model_fields["summary"].default,
-        rules=rule_names(),
+        rules=(*rule_names(), *([] if unparsed else ["mermaid_parsed"])),
         repairs=repairs,
         sources=sources,
-        notes=notes,
+        notes=tuple(filter(None, (compared, unparsed))),
     )
 
 

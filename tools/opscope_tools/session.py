@@ -1,7 +1,8 @@
 """Opens the `Workspace` that a user's options and environment describe; the server and the command line share it.
 
 What is given wins over the environment: OPSCOPE_REPO and OPSCOPE_TRUST (several, separated as in PATH),
-OPSCOPE_PYTHON, OPSCOPE_OUTPUT, OPSCOPE_TRACE_TIMEOUT (seconds); OPSCOPE_CACHE_DIR is read where the store is opened.
+OPSCOPE_PYTHON, OPSCOPE_OUTPUT, OPSCOPE_TRACE_TIMEOUT (seconds), OPSCOPE_MERMAID (a node_modules folder); OPSCOPE_CACHE_DIR is
+read where the store is opened.
 """
 
 from __future__ import annotations
@@ -39,12 +40,28 @@ def open_workspace(
         trusted=trusted,
     )
     workspace.trace_timeout = _seconds("OPSCOPE_TRACE_TIMEOUT", workspace.trace_timeout)
+    workspace.mermaid = _modules("OPSCOPE_MERMAID")
     for name in trusted:
         if name not in workspace.repositories:
             raise UnknownNameError(
                 "repository", name, sorted(workspace.repositories), next_step="Register it with --repo NAME=PATH."
             )
     return workspace
+
+
+def _modules(variable: str) -> Path | None:
+    """The node_modules folder that the environment names, itself or as the folder around it; raises `InputError`."""
+    text = os.environ.get(variable)
+    if not text:
+        return None
+    folder = Path(text).expanduser().resolve()
+    folder = folder if folder.name == "node_modules" else folder / "node_modules"
+    if not (folder / "mermaid/package.json").is_file():
+        raise InputError(
+            f"{variable} is {text!r}, which holds no npm package mermaid.",
+            next_step="Name the node_modules folder in which `npm install mermaid` has put it.",
+        )
+    return folder
 
 
 def _seconds(variable: str, default: float) -> float:

@@ -133,6 +133,8 @@ class Workspace:
     #: seconds and bytes that one trace may take
     trace_timeout: float = 600.0
     trace_memory: int = 12 << 30
+    #: node_modules folder that holds the npm package mermaid, whose parser then reads the diagrams of reports
+    mermaid: Path | None = None
     _engines: dict[str, object] = field(default_factory=dict, repr=False)
     _trees: dict[tuple[str, tuple[str, ...]], Tree] = field(default_factory=dict, repr=False)
 

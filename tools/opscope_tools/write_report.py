@@ -218,7 +218,7 @@ def _run(arguments: WriteReportArguments, context: ToolContext) -> WriteReportRe
         context.checkpoint()
         texts = {facts_path(path): draft.report.facts.model_dump_json(indent=1) + "\n", path: draft.report.text}
         if arguments.html:
-            texts[page_path(path)] = web_page(draft.report.text, draft.plots, draft.reader, _template("page.html"))
+            texts[page_path(path)] = web_page(draft.report, draft.plots, draft.reader, _template("page.html"))
         save(workspace.output, texts)
     context.progress(_steps(arguments), _steps(arguments), "not saved" if draft.problems else "saved")
     return WriteReportResult(

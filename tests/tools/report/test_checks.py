@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import report_toy as toy
+from opscope_schemas.errors import InputError
 from opscope_schemas.report import Problem, ReportFacts
 from opscope_tools.report.checks import Material, check
+from opscope_tools.report.checks_mermaid import mermaid_parsed
 from opscope_tools.report.facts import ImplementationFacts
 from opscope_tools.report.markdown import Page
 from opscope_tools.report.render import Report
+from opscope_tools.report.sources import SourceReader
+from opscope_tools.session import open_workspace
 
 ATTENTION = toy.line_of("class ToyAttention")
 NORM = toy.line_of("class ToyNorm")
@@ -181,3 +186,39 @@ def test_an_unfilled_template_fails_as_a_report(facts: ImplementationFacts) -> N
     assert rules.count("PLACEHOLDER") == 2
     assert "EMPTY_ROW" in rules
     assert "SECTION_MISSING" in rules
+
+
+# ---- Mermaid's own parser ------------------------------------------------------------------------------------------
+
+
+def test_groups_of_a_flowchart_are_opened_and_closed() -> None:
+    inner = '  subgraph g["Layer ×2"]\n    a["x"]\n  end\n'
+    assert rules_of(f'```mermaid\nflowchart TB\n{inner}  b["y"]\n  a -.->|"7"| b\n```') == set()
+    unclosed = inner.replace("  end\n", "")
+    assert rules_of(f"```mermaid\nflowchart TB\n{unclosed}```") == {"MERMAID"}
+
+
+def rules_of(text: str) -> set[str]:
+    return {p.rule for p in check(Material(Page(text), SourceReader(()))) if p.rule.startswith("MERMAID")}
+
+
+def test_without_the_npm_package_the_answer_says_that_only_the_form_was_checked() -> None:
+    problems, note = mermaid_parsed(Page('```mermaid\nflowchart TB\n  a["x"]\n```'), None)
+    assert problems == []
+    assert "OPSCOPE_MERMAID names no node_modules folder" in note
+    assert mermaid_parsed(Page("no diagram"), None) == ([], "")
+
+
+def test_without_node_the_answer_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    problems, note = mermaid_parsed(Page('```mermaid\nflowchart TB\n  a["x"]\n```'), tmp_path / "node_modules")
+    assert problems == []
+    assert "no node on PATH" in note
+
+
+def test_a_folder_without_the_package_is_refused_with_what_to_name(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("OPSCOPE_MERMAID", str(tmp_path))
+    with pytest.raises(InputError, match=r"holds no npm package mermaid\. Name the node_modules folder"):
+        open_workspace(cache_folder=str(tmp_path / "cache"))

@@ -13,7 +13,6 @@ import report_toy as toy
 from opscope_prompts.templates import render_template
 from opscope_schemas.errors import UnknownNameError, ValuesError
 from opscope_schemas.formula import evaluate
-from opscope_tools.report.diagrams import Box, Node, bars, draw_stack, draw_tree
 from opscope_tools.report.facts import ImplementationFacts, bind, role_of
 from opscope_tools.report.markdown import Page
 from opscope_tools.report.outline import SECTIONS, TABLES, anchor, section_named
@@ -205,19 +204,6 @@ def test_the_same_facts_give_the_same_report(facts: ImplementationFacts, report:
 
 
 # ---- parts ----------------------------------------------------------------------------------------------------------
-
-
-def test_boxes_are_as_wide_as_their_longest_line_and_trees_branch() -> None:
-    lines = draw_stack([Box("a"), Box("much longer", ("x",))]).split("\n")
-    assert {len(line) for line in lines if line.startswith(("┌", "│", "└"))} == {len("much longer") + 4}
-    tree = draw_tree(Node("root", (Node("one", (Node("leaf"),)), Node("two"))))
-    assert tree == "root\n├── one\n│   └── leaf\n└── two"
-
-
-def test_bars_are_proportional_and_shares_sum_to_one() -> None:
-    lines = bars([("big", 300), ("small", 100)], width=30).split("\n")
-    assert [line.count("█") for line in lines] == [30, 10]
-    assert [line.split()[-2] for line in lines] == ["75.0", "25.0"]
 
 
 def test_a_key_stands_for_one_number_and_amounts_keep_three_digits() -> None:

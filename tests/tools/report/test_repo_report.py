@@ -12,9 +12,10 @@ from opscope_cache.store import MemoryStore
 from opscope_schemas.common import Repository
 from opscope_schemas.report import Problem, ReportFacts, WriteReportResult
 from opscope_tools.check_report import CHECK_REPORT, CheckReportArguments
-from opscope_tools.report.architecture import Edge, Graph, mermaid
 from opscope_tools.report.checks import Material, check
+from opscope_tools.report.graph import Edge, Graph, Vertex
 from opscope_tools.report.markdown import Page
+from opscope_tools.report.mermaid import mermaid
 from opscope_tools.report.outline import DEEP, REPO_SECTIONS
 from opscope_tools.report.sources import SourceReader
 from opscope_tools.spec import ToolContext
@@ -215,10 +216,35 @@ def test_a_planted_fault_is_caught(saved: tuple[str, ReportFacts, SourceReader],
 
 
 def test_labels_of_a_diagram_are_quoted_whatever_they_hold() -> None:
-    drawn = mermaid(Graph({"a": 'app/[id]::new("x")', "b": "end; #1"}, (Edge("a", "b", "calls"),)))
+    vertices = (Vertex("a", ('app/[id]::new("x")',)), Vertex("b", ("end; #1",)))
+    drawn = mermaid(Graph(vertices, (Edge("a", "b", "calls"),)))
     page = Page(f"```mermaid\n{drawn}\n```")
     assert [p for p in check(Material(page, SourceReader(()))) if p.rule == "MERMAID"] == []
-    assert "n1[\"app/[id]::new('x')\"]" in drawn
+    assert 'n1["app/[id]::new(#quot;x#quot;)"]' in drawn
+
+
+def test_the_page_of_a_repository_draws_the_map_and_keeps_its_text(engine: ToolContext) -> None:
+    assert write(engine, html=True, overwrite=True).ok
+    text = (engine.workspace.output / PATH).read_text()
+    edges = len(re.findall(r"^  n\d+ -->", text, re.MULTILINE))
+    page = (engine.workspace.output / PATH.replace(".md", ".html")).read_text()
+    drawing = re.search(r'<svg[^>]*class="diagram".*?</svg>', page, re.DOTALL)
+    assert drawing is not None
+    assert edges > 4
+    assert drawing[0].count('class="head"') == edges
+    assert page.partition("<summary>As text</summary>")[2].partition("</details>")[0].count("flowchart TB") == 1
+
+
+def test_a_map_says_how_much_it_does_not_draw(tmp_path: Path) -> None:
+    crowd = {f"tiny/part{n}/__init__.py": '"""A part."""\n' for n in range(20)}
+    context = context_of(tmp_path, "engine", {**ENGINE, **crowd})
+    assert write(context).ok
+    text = (context.workspace.output / PATH).read_text()
+    drawn = len(re.findall(r'^  n\d+\["', text, re.MULTILINE))
+    assert drawn == 12
+    said = re.search(r"^(\d+) further files and folders are not drawn\.$", text, re.MULTILINE)
+    assert said is not None
+    assert int(said[1]) >= 20 - drawn
 
 
 def test_a_package_folder_is_called_by_its_own_name(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import re
 import shutil
 import struct
 import subprocess
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from opscope_prompts.templates import render_template
 from opscope_tools.report.facts import ImplementationFacts
 from opscope_tools.report.outline import SECTIONS
 from opscope_tools.report.plots import plots
+from opscope_tools.report.render import Report
 from opscope_tools.report.webpage import web_page
 from opscope_tools.spec import ToolContext
 from opscope_tools.write_report import WRITE_REPORT, WriteReportArguments
@@ -50,7 +52,7 @@ class Seen(HTMLParser):
 
 def page_of(facts: ImplementationFacts, sections: dict[str, str] | None = None) -> str:
     report = toy.rendered_with(facts, sections or {})
-    return web_page(report.text, plots(facts), facts.reader, lambda values: render_template("page.html", values))
+    return web_page(report, plots(facts), facts.reader, lambda values: render_template("page.html", values))
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +76,8 @@ def test_every_link_inside_the_page_leads_to_something_and_ids_are_unique(page: 
 def test_all_sections_are_there_and_fold(page: str) -> None:
     seen = Seen(page)
     main = [section for section in SECTIONS if "." not in section.number]
-    assert sum(tag == "details" for tag, _ in seen.elements) == len(main) + 1  # and the cited source
+    folds = [given for tag, given in seen.elements if tag == "details" and given.get("class") != "text"]
+    assert len(folds) == len(main) + 1  # and the cited source
     for section in SECTIONS:
         assert section.heading.lstrip("# ") in " ".join(seen.text.split())
 
@@ -94,7 +97,7 @@ def test_raw_html_of_an_agent_is_shown_and_not_obeyed(facts: ImplementationFacts
 
 
 def test_plots_say_their_numbers_to_those_who_do_not_see_them(page: str, facts: ImplementationFacts) -> None:
-    drawings = re.findall(r"<svg.*?</svg>", page, re.DOTALL)
+    drawings = re.findall(r"<svg[^>]*class=\"plot\".*?</svg>", page, re.DOTALL)
     assert len(drawings) == 2 * len(facts.documents)
     for drawing in drawings:
         said = re.search(r"<title[^>]*>(.+?)</title><desc[^>]*>(.+?)</desc>", drawing, re.DOTALL)
@@ -102,6 +105,23 @@ def test_plots_say_their_numbers_to_those_who_do_not_see_them(page: str, facts: 
         assert re.search(r"\d", said[2])
     # two tensors of 64 * 8 elements of 2 bytes are alive at once: 2,048 bytes
     assert "Peak 2.05 kB during operator 2" in page
+
+
+def test_every_diagram_is_drawn_and_its_text_folds_below_it(page: str, report: Report) -> None:
+    drawn = [drawing for drawing in report.drawings if drawing.graphs]
+    assert {drawing.section.partition(".")[0] for drawing in drawn} == {"2", "4", "6", "8"}
+    figures = re.findall(r'<figure class="drawn">.*?</figure>', page, re.DOTALL)
+    assert len(figures) == len(drawn)
+    for figure, drawing in zip(figures, drawn, strict=True):
+        assert figure.count('class="diagram"') == len(drawing.graphs)
+        text = figure.partition("<summary>As text</summary>")[2]
+        assert escape(drawing.text.split("\n")[0]) in text
+        assert figure.count("<desc ") == len(drawing.graphs)
+    outside = re.sub(r'<figure class="drawn">.*?</figure>', "", page, flags=re.DOTALL)
+    assert not set("┌▼├█") & set(
+        outside.partition("<main")[2].partition('id="cited-source"')[0]
+    )  # no diagram is text alone
+    assert "flowchart" not in page
 
 
 def test_the_page_is_saved_beside_the_report(context: ToolContext) -> None:

@@ -1,53 +1,44 @@
-"""The one diagram of a repository's report: a typed graph of what calls or holds what, written as Mermaid.
+"""The one diagram of a repository's report: a typed graph of what calls or holds what, in Markdown as Mermaid.
 
-Nodes are files and folders of the repository, each once; an edge is a call that the loop makes from one file into another,
-the function that a way in runs, or a folder that holds another. Labels are always quoted, so that nothing in them is syntax.
+Vertices are files and folders of the repository, each once; an edge is a call that the loop makes from one file into another,
+the function that a way in runs, or a folder that holds another.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from opscope_schemas.repo_map import RepoMapResult
 
-__all__ = ["Edge", "Graph", "architecture_map", "mermaid"]
+from opscope_tools.report.graph import Drawing, Edge, Graph, Vertex
+from opscope_tools.report.mermaid import mermaid
+
+__all__ = ["architecture_map"]
 
 _NODES = 12
 
 
-@dataclass(frozen=True)
-class Edge:
-    """From one node to another."""
-
-    source: str
-    target: str
-    label: str = ""
-
-
-@dataclass(frozen=True)
-class Graph:
-    """Labels by node, and edges between nodes."""
-
-    nodes: dict[str, str]
-    edges: tuple[Edge, ...]
-
-
-def architecture_map(found: RepoMapResult) -> str:
-    """The diagram as Mermaid."""
-    nodes: dict[str, str] = {}
+def architecture_map(found: RepoMapResult) -> Drawing:
+    """The diagram; what is left out for its size is said."""
+    nodes: dict[str, None] = {}
+    left_out: dict[str, None] = {}
     edges: dict[Edge, None] = {}
     for source, target, label in (*_loop_calls(found), *_ways_in(found), *_holds(found)):
         new = {source, target} - nodes.keys()
         if source == target or len(nodes) + len(new) > _NODES:
+            left_out.update(dict.fromkeys(sorted(new) if source != target else ()))
             continue
-        nodes.update({path: path for path in (source, target) if path in new})
+        nodes.update(dict.fromkeys(path for path in (source, target) if path in new))
         if not any((e.source, e.target) == (source, target) for e in edges):
             edges[Edge(source, target, label)] = None
     if not nodes:
-        nodes = {found.repository: found.repository}
+        nodes = {found.repository: None}
     roles = {c.candidates[0].at.rpartition(":")[0]: c.role for c in reversed(found.components) if c.candidates}
-    return mermaid(Graph({n: f"{n} ({roles[n]})" if n in roles else n for n in nodes}, tuple(edges)))
+    vertices = tuple(Vertex(n, (f"{n} ({roles[n]})" if n in roles else n,)) for n in nodes)
+    gone = [path for path in left_out if path not in nodes]
+    note = f"{len(gone)} further files and folders are not drawn." if gone else ""
+    graph = Graph(vertices, tuple(edges), note=note)
+    return Drawing("map", "Architecture map: what calls, runs or holds what", mermaid(graph), (graph,), mermaid(graph))
 
 
 def _loop_calls(found: RepoMapResult) -> Iterator[tuple[str, str, str]]:
@@ -70,16 +61,3 @@ def _holds(found: RepoMapResult) -> Iterator[tuple[str, str, str]]:
             yield parent, module.path, "holds"
     for folder in found.directories:
         yield found.repository, folder.path, "holds"
-
-
-def mermaid(graph: Graph) -> str:
-    """The graph as a flowchart."""
-    names = {node: f"n{place}" for place, node in enumerate(graph.nodes, 1)}
-    lines = ["flowchart TB"]
-    for node, label in graph.nodes.items():
-        plain = label.replace('"', "'").replace("#", "")
-        lines.append(f'  {names[node]}["{plain}"]')
-    for edge in graph.edges:
-        label = f'|"{edge.label}"|' if edge.label else ""
-        lines.append(f"  {names[edge.source]} -->{label} {names[edge.target]}")
-    return "\n".join(lines)

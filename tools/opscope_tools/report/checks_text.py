@@ -143,11 +143,12 @@ def pseudocode_problems(page: Page) -> Iterator[Problem]:
 
 _NODE = re.compile(r'^\s*(\w+)\["[^"\n]*"\]\s*$')
 _EDGE = re.compile(r'^\s*(\w+)\s+(?:-->|---|-\.->|==>)(?:\|"[^"|\n]*"\|)?\s+(\w+)\s*$')
+_GROUP = re.compile(r'^\s*subgraph \w+\["[^"\n]*"\]\s*$|^\s*end\s*$')
 _RESERVED = frozenset({"end", "graph", "subgraph", "flowchart", "class", "style", "click", "default"})
 
 
 def mermaid_problems(page: Page) -> Iterator[Problem]:
-    """Flowcharts of quoted labels, declared nodes and plain edges: what every renderer of Mermaid draws alike."""
+    """Flowcharts of quoted labels, declared nodes, plain edges and closed groups: what every renderer of Mermaid draws alike."""
     for fence in page.fences:
         if fence.language != "mermaid" or not fence.closed:
             continue
@@ -158,13 +159,18 @@ def mermaid_problems(page: Page) -> Iterator[Problem]:
                 yield Problem(rule="MERMAID", line=at, message=fault)
         if not nodes:
             yield Problem(rule="MERMAID", line=fence.line, message="This diagram has no node.")
+        opened = sum(line.strip().startswith("subgraph ") for line in fence.lines)
+        if opened != sum(line.strip() == "end" for line in fence.lines):
+            yield Problem(
+                rule="MERMAID", line=fence.line, message="A `subgraph` ends with `end`, and nothing else does."
+            )
 
 
 def _mermaid_fault(line: str, first: bool, nodes: set[str]) -> str:
     if first:
         right = re.fullmatch(r"\s*(?:flowchart|graph) (?:TB|TD|BT|LR|RL)\s*", line)
         return "" if right else "A diagram begins with `flowchart TB` (or LR)."
-    if not line.strip() or line.strip().startswith("%%"):
+    if not line.strip() or line.strip().startswith("%%") or _GROUP.match(line):
         return ""
     if node := _NODE.match(line):
         return f"{node[1]} is a word of Mermaid: call the node otherwise." if node[1] in _RESERVED else ""

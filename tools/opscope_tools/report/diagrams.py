@@ -1,68 +1,159 @@
-"""Diagrams as text, compiled from typed graphs: indented trees, stacked boxes, bars.
+"""Typed graphs drawn as text: stacked boxes, indented trees, lines of chains, timelines.
 
-Nothing is drawn by hand: labels are data, so a long class name widens a box instead of breaking it.
+Nothing is drawn by hand: labels are data, so a long class name widens a box instead of breaking it. Who reads whom is said by
+number in the boxes, because lines beside thirty boxes cannot be followed in text; an arrow stands where a box reads the one
+above it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
-__all__ = ["Box", "Node", "bars", "draw_stack", "draw_tree"]
+from opscope_tools.report.graph import INPUTS, OUTPUTS, Edge, Graph, Span, Vertex
 
+__all__ = ["draw", "entry", "reads"]
 
-@dataclass(frozen=True)
-class Node:
-    """A vertex of a tree."""
-
-    label: str
-    children: tuple[Node, ...] = ()
+_CHAIN = 80
+#: columns of a timeline's bars
+_BAR = 40
 
 
-@dataclass(frozen=True)
-class Box:
-    """A box of a stack: a title and lines below it."""
-
-    title: str
-    lines: tuple[str, ...] = ()
+def draw(graph: Graph) -> str:
+    """The graph as its layout asks."""
+    drawers = {"flow": _flow, "tree": _tree, "chains": _chains, "timeline": _timeline}
+    return drawers[graph.layout](graph)
 
 
-def draw_tree(root: Node) -> str:
-    """The tree with branch glyphs, one node per line."""
-    return "\n".join([root.label, *_branches(root, "")])
+# ---- flow -----------------------------------------------------------------------------------------------------------
 
 
-def _branches(node: Node, indent: str) -> list[str]:
+def _flow(graph: Graph) -> str:
+    """Boxes from top to bottom, all of one width; arrows where the lower one reads the upper one."""
+    blocks = [
+        (
+            [group.label, *(f"  {line}" for v in held for line in entry(graph, v))] if group else entry(graph, held[0]),
+            held,
+        )
+        for group, held in graph.blocks()
+    ]
+    width = max((len(line) for lines, _ in blocks for line in lines), default=0) + 2
     drawn: list[str] = []
-    for position, child in enumerate(node.children, 1):
-        last = position == len(node.children)
-        drawn.append(f"{indent}{'└── ' if last else '├── '}{child.label}")
-        drawn += _branches(child, indent + ("    " if last else "│   "))
-    return drawn
-
-
-def draw_stack(boxes: Sequence[Box], flow: Sequence[str] = ()) -> str:
-    """The boxes from top to bottom, all of one width, joined by arrows; `flow` labels the arrows."""
-    width = max((len(line) for box in boxes for line in (box.title, *box.lines)), default=0) + 2
-    drawn: list[str] = []
-    for position, box in enumerate(boxes):
-        if position:
-            label = flow[position - 1] if position <= len(flow) else ""
-            drawn += [f"{' ' * (width // 2)}│ {label}".rstrip(), f"{' ' * (width // 2)}▼"]
+    before: Sequence[Vertex] = ()
+    for lines, held in blocks:
+        if before:
+            drawn += _arrow(graph, before, held, width // 2)
         drawn.append(f"┌{'─' * width}┐")
-        drawn += [f"│ {line.ljust(width - 2)} │" for line in (box.title, *box.lines)]
+        drawn += [f"│ {line.ljust(width - 2)} │" for line in lines]
         drawn.append(f"└{'─' * width}┘")
+        before = held
     return "\n".join(drawn)
 
 
-def bars(rows: Sequence[tuple[str, int]], width: int = 40) -> str:
-    """One bar per row, as long as its share of the largest; the share of the sum follows."""
-    total = sum(value for _, value in rows)
-    top = max((value for _, value in rows), default=0)
-    if not total:
-        return "nothing is moved"
-    room = max(len(label) for label, _ in rows)
-    return "\n".join(
-        f"{label.ljust(room)} {'█' * round(width * value / top):<{width}} {100 * value / total:5.1f} %"
-        for label, value in rows
-    )
+def _arrow(graph: Graph, upper: Sequence[Vertex], lower: Sequence[Vertex], column: int) -> list[str]:
+    """What stands between two boxes: nothing where the lower one reads nothing of the upper one."""
+    ends = {vertex.id for vertex in upper}
+    between = [e for vertex in lower for e in graph.into[vertex.id] if e.source in ends and not e.again]
+    if not between:
+        return [""]
+    label = ", ".join(dict.fromkeys(e.label for e in between if e.label))
+    return [f"{' ' * column}│ {label}".rstrip(), f"{' ' * column}▼"]
+
+
+def entry(graph: Graph, vertex: Vertex) -> list[str]:
+    """A vertex's lines, in a flow that is no chain with its number and what it reads."""
+    if graph.layout == "chains":
+        said = _after([e for e in graph.edges if e.target == vertex.id])
+        return [*_wrapped(vertex.lines), *([f"after {said}"] if said else [])]
+    if graph.is_chain:
+        return list(vertex.lines)
+    outer = vertex.id in (INPUTS, OUTPUTS)
+    number = "" if outer else f"{graph.names[vertex.id]}  "
+    indent = " " * len(number)
+    lines = [f"{number}{vertex.lines[0]}", *(f"{indent}{line}" for line in vertex.lines[1:])]
+    return lines if vertex.id == INPUTS else [*lines, f"{indent}{reads(graph, vertex.id)}"]
+
+
+def reads(graph: Graph, name: str) -> str:
+    """`reads inputs, 2; of the repetition before: 7`."""
+    edges = graph.into[name]
+    now, again = (", ".join(_source(graph, e) for e in edges if e.again is late) for late in (False, True))
+    parts = [now or "no other result"] if now or not again else []
+    return "reads " + "; ".join([*parts, *([f"of the repetition before: {again}"] if again else [])])
+
+
+def _source(graph: Graph, edge: Edge) -> str:
+    return f"{graph.names[edge.source]}{f' ({edge.label})' if edge.label else ''}"
+
+
+# ---- tree -----------------------------------------------------------------------------------------------------------
+
+
+def _tree(graph: Graph) -> str:
+    """Branch glyphs, one vertex per line."""
+    children: dict[str, list[Vertex]] = {vertex.id: [] for vertex in graph.vertices}
+    held = {edge.target: edge.source for edge in graph.edges}
+    for vertex in graph.vertices:
+        if vertex.id in held:
+            children[held[vertex.id]].append(vertex)
+    roots = [vertex for vertex in graph.vertices if vertex.id not in held]
+    return "\n".join(line for root in roots for line in [root.lines[0], *_branches(children, root, "")])
+
+
+def _branches(children: dict[str, list[Vertex]], vertex: Vertex, indent: str) -> Iterator[str]:
+    for position, child in enumerate(children[vertex.id], 1):
+        last = position == len(children[vertex.id])
+        yield f"{indent}{'└── ' if last else '├── '}{child.lines[0]}"
+        yield from _branches(children, child, indent + ("    " if last else "│   "))
+
+
+# ---- chains ---------------------------------------------------------------------------------------------------------
+
+
+def _chains(graph: Graph) -> str:
+    """One line per vertex, its lines joined by arrows; what its first one reads stands in front."""
+    drawn = []
+    for vertex in graph.vertices:
+        said = _after([e for e in graph.edges if e.target == vertex.id])
+        rows = _wrapped(vertex.lines)
+        drawn.append(f"{f'after {said}: ' if said else ''}{rows[0]}")
+        drawn += [f"  -> {row}" for row in rows[1:]]
+    return "\n".join(drawn)
+
+
+def _after(edges: Sequence[Edge]) -> str:
+    """The labels of edges, which name what is read: those of this pass, of the repetition before, of a second run."""
+    kinds: dict[str, list[str]] = {}
+    for edge in edges:
+        number, _, kind = edge.label.partition(" ")
+        kinds.setdefault(kind, []).append(number)
+    return "; ".join(f"{kind}: {', '.join(numbers)}" if kind else ", ".join(numbers) for kind, numbers in kinds.items())
+
+
+def _wrapped(labels: Sequence[str]) -> list[str]:
+    rows = [labels[0]]
+    for label in labels[1:]:
+        if len(rows[-1]) + len(label) + 4 > _CHAIN:
+            rows.append(label)
+        else:
+            rows[-1] += f" -> {label}"
+    return rows
+
+
+# ---- timeline -------------------------------------------------------------------------------------------------------
+
+
+def _timeline(graph: Graph) -> str:
+    """One bar per vertex, from where it begins to where it ends; first line and last line of a vertex beside its bar."""
+    room = max((len(vertex.lines[0]) for vertex in graph.vertices), default=0)
+    drawn = [f"{' ' * room} 0 %{'100 %'.rjust(_BAR - 3)}"]
+    for vertex in graph.vertices:
+        assert vertex.span is not None
+        drawn.append(f"{vertex.lines[0].ljust(room)} {_bar(vertex.span)} {'  '.join(vertex.lines[1:])}".rstrip())
+    return "\n".join(drawn)
+
+
+def _bar(span: Span) -> str:
+    """A bar at its place; what is shorter than half a column is a thin stroke."""
+    first, last = round(_BAR * span.start), round(_BAR * (span.start + span.length))
+    at = min(first, _BAR - 1)
+    return (" " * at + ("█" * (last - first) or "▏")).ljust(_BAR)

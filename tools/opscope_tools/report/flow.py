@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from opscope_schemas.analysis import Kernel
 from opscope_schemas.formula import evaluate
 
-from opscope_tools.report.diagrams import Node, draw_tree
-from opscope_tools.report.facts import ImplementationFacts, is_leaf, short
+from opscope_tools.report.facts import Figures, ImplementationFacts, is_leaf, short
+from opscope_tools.report.graph import Edge, Graph, Vertex
 from opscope_tools.report.tasks import Task, numbering
 
-__all__ = ["ORDER_NOTE", "catalogue_rows", "dependency_graph", "forward_pass", "tiling_note"]
+__all__ = ["ORDER_NOTE", "bare", "catalogue_rows", "dependency_graph", "forward_pass", "tile_of", "tiling_note"]
 
 ORDER_NOTE = (
     "Dependencies are the tasks whose results a task reads; views count as the tensor that they look into, weights and "
@@ -19,6 +19,10 @@ ORDER_NOTE = (
     "once, where it first runs; section 6.1 shows every run."
 )
 _LIBRARY = "library"
+#: how a reader says that it reads what was made before it ran: in an earlier run of its own, in the layer before
+RERUN, CARRIED = " where it runs again", " of the layer before"
+#: tasks of one chain
+_CHAIN = 12
 
 
 def catalogue_rows(facts: ImplementationFacts, catalogue: Sequence[Task]) -> list[tuple[str, str, str, str, str]]:
@@ -31,10 +35,11 @@ def catalogue_rows(facts: ImplementationFacts, catalogue: Sequence[Task]) -> lis
 
 def short_operator(task: Task) -> str:
     """The operator's name without its namespace and overload."""
-    return _bare(task.kind)
+    return bare(task.kind)
 
 
-def _bare(operator: str) -> str:
+def bare(operator: str) -> str:
+    """An operator's name without its namespace and overload."""
     parts = operator.split(".")
     return parts[1] if parts[0] in ("aten", "prims") and len(parts) > 1 else parts[-1]
 
@@ -46,22 +51,22 @@ def _purpose(facts: ImplementationFacts, task: Task) -> str:
     outside = call is not None and call.file != kernel.file
     through = f", called as {call.attribute} at `{call.file}:{call.line}`" if call and outside else ""
     found = facts.locate(task.first.owner)
-    # a forward that is inherited or swapped in stands in another file than its class
-    owner = (
-        f"`{short(task.first.owner)}`" if found and found[0] == kernel.file else f"{short(task.first.owner)}'s forward"
-    )
+    # a forward that is inherited or swapped in stands outside its class
+    inside = found and found[0] == kernel.file and found[1].line <= kernel.line <= found[1].end_line
+    owner = f"`{short(task.first.owner)}`" if inside else f"{short(task.first.owner)}'s forward"
     return f"`{said}`. In {owner} (`{kernel.file}:{kernel.line}`{places}){through}"
 
 
+def tile_of(facts: ImplementationFacts, operator: str) -> str:
+    """The tile constants of the kernel that an operator runs; empty where none was named or it is another."""
+    for kernel in facts.tiling.kernels if facts.tiling is not None else ():
+        if kernel.name in operator:
+            return ", ".join(f"{t.name}={'/'.join(t.values) or '?'}" for t in kernel.tile) or "no tile constant"
+    return ""
+
+
 def _tiling(facts: ImplementationFacts, task: Task) -> str:
-    if facts.tiling is not None:
-        for kernel in facts.tiling.kernels:
-            if kernel.name in task.kind:
-                return (
-                    ", ".join(f"{tile.name}={'/'.join(tile.values) or '?'}" for tile in kernel.tile)
-                    or "no tile constant"
-                )
-    return _LIBRARY
+    return tile_of(facts, task.kind) or _LIBRARY
 
 
 def tiling_note(facts: ImplementationFacts, catalogue: Sequence[Task]) -> str:
@@ -74,8 +79,8 @@ def tiling_note(facts: ImplementationFacts, catalogue: Sequence[Task]) -> str:
 def _after(task: Task) -> str:
     """The tasks whose results a task reads."""
     said = [_listed(task.after)] if task.after else []
-    said += [f"where it runs again: {_listed(task.again)}"] if task.again else []
-    said += [f"of the layer before: {_listed(task.carried)}"] if task.carried else []
+    said += [f"{RERUN.strip()}: {_listed(task.again)}"] if task.again else []
+    said += [f"{CARRIED.strip()}: {_listed(task.carried)}"] if task.carried else []
     return "; ".join(said) or "none"
 
 
@@ -86,32 +91,50 @@ def _listed(numbers: Sequence[int]) -> str:
 # ---- 6 --------------------------------------------------------------------------------------------------------------
 
 
-def forward_pass(facts: ImplementationFacts, catalogue: Sequence[Task]) -> str:
-    """The expanded document as a tree: modules with their repeats, operators with their task number and line."""
+def forward_pass(facts: ImplementationFacts, catalogue: Sequence[Task]) -> list[tuple[int, str]]:
+    """The expanded document as rows of a tree: modules with their repeats, operators with their task number and line."""
     numbers, values = numbering(catalogue), facts.point(facts.main)
 
-    def node(kernel: Kernel, outer: int) -> Node:
+    def rows(kernel: Kernel, depth: int, outer: int) -> Iterator[tuple[int, str]]:
         repeat = evaluate(kernel.repeat, values)
-        if not is_leaf(kernel):
-            times = f" ×{repeat // outer}" if repeat != outer else ""
-            label = f"{kernel.attribute or 'call'}: {short(kernel.class_name)}{times}  :{kernel.line}"
-            return Node(label, tuple(node(child, repeat) for child in kernel.kernels or ()))
-        return Node(f"{numbers[id(kernel)]} {_bare(kernel.operator or kernel.class_name)}  :{kernel.line}")
+        if is_leaf(kernel):
+            yield depth, f"{numbers[id(kernel)]} {bare(kernel.operator or kernel.class_name)}  :{kernel.line}"
+            return
+        times = f" ×{repeat // outer}" if repeat != outer else ""
+        yield depth, f"{kernel.attribute or 'call'}: {short(kernel.class_name)}{times}  :{kernel.line}"
+        for child in kernel.kernels or ():
+            yield from rows(child, depth + 1, repeat)
 
-    return draw_tree(Node(short(facts.main.class_name), tuple(node(kernel, 1) for kernel in facts.main.kernels)))
+    return [(0, short(facts.main.class_name)), *(row for kernel in facts.main.kernels for row in rows(kernel, 1, 1))]
 
 
-def dependency_graph(catalogue: Sequence[Task]) -> str:
-    """Each task with the tasks whose results it reads, runs in which each reads the one before it drawn as one chain."""
-    lines: list[str] = []
-    chain: list[str] = []
+def dependency_graph(facts: ImplementationFacts, catalogue: Sequence[Task]) -> Graph:
+    """Each task with the tasks whose results it reads; runs in which each reads the one before it alone are one vertex."""
+    weights = _weights(facts, catalogue)
+    chains: list[list[Task]] = []
     for task in catalogue:
-        label = f"{task.number} {short_operator(task)}"
         follows = task.after == (task.number - 1,) and not (task.again or task.carried)
-        if chain and (not follows or len(" -> ".join([*chain, label])) > 100):
-            lines.append(" -> ".join(chain))
-            chain = []
-        if not chain and _after(task) != "none":
-            label = f"after {_after(task)}: {label}"
-        chain.append(label)
-    return "\n".join([*lines, " -> ".join(chain)])
+        if chains and follows and len(chains[-1]) < _CHAIN:
+            chains[-1].append(task)
+        else:
+            chains.append([task])
+    holder = {task.number: f"c{chain[0].number}" for chain in chains for task in chain}
+    vertices = tuple(
+        Vertex(
+            f"c{chain[0].number}", tuple(f"{task.number} {short_operator(task)}" for task in chain),
+            weight=sum(weights[task.number] for task in chain),
+        )
+        for chain in chains
+    )  # fmt: skip
+    edges = [
+        Edge(holder[n], holder[chain[0].number], f"{n}{kind}", bool(kind))
+        for chain in chains
+        for kind, read in (("", chain[0].after), (RERUN, chain[0].again), (CARRIED, chain[0].carried))
+        for n in read
+    ]
+    return Graph(vertices, tuple(edges), layout="chains")
+
+
+def _weights(facts: ImplementationFacts, catalogue: Sequence[Task]) -> dict[int, int]:
+    values = facts.point(facts.main)
+    return {task.number: Figures.sum([o.kernel for o in task.occurrences], values).bytes for task in catalogue}

@@ -15,10 +15,11 @@ from opscope_schemas.tiling import KernelTiling, MemoryOperation
 
 from opscope_tools.report.components import ComponentText
 from opscope_tools.report.facts import ImplementationFacts, short
+from opscope_tools.report.graph import INPUTS, OUTPUTS, Edge, Graph, Vertex
 from opscope_tools.report.pseudocode import pseudocode
 from opscope_tools.report.quotes import in_code as in_span
 
-__all__ = ["kernel_components", "kernel_note", "kernel_rows", "kernel_tasks", "kernel_titles"]
+__all__ = ["kernel_components", "kernel_graphs", "kernel_note", "kernel_rows", "kernel_tasks", "kernel_titles"]
 
 Row = tuple[str, str, str]
 _ROWS = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "NUM_STAGES", "NUM_WARPS")
@@ -176,7 +177,7 @@ def kernel_components(facts: ImplementationFacts) -> list[ComponentText]:
     """A subsection for each kernel that was named, behind those of the modules."""
     return [
         ComponentText(
-            title, _about(facts, kernel), _interface(facts, kernel), _code(facts, kernel), _flow(kernel),
+            title, _about(facts, kernel), _interface(facts, kernel), _code(facts, kernel),
             tuple(_costs(kernel)), tuple(_insights(kernel)),
         )
         for title, kernel in zip(kernel_titles(facts), _named(facts), strict=True)
@@ -248,15 +249,24 @@ def _access(each: MemoryOperation) -> str:
     return in_code(f"{each.operation} {each.parameter or each.expression}{shape} ({each.level}{size})")
 
 
-def _flow(kernel: KernelTiling) -> str:
+def kernel_graphs(facts: ImplementationFacts) -> list[Graph]:
+    """The data flow of each kernel that was named: what it loads, the grid that computes, what it stores."""
+    return [_graph(kernel) for kernel in _named(facts)]
+
+
+def _graph(kernel: KernelTiling) -> Graph:
     accesses = _accesses(kernel)
-    lines = [
-        f"grid of {_grid(kernel)}",
-        *(f"  -> line {each.line}: {_access(each)}" for each in accesses[:_MOST_ACCESSES]),
-    ]
-    if len(accesses) > _MOST_ACCESSES:
-        lines.append(f"  -> {len(accesses) - _MOST_ACCESSES} further loads and stores")
-    return "\n".join(lines)
+    shown, left = accesses[:_MOST_ACCESSES], len(accesses) - _MOST_ACCESSES
+    boxes = [(each, Vertex(f"access{at}", (f"line {each.line}: {_access(each)}",))) for at, each in enumerate(shown)]
+    loads = [box for each, box in boxes if each in kernel.loads]
+    stores = [box for each, box in boxes if each not in kernel.loads]
+    body = Vertex("body", (kernel.name, f"grid of {_grid(kernel)}"))
+    edges = [
+        *(Edge(INPUTS, box.id) for box in loads), *(Edge(box.id, body.id) for box in loads),
+        *(Edge(body.id, box.id) for box in stores), *(Edge(box.id, OUTPUTS) for box in stores),
+    ]  # fmt: skip
+    held = (Vertex(INPUTS, ("inputs",)), *loads, body, *stores, Vertex(OUTPUTS, ("outputs",)))
+    return Graph(held, tuple(edges), note=f"{left} further loads and stores are left out." if left > 0 else "")
 
 
 def _costs(kernel: KernelTiling) -> list[str]:

@@ -5,20 +5,18 @@ Every sentence is put together from the analysis; what source does not say is re
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
-from opscope_schemas.analysis import Analysis, Kernel, ModuleNode
+from opscope_schemas.analysis import Analysis, ModuleNode
 from opscope_schemas.formula import evaluate, variables
 
 from opscope_tools.report import scan
-from opscope_tools.report.diagrams import Box, Node, draw_stack, draw_tree
 from opscope_tools.report.facts import ImplementationFacts, leaves, short, walk
 from opscope_tools.report.markdown import number
 from opscope_tools.report.quotes import Quotes
 
 __all__ = [
     "attention_kind", "execution_lines", "executive_summary", "framework", "hierarchy", "key_features", "scopes",
-    "system_diagram",
 ]  # fmt: skip
 
 
@@ -121,63 +119,21 @@ def _flags(facts: ImplementationFacts) -> list[str]:
 # ---- 2 --------------------------------------------------------------------------------------------------------------
 
 
-def system_diagram(facts: ImplementationFacts) -> str:
-    """The modules that the forward calls, in call order, as stacked boxes; an arrow is that order, not a data flow."""
-    name, values = short(facts.subject), facts.point(facts.main)
-    boxes = [_call_box(call, times, outer, values) for call, times, outer in _spread(facts.main.kernels, values)]
-    own = [kernel.operator for kernel in facts.main.kernels if kernel.operator]
-    boxes = boxes or [Box(name, (f"  own operators: {', '.join(list(dict.fromkeys(own))[:6])}",))]
-    return draw_stack([Box(f"inputs of {name}"), *boxes, Box(f"outputs of {name}")])
-
-
-def _distinct(kernels: Sequence[Kernel]) -> list[tuple[Kernel, int]]:
-    """The calls of submodules in call order; calls of one submodule on one line once, with their number."""
-    found: dict[tuple[str, str, str, int], tuple[Kernel, int]] = {}
-    for kernel in kernels:
-        if kernel.class_name:
-            key = (kernel.attribute, kernel.class_name, kernel.file, kernel.line)
-            found[key] = (kernel, found.get(key, (kernel, 0))[1] + 1)
-    return list(found.values())
-
-
-def _spread(kernels: Sequence[Kernel], values: Mapping[str, int]) -> list[tuple[Kernel, int, int]]:
-    """Calls, how often each is made, how often its caller runs; a backbone is replaced by its calls, so that layers show."""
-    spread: list[tuple[Kernel, int, int]] = []
-    for call, times in _distinct(kernels):
-        inner = _distinct(call.kernels or ())
-        repeat = evaluate(call.repeat, values)
-        holds_layers = repeat == 1 and any(evaluate(held.repeat, values) > 1 for held, _ in inner)
-        spread += [(held, count, repeat) for held, count in inner] if holds_layers else [(call, times, 1)]
-    return spread
-
-
-def _call_box(call: Kernel, times: int, outer: int, values: Mapping[str, int]) -> Box:
-    repeat = evaluate(call.repeat, values)
-    inner = [f"  {_call(held, count, repeat, values)}" for held, count in _distinct(call.kernels or ())]
-    return Box(_call(call, times, outer, values), tuple(inner))
-
-
-def _call(call: Kernel, times: int, outer: int, values: Mapping[str, int]) -> str:
-    """`attribute: Class ×N`, N being how often the call is made each time that its caller runs."""
-    count = times * evaluate(call.repeat, values) // outer
-    return f"{call.attribute or 'call'}: {short(call.class_name)}{f' ×{count}' if count > 1 else ''}"
-
-
 def _times(node: ModuleNode) -> str:
     return f" ×{node.repeat}" if node.repeat > 1 else ""
 
 
-def hierarchy(facts: ImplementationFacts) -> str:
-    """The module tree, repeated siblings folded, with classes and parameters."""
-    return draw_tree(_node(facts.tree.tree))
+def hierarchy(facts: ImplementationFacts) -> list[tuple[int, str]]:
+    """The module tree as rows with their depth: repeated siblings folded, with classes and parameters."""
+    return list(_rows(facts.tree.tree, 0))
 
 
-def _node(node: ModuleNode) -> Node:
+def _rows(node: ModuleNode, depth: int) -> Iterator[tuple[int, str]]:
     label = f"{node.name}: " if node.name else ""
     weights = f" [{number(node.parameters)} parameters]" if node.parameters else ""
-    return Node(
-        f"{label}{short(node.class_name)}{_times(node)}{weights}", tuple(_node(child) for child in node.children)
-    )
+    yield depth, f"{label}{short(node.class_name)}{_times(node)}{weights}"
+    for child in node.children:
+        yield from _rows(child, depth + 1)
 
 
 def scopes(document: Analysis) -> set[str]:

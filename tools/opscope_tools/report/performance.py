@@ -8,16 +8,16 @@ from opscope_schemas.analysis import GroupTotal, ModelAnalysis
 from opscope_schemas.formula import evaluate
 
 from opscope_tools.report import scan
-from opscope_tools.report.diagrams import Box, bars, draw_stack
 from opscope_tools.report.facts import Figures, ImplementationFacts, short
+from opscope_tools.report.graph import Edge, Graph, Vertex
 from opscope_tools.report.markdown import table
 from opscope_tools.report.quotes import Quotes, plain_bytes
 
-__all__ = ["bottlenecks", "cost_tables", "memory_diagram", "timeline"]
+__all__ = ["bottlenecks", "cost_tables", "memory_graph"]
 
 
-def memory_diagram(facts: ImplementationFacts) -> str:
-    """What crosses the border of device memory in one pass; what happens inside a kernel is not analysed."""
+def memory_graph(facts: ImplementationFacts) -> Graph:
+    """What crosses the border of device memory in one pass; inside a kernel only what the tiling of a named one says."""
     lines = []
     for document in facts.documents:
         figures, floor = facts.totals(document), facts.floor_bytes(document)
@@ -25,29 +25,28 @@ def memory_diagram(facts: ImplementationFacts) -> str:
             f"{document.phase}: {plain_bytes(figures.read)} read, {plain_bytes(figures.write)} written, "
             f"floor {plain_bytes(floor)}"
         )
-    boxes = [
-        Box("Global memory (HBM)", tuple(lines)),
-        Box("Shared memory (SRAM)", ("not analysed: library kernels stage their own tiles",)),
-        Box("Registers", ("not analysed: known only after compilation",)),
+    tiles = [
+        f"{kernel.name}: "
+        + (", ".join(f"{t.name}={'/'.join(t.values) or '?'}" for t in kernel.tile) or "no tile constant")
+        for kernel in (facts.tiling.kernels if facts.tiling else ())
     ]
-    return draw_stack(boxes, ("load, one kernel at a time; results are stored the same way", "load"))
+    return Graph(
+        (
+            Vertex("hbm", ("Global memory (HBM)", *lines)),
+            Vertex("sram", ("Shared memory (SRAM)", *tiles, "not analysed: library kernels stage their own tiles")),
+            Vertex("registers", ("Registers", "not analysed: known only after compilation")),
+        ),
+        (
+            Edge("hbm", "sram", "load, one kernel at a time; results are stored the same way"),
+            Edge("sram", "registers", "load"),
+        ),
+    )  # fmt: skip
 
 
 def _figures(group: GroupTotal, values: dict[str, int]) -> Figures:
     access = group.memory_access
     texts = (group.flops, group.matmul_flops, access.read, access.write)
     return Figures(*(evaluate(text, values) for text in texts))
-
-
-def timeline(facts: ImplementationFacts) -> str:
-    """Share of the bytes that each operator moves: modelled from the counts, nothing was timed."""
-    parts = []
-    for document in facts.documents:
-        values = facts.point(document)
-        rows = [(group.name, _figures(group, values).bytes) for group in document.per_operator]
-        rows = sorted((row for row in rows if row[1]), key=lambda row: -row[1])[:12]
-        parts.append(f"{document.phase}: bytes by operator, modelled (not measured)\n{bars(rows)}")
-    return "\n\n".join(parts)
 
 
 def _bound(figures: Figures, ridge: float) -> str:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from opscope_schemas.report import Problem, ReportFacts
@@ -16,15 +16,17 @@ from opscope_tools.report.checks import FRAGMENT_RULES, Material, check
 from opscope_tools.report.edits import line_digests
 from opscope_tools.report.evidence import evidence_problems, with_facts
 from opscope_tools.report.facts import ImplementationFacts, short
+from opscope_tools.report.graph import Drawing
 from opscope_tools.report.markdown import Page, table
 from opscope_tools.report.memory import lifetime_rows, peak_lines
 from opscope_tools.report.outline import CLOSING, TABLES, Section, section_named, with_components
 from opscope_tools.report.parallel import Split, communication_rows, overlap, parallelism_lines
+from opscope_tools.report.pictures import pictures
 from opscope_tools.report.pins import pinned
 from opscope_tools.report.quotes import Quotes
 from opscope_tools.report.sources import SourceReader
 from opscope_tools.report.summary import summarise
-from opscope_tools.report.tasks import tasks
+from opscope_tools.report.tasks import Task, tasks
 
 __all__ = ["Report", "Template", "outline_of", "place_sections", "render", "section_problems"]
 
@@ -34,10 +36,11 @@ Template = Callable[[Mapping[str, object]], str]
 
 @dataclass(frozen=True)
 class Report:
-    """A rendered report and the facts file that goes beside it."""
+    """A rendered report, the facts file that goes beside it, and its diagrams in the order of the text."""
 
     text: str
     facts: ReportFacts
+    drawings: tuple[Drawing, ...] = ()
 
 
 def outline_of(facts: ImplementationFacts) -> list[Section]:
@@ -87,7 +90,10 @@ def render(facts: ImplementationFacts, sections: Mapping[str, str], path: str, t
     Raises `UnknownNameError` for a section that does not exist and `ValuesError` for values that bind no formula.
     """
     outline, quotes = outline_of(facts), Quotes()
-    context = _context(facts, quotes)
+    catalogue = tasks(facts.main, facts.graphs[0])
+    drawings = pictures(facts, catalogue)
+    context = _context(facts, quotes, catalogue)
+    context["drawings"] = drawings
     context["prose"] = place_sections({k: with_facts(t, quotes.values)[0] for k, t in sections.items()}, outline)
     draft = template({**context, "glossary": "| - | - |"})
     context["glossary"] = table(TABLES["11.A"], reference.glossary_rows(draft))
@@ -103,11 +109,12 @@ def render(facts: ImplementationFacts, sections: Mapping[str, str], path: str, t
             pins=pinned(Page(text), facts.reader),
             lines=line_digests(Page(text)),
         ),
+        drawings=tuple(drawings.values()),
     )
 
 
-def _context(facts: ImplementationFacts, quotes: Quotes) -> dict[str, object]:
-    catalogue, split = tasks(facts.main, facts.graphs[0]), Split.of(facts)
+def _context(facts: ImplementationFacts, quotes: Quotes, catalogue: Sequence[Task]) -> dict[str, object]:
+    split = Split.of(facts)
     return {
         "title": short(facts.subject) if facts.name == facts.target else f"{facts.name}",
         "repository": _repository(facts),
@@ -115,8 +122,6 @@ def _context(facts: ImplementationFacts, quotes: Quotes) -> dict[str, object]:
         "date": facts.date,
         "summary": overview.executive_summary(facts, quotes),
         "features": overview.key_features(facts, quotes),
-        "system_diagram": overview.system_diagram(facts),
-        "hierarchy": overview.hierarchy(facts),
         "execution": overview.execution_lines(facts),
         "configuration": "\n\n".join(filter(None, (
             table(TABLES["3.1"], configuration.configuration_rows(facts, quotes)), configuration.configuration_note(facts),
@@ -131,15 +136,11 @@ def _context(facts: ImplementationFacts, quotes: Quotes) -> dict[str, object]:
         ]),
         "order_note": flow.ORDER_NOTE,
         "tiling_note": flow.tiling_note(facts, catalogue),
-        "forward_pass": flow.forward_pass(facts, catalogue),
-        "dependencies": flow.dependency_graph(catalogue),
         "lifetimes": table(TABLES["6.3"], lifetime_rows(facts, catalogue)),
         "peaks": peak_lines(facts, catalogue),
         "parallelism": parallelism_lines(split),
         "communication": table(TABLES["7.2"], communication_rows(split)),
         "overlap": overlap(split),
-        "memory": performance.memory_diagram(facts),
-        "timeline": performance.timeline(facts),
         "costs": performance.cost_tables(facts, quotes),
         "ridge": f"{quotes.decimal('ridge', facts.ridge, 0 if facts.ridge == int(facts.ridge) else 2)} FLOPs per byte ({facts.ridge_source})",
         "bottlenecks": performance.bottlenecks(facts, quotes),

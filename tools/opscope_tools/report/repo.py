@@ -49,8 +49,8 @@ def render_repo(
 
     Raises `UnknownNameError` for a section that does not exist.
     """
-    quotes = Quotes()
-    context = _context(facts, quotes)
+    quotes, drawing = Quotes(), architecture_map(facts.map)
+    context = {**_context(facts, quotes), "map": drawing.mermaid, "map_note": drawing.note}
     prose: dict[str, str] = {}
     for key, text in sections.items():
         found = section_named(key, REPO_SECTIONS).number
@@ -65,7 +65,8 @@ def render_repo(
     )  # fmt: skip
     problems = review(draft, kept)
     text = re.sub(r"\n{3,}", "\n\n", template({**context, "review": _review(draft, problems)}))
-    return Report(text=text, facts=kept.model_copy(update={"lines": line_digests(Page(text))})), problems
+    kept = kept.model_copy(update={"lines": line_digests(Page(text))})
+    return Report(text=text, facts=kept, drawings=(drawing,)), problems
 
 
 def _context(facts: RepoFacts, quotes: Quotes) -> dict[str, object]:
@@ -74,7 +75,7 @@ def _context(facts: RepoFacts, quotes: Quotes) -> dict[str, object]:
     return {
         "name": facts.name, "repo": facts.place, "clone": f"`{facts.place}`", "commit": _commit(facts.source.version),
         "related": "yes" if related else "no", "signals": _signals(found),
-        "summary": _tldr(found, quotes), "problem": list(_problem(found)), "map": architecture_map(found),
+        "summary": _tldr(found, quotes), "problem": list(_problem(found)),
         "modules": table(REPO_TABLES["modules"], _module_rows(found)), "skipped": [f"`{s.path}`: left out: {s.reason} ({s.files} files)" for s in found.skipped[:8]],
         "install": list(_install(found)), "entries": list(_entries(found)),
         "configuration": table(REPO_TABLES["configuration"], _configuration_rows(found, quotes)),

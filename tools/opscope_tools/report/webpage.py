@@ -11,10 +11,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape, unescape
 
+from opscope_tools.report.graph import Drawing
 from opscope_tools.report.markdown import POINTER
 from opscope_tools.report.outline import anchor
 from opscope_tools.report.plots import Plot
+from opscope_tools.report.render import Report
 from opscope_tools.report.sources import SourceReader
+from opscope_tools.report.svg import svg
 
 __all__ = ["web_page"]
 
@@ -23,6 +26,8 @@ _AROUND, _MOST = 3, 60
 _MARK = re.compile(r"<!--.*?-->")
 _HEADING = re.compile(r"<h([1-6])>(.*?)</h\1>", re.DOTALL)
 _CODE = re.compile(r"<code>([^<]*)</code>")
+#: Mermaid beside a diagram in text: the page has the drawing itself
+_MERMAID = re.compile(r"<details><summary>The same as Mermaid</summary>.*?</details>", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -35,11 +40,12 @@ class _Section:
 
 
 def web_page(
-    text: str, plots: Sequence[Plot], reader: SourceReader, template: Callable[[Mapping[str, object]], str]
+    report: Report, plots: Sequence[Plot], reader: SourceReader, template: Callable[[Mapping[str, object]], str]
 ) -> str:
-    """The page of a report in Markdown; `template` fills the page's frame."""
+    """The page of a report; `template` fills the page's frame."""
     cited: dict[tuple[str, int, int], str] = {}
-    html = _linked(_rendered(_MARK.sub("", text)), reader, cited)
+    html = _drawn(_rendered(_MARK.sub("", _MERMAID.sub("", report.text))), report.drawings)
+    html = _linked(html, reader, cited)
     html = _anchored(html)
     for plot in reversed(plots):  # each goes right behind the heading
         figure = f"<figure>{plot.svg}<figcaption>{escape(plot.title)}</figcaption></figure>"
@@ -60,6 +66,32 @@ def _rendered(text: str) -> str:
     parser = MarkdownIt("commonmark", {"html": False, "highlight": _highlighted}).enable("table")
     html = str(parser.render(text))
     return html.replace("<table>", '<div class="wide"><table>').replace("</table>", "</table></div>")
+
+
+def _drawn(html: str, drawings: Sequence[Drawing]) -> str:
+    """The page with each diagram drawn; its text folds below the drawing, as what says the same in words."""
+    parts, at = [], 0
+    for drawing in drawings:
+        block = re.compile(rf'<pre><code(?: class="language-\w+")?>{re.escape(escape(drawing.text))}\n</code></pre>')
+        found = block.search(html, at) if drawing.graphs else None
+        if found is None:
+            continue
+        parts += [html[at : found.start()], _figure(drawing, found[0])]
+        at = found.end()
+    return "".join([*parts, html[at:]])
+
+
+def _figure(drawing: Drawing, text: str) -> str:
+    name = "diagram-" + re.sub(r"\W", "-", drawing.section)
+    shown = ""
+    for place, graph in enumerate(drawing.graphs, 1):
+        shown += f"<p>{escape(graph.title)}</p>" if graph.title else ""
+        shown += f'<div class="wide">{svg(graph, graph.title or drawing.title, f"{name}-{place}")}</div>'
+    note = f" {escape(drawing.note)}" if drawing.note else ""
+    return (
+        f'<figure class="drawn">{shown}<figcaption>{escape(drawing.title)}.{note}</figcaption>'
+        f'<details class="text"><summary>As text</summary>{text}</details></figure>'
+    )
 
 
 def _highlighted(code: str, language: str, _: str) -> str:

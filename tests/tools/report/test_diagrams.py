@@ -1,0 +1,362 @@
+"""Diagrams: one graph, drawn alike as text, Mermaid and SVG; joins are those of the operator graph, nothing is lost silently."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+from xml.etree import ElementTree
+
+import pytest
+import report_toy as toy
+from opscope_schemas.dataflow import Dataflow
+from opscope_schemas.formula import evaluate
+from opscope_schemas.tiling import KernelTiling, TileSize, TilingResult
+from opscope_tools.report.diagrams import draw
+from opscope_tools.report.facts import ImplementationFacts
+from opscope_tools.report.graph import INPUTS, OUTPUTS, Edge, Graph, Group, Span, Vertex, folded, from_tree
+from opscope_tools.report.mermaid import mermaid
+from opscope_tools.report.pictures import pictures
+from opscope_tools.report.render import Report
+from opscope_tools.report.svg import svg
+from opscope_tools.report.system import system_graph
+from opscope_tools.report.tasks import tasks
+from opscope_tools.report.timeline import timelines
+
+POINT = {
+    "batch_size": 1, "seq_len": 64, "cache_len": 0, "a_bytes": 2, "w_bytes": 2, "hidden_size": 8, "num_layers": 2,
+    "num_heads": 4, "num_kv_heads": 4, "vocab_size": 100,
+}  # fmt: skip
+#: operators of the toy by number: 1 embedding, 2 and 3 norm, 4 to 6 attention, 7 the addition, 8 and 9 norm, 10 head
+EMBEDDING, ADD = 1, 7
+
+
+def with_residual(graph: Dataflow) -> Dataflow:
+    """The toy's addition reads attention's output and what the layer was given, as its source says."""
+    joined = {"depends_on": (EMBEDDING, ADD - 1), "carried_from": (ADD,)}
+    changed = tuple(
+        o.model_copy(update={"repeat": "{num_layers}", **(joined if o.id == ADD else {})}) if 2 <= o.id <= ADD else o
+        for o in graph.operators
+    )
+    return graph.model_copy(update={"operators": changed})
+
+
+@pytest.fixture(scope="module")
+def residual(facts: ImplementationFacts) -> ImplementationFacts:
+    return replace(facts, graphs=tuple(with_residual(graph) for graph in facts.graphs))
+
+
+def flow_of(edges: str, groups: dict[str, str] | None = None) -> Graph:
+    """`in>a a>b b~>a`: vertices in order of appearance, `~>` for a result of the repetition before."""
+    found = [(re.split(r"~?>", text), "~" in text) for text in edges.split()]
+    names = dict.fromkeys(name for ends, _ in found for name in ends)
+    held = groups or {}
+    vertices = tuple(Vertex(name, (name, f"what {name} is"), held.get(name, "")) for name in names)
+    return Graph(
+        vertices, tuple(Edge(a, b, again=again) for (a, b), again in found), tuple(Group(g, g) for g in dict.fromkeys(held.values()))
+    )  # fmt: skip
+
+
+def reachable(graph: Graph) -> set[tuple[str, str]]:
+    """Pairs of which the second depends on the first, however indirectly; written anew here."""
+    ahead: dict[str, set[str]] = {v.id: {e.target for e in graph.edges if e.source == v.id} for v in graph.vertices}
+    pairs = set()
+    for start in ahead:
+        open_, seen = list(ahead[start]), set()
+        while open_:
+            name = open_.pop()
+            if name not in seen:
+                seen.add(name)
+                open_ += ahead[name]
+        pairs |= {(start, name) for name in seen}
+    return pairs
+
+
+# ---- one graph, three forms ----------------------------------------------------------------------------------------
+
+
+BRANCHED = "in>a in>b a>c b>c in>c c>d a>d d~>b d>out b>out"
+
+
+def mermaid_edges(text: str) -> set[tuple[str, str, bool]]:
+    label = dict(re.findall(r'(n\d+)\["(\w+)<br/>', text))
+    edges = re.findall(r"^  (n\d+) (-->|-\.->)(?:\|[^|]*\|)? (n\d+)$", text, re.MULTILINE)
+    return {(label[a], label[b], arrow == "-.->") for a, arrow, b in edges}
+
+
+def text_edges(text: str) -> set[tuple[str, str, bool]]:
+    """The `reads` lines of stacked boxes, numbers resolved to titles."""
+    titles = {"inputs": "in"} | dict(re.findall(r"│ (\d+)  (\w+) ", text))
+    found: set[tuple[str, str, bool]] = set()
+    current = ""
+    for line in text.split("\n"):
+        if match := re.match(r"│ (?:\d+  )?(\w+) +│$", line):
+            current = match[1]
+        if match := re.match(r"│ +reads (.*?) *│$|│ reads (.*?) *│$", line):
+            for part in (match[1] or match[2]).split("; "):
+                again = part.startswith("of the repetition before: ")
+                for name in part.rpartition(": ")[2].split(", "):
+                    if name in titles:
+                        found.add((titles[name], current, again))
+    return found
+
+
+def test_text_and_mermaid_show_the_edges_of_the_graph_and_no_others() -> None:
+    graph = flow_of(BRANCHED)
+    expected = {(e.source, e.target, e.again) for e in graph.edges}
+    assert mermaid_edges(mermaid(graph)) == expected
+    assert text_edges(draw(graph)) == expected
+
+
+def test_the_drawing_has_one_arrow_head_per_edge_and_says_them_in_words() -> None:
+    graph = flow_of(BRANCHED)
+    drawn = svg(graph, "A flow", "x")
+    assert drawn.count('class="head"') == len(graph.edges)
+    assert drawn.count('class="again"') == 1
+    said = re.search(r"<desc[^>]*>(.*?)</desc>", drawn)
+    assert said is not None
+    assert "c reads inputs, 1, 2" in said[1]
+    assert "b reads inputs; of the repetition before: 4" in said[1]
+
+
+def test_an_arrow_between_two_boxes_stands_only_where_the_lower_one_reads_the_upper_one() -> None:
+    lines = draw(flow_of("in>a in>b b>out")).split("\n")
+    assert sum("▼" in line for line in lines) == 2  # inputs to a, b to outputs; b does not read a
+    assert lines[lines.index("") - 1].startswith("└")
+
+
+def test_a_chain_needs_no_numbers() -> None:
+    text = draw(flow_of("in>a a>b b>out"))
+    assert "reads" not in text
+    assert text.count("▼") == 3
+
+
+def test_boxes_are_as_wide_as_their_longest_line_and_trees_branch() -> None:
+    lines = draw(Graph((Vertex("a", ("a",)), Vertex("b", ("much longer", "x"))))).split("\n")
+    assert {len(line) for line in lines if line.startswith(("┌", "│", "└"))} == {len("   reads no other result") + 4}
+    tree = draw(from_tree([(0, "root"), (1, "one"), (2, "leaf"), (1, "two")]))
+    assert tree == "root\n├── one\n│   └── leaf\n└── two"
+
+
+HOSTILE = 'say "<script>" & `{x}` #1; | [end] --> %%'
+
+
+@pytest.mark.parametrize("layout", ["flow", "chains", "tree"])
+def test_a_label_is_never_markup(layout: str) -> None:
+    graph = Graph((Vertex("a", (HOSTILE,)), Vertex("b", (HOSTILE,))), (Edge("a", "b", HOSTILE),), layout=layout)  # type: ignore[arg-type]
+    drawn = ElementTree.fromstring(svg(graph, HOSTILE, "x"))
+    texts = ["".join(each.itertext()) for each in drawn.iter() if each.tag.endswith("text")]
+    assert any(HOSTILE in text for text in texts)
+    label = re.search(r'n1\["(.*)"\]', mermaid(graph))
+    assert label is not None
+    assert not set('"<>`|') & set(label[1])
+
+
+def test_every_text_of_a_drawing_lies_inside_it_and_its_colours_are_the_pages(
+    residual: ImplementationFacts,
+) -> None:
+    held = pictures(residual, tasks(residual.main, residual.graphs[0]))
+    graphs = [graph for drawing in held.values() for graph in drawing.graphs]
+    assert len(graphs) > 12
+    for graph in graphs:
+        drawn = svg(graph, "x", "x")
+        root = ElementTree.fromstring(drawn)
+        width, height = float(root.attrib["width"]), float(root.attrib["height"])
+        for text in (each for each in root.iter() if each.tag.endswith("}text") or each.tag == "text"):
+            assert float(text.attrib["x"]) + 7.2 * len(text.text or "") <= width + 1
+            assert 0 < float(text.attrib["y"]) <= height
+        assert not re.search(r"#[0-9a-f]{3}|rgb|style=", drawn)
+
+
+def test_a_timeline_is_a_gantt_chart_in_thousandths() -> None:
+    bars = (Vertex("a", ("1 mm: x", "25 %"), span=Span(0, 0.25)), Vertex("b", ("2 add",), span=Span(0.25, 0.75)))
+    text = mermaid(Graph(bars, layout="timeline", title="prefill: all"))
+    assert text.split("\n")[-2:] == ["  1 mm  x :0, 250", "  2 add :250, 1000"]
+
+
+# ---- folding --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_folding_keeps_who_depends_on_whom_among_what_stays(seed: int) -> None:
+    dice = random.Random(seed)
+    names = [INPUTS, *(f"v{n}" for n in range(14)), OUTPUTS]
+    edges = {(a, b) for at, b in enumerate(names) for a in names[:at] if dice.random() < 0.2}
+    edges |= {(b, a) for a, b in edges if dice.random() < 0.05 and INPUTS not in (a, b) and OUTPUTS not in (a, b)}
+    graph = Graph(
+        tuple(Vertex(name, (name,), weight=dice.random()) for name in names),
+        tuple(Edge(a, b) for a, b in sorted(edges)),
+    )
+    small = folded(graph, 6, "boxes")
+    kept = {vertex.id for vertex in small.vertices}
+    heaviest = sorted((v for v in graph.vertices[1:-1]), key=lambda v: -v.weight)[:6]
+    assert kept == {INPUTS, OUTPUTS, *(v.id for v in heaviest)}
+    assert small.note.startswith("8 boxes are left out")
+    expected = {(a, b) for a, b in reachable(graph) if a in kept and b in kept and a != b}
+    assert {(a, b) for a, b in reachable(small) if a != b} == expected
+
+
+def test_a_tree_that_is_too_large_loses_its_deepest_level_and_says_how_much() -> None:
+    rows = [(0, "root"), *(row for n in range(5) for row in [(1, f"m{n}"), (2, "x"), (2, "y"), (3, "z")])]
+    tree = from_tree(rows, most=12)
+    assert [vertex.lines[0] for vertex in tree.vertices] == ["root", *(f"m{n}  (+3 below)" for n in range(5))]
+    assert tree.note == "15 rows of the deepest levels are left out of the drawing; the text has all."
+    assert from_tree(rows, most=21).note == ""
+
+
+# ---- who reads whom ------------------------------------------------------------------------------------------------
+
+
+def section(text: str, heading: str) -> str:
+    return text.partition(f"\n{heading}")[2].partition("\n### ")[0]
+
+
+def test_a_residual_path_joins_at_the_addition(residual: ImplementationFacts) -> None:
+    graph = system_graph(residual)
+    titles = {v.id: v.lines[0] for v in graph.vertices}
+    found = {(titles[e.source], titles[e.target], e.again) for e in graph.edges}
+    add = f"ToyLayer's own add (:{toy.line_of('return residual')})"
+    assert ("attention: ToyAttention", add, False) in found
+    assert ("embed_tokens: Embedding", add, False) in found
+    assert (add, add, True) not in found
+    assert (add, "norm: ToyNorm", True) in found  # the next layer's norm
+    assert (add, "norm: ToyNorm", False) in found  # the one behind the layers
+    assert not any(source == "norm: ToyNorm" and target == add for source, target, _ in found)
+    assert [group.label for group in graph.groups] == ["layers.*: ToyLayer ×2"]
+
+
+def test_the_flow_of_a_layer_shows_what_its_addition_reads(residual: ImplementationFacts) -> None:
+    text = toy.rendered_with(residual, {}).text
+    layer = re.search(r"\n### 4\.\d+ Layer: ToyLayer\n(.*?)\n### ", text, re.DOTALL)
+    assert layer is not None
+    flow = layer[1].partition("**Data Flow:**")[2].partition("**Cost**")[0]
+    boxes = re.findall(r"│ (\d)  line (\d+):.*\n│ +.*\n│    reads ([^│]*?) *│", flow)
+    lines = [toy.line_of(s) for s in ("self.norm(hidden_states)", "self.attention(", "return residual")]
+    assert boxes == [("1", str(lines[0]), "inputs"), ("2", str(lines[1]), "1"), ("3", str(lines[2]), "inputs, 2")]
+    assert "<details><summary>The same as Mermaid</summary>" in flow
+    assert "n1 --> n4" in flow  # the path past norm and attention
+
+
+def test_what_stands_in_for_a_layers_result_is_no_input(facts: ImplementationFacts) -> None:
+    """Behind folded layers the trace reads a tensor that nobody makes, beside the dependency on the layer's addition."""
+    graph = facts.graphs[0]
+    stand_in = graph.tensors[0].model_copy(update={"id": 99, "kind": "input", "created_by": 0, "consumed_by": (8,)})
+    operators = tuple(o.model_copy(update={"reads": (99,)}) if o.id == ADD + 1 else o for o in graph.operators)
+    changed = graph.model_copy(update={"tensors": (*graph.tensors, stand_in), "operators": operators})
+    drawn = system_graph(replace(facts, graphs=(changed, *facts.graphs[1:])))
+    assert drawn == system_graph(facts)
+    true_input = tuple(o.model_copy(update={"depends_on": ()}) if o.id == ADD + 1 else o for o in operators)
+    changed = changed.model_copy(update={"operators": true_input})
+    drawn = system_graph(replace(facts, graphs=(changed, *facts.graphs[1:])))
+    assert drawn.into["v4"] == [Edge(INPUTS, "v4")]
+
+
+# ---- the timeline --------------------------------------------------------------------------------------------------
+
+
+def test_the_timeline_runs_the_operators_of_a_layer_one_after_another_by_their_modelled_demand(
+    facts: ImplementationFacts,
+) -> None:
+    layer = timelines(facts, tasks(facts.main, facts.graphs[0]))[1]
+    assert layer.title.startswith("prefill, modelled: one of 2 runs of layers.* (ToyLayer), ")
+    demand = []
+    for _, kernel in toy.leaves(toy.layer_kernels(""), "ToyLayer"):
+        moved = evaluate(kernel.memory_access.read, POINT) + evaluate(kernel.memory_access.write, POINT)
+        demand.append(max(moved, evaluate(kernel.flops, POINT) / 295))
+    spans = [vertex.span for vertex in layer.vertices]
+    assert all(span is not None for span in spans)
+    assert [span.length for span in spans if span] == pytest.approx([each / sum(demand) for each in demand])
+    assert [span.start for span in spans if span] == pytest.approx(
+        [sum(demand[:at]) / sum(demand) for at in range(len(demand))]
+    )
+    assert [v.lines[0].split(" (")[0] for v in layer.vertices] == [
+        "2 mean", "3 rsqrt", "4 mm", "5 scaled_dot_product_attention", "6 mm", "7 add",
+    ]  # fmt: skip
+
+
+def test_what_bounds_an_operator_follows_the_ridge(facts: ImplementationFacts) -> None:
+    slow = timelines(replace(facts, ridge=1.0), tasks(facts.main, facts.graphs[0]))[1]
+    product = next(v for v in slow.vertices if v.lines[0].startswith("4 mm"))
+    assert product.lines[2] == "compute, 24.6 kFLOP"  # 2 * 64 * 8 * 24
+    known = timelines(facts, tasks(facts.main, facts.graphs[0]))[1]
+    before = next(v for v in known.vertices if v.lines[0].startswith("4 mm"))
+    assert before.lines[2] == "memory, 4.48 kB"  # 704 elements read and 1,536 written, of 2 bytes
+
+
+def test_short_neighbours_share_a_bar_and_no_time_is_lost(facts: ImplementationFacts) -> None:
+    """Sixty norms in a layer are more than a timeline has bars."""
+    (layer,) = [k for k in facts.main.kernels if k.class_name.endswith("ToyLayer")]
+    norm = layer.kernels[0] if layer.kernels else layer
+    longer = layer.model_copy(update={"kernels": (*[norm] * 60, *(layer.kernels or ())[1:])})
+    kernels = tuple(longer if k is layer else k for k in facts.main.kernels)
+    document = facts.main.model_copy(update={"kernels": kernels})
+    changed = replace(facts, documents=(document,), graphs=(toy.graph(document),))
+    drawn = timelines(changed, tasks(document, changed.graphs[0]))[1]
+    assert len(drawn.vertices) == 30
+    assert sum(v.span.length for v in drawn.vertices if v.span) == pytest.approx(1)
+    assert sum(float(v.lines[1].rstrip(" %")) for v in drawn.vertices) == pytest.approx(100, abs=2)
+    assert drawn.vertices[0].lines[0].startswith("2 ")
+    assert drawn.vertices[-1].lines[0].endswith("7 add (ToyLayer)")
+    for first, then in pairwise(v.span for v in drawn.vertices):
+        assert first is not None
+        assert then is not None
+        assert then.start == pytest.approx(first.start + first.length)
+
+
+def test_a_pass_without_repeated_layers_is_drawn_by_operator(facts: ImplementationFacts) -> None:
+    document = facts.main.model_copy(update={"kernels": toy.layer_kernels("")})
+    changed = replace(facts, documents=(document,), graphs=(toy.graph(document),))
+    whole, operators = timelines(changed, tasks(document, changed.graphs[0]))
+    assert len(whole.vertices) == 3  # norm, attention, addition
+    assert operators.title == "prefill, modelled: the whole pass by operator"
+    assert [v.lines[0].split(" ")[0] for v in operators.vertices] == ["1", "2", "3", "4", "5", "6"]
+
+
+def test_a_task_keeps_its_number_in_the_other_phase(facts: ImplementationFacts) -> None:
+    numbers = [
+        [v.lines[0].split(" ")[0] for v in graph.vertices]
+        for graph in timelines(facts, tasks(facts.main, facts.graphs[0]))
+        if " runs of " in graph.title
+    ]
+    assert len(numbers) == 2
+    assert numbers[0] == ["2", "3", "4", "5", "6", "7"]
+    assert set(numbers[1]) <= set(numbers[0])
+
+
+def test_the_timeline_says_that_it_is_modelled_and_names_no_seconds(rendered: Callable[..., Report]) -> None:
+    text = section(rendered().text, "### 8.2 Execution Timeline")
+    assert "*Modelled*, not measured" in text
+    assert text.count(", modelled: ") == 4  # the pass and its layer, in both phases
+    assert not re.search(r"\d ?(?:ms|µs|us|ns|s)\b", text)
+
+
+# ---- the rest -------------------------------------------------------------------------------------------------------
+
+
+def test_a_line_of_pseudocode_says_what_it_costs(facts: ImplementationFacts, rendered: Callable[..., Report]) -> None:
+    line = toy.line_of("qkv = self.qkv_proj")
+    # 2 * 64 * 8 * 24 FLOPs; reads (64 * 8 + 8 * 24) * 2 bytes; writes 64 * 24 * 2
+    assert f"# {toy.FILE}:{line}; 24.6 kFLOP, r 1.41 kB, w 3.07 kB\n" in rendered().text
+    tiling = TilingResult(
+        total=1,
+        kernels=(
+            KernelTiling(
+                id="k.py::k", name="scaled_dot_product_attention", file="k.py", line=1, end_line=9, language="triton",
+                tile=(TileSize(line=2, name="BLOCK_M", values=("64", "128")),),
+            ),
+        ),
+    )  # fmt: skip
+    text = toy.rendered_with(replace(facts, tiling=tiling), {}).text
+    attention = text.partition("def ToyAttention(")[2].partition("```")[0]
+    assert "Tiling: tile BLOCK_M=64/128" in attention
+    assert re.search(r"scaled_dot_product_attention\(.*; tile BLOCK_M=64/128\n", attention)
+    assert "scaled_dot_product_attention: BLOCK_M=64/128" in section(text, "### 8.1")
+
+
+def test_all_seven_diagrams_are_built_and_large_ones_say_what_they_leave_out(residual: ImplementationFacts) -> None:
+    held = pictures(residual, tasks(residual.main, residual.graphs[0]))
+    assert [s for s in held if not s.startswith("4.")] == ["2.1", "2.2", "6.1", "6.2", "8.1", "8.2"]
+    assert all(drawing.graphs and drawing.text for drawing in held.values())
+    assert not any(drawing.note for drawing in held.values())

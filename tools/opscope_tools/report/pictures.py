@@ -1,0 +1,73 @@
+"""All diagrams of an implementation report, each built once as a typed graph and drawn from it in every form.
+
+In Markdown each is text; Mermaid stands beside it where paths join, which a reader of GitHub wants to see drawn. The HTML page
+draws every graph as SVG. What is too large for a drawing is folded, with a sentence that says what is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from opscope_tools.report import components, flow, kernels, overview, performance
+from opscope_tools.report.diagrams import draw
+from opscope_tools.report.facts import ImplementationFacts
+from opscope_tools.report.graph import Drawing, Graph, folded, from_tree
+from opscope_tools.report.mermaid import mermaid
+from opscope_tools.report.system import system_graph
+from opscope_tools.report.tasks import Task
+from opscope_tools.report.timeline import timelines
+
+__all__ = ["NO_FLOW", "pictures"]
+
+#: rows of a drawn tree, and chains of a drawn dependency graph
+_ROWS, _CHAINS = 120, 40
+NO_FLOW = "no operator of this forward computes or moves anything"
+
+
+def pictures(facts: ImplementationFacts, catalogue: Sequence[Task]) -> dict[str, Drawing]:
+    """The diagrams by the section that they stand in."""
+    found = [
+        _flow("2.1", "System: who reads whose result", system_graph(facts)),
+        _tree("2.2", "Module hierarchy", overview.hierarchy(facts)),
+        *_components(facts),
+        _tree("6.1", "Forward pass, tasks in order of execution", flow.forward_pass(facts, catalogue)),
+        _dependencies(facts, catalogue),
+        _drawing("8.1", "Memory hierarchy, modelled from counts", performance.memory_graph(facts)),
+        _timeline(facts, catalogue),
+    ]
+    return {drawing.section: drawing for drawing in found}
+
+
+def _drawing(section: str, title: str, graph: Graph) -> Drawing:
+    return Drawing(section, title, draw(graph), (graph,))
+
+
+def _flow(section: str, title: str, graph: Graph) -> Drawing:
+    """With Mermaid where paths part or join; the text ends with what is left out of both."""
+    text = "\n\n".join(filter(None, (draw(graph), graph.note)))
+    return Drawing(section, title, text, (graph,), "" if graph.is_chain else mermaid(graph))
+
+
+def _tree(section: str, title: str, rows: Sequence[tuple[int, str]]) -> Drawing:
+    return Drawing(section, title, draw(from_tree(rows)), (from_tree(rows, _ROWS),))
+
+
+def _components(facts: ImplementationFacts) -> list[Drawing]:
+    titles = [*components.component_titles(facts), *kernels.kernel_titles(facts)]
+    graphs = [*(components.data_flow(facts, module) for module in facts.modules), *kernels.kernel_graphs(facts)]
+    return [
+        _flow(f"4.{place}", f"Data flow of {title.partition(': ')[2]}", graph) if graph else Drawing(f"4.{place}", title, NO_FLOW, ())
+        for place, (title, graph) in enumerate(zip(titles, graphs, strict=True), 1)
+    ]  # fmt: skip
+
+
+def _dependencies(facts: ImplementationFacts, catalogue: Sequence[Task]) -> Drawing:
+    graph = flow.dependency_graph(facts, catalogue)
+    small = folded(graph, _CHAINS, "chains of tasks that move the fewest bytes")
+    return Drawing("6.2", "Dependencies of the tasks", draw(graph), (small,), mermaid(small))
+
+
+def _timeline(facts: ImplementationFacts, catalogue: Sequence[Task]) -> Drawing:
+    graphs = timelines(facts, catalogue)
+    text = "\n\n".join(f"{graph.title}\n{draw(graph)}" for graph in graphs) or "nothing is moved"
+    return Drawing("8.2", "Execution timeline, modelled", text, tuple(graphs))
