@@ -127,7 +127,7 @@ def test_public_names_are_there_and_no_others() -> None:
     [
         ("cost_of_one_token", ["qwen2: one sequence, one new token", "32,768"]),
         ("where_the_flops_are", ["transformers/models/llama/modeling_llama.py:"]),
-        ("who_overrides_forward", ["torch/ao/nn/qat/modules/linear.py:40"]),
+        ("who_overrides_forward", ["torch/ao/nn/qat/modules/linear.py:"]),
     ],
 )
 def test_an_example_runs_as_its_first_lines_say(

@@ -85,6 +85,19 @@ def test_a_class_of_any_name_whose_method_samples_plays_the_role_where_no_other_
     assert [c.name for c in role(result, "runtime loop").candidates] == ["Tiny"]
 
 
+def test_functions_that_sample_or_make_a_sampler_play_the_role_where_no_class_does(tmp_path: Path) -> None:
+    (tmp_path / "llm").mkdir()
+    (tmp_path / "llm/__init__.py").write_text("")
+    (tmp_path / "llm/model.py").write_text(
+        "import transformers\nimport mlx.core as mx\n\n\nclass TinyForCausalLM:\n"
+        "    def forward(self, past_key_values, kv_cache):\n        return past_key_values\n\n\n"
+        "def make_sampler(temp):\n    return lambda logprobs: mx.random.categorical(logprobs / temp)\n\n\n"
+        "def colour_sampler(colours):\n    return colours[0]\n"
+    )
+    found = role(mapped(tmp_path), "sampling").candidates
+    assert [(c.name, c.at) for c in found] == [("make_sampler", "llm/model.py:10")]
+
+
 def test_a_method_looked_up_by_a_name_in_a_table_is_followed(folder: Path) -> None:
     (folder / "pocket/modes.py").write_text(
         "MODES = {1: '_greedy', 2: '_beam', 3: 'someone/elsewhere'}\n\n\nclass Tiny:\n"

@@ -103,7 +103,7 @@ def _limitations(facts: ImplementationFacts) -> list[str]:
             )
     if facts.tiling is None:
         lines.append("Tiles, shared memory and registers are not analysed: no kernel was named.")
-    lines.append("Operator dependencies are the order of the trace; what could run side by side is not analysed.")
+    lines.append("The execution timeline is modelled from bytes and FLOPs: nothing was run on a device.")
     return lines
 
 

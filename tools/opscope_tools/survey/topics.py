@@ -28,7 +28,7 @@ IDENTIFIERS = {
 DOES = {
     "scheduler": (r"_?waiting\w*|_?running\w*|\w*queue\w*|pending\w*|deque|heappush|token_budget", r"requests?|reqs?|seqs?|batch(es)?"),
     "KV cache": (r"k_cache|v_cache|key_cache|value_cache|\w*[kv]_buffers?|\w*kv_caches?|key_states|value_states|cache_[kv]|\w*free_(block|page|slot)\w*|\w*block_tables?|block_pool|slot_mapping|kv_data|past_key_values?|index_copy_", r"blocks|block_ids?|pages|page_size|\w*kv_\w+|layers"),
-    "sampling": (r"argmax|_?multinomial\w*|categorical|exponential_|gumbel\w*|\w*sampling_from_\w+|sample_\w*from_\w+|topk_topp\w*|top_k_top_p\w*", r"logits|scores|probs"),
+    "sampling": (r"argmax|_?multinomial\w*|categorical|exponential_|gumbel\w*|\w*sampling_from_\w+|sample_\w*from_\w+|topk_topp\w*|top_k_top_p\w*", r"logits|scores|(log)?probs"),
     "attention backend": (r"scaled_dot_product_attention|flash_attn\w*|softmax|\w*paged_attention\w*|flex_attention\w*|memory_efficient_attention|BatchPrefill\w+|BatchDecode\w+|flash_mla\w*|unified_attention\w*|flash_attention\w*|attention_fwd\w*", r"query|query_states|qkv|q_proj|attn_metadata|attention_interface|forward_metadata|kv_cache|attn_output|get_impl_cls"),
     "config parser": (r"add_argument|parse_args|parse_known_args|ArgumentParser|safe_load|json|yaml|tomllib|from_dict|from_cli_args|OmegaConf|from_pretrained|from_json_file", r"config|args|asdict|fields"),
     "model runner": (r"execute_model\w*|run_model\w*|forward_\w+|model_runner|model_input\w*|input_batch|forward_batch|CUDAGraph|capture_model", r"forward|model|workers?"),
