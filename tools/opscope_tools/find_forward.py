@@ -17,7 +17,7 @@ from opscope_tools.index.decorators import explain
 from opscope_tools.spec import Tool, ToolContext
 
 AUTO_CONFIG = (
-    "For an auto class (`AutoModelForCausalLM`): config.json, or an object with `model_type` or `architectures`, that "
+    "For an auto class (`AutoModelForCausalLM`): config.json or its folder, or an object with `model_type` or `architectures`, that "
     "picks the class."
 )
 

@@ -23,7 +23,9 @@ class MapRepoArguments(ToolArguments):
     """What `map_repo` takes."""
 
     repo: str = Field(min_length=1, max_length=200, description="Name of a registered repository.")
-    section: Section | None = Field(default=None, description="Only this section, whole, paged.")
+    section: Section | None = Field(
+        default=None, description="Only this section, more of it, paged by limit and offset."
+    )
     entry: str | None = Field(
         default=None,
         max_length=1000,

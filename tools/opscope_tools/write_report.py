@@ -55,7 +55,7 @@ class WriteReportArguments(ToolArguments):
     target: str | None = Field(default=None, description="Model type, model class or repository; default: the name.")
     sections: dict[str, str] | None = Field(
         default=None,
-        description="Your Markdown by section number (1, 2.3, 8.3) or heading (KV cache). Each paragraph and bullet cites lines "
+        description="Your Markdown, put below the computed text, by section number (1, 2.3) or heading (KV cache). Each paragraph and bullet cites lines "
         "(`path.py:12-20`), a number of the analysis ({{fact:key}}), or a search that found nothing (searched "
         "`PATTERN` in `PATH`).",
     )
