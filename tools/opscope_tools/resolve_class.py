@@ -239,7 +239,7 @@ RESOLVE_CLASS: Tool[ResolveClassArguments, ResolveClassResult] = Tool(
     title="Resolve a class name",
     description=(
         "What a class name means and what the class is made of: file, line, bases, MRO, submodules (attribute, "
-        "class, condition), subclasses, who builds it, where it is exported. Python by any name; C++ and CUDA "
+        "class, condition), direct subclasses, who builds it, where it is exported. Python by any name; C++ and CUDA "
         "definitions by `::` or path. Several matches: all are listed; none: the nearest names. Read statically."
     ),
     arguments=ResolveClassArguments,
