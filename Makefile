@@ -86,7 +86,7 @@ sweep-prose: $(STAMP)
 sweep-configs: $(STAMP)
 	$(BIN)/python tests/sweep/configs.py
 
-# other projects' MCP clients and Claude Code's command line against the real server
+# other projects' MCP clients, Claude Code's command line and headless agents against the real server
 clients: $(STAMP)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[agent]'
 	PYTHON=$(PYTHON) .ci/client-environments

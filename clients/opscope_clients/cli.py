@@ -82,6 +82,7 @@ def serve(
 @click.option("--html", is_flag=True, help="Save each report as one HTML page too.")
 @click.option("--http", "url", metavar="URL", help="Use the server that runs there instead of one started for this.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
+@click.option("--agent", is_flag=True, help="Let an agent analyse it instead (needs opscope[agent]); writes JSON.")
 def analyze(
     session: Session,
     targets: tuple[str, ...],
@@ -91,11 +92,19 @@ def analyze(
     html: bool,
     url: str | None,
     as_json: bool,
+    agent: bool,
 ) -> int:
     """Analyse each TARGET (a model type, a class, path.py:line; or a repository) through the server, and save reports.
 
-    Drives the whole protocol as an MCP client: reconnaissance, architecture, components, data flow, report.
+    Drives the whole protocol as an MCP client: reconnaissance, architecture, components, data flow, report. With
+    --agent an agent writes module_analysis.json or model_analysis.json, as fits TARGET, checked against the trace.
     """
+    if agent:
+        if len(targets) > 1 or name or html or as_json or kind != "implementation":
+            raise click.UsageError("--agent analyses one model or class, and takes no option of a report.")
+        from opscope_clients.agents.analysis import run_target
+
+        return run_target(targets[0], session, url or "")
     from opscope_clients.protocol import Wish
     from opscope_clients.protocol import analyze as drive
 

@@ -26,8 +26,12 @@ from opscope_clients.session import Session, SessionCommand, command
 
 def write_document(folder: Path, name: str, document: object) -> Path:
     """Write JSON to `folder/name` whole or not at all; raises `OutputError`."""
+    return write_text(folder, name, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+
+
+def write_text(folder: Path, name: str, text: str) -> Path:
+    """Write `folder/name` whole or not at all; raises `OutputError`."""
     path = folder / name
-    text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
     temporary = ""
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -50,7 +54,7 @@ def write_document(folder: Path, name: str, document: object) -> Path:
     return path
 
 
-def _sources(session: Session, given: dict[str, Any]) -> Session:
+def with_sources(session: Session, given: dict[str, Any]) -> Session:
     """The session with --transformers and --pytorch folded in."""
     transformers, pytorch = given.pop("transformers"), given.pop("pytorch")
     repo = session.repo
@@ -63,7 +67,7 @@ def _sources(session: Session, given: dict[str, Any]) -> Session:
 
 
 def _analyse(tool_name: str, file: str, target: str, session: Session, as_json: bool, given: dict[str, Any]) -> None:
-    session = _sources(session, given)
+    session = with_sources(session, given)
     arguments: dict[str, Any] = {"target": target, "phase": given["phase"]}
     if given["config"]:
         arguments["config"] = parse_object("config", given["config"], path=True)
@@ -85,7 +89,7 @@ def _model(session: Session, model: str, as_json: bool, **given: Any) -> None:
 
 
 def _inspect(session: Session, model_id: str, as_json: bool, **given: Any) -> None:
-    session = _sources(session, given)
+    session = with_sources(session, given)
     arguments: dict[str, Any] = {"model": str(hub.fetch_config(model_id)) if hub.is_hub_id(model_id) else model_id}
     if given["config"]:
         arguments["config"] = parse_object("config", given["config"], path=True)

@@ -1,4 +1,4 @@
-"""Reads the prompts (*.md) and report templates (*.j2) that lie beside this file.
+"""Reads the prompts (*.md), the agents' prompts (*.txt) and report templates (*.j2) that lie beside this file.
 
 A prompt is text with `<<argument>>` places: the braces of formulas and of `${{Class}}` references stay as they are.
 The first line of a prompt file is `<!-- description -->`; what follows is what the agent reads.
@@ -48,8 +48,16 @@ def prompt_places(name: str) -> tuple[str, ...]:
 
 def prompt_text(name: str, arguments: Mapping[str, str]) -> str:
     """The prompt `name` with its places filled; raises `KeyError` for a place without an argument."""
-    body = _DESCRIPTION.sub("", _read(f"{name}.md"))
-    return _PLACE.sub(lambda place: arguments[place.group(1)], body).strip() + "\n"
+    return _filled(_DESCRIPTION.sub("", _read(f"{name}.md")), arguments)
+
+
+def agent_prompt(name: str, arguments: Mapping[str, str]) -> str:
+    """What the headless agent `name` is asked, its places filled; raises `KeyError` for a place without an argument."""
+    return _filled(_read(f"{name}.txt"), arguments)
+
+
+def _filled(text: str, arguments: Mapping[str, str]) -> str:
+    return _PLACE.sub(lambda place: arguments[place.group(1)], text).strip() + "\n"
 
 
 def instructions() -> str:
