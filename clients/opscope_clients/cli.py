@@ -14,19 +14,19 @@ from opscope_cache.store import open_store
 from opscope_tools.catalog import ALL_TOOLS, TOOLSETS
 from opscope_tools.index import places
 
-from opscope_clients import console, session
+from opscope_clients import console, session_options
 from opscope_clients.commands import tool_command
 from opscope_clients.doctor.cli import doctor_command
 from opscope_clients.documents import document_commands
 from opscope_clients.hosts.cli import host_commands
-from opscope_clients.session import Session, SessionCommand
+from opscope_clients.session_options import SessionCommand, SessionOptions
 
 if TYPE_CHECKING:
     from opscope_clients.protocol import Kind
 
 
 @click.group(
-    params=list(session.options()),
+    params=list(session_options.options()),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
 @click.version_option(package_name="opscope", message="opscope %(version)s")
@@ -37,7 +37,7 @@ def opscope(ctx: click.Context, /, **given: Any) -> None:
     Every option of the session also comes from the environment: OPSCOPE_REPO, OPSCOPE_TRUST, OPSCOPE_PYTHON,
     OPSCOPE_CACHE_DIR, OPSCOPE_OUTPUT.
     """
-    ctx.obj = Session().merged(given)
+    ctx.obj = SessionOptions().merged(given)
 
 
 @opscope.command(cls=SessionCommand)
@@ -49,7 +49,7 @@ def opscope(ctx: click.Context, /, **given: Any) -> None:
     "--toolset", multiple=True, metavar="NAME,...", help=f"Only these: {', '.join(TOOLSETS)}, or tools by name."
 )
 def serve(
-    session: Session,
+    session: SessionOptions,
     http: bool,
     port: int | None,
     host: str | None,
@@ -84,7 +84,7 @@ def serve(
 @click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
 @click.option("--agent", is_flag=True, help="Let an agent analyse it instead (needs opscope[agent]); writes JSON.")
 def analyze(
-    session: Session,
+    session: SessionOptions,
     targets: tuple[str, ...],
     kind: Kind,
     name: str | None,
@@ -119,7 +119,7 @@ def analyze(
 
 
 @opscope.command(cls=SessionCommand)
-def index(session: Session) -> None:
+def index(session: SessionOptions) -> None:
     """Build the index of every repository now; a server does it by itself behind its first answers.
 
     What is up to date is not read again; Ctrl-C keeps what was read.
@@ -135,7 +135,7 @@ def cache() -> None:
 
 
 @cache.command("info", cls=SessionCommand)
-def cache_info(session: Session) -> None:
+def cache_info(session: SessionOptions) -> None:
     """Where the cache is and what it holds."""
     store = open_store(console.folder(session.cache_dir))
     info = store.info()
@@ -148,7 +148,7 @@ def cache_info(session: Session) -> None:
 
 
 @cache.command("clear", cls=SessionCommand)
-def cache_clear(session: Session) -> None:
+def cache_clear(session: SessionOptions) -> None:
     """Forget every cached result and every index."""
     store = open_store(console.folder(session.cache_dir))
     removed = places.clear(store.folder) if store.folder is not None else 0

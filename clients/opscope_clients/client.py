@@ -47,7 +47,7 @@ from opscope_tools.trace_dataflow import TRACE_DATAFLOW
 from opscope_tools.write_report import WRITE_REPORT
 
 from opscope_clients.connection import Connection, Progress, Server, connected, own_server, server_at, translated
-from opscope_clients.session import Session as ServerOptions
+from opscope_clients.session_options import SessionOptions
 
 __all__ = ["AsyncSession", "Session"]
 
@@ -75,7 +75,7 @@ class AsyncSession:
         cache_folder: str | Path | None = None,
         progress: Progress | None = None,
     ) -> None:
-        options = ServerOptions(
+        options = SessionOptions(
             repo=tuple(f"{name}={path}" for name, path in (repositories or {}).items()), trust=tuple(trust),
             python=str(python) if python else None, cache_dir=str(cache_folder) if cache_folder else None,
             output=str(output) if output else None,

@@ -17,13 +17,13 @@ from opscope_tools.workspace import Workspace
 
 from opscope_clients import console, render
 from opscope_clients.options import arguments_of, parameters
-from opscope_clients.session import Session, SessionCommand, command
+from opscope_clients.session_options import SessionCommand, SessionOptions, command
 
 
 def tool_command(tool: AnyTool) -> SessionCommand:
     """The subcommand of `tool`: `find_forward` is `opscope find-forward`."""
 
-    def callback(session: Session, as_json: bool, **given: Any) -> int:
+    def callback(session: SessionOptions, as_json: bool, **given: Any) -> int:
         result = run(tool, arguments_of(tool, given), session.workspace())
         show(result, as_json=as_json)
         # a check that finds problems, and a report that was refused, are failures to a script

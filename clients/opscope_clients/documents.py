@@ -21,7 +21,7 @@ from opscope_tools.runner import compact
 
 from opscope_clients import commands, console, hub
 from opscope_clients.options import parse_object
-from opscope_clients.session import Session, SessionCommand, command
+from opscope_clients.session_options import SessionCommand, SessionOptions, command
 
 
 def write_document(folder: Path, name: str, document: object) -> Path:
@@ -54,7 +54,7 @@ def write_text(folder: Path, name: str, text: str) -> Path:
     return path
 
 
-def with_sources(session: Session, given: dict[str, Any]) -> Session:
+def with_sources(session: SessionOptions, given: dict[str, Any]) -> SessionOptions:
     """The session with --transformers and --pytorch folded in."""
     transformers, pytorch = given.pop("transformers"), given.pop("pytorch")
     repo = session.repo
@@ -63,10 +63,14 @@ def with_sources(session: Session, given: dict[str, Any]) -> Session:
     if pytorch:
         repo += (f"pytorch={pytorch}",)
     trust = (*session.trust, "transformers") if transformers else session.trust
-    return Session(repo, trust, session.python, session.cache_dir, given.pop("output_folder", None) or session.output)
+    return SessionOptions(
+        repo, trust, session.python, session.cache_dir, given.pop("output_folder", None) or session.output
+    )
 
 
-def _analyse(tool_name: str, file: str, target: str, session: Session, as_json: bool, given: dict[str, Any]) -> None:
+def _analyse(
+    tool_name: str, file: str, target: str, session: SessionOptions, as_json: bool, given: dict[str, Any]
+) -> None:
     session = with_sources(session, given)
     arguments: dict[str, Any] = {"target": target, "phase": given["phase"]}
     if given["config"]:
@@ -80,15 +84,15 @@ def _analyse(tool_name: str, file: str, target: str, session: Session, as_json: 
     console.err().print(f"Written: {path}", soft_wrap=True)
 
 
-def _module(session: Session, module: str, as_json: bool, **given: Any) -> None:
+def _module(session: SessionOptions, module: str, as_json: bool, **given: Any) -> None:
     _analyse("count_flops", "module_analysis.json", module, session, as_json, given)
 
 
-def _model(session: Session, model: str, as_json: bool, **given: Any) -> None:
+def _model(session: SessionOptions, model: str, as_json: bool, **given: Any) -> None:
     _analyse("expand_refs", "model_analysis.json", model, session, as_json, given)
 
 
-def _inspect(session: Session, model_id: str, as_json: bool, **given: Any) -> None:
+def _inspect(session: SessionOptions, model_id: str, as_json: bool, **given: Any) -> None:
     session = with_sources(session, given)
     arguments: dict[str, Any] = {"model": str(hub.fetch_config(model_id)) if hub.is_hub_id(model_id) else model_id}
     if given["config"]:

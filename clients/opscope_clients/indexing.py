@@ -9,10 +9,10 @@ from opscope_tools.index.build import build
 from opscope_tools.index.places import index_place
 
 from opscope_clients import console
-from opscope_clients.session import Session
+from opscope_clients.session_options import SessionOptions
 
 
-def build_indexes(session: Session) -> None:
+def build_indexes(session: SessionOptions) -> None:
     """Build or bring up to date the index of each repository; raises `KeyboardInterrupt` where the user stops it."""
     workspace = session.workspace()
     folder = workspace.store.folder

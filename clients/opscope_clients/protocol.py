@@ -18,7 +18,7 @@ from rich.markup import escape
 
 from opscope_clients import console
 from opscope_clients.connection import CallError, Connection, Server, connected, own_server, server_at, translated
-from opscope_clients.session import Session
+from opscope_clients.session_options import SessionOptions
 from opscope_clients.steps import Steps
 
 Kind = Literal["implementation", "repo"]
@@ -52,7 +52,7 @@ class Wish:
     html: bool = False
 
 
-def analyze(wish: Wish, session: Session, *, url: str | None = None, as_json: bool = False) -> int:
+def analyze(wish: Wish, session: SessionOptions, *, url: str | None = None, as_json: bool = False) -> int:
     """Run the protocol on each target, save the reports, print the summaries; the exit status.
 
     One target that cannot be analysed does not stop the others; with several, its sentence stands in its place.

@@ -15,7 +15,7 @@ from opscope_clients.doctor import config, places, required, server, tools
 from opscope_clients.doctor.findings import Finding, asked
 from opscope_clients.hosts import install
 from opscope_clients.hosts.table import HOSTS, Where
-from opscope_clients.session import Session
+from opscope_clients.session_options import SessionOptions
 from opscope_tools.catalog import ALL_TOOLS
 from opscope_tools.index.build import build
 from opscope_tools.index.places import index_place
@@ -149,7 +149,7 @@ def test_an_interpreter_that_cannot_trace_is_told_why(tmp_path: Path, script: st
 
 def test_a_repository_tells_its_index_once_it_is_built(tmp_path: Path, toy: Path) -> None:
     def state() -> Finding:
-        found = places.repositories(Session(repo=(f"toy={toy}",), cache_dir=str(tmp_path / "cache")))
+        found = places.repositories(SessionOptions(repo=(f"toy={toy}",), cache_dir=str(tmp_path / "cache")))
         return next(one for one in found if one.name == "toy")
 
     assert "no index yet" in state().found
@@ -162,7 +162,9 @@ def test_a_repository_tells_its_index_once_it_is_built(tmp_path: Path, toy: Path
 
 
 def test_a_trusted_name_that_is_no_repository_is_told(tmp_path: Path) -> None:
-    (found,) = [one for one in places.repositories(Session(trust=("x",), cache_dir=str(tmp_path))) if one.name == "x"]
+    (found,) = [
+        one for one in places.repositories(SessionOptions(trust=("x",), cache_dir=str(tmp_path))) if one.name == "x"
+    ]
     assert found.broken
     assert found.fix == "Register it with --repo x=PATH, or leave its --trust out."
 
@@ -180,7 +182,7 @@ def test_a_server_that_does_not_answer_is_told_in_time(
     made = program(tmp_path, "opscope", script)
     monkeypatch.setattr(server, "launch", lambda _: [str(made)])
     start = time.monotonic()
-    found = server.server(Session(), seconds=1)
+    found = server.server(SessionOptions(), seconds=1)
     assert found.broken
     assert reason in found.found
     assert time.monotonic() - start < 30

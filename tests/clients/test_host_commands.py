@@ -17,7 +17,7 @@ from opscope_clients.claude_code import COMMANDS
 from opscope_clients.cli import opscope
 from opscope_clients.hosts import command
 from opscope_clients.hosts.table import HOSTS
-from opscope_clients.session import Session
+from opscope_clients.session_options import SessionOptions
 from opscope_schemas.errors import InputError
 
 SCRIPT = Path(sys.executable).with_name("opscope")
@@ -174,7 +174,9 @@ def test_the_sessions_options_go_into_the_command_with_absolute_paths(
 ) -> None:
     monkeypatch.chdir(project.path)
     (project.path / "liger").mkdir()
-    session = Session(repo=("liger=liger",), trust=("liger",), python=sys.executable, cache_dir="c", output="~/o")
+    session = SessionOptions(
+        repo=("liger=liger",), trust=("liger",), python=sys.executable, cache_dir="c", output="~/o"
+    )
     monkeypatch.setenv("HOME", "/h")
     assert command.launch(session, ["cost,kernels"]) == [
         str(SCRIPT), "serve", "--repo", f"liger={project.path}/liger", "--trust", "liger", "--python", sys.executable,
@@ -212,7 +214,7 @@ def test_an_environment_that_goes_away_again_is_warned_about(
     place: str, passing: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("UV_CACHE_DIR", "/elsewhere/uv-cache")
-    said = command.warnings([place, "serve"], Session(), host="zed")
+    said = command.warnings([place, "serve"], SessionOptions(), host="zed")
     assert [line.startswith(f"{place} lies in a passing environment") for line in said] == [True] * passing
 
 
@@ -226,4 +228,4 @@ def test_what_only_this_environment_knows_is_warned_about(project: Project, monk
 
 def test_a_session_that_cannot_be_is_refused_before_anything_is_read() -> None:
     with pytest.raises(InputError, match="No repository is called 'vllm'"):
-        command.launch(Session(trust=("vllm",)))
+        command.launch(SessionOptions(trust=("vllm",)))

@@ -14,7 +14,7 @@ from opscope_clients import options
 from opscope_clients.commands import tool_command
 from opscope_clients.documents import write_document
 from opscope_clients.options import Kind, kind_of, parse_object
-from opscope_clients.session import Session
+from opscope_clients.session_options import SessionOptions
 from opscope_schemas.common import ToolArguments, ToolResult
 from opscope_schemas.errors import InputError, OutputError
 from opscope_tools.spec import Tool, ToolContext
@@ -56,7 +56,7 @@ def test_a_field_becomes_the_parameter_that_its_type_asks_for(name: str, kind: K
 
 
 def invoke(*arguments: str) -> dict[str, Any]:
-    done = CliRunner().invoke(tool_command(EVERY), [*arguments, "--json"], obj=Session(), catch_exceptions=False)
+    done = CliRunner().invoke(tool_command(EVERY), [*arguments, "--json"], obj=SessionOptions(), catch_exceptions=False)
     assert done.exit_code == 0, done.output
     given: dict[str, Any] = json.loads(done.output)["given"]
     return given

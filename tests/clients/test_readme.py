@@ -15,7 +15,7 @@ from fake_machine import environment
 from opscope_clients.cli import opscope
 from opscope_clients.hosts import install
 from opscope_clients.hosts.table import HOSTS, Where
-from opscope_clients.session import SessionCommand
+from opscope_clients.session_options import SessionCommand
 
 ROOT = Path(__file__).parent.parent.parent
 README = (ROOT / "README.md").read_text()

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 from opscope_clients import protocol
-from opscope_clients.session import Session
+from opscope_clients.session_options import SessionOptions
 from opscope_schemas.errors import OpscopeError
 
 TREE = {
@@ -54,5 +54,5 @@ def test_a_report_name_is_safe_whatever_the_target(target: str, name: str) -> No
 def test_a_server_that_cannot_start_is_one_sentence(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", program)
     with pytest.raises(OpscopeError) as caught:
-        protocol.analyze(protocol.Wish(["llama"]), Session())
+        protocol.analyze(protocol.Wish(["llama"]), SessionOptions())
     assert "The connection to the opscope server ended" in str(caught.value)

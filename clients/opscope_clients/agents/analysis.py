@@ -29,7 +29,7 @@ from opscope_clients.agents.request import Request
 from opscope_clients.agents.scratchpad import Scratchpad
 from opscope_clients.agents.server import Server
 from opscope_clients.documents import write_document
-from opscope_clients.session import Session
+from opscope_clients.session_options import SessionOptions
 
 __all__ = ["run", "run_target"]
 
@@ -61,7 +61,7 @@ def run(request: Request) -> int:
     return 0
 
 
-def run_target(target: str, session: Session, url: str = "") -> int:
+def run_target(target: str, session: SessionOptions, url: str = "") -> int:
     """The analyzer that fits `target`: a whole model has its references expanded, a module is analysed by line."""
     sdk.require()
     server = Server(session, url)

@@ -14,7 +14,7 @@ from opscope_clients.agents.sdk import Limits
 from opscope_clients.agents.server import Server
 from opscope_clients.documents import with_sources
 from opscope_clients.options import parse_object
-from opscope_clients.session import Session, SessionCommand, command
+from opscope_clients.session_options import SessionCommand, SessionOptions, command
 
 __all__ = ["Request", "analyzer_command"]
 
@@ -59,7 +59,7 @@ class Request:
 def analyzer_command(kind: str, run: Callable[[Request], int]) -> SessionCommand:
     """The command line of one analyzer."""
 
-    def callback(session: Session, target: str, **given: Any) -> int:
+    def callback(session: SessionOptions, target: str, **given: Any) -> int:
         return run(_request(kind, target, session, given))
 
     about = {
@@ -92,7 +92,7 @@ def _parameters(kind: str) -> list[click.Parameter]:
     ]
 
 
-def _request(kind: str, target: str, session: Session, given: dict[str, Any]) -> Request:
+def _request(kind: str, target: str, session: SessionOptions, given: dict[str, Any]) -> Request:
     url, transformers, pytorch = given["http"] or "", given["transformers"], given["pytorch"]
     if url and (transformers or pytorch or session.repo or session.python or session.trust):
         raise InputError(

@@ -17,7 +17,7 @@ from opscope_schemas.errors import OpscopeError
 
 from opscope_clients import connection
 from opscope_clients.agents.environment import for_server
-from opscope_clients.session import Session
+from opscope_clients.session_options import SessionOptions
 
 __all__ = ["TOOLS", "Server"]
 
@@ -30,7 +30,7 @@ TOOLS = ("resolve_class", "find_forward", "find_references", "inspect_model", "c
 class Server:
     """Where the server is: at `url`, or in a process started as `session` says."""
 
-    session: Session
+    session: SessionOptions
     url: str = ""
 
     def process(self) -> StdioServerParameters:

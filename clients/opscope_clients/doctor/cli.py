@@ -13,7 +13,7 @@ from opscope_clients import console
 from opscope_clients.doctor import config, places, required, server, tools
 from opscope_clients.doctor.findings import Finding
 from opscope_clients.hosts.table import Where
-from opscope_clients.session import Session, SessionCommand, command
+from opscope_clients.session_options import SessionCommand, SessionOptions, command
 
 _MARKS = {"ok": "ok", "missing": "--", "failed": "!!", "stale": "!!"}
 
@@ -29,7 +29,7 @@ def doctor_command() -> SessionCommand:
     )
 
 
-def findings(session: Session) -> Iterator[Finding]:
+def findings(session: SessionOptions) -> Iterator[Finding]:
     """Every check, in the order of printing."""
     yield from required.interpreters(session.python or os.environ.get("OPSCOPE_PYTHON"))
     yield from places.repositories(session)
@@ -39,7 +39,7 @@ def findings(session: Session) -> Iterator[Finding]:
     yield from config.hosts(Where())
 
 
-def doctor(session: Session, as_json: bool) -> int:
+def doctor(session: SessionOptions, as_json: bool) -> int:
     """Print the findings; 1 where something that is needed does not work."""
     seen: list[Finding] = []
     section = ""

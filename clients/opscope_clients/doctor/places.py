@@ -16,12 +16,12 @@ from opscope_tools.session import interpreter, listed, parse_repository
 from opscope_tools.workspace import DEFAULT_PACKAGES, folder_repository, installed_repository, repositories_of
 
 from opscope_clients.doctor.findings import Finding
-from opscope_clients.session import Session
+from opscope_clients.session_options import SessionOptions
 
 _PURPOSE = "source that is read"
 
 
-def repositories(session: Session) -> Iterator[Finding]:
+def repositories(session: SessionOptions) -> Iterator[Finding]:
     """Each repository that this session has; a wrong one does not hide the others."""
     folder, found = _cache_folder(session), dict[str, Repository]()
     try:
@@ -100,11 +100,11 @@ def _index(place: Path) -> tuple[int, int]:
 # ---- the cache
 
 
-def _cache_folder(session: Session) -> Path:
+def _cache_folder(session: SessionOptions) -> Path:
     return (Path(session.cache_dir) if session.cache_dir else default_folder()).expanduser().absolute()
 
 
-def cache(session: Session) -> Finding:
+def cache(session: SessionOptions) -> Finding:
     """Whether results can be kept: the folder, what it takes, whether a file can be written there."""
     folder, purpose = _cache_folder(session), "keeps results and indexes"
     there = next(place for place in (folder, *folder.parents) if place.exists())

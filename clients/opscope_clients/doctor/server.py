@@ -11,14 +11,14 @@ from opscope_schemas.errors import OpscopeError
 
 from opscope_clients.doctor.findings import Finding
 from opscope_clients.hosts.command import launch
-from opscope_clients.session import Session
+from opscope_clients.session_options import SessionOptions
 
 #: seconds until the tools are listed, and then for ending the server, which the SDK ends by force before that
 START, END = 60.0, 20.0
 _PURPOSE = "what hosts start"
 
 
-def server(session: Session, *, seconds: float = START) -> Finding:
+def server(session: SessionOptions, *, seconds: float = START) -> Finding:
     """Whether the server starts and answers in time."""
     try:
         command = launch(session)

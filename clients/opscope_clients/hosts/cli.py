@@ -15,7 +15,7 @@ from opscope_clients.hosts import uninstall as uninstalling
 from opscope_clients.hosts.change import Change
 from opscope_clients.hosts.edits import NAME
 from opscope_clients.hosts.table import HOSTS, Host, Scope, Where
-from opscope_clients.session import Session, SessionCommand, command
+from opscope_clients.session_options import SessionCommand, SessionOptions, command
 
 
 def host_commands() -> list[SessionCommand]:
@@ -58,7 +58,13 @@ def _parameters(force: str) -> list[click.Parameter]:
 
 
 def install(
-    session: Session, host: str, scope: tuple[str, ...], name: str, force: bool, dry_run: bool, toolset: tuple[str, ...]
+    session: SessionOptions,
+    host: str,
+    scope: tuple[str, ...],
+    name: str,
+    force: bool,
+    dry_run: bool,
+    toolset: tuple[str, ...],
 ) -> None:
     """Install and say what was done."""
     chosen, where = HOSTS[host], Where()
@@ -80,7 +86,9 @@ def install(
         click.echo(chosen.then[target])
 
 
-def uninstall(session: Session, host: str, scope: tuple[str, ...], name: str, force: bool, dry_run: bool) -> None:
+def uninstall(
+    session: SessionOptions, host: str, scope: tuple[str, ...], name: str, force: bool, dry_run: bool
+) -> None:
     """Uninstall and say what was done."""
     del session  # taken as every command takes it; the entry is found by its name
     chosen: Host = HOSTS[host]

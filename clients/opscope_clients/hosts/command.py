@@ -17,13 +17,13 @@ from opscope_tools.catalog import toolset
 from opscope_tools.session import interpreter, parse_repository
 from opscope_tools.workspace import DEFAULT_PACKAGES, folder_repository
 
-from opscope_clients.session import Session
+from opscope_clients.session_options import SessionOptions
 
 #: parts of the folders in which uvx and `pipx run` build an environment that they throw away
 _PASSING = ("archive-v0", "environments-v2", "builds-v0")
 
 
-def launch(session: Session, tools: Sequence[str] = ()) -> list[str]:
+def launch(session: SessionOptions, tools: Sequence[str] = ()) -> list[str]:
     """The command and its arguments; `tools` are the values of --toolset. Raises `InputError` where an option cannot be taken."""
     toolset([name.strip() for text in tools for name in text.split(",") if name.strip()])
     chosen = [part for text in tools for part in ("--toolset", text)]
@@ -38,7 +38,7 @@ def executable() -> list[str]:
     return [str(script)] if script.is_file() else [str(python), "-P", "-m", "opscope_clients"]
 
 
-def absolute(session: Session) -> Session:
+def absolute(session: SessionOptions) -> SessionOptions:
     """The session with every path absolute, its repositories and interpreter looked up; raises `InputError`."""
     repositories = []
     names = set(DEFAULT_PACKAGES)
@@ -65,7 +65,7 @@ def _absolute(path: str | None) -> str | None:
     return str(Path(path).expanduser().absolute()) if path else None
 
 
-def warnings(command: list[str], session: Session, *, host: str) -> list[str]:
+def warnings(command: list[str], session: SessionOptions, *, host: str) -> list[str]:
     """What may go wrong with the command later, each with what to do."""
     found = []
     if passing(Path(command[0])):

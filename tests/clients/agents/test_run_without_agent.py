@@ -16,7 +16,7 @@ from opscope_clients.agents.analysis import run, run_target
 from opscope_clients.agents.request import Request
 from opscope_clients.agents.scratchpad import Scratchpad
 from opscope_clients.agents.server import Server
-from opscope_clients.session import Session
+from opscope_clients.session_options import SessionOptions
 from opscope_prompts.loader import agent_prompt
 from opscope_schemas.errors import InputError, OutputError
 
@@ -81,7 +81,7 @@ def test_the_sdk_is_loaded_only_where_an_agent_is_asked_for(given: dict[str, str
 def test_analyze_with_an_agent_says_what_is_not_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "claude_agent_sdk", None)
     with pytest.raises(sdk.MissingError, match="pip install 'opscope\\[agent\\]'"):
-        run_target("llama", Session(output=str(tmp_path)))
+        run_target("llama", SessionOptions(output=str(tmp_path)))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -108,7 +108,7 @@ def test_a_server_that_cannot_start_is_one_sentence(
     program: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(sys, "executable", program)
-    request = Request(kind="module", target=NORM, server=Server(Session()), folder=tmp_path, agent=False)
+    request = Request(kind="module", target=NORM, server=Server(SessionOptions()), folder=tmp_path, agent=False)
     with pytest.raises(Exception, match=r"^The connection to the opscope server ended"):
         run(request)
     assert "The connection to the opscope server ended" in (tmp_path / "SCRATCHPAD.md").read_text()

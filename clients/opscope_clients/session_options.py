@@ -28,7 +28,7 @@ def options() -> list[click.Option]:
 
 
 @dataclass
-class Session:
+class SessionOptions:
     """What the session options add up to; each `OPSCOPE_NAME` variable stands behind its option."""
 
     repo: tuple[str, ...] = ()
@@ -37,9 +37,9 @@ class Session:
     cache_dir: str | None = None
     output: str | None = None
 
-    def merged(self, given: dict[str, Any]) -> Session:
+    def merged(self, given: dict[str, Any]) -> SessionOptions:
         """This session with a subcommand's own options added."""
-        return Session(
+        return SessionOptions(
             repo=(*self.repo, *(given.get("repo") or ())),
             trust=(*self.trust, *(given.get("trust") or ())),
             python=given.get("python") or self.python,
@@ -79,7 +79,7 @@ class SessionCommand(click.Command):
     def invoke(self, ctx: click.Context) -> Any:
         """Take the session options out of the parameters, and put the session in."""
         given = {name: ctx.params.pop(name, None) for name in self._added}
-        base = ctx.find_object(Session) or Session()
+        base = ctx.find_object(SessionOptions) or SessionOptions()
         # a tool that has a `repo` of its own: NAME=PATH both registers the repository and selects it
         selected = ctx.params.get("repo")
         if isinstance(selected, str) and "=" in selected:
