@@ -9,11 +9,12 @@ from typing import Any
 import jsonschema
 import pytest
 from opscope_schemas.analysis import Kernel, ModelAnalysis, ModuleAnalysis
-from opscope_schemas.formula import evaluate
+from opscope_schemas.formula import evaluate, holds
 from opscope_tools.costing import CostArguments
 from opscope_tools.count_flops import COUNT_FLOPS, count_flops
 from opscope_tools.expand_refs import EXPAND_REFS, ExpandArguments, expand_refs
 from opscope_tools.inspect_model import InspectArguments, inspect_model
+from opscope_tools.long_formulas import LEFT_OUT
 from opscope_tools.spec import ToolContext
 from opscope_tools.workspace import Workspace
 
@@ -209,20 +210,55 @@ def test_parameters_equal_those_of_the_built_model(context: ToolContext) -> None
 
 def test_shorter_forms_shrink_and_keep_the_totals(context: ToolContext) -> None:
     module = count_flops(CostArguments(target="LlamaAttention"), context)
-    sizes = [len(module.model_dump_json())]
+    sizes = [len(module.document.model_dump_json())]
     for rung in COUNT_FLOPS.shorter:
         short = rung(module)
         assert short.document.totals == module.document.totals
         assert short.shortened
-        sizes.append(len(short.model_dump_json()))
+        sizes.append(len(short.document.model_dump_json()))
     assert sizes == sorted(sizes, reverse=True)
     model = expand_refs(ExpandArguments(target="llama"), context)
     for step in EXPAND_REFS.shorter:
         smaller = step(model)
+        if LEFT_OUT in smaller.shortened:
+            continue  # formulas that are not there cannot add up
         values = point_of(smaller.document)
         assert added(cost(k, values) for k in leaves(smaller.document.kernels))[0] == evaluate(
             model.document.totals.flops, values
         )
+
+
+@pytest.mark.parametrize(
+    ("target", "phase", "points"),
+    [
+        ("gemma3_text", "decode", ({"seq_len": 1, "cache_len": 40}, {"seq_len": 1, "cache_len": 300})),
+        ("gemma3_text", "prefill", ({"seq_len": 40, "cache_len": 0}, {"seq_len": 300, "cache_len": 0})),
+        ("mistral", "decode", ({"seq_len": 1, "cache_len": 40}, {"seq_len": 1, "cache_len": 300})),
+    ],
+)
+def test_where_a_documents_conditions_hold_its_formulas_are_those_of_a_document_made_there(
+    context: ToolContext, target: str, phase: str, points: tuple[dict[str, int], ...]
+) -> None:
+    """On both sides of a sliding window, and whatever else the conditions are: one of them must tell the sides apart."""
+    made = []
+    for point in points:
+        asked = {
+            "target": target,
+            "phase": phase,
+            "config": {"sliding_window": 64},
+            "values": {"batch_size": 2, **point},
+        }
+        made.append(expand_refs(ExpandArguments.model_validate(asked), context))
+    for one in made:
+        for other in made:
+            assert other.evaluated is not None
+            there = other.evaluated.values
+            broken = [c for c in one.document.conditions if not holds(c, there)]
+            if one is other:
+                assert not broken
+            if not broken:
+                assert evaluate(one.document.totals.flops, there) == other.evaluated.flops
+    assert any("sliding_window" in c for one in made for c in one.document.conditions)
 
 
 def test_the_floor_is_never_above_what_eager_execution_moves(context: ToolContext) -> None:

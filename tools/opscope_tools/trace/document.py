@@ -240,6 +240,9 @@ def kernels_of(
 
 # ---------------------------------------------------------------- conditions
 
+#: samples that take one size past another, at most
+_CROSSINGS = 120
+
 
 @lru_cache(maxsize=64)
 def _shown(guards: tuple[str, ...], point: tuple[tuple[str, int], ...]) -> tuple[str, ...]:
@@ -251,17 +254,20 @@ def _shown(guards: tuple[str, ...], point: tuple[tuple[str, int], ...]) -> tuple
     """
     at = dict(point)
     names = sorted({name for guard in guards for name in variables(guard)})
+    pinned = _pinned(guards)
+    start = {name: at.get(name, 2) if name in pinned else max(2, at.get(name, 2)) for name in names}
     draw = random.Random(0)
-    samples = [
-        s for _ in range(50) for s in (_anywhere(names, draw), _nearby(names, at, draw), _nearby(names, at, draw))
+    first = [s for _ in range(20) for s in (_anywhere(names, draw), _nearby(start, draw), _nearby(start, draw))]
+    first += _crossed(start, guards)
+    samples = first + [
+        s for _ in range(30) for s in (_anywhere(names, draw), _nearby(start, draw), _nearby(start, draw))
     ]
     masks: dict[str, int] = {}
     for guard in dict.fromkeys(guards):
-        broken = sum(1 << i for i, sample in enumerate(samples[:60]) if not _holds(guard, sample))
+        broken = sum(1 << i for i, sample in enumerate(first) if not _holds(guard, sample))
         if broken:
-            masks[guard] = broken + sum(
-                1 << i for i, sample in enumerate(samples[60:], 60) if not _holds(guard, sample)
-            )
+            rest = enumerate(samples[len(first) :], len(first))
+            masks[guard] = broken + sum(1 << i for i, sample in rest if not _holds(guard, sample))
     shown: list[str] = []
     covered = 0
     for guard in sorted(masks, key=lambda g: (not _pinned([g]), len(g), g)):
@@ -283,14 +289,22 @@ def _anywhere(names: Iterable[str], draw: random.Random) -> dict[str, int]:
     return {name: draw.randint(2, top) for name in names}
 
 
-def _nearby(names: Iterable[str], point: Mapping[str, int], draw: random.Random) -> dict[str, int]:
+def _nearby(start: Mapping[str, int], draw: random.Random) -> dict[str, int]:
     """The traced sizes with a few of them changed: where most guards hold, each by itself can be seen to matter."""
-    found = {name: max(2, point.get(name, 2)) for name in names}
+    found = dict(start)
     for name in draw.sample(sorted(found), min(len(found), draw.choice((1, 1, 2, 3)))):
         found[name] = max(
             2, draw.choice((found[name] + 1, found[name] - 1, 2 * found[name], 3 * found[name], found[name] // 2))
         )
     return found
+
+
+def _crossed(start: Mapping[str, int], guards: Iterable[str]) -> list[dict[str, int]]:
+    """The traced sizes with one of them taken past another that a guard compares it with: a window and what is cached."""
+    few = sorted({tuple(sorted(variables(guard))) for guard in guards}, key=lambda names: (len(names), names))
+    pairs = dict.fromkeys((a, b) for names in few for a in names for b in names if a != b)
+    made = dict.fromkeys((a, max(2, n)) for a, b in pairs for n in (start[b], 2 * start[b] + 1, start[b] // 2))
+    return [{**start, name: value} for name, value in made if value != start[name]][:_CROSSINGS]
 
 
 def _parse_name(condition: str) -> str:
