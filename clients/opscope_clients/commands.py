@@ -26,8 +26,8 @@ def tool_command(tool: AnyTool) -> SessionCommand:
     def callback(session: SessionOptions, as_json: bool, **given: Any) -> int:
         result = run(tool, arguments_of(tool, given), session.workspace())
         show(result, as_json=as_json)
-        # a check that finds problems, and a report that was refused, are failures to a script
-        return 0 if getattr(result, "ok", True) else 1
+        # a check that finds problems, a report that was refused, a name that nothing bears are failures to a script
+        return 0 if getattr(result, "ok", True) and getattr(result, "matches", True) else 1
 
     as_json = click.Option(["--json", "as_json"], is_flag=True, help="The whole result as JSON, unshortened.")
     return command(callback, tool.name.replace("_", "-"), tool.description, [*parameters(tool), as_json])

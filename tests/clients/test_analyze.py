@@ -73,3 +73,11 @@ def test_a_running_server_is_used_and_one_that_is_not_there_is_a_sentence(opscop
     assert gone.returncode == 1
     assert gone.stderr.count("\n") == 1
     assert "cannot be reached" in gone.stderr
+
+
+def test_a_name_that_nothing_bears_is_a_failure_to_a_script(index_folder: Path) -> None:
+    line = [sys.executable, "-m", "opscope_clients", "--cache-dir", str(index_folder), "resolve-class"]
+    done = subprocess.run([*line, "LlamaAtention"], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1
+    assert "LlamaAttention" in done.stdout
+    assert subprocess.run([*line, "LlamaAttention"], capture_output=True, timeout=120, check=False).returncode == 0

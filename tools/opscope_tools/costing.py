@@ -103,7 +103,10 @@ def find(arguments: CostArguments, context: ToolContext) -> Found:
     spec = model_spec(workspace, arguments.target, arguments.config)
     inputs = {name: tuple(shape) for name, shape in (arguments.inputs or {}).items()}
     request = TraceRequest(model=spec, phase=arguments.phase, attention=arguments.attention, inputs=inputs)
-    return tracer_of(workspace).find(request, spec.class_name, arguments.instance, arguments.values, running(context))
+    values = arguments.values
+    if values and arguments.phase == "decode":
+        values = {"seq_len": 1, **values}  # decoding is one token at a time unless said otherwise
+    return tracer_of(workspace).find(request, spec.class_name, arguments.instance, values, running(context))
 
 
 def sources(workspace: Workspace) -> tuple[Source, ...]:

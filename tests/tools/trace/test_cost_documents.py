@@ -282,3 +282,12 @@ def test_the_floor_of_a_decode_step_is_weights_cache_and_logits(context: ToolCon
     assert evaluate(document.totals.floor.read, values) == weights + kv * c + gathered + rotary
     logits = rows * values["vocab_size"] * 2
     assert evaluate(document.totals.floor.write, values) == logits + kv * POINT["seq_len"]
+
+
+def test_decoding_is_one_token_unless_said_otherwise(context: ToolContext) -> None:
+    def at(**values: int) -> Any:
+        asked = {"target": "LlamaMLP", "phase": "decode", "values": values}
+        return count_flops(CostArguments.model_validate(asked), context).evaluated
+
+    assert at(batch_size=2, cache_len=9) == at(batch_size=2, cache_len=9, seq_len=1)
+    assert at(batch_size=2, cache_len=9, seq_len=3).flops == 3 * at(batch_size=2, cache_len=9).flops
