@@ -262,12 +262,18 @@ def _shown(guards: tuple[str, ...], point: tuple[tuple[str, int], ...]) -> tuple
     samples = first + [
         s for _ in range(30) for s in (_anywhere(names, draw), _nearby(start, draw), _nearby(start, draw))
     ]
+    changed = [frozenset(name for name in names if sample[name] != start[name]) for sample in samples]
     masks: dict[str, int] = {}
     for guard in dict.fromkeys(guards):
-        broken = sum(1 << i for i, sample in enumerate(first) if not _holds(guard, sample))
+        touched, holds_there = variables(guard), _holds(guard, start)
+
+        def breaks(i: int, guard: str = guard, touched: frozenset[str] = touched, there: bool = holds_there) -> bool:
+            # most samples change a few sizes only, and most guards are about others
+            return not (_holds(guard, samples[i]) if changed[i] & touched else there)
+
+        broken = sum(1 << i for i in range(len(first)) if breaks(i))
         if broken:
-            rest = enumerate(samples[len(first) :], len(first))
-            masks[guard] = broken + sum(1 << i for i, sample in rest if not _holds(guard, sample))
+            masks[guard] = broken + sum(1 << i for i in range(len(first), len(samples)) if breaks(i))
     shown: list[str] = []
     covered = 0
     for guard in sorted(masks, key=lambda g: (not _pinned([g]), len(g), g)):
