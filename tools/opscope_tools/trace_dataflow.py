@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from opscope_cache.trees import IMPORTED
 from opscope_schemas.analysis import ModelAnalysisResult, ModelTreeResult
-from opscope_schemas.dataflow import DataflowResult, Overlap
+from opscope_schemas.dataflow import Dataflow, DataflowResult, Overlap
 from opscope_schemas.errors import OpscopeError
 
 from opscope_tools.costing import CostArguments, find, remarks, sources
@@ -14,6 +17,7 @@ from opscope_tools.report.sources import SourceReader
 from opscope_tools.siblings import call_sibling
 from opscope_tools.spec import Tool, ToolContext
 from opscope_tools.trace.dataflow import dataflow, evaluated
+from opscope_tools.trace.engine import Found
 
 
 class DataflowArguments(CostArguments):
@@ -22,8 +26,7 @@ class DataflowArguments(CostArguments):
 
 def trace_dataflow(arguments: DataflowArguments, context: ToolContext) -> DataflowResult:
     """Raises what the cost tools raise. Plans are read where the model is one that has a config."""
-    found = find(arguments, context)
-    flow = dataflow(found.tree, found.call)
+    found, flow = _holding(find(arguments, context))
     notes = list(remarks(found))
     if not flow.peak_activations:
         notes.append(
@@ -43,6 +46,26 @@ def trace_dataflow(arguments: DataflowArguments, context: ToolContext) -> Datafl
             "parallelism": strategies(split), "communication": communications(split), "overlap": overlapping(split),
         }
     )  # fmt: skip
+
+
+def _holding(found: Found) -> tuple[Found, Dataflow]:
+    """The graph that holds at the values: that two traces have the same totals does not say that their memory is the same.
+
+    A layer with a window keeps fewer tokens where there are more than the window, at the same cost.
+    """
+    flow = dataflow(found.tree, found.call)
+    if found.anew is None or found.values is None:
+        return found, flow
+    there = dataflow(*found.anew)
+    if _memory(flow, found.values) == _memory(there, found.values):
+        return found, flow
+    said = "At these values memory is used otherwise than the general graph says: this graph was traced at them."
+    return replace(found, tree=found.anew[0], call=found.anew[1], notes=(said,), anew=None), there
+
+
+def _memory(flow: Dataflow, values: Mapping[str, int]) -> tuple[int | None, ...]:
+    numbers = evaluated(flow, values)
+    return numbers.peak_activations, numbers.cache_before, numbers.cache_after
 
 
 def _split(arguments: DataflowArguments, context: ToolContext) -> Split:

@@ -183,3 +183,49 @@ def test_experts_on_several_ranks_exchange_the_rows_of_their_tokens(context: Too
 def test_an_unknown_variable_is_refused_by_name(context: ToolContext) -> None:
     with pytest.raises(ValuesError, match="sequence_length"):
         flow(context, "llama", values={"sequence_length": 4})
+
+
+# ---- layers of two kinds that alternate: the first keeps a window of 8 tokens, the second all
+
+ALTERNATING = {
+    **GROUPED, "num_hidden_layers": 4, "head_dim": 16, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 8,
+}  # fmt: skip
+#: keys and values, 2 heads of 16, 2 bytes each
+ROW = 2 * 2 * 16 * 2
+
+
+def test_a_plan_counts_the_calls_of_layers_of_every_kind(context: ToolContext) -> None:
+    found = flow(context, "gpt_oss", config=ALTERNATING, values={"batch_size": 2, "seq_len": 6})
+    rows = [c for c in found.communication if "ep_dispatch_experts" in c.what]
+    assert {c.primitive.partition(" ")[0] for c in rows} == {"all_reduce", "all_to_all"}
+    assert [evaluate(c.calls, {"num_layers": 4}) for c in rows] == [4, 4]
+
+
+def test_layers_that_alternate_read_the_layer_before_them_once(context: ToolContext) -> None:
+    operators = flow(context, "gpt_oss", config=ALTERNATING, values={"batch_size": 2, "seq_len": 6}).dataflow.operators
+    last = [o.id for o in operators if o.operator == "aten.add" and o.module == "model.layers.*"]
+    assert len(last) == 4  # two residual additions in each kind of layer
+    carried = {o.id: o.carried_from for o in operators if o.carried_from}
+    assert set(carried.values()) == {(last[-1],)}
+    assert (
+        max(carried) < last[1]
+    )  # the second kind reads the first kind's result in each repetition, and no earlier one
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_a_full_window_keeps_no_more_tokens_after_prefill(context: ToolContext, batch: int) -> None:
+    found = flow(context, "gpt_oss", config=ALTERNATING, values={"batch_size": batch, "seq_len": 20}).evaluated
+    assert found is not None
+    assert found.cache_after == batch * ROW * (2 * 7 + 2 * 20)
+    assert found.cache_per_token == batch * ROW * 2
+
+
+@pytest.mark.parametrize(("cached", "growing"), [(4, 4), (20, 2)])
+@pytest.mark.parametrize("batch", [1, 3])
+def test_one_more_token_grows_the_layers_whose_window_is_not_full(
+    context: ToolContext, cached: int, growing: int, batch: int
+) -> None:
+    values = {"batch_size": batch, "seq_len": 1, "cache_len": cached}
+    found = flow(context, "gpt_oss", phase="decode", config=ALTERNATING, values=values).evaluated
+    assert found is not None
+    assert found.cache_per_token == batch * ROW * growing

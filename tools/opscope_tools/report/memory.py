@@ -170,10 +170,26 @@ def _cache(facts: ImplementationFacts, catalogue: Sequence[Task]) -> Iterator[Ro
     if not sizes or not made or graph.cache is None:
         return
     where = f"task {', '.join(map(str, dict.fromkeys(number[o.id] for o in made)))} (`{made[0].file}:{made[0].line}`)"
-    growth = Formula.parse(graph.cache.per_token)
-    grows = f"grows by `{growth}` bytes with each token" if growth.terms else "is as large after any number of tokens"
-    readers = "attention of this and of every later pass" if growth.terms else "every later pass"
-    yield f"cache: {'; '.join(sizes)}", where, readers, f"the whole generation; it {grows}"
+    grows, said = _growth(facts)
+    readers = "attention of this and of every later pass" if grows else "every later pass"
+    yield f"cache: {'; '.join(sizes)}", where, readers, f"the whole generation{said}"
+
+
+def _growth(facts: ImplementationFacts) -> tuple[bool, str]:
+    """Whether the cache grows with each token, and by what: once where all passes say the same, else of each pass.
+
+    Layers with a window stop growing when it is full, so that a pass over more tokens says less.
+    """
+    found: dict[int, tuple[str, list[str]]] = {}
+    for document, graph in zip(facts.documents, facts.graphs, strict=True):
+        if graph.cache is not None and graph.cache.per_token:
+            growth = graph.cache.per_token
+            found.setdefault(evaluate(growth, facts.point(document)), (growth, []))[1].append(document.phase)
+    if set(found) <= {0}:
+        return False, "; it is as large after any number of tokens" if found else ""
+    said = [f"by `{growth}` bytes with each token in {' and '.join(phases)}" for growth, phases in found.values()]
+    alone = len(found) == 1
+    return True, f"; it grows {said[0].rpartition(' in ')[0] if alone else ', '.join(said)}"
 
 
 def _weights(facts: ImplementationFacts) -> Row:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
@@ -191,14 +191,18 @@ class _Ran:
     repeat: str
 
 
-def _modules(split: Split) -> dict[str, _Ran]:
-    """The modules that ran by their path in the model, with `*` for layers; the analysed one first."""
+#: path in the model, with `*` for layers -> what ran there: once for each kind of layer and each line that calls it
+_Modules = dict[str, list[_Ran]]
+
+
+def _modules(split: Split) -> _Modules:
+    """The modules that ran; the analysed one first."""
     document = split.document
     last = document.kernels[-1].outputs if document.kernels else ()
-    return {
-        _starred(document.instance): _Ran(document.class_name, (), last, "1"),
-        **dict(_submodules(document.kernels, document.instance)),
-    }
+    found = {_starred(document.instance): [_Ran(document.class_name, (), last, "1")]}
+    for path, ran in _submodules(document.kernels, document.instance):
+        found.setdefault(path, []).append(ran)
+    return found
 
 
 def _submodules(kernels: Sequence[Kernel], above: str) -> Iterator[tuple[str, _Ran]]:
@@ -213,7 +217,7 @@ def _starred(path: str) -> str:
     return re.sub(r"\.[\d,-]+(?=\.|$)", ".*", path)
 
 
-def _concerns(split: Split, pattern: str, modules: dict[str, _Ran]) -> bool:
+def _concerns(split: Split, pattern: str, modules: _Modules) -> bool:
     """Whether an entry names the analysed module or something inside it; a whole model holds everything."""
     instance = _starred(split.document.instance)
     if not instance or _named(pattern, modules):
@@ -223,18 +227,27 @@ def _concerns(split: Split, pattern: str, modules: dict[str, _Ran]) -> bool:
     return any(f".{instance}".endswith(f".{head}") for head in heads)
 
 
-def _named(pattern: str, modules: dict[str, _Ran]) -> _Ran | None:
-    """The module that a pattern names; plans of a base model leave out the attribute that holds it."""
-    return next((ran for path, ran in modules.items() if f".{path}".endswith(f".{pattern}")), None)
+def _named(pattern: str, modules: _Modules) -> list[_Ran]:
+    """What ran where a pattern points; plans of a base model leave out the attribute that holds it.
+
+    Layers of several kinds stand at one starred path: runs whose calls give and take the same are one, with all their calls.
+    """
+    there = next((ran for path, ran in modules.items() if f".{path}".endswith(f".{pattern}")), [])
+    found: dict[object, _Ran] = {}
+    for ran in there:
+        shapes = tuple((t.shape, t.dtype) for t in (*ran.inputs, *ran.outputs))
+        key = (ran.class_name, len(ran.inputs), shapes)
+        before = found.get(key)
+        calls = Formula.parse(ran.repeat) + (Formula.parse(before.repeat) if before else Formula.const(0))
+        found[key] = replace(ran, repeat=str(calls))
+    return list(found.values())
 
 
-def _is_weight(split: Split, pattern: str, modules: dict[str, _Ran]) -> bool:
+def _is_weight(split: Split, pattern: str, modules: _Modules) -> bool:
     """Whether a pattern names a weight of a module that ran."""
     holder, _, weight = pattern.rpartition(".")
-    ran = _named(holder, modules) if holder else None
-    return ran is not None and any(
-        node.class_name == ran.class_name and weight in node.weights for node in _nodes(split.tree.tree)
-    )
+    classes = {ran.class_name for ran in _named(holder, modules)} if holder else set()
+    return any(node.class_name in classes and weight in node.weights for node in _nodes(split.tree.tree))
 
 
 def _nodes(node: ModuleNode) -> Iterator[ModuleNode]:
@@ -243,12 +256,20 @@ def _nodes(node: ModuleNode) -> Iterator[ModuleNode]:
         yield from _nodes(child)
 
 
-def _entries(split: Split, plan: scan.Plan, entry: scan.Hit, modules: dict[str, _Ran]) -> list[Communication]:
-    """What one entry of a plan communicates: one row, two where the source chooses between ways."""
-    call = _named(entry.name, modules)
-    if entry.text == _DISPATCH and call is not None and _registered(split, _DISPATCH):
-        return _dispatched(split, plan, entry, call)
-    return [_entry(split, plan, entry, modules)]
+def _entries(split: Split, plan: scan.Plan, entry: scan.Hit, modules: _Modules) -> list[Communication]:
+    """What one entry of a plan communicates: one row for each size of a call, two where the source chooses between ways."""
+    calls = _named(entry.name, modules)
+    if entry.text == _DISPATCH and calls and _registered(split, _DISPATCH):
+        return [row for call in calls for row in _dispatched(split, plan, entry, call)]
+    rows: dict[tuple[str, str, str], Communication] = {}
+    runs: list[_Ran | None] = [*calls] or [None]
+    for call in runs:
+        row = _entry(split, plan, entry, modules, call)
+        key = (row.primitive, row.note, row.bytes)
+        if key in rows and row.calls:
+            row = row.model_copy(update={"calls": str(Formula.parse(rows[key].calls) + Formula.parse(row.calls))})
+        rows[key] = row
+    return list(rows.values())
 
 
 def _dispatched(split: Split, plan: scan.Plan, entry: scan.Hit, call: _Ran) -> list[Communication]:
@@ -293,8 +314,10 @@ def _sent(document: ModelAnalysis, call: _Ran) -> Formula | None:
     return Formula.const(2) * pairs * row + Formula.const(_INDEX_BYTES) * Formula.var("num_experts")
 
 
-def _entry(split: Split, plan: scan.Plan, entry: scan.Hit, modules: dict[str, _Ran]) -> Communication:
-    primitive, note, ran = _communicated(split, entry, modules)
+def _entry(
+    split: Split, plan: scan.Plan, entry: scan.Hit, modules: _Modules, call: _Ran | None
+) -> Communication:  # fmt: skip
+    primitive, note, ran = _communicated(split, entry, modules, call)
     size = tensor_bytes(ran.outputs[0], split.document.dtype) if ran is not None else None
     return Communication(
         what=f"`{entry.name}` split as `{entry.text}`", primitive=primitive, when=f"when the {plan.kind} plan is applied",
@@ -303,9 +326,10 @@ def _entry(split: Split, plan: scan.Plan, entry: scan.Hit, modules: dict[str, _R
     )  # fmt: skip
 
 
-def _communicated(split: Split, entry: scan.Hit, modules: dict[str, _Ran]) -> tuple[str, str, _Ran | None]:
+def _communicated(
+    split: Split, entry: scan.Hit, modules: _Modules, call: _Ran | None
+) -> tuple[str, str, _Ran | None]:  # fmt: skip
     """The collective of one entry, what is to be said of its size, and the module whose output it handles."""
-    call = _named(entry.name, modules)
     if call is None and _is_weight(split, entry.name, modules):
         holder = entry.name.rpartition(".")[0]
         note = f"0 bytes: it splits a weight of `{holder}`, whose own entry communicates"

@@ -46,7 +46,9 @@ def dataflow(tree: CallTree, call: CallRecord) -> Dataflow:
     weights = Formula.parse(call.parameters) * Formula.var("w_bytes")
     trace = tree.trace
     texts = [peak, str(weights), *(t.bytes for t in tensors), *(s for t in tensors for s in t.shape if s != "?")]
-    texts += [o.repeat for o in operators] + ([cache.before, cache.after, cache.per_token] if cache else [])
+    texts += [o.repeat for o in operators] + (
+        [cache.before, cache.after, *([cache.per_token] if cache.per_token else [])] if cache else []
+    )
     return Dataflow(
         class_name=call.class_name, file=call.file, line=call.line, instance=tree.pattern(call), model_class=trace.model_class,
         phase=trace.phase, attention=trace.attention, dtype=trace.dtype,  # type: ignore[arg-type]  # a trace keeps its phase as text
@@ -219,8 +221,16 @@ def _cache(tree: CallTree, call: CallRecord) -> CacheGrowth | None:
     before, after = (_kept(kept, repeats) for kept in (tree.trace.cache_before, tree.trace.cache_after))
     if before is None or after is None or not (before.terms or after.terms):
         return None
-    longer = after.substitute({"seq_len": Formula.var("seq_len") + 1})
-    return CacheGrowth(before=str(before), after=str(after), per_token=str(longer - after))
+    return CacheGrowth(before=str(before), after=str(after), per_token=_growth(tree, before, after))
+
+
+def _growth(tree: CallTree, before: Formula, after: Formula) -> str:
+    """What one more token adds; empty where the trace holds at one number of new tokens alone, and that is not 1."""
+    pinned = any(guard.startswith("{seq_len} == ") for guard in tree.trace.guards)
+    if not pinned and any(v.name == "seq_len" and v.kind == "symbol" for v in tree.trace.variables):
+        return str(after.substitute({"seq_len": Formula.var("seq_len") + 1}) - after)
+    new = 1 if "{seq_len} == 1" in tree.trace.guards else tree.trace.point.get("seq_len")
+    return str(after - before) if new == 1 else ""
 
 
 def _repeats(tree: CallTree, call: CallRecord, repeat: Formula) -> Iterator[tuple[int, Formula]]:

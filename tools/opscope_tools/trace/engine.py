@@ -48,6 +48,8 @@ class Found:
     call: CallRecord
     values: Mapping[str, int] | None
     notes: tuple[str, ...] = ()
+    #: a trace at these values and the call in it, where it gave the totals of the general one, whose conditions they break
+    anew: tuple[CallTree, CallRecord] | None = None
 
 
 class TraceEngine:
@@ -174,7 +176,8 @@ class TraceEngine:
             )
         there = documents.find_instance(special, class_name, instance)
         if _agree(tree, call, special, there, values):
-            return Found(tree, call, values, ("A second trace at these values gave the same figures.",))
+            said = "A second trace at these values gave the same figures."
+            return Found(tree, call, values, (said,), (special, there))
         other = "The fitted formulas say otherwise" if fitted else "The stack of layers differs"
         why = f"The general formulas need {broken}" if broken else other
         return Found(

@@ -165,8 +165,16 @@ class Flow:
             held = self.tensors[index]
             if any(begin < at <= end for at in self.tensors[before].read):
                 held.last = max(held.last, order)
-                if held.alias_of is not None and before != index:
-                    self.carried[number, before, held.alias_of] = None
+                if self._is_carried(held, self.tensors[before], begin):
+                    self.carried[number, before, _made(held)] = None
+
+    def _is_carried(self, held: Held, first: Held, begin: int) -> bool:
+        """Whether a sibling reads what a repetition before it made, in the place of `first`.
+
+        Where both are one tensor, or stand for one, the sibling reads its own of what the first call read. A tensor that
+        stands for none is of a repetition only where it was made after the first call began.
+        """
+        return _made(held) != _made(first) and (held.alias_of is not None or held.born > begin)
 
     def stands_for(self, tensor: Any, first: Any, order: int) -> None:
         """`tensor`, whose memory the recorder keeps, is what a folded sibling returned in the place of `first`."""
@@ -174,7 +182,7 @@ class Flow:
         if index is None:
             return
         held = self.tensors[index]
-        alias = held.index if held.alias_of is None else held.alias_of
+        alias = _made(held)
         self._at[_storage(tensor)] = len(self.tensors)
         self.tensors.append(
             Held(len(self.tensors), "activation", held.info, held.size, order, order, held.makers, alias)
@@ -209,6 +217,11 @@ def held_by(value: Any, depth: int = _DEEPEST, seen: set[int] | None = None) -> 
             yield from held_by(item, depth - 1, seen)
     elif hasattr(value, "__dict__") and not isinstance(value, type | torch.nn.Module):
         yield from held_by(vars(value), depth - 1, seen)
+
+
+def _made(held: Held) -> int:
+    """The tensor that an operator of the record made, where `held` stands for one."""
+    return held.index if held.alias_of is None else held.alias_of
 
 
 def _storage(tensor: Any) -> int:
