@@ -255,3 +255,41 @@ def test_a_package_folder_is_called_by_its_own_name(tmp_path: Path) -> None:
     assert write(context, name="shades").ok
     text = (context.workspace.output / "reports/repos/shades.md").read_text()
     assert "**Repo:** colours" in text
+
+
+def test_a_table_of_components_is_filled_with_what_is_imported_most(tmp_path: Path) -> None:
+    files = {
+        "lib/__init__.py": '"""A library that samples from language models."""\n',
+        "lib/sample.py": ENGINE["tiny/sampler.py"],
+        **{
+            f"lib/part{n}.py": f"from lib.sample import Sampler\n\n\nclass Part{n}(Sampler):\n    pass\n"
+            for n in range(6)
+        },
+        "lib/run.py": "".join(f"from lib.part{n} import Part{n}\n" for n in range(6))
+        + "from transformers import AutoModelForCausalLM\n\n\ndef load(name):\n    return AutoModelForCausalLM.from_pretrained(name)\n",
+    }
+    context = context_of(tmp_path, "engine", files)
+    result = write(context)
+    assert result.problems == ()
+    text = (context.workspace.output / PATH).read_text()
+    table = next(t for t in Page(text).tables if t.head[0] == "Component")
+    assert sum(bool(re.search(r":\d+", cells[1])) for _, cells in table.rows) == 6
+    # the patterns of what was not found are code: outside it `top_[kp](_\w+)?` is a link
+    assert not re.search(r"\]\(", re.sub(r"`[^`]*`", "", "\n".join(cells[2] for _, cells in table.rows)))
+    assert any("searched classes named `" in cells[2] for _, cells in table.rows)
+
+
+def test_a_repository_of_fewer_components_says_that_there_are_no_more(tmp_path: Path) -> None:
+    context = context_of(tmp_path, "engine", {"lib/__init__.py": "", "lib/sample.py": ENGINE["tiny/sampler.py"]})
+    assert write(context).problems == ()
+    assert "| further components | not found |" in (context.workspace.output / PATH).read_text()
+
+
+def test_what_source_says_in_words_is_no_placeholder_of_the_report(tmp_path: Path) -> None:
+    files = {**ENGINE, "tiny/__init__.py": '"""An engine. TODO: serve, see [notes](notes.md)."""\n'}
+    assert write(context_of(tmp_path, "engine", files)).problems == ()
+
+
+def test_a_file_without_any_definition_is_still_reported(tmp_path: Path) -> None:
+    context = context_of(tmp_path, "engine", {"lib/data.py": "X = 1\n"})
+    assert write(context).problems == ()

@@ -117,6 +117,8 @@ def _unfilled(text: str, language: str | None, known: set[str]) -> Iterator[str]
             if found.group(1) not in known and not _in_formula(text, found.start(), known):
                 yield found.group()
     scanned = without_code(text) if outside else text
+    if outside:  # what source says is quoted, whatever it leaves to be done
+        scanned = re.sub(r"\"[^\"]*\"", "", scanned)
     for pattern in (_UNDONE, _NUMBERED, _BRACKETED):
         yield from (found.group().strip() for found in pattern.finditer(scanned))
     if outside:

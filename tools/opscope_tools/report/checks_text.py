@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from opscope_schemas.report import Problem
 
 from opscope_tools.report.markdown import Page, without_code
+from opscope_tools.report.outline import COMPONENTS, NO_FURTHER
 
 __all__ = [
     "HEAD", "REPO_HEAD", "about_models", "catalogue_problems", "duplicate_problems", "file_link_problems", "head_problems", "mermaid_problems",
@@ -181,7 +182,7 @@ def _mermaid_fault(line: str, first: bool, nodes: set[str]) -> str:
 
 
 #: rows of components with a pointer that a report on a repository has, and lines of its summary
-_COMPONENTS, _SUMMARY = 6, (5, 8)
+_SUMMARY = (5, 8)
 
 
 def about_models(page: Page) -> bool:
@@ -217,8 +218,9 @@ def repo_problems(page: Page) -> Iterator[Problem]:
                 for _, cells in table.rows
                 if len(cells) == 3 and ("searched" in cells[2] or cells[1] == "not looked for")
             ]
-            if about and len(located) < _COMPONENTS:
-                said = f"{len(located)} components have a place; at least {_COMPONENTS} are asked for."
+            exhausted = any(cells[0] == NO_FURTHER for cells in searched)
+            if about and len(located) < COMPONENTS and not exhausted:
+                said = f"{len(located)} components have a place; at least {COMPONENTS} are asked for."
                 yield Problem(rule="TOO_FEW_COMPONENTS", line=table.line, message=said)
             for row_line, cells in table.rows:
                 if len(cells) == 3 and cells not in located and cells not in searched:

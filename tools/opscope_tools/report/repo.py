@@ -7,7 +7,7 @@ that found nothing. Order: rendering, the head and the summary, tables, the deep
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from opscope_schemas.common import Source
 from opscope_schemas.repo_map import CallNest, Candidate, Component, Counted, EntryPoint, Place, RepoMapResult
@@ -17,7 +17,15 @@ from opscope_tools.report.architecture import architecture_map
 from opscope_tools.report.edits import line_digests
 from opscope_tools.report.evidence import with_facts
 from opscope_tools.report.markdown import POINTER, Page, number, table
-from opscope_tools.report.outline import DEEP_DIVE, REPO_SECTIONS, REPO_TABLES, anchor, section_named
+from opscope_tools.report.outline import (
+    COMPONENTS,
+    DEEP_DIVE,
+    NO_FURTHER,
+    REPO_SECTIONS,
+    REPO_TABLES,
+    anchor,
+    section_named,
+)
 from opscope_tools.report.pins import pinned
 from opscope_tools.report.quotes import Quotes
 from opscope_tools.report.render import Report, Template
@@ -156,10 +164,14 @@ def _tldr(found: RepoMapResult, quotes: Quotes) -> list[str]:
         lines.append(
             f"Ways in: {quotes('entry_points', found.totals.get('entry_points', len(found.entry_points)))}, first {first.kind} {_code(_started(first))} ({_pointer(first.at)})."
         )
+    else:
+        lines.append("Ways in: none of those looked for was found.")
     best = {c.role: c.candidates[0] for c in found.components if c.candidates}
     if best:
         shown = "; ".join(f"{role} `{c.name}` ({_pointer(c.at)})" for role, c in list(best.items())[:4])
         lines.append(f"Components: {shown}.")
+    else:
+        lines.append("Components: none; searched every class and function outside tests and examples.")
     lines.append(
         f"Configuration: {quotes('environment', found.totals.get('environment.variables', len(found.environment.variables)))} environment variables, "
         f"{quotes('flags', found.totals.get('flags.flags', len(found.flags.flags)))} flags, "
@@ -278,16 +290,44 @@ def _configuration_notes(found: RepoMapResult) -> Iterator[str]:
 
 
 def _component_rows(found: RepoMapResult) -> Iterator[tuple[str, str, str]]:
+    """Each role with its best candidate; then what is imported most, until there are as many places as are asked for."""
+    named: set[str] = set()
     for component in found.components:
-        if component.candidates and (component.role != "most imported" or component.candidates[0].importers):
-            best = component.candidates[0]
-            yield component.role, f"`{best.name}` ({_pointer(best.at)})", _responsibility(best, component)
-        elif component.candidates:
+        if component.role == "most imported":
             continue
+        if component.candidates:
+            best = component.candidates[0]
+            named.add(best.at)
+            yield component.role, f"`{best.name}` ({_pointer(best.at)})", _responsibility(best, component)
         elif component.searched.startswith("not looked for"):
             yield component.role, "not looked for", "nothing here shows a language model"
         else:
-            yield component.role, "not found", f"searched {component.searched or 'class and function names'}"
+            yield component.role, "not found", f"searched {_quoted(component.searched) or 'class and function names'}"
+    yield from _most_imported(found, named)
+
+
+def _most_imported(found: RepoMapResult, named: Collection[str]) -> Iterator[tuple[str, str, str]]:
+    """The first of them, and as many more as the roles leave wanting; a row that says so where there are no more."""
+    component = next((c for c in found.components if c.role == "most imported"), None)
+    if component is None:
+        return
+    shown = len(named)
+    for place, best in enumerate((c for c in component.candidates if c.at not in named and POINTER.fullmatch(c.at)), 1):
+        if shown >= COMPONENTS and (place > 1 or not best.importers):
+            return
+        shown += 1
+        alone = component.model_copy(update={"candidates": (best,)})
+        title = component.role if place == 1 else f"{component.role}, {place}"
+        yield title, f"`{best.name}` ({_pointer(best.at)})", _responsibility(best, alone)
+    if shown < COMPONENTS:
+        said = f"searched classes and functions outside tests and examples: {component.total} in all"
+        yield NO_FURTHER, "not found", said
+
+
+def _quoted(searched: str) -> str:
+    """What was searched, its patterns as code: in plain Markdown their brackets and stars are links and emphasis."""
+    ends = r"(?=; (?:functions, and|in their bodies|\d+ that bear)|$)"
+    return re.sub(rf"\b(named|in their bodies) (.+?){ends}", r"\1 `\2`", searched)
 
 
 def _responsibility(best: Candidate, component: Component) -> str:
@@ -338,7 +378,9 @@ def _topics(topics: Iterable[Counted], what: str) -> list[str]:
                 f"{topic.name[:1].upper()}{topic.name[1:]}: {places}; {number(topic.count)} places in {number(topic.files)} files"
             )
         else:
-            lines.append(f"{topic.name[:1].upper()}{topic.name[1:]}: none found: searched {topic.searched or what}")
+            lines.append(
+                f"{topic.name[:1].upper()}{topic.name[1:]}: none found: searched {_quoted(topic.searched) or what}"
+            )
     return lines or [f"None found: searched for {what}."]
 
 
@@ -373,7 +415,7 @@ def _questions(found: RepoMapResult) -> Iterator[str]:
         yield f"What reads `{place.name}` ({_pointer(place.at)})?"
     for component in found.components:
         if not component.candidates and not component.searched.startswith("not looked for"):
-            yield f"Where is the {component.role}, if there is one (searched {component.searched or 'names'})?"
+            yield f"Where is the {component.role}, if there is one (searched {_quoted(component.searched) or 'names'})?"
     if found.environment.dynamic:
         yield f"Which environment variables does {_pointer(found.environment.dynamic[0])} read, whose names are made at run time?"
     yield "Which of the candidates above run in a given configuration? The map reads source and runs nothing."
