@@ -242,3 +242,11 @@ def test_inspecting_takes_no_weights_and_folds_layers(context: ToolContext) -> N
     embedding, layers = 99 * 64, tree.tree.children[0].children[1]
     assert embedding in [c.parameters for c in tree.tree.children[0].children]
     assert layers.class_name.endswith("ModuleList")
+
+
+def test_a_size_that_is_no_field_is_not_its_own_nearest_name(context: ToolContext) -> None:
+    with pytest.raises(ConfigError, match="has no field 'head_dim'") as found:
+        inspect_model(InspectArguments(model="falcon_h1", config={"head_dim": 16}), context)
+    names, _, advice = str(found.value.next_step).partition(". ")
+    assert "head_dim" not in names.partition(": ")[2].split(", ")
+    assert advice == "Where its code reads head_dim, give a config.json that holds it."

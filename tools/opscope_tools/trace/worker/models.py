@@ -308,9 +308,11 @@ def make_config(config_class: Any, spec: ModelSpec) -> Any:
                 | set(CONFIG)
                 | set(sizes(reference))
             )
+            # some models read a standard field that their configuration class does not declare
+            unlisted = f" Where its code reads {name}, give a config.json that holds it." if name in CONFIG else ""
             raise ConfigError(
                 f"{config_class.__name__} has no field {name!r}.",
-                next_step=f"Nearest names: {', '.join(nearest(name, sorted(known))) or 'none'}.",
+                next_step=f"Nearest names: {', '.join(nearest(name, sorted(known - {name}))) or 'none'}.{unlisted}",
             )
         if type(value) is int and value < 0 and not real.endswith("_id"):
             raise ConfigError(f"{name} is {value}, but a size is not negative.", next_step="Give a positive number.")
