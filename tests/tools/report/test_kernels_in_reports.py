@@ -117,3 +117,10 @@ def test_the_report_and_extract_config_say_the_same_of_a_kernel(context: ToolCon
     shown = [re.sub(r"[`{}]", "", row[1]) for row in cells(text, "### 3.2", TABLES["3.2"])]
     for setting in kernel["settings"]:
         assert ", ".join(re.sub(r"[{}]", "", value) for value in setting["values"]) in shown, setting["name"]
+
+
+def test_a_tile_that_a_launch_works_out_is_said_in_the_kernels_own_names(
+    context: ToolContext, sources: dict[str, Path]
+) -> None:
+    text = written(context, sources["liger-kernel"], "liger_kernel/ops/rms_norm.py::_rms_norm_forward_kernel")
+    assert "_rms_norm_forward_kernel: BLOCK_SIZE=next_power_of_2(n_cols)" in text

@@ -10,6 +10,7 @@ from opscope_schemas.formula import evaluate
 from opscope_tools.report import scan
 from opscope_tools.report.facts import Figures, ImplementationFacts, short
 from opscope_tools.report.graph import Edge, Graph, Vertex
+from opscope_tools.report.kernels import in_code
 from opscope_tools.report.markdown import table
 from opscope_tools.report.quotes import Quotes, plain_bytes
 
@@ -27,7 +28,7 @@ def memory_graph(facts: ImplementationFacts) -> Graph:
         )
     tiles = [
         f"{kernel.name}: "
-        + (", ".join(f"{t.name}={'/'.join(t.values) or '?'}" for t in kernel.tile) or "no tile constant")
+        + (", ".join(f"{t.name}={in_code('/'.join(t.values)) or '?'}" for t in kernel.tile) or "no tile constant")
         for kernel in (facts.tiling.kernels if facts.tiling else ())
     ]
     return Graph(
