@@ -48,6 +48,9 @@ class Counted(Frozen):
     files: int = 0
     places: tuple[Place, ...] = ()
     searched: str = Field(default="", description="Given where the count is 0: what was looked for.")
+    scope: str = Field(
+        default="", description="Given where not all source files are counted: which, and what is elsewhere."
+    )
 
 
 class ModuleRow(Frozen):
@@ -189,6 +192,7 @@ class Component(Frozen):
     role: str
     candidates: tuple[Candidate, ...] = ()
     total: int = 0
+    files: int = Field(default=0, description="Files that hold the candidates.")
     searched: str = ""
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from opscope_cache.store import MemoryStore
-from opscope_schemas.repo_map import Component, RepoMapResult
+from opscope_schemas.repo_map import Component, Counted, RepoMapResult
 from opscope_tools.map_repo import MAP_REPO, MapRepoArguments
 from opscope_tools.spec import ToolContext
 from opscope_tools.workspace import Workspace, folder_repository
@@ -151,3 +151,47 @@ def test_importers_count_where_a_package_lies_in_a_folder_without_init(tmp_path:
     (tmp_path / "outer/core/c.py").write_text("from .parts import Wheel\n")
     counted = {c.name: c.importers for c in role(mapped(tmp_path), "most imported").candidates}
     assert counted["Wheel"] == 3
+
+
+LLM = (
+    "import torch\nimport transformers\n\n\nclass TinyForCausalLM(torch.nn.Module):\n"
+    "    def forward(self, past_key_values, kv_cache):\n        return self.lm(past_key_values, kv_cache)\n"
+)
+
+
+def counted(result: RepoMapResult, subject: str, name: str) -> Counted:
+    return next(one for one in getattr(result, subject) if one.name == name)
+
+
+def test_nothing_is_said_to_be_missing_that_stands_in_files_with_another_name(tmp_path: Path) -> None:
+    (tmp_path / "llm").mkdir()
+    (tmp_path / "llm/__init__.py").write_text("")
+    (tmp_path / "llm/model.py").write_text(LLM)
+    seeds = "determinism and seeds"
+    nothing = counted(mapped(tmp_path), "sampling", seeds)
+    assert nothing.count == 0
+    assert nothing.searched.endswith("in 2 source files")
+    (tmp_path / "llm/worker.py").write_text(
+        "import random\nfrom typing import Generator\n\n\ndef start(random_seed) -> Generator:\n    random.seed(random_seed)\n"
+    )
+    found = counted(mapped(tmp_path), "sampling", seeds)
+    assert (found.count, found.files, found.scope) == (2, 1, "")
+    assert {place.at for place in found.places} <= {"llm/worker.py:5", "llm/worker.py:6"}
+    (tmp_path / "llm/sampler.py").write_text("def draw(seed):\n    return seed\n")
+    narrowed = counted(mapped(tmp_path), "sampling", seeds)
+    assert (narrowed.count, narrowed.files) == (2, 1)
+    assert narrowed.scope.endswith("; 2 lines elsewhere")
+
+
+def test_libraries_that_may_be_missing_are_counted_with_their_files(tmp_path: Path) -> None:
+    (tmp_path / "llm").mkdir()
+    (tmp_path / "llm/__init__.py").write_text("")
+    (tmp_path / "llm/model.py").write_text(LLM)
+    for name in ("a", "b"):
+        (tmp_path / f"llm/{name}.py").write_text(
+            "try:\n    import xformers\nexcept ImportError:\n    xformers = None\n"
+        )
+    found = counted(mapped(tmp_path), "kernels", "optional libraries")
+    assert (found.count, found.files) == (1, 2)
+    for subject in ("kv_cache", "scheduler", "sampling", "kernels"):
+        assert all(bool(one.count) == bool(one.files) for one in getattr(mapped(tmp_path), subject))

@@ -118,10 +118,10 @@ def _pointer(at: str) -> str:
     return "`" + at.rpartition(":")[0].rpartition("/")[0] + "/`" if "/" in at else "`" + at.rpartition(":")[0] + "`"
 
 
-def _code(text: str) -> str:
+def _code(text: str, most: int = _SHOWN) -> str:
     """Source as a code span on one line: no back-ticks, no braces that look like places to fill."""
     plain = " ".join(text.split()).translate(str.maketrans("`{}", "'()"))
-    return f"`{plain[:_SHOWN]}{'...' if len(plain) > _SHOWN else ''}`" if plain else ""
+    return f"`{plain[:most]}{'...' if len(plain) > most else ''}`" if plain else ""
 
 
 def _said(text: str) -> str:
@@ -372,10 +372,11 @@ def _nest(nest: CallNest) -> str:
 def _topics(topics: Iterable[Counted], what: str) -> list[str]:
     lines = []
     for topic in topics:
-        if topic.count and topic.places:
-            places = ", ".join(dict.fromkeys(_named(place) for place in topic.places[:4]))
+        if topic.count:
+            places = ", ".join(dict.fromkeys(_named(place) for place in topic.places[:4])) or "no line kept"
+            scope = f" ({_code(topic.scope, 300)})" if topic.scope else ""
             lines.append(
-                f"{topic.name[:1].upper()}{topic.name[1:]}: {places}; {number(topic.count)} places in {number(topic.files)} files"
+                f"{topic.name[:1].upper()}{topic.name[1:]}: {places}; {number(topic.count)} places in {number(topic.files)} files{scope}"
             )
         else:
             lines.append(
@@ -407,7 +408,7 @@ def _pitfalls(found: RepoMapResult) -> Iterator[str]:
                 "fix: what the condition around the line asks for)"
             )
     if not any(topic.places for topic in found.pitfalls):
-        yield "None found: searched for warnings, deprecations, NotImplementedError and notes of work to do."
+        yield "None found: searched source, tests and examples left out, for warnings, deprecations, NotImplementedError and notes of work to do."
 
 
 def _questions(found: RepoMapResult) -> Iterator[str]:

@@ -208,9 +208,15 @@ def components(ranking: Ranking, *, related: bool) -> list[Component]:
         chosen = [(one, methods) for one, methods in ranking.candidates(role) if not held.demoted(one.file.path)]
         searched = "" if chosen else _searched(role, ranking.by_name_alone[role.name])
         listed = tuple(candidate(held, one, methods, role.name) for one, methods in chosen[:_KEPT])
-        found.append(Component(role=role.name, candidates=listed, total=len(chosen), searched=searched))
+        found.append(
+            Component(role=role.name, candidates=listed, total=len(chosen), files=_files(chosen), searched=searched)
+        )
     found.append(_most_imported(held))
     return found
+
+
+def _files(chosen: list[tuple[Definition, list[Place]]]) -> int:
+    return len({one.file.path for one, _ in chosen})
 
 
 def _searched(role: Role, by_name: int) -> str:
@@ -219,7 +225,7 @@ def _searched(role: Role, by_name: int) -> str:
     named += f"; functions, and methods of any class, named {role.functions}" if role.functions != "(?!)" else ""
     does = DOES.get(role.name)
     work = f"; in their bodies {does[0]}|{does[1]}" if does else ""
-    return f"{named}{work}{f'; {by_name} that bear such a name show nothing of it' if by_name else ''}"
+    return f"{named}{work}, tests and examples left out{f'; {by_name} that bear such a name show nothing of it' if by_name else ''}"
 
 
 def candidate(held: Holdings, one: Definition, methods: list[Place], role: str = "") -> Candidate:
@@ -237,5 +243,8 @@ def _most_imported(held: Holdings) -> Component:
     own = [one for one in (*held.classes, *held.functions) if not held.demoted(one.file.path)]
     own.sort(key=lambda one: (-held.importers[one.at], -one.lines, one.at))
     return Component(
-        role="most imported", candidates=tuple(candidate(held, one, []) for one in own[:_KEPT]), total=len(own)
+        role="most imported",
+        candidates=tuple(candidate(held, one, []) for one in own[:_KEPT]),
+        total=len(own),
+        files=len({one.file.path for one in own}),
     )

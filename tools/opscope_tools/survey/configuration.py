@@ -56,11 +56,12 @@ def flag_surface(held: Holdings) -> FlagSurface:
         Counted(name=path, count=count, files=1, places=(Place(name="first", at=at(path, _first(flags, path))),))
         for path, count in per_file.most_common(10)
     ]
+    read = sum(held.roles[facts.path] not in {"tests", "third party"} for facts in held.python)
     return FlagSurface(
         flags=tuple(Flag(names=g.names, at=at(f.path, g.line), how=g.how, default=g.default) for f, g in unique.values()),
         by_mechanism=dict(Counter(flag.how for _, flag in unique.values()).most_common()),
         files=tuple(files), dynamic=tuple(dynamic),
-        searched="" if flags else f"argparse, click, typer, absl and flags of class fields in {len(held.python)} Python files",
+        searched="" if flags else f"argparse, click, typer, absl and flags of class fields in {read} Python files, tests and third party left out",
     )  # fmt: skip
 
 

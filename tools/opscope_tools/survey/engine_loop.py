@@ -78,7 +78,9 @@ class EngineLoops:
             if role.role == ROLES[0].name:
                 others = tuple(one for one in role.candidates if one.at != first.at)
                 total = role.total + (len(others) == len(role.candidates))
-                role = role.model_copy(update={"candidates": (first, *others), "total": total, "searched": ""})
+                files = max(role.files, len({one.at.rpartition(":")[0] for one in (first, *others)}))
+                found = {"candidates": (first, *others), "total": total, "files": files, "searched": ""}
+                role = role.model_copy(update=found)
             changed.append(role)
         return changed
 

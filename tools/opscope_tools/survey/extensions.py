@@ -115,5 +115,13 @@ def pitfalls(held: Holdings, near: set[str]) -> list[Counted]:
         )
         count = held.count(topic)
         files = sum(topic in facts.topics for facts in held.source)
-        found.append(Counted(name=name, count=count, files=files, places=places, searched="" if count else searched))
+        found.append(
+            Counted(
+                name=name,
+                count=count,
+                files=files,
+                places=places,
+                searched="" if count else f"{searched} in {len(held.source)} source files",
+            )
+        )
     return found

@@ -33,7 +33,7 @@ class _Question:
     holders: str = "(?!)"
     #: more methods that count in those classes alone
     held_methods: str = "(?!)"
-    #: files outside which the identifiers of the topics mean something else
+    #: files outside which the identifiers of the topics may mean something else: they are looked at where these hold none
     topic_files: str = ""
     topics: tuple[str, ...] = ()
     fields: str = ""
@@ -84,7 +84,7 @@ class Subjects:
         role, name = _FROM_ROLES[subject]
         component = self.components[role]
         structure = Counted(
-            name=name, count=component.total, files=len({c.at.rpartition(":")[0] for c in component.candidates}),
+            name=name, count=component.total, files=component.files,
             places=tuple(Place(name=c.name, at=c.at) for c in component.candidates[:_KEPT]), searched=component.searched,
         )  # fmt: skip
         near = self._near(component)
@@ -106,14 +106,26 @@ class Subjects:
                     places=tuple(fields[:40]),
                 )
         places = [*self._definitions(question)]
-        lines, count = self._lines(question)
+        scope = question.topic_files
+        lines, count = self._lines(question, scope)
+        if not places and not count and scope:  # nothing is said to be missing before every file was looked at
+            scope = ""
+            lines, count = self._lines(question, scope)
         everything = sorted([(0, p) for p in places] + [(1, p) for p in lines], key=lambda e: self._order(e, near))
         chosen = _spread([place for _, place in everything])
         total = len(places) + count
         return Counted(
             name=question.name, count=total, files=len({p.at.rpartition(":")[0] for _, p in everything}),
             places=tuple(chosen[:_KEPT]), searched="" if total else self._searched(question),
+            scope=self._scope(question, scope) if total else "",
         )  # fmt: skip
+
+    def _scope(self, question: _Question, files: str) -> str:
+        """Which files were counted, where that is not every source file, and how many lines the others have."""
+        if not files:
+            return ""
+        elsewhere = self._lines(question, "")[1] - self._lines(question, files)[1]
+        return f"identifiers counted in paths that match {files}; {elsewhere} lines elsewhere" if elsewhere else ""
 
     def _order(self, entry: tuple[int, Place], near: list[str]) -> tuple[int, int, str, int]:
         rank, place = entry
@@ -138,10 +150,10 @@ class Subjects:
                 if wanted.fullmatch(function.name):
                     yield Place(name=function.path, at=at(facts.path, function.line))
 
-    def _lines(self, question: _Question) -> tuple[list[Place], int]:
-        """Lines of the question's topics that are not a definition counted already, and how many there are."""
+    def _lines(self, question: _Question, scope: str) -> tuple[list[Place], int]:
+        """Lines of the question's topics in files that match `scope`, and how many there are."""
         places, count = [], 0
-        files = re.compile(question.topic_files)
+        files = re.compile(scope)
         for facts in self.held.source:
             if not files.search(facts.path):
                 continue
@@ -181,22 +193,29 @@ class Subjects:
         """Libraries that the source does without where they are missing, the most guarded first."""
         counted: Counter[str] = Counter()
         first: dict[str, Place] = {}
+        files: set[str] = set()
         own = {name.partition(".")[0] for name in self.held.names.values()}
         for facts, hit in self.held.topic("kernel.optional"):
             if hit.name in own:
                 continue
             counted[hit.name] += 1
+            files.add(facts.path)
             first.setdefault(hit.name, Place(name=hit.name, at=at(facts.path, hit.line), text=hit.text[:80]))
         return Counted(
-            name="optional libraries", count=len(counted), files=0, places=tuple(first[name] for name, _ in counted.most_common(24)),
-            searched="" if counted else "imports inside try, importlib.util.find_spec",
+            name="optional libraries", count=len(counted), files=len(files), places=tuple(first[name] for name, _ in counted.most_common(24)),
+            searched="" if counted else f"imports inside try and importlib.util.find_spec, in {len(self.held.source)} source files",
         )  # fmt: skip
 
     def _searched(self, question: _Question) -> str:
+        """What was looked for where: identifiers everywhere, methods and functions where their names are not common words."""
         parts = [f"identifiers {IDENTIFIERS[topic]}" if topic in IDENTIFIERS else topic for topic in question.topics]
-        parts += [f"methods and functions named {question.definitions}"] if question.definitions else []
+        if question.definitions:
+            parts.append(
+                f"functions and methods named {question.definitions} in files or folders named {question.files}, "
+                f"and methods of classes named {question.holders}"
+            )
         parts += [f"fields of classes named {question.fields}"] if question.fields else []
-        return f"{'; '.join(parts)}{f' in files named {question.files}' if question.files else ''}, in {len(self.held.source)} source files"
+        return f"{'; '.join(parts)}; in {len(self.held.source)} source files"
 
 
 def _spread(places: list[Place]) -> list[Place]:

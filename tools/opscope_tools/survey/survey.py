@@ -162,6 +162,7 @@ def _commands(held: Holdings) -> list[Command]:
 
 def _environment(held: Holdings) -> EnvironmentSurface:
     found = environment_of(held)
+    read = sum(role not in {"tests", "third party"} for role in held.roles.values())
     variables = sorted(
         found.variables.values(), key=lambda v: (v.set_only, not v.name.startswith(found.prefixes), -v.reads, v.name)
     )
@@ -173,5 +174,5 @@ def _environment(held: Holdings) -> EnvironmentSurface:
         dynamic=tuple(found.dynamic),
         prefixes=found.prefixes,
         unexplained=tuple(Place(name=name, at=where) for name, where in sorted(found.unexplained.items())),
-        searched="" if variables else f"os.environ, os.getenv, settings classes and getenv in {len(held.files)} files",
+        searched="" if variables else f"os.environ, os.getenv, settings classes and getenv in {read} files, tests and third party left out",
     )  # fmt: skip

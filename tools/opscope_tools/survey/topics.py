@@ -17,7 +17,7 @@ IDENTIFIERS = {
     "scheduler.chunk": r"\w*chunked_prefill\w*|prefill_chunk\w*|chunked_prefill_size|long_prefill\w*|\w*preempt\w*|retract_decode|\w*retracted\w*",
     "scheduler.admission": r"can_allocate|can_append|max_num_seqs|max_num_batched_tokens|max_running_requests|max_queued_requests|max_batch_size|max_batch_tokens|token_budget|max_num_scheduled_tokens|max_concurrent_requests|max_total_tokens|QueueFull|rem_total_tokens",
     "sampling.parameter": r"temperature|top_p|top_k|min_p|repetition_penalty|presence_penalty|frequency_penalty|min_tokens|max_new_tokens",
-    "sampling.seed": r"manual_seed|manual_seed_all|set_seed|seed|seed_everything|random_seed|sampling_seed|generators|Generator|PRNGKey|fold_in",
+    "sampling.seed": r"manual_seed|manual_seed_all|seed|seeds|seed_everything|set_(\w+_)?seed|random_seed|sampling_seed|default_rng|default_generator|generators|PRNGKey|fold_in",
     "kernel.attention": r"flash_attn\w*|scaled_dot_product_attention|paged_attention\w*|flex_attention|memory_efficient_attention|BatchPrefillWith\w+|BatchDecodeWith\w+|flash_mla\w*|dot_product_attention",
     "kernel.gemm": r"\w*scaled_mm\w*|\w*gemm(?!a)\w*|marlin\w*|gptq_\w+|awq_\w+|\w*fp8_linear\w*|w8a8\w*|\w*int8_mm\w*|Linear4bit|Linear8bitLt|deep_gemm\w*|grouped_mm\w*|dequantize\w*|quantize_\w+",
     "text.tokenizer": r"AutoTokenizer|apply_chat_template|PreTrainedTokenizer\w*|LlamaTokenizer\w*|SentencePieceProcessor|batch_decode|eos_token_id|get_encoding",
