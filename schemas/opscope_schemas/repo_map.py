@@ -205,6 +205,8 @@ class NestLine(Frozen):
     at: str
     into: str = Field(default="", description="path:line of the definition that the lines below are the body of.")
     note: str = ""
+    calls: int = Field(default=0, description="How many calls lead from the entry to the function that holds the line.")
+    stage: str = Field(default="", description="The stage of an engine that is called here.")
 
 
 class CallNest(Frozen):
@@ -268,4 +270,6 @@ class RepoMapResult(ToolResult):
     extensions: tuple[RegistryFact, ...] = ()
     pitfalls: tuple[Counted, ...] = ()
     totals: dict[str, int] = Field(default={}, description="How many entries each list has in all.")
+    section: str = Field(default="", description="Given where one section was asked for.")
+    offset: int = Field(default=0, description="Where the page of the section begins.")
     next_offset: int | None = None

@@ -11,6 +11,7 @@ from opscope_schemas.repo_map import RepoMapResult, Section
 from pydantic import Field, ValidationError
 
 from opscope_tools.distributions import console_scripts_of
+from opscope_tools.nests import shortened
 from opscope_tools.spec import Tool, ToolContext
 from opscope_tools.survey.gather import SOURCES
 from opscope_tools.survey.survey import survey
@@ -55,7 +56,9 @@ _SECTIONS: dict[str, tuple[str, ...]] = {
     "extensions": ("extensions",),
     "pitfalls": ("pitfalls",),
 }
-_ALWAYS = frozenset({"repository", "sources", "notes", "totals", "shortened", "artifact", "next_offset"})
+_ALWAYS = frozenset(
+    {"repository", "sources", "notes", "totals", "shortened", "artifact", "section", "offset", "next_offset"}
+)
 #: lists inside an entry that are paged together with the section: the lists themselves are short
 _INNER = frozenset({"components", "loops", "kv_cache", "scheduler", "sampling", "kernels", "pitfalls", "llm"})
 
@@ -210,22 +213,27 @@ def _cut(value: Any, cut: Cut, path: str = "") -> Any:
 
 def page(whole: RepoMapResult, arguments: MapRepoArguments) -> RepoMapResult:
     """One page of every list of the section; `next_offset` where one of them goes on."""
-    first, last = arguments.offset, arguments.offset + arguments.limit
-    section = arguments.section or ""
-    depth = 1 if section in _INNER else 0
+    asked = whole.model_copy(update={"section": arguments.section or "", "offset": arguments.offset})
+    return _paged(asked, arguments.offset, arguments.limit)
+
+
+def _paged(held: RepoMapResult, skipped: int, limit: int) -> RepoMapResult:
+    """`limit` entries of every list of a section after the first `skipped`."""
+    depth = 1 if held.section in _INNER else 0
     more = []
 
     def cut(path: str, entries: tuple[Any, ...]) -> tuple[Any, ...]:
         if path in {"sources", "notes"}:
             return entries
-        level = path.count(".") - (section in {"environment", "flags"})
+        level = path.count(".") - (held.section in {"environment", "flags"})
         if level == depth:
-            more.append(len(entries) > last)
-            return entries[first:last]
+            more.append(len(entries) > skipped + limit)
+            return entries[skipped : skipped + limit]
         return entries if level < depth else entries[: _inner(path)]
 
-    paged: RepoMapResult = _cut(whole, cut)
-    return paged.model_copy(update={"next_offset": last if any(more) else None})
+    paged: RepoMapResult = _cut(held, cut)
+    goes_on = held.offset + limit if any(more) else held.next_offset
+    return paged.model_copy(update={"next_offset": goes_on})
 
 
 def _inner(path: str) -> int:
@@ -260,6 +268,8 @@ def _shortened(whole: RepoMapResult, share: float) -> RepoMapResult:
     def cut(path: str, entries: tuple[Any, ...]) -> tuple[Any, ...]:
         if path in {"sources", "notes"}:
             return entries
+        if path == "loops.lines":
+            return tuple(_short_texts(one) for one in shortened(entries, max(1, round(_SHOWN[path] * share))))
         if path == "entry_points":
             entries = _mixed(entries)
         keep = max(1, round(_SHOWN.get(path, 8) * share)) if path not in {"components", "llm.signals"} else len(entries)
@@ -292,12 +302,18 @@ def _short_texts(one: Any) -> Any:
     return one.model_copy(update=changed) if changed else one
 
 
+#: entries of a page that has to be shorter, before the ladder's shares
+_PAGE = 20
+
 # the ladder of shorter forms ------------------------------------------------------------------------------------------
 
 
 def _fewer(share: float) -> Callable[[RepoMapResult], RepoMapResult]:
     def rung(result: RepoMapResult) -> RepoMapResult:
-        return _shortened(result, share)
+        if not result.section:
+            return _shortened(result, share)
+        most = max(1, round(_PAGE * share))  # a shorter page, whole in itself: nothing that it goes on with is skipped
+        return _paged(result, 0, most).model_copy(update={"shortened": f"A page of {most}: go on at next_offset."})
 
     return rung
 

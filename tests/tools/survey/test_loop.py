@@ -10,9 +10,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from map_facts import CORPUS, mapped
+from map_facts import CORPUS, context_of, mapped
 from opscope_schemas.errors import UnknownNameError
-from opscope_schemas.repo_map import NestLine
+from opscope_schemas.repo_map import CallNest, NestLine
+from opscope_tools.map_repo import MAP_REPO, MapRepoArguments
+from opscope_tools.nests import shortened
+from opscope_tools.runner import shorten_to
+from opscope_tools.workspace import folder_repository
 
 ENGINE = CORPUS / "engine"
 #: runs the engine and notes each call inside the package: (caller's file and line, callee's file and first line)
@@ -145,3 +149,108 @@ def test_a_call_with_several_definitions_stays_and_says_so(tmp_path: Path) -> No
     sample = lines["return self.sampler.sample(logits)"]
     assert sample.into.startswith("pocket/engine/sampler.py:")
     assert {line.code for line in lines.values() if line.kind == "choice"} == {"either LLMEngine.step"}
+
+
+BRANCHES = """
+from llm.worker import Worker
+
+
+class Engine:
+    jobs: list[Worker]
+
+    def generate(self):
+        self.jobs = []
+        while True:
+            for job in self.jobs.copy():
+                job.take()
+            if self.draft:
+                self.turn(1)
+            elif self.trie:
+                self.turn(2)
+            else:
+                self.turn()
+            self.prepare()
+            self.finish()
+
+    def prepare(self):
+        self.deep()
+
+    def deep(self):
+        self.turn(4)
+        self.tidy()
+
+    def tidy(self):
+        self.log()
+
+    def turn(self, length=0):
+        return self.model.forward(length)
+
+    def finish(self):
+        return self.sampler.sample()
+
+    def log(self):
+        print(self)
+"""
+WORKER = "class Worker:\n    def take(self):\n        self.logits.argmax()\n\n\nclass Other:\n    def take(self):\n        return 1\n"
+
+
+@pytest.fixture
+def branches(tmp_path: Path) -> CallNest:
+    folder = tmp_path / "repo/llm"
+    folder.mkdir(parents=True)
+    for name, text in (("__init__", ""), ("engine", BRANCHES), ("worker", WORKER)):
+        (folder / f"{name}.py").write_text(text)
+    context = context_of(folder_repository("repo", tmp_path / "repo"), tmp_path)
+    return MAP_REPO.run(MapRepoArguments(repo="repo", entry="Engine.generate", detail="full"), context).loops[0]
+
+
+def test_every_branch_shows_the_call_that_another_branch_expands(branches: CallNest) -> None:
+    codes = [(line.depth, line.code, line.note) for line in branches.lines]
+    assert codes == [
+        (0, "while True:", ""),
+        (1, "for job in self.jobs.copy():", ""),
+        (2, "job.take()", ""),
+        (3, "self.logits.argmax()", ""),
+        (1, "if self.draft:", ""),
+        (2, "self.turn(1)", ""),
+        (3, "return self.model.forward(length)", ""),
+        (1, "elif self.trie:", ""),
+        (2, "self.turn(2)", "as above"),
+        (1, "else:", ""),
+        (2, "self.turn()", "as above"),
+        (1, "self.prepare()", ""),
+        (2, "self.deep()", ""),
+        (3, "self.turn(4)", "as above"),
+        (1, "self.finish()", ""),
+        (2, "return self.sampler.sample()", ""),
+    ]
+
+
+def test_an_element_of_a_list_is_what_its_annotation_says(branches: CallNest) -> None:
+    """Two classes have a method `take`; the list holds objects of the first."""
+    assert next(line.into for line in branches.lines if line.code == "job.take()") == "llm/worker.py:2"
+
+
+def test_a_shorter_nesting_keeps_the_loop_and_its_stages_and_leaves_out_what_is_deep(branches: CallNest) -> None:
+    assert shortened(branches.lines, 16) == list(branches.lines)
+    kept = [line.code for line in shortened(branches.lines, 13)]
+    assert "self.logits.argmax()" in kept
+    assert "return self.model.forward(length)" in kept
+    assert "return self.sampler.sample()" not in kept  # the nearest call that samples is kept already
+    assert "self.finish()" in kept
+    assert "self.turn(4)" not in kept
+    body = [line.code for line in branches.lines if line.calls == 0]
+    assert [code for code in kept if code in body] == body
+
+
+def test_pages_of_the_loop_hold_every_line_once_however_short_an_answer_has_to_be(tmp_path: Path) -> None:
+    context = context_of(folder_repository("engine", ENGINE), tmp_path)
+    whole = MAP_REPO.run(MapRepoArguments(repo="engine", detail="full"), context).loops[0].lines
+    pages, offset = [], 0
+    while offset is not None:
+        arguments = MapRepoArguments(repo="engine", section="loop", limit=500, offset=offset)
+        answer = shorten_to(MAP_REPO, MAP_REPO.run(arguments, context), 6000)
+        pages += answer.loops[0].lines
+        offset = answer.next_offset
+    assert tuple(pages) == whole
+    assert len(pages) > 20

@@ -10,9 +10,10 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from opscope_schemas.common import Source
-from opscope_schemas.repo_map import CallNest, Candidate, Component, Counted, EntryPoint, Place, RepoMapResult
+from opscope_schemas.repo_map import CallNest, Candidate, Component, Counted, EntryPoint, NestLine, Place, RepoMapResult
 from opscope_schemas.report import Problem, ReportFacts, ReportSummary
 
+from opscope_tools.nests import shortened
 from opscope_tools.report.architecture import architecture_map
 from opscope_tools.report.edits import line_digests
 from opscope_tools.report.evidence import with_facts
@@ -89,7 +90,7 @@ def _context(facts: RepoFacts, quotes: Quotes) -> dict[str, object]:
         "configuration": table(REPO_TABLES["configuration"], _configuration_rows(found, quotes)),
         "configuration_notes": list(_configuration_notes(found)),
         "components": table(REPO_TABLES["components"], list(_component_rows(found))),
-        "deep": related, "nests": [(nest.entry, _pointer(nest.at), _nest(nest), nest.cut) for nest in found.loops],
+        "deep": related, "nests": [(nest.entry, _pointer(nest.at), _nest(nest, found.repository), nest.cut) for nest in found.loops],
         "candidates": [f"`{p.name}` ({_pointer(p.at)})" for p in found.loop_candidates[:6]],
         "cache": _topics(found.kv_cache, "KV cache"), "scheduler": _topics(found.scheduler, "scheduler"),
         "sampling": _topics(found.sampling, "sampling"), "kernels": _topics(found.kernels, "kernels"),
@@ -358,15 +359,23 @@ def _extension_rows(found: RepoMapResult) -> Iterator[tuple[str, str, str]]:
 # ---- deep dive ------------------------------------------------------------------------------------------------------
 
 
-def _nest(nest: CallNest) -> str:
-    """The nesting, each line with its place; indentation is depth in the syntax tree."""
-    shown = nest.lines[:_NEST_LINES]
+def _nest(nest: CallNest, repository: str) -> str:
+    """The nesting, each line with its place; indentation is depth in the syntax tree. Deep lines are left out first."""
+    shown = shortened(nest.lines, _NEST_LINES)
     codes = [f"{'  ' * line.depth}{' '.join(line.code.split()).translate(str.maketrans('{}', '()'))}" for line in shown]
     width = min(max((len(code) for code in codes), default=0), 96)
-    rows = [f"{code:<{width}}  # {line.at}" for code, line in zip(codes, shown, strict=True)]
-    if len(nest.lines) > _NEST_LINES:
-        rows.append(f"... {len(nest.lines) - _NEST_LINES} lines more")
+    rows = [
+        f"{code:<{width}}  # {line.at}{f' ({_again(line)})' if _again(line) else ''}"
+        for code, line in zip(codes, shown, strict=True)
+    ]
+    if left := len(nest.lines) - len(shown):
+        command = f"opscope map-repo {repository} --section loop --entry {nest.entry} --limit 500"
+        rows.append(f"... {left} deeper lines are left out; all: {command}")
     return "\n".join(rows) or "nothing that belongs to a stage of an engine is called here"
+
+
+def _again(line: NestLine) -> str:
+    return next((said for said in ("as above", "as below") if line.note.endswith(said)), "")
 
 
 def _topics(topics: Iterable[Counted], what: str) -> list[str]:

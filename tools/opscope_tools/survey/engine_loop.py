@@ -27,7 +27,7 @@ _STEPS = {
     "scheduler": ("schedule", "get_next_batch_to_run", "get_next_batch", "_schedule"),
     "model runner": ("execute_model", "run_batch", "run_model", "run", "forward_batch_generation", "forward"),
 }
-_LINES = 160
+_LINES = 500
 _TRIED = 14
 
 

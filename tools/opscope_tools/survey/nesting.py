@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from opscope_schemas.repo_map import NestLine
 
+from opscope_tools.nests import shortened
 from opscope_tools.survey.facts import ClassFact
 from opscope_tools.survey.holdings import Definition, Holdings, at
 from opscope_tools.survey.typing_of import Frame, Target, Types
@@ -31,7 +32,7 @@ _STAGES = [(stage, re.compile(pattern)) for stage, pattern in STAGES.items()]
 _KNOWN = re.compile(
     r"_?model_forward|execute_model\w*|_?run_model|forward|sampler|_?sample|sample_tokens|multinomial|argmax|categorical|model|replay|generate|compute_logits|logits_processors?|schedule"
 )
-_EXPANSIONS = 500
+_EXPANSIONS = 500  # functions
 _DEEPEST = 5
 _CODE = 110
 
@@ -47,6 +48,11 @@ class _Line:
     calls: int  # how many calls lead here
     stages: set[str] = field(default_factory=set)
     below: list[_Line] = field(default_factory=list)
+    #: what is called says that the line belongs to a stage
+    sure: bool = False
+    #: the function that the call runs, and the same where it is expanded at another call
+    runs: tuple[str, str] | None = None
+    again: tuple[str, str] | None = None
 
 
 class Nesting:
@@ -60,23 +66,33 @@ class Nesting:
 
     def walk(self, target: Target, most: int) -> tuple[list[NestLine], set[str], str]:
         """The lines below a function, at most `most`; the stages that they reach; what was left out."""
+        self._near = self._distances(target)
         self._seen = {target.key}
-        self._left = _EXPANSIONS
-        tree = list(self._block(target.node.body, 0, Frame(target), 0))
-        self._clipped = self._left <= 0
-        for deepest in range(_DEEPEST, -1, -1):
-            lines = list(_flat(tree, deepest))
-            if len(lines) <= most:
-                break
-        cut = ""
-        if deepest < _DEEPEST and len(list(_flat(tree, _DEEPEST))) > len(lines):
-            cut = f"calls nested more than {deepest} deep"
-        if len(lines) > most:
-            cut, lines = f"{len(lines) - most} lines at the end", lines[:most]
-        if self._clipped:
+        tree = _kept(list(self._block(target.node.body, 0, Frame(target), 0)))
+        whole = list(_flat(tree))
+        lines = shortened([line.line for line in whole], most)
+        cut = f"{len(whole) - len(lines)} lines that lie deeper" if len(lines) < len(whole) else ""
+        if len(self._near) >= _EXPANSIONS:
             cut = f"{cut}; what lies beyond {_EXPANSIONS} functions".removeprefix("; ")
-        stages = {stage for line in lines for stage in line.stages}
-        return [line.line for line in lines], stages, cut
+        return lines, {stage for line in whole for stage in line.stages}, cut
+
+    def _distances(self, target: Target) -> dict[tuple[str, str], int]:
+        """How few calls lead to each function: it is expanded there, so that what is near is never lost to what is deep."""
+        near = {target.key: 0}
+        waiting = [target]
+        for one in waiting:
+            calls = near[one.key]
+            frame = Frame(one)
+            for call in _calls_in(one.node.body) if calls < _DEEPEST else ():
+                self.checkpoint()
+                targets, _ = self._targets(call, frame)
+                for other in targets:
+                    if other.key not in near and len(near) < _EXPANSIONS:
+                        near[other.key] = calls + 1 + (len(targets) > 1)
+                        waiting.append(other)
+            if len(near) >= _EXPANSIONS:
+                break
+        return near
 
     # statements
 
@@ -171,7 +187,7 @@ class Nesting:
     ) -> _Line:
         code = code if len(code) <= _CODE else code[: _CODE - 3] + "..."
         place = at(frame.target.file.path, getattr(node, "lineno", 1))
-        return _Line(NestLine(depth=depth, kind=kind, code=code, at=place), calls, set(), below)  # type: ignore[arg-type]  # pydantic checks the kind
+        return _Line(NestLine(depth=depth, kind=kind, code=code, at=place, calls=calls), calls, set(), below)  # type: ignore[arg-type]  # pydantic checks the kind
 
     # calls
 
@@ -201,26 +217,29 @@ class Nesting:
             stage = stage_of(targets[0].path.rpartition(".")[2])
         below: list[_Line] = []
         into = ""
+        again: tuple[str, str] | None = None
         if len(targets) == 1:
             target = targets[0]
             into = target.at
-            if target.key in self._seen:
-                note = note or "expanded elsewhere, or runs again"
-            elif calls < _DEEPEST and self._left > 0:
+            if self._here(target, calls + 1):
                 below = self._expanded(target, depth + 1, calls + 1)
-                if not below and not stage and not self.everything:
-                    self._seen.discard(target.key)
+            elif target.key in self._near:
+                again = target.key
         elif targets:
             below = self._choices(targets, depth + 1, frame, calls + 1, call)
-        kept = bool(below) or (stage and (targets or note or _KNOWN.fullmatch(name))) or (self.everything and targets)
-        if kept:
+        sure = bool((stage and (targets or note or _KNOWN.fullmatch(name))) or (self.everything and targets))
+        if below or sure or again:
             line = self._line("call", f"{prefix}{_text(call)}", call, below, depth, frame, calls)
-            line.line = line.line.model_copy(update={"into": into, "note": note})
+            line.line = line.line.model_copy(update={"into": into, "note": note, "stage": stage})
             line.stages = {stage} if stage else set()
+            line.sure, line.again, line.runs = sure, again, targets[0].key if len(targets) == 1 else None
             yield line
 
+    def _here(self, target: Target, calls: int) -> bool:
+        """Whether a function is expanded at this call: the first of those that the fewest calls lead to."""
+        return target.key not in self._seen and self._near.get(target.key) == calls
+
     def _expanded(self, target: Target, depth: int, calls: int) -> list[_Line]:
-        self._left -= 1
         self._seen.add(target.key)
         return [*self._block(target.node.body, depth, Frame(target), calls)]
 
@@ -228,11 +247,10 @@ class Nesting:
         """What source binds one of: each expanded under a line of its own."""
         found = []
         for target in targets:
-            below = (
-                self._expanded(target, depth + 1, calls + 1) if target.key not in self._seen and self._left > 0 else []
-            )
+            below = self._expanded(target, depth + 1, calls + 1) if self._here(target, calls + 1) else []
             line = self._line("choice", f"either {target.path}", call, below, depth, frame, calls)
             line.line = line.line.model_copy(update={"into": target.at})
+            line.runs = target.key
             if below:
                 found.append(line)
         return found
@@ -399,12 +417,71 @@ class Nesting:
         return target
 
 
-def _flat(lines: list[_Line], deepest: int) -> Iterator[_Line]:
-    """The lines in order, without those that more than `deepest` calls lead to."""
+def _flat(lines: list[_Line]) -> Iterator[_Line]:
+    """The lines in order."""
     for line in lines:
-        if line.calls <= deepest:
-            yield line
-            yield from _flat(line.below, deepest)
+        yield line
+        yield from _flat(line.below)
+
+
+def _kept(tree: list[_Line]) -> list[_Line]:
+    """The tree without calls that lead to no stage, and without the statements that hold nothing else."""
+    leading: set[tuple[str, str]] = set()
+    while True:  # a call of a function that is expanded elsewhere leads to what that one leads to
+        found = {line.runs for line in _flat(tree) if line.runs and line.below and _leads(line.below, leading)}
+        if found <= leading:
+            break
+        leading |= found
+    return _pruned(tree, leading, set())
+
+
+def _leads(lines: list[_Line], leading: set[tuple[str, str]]) -> bool:
+    return any(line.sure or line.again in leading for line in _flat(lines))
+
+
+def _pruned(lines: list[_Line], leading: set[tuple[str, str]], shown: set[tuple[str, str]]) -> list[_Line]:
+    found: list[_Line] = []
+    for line in lines:
+        if line.runs and line.below:
+            shown.add(line.runs)
+        below = _pruned(line.below, leading, shown)
+        holds = line.again in leading
+        if holds:
+            where = "as above" if line.again in shown else "as below"
+            note = f"{line.line.note}; {where}".removeprefix("; ")
+            line.line = line.line.model_copy(update={"note": note})
+        if below or line.sure or holds or line.line.code.startswith(("if ", "elif ")):
+            line.below = below
+            found.append(line)
+    return _with_their_rest(found)
+
+
+def _with_their_rest(lines: list[_Line]) -> list[_Line]:
+    """Without an `if` or `elif` that holds nothing, unless an `elif` or `else` of it follows."""
+    found: list[_Line] = []
+    for line in reversed(lines):
+        opens = line.line.kind == "branch" and line.line.code.startswith(("if ", "elif "))
+        rest = (
+            bool(found)
+            and found[-1].line.code.startswith(("elif ", "else:"))
+            and found[-1].line.depth == line.line.depth
+        )
+        if not opens or line.below or rest:
+            found.append(line)
+    return found[::-1]
+
+
+def _calls_in(body: Sequence[ast.stmt]) -> Iterator[ast.Call]:
+    """The calls of a function, those of functions defined in it left out."""
+    for statement in body:
+        if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            for child in ast.iter_child_nodes(statement):
+                if isinstance(child, ast.stmt):
+                    yield from _calls_in([child])
+                elif isinstance(child, ast.ExceptHandler | ast.match_case):
+                    yield from _calls_in(child.body)
+                else:
+                    yield from _in_order(child)
 
 
 def _in_order(node: ast.AST) -> Iterator[ast.Call]:

@@ -20,6 +20,44 @@ _NOTHING = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[],
 
 
 Setting = ast.Assign | ast.AnnAssign
+#: generic containers whose first argument is what they hold, and calls that hand on what they are given
+_HOLDS = {
+    "list",
+    "List",
+    "deque",
+    "Deque",
+    "set",
+    "Set",
+    "Sequence",
+    "Iterable",
+    "Iterator",
+    "tuple",
+    "Tuple",
+    "frozenset",
+}
+_HANDS_ON = {"list", "sorted", "reversed", "set", "tuple", "deque", "iter"}
+
+
+def _loops(body: Sequence[ast.stmt]) -> Iterator[tuple[str, ast.expr]]:
+    """The names that loops of a body bind, each with the expression whose elements it takes."""
+    for statement in body:
+        if isinstance(statement, ast.For | ast.AsyncFor):
+            yield from _bound(statement.target, statement.iter)
+        for name in ("body", "orelse", "finalbody"):
+            yield from _loops(getattr(statement, name, ()))
+        for handler in getattr(statement, "handlers", ()):
+            yield from _loops(handler.body)
+
+
+def _bound(target: ast.expr, taken: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+    if isinstance(target, ast.Name):
+        yield target.id, taken
+    elif isinstance(target, ast.Tuple) and isinstance(taken, ast.Call) and isinstance(taken.func, ast.Name):
+        if taken.func.id == "zip":
+            for one, source in zip(target.elts, taken.args, strict=False):
+                yield from _bound(one, source)
+        elif taken.func.id == "enumerate" and len(target.elts) == 2 and taken.args:
+            yield from _bound(target.elts[1], taken.args[0])
 
 
 def assignments(body: Sequence[ast.stmt]) -> Iterator[Setting]:
@@ -67,8 +105,12 @@ class Frame:
     target: Target
     local: dict[str, list[ast.expr]] = field(default_factory=dict)
     annotated: dict[str, ast.expr] = field(default_factory=dict)
+    #: name -> what a loop takes it from
+    looped: dict[str, list[ast.expr]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        for name, taken in _loops(self.target.node.body):
+            self.looped.setdefault(name, []).append(taken)
         for parameter in parameters_of(self.target.node):
             if parameter.annotation is not None:
                 self.annotated[parameter.arg] = parameter.annotation
@@ -149,7 +191,66 @@ class Types:
             return [frame.target.owner]
         if name in frame.annotated:
             return self.annotation(frame.annotated[name], frame.target.file)
-        return _distinct([one for value in frame.local.get(name, []) for one in self.of(value, frame, depth + 1)])
+        found = [one for value in frame.local.get(name, []) for one in self.of(value, frame, depth + 1)]
+        found += [one for taken in frame.looped.get(name, []) for one in self._elements(taken, frame, depth + 1)]
+        return _distinct(found)
+
+    def _elements(self, node: ast.expr, frame: Frame, depth: int) -> list[Definition]:
+        """The classes of what a container holds, where the annotation of the container says it."""
+        if depth > _DEEPEST:
+            return []
+        if isinstance(node, ast.BinOp):
+            return self._elements(node.left, frame, depth + 1) + self._elements(node.right, frame, depth + 1)
+        if isinstance(node, ast.Call):
+            if isinstance(node.func, ast.Attribute) and node.func.attr == "copy":
+                return self._elements(node.func.value, frame, depth + 1)
+            if isinstance(node.func, ast.Name) and node.func.id in _HANDS_ON and len(node.args) == 1:
+                return self._elements(node.args[0], frame, depth + 1)
+            return []
+        if isinstance(node, ast.Name):
+            said = frame.annotated.get(node.id)
+            if said is not None:
+                return self._held(said, frame.target.file)
+            return [one for value in frame.local.get(node.id, []) for one in self._elements(value, frame, depth + 1)]
+        if isinstance(node, ast.Attribute):
+            owners = self.of(node.value, frame, depth + 1)
+            return [
+                one for owner in owners for said, file in self._said(owner, node.attr) for one in self._held(said, file)
+            ]
+        return []
+
+    def _held(self, said: ast.expr, file: FileFacts) -> list[Definition]:
+        """The classes that an annotation of a container says are in it: `list[A]`, `deque[A] | None`."""
+        if isinstance(said, ast.Constant) and isinstance(said.value, str):
+            try:
+                said = ast.parse(said.value, mode="eval").body
+            except SyntaxError:
+                return []
+        if isinstance(said, ast.BinOp):
+            return self._held(said.left, file) + self._held(said.right, file)
+        if not isinstance(said, ast.Subscript):
+            return []
+        head = self.held.dotted(said.value, file).rpartition(".")[2]
+        if head == "Optional":
+            return self._held(said.slice, file)
+        inside = said.slice.elts[0] if isinstance(said.slice, ast.Tuple) and said.slice.elts else said.slice
+        return self.annotation(inside, file) if head in _HOLDS else []
+
+    def _said(self, owner: Definition, name: str) -> list[tuple[ast.expr, FileFacts]]:
+        """The annotations of an attribute, in the bodies and methods of the class and of its bases."""
+        found: list[tuple[ast.expr, FileFacts]] = []
+        for one in self.held.lineage(owner):
+            node = self.held.node(one.file.path, one.fact.path)
+            if not isinstance(node, ast.ClassDef):
+                continue
+            found += [
+                (statement.annotation, one.file)
+                for statement in node.body
+                if isinstance(statement, ast.AnnAssign) and getattr(statement.target, "id", "") == name
+            ]
+            values = self.set_values(one, node, name, owner)
+            found += [(value[0], one.file) for value, _ in values if isinstance(value, tuple)]
+        return found[:1]
 
     def _made(self, call: ast.Call, frame: Frame, depth: int) -> list[Definition]:
         """What a call returns: an object of the class, or what the function's annotation says."""
