@@ -237,10 +237,21 @@ class RegistryFact(Frozen):
     siblings: tuple[Place, ...] = Field(default=(), description="What is registered there already.")
 
 
+class DistributionFact(Frozen):
+    """What the metadata of a distribution says: METADATA, PKG-INFO, or the project table of pyproject.toml."""
+
+    name: str
+    version: str = ""
+    at: str = Field(description="path:line of the name.")
+    summary: Place | None = Field(default=None, description="What the distribution says it is.")
+    requires: tuple[Place, ...] = Field(default=(), description="Requirements, those of extras after the others.")
+
+
 class RepoMapResult(ToolResult):
     """Answer of `map_repo`."""
 
     repository: str
+    distribution: DistributionFact | None = None
     framework: str = ""
     frameworks: tuple[Counted, ...] = ()
     execution: tuple[Counted, ...] = ()

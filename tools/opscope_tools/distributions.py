@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Mapping, Sequence
 from email.parser import HeaderParser
 from importlib.metadata import Distribution
 from pathlib import Path
+
+from opscope_schemas.repo_map import DistributionFact, Place
 
 
 def version_of_tree(folder: Path) -> str:
@@ -52,6 +55,87 @@ def distribution_of(holder: Path, package: str) -> Distribution | None:
     named = [folder for folder in metadata if _plain(folder.name.partition("-")[0]) == _plain(package)]
     found = named or [folder for folder in metadata if _lists(folder, package)]
     return Distribution.at(found[0]) if len(found) == 1 else None
+
+
+def described(root: Path, packages: Sequence[str] = ()) -> DistributionFact | None:
+    """What the metadata of a repository says of it: that of a wheel, of an sdist, or the project that it declares."""
+    file = _metadata_file(root, packages)
+    if file is not None:
+        return _of_headers(file.read_text(encoding="utf-8", errors="replace"), file.relative_to(root).as_posix())
+    try:
+        text = (root / "pyproject.toml").read_text(errors="replace")
+        project = tomllib.loads(text).get("project")
+    except (OSError, tomllib.TOMLDecodeError):
+        return None
+    return _of_project(text, project) if isinstance(project, dict) and not packages else None
+
+
+def _metadata_file(root: Path, packages: Sequence[str]) -> Path | None:
+    if packages:
+        named = [
+            f
+            for f in (*root.glob("*.dist-info"), *root.glob("*.egg-info"))
+            if _plain(f.name.partition("-")[0]) == _plain(packages[0])
+        ]
+        found = [f / name for f in named for name in ("METADATA", "PKG-INFO") if (f / name).is_file()]
+    else:
+        found = [root / "PKG-INFO"] if (root / "PKG-INFO").is_file() else [*root.glob("*.dist-info/METADATA")]
+    return found[0] if len(found) == 1 else None
+
+
+def _of_headers(text: str, path: str) -> DistributionFact | None:
+    """Headers come to an end at the first empty line; what is indented goes on with the header before."""
+    held: dict[str, list[tuple[str, int]]] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line:  # one of blanks goes on with the header before
+            break
+        key, colon, value = line.partition(":")
+        if colon and not line[0].isspace():
+            held.setdefault(key, []).append((value.strip(), number))
+    if "Name" not in held:
+        return None
+    (name, line), *_ = held["Name"]
+    requires = [
+        Place(name=_requirement(value), at=f"{path}:{number}", text=value)
+        for value, number in held.get("Requires-Dist", [])
+    ]
+    summary = next(
+        (
+            Place(name="Summary", at=f"{path}:{n}", text=value)
+            for value, n in held.get("Summary", [])
+            if value != "UNKNOWN"
+        ),
+        None,
+    )
+    return DistributionFact(
+        name=name, version=held.get("Version", [("", 0)])[0][0], at=f"{path}:{line}", summary=summary,
+        requires=tuple(sorted(requires, key=lambda place: "extra ==" in place.text)),
+    )  # fmt: skip
+
+
+def _of_project(text: str, project: Mapping[str, object]) -> DistributionFact | None:
+    def spelt(key: str) -> tuple[str, str]:
+        value, lines = project.get(key), text.splitlines()
+        place = next((n for n, line in enumerate(lines, 1) if re.match(rf"\s*{key}\s*=", line)), 0)
+        return (value, f"pyproject.toml:{place}") if isinstance(value, str) and place else ("", "")
+
+    (name, at), (version, _), (says, where) = spelt("name"), spelt("version"), spelt("description")
+    if not name:
+        return None
+    wanted = project.get("dependencies")
+    lines = text.splitlines()
+    requires = [
+        Place(name=_requirement(one), at=f"pyproject.toml:{number}", text=one)
+        for one in (wanted if isinstance(wanted, list) else []) if isinstance(one, str)
+        for number in [next((n for n, line in enumerate(lines, 1) if one in line), 0)] if number
+    ]  # fmt: skip
+    summary = Place(name="description", at=where, text=says) if says else None
+    return DistributionFact(name=name, version=version, at=at, summary=summary, requires=tuple(requires))
+
+
+def _requirement(text: str) -> str:
+    found = re.match(r"[A-Za-z0-9][\w.-]*", text)
+    return found[0] if found else text
 
 
 def _plain(name: str) -> str:

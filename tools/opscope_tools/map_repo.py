@@ -10,7 +10,7 @@ from opscope_schemas.common import Frozen, Repository, ToolArguments
 from opscope_schemas.repo_map import RepoMapResult, Section
 from pydantic import Field, ValidationError
 
-from opscope_tools.distributions import console_scripts_of
+from opscope_tools.distributions import console_scripts_of, described
 from opscope_tools.nests import shortened
 from opscope_tools.spec import Tool, ToolContext
 from opscope_tools.survey.gather import SOURCES
@@ -39,10 +39,21 @@ class MapRepoArguments(ToolArguments):
 
 #: section -> the fields of the result that it shows
 _SECTIONS: dict[str, tuple[str, ...]] = {
-    "overview": ("framework", "frameworks", "execution", "files", "lines", "languages", "directories", "unread", "llm"),
+    "overview": (
+        "distribution",
+        "framework",
+        "frameworks",
+        "execution",
+        "files",
+        "lines",
+        "languages",
+        "directories",
+        "unread",
+        "llm",
+    ),
     "modules": ("directories", "modules", "skipped", "unread"),
     "entry_points": ("entry_points",),
-    "commands": ("commands",),
+    "commands": ("commands", "distribution"),
     "environment": ("environment",),
     "flags": ("flags",),
     "config": ("config_classes", "config_files"),
@@ -71,6 +82,7 @@ def run(arguments: MapRepoArguments, context: ToolContext) -> RepoMapResult:
         update={
             "sources": (context.workspace.source(repository),),
             "totals": totals(whole),
+            "distribution": described(repository.root, repository.packages),
             "notes": tuple(_notes(whole, arguments)),
         }
     )
@@ -242,7 +254,7 @@ def _inner(path: str) -> int:
 
 #: how many entries of a list the short form shows
 _SHOWN: Mapping[str, int] = {
-    "frameworks": 6, "frameworks.places": 1, "execution": 10, "execution.places": 2, "directories": 12, "modules": 24, "skipped": 6,
+    "distribution.requires": 4, "frameworks": 6, "frameworks.places": 1, "execution": 10, "execution.places": 2, "directories": 12, "modules": 24, "skipped": 6,
     "unread": 2, "entry_points": 14, "commands": 10, "environment.variables": 14, "environment.dynamic": 1,
     "environment.unexplained": 4, "flags.flags": 12, "flags.files": 3, "flags.files.places": 1, "flags.dynamic": 1,
     "config_classes": 6, "config_classes.fields": 5, "config_files": 3, "config_files.keys": 5, "llm.signals": 8, "llm.signals.places": 1,

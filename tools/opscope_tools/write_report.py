@@ -256,7 +256,10 @@ def _of_repository(arguments: WriteReportArguments, path: str, context: ToolCont
     found = call_sibling("map_repo", {"repo": repository.name, "detail": "full"}, context)
     assert isinstance(found, RepoMapResult)
     source, reader = workspace.source(repository), SourceReader([repository])
-    place = " and ".join(repository.packages) or repository.root.name
+    held = found.distribution
+    called = held.name if held else " and ".join(f"package {package}" for package in repository.packages)
+    place = repository.name if called in {"", repository.name} else f"{repository.name}: {called}"
+    place = f"{place} {held.version}".rstrip() if held else place
     if repository.installed:
         place = f"{source.repository} {source.version}, an installed package"
     facts = RepoFacts(arguments.name, found, source, place, reader)

@@ -247,14 +247,14 @@ def test_a_map_says_how_much_it_does_not_draw(tmp_path: Path) -> None:
     assert int(said[1]) >= 20 - drawn
 
 
-def test_a_package_folder_is_called_by_its_own_name(tmp_path: Path) -> None:
+def test_a_package_folder_is_called_by_its_registered_name_and_its_own(tmp_path: Path) -> None:
     context = context_of(tmp_path, "colours", LIBRARY)
     held = context.workspace.repositories["colours"].model_copy(update={"packages": ("colours",)})
     context.workspace.repositories["colours"] = held.model_copy(update={"name": "shades"})
     context.workspace.repositories["shades"] = context.workspace.repositories.pop("colours")
     assert write(context, name="shades").ok
     text = (context.workspace.output / "reports/repos/shades.md").read_text()
-    assert "**Repo:** colours" in text
+    assert "**Repo:** shades: package colours  \n" in text
 
 
 def test_a_table_of_components_is_filled_with_what_is_imported_most(tmp_path: Path) -> None:
@@ -293,3 +293,29 @@ def test_what_source_says_in_words_is_no_placeholder_of_the_report(tmp_path: Pat
 def test_a_file_without_any_definition_is_still_reported(tmp_path: Path) -> None:
     context = context_of(tmp_path, "engine", {"lib/data.py": "X = 1\n"})
     assert write(context).problems == ()
+
+
+METADATA = (
+    "Metadata-Version: 2.1\nName: hue-names\nVersion: 2.5\nSummary: Names of hues, for people.\nLicense: Some words\n        \n"
+    "        more words\nRequires-Dist: numpy>=1.2\nRequires-Dist: pytest; extra == 'dev'\nRequires-Dist: rich\n\nName: in the text\n"
+)
+
+
+def test_the_metadata_of_a_wheel_names_it_says_what_it_is_and_what_installing_asks_for(tmp_path: Path) -> None:
+    files = {
+        **{path: text for path, text in LIBRARY.items() if path.startswith("colours/")},
+        "hue_names-2.5.dist-info/METADATA": METADATA,
+        "hue_names-2.5.dist-info/entry_points.txt": "[console_scripts]\nhues = colours.names:nearest\n",
+    }
+    context = context_of(tmp_path, "shades", files)
+    result = write(context, name="shades")
+    assert result.problems == ()
+    text = (context.workspace.output / "reports/repos/shades.md").read_text()
+    at = "hue_names-2.5.dist-info/METADATA"
+    assert "**Repo:** shades: hue-names 2.5  \n" in text
+    assert f'The distribution hue-names says of itself: "Names of hues, for people." (`{at}:4`)' in text
+    asked = f"asks for `numpy>=1.2` (`{at}:8`), `rich` (`{at}:10`), `pytest; extra == 'dev'` (`{at}:9`)"
+    assert f"Installing hue-names 2.5 {asked}" in text
+    assert "`hues = colours.names:nearest` on the path (`hue_names-2.5.dist-info/entry_points.txt:2`)" in text
+    checked = CHECK_REPORT.run(CheckReportArguments(path="reports/repos/shades.md"), context)
+    assert checked.problems == ()

@@ -160,7 +160,8 @@ LLM = (
 
 
 def counted(result: RepoMapResult, subject: str, name: str) -> Counted:
-    return next(one for one in getattr(result, subject) if one.name == name)
+    listed: tuple[Counted, ...] = getattr(result, subject)
+    return next(one for one in listed if one.name == name)
 
 
 def test_nothing_is_said_to_be_missing_that_stands_in_files_with_another_name(tmp_path: Path) -> None:
@@ -195,3 +196,36 @@ def test_libraries_that_may_be_missing_are_counted_with_their_files(tmp_path: Pa
     assert (found.count, found.files) == (1, 2)
     for subject in ("kv_cache", "scheduler", "sampling", "kernels"):
         assert all(bool(one.count) == bool(one.files) for one in getattr(mapped(tmp_path), subject))
+
+
+SERVERS = """
+import asyncio
+from http.server import ThreadingHTTPServer
+
+import aiohttp.web
+import grpc
+import uvicorn
+import websockets
+from websockets.asyncio.server import serve
+
+
+async def main(app, handler):
+    await websockets.serve(handler, "host", 1)
+    await serve(handler, "host", 2)
+    await asyncio.start_server(handler, "host", 3)
+    uvicorn.run(app)
+    grpc.server(None)
+    aiohttp.web.run_app(app)
+    ThreadingHTTPServer(("host", 4), handler)
+    handler.serve("not a server that is known")
+"""
+
+
+def test_what_listens_is_a_server_whatever_library_it_is_of(tmp_path: Path) -> None:
+    (tmp_path / "tool").mkdir()
+    (tmp_path / "tool/__init__.py").write_text("")
+    (tmp_path / "tool/listen.py").write_text(SERVERS)
+    servers = {entry.at for entry in mapped(tmp_path).entry_points if entry.kind == "server"}
+    lines = SERVERS.splitlines()
+    first = lines.index("async def main(app, handler):") + 2
+    assert servers == {f"tool/listen.py:{number}" for number in range(first, first + 7)}

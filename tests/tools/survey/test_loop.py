@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from map_facts import CORPUS, context_of, mapped
 from opscope_schemas.errors import UnknownNameError
-from opscope_schemas.repo_map import CallNest, NestLine
+from opscope_schemas.repo_map import CallNest, NestLine, RepoMapResult
 from opscope_tools.map_repo import MAP_REPO, MapRepoArguments
 from opscope_tools.nests import shortened
 from opscope_tools.runner import shorten_to
@@ -246,10 +246,12 @@ def test_a_shorter_nesting_keeps_the_loop_and_its_stages_and_leaves_out_what_is_
 def test_pages_of_the_loop_hold_every_line_once_however_short_an_answer_has_to_be(tmp_path: Path) -> None:
     context = context_of(folder_repository("engine", ENGINE), tmp_path)
     whole = MAP_REPO.run(MapRepoArguments(repo="engine", detail="full"), context).loops[0].lines
-    pages, offset = [], 0
+    pages: list[NestLine] = []
+    offset: int | None = 0
     while offset is not None:
         arguments = MapRepoArguments(repo="engine", section="loop", limit=500, offset=offset)
         answer = shorten_to(MAP_REPO, MAP_REPO.run(arguments, context), 6000)
+        assert isinstance(answer, RepoMapResult)
         pages += answer.loops[0].lines
         offset = answer.next_offset
     assert tuple(pages) == whole

@@ -13,8 +13,10 @@ from functools import cached_property
 __all__ = ["ABSOLUTE", "FACT_MARK", "POINTER", "Fence", "Page", "Table", "cell", "number", "table"]
 
 _SUFFIXES = "py|pyi|cuh|cu|cpp|cxx|cc|hpp|hh|h|c|rs|go|js|ts|sh|toml|cfg|ini|json|yaml|yml|md|txt"
+#: metadata of distributions, which has no suffix
+_BARE = "METADATA|PKG-INFO"
 #: `path/to/file.py:12` or `path/to/file.py:12-20`
-POINTER = re.compile(rf"(?<![\w/.\-])((?:[\w.\-+]+/)*[\w.\-+]+\.(?:{_SUFFIXES})):(\d+)(?:-(\d+))?(?![\w])")
+POINTER = re.compile(rf"(?<![\w/.\-])((?:[\w.\-+]+/)*(?:[\w.\-+]+\.(?:{_SUFFIXES})|{_BARE})):(\d+)(?:-(\d+))?(?![\w])")
 #: the same by a path that begins with a slash or a home folder, which no repository has
 ABSOLUTE = re.compile(rf"(?<![\w/.\-:])((?:~/|/)(?:[\w.\-+]+/)*[\w.\-+]+\.(?:{_SUFFIXES})):\d+(?![\w])")
 #: what marks a number as one of the analysis, with its key

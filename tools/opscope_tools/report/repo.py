@@ -82,7 +82,7 @@ def _context(facts: RepoFacts, quotes: Quotes) -> dict[str, object]:
     found = facts.map
     related = found.llm is not None and found.llm.related
     return {
-        "name": facts.name, "repo": facts.place, "clone": f"`{facts.place}`", "commit": _commit(facts.source.version),
+        "name": facts.name, "repo": facts.place, "clone": f"registered as `{found.repository}`; paths are relative to its root", "commit": _commit(facts.source.version),
         "related": "yes" if related else "no", "signals": _signals(found),
         "summary": _tldr(found, quotes), "problem": list(_problem(found)),
         "modules": table(REPO_TABLES["modules"], _module_rows(found)), "skipped": [f"`{s.path}`: left out: {s.reason} ({s.files} files)" for s in found.skipped[:8]],
@@ -185,13 +185,17 @@ def _tldr(found: RepoMapResult, quotes: Quotes) -> list[str]:
 
 
 def _problem(found: RepoMapResult) -> Iterator[str]:
-    """What the packages say of themselves, and what there is to run."""
+    """What the distribution and the packages say of themselves, and what there is to run."""
+    summary = found.distribution.summary if found.distribution else None
+    if found.distribution and summary:
+        yield f"The distribution {found.distribution.name} says of itself: {_said(summary.text)} ({_pointer(summary.at)})"
     for module in found.directories + found.modules:
         if module.says and "/" not in module.path:
             yield f"`{module.path}/` says of itself: {_said(module.says)} ({_pointer(module.at)})"
             break
     else:
-        yield "No package at the top says what it is for: searched their docstrings."
+        if not summary:
+            yield "No package at the top says what it is for: searched their docstrings and the metadata beside them."
     kinds: dict[str, list[str]] = {}
     for entry in found.entry_points:
         kinds.setdefault(entry.kind, []).append(f"{_code(_started(entry))} ({_pointer(entry.at)})")
@@ -220,8 +224,15 @@ def _install(found: RepoMapResult) -> Iterator[str]:
     kinds = [c for c in found.commands if c.kind in ("install", "build", "test", "run")] or list(found.commands)
     for command in kinds[:_COMMANDS]:
         yield f"{_code(command.command)} (what it does: {command.kind}, as {command.source} says at {_pointer(command.at)})"
+    held = found.distribution
+    if held is not None and held.requires:
+        shown = ", ".join(f"{_code(place.text)} ({_pointer(place.at)})" for place in held.requires[:_COMMANDS])
+        more = f"; {len(held.requires) - _COMMANDS} more" if len(held.requires) > _COMMANDS else ""
+        yield f"Installing {held.name} {held.version} asks for {shown}{more}"
+    for script in [e for e in found.entry_points if e.kind == "console script"][:_COMMANDS]:
+        yield f"Installing puts {_code(_started(script))} on the path ({_pointer(script.at)})"
     if not found.commands:
-        yield "None found: searched manifests, Makefiles, Dockerfiles, CI files, scripts and README fences."
+        yield "Commands: none found: searched manifests, Makefiles, Dockerfiles, CI files, scripts and README fences."
 
 
 _HEADS = (

@@ -17,6 +17,8 @@ from opscope_schemas.common import Repository
 __all__ = ["SourceReader", "Span"]
 
 #: largest file that is read: no source file comes near it, and a pointer to a data file must not fill the memory
+#: metadata that lies beside the package of a distribution
+_BESIDE = re.compile(r"[^/]+\.(dist|egg)-info/(METADATA|PKG-INFO)")
 _MAX_BYTES = 8 << 20
 #: what a search through a folder reads
 _TEXT = frozenset(
@@ -61,7 +63,8 @@ class SourceReader:
             if not candidate.is_relative_to(root):
                 continue
             first = candidate.relative_to(root).parts[:1]
-            if repository.packages and first not in [(package,) for package in repository.packages]:
+            inside = not repository.packages or first in [(package,) for package in repository.packages]
+            if not inside and not _BESIDE.fullmatch(path):
                 continue
             try:
                 if candidate.is_file() and candidate.stat().st_size <= _MAX_BYTES:

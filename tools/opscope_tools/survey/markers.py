@@ -75,10 +75,16 @@ _SERVERS = {
     "fastapi.FastAPI", "flask.Flask", "starlette.applications.Starlette", "aiohttp.web.Application", "sanic.Sanic",
     "quart.Quart", "uvicorn.run", "uvicorn.Server", "uvicorn.Config", "aiohttp.web.run_app", "http.server.HTTPServer",
     "http.server.ThreadingHTTPServer", "grpc.server", "grpc.aio.server", "hypercorn.asyncio.serve", "granian.Granian",
+    "aiohttp.web.AppRunner", "hypercorn.trio.serve", "waitress.serve", "gevent.pywsgi.WSGIServer",
+    "wsgiref.simple_server.make_server", "websockets.serve", "websockets.server.serve", "websockets.asyncio.server.serve",
+    "websockets.sync.server.serve", "websockets.legacy.server.serve", "websockets.unix_serve", "asyncio.start_server",
+    "asyncio.start_unix_server", "asyncio.streams.start_server", "socketserver.ThreadingTCPServer", "socketserver.UDPServer",
+    "tornado.httpserver.HTTPServer", "tornado.web.Application", 
     "socketserver.TCPServer", "mcp.server.fastmcp.FastMCP", "gradio.Blocks", "gradio.Interface", "gradio.ChatInterface",
 }  # fmt: skip
 _SERVING = (
     *_WEB, "uvicorn", "grpc", "http.server", "hypercorn", "granian", "socketserver", "fastmcp", "gradio", "Servicer",
+    "websockets", "start_server", "start_unix_server", "waitress", "pywsgi", "wsgiref",
 )  # fmt: skip
 _REGISTRY = re.compile(
     r"(?i:\w*registry\w*|\w*registries|_?registered_\w+|\w*_registered)|[A-Z_]+_(MAPPING|MAP|BACKENDS|CLASSES)(_\w+)?|\w+_mapping"

@@ -109,8 +109,8 @@ class Frame:
     looped: dict[str, list[ast.expr]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, taken in _loops(self.target.node.body):
-            self.looped.setdefault(name, []).append(taken)
+        for bound, taken in _loops(self.target.node.body):
+            self.looped.setdefault(bound, []).append(taken)
         for parameter in parameters_of(self.target.node):
             if parameter.annotation is not None:
                 self.annotated[parameter.arg] = parameter.annotation
