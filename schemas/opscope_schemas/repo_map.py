@@ -259,7 +259,10 @@ class RepoMapResult(ToolResult):
     lines: int | None = None
     languages: dict[str, int] = Field(default={}, description="Files by language.")
     directories: tuple[ModuleRow, ...] = Field(default=(), description="Folders at the top.")
-    modules: tuple[ModuleRow, ...] = Field(default=(), description="Source packages and the packages directly below.")
+    modules: tuple[ModuleRow, ...] = Field(
+        default=(),
+        description="Source packages, the packages directly below, and those below a row that holds most of the lines.",
+    )
     skipped: tuple[Skipped, ...] = ()
     unread: tuple[Place, ...] = Field(default=(), description="Files that do not parse.")
     entry_points: tuple[EntryPoint, ...] = ()

@@ -127,7 +127,7 @@ def _of_project(text: str, project: Mapping[str, object]) -> DistributionFact | 
     requires = [
         Place(name=_requirement(one), at=f"pyproject.toml:{number}", text=one)
         for one in (wanted if isinstance(wanted, list) else []) if isinstance(one, str)
-        for number in [next((n for n, line in enumerate(lines, 1) if one in line), 0)] if number
+        for number in [next((n for n, text in enumerate(lines, 1) if one in text), 0)] if number
     ]  # fmt: skip
     summary = Place(name="description", at=where, text=says) if says else None
     return DistributionFact(name=name, version=version, at=at, summary=summary, requires=tuple(requires))

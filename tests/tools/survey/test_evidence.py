@@ -229,3 +229,53 @@ def test_what_listens_is_a_server_whatever_library_it_is_of(tmp_path: Path) -> N
     lines = SERVERS.splitlines()
     first = lines.index("async def main(app, handler):") + 2
     assert servers == {f"tool/listen.py:{number}" for number in range(first, first + 7)}
+
+
+def test_a_registry_that_asks_modules_for_a_name_has_what_they_bind_to_it(tmp_path: Path) -> None:
+    models = tmp_path / "llm/models"
+    models.mkdir(parents=True)
+    for place in (tmp_path / "llm", models):
+        (place / "__init__.py").write_text("")
+    for name in ("Red", "Blue", "Green"):
+        (models / f"{name.lower()}.py").write_text(f"class {name}:\n    pass\n\n\nEntryClass = [{name}]\n")
+    (models / "aside.py").write_text("EntryClass = 3\n")
+    (models / "registry.py").write_text(
+        "def classes(modules):\n    return [m.EntryClass for m in modules if hasattr(m, 'EntryClass')]\n\n\n"
+        "ModelRegistry = make_registry(classes([]))\n"
+        "TABLE = {'RedForCausalLM': ('red', 'Red'), 'BlueModel': ('blue', 'Blue')}\nCOLOURS = {'Red': 1, 'Blue': 2}\n"
+    )
+    found = {fact.name: fact for fact in mapped(tmp_path).extensions}
+    assert set(found) == {"ModelRegistry", "TABLE"}
+    assert (found["ModelRegistry"].at, found["ModelRegistry"].count) == ("llm/models/registry.py:5", 3)
+    assert {place.name for place in found["ModelRegistry"].siblings} == {"Red", "Blue", "Green"}
+    assert (found["TABLE"].at, found["TABLE"].count) == ("llm/models/registry.py:6", 2)
+
+
+def test_classes_that_share_a_base_with_a_candidate_stand_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "llm").mkdir()
+    (tmp_path / "llm/__init__.py").write_text("")
+    (tmp_path / "llm/model.py").write_text(LLM)
+    stores = "class KVCache:\n    def set_kv_buffer(self, k_cache, v_cache):\n        self.k_cache = k_cache\n"
+    for name in ("Plain", "Latent"):
+        stores += f"\n\nclass {name}Rows(KVCache):\n    def put(self, key):\n        return key\n"
+    (tmp_path / "llm/memory.py").write_text(stores)
+    places = counted(mapped(tmp_path), "kv_cache", "structure").places
+    assert [(place.name, place.text) for place in places] == [
+        ("KVCache", ""), ("PlainRows", "derives from KVCache"), ("LatentRows", "derives from KVCache"),
+    ]  # fmt: skip
+
+
+def test_a_folder_that_holds_most_of_the_lines_is_split_into_its_folders(tmp_path: Path) -> None:
+    lines = {"small/a.py": 10, "big/x/one.py": 50, "big/x/deep/two.py": 40, "big/y/three.py": 20, "big/four.py": 5}
+    for path, count in lines.items():
+        file = tmp_path / "pack" / path
+        for folder in (file.parent, *file.parent.parents[:2]):
+            folder.mkdir(parents=True, exist_ok=True)
+            if folder.is_relative_to(tmp_path / "pack"):
+                (folder / "__init__.py").write_text("")
+        file.write_text("a = 1\n" * count)
+    (tmp_path / "pack/__init__.py").write_text("")
+    rows = {row.path: row.lines for row in mapped(tmp_path).modules}
+    assert rows == {
+        "pack": 125, "pack/big": 115, "pack/big/x": 90, "pack/big/x/deep": 40, "pack/big/y": 20, "pack/small": 10,
+    }  # fmt: skip

@@ -37,6 +37,7 @@ __all__ = ["RepoFacts", "render_repo"]
 #: rows of tables and bullets of lists
 _MODULES, _ENTRIES, _COMMANDS, _EXTENSIONS = 30, 12, 10, 12
 _NEST_LINES = 60
+_BESIDE = 8
 _SHOWN = 90
 
 
@@ -385,15 +386,28 @@ def _nest(nest: CallNest, repository: str) -> str:
     return "\n".join(rows) or "nothing that belongs to a stage of an engine is called here"
 
 
+def _others(places: Sequence[Place]) -> str:
+    """The classes after the first ones: other candidates, then those that share a base with a candidate."""
+    said = ""
+    for what, derived in (("others", False), ("of the same bases", True)):
+        chosen = [place for place in places if place.text.startswith("derives from ") == derived]
+        shown = ", ".join(_named(place) for place in chosen[:_BESIDE])
+        more = f" and {len(chosen) - _BESIDE} more" if len(chosen) > _BESIDE else ""
+        said += f"; {what}: {shown}{more}" if chosen else ""
+    return said
+
+
 def _again(line: NestLine) -> str:
     return next((said for said in ("as above", "as below") if line.note.endswith(said)), "")
 
 
 def _topics(topics: Iterable[Counted], what: str) -> list[str]:
     lines = []
-    for topic in topics:
+    for position, topic in enumerate(topics):
         if topic.count:
             places = ", ".join(dict.fromkeys(_named(place) for place in topic.places[:4])) or "no line kept"
+            if position == 0:  # the classes of the role: the others are named too
+                places += _others(topic.places[4:])
             scope = f" ({_code(topic.scope, 300)})" if topic.scope else ""
             lines.append(
                 f"{topic.name[:1].upper()}{topic.name[1:]}: {places}; {number(topic.count)} places in {number(topic.files)} files{scope}"

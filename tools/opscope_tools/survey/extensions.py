@@ -20,7 +20,7 @@ _KEPT = 12
 
 def extensions(held: Holdings) -> list[RegistryFact]:
     """Registries, decorators, abstract bases and plugin groups, each kind with the fullest first."""
-    found = [*_registries(held), *_decorators(held), *_abstract(held), *_plugins(held)]
+    found = [*_registries(held), *_loaded(held), *_decorators(held), *_abstract(held), *_plugins(held)]
     return sorted(found, key=lambda fact: -fact.count)
 
 
@@ -46,6 +46,27 @@ def _registries(held: Holdings) -> list[RegistryFact]:
                 )
             )
     return found
+
+
+def _loaded(held: Holdings) -> list[RegistryFact]:
+    """Registries that go through modules and ask each for a name: what the modules bind to it is registered."""
+    bound: defaultdict[str, list[tuple[FileFacts, Hit]]] = defaultdict(list)
+    for facts, hit in held.topic("ext.bound"):
+        if not hit.within:
+            bound[hit.name].append((facts, hit))
+    found: dict[str, RegistryFact] = {}
+    for facts, hit in held.topic("ext.asked"):
+        entries = [(f, e) for f, e in bound[hit.name] if f is not facts]
+        if len(entries) >= 2 and hit.name not in found:
+            tables = facts.hits("ext.registry")
+            name, line = (tables[0].name, tables[0].line) if tables else (hit.name, hit.line)
+            places = tuple(
+                Place(name=e.text.partition(",")[0], at=at(f.path, e.line), text=e.name) for f, e in entries[:5]
+            )
+            found[hit.name] = RegistryFact(
+                kind="registry", name=name, at=at(facts.path, line), count=len(entries), siblings=places
+            )
+    return list(found.values())
 
 
 def _decorators(held: Holdings) -> list[RegistryFact]:

@@ -58,12 +58,30 @@ def modules(held: Holdings) -> tuple[list[ModuleRow], list[Skipped]]:
                 groups[below].append(facts)
         else:
             left[held.role_folders[facts.path], role] += 1
+    _split(held, groups)
     rows = [_row(held, path, groups[path]) for path in sorted(groups)]
     skipped = [
         Skipped(path=path, reason=f"{role}, not source", files=count)
         for (path, role), count in sorted(left.items(), key=lambda e: (-e[1], e[0]))
     ]
     return rows, skipped
+
+
+def _split(held: Holdings, groups: dict[str, list[FileFacts]]) -> None:
+    """Adds the folders below each row that holds more than half of the source's lines, however deep that is."""
+    whole = sum(facts.lines for facts in held.files if facts.language in _CODE and held.roles[facts.path] == "source")
+    waiting = list(groups)
+    for path in waiting:
+        if 2 * _lines(groups[path]) <= whole or path == ".":
+            continue
+        parts: defaultdict[str, list[FileFacts]] = defaultdict(list)
+        for facts in groups[path]:
+            if facts.path.startswith(f"{path}/") and (below := _below(facts.path, path)):
+                parts[below].append(facts)
+        for below, group in parts.items():
+            if below not in groups:
+                groups[below] = group
+                waiting.append(below)
 
 
 def _top(held: Holdings, path: str) -> str:

@@ -79,7 +79,7 @@ _SERVERS = {
     "wsgiref.simple_server.make_server", "websockets.serve", "websockets.server.serve", "websockets.asyncio.server.serve",
     "websockets.sync.server.serve", "websockets.legacy.server.serve", "websockets.unix_serve", "asyncio.start_server",
     "asyncio.start_unix_server", "asyncio.streams.start_server", "socketserver.ThreadingTCPServer", "socketserver.UDPServer",
-    "tornado.httpserver.HTTPServer", "tornado.web.Application", 
+    "tornado.httpserver.HTTPServer", "tornado.web.Application",
     "socketserver.TCPServer", "mcp.server.fastmcp.FastMCP", "gradio.Blocks", "gradio.Interface", "gradio.ChatInterface",
 }  # fmt: skip
 _SERVING = (
@@ -91,6 +91,7 @@ _REGISTRY = re.compile(
 )
 #: a table of this name is a registry only where most of its values are definitions
 _PERHAPS = re.compile(r"[A-Z_]+_(MAPPING|MAP|BACKENDS|CLASSES)(_\w+)?|\w+_mapping")
+_ARCHITECTURE = re.compile(r"[A-Z]\w*(For[A-Z]\w+|LMHeadModel\w*|Model)")
 _REMARK = re.compile(r"#.*?\b(TODO|FIXME|XXX)\b")
 _SAMPLES = re.compile(r"_?sample(_\w+)?|sampler|argmax|multinomial|categorical|next_token|sample_next\w*")
 _SAMPLING = ("sample", "next_token", "argmax", "multinomial", "categorical")
@@ -233,8 +234,11 @@ class MarkerReader:
                     key = self.module.text(target.slice, 40)
                     value = self.module.text(assignment.value, 60)
                     yield "ext.entry", self._hit(name, assignment.lineno, f"{key}: {value}")
-            elif isinstance(target, ast.Name) and _REGISTRY.fullmatch(target.id) and assignment.value is not None:
-                yield from self._registry(target.id, assignment.lineno, assignment.value)
+            elif isinstance(target, ast.Name) and assignment.value is not None:
+                if _REGISTRY.fullmatch(target.id) or _names_architectures(assignment.value):
+                    yield from self._registry(target.id, assignment.lineno, assignment.value)
+                elif bound := self._own_classes(assignment.value):
+                    yield "ext.bound", Hit(target.id, assignment.lineno, bound, self.module.within(assignment.lineno))
         for _, _, path, definition in self.module.spans:
             for decorator in getattr(definition, "decorator_list", []):
                 held = decorator.func if isinstance(decorator, ast.Call) else decorator
@@ -255,6 +259,17 @@ class MarkerReader:
                 "pkg_resources.iter_entry_points",
             }:
                 yield "ext.plugin", self._hit(self.module.text(call), call.lineno)
+            elif dotted in {"hasattr", "getattr"} and len(call.args) >= 2:
+                asked = string(call.args[1]) or ""
+                if asked[:1].isupper():  # what a loader of modules asks each of them for
+                    yield "ext.asked", self._hit(asked, call.lineno)
+
+    def _own_classes(self, value: ast.expr) -> str:
+        """The classes of this file that a value names, or a list of them; empty for any other."""
+        named = value.elts if isinstance(value, ast.List | ast.Tuple) else [value]
+        own = {path for _, _, path, node in self.module.spans if isinstance(node, ast.ClassDef)}
+        names = [node.id for node in named if isinstance(node, ast.Name)]
+        return ", ".join(names) if names and len(names) == len(named) and own.issuperset(names) else ""
 
     def _registry(self, name: str, line: int, value: ast.expr) -> Iterator[tuple[str, Hit]]:
         within = self.module.within(line)
@@ -264,7 +279,8 @@ class MarkerReader:
         if isinstance(value, ast.Dict):
             entries = [(key, held) for key, held in zip(value.keys, value.values, strict=True) if key is not None]
             definitions = sum(_is_definition(held) for _, held in entries)
-            if _PERHAPS.fullmatch(name) and entries and definitions * 2 <= len(entries):
+            known = _names_architectures(value)
+            if _PERHAPS.fullmatch(name) and entries and definitions * 2 <= len(entries) and not known:
                 return
             yield "ext.registry", Hit(name, line, f"dict of {len(entries)}", within)
             for key, held in entries[:400]:
@@ -332,6 +348,14 @@ class MarkerReader:
         for call, dotted in self.module.calls:
             if dotted == "importlib.util.find_spec" and call.args and (name := string(call.args[0])):
                 yield "kernel.optional", self._hit(name.partition(".")[0], call.lineno)
+
+
+def _names_architectures(value: ast.expr) -> bool:
+    """Whether a table's keys are names of model classes, as configurations of models give them."""
+    if not isinstance(value, ast.Dict) or len(value.keys) < 2:
+        return False
+    keys = [string(key) for key in value.keys if key is not None]
+    return 2 * sum(bool(key and _ARCHITECTURE.fullmatch(key)) for key in keys) > len(value.keys)
 
 
 def _is_definition(value: ast.expr) -> bool:

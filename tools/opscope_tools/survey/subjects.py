@@ -85,11 +85,25 @@ class Subjects:
         component = self.components[role]
         structure = Counted(
             name=name, count=component.total, files=component.files,
-            places=tuple(Place(name=c.name, at=c.at) for c in component.candidates[:_KEPT]), searched=component.searched,
+            places=(*(Place(name=c.name, at=c.at) for c in component.candidates[:_KEPT]), *self._siblings(component)),
+            searched=component.searched,
         )  # fmt: skip
         near = self._near(component)
         answers = [structure, *(self._answer(question, near) for question in _QUESTIONS[subject])]
         return [*answers, self._optional()] if subject == "kernels" else answers
+
+    def _siblings(self, component: Component) -> list[Place]:
+        """The classes that share a base of the source with a candidate that is listed, and are not listed themselves."""
+        listed = {candidate.at for candidate in component.candidates[:_KEPT]}
+        found: dict[str, Place] = {}
+        for one in [one for one in self.held.classes if one.at in listed]:
+            for base in self.held.lineage(one):
+                for other in self.held.descendants(base):
+                    if other.at not in listed and not self.held.demoted(other.file.path):
+                        found.setdefault(
+                            other.at, Place(name=other.name, at=other.at, text=f"derives from {base.name}")
+                        )
+        return list(found.values())
 
     def _near(self, component: Component) -> list[str]:
         """Files of the role's candidates, the best first: what stands there comes first."""
