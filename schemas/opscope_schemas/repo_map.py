@@ -38,6 +38,7 @@ class Place(Frozen):
     name: str
     at: str = Field(description="path:line")
     text: str = Field(default="", description="The line, or what it says.")
+    condition: str = Field(default="", description="Of a pitfall: what has to hold for the line to run.")
 
 
 class Counted(Frozen):

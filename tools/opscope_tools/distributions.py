@@ -94,7 +94,7 @@ def _of_headers(text: str, path: str) -> DistributionFact | None:
             held.setdefault(key, []).append((value.strip(), number))
     if "Name" not in held:
         return None
-    (name, line), *_ = held["Name"]
+    (name, first), *_ = held["Name"]
     requires = [
         Place(name=_requirement(value), at=f"{path}:{number}", text=value)
         for value, number in held.get("Requires-Dist", [])
@@ -108,7 +108,7 @@ def _of_headers(text: str, path: str) -> DistributionFact | None:
         None,
     )
     return DistributionFact(
-        name=name, version=held.get("Version", [("", 0)])[0][0], at=f"{path}:{line}", summary=summary,
+        name=name, version=held.get("Version", [("", 0)])[0][0], at=f"{path}:{first}", summary=summary,
         requires=tuple(sorted(requires, key=lambda place: "extra ==" in place.text)),
     )  # fmt: skip
 

@@ -279,3 +279,39 @@ def test_a_folder_that_holds_most_of_the_lines_is_split_into_its_folders(tmp_pat
     assert rows == {
         "pack": 125, "pack/big": 115, "pack/big/x": 90, "pack/big/x/deep": 40, "pack/big/y": 20, "pack/small": 10,
     }  # fmt: skip
+
+
+WARNS = """
+import warnings
+from logging import getLogger
+
+logger = getLogger()
+
+
+def check(size, name):
+    if size > 8:
+        warnings.warn(f"{name} is {size + 1} wide", stacklevel=2)
+    else:
+        for _ in name:
+            logger.warning("%s has %d parts" % (name, size))
+    try:
+        logger.warning("opening %s", name)
+    except OSError as error:
+        logger.warning("no " + name)
+    raise NotImplementedError
+"""
+
+
+def test_a_pitfall_quotes_its_condition_and_what_fills_its_message(tmp_path: Path) -> None:
+    (tmp_path / "tool").mkdir()
+    (tmp_path / "tool/__init__.py").write_text("")
+    (tmp_path / "tool/check.py").write_text(WARNS)
+    found = {one.name: one for one in mapped(tmp_path).pitfalls}
+    said = {place.text: place.condition for place in found["warnings"].places}
+    assert said == {
+        "{name} is {size + 1} wide": "size > 8",
+        "{name} has {size} parts": "not size > 8",
+        "opening {name}": "",
+        "no {name}": "except OSError",
+    }
+    assert [place.condition for place in found["not implemented"].places] == [""]

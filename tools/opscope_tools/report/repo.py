@@ -35,7 +35,7 @@ from opscope_tools.report.sources import SourceReader
 __all__ = ["RepoFacts", "render_repo"]
 
 #: rows of tables and bullets of lists
-_MODULES, _ENTRIES, _COMMANDS, _EXTENSIONS = 30, 12, 10, 12
+_MODULES, _ENTRIES, _COMMANDS, _EXTENSIONS = 40, 12, 10, 12
 _NEST_LINES = 60
 _BESIDE = 8
 _SHOWN = 90
@@ -86,7 +86,7 @@ def _context(facts: RepoFacts, quotes: Quotes) -> dict[str, object]:
         "name": facts.name, "repo": facts.place, "clone": f"registered as `{found.repository}`; paths are relative to its root", "commit": _commit(facts.source.version),
         "related": "yes" if related else "no", "signals": _signals(found),
         "summary": _tldr(found, quotes), "problem": list(_problem(found)),
-        "modules": table(REPO_TABLES["modules"], _module_rows(found)), "skipped": [f"`{s.path}`: left out: {s.reason} ({s.files} files)" for s in found.skipped[:8]],
+        "modules": table(REPO_TABLES["modules"], _module_rows(found)), "skipped": list(_skipped(found)),
         "install": list(_install(found)), "entries": list(_entries(found)),
         "configuration": table(REPO_TABLES["configuration"], _configuration_rows(found, quotes)),
         "configuration_notes": list(_configuration_notes(found)),
@@ -211,7 +211,9 @@ def _problem(found: RepoMapResult) -> Iterator[str]:
 
 def _module_rows(found: RepoMapResult) -> list[tuple[str, str, str]]:
     rows = []
-    for module in (found.modules or found.directories)[:_MODULES]:
+    held = found.modules or found.directories
+    largest = {module.path for module in sorted(held, key=lambda module: -module.lines)[:_MODULES]}
+    for module in (module for module in held if module.path in largest):
         says = f"; {_said(module.says)}" if module.says else ""
         at = f" ({_pointer(module.at)})" if module.at else ""
         counted = f"{number(module.files)} files, {number(module.lines)} lines, {number(module.classes)} classes"
@@ -219,6 +221,15 @@ def _module_rows(found: RepoMapResult) -> list[tuple[str, str, str]]:
             (f"`{module.path}/`" if "." not in module.path else f"`{module.path}`", module.role, f"{counted}{says}{at}")
         )
     return rows or [("none found", "searched for folders with source", "0 files")]
+
+
+def _skipped(found: RepoMapResult) -> Iterator[str]:
+    """What the module map leaves out."""
+    if (count := len(found.modules)) > _MODULES:
+        command = f"opscope map-repo {found.repository} --section modules --limit 500"
+        yield f"The {_MODULES} rows with the most lines of {number(count)}; all: `{command}`"
+    for one in found.skipped[:8]:
+        yield f"`{one.path}`: left out: {one.reason} ({one.files} files)"
 
 
 def _install(found: RepoMapResult) -> Iterator[str]:
@@ -434,15 +445,24 @@ def _pitfalls(found: RepoMapResult) -> Iterator[str]:
     for topic in found.pitfalls:
         noted = re.search(r"\b(?:TODO|FIXME|XXX)\b", topic.name)
         detect = next((how for word, how in _DETECT if word in topic.name.lower()), "by reading: it is a note")
-        shown = [f"{_code(place.text)} {_named(place)}".strip() for place in topic.places[:2]]
+        shown = [_met(place) for place in topic.places[:2]]
         if shown:
             name = "notes of work to do" if noted else topic.name
-            yield (
-                f"{name}: {number(topic.count)} places, such as {', '.join(shown)} (how to detect: {detect}; "
-                "fix: what the condition around the line asks for)"
+            conditions = [place.condition for place in topic.places[:2] if place.condition]
+            fix = (
+                f"keep {_code(conditions[0], 110)} from holding"
+                if conditions
+                else "no condition stands around these lines"
             )
+            yield f"{name}: {number(topic.count)} places, such as {', '.join(shown)} (how to detect: {detect}; fix: {fix})"
     if not any(topic.places for topic in found.pitfalls):
         yield "None found: searched source, tests and examples left out, for warnings, deprecations, NotImplementedError and notes of work to do."
+
+
+def _met(place: Place) -> str:
+    """A pitfall as its line says it, with the condition that it runs under."""
+    where = f" where {_code(place.condition, 110)}" if place.condition else ""
+    return f"{_code(place.text)} {_named(place)}{where}".strip()
 
 
 def _questions(found: RepoMapResult) -> Iterator[str]:

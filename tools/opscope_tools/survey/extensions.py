@@ -129,9 +129,11 @@ def pitfalls(held: Holdings, near: set[str]) -> list[Counted]:
     found = []
     for name, (topic, searched) in _PITFALLS.items():
         lines = [(facts, hit) for facts, hit in held.topic(topic)]
-        lines.sort(key=lambda e: (e[0].path not in near, not e[1].text, e[0].path, e[1].line))
+        lines.sort(key=lambda e: (e[0].path not in near, not e[1].text, not e[1].condition, e[0].path, e[1].line))
         places = tuple(
-            Place(name=hit.within or hit.name, at=at(facts.path, hit.line), text=hit.text[:120])
+            Place(
+                name=hit.within or hit.name, at=at(facts.path, hit.line), text=hit.text[:120], condition=hit.condition
+            )
             for facts, hit in lines[:_KEPT]
         )
         count = held.count(topic)

@@ -15,6 +15,8 @@ class Hit:
     line: int
     text: str = ""
     within: str = ""
+    #: what has to hold for the line to run, where one is around it
+    condition: str = ""
 
 
 @dataclass(slots=True)

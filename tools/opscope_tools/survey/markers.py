@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Iterator
 
+from opscope_tools.survey.conditions import condition_at, message_of
 from opscope_tools.survey.facts import Hit
 from opscope_tools.survey.module import Module, string
 from opscope_tools.survey.topics import topics_of
@@ -297,20 +298,20 @@ class MarkerReader:
         for call, dotted in self.module.calls:
             last = call.func.attr if isinstance(call.func, ast.Attribute) else dotted
             if dotted == "warnings.warn" or last in {"warning", "warning_once", "warning_advice"}:
-                message = _message(call)
+                message = message_of(call)
                 old = "deprecat" in message.lower() or any(
                     self.module.dotted(a).endswith(("DeprecationWarning", "FutureWarning"))
                     for a in (*call.args, *(k.value for k in call.keywords))
                 )
                 yield (
                     "pitfall.deprecation" if old else "pitfall.warning",
-                    self._hit(dotted or last, call.lineno, message[:160]),
+                    self._pitfall(dotted or last, call.lineno, message),
                 )
         for raised in self.module.all(ast.Raise):
             error = raised.exc.func if isinstance(raised.exc, ast.Call) else raised.exc
             if isinstance(error, ast.Name) and error.id == "NotImplementedError":
-                message = _message(raised.exc) if isinstance(raised.exc, ast.Call) else ""
-                yield "pitfall.not implemented", self._hit("NotImplementedError", raised.lineno, message[:160])
+                message = message_of(raised.exc) if isinstance(raised.exc, ast.Call) else ""
+                yield "pitfall.not implemented", self._pitfall("NotImplementedError", raised.lineno, message)
         if not any(word in self.module.source for word in ("TODO", "FIXME", "XXX")):
             return
         strings = [n for n in self.module.all(ast.Constant) if isinstance(n.value, str)]
@@ -321,6 +322,15 @@ class MarkerReader:
                     held = _by_line(strings)
                 if not any(_covers(node, number, found.start()) for node in held.get(number, ())):
                     yield "pitfall.todo", self._hit(found[1], number)
+
+    def _pitfall(self, name: str, line: int, message: str) -> Hit:
+        return Hit(
+            name,
+            line,
+            message[:160] or self.module.line(line),
+            self.module.within(line),
+            condition_at(self.module, line),
+        )
 
     # what shows a language model
 
@@ -362,14 +372,6 @@ def _is_definition(value: ast.expr) -> bool:
     """Whether a value may be a class or function: a name that is not all in capitals, as members of enumerations are."""
     name = value.attr if isinstance(value, ast.Attribute) else getattr(value, "id", "")
     return isinstance(value, ast.Lambda) or (bool(name) and not name.isupper())
-
-
-def _message(call: ast.Call) -> str:
-    """The words of the first argument."""
-    if not call.args:
-        return ""
-    parts = [n.value for n in ast.walk(call.args[0]) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
-    return " ".join(" ".join(parts).split())
 
 
 def _by_line(strings: list[ast.Constant]) -> dict[int, list[ast.Constant]]:
