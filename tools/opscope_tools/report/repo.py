@@ -416,9 +416,10 @@ def _topics(topics: Iterable[Counted], what: str) -> list[str]:
     lines = []
     for position, topic in enumerate(topics):
         if topic.count:
-            places = ", ".join(dict.fromkeys(_named(place) for place in topic.places[:4])) or "no line kept"
+            own = [place for place in topic.places if not place.text.startswith("derives from ")]
+            places = ", ".join(dict.fromkeys(_named(place) for place in own[:4])) or "no line kept"
             if position == 0:  # the classes of the role: the others are named too
-                places += _others(topic.places[4:])
+                places += _others([place for place in topic.places if place not in own[:4]])
             scope = f" ({_code(topic.scope, 300)})" if topic.scope else ""
             lines.append(
                 f"{topic.name[:1].upper()}{topic.name[1:]}: {places}; {number(topic.count)} places in {number(topic.files)} files{scope}"
