@@ -453,7 +453,7 @@ def _pitfalls(found: RepoMapResult) -> Iterator[str]:
             fix = (
                 f"keep {_code(conditions[0], 110)} from holding"
                 if conditions
-                else "no condition stands around these lines"
+                else "see the lines: no condition stands around them"
             )
             yield f"{name}: {number(topic.count)} places, such as {', '.join(shown)} (how to detect: {detect}; fix: {fix})"
     if not any(topic.places for topic in found.pitfalls):

@@ -45,6 +45,8 @@ _SCHEDULER_FILES = r"sched|request_queue|policy|batch_manager"
 _SAMPLING_FILES = r"sampl|logit|generat|penalt|decod"
 _SAMPLING_CLASSES = r"sampl|logit|penalt"
 _QUANTIZATION_FILES = r"quant|gemm|linear|fp8|int8|int4|marlin|awq|gptq|matmul|scaled_mm|fused_moe"
+#: topic of a definition, no identifier -> what is looked for
+_KERNELS = {"kernel.triton": "functions under triton.jit", "kernel.cuda": "__global__ functions"}
 _QUESTIONS: dict[str, tuple[_Question, ...]] = {
     "kv_cache": (
         _Question("update path (append, swap, evict)", r"append\w*|_?allocate\w*|free\w*|_free\w*|evict\w*|swap\w*|update|store_kv\w*|reshape_and_cache\w*|insert\w*|cache_blocks|may_append|set_kv_buffer|reset_prefix_cache|deallocate\w*|_deallocate\w*|copy_blocks|move_\w+|alloc\w*", _CACHE_FILES, _CACHE_CLASSES),
@@ -222,7 +224,10 @@ class Subjects:
 
     def _searched(self, question: _Question) -> str:
         """What was looked for where: identifiers everywhere, methods and functions where their names are not common words."""
-        parts = [f"identifiers {IDENTIFIERS[topic]}" if topic in IDENTIFIERS else topic for topic in question.topics]
+        parts = [
+            f"identifiers {IDENTIFIERS[topic]}" if topic in IDENTIFIERS else _KERNELS[topic]
+            for topic in question.topics
+        ]
         if question.definitions:
             parts.append(
                 f"functions and methods named {question.definitions} in files or folders named {question.files}, "
