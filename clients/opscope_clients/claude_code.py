@@ -103,7 +103,7 @@ _LAUNCHER = """\
 #!/bin/sh
 # Starts the opscope server: the one that OPSCOPE_COMMAND names, this checkout's own, or the one on PATH.
 # The project that is open, if it is a project, can be asked about as the repository "project"; its code is only read.
-here=$(dirname "$0")
+here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)
 for program in "$OPSCOPE_COMMAND" "$here/../../.venv/bin/opscope" opscope; do
   if [ -n "$program" ] && command -v "$program" >/dev/null; then
     for sign in .git pyproject.toml setup.py; do

@@ -92,6 +92,9 @@ class AsyncSession:
         self._held = contextlib.AsyncExitStack()
 
     async def __aenter__(self) -> AsyncSession:
+        if self._connection is not None:
+            raise OpscopeError("The session is open already.", next_step="Make another one to have two at once.")
+
         async def story() -> None:
             self._connection = await self._held.enter_async_context(connected(self._server))
 
@@ -136,6 +139,8 @@ class Session:
         self._portal: BlockingPortal | None = None
 
     def __enter__(self) -> Session:
+        if self._portal is not None:
+            raise OpscopeError("The session is open already.", next_step="Make another one to have two at once.")
         with contextlib.ExitStack() as held:
             portal = held.enter_context(start_blocking_portal())
             held.enter_context(portal.wrap_async_context_manager(self._session))

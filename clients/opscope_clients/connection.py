@@ -6,10 +6,12 @@ Order: how to reach a server, one connection with its calls, failures as sentenc
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Any, NoReturn
+from urllib.parse import urlsplit
 
 import anyio
 import httpx2
@@ -18,6 +20,9 @@ from mcp.types import CallToolResult, TextContent, TextResourceContents
 from opscope_schemas.errors import InputError, OpscopeError
 
 __all__ = ["CallError", "Connection", "Progress", "Server", "connected", "own_server", "server_at", "translated"]
+
+# what goes wrong is told here in a sentence; without a handler Python would print the client's own log, tracebacks and all
+logging.getLogger("mcp").addHandler(logging.NullHandler())
 
 #: what reaches a server: the command that starts one, or the address of one
 Server = StdioServerParameters | str
@@ -38,7 +43,12 @@ def own_server(arguments: Sequence[str]) -> StdioServerParameters:
 
 def server_at(url: str) -> str:
     """The address of a running server; raises `InputError` for one that is no HTTP address."""
-    if not url.startswith(("http://", "https://")):
+    try:
+        parts = urlsplit(url)
+        address = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # a port or an IPv6 address that is none
+        address = False
+    if not address or any(character.isspace() for character in url):
         raise InputError(f"{url!r} is no address of a server.", next_step="Give one as in http://127.0.0.1:8000/mcp.")
     return url
 
@@ -118,7 +128,7 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]
 
 
 def _lost(error: BaseException, server: Server) -> OpscopeError:
-    said = str(error).rstrip(".") or type(error).__name__
+    said = str(error).partition("\n")[0].rstrip(".") or type(error).__name__
     if isinstance(server, str):
         return OpscopeError(
             f"The opscope server at {server} cannot be reached, or went away: {said}.",

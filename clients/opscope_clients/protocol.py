@@ -63,7 +63,14 @@ def analyze(wish: Wish, session: SessionOptions, *, url: str | None = None, as_j
     async def story() -> None:
         await translated(lambda: _all(wish, server, found, as_json=as_json), server)
 
-    anyio.run(story)
+    try:
+        anyio.run(story)
+    except OpscopeError as error:  # the server is gone; what was found until then stands
+        if not as_json:
+            raise
+        found += [Findings(target, wish.kind) for target in wish.targets[len(found) :]]
+        for one in found:
+            one.error = one.error or ("" if one.report else str(error))
     if as_json:
         console.emit(json.dumps({"analyses": [asdict(one) for one in found]}, ensure_ascii=False) + "\n")
     return 0 if all(one.checked_ok for one in found) else 1

@@ -12,6 +12,7 @@ Grammar: integers, `{name}`, `+ - * / // % **`, parentheses, `min max ceil floor
 from __future__ import annotations
 
 import ast
+import contextlib
 import math
 import re
 from collections.abc import Iterable, Mapping
@@ -22,7 +23,7 @@ from typing import TypeAlias, Union
 
 from opscope_schemas.errors import ValuesError
 
-__all__ = ["STANDARD_ORDER", "Formula", "evaluate", "holds", "variables"]
+__all__ = ["STANDARD_ORDER", "Formula", "evaluate", "holds", "same_form", "turns", "variables"]
 
 #: the order in which products name their factors; other variables follow alphabetically
 STANDARD_ORDER = (
@@ -36,6 +37,8 @@ _MAX_LENGTH = 200_000
 _MAX_EXPONENT = 64
 _MAX_BITS = 4096
 _MAX_DEPTH = 400
+_MAX_TERMS = 4000
+_MAX_RESULT = 8192  # bits: beyond any cost, short of what Python refuses to print
 _WORDS = {"min", "max", "ceil", "floor", "and", "or", "not"}
 _PREFIX = "v_"  # keeps a variable called `lambda` or `min` apart from Python's words
 
@@ -86,7 +89,7 @@ def evaluate(text: str, values: Mapping[str, int]) -> int:
     >>> evaluate("2 * {batch_size} * ({seq_len} + 1)", {"batch_size": 2, "seq_len": 3})
     16
     """
-    result = _number(_tree(text), values, text)
+    result = _bounded(_number(_tree(text), values, text), text)
     if result.denominator != 1:
         raise ValuesError(f"The formula {text[:200]!r} is {result} at these values, which is not an integer.")
     return int(result)
@@ -95,6 +98,41 @@ def evaluate(text: str, values: Mapping[str, int]) -> int:
 def holds(condition: str, values: Mapping[str, int]) -> bool:
     """Whether a condition such as `{cache_len} < {sliding_window}` is true at `values`."""
     return _truth(_tree(condition), values, condition)
+
+
+def turns(text: str) -> frozenset[int]:
+    """The constants at which a formula may turn: the value of every part without a variable, where it has one.
+
+    >>> sorted(turns("max({seq_len}, 2 * 512)"))
+    [2, 512, 1024]
+    """
+    found: set[int] = set()
+    for node in ast.walk(_tree(text)):
+        if isinstance(node, ast.expr) and not any(isinstance(part, ast.Name) for part in ast.walk(node)):
+            with contextlib.suppress(ValuesError):
+                found.add(abs(math.floor(_number(node, {}, text))))
+    return frozenset(found)
+
+
+def same_form(a: str, b: str) -> bool:
+    """Whether algebra shows two formulas to be equal; one that would take long to multiply out is not tried."""
+    try:
+        return all(_spread(_tree(text)) <= _MAX_TERMS for text in (a, b)) and Formula.parse(a) == Formula.parse(b)
+    except ValuesError:
+        return False
+
+
+def _spread(node: ast.AST) -> int:
+    """At most how many terms a formula has once multiplied out."""
+    below = [_spread(part) for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)]
+    match node:
+        case ast.BinOp(op=ast.Pow(), right=ast.Constant(value=int(power))):
+            return min(int(below[0] ** min(abs(power), _MAX_EXPONENT)), _MAX_TERMS + 1)
+        case ast.BinOp(op=ast.Add() | ast.Sub()):
+            return sum(below)
+        case ast.Call() | ast.UnaryOp():
+            return max(below, default=1)
+    return min(math.prod(below), _MAX_TERMS + 1)
 
 
 def _truth(node: ast.expr, values: Mapping[str, int], text: str) -> bool:
@@ -153,6 +191,12 @@ def _bits(number: Rational) -> int:
     return max(number.numerator.bit_length(), number.denominator.bit_length())
 
 
+def _bounded(number: Rational, text: str) -> Rational:
+    if number.numerator.bit_length() > _MAX_RESULT or number.denominator.bit_length() > _MAX_RESULT:
+        raise ValuesError(f"The formula {text[:200]!r} is a number of over {_MAX_RESULT} bits at these values.")
+    return number
+
+
 def _called(name: str, arguments: list[Rational], text: str) -> Rational:
     if name == "min":
         return min(arguments)
@@ -166,7 +210,7 @@ def _called(name: str, arguments: list[Rational], text: str) -> Rational:
 def _binary(op: ast.operator, a: Rational, b: Rational, text: str) -> Rational:
     kind = type(op)
     if kind is ast.Mult:
-        return a * b
+        return _bounded(a * b, text)
     if kind is ast.Add:
         return a + b
     if kind is ast.Sub:
@@ -175,7 +219,7 @@ def _binary(op: ast.operator, a: Rational, b: Rational, text: str) -> Rational:
         if b == 0:
             raise ValuesError(f"The formula {text[:200]!r} divides by zero at these values.")
         if kind is ast.Div:
-            return Fraction(a) / b
+            return _bounded(Fraction(a) / b, text)
         return a // b if kind is ast.FloorDiv else a % b
     if kind is ast.Pow and b.denominator == 1 and 0 <= b <= _MAX_EXPONENT and _bits(a) * b <= _MAX_BITS:
         return a ** int(b)

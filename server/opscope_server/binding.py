@@ -118,12 +118,20 @@ class BoundTool(SdkTool):
             checked = validate(self._tool, arguments)
             return await self._work.run(body, report)
         except OpscopeError as error:
-            raise ToolError(str(error)) from error
+            raise ToolError(within(str(error), self._settings.budget)) from error
         except Exception as error:  # the SDK logs it with its traceback; the caller learns whose fault it is
             raise UnexpectedToolError(
                 f"{self._tool.name} stopped on a defect of opscope itself, not of your arguments; "
                 "the server's log holds the details."
             ) from error
+
+
+def within(sentence: str, budget: int) -> str:
+    """A sentence that quotes a huge argument back, without its middle: what is wrong opens it, the next step ends it."""
+    if len(sentence) <= budget:
+        return sentence
+    kept = budget // 4
+    return f"{sentence[:kept]} [{len(sentence) - 2 * kept} characters left out] {sentence[-kept:]}"
 
 
 def answer(tool: AnyTool, whole: ToolResult, budget: int) -> CallToolResult:

@@ -10,7 +10,7 @@ import stat
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -269,9 +269,9 @@ def test_a_write_that_fails_leaves_everything_as_it_was(
     before = tree(machine.home, machine.project)
     real = files.replace
 
-    def full(target: Path, data: bytes, mode: int | None) -> None:
+    def full(target: Path, data: bytes, mode: int | None, *last: Callable[[], None]) -> None:
         if "state" in target.parts:
-            return real(target, data, mode)
+            return real(target, data, mode, *last)
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(files, "replace", full)
@@ -383,6 +383,41 @@ def test_a_file_that_another_program_writes_at_the_same_moment_is_not_written_ov
     assert backups(machine.home) == []
 
 
+def test_a_file_that_another_program_writes_while_the_new_one_is_being_written_is_kept(
+    machine: Where, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = HOSTS["claude-code"]
+    path = written(host, "user", machine)
+    plan = install.plan(host, "user", "opscope", COMMAND, where=machine)
+    real = files._own
+
+    def meanwhile(new: Path, target: Path, mode: int | None) -> None:
+        real(new, target, mode)
+        if target == path:
+            path.write_bytes(b'{"numStartups": 5}')
+
+    monkeypatch.setattr(files, "_own", meanwhile)
+    with pytest.raises(OutputError, match="changed by another program"):
+        install.make(plan)
+    assert path.read_bytes() == b'{"numStartups": 5}'
+    assert backups(machine.home) == []
+
+
+def test_installs_at_the_same_time_all_stand_and_all_go_again(machine: Where) -> None:
+    path = written(HOSTS["cursor"], "project", machine)
+    before = path.read_bytes()
+
+    def opscope(verb: str, number: int) -> subprocess.Popen[bytes]:
+        words = [sys.executable, "-m", "opscope_clients", verb, "cursor", "--project", "--name", f"s{number}"]
+        return subprocess.Popen(words, cwd=machine.project, env=environment(machine.home), stdout=subprocess.DEVNULL)
+
+    for verb, expected in (("install", {"git", "s0", "s1", "s2"}), ("uninstall", {"git"})):
+        assert [process.wait(60) for process in [opscope(verb, number) for number in range(3)]] == [0, 0, 0]
+        assert json.loads(path.read_bytes())["mcpServers"].keys() == expected
+    assert path.read_bytes() == before
+    assert backups(machine.project) == []
+
+
 KILLED = """
 import os, pathlib, signal, sys
 real = pathlib.Path.replace
@@ -492,6 +527,18 @@ def command_file(monkeypatch: pytest.MonkeyPatch) -> str:
     return ".claude/commands/analyze.md"
 
 
+def test_a_backup_that_was_changed_is_left_and_only_the_entry_goes(machine: Where) -> None:
+    host = HOSTS["cursor"]
+    path = written(host, "user", machine)
+    before = json.loads(path.read_bytes())
+    put(host, "user", machine)
+    (copy,) = backups(machine.home)
+    copy.write_bytes(b"")
+    assert any("no longer what was there before" in line for line in take(host, "user", machine))
+    assert json.loads(path.read_bytes()) == before
+    assert copy.exists()
+
+
 def test_other_files_of_a_host_come_and_go_with_the_server(machine: Where, command_file: str) -> None:
     host = HOSTS["claude-code"]
     said = put(host, "project", machine)
@@ -523,6 +570,30 @@ def test_another_file_that_was_edited_since_stays(machine: Where, command_file: 
     path.write_text("edited\n")
     assert f"left {path}, which was edited since" in take(host, "project", machine)
     assert path.read_text() == "edited\n"
+
+
+def test_a_later_file_that_cannot_be_written_leaves_the_files_before_it_as_they_were(
+    machine: Where, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host, names = HOSTS["claude-code"], (".claude/commands/a.md", ".claude/commands/b.md")
+    monkeypatch.setattr(extras, "extra_files", lambda *_: dict.fromkeys(names, "ours\n"))
+    written(host, "project", machine)
+    for name in names:
+        (machine.project / name).parent.mkdir(parents=True, exist_ok=True)
+        (machine.project / name).write_text(f"my own {name}\n")
+    before = tree(machine.project)
+    real = files.replace
+
+    def full(target: Path, data: bytes, mode: int | None, *last: Callable[[], None]) -> None:
+        if target.name == "b.md":
+            raise OSError(28, "No space left on device")
+        real(target, data, mode, *last)
+
+    monkeypatch.setattr(files, "replace", full)
+    with pytest.raises(OutputError, match=r"b.md cannot be written: No space left on device"):
+        put(host, "project", machine, force=True)
+    assert tree(machine.project) == before
+    assert list(record.recorded()) == []
 
 
 def test_other_files_are_installed_beside_an_entry_that_was_there_already(machine: Where, command_file: str) -> None:

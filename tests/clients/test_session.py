@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import http.server
 import inspect
+import json
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -140,3 +143,46 @@ def test_an_example_runs_as_its_first_lines_say(
     assert done.returncode == 0, done.stderr
     assert all(line in done.stdout for line in lines), done.stdout
     assert len(done.stdout.splitlines()) >= 3
+
+
+@pytest.mark.parametrize(
+    "url", ["http://", "http://[::1", "http://127.0.0.1:99999/mcp", "http://a b/mcp", "ftp://127.0.0.1/mcp", ""]
+)
+def test_what_is_no_address_of_a_server_is_told_before_any_connection(url: str) -> None:
+    with pytest.raises(OpscopeError, match=r"is no address of a server. Give one as in"):
+        Session(url)
+
+
+def test_a_session_that_is_open_is_not_opened_twice_and_stays_open(session: Session) -> None:
+    with pytest.raises(OpscopeError, match=r"is open already. Make another one"):
+        session.__enter__()
+    assert session.resolve_class("LlamaMLP").matches
+
+
+class NoMcp(http.server.BaseHTTPRequestHandler):
+    """Answers every request with JSON that is no message of the protocol."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", "2")
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+    def log_message(self, *_: object) -> None:
+        """Nothing: the test's output is its own."""
+
+
+def test_a_server_of_something_else_is_one_sentence_and_no_traceback() -> None:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), NoMcp) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        words = [sys.executable, "-m", "opscope_clients", "analyze", "llama", "gpt2", "--json", "--http"]
+        address = f"http://127.0.0.1:{server.server_port}/mcp"
+        ended = subprocess.run([*words, address], capture_output=True, text=True, timeout=60, check=False)
+        server.shutdown()
+    assert ended.returncode == 1
+    assert "Traceback" not in ended.stderr
+    told = json.loads(ended.stdout)["analyses"]
+    assert [one["target"] for one in told] == ["llama", "gpt2"]
+    assert all(one["error"].count("\n") == 0 and address in one["error"] for one in told)

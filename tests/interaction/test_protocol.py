@@ -88,6 +88,14 @@ def test_a_foreseen_failure_reaches_the_caller_as_its_own_sentence(server: Opsco
     assert text_of(result) == "The class has no forward. (a/b.py:7) Name a module."
 
 
+def test_a_refusal_that_quotes_a_huge_argument_stays_within_the_budget(server: OpscopeServer, era: str) -> None:
+    result = talk(server, era, lambda client: client.call_tool("rows", {"target": "x", "row" * 20_000: 2}))
+    assert result.is_error
+    assert len(text_of(result)) < 25_000
+    assert text_of(result).startswith("rows has no argument 'row")
+    assert text_of(result).endswith("It takes: target, rows, detail, values.")
+
+
 @pytest.mark.parametrize("tool", ["crash", "exit"])
 def test_an_unforeseen_failure_is_masked_logged_and_survived(
     server: OpscopeServer, era: str, tool: str, caplog: pytest.LogCaptureFixture

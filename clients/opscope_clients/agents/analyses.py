@@ -64,7 +64,7 @@ def read_analyses(folder: Path, schema: dict[str, Any]) -> tuple[list[ModuleAnal
     for path in sorted(folder.glob("*.json")):
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             others.append(f"{path.name} is not read: {error}.")
             continue
         wrong = schema_differences(document, schema)

@@ -1,14 +1,13 @@
 """Holds an answer to the server's own trace, and says precisely where it differs.
 
 Order: what a difference is, the schema, the document, its kernels, formulas at points. A formula is right when it is
-the trace's number at every point (whole numbers, compared exactly), however it is written. Of the optional fields an
-answer may leave out any; what it gives is checked.
+the trace's number at every point (whole numbers, compared exactly), however it is written; where algebra does not show
+that, also where either formula may turn. Of the optional fields an answer may leave out any; what it gives is checked.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,12 +15,12 @@ from typing import Any
 import jsonschema
 from opscope_schemas.analysis import Analysis, GroupTotal, Kernel, LineTotal, MemoryAccess, TensorInfo, Totals
 from opscope_schemas.errors import ValuesError
-from opscope_schemas.formula import Formula, evaluate, variables
+from opscope_schemas.formula import evaluate, same_form, turns, variables
 
 from opscope_clients.agents.pairing import Pairs, pair, reference
-from opscope_clients.agents.points import Point, points
+from opscope_clients.agents.points import Point, Probes, points
 
-__all__ = ["Check", "Difference", "schema_differences"]
+__all__ = ["Check", "Difference", "given", "schema_differences"]
 
 
 @dataclass(frozen=True)
@@ -41,11 +40,14 @@ class Difference:
 
 def schema_differences(answer: object, schema: dict[str, Any]) -> list[Difference]:
     """Where `answer` does not follow the JSON schema."""
-    errors = jsonschema.Draft202012Validator(schema).iter_errors(answer)
-    return [
-        Difference("document", error.json_path, _short(json.dumps(error.instance, default=str)), _rule(error))
-        for error in sorted(errors, key=lambda error: error.json_path)
-    ]
+    try:
+        errors = sorted(jsonschema.Draft202012Validator(schema).iter_errors(answer), key=lambda error: error.json_path)
+        return [
+            Difference("document", error.json_path, _short(json.dumps(error.instance, default=str)), _rule(error))
+            for error in errors
+        ]
+    except RecursionError:
+        return [Difference("document", "$", "kernels within kernels, too deep to be read", "(schema) fewer levels")]
 
 
 def _rule(error: jsonschema.ValidationError) -> str:
@@ -64,6 +66,7 @@ class Check:
         self._ours = ours
         self._known = {variable.name for variable in ours.variables}
         self.points: list[Point] = points(ours.variables, ours.conditions)
+        self._probes = Probes(ours.variables, ours.conditions, self.points)
 
     def differences(self, theirs: Analysis) -> list[Difference]:
         """All of them; none where the answer is right."""
@@ -81,7 +84,7 @@ class Check:
     def _identity(self, theirs: Analysis) -> Iterable[Difference]:
         for name in _IDENTITY:
             said, known = getattr(theirs, name), getattr(self._ours, name)
-            if _given(theirs, name) and said != known:
+            if given(theirs, name) and said != known:
                 yield Difference("document", name, repr(said), repr(known))
 
     def _variables(self, theirs: Analysis) -> Iterable[Difference]:
@@ -92,7 +95,7 @@ class Check:
                 yield Difference("variables", variable.name, "a variable", "none of that name")
                 continue
             for name in ("config_key", "default", "kind", "definition"):
-                if _given(variable, name) and getattr(variable, name) != getattr(known, name):
+                if given(variable, name) and getattr(variable, name) != getattr(known, name):
                     said = repr(getattr(variable, name))
                     yield Difference("variables", f"{variable.name}.{name}", said, repr(getattr(known, name)))
 
@@ -100,19 +103,19 @@ class Check:
         said, known = theirs.totals, self._ours.totals
         yield from self._figures("totals", said, known)
         yield from self._memory("totals", "floor", said.floor, known.floor)
-        if _given(said, "causal_saving"):
+        if given(said, "causal_saving"):
             yield from self.formula("totals", "causal_saving", said.causal_saving, known.causal_saving)
-        if _given(theirs, "parameters"):
+        if given(theirs, "parameters"):
             yield from self.formula("document", "parameters", theirs.parameters, self._ours.parameters)
         yield from self._adds_up("totals", theirs.kernels, said)
 
     def _lists(self, theirs: Analysis) -> Iterable[Difference]:
         """Conditions, gaps and inputs are the document's meaning: where they are given, they are the trace's."""
         for name in ("conditions", "not_counted"):
-            if _given(theirs, name):
+            if given(theirs, name):
                 said, known = list(getattr(theirs, name)), list(getattr(self._ours, name))
                 yield from _only(name, said, known)
-        if _given(theirs, "model_inputs"):
+        if given(theirs, "model_inputs"):
             said_of, known_of = ({i.name: i for i in d.model_inputs} for d in (theirs, self._ours))
             yield from _only("model_inputs", list(said_of), list(known_of))
             for name in said_of.keys() & known_of.keys():
@@ -120,7 +123,7 @@ class Check:
 
     def _groups(self, theirs: Analysis) -> Iterable[Difference]:
         for name in ("lines", "per_class", "per_operator"):
-            if not _given(theirs, name):
+            if not given(theirs, name):
                 continue
             said, known = ({_key(row): row for row in getattr(document, name)} for document in (theirs, self._ours))
             yield from _only(name, list(said), list(known))
@@ -158,17 +161,19 @@ class Check:
         found = [
             Difference(place, name, repr(getattr(said, name)), repr(getattr(known, name)))
             for name in ("kernel_type", "operator", "attribute", "class_name", "via")
-            if _given(said, name) and getattr(said, name) != getattr(known, name)
+            if given(said, name) and getattr(said, name) != getattr(known, name)
         ]
-        if _given(said, "code") and _plain(said.code) != _plain(known.code):
+        if given(said, "code") and _plain(said.code) != _plain(known.code):
             found.append(Difference(place, "code", repr(said.code), repr(known.code)))
-        if known.kernel_type == "composite" and _plain(said.operation) != _plain(known.operation):
+        # a basic kernel may be worded freely, but not as a reference
+        worded = known.kernel_type == "basic" and not reference(said)
+        if not worded and _plain(said.operation) != _plain(known.operation):
             found.append(Difference(place, "operation", _short(said.operation), _short(known.operation)))
         found += self._figures(place, said, known)
-        if _given(said, "repeat"):
+        if given(said, "repeat"):
             found += self.formula(place, "repeat", said.repeat, known.repeat)
         for name in ("inputs", "outputs"):
-            if _given(said, name):
+            if given(said, name):
                 found += self._tensors(place, name, getattr(said, name), getattr(known, name))
         return found
 
@@ -240,29 +245,28 @@ class Check:
             yield Difference(place, field, said, known, wrong)
 
     def _first_unequal(self, said: str, known: str) -> str:
+        found, compared = self._unequal_at(self.points, said, known)
+        if found or same_form(said, known):
+            return found
+        found, further = self._unequal_at(self._probes.around(turns(said) | turns(known), said + known), said, known)
+        if found or compared or further:
+            return found
+        return "they are written differently, and no point under the document's conditions was found to compare at"
+
+    def _unequal_at(self, where: Iterable[Point], said: str, known: str) -> tuple[str, bool]:
+        """The first difference of two formulas, and whether there was a point to compare at."""
         compared = False
-        for point in self.points:
+        for point in where:
             try:
                 ours = evaluate(known, point)
             except ValuesError:
                 continue  # the document's conditions do not keep the trace's own formula whole here
             compared = True
             if (theirs := evaluate(said, point)) != ours:
-                return f"at {_values(point, variables(said) | variables(known))}: {theirs:,} and {ours:,}"
-        if compared or _same_polynomial(said, known):
-            return ""
-        return "they are written differently, and no point under the document's conditions was found to compare at"
+                return f"at {_values(point, variables(said) | variables(known))}: {theirs:,} and {ours:,}", True
+        return "", compared
 
 
-def _same_polynomial(said: str, known: str) -> bool:
-    """Whether two formulas are equal by algebra; one with high powers, which would take long to expand, is not tried."""
-    powers = [int(power) for power in re.findall(r"\*\*\s*(\d+)", said)]
-    if max(powers, default=0) > _HIGHEST or said.count("**") != len(powers):
-        return False
-    return Formula.parse(said) == Formula.parse(known)
-
-
-_HIGHEST = 4
 _Figures = Kernel | Totals | LineTotal | GroupTotal
 _FIGURES: dict[str, Callable[[Kernel | Totals], str]] = {
     "flops": lambda figures: figures.flops,
@@ -272,7 +276,7 @@ _FIGURES: dict[str, Callable[[Kernel | Totals], str]] = {
 }
 
 
-def _given(holder: Any, name: str) -> bool:
+def given(holder: Any, name: str) -> bool:
     """Whether an answer says something of an optional field: an empty one says nothing."""
     return name in holder.model_fields_set and getattr(holder, name) not in ("", (), None)
 

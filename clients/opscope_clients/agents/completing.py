@@ -1,6 +1,7 @@
 """An answer that agrees with the trace, made whole: what it left out of the optional fields is the trace's.
 
-Formulas, operations and explanations stay as the agent wrote them; kernels stand in the trace's order.
+Formulas, operations and explanations stay as the agent wrote them; kernels stand in the trace's order. How is counted
+(`conventions`) is the trace's alone, since the formulas were held against it.
 """
 
 from __future__ import annotations
@@ -10,12 +11,11 @@ from typing import Any, TypeVar
 
 from opscope_schemas.analysis import Analysis, Kernel, MemoryAccess, Totals
 
-from opscope_clients.agents.checking import Check
+from opscope_clients.agents.checking import Check, given
 
 __all__ = ["completed"]
 
 Document = TypeVar("Document", bound=Analysis)
-_PROSE = ("assumptions", "conventions")
 
 
 def completed(theirs: Document, ours: Document, check: Check) -> Document:
@@ -26,16 +26,14 @@ def completed(theirs: Document, ours: Document, check: Check) -> Document:
         "kernels": _kernels(theirs.kernels, ours.kernels, check),
         "totals": _totals(theirs.totals, ours.totals),
         "variables": tuple(v.model_copy(update={"meaning": own.get(n, v.meaning)}) for n, v in known.items()),
-        "parameters": theirs.parameters if "parameters" in theirs.model_fields_set else ours.parameters,
+        "assumptions": tuple(dict.fromkeys((*ours.assumptions, *theirs.assumptions))),
+        "parameters": theirs.parameters if given(theirs, "parameters") else ours.parameters,
     }
-    for name in _PROSE:
-        both = (*getattr(ours, name), *getattr(theirs, name))
-        update[name] = tuple(dict.fromkeys(both))
     return ours.model_copy(update=update)
 
 
 def _totals(theirs: Totals, ours: Totals) -> Totals:
-    saving = theirs.causal_saving if "causal_saving" in theirs.model_fields_set else ours.causal_saving
+    saving = theirs.causal_saving if given(theirs, "causal_saving") else ours.causal_saving
     return theirs.model_copy(update={"causal_saving": saving})
 
 

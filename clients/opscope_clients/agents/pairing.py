@@ -37,7 +37,9 @@ def pair(theirs: Sequence[Kernel], ours: Sequence[Kernel], alike: Callable[[Kern
     partner: dict[int, int] = {}
     named: Callable[[Kernel, Kernel], bool] = lambda a, b: _name(a) == _name(b)  # noqa: E731 - one of three rules
     typed: Callable[[Kernel, Kernel], bool] = lambda a, b: a.kernel_type == b.kernel_type  # noqa: E731
-    for rule in (alike, named, typed):
+    # both first: kernels of one line may cost the same and be called otherwise
+    both: Callable[[Kernel, Kernel], bool] = lambda a, b: named(a, b) and alike(a, b)  # noqa: E731
+    for rule in (both, alike, named, typed):
         for index, kernel in enumerate(ours):
             if index in partner:
                 continue

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from opscope_schemas.analysis import Variable
 from opscope_schemas.errors import ValuesError
 from opscope_schemas.formula import evaluate, holds, variables
 
-__all__ = ["points"]
+__all__ = ["Probes", "points"]
 
 Point = dict[str, int]
 _REPAIRS, _STARTS, _MOVES, _FOLLOWS = 300, 6, 6, 4
 #: variables are drawn below these, one after another, so that short and long branches of min, max and // are both seen
 _SCALES = (8, 64, 1000, 20_000)
+#: of the probes: far out, what is small, and what no formula's number exceeds
+_FAR, _SMALL, _LARGEST = (2**20, 2**40, 2**64), (2, 5, 8), 2**128
 
 
 def points(known: Sequence[Variable], conditions: Sequence[str], count: int = 8) -> list[Point]:
@@ -32,6 +34,44 @@ def points(known: Sequence[Variable], conditions: Sequence[str], count: int = 8)
             break
         found.append(search.moved(start, random.Random(1000 + number), _SCALES[number % len(_SCALES)]))
     return found
+
+
+class Probes:
+    """Further points for two formulas that algebra does not show to be equal: where either may turn, small and far out."""
+
+    def __init__(self, known: Sequence[Variable], conditions: Sequence[str], found: Sequence[Point]) -> None:
+        self._search = _Search(known, conditions)
+        self._found = found
+        self._moved: dict[tuple[int, str, int], Point | None] = {}
+        self._smallest: Point | None = None
+
+    def around(self, turns: Iterable[int], text: str) -> Iterator[Point]:
+        """Points at which one variable of `text` is at or beside a number of `turns` or another variable, or far out."""
+        if not self._found:
+            return
+        if self._smallest is None:
+            self._smallest = self._search.moved(self._found[0], random.Random(0), 2)
+        bases = (self._found[0], self._smallest)
+        yield self._smallest
+        rng = random.Random(text)  # of the formulas' own text: nobody can know them before
+        for scale in _FAR:
+            yield self._search.moved(self._found[0], rng, scale)
+        numbers = {turn + step for turn in {*turns, *_SMALL} for step in (-1, 0, 1)}
+        for index, base in enumerate(bases):
+            names = sorted(variables(text) & base.keys())
+            beside = {base[name] + step for name in names for step in (-1, 0, 1)}
+            for name in names:
+                unit = max(base[name], 1)  # multiples of it keep what divides it
+                multiples = {number // unit * unit + step for number in {*turns, *_FAR} for step in (0, unit)}
+                for value in sorted(numbers | beside | multiples):
+                    if 0 < value <= _LARGEST and (point := self._at(index, base, name, value)) is not None:
+                        yield point
+
+    def _at(self, index: int, base: Point, name: str, value: int) -> Point | None:
+        key = (index, name, value)
+        if key not in self._moved:
+            self._moved[key] = self._search.at(base, name, value)
+        return self._moved[key]
 
 
 class _Search:
@@ -92,6 +132,14 @@ class _Search:
             for name in order:
                 self._move(free, name, rng, scale)
         return self._complete(free) or start
+
+    def at(self, start: Point, name: str, value: int) -> Point | None:
+        """`start` with `name` at `value`, others following as far as conditions ask; None where they do not allow it."""
+        free = {v.name: start[v.name] for v in self._free}
+        if name not in free:
+            return None
+        free[name] = value
+        return self._complete(free) if self._mended(free, name, random.Random(value)) else None
 
     def _move(self, free: Point, name: str, rng: random.Random, scale: int) -> None:
         top = min(scale, 17) if name in ("w_bytes", "a_bytes") else scale

@@ -33,9 +33,15 @@ class Change:
     def make(self) -> None:
         """Write or remove the file; raises `OutputError`."""
         if self.after is None:
+            files.unchanged(self.held)
             files.remove(self.held.target)
         elif not self.none:
             files.write(self.held, self.after)
+
+    def undo(self) -> None:
+        """Put back what `make` changed; raises `OutputError`."""
+        if not self.none:
+            Change(files.read(self.held.path), self.held.data).make()
 
     def diff(self) -> str:
         """The change as a unified diff."""

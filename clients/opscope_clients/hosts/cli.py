@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from typing import get_args
 
@@ -11,6 +12,7 @@ from opscope_schemas.errors import InputError
 from opscope_clients import console
 from opscope_clients.hosts import command as commands
 from opscope_clients.hosts import install as installing
+from opscope_clients.hosts import record
 from opscope_clients.hosts import uninstall as uninstalling
 from opscope_clients.hosts.change import Change
 from opscope_clients.hosts.edits import NAME
@@ -71,8 +73,24 @@ def install(
     target = _scope(scope)
     _check(name)
     launch = commands.launch(session, toolset)
+    chosen.file(target, where)  # a scope that there is not is told before anything is made
+    with contextlib.nullcontext() if dry_run else record.alone():
+        _install(chosen, target, name, launch, session, where, force=force, dry_run=dry_run)
+
+
+def _install(
+    chosen: Host,
+    target: Scope,
+    name: str,
+    launch: list[str],
+    session: SessionOptions,
+    where: Where,
+    *,
+    force: bool,
+    dry_run: bool,
+) -> None:
     plan = installing.plan(chosen, target, name, launch, where=where, force=force)
-    for warning in commands.warnings(launch, session, host=host):
+    for warning in commands.warnings(launch, session, host=chosen.key):
         console.err().print(f"opscope: {warning}", markup=False, soft_wrap=True)
     label = f"{chosen.title} ({target})"
     if not plan.changes:
@@ -94,12 +112,13 @@ def uninstall(
     chosen: Host = HOSTS[host]
     target = _scope(scope)
     _check(name)
-    plan = uninstalling.plan(chosen, target, name, where=Where(), force=force)
-    if dry_run:
-        _show([change for change in plan.changes if not change.none])
-        return
-    for line in uninstalling.make(plan):
-        click.echo(f"{chosen.title} ({target}): {line}")
+    with contextlib.nullcontext() if dry_run else record.alone():
+        plan = uninstalling.plan(chosen, target, name, where=Where(), force=force)
+        if dry_run:
+            _show([change for change in plan.changes if not change.none])
+            return
+        for line in uninstalling.make(plan):
+            click.echo(f"{chosen.title} ({target}): {line}")
 
 
 def _show(changes: list[Change]) -> None:

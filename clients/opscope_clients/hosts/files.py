@@ -11,7 +11,7 @@ import hashlib
 import os
 import stat
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,23 +67,30 @@ def digest(data: bytes | None) -> str:
 
 def write(held: Held, data: bytes) -> None:
     """Put `data` where `held` was read, in folders made as needed. Raises `OutputError`, and then nothing changed."""
-    if read(held.path).data != held.data:
-        raise OutputError(
-            f"{held.path} was changed by another program in this moment.", next_step="Run the command again."
-        )
+    unchanged(held)
     made = missing_folders(held.target)
     try:
         held.target.parent.mkdir(parents=True, exist_ok=True)
-        replace(held.target, data, held.mode)
+        replace(held.target, data, held.mode, lambda: unchanged(held))
     except OSError as error:
         remove_folders(made)
+        if isinstance(error, OutputError):
+            raise
         raise OutputError(
             f"{held.path} cannot be written: {error.strerror}.", next_step="It was left as it is."
         ) from None
 
 
-def replace(target: Path, data: bytes, mode: int | None) -> None:
-    """Let a new file of that content take the place of `target`; raises `OSError`."""
+def unchanged(held: Held) -> None:
+    """Raise `OutputError` where the file is no longer what was read."""
+    if read(held.path).data != held.data:
+        raise OutputError(
+            f"{held.path} was changed by another program in this moment.", next_step="Run the command again."
+        )
+
+
+def replace(target: Path, data: bytes, mode: int | None, last: Callable[[], None] = lambda: None) -> None:
+    """Let a new file of that content take the place of `target`, after a `last` look; raises `OSError`."""
     handle, name = tempfile.mkstemp(prefix=".opscope-", dir=target.parent)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -91,6 +98,7 @@ def replace(target: Path, data: bytes, mode: int | None) -> None:
             file.flush()
             os.fsync(file.fileno())
         _own(Path(name), target, mode)
+        last()  # the disk took its time over the new file
         Path(name).replace(target)
     except BaseException:
         with contextlib.suppress(OSError):

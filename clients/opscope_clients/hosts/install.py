@@ -99,17 +99,30 @@ def make(plan: Plan) -> list[str]:
     """Do it; what was done, a line each. Raises `OutputError`, and then all is as it was."""
     undo: list[Path] = []
     said: list[str] = []
+    made: list[Change] = []
     before = record.load(plan.config.held.path)
     try:
         said += _make_config(plan, undo)
+        made.append(plan.config)
         for change in plan.others:
             said += _make_other(plan.note, change, undo)
+            made.append(change)
     except OpscopeError:
-        for copy in undo:
+        for change in reversed(made):
+            change.undo()
+        for copy in undo:  # only now: where a file cannot be put back, its copy is all that is left of it
             files.remove(copy)
+        files.remove_folders([Path(folder) for folder in _folders(plan.note, before)])
         record.save(before or Record(plan.host.key, "", str(plan.config.held.path)))
         raise
     return said
+
+
+def _folders(note: Record, before: Record | None) -> list[str]:
+    """The folders that were made since `before`, the outermost first."""
+    all_of = [*note.folders, *(folder for facts in note.extras.values() for folder in facts["folders"])]
+    known = [*before.folders, *(f for facts in before.extras.values() for f in facts["folders"])] if before else []
+    return sorted({*all_of} - {*known})
 
 
 def _make_config(plan: Plan, undo: list[Path]) -> list[str]:
@@ -125,7 +138,7 @@ def _make_config(plan: Plan, undo: list[Path]) -> list[str]:
         note.made, note.folders = plan.absent, [str(folder) for folder in files.missing_folders(held.target)]
         if held.data is not None and not note.backup:
             undo.append(files.back_up(held))
-            note.backup = str(undo[-1])
+            note.backup, note.backup_digest = str(undo[-1]), files.digest(held.data)
     # a file that was edited since we wrote it is never restored as a whole: the edits would be lost
     untouched = first or files.digest(held.data) == note.digest
     note.digest = files.digest(plan.config.after) if untouched else ""

@@ -6,6 +6,7 @@ of which only our entry is taken.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import platformdirs
+from filelock import FileLock, Timeout
 from opscope_schemas.errors import OutputError
 
 from opscope_clients.hosts import files
@@ -35,6 +37,7 @@ class Record:
     previous: dict[str, Any] = field(default_factory=dict)
     existed: bool = True
     backup: str = ""
+    backup_digest: str = ""
     digest: str = ""
     made: list[list[str]] = field(default_factory=list)
     folders: list[str] = field(default_factory=list)
@@ -53,6 +56,28 @@ def _folder() -> Path:
 
 def _place(file: Path) -> Path:
     return _folder() / f"{files.digest(str(file.absolute()).encode())[:32]}.json"
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """One process at a time from reading what is there to writing it; raises `OutputError` where that cannot be had."""
+    place = _folder() / ".lock"
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(place, timeout=30)
+        lock.acquire()
+    except Timeout:
+        raise OutputError(
+            f"Another opscope has been installing for 30 seconds, and holds {place}.",
+            next_step="Run the command again.",
+        ) from None
+    except OSError as error:
+        raise OutputError(
+            f"The note of what is installed cannot be kept below {place.parent}: {error.strerror}."
+        ) from None
+    with lock:
+        lock.release()  # of the acquiring above; the block holds it still
+        yield
 
 
 def load(file: Path) -> Record | None:

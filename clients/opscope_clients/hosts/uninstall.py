@@ -88,6 +88,10 @@ def _restored(held: files.Held, known: Record, plan: Plan) -> bool:
     except OSError:
         plan.said.append(f"the backup {known.backup} is gone")
         return False
+    if known.backup_digest and files.digest(data) != known.backup_digest:
+        plan.said.append(f"left the backup {known.backup}, which is no longer what was there before")
+        known.backup = ""
+        return False
     plan.changes.append(Change(held, data))
     plan.said.append(f"restored {held.path} as it was")
     return True

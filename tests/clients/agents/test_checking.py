@@ -304,6 +304,69 @@ def test_what_is_not_in_the_schema_is_found_before_all_else(norm: Document) -> N
     assert {one.field for one in found(said, norm)} == {"$", "$.kernels[0]"}
 
 
+@pytest.mark.parametrize(
+    "change",
+    ["min({}, 10**30)", "{} + max(0, 3 - {{batch_size}})", "{} + max(0, 1 - {{seq_len}} % 1024)",
+     "{} + max(0, {{hidden_size}} - 200000)", "{} + {{seq_len}} // 100003", "{} + max(0, 1 - ({{seq_len}} - 4099)**2)"],
+)  # fmt: skip
+def test_a_formula_that_is_right_at_most_sizes_is_found_where_it_turns(change: str, norm: Document) -> None:
+    said = with_(norm, ("totals", "flops"), lambda text: change.format(text))
+    assert "totals: flops" in [f"{d.place}: {d.field}" for d in found(said, norm)]
+
+
+@pytest.mark.parametrize(
+    "same",
+    ["({} + {{seq_len}} - 1) - ({{seq_len}} - 1)", "min({0}, {0} + 1)", "-(-({}) // 1)", "ceil(({}) * 2 / 2)",
+     "({}) + max({{seq_len}}, 7) + min({{seq_len}}, 7) - {{seq_len}} - 7", "({}) + {{seq_len}} // 2 + ({{seq_len}} + 1) // 2 - {{seq_len}}"],
+)  # fmt: skip
+def test_a_formula_that_only_reads_otherwise_is_right_at_every_turn_too(same: str, norm: Document) -> None:
+    assert found(with_(norm, ("totals", "flops"), lambda text: same.format(text)), norm) == []
+
+
+@pytest.mark.parametrize(
+    "bomb", ["*".join(["9" * 4000] * 3), f"({'*'.join(['9' * 4000] * 3)}) / 7", "9**9**9", "+".join(["9" * 4300] * 9)]
+)
+def test_a_number_too_long_to_be_printed_is_a_difference(bomb: str, norm: Document) -> None:
+    wrong = found(with_(norm, ("kernels", 0, "flops"), lambda _: bomb), norm)
+    assert any(d.field == "flops" and ("bits" in d.at or "exponent" in d.at) for d in wrong)
+
+
+def test_kernels_nested_beyond_reading_are_a_difference(module: Document) -> None:
+    deep = module["kernels"][0]
+    for _ in range(900):
+        deep = {**module["kernels"][0], "kernels": [deep]}
+    assert "fewer levels" in str(found({**module, "kernels": [deep]}, module)[0])
+
+
+def test_an_operator_that_is_worded_as_a_reference_is_found(module: Document) -> None:
+    place = next(i for i, kernel in enumerate(module["kernels"]) if kernel["kernel_type"] == "basic")
+    said = with_(free_of(module), ("kernels", place, "operation"), lambda _: "${{torch.nn.modules.linear.Linear}}(x)")
+    assert [d.field for d in found(said, module)] == ["operation"]
+
+
+def test_operators_of_one_line_and_one_cost_keep_their_names_in_any_order(module: Document) -> None:
+    place = next(i for i, kernel in enumerate(module["kernels"]) if kernel["kernel_type"] == "basic")
+    known = copy.deepcopy(module)
+    twin = {**known["kernels"][place], "operation": "add(x, y)", "operator": "aten.add"}
+    known["kernels"].insert(place, twin)
+    ours = ModuleAnalysis.model_validate(known)
+    said = free_of(known)
+    said["kernels"].reverse()
+    whole = completed(ModuleAnalysis.model_validate(said), ours, Check(ours))
+    names = [(k.operator.removeprefix("aten."), k.operation.partition("(")[0]) for k in whole.kernels if k.operator]
+    assert names == [("add", "add"), ("mul", "mul")]
+
+
+def test_an_empty_formula_says_nothing_and_conventions_are_the_traces(module: Document) -> None:
+    said = {**free_of(module), "parameters": "", "conventions": ["A multiply and an add are 1 FLOP."]}
+    said["totals"] = {**said["totals"], "causal_saving": ""}
+    assert found(said, module) == []
+    ours = ModuleAnalysis.model_validate(module)
+    whole = completed(ModuleAnalysis.model_validate(said), ours, Check(ours))
+    assert (whole.parameters, whole.totals.causal_saving) == (ours.parameters, ours.totals.causal_saving)
+    assert whole.conventions == ours.conventions
+
+
 def test_a_formula_that_would_take_forever_to_expand_is_compared_by_its_numbers(norm: Document) -> None:
     names = "batch_size seq_len hidden_size num_heads head_dim vocab_size".split()
     tower = f"({' + '.join(f'{{{name}}}' for name in names)})**60"
