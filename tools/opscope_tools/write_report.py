@@ -24,6 +24,7 @@ from opscope_schemas.tiling import TilingResult
 from pydantic import Field
 
 from opscope_tools.check_report import exists_beside
+from opscope_tools.config_files import existing_config
 from opscope_tools.report.checks import Material, check
 from opscope_tools.report.facts import ImplementationFacts, default_point, position_limit
 from opscope_tools.report.markdown import Page
@@ -127,6 +128,7 @@ def gather(arguments: WriteReportArguments, context: ToolContext) -> Implementat
         documents=tuple(answer.document for answer in answers),
         graphs=tuple(flows),
         values=arguments.values or {},
+        given=_given(target, arguments.config),
         points={a.document.phase: a.evaluated.values for a in answers if a.evaluated},
         notes=(*(f"{a.document.phase}: {note}" for a in answers for note in a.notes), *skipped),
         tiling=tiling,
@@ -135,6 +137,12 @@ def gather(arguments: WriteReportArguments, context: ToolContext) -> Implementat
         **given,  # type: ignore[arg-type]
     )
     return replace(facts, checks=tuple(_checks(facts)))
+
+
+def _given(target: str, config: str | dict[str, Any] | None) -> Mapping[str, object] | str | None:
+    """The configuration that the caller gave; a target may be one itself."""
+    described = existing_config(target)
+    return str(described) if described is not None and described.suffix == ".json" else config or None
 
 
 def _checks(facts: ImplementationFacts) -> Iterator[Check]:

@@ -153,9 +153,16 @@ def _declared(facts: ImplementationFacts, attribute: str, traced: object) -> str
         found = facts.config_field(attribute) if attribute else None
         return f"; `{attribute}` (`{found[0]}:{found[1]}`)" if found else ""
     own, parameter = held
-    said = [_named_at(facts, own, parameter), *_derived(own, parameter)]
+    said = [_named_at(facts, own, parameter), *_given(parameter), *_derived(own, parameter)]
     differs = _differing(parameter, traced)
     return "".join(f"; {part}" for part in [*said, *differs])
+
+
+def _given(parameter: Hyperparameter) -> list[str]:
+    """That the caller gave it, and what the class has by itself."""
+    if not parameter.is_given:
+        return []
+    return [f"given; default `{_clipped(_written(parameter.value))}`" if parameter.basis != "required" else "given"]
 
 
 def _differing(parameter: Hyperparameter, traced: object) -> list[str]:
@@ -185,7 +192,7 @@ def _described(
     path = _path(own, parameter)
     where = _named_at(facts, own, parameter)
     words = f"`{_clipped(in_code(parameter.meaning.text))}`; " if parameter.meaning is not None else ""
-    rest = _derived(own, parameter)
+    rest = [*_given(parameter), *_derived(own, parameter)]
     traced = facts.tree.config.get(path, parameter) if not own.path else parameter  # nested ones: as source has them
     if parameter.sub_config:
         value = f"a configuration, `{short(str(parameter.value))}`" if parameter.value else "a configuration"

@@ -293,6 +293,8 @@ class ImplementationFacts:
     graphs: tuple[Dataflow, ...]
     #: what the caller asked for, and per phase every variable's value where the trace evaluated its document
     values: Mapping[str, int] = field(default_factory=dict)
+    #: the config.json or the overrides that the caller gave; None: the defaults of the configuration's class
+    given: Mapping[str, object] | str | None = None
     points: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     #: what the other tools said beside their documents
     notes: tuple[str, ...] = ()

@@ -11,6 +11,7 @@ from opscope_schemas.report import ReportSummary
 
 from opscope_tools.report import scan
 from opscope_tools.report.facts import Figures, ImplementationFacts, short
+from opscope_tools.report.given import configuration_given
 from opscope_tools.report.outline import Section, anchor
 from opscope_tools.report.overview import attention_kind, scopes
 from opscope_tools.report.quotes import amount, plain_bytes
@@ -43,7 +44,11 @@ def _insights(facts: ImplementationFacts) -> list[str]:
     kind = attention_kind(facts)
     name = short(facts.subject)
     inside = f"; the figures are of it as it runs in {short(facts.within)}" if facts.within else ""
-    lines = [f"{name} has {facts.tree.parameters:,} parameters ({_plain(facts.pointer(facts.subject))}){inside}."]
+    whose = _plain(configuration_given(facts))
+    lines = [
+        f"{name} has {facts.tree.parameters:,} parameters ({_plain(facts.pointer(facts.subject))}){inside}. The "
+        f"configuration is {whose}."
+    ]
     if kind:
         where = _plain(facts.pointer(facts.classes_of("attention")[0]))
         lines.append(f"Attention is {kind[0]}: {kind[1]} query heads on {kind[2]} key-value heads ({where}).")
