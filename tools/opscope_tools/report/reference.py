@@ -106,7 +106,7 @@ def _fusion(facts: ImplementationFacts) -> str:
     said = f"In the traced pass {'; '.join(fused)}." if fused else (
         f"None in the traced pass of `{short(facts.main.class_name)}` ({facts.pointer(facts.main.class_name)})."
     )  # fmt: skip
-    places = ", ".join(f"`{hit.name}` ({hit.pointer})" for hit in swaps)
+    places = ", ".join(f"`{hit.concerns or hit.name}` ({hit.pointer})" for hit in swaps)
     return f"{said} Fused kernels may be swapped in at {places}." if swaps else said
 
 

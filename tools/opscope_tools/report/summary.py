@@ -85,8 +85,14 @@ def _optimisations(facts: ImplementationFacts) -> list[str]:
     if kind and kind[1] > kind[2] > 0:
         lines.append(f"The key-value cache holds {kind[2]} heads in place of {kind[1]}.")
     swaps = scan.decorators(facts.reader, facts.modeling_file, scopes(facts.main))
-    lines += [f"{hit.name} can be replaced by a kernel through @{hit.text} ({hit.path}:{hit.line})." for hit in swaps]
+    lines += [
+        f"{_swapped(hit)} can be replaced by a kernel through @{hit.text} ({hit.path}:{hit.line})." for hit in swaps
+    ]
     return lines or [f"None found: searched {facts.modeling_file} for fused operators and kernel decorators."]
+
+
+def _swapped(hit: scan.Hit) -> str:
+    return f"{hit.concerns}, which {hit.name} calls," if hit.concerns else hit.name
 
 
 def _limitations(facts: ImplementationFacts) -> list[str]:
