@@ -15,6 +15,7 @@ from opscope_cache.store import open_store
 from opscope_schemas.errors import InputError
 from opscope_tools.catalog import ALL_TOOLS, TOOLSETS
 from opscope_tools.index import places
+from opscope_tools.report.saving import check_writable, report_path
 
 from opscope_clients import console, session_options
 from opscope_clients.commands import tool_command
@@ -119,13 +120,16 @@ def analyze(
         from opscope_clients.agents.analysis import run_target
 
         return run_target(targets[0], session, url or "")
-    from opscope_clients.protocol import Wish
+    from opscope_clients.protocol import Wish, report_name
     from opscope_clients.protocol import analyze as drive
 
     if name is not None and len(targets) > 1:
         raise click.UsageError("--name names one report; leave it out for several targets.")
     if url is None:
-        session.workspace().store.close()  # a bad option is told here, not by a server that fails to start
+        workspace = session.workspace()  # a bad option is told here, not by a server that fails to start
+        workspace.store.close()
+        for target in targets:
+            check_writable(workspace.output, report_path(name or report_name(target), kind))
     elif session.server_arguments():
         raise click.UsageError("A server at --http has its own repositories and folders; start it with these options.")
     wish = Wish(targets, kind, name, overwrite, html, _config(config), _values(values))

@@ -98,3 +98,11 @@ def test_the_configuration_that_was_given_is_what_is_reported(opscope: Any, tmp_
     assert "`n_embd=64`, `n_layer=2`, `n_head=4` given" in text
     assert "32<!-- fact:prefill.seq_len --> new and 0" in text
     assert "given; default `768`" in text
+
+
+def test_an_output_folder_that_cannot_be_used_is_told_before_the_first_step(opscope: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = opscope("gpt2", "--output", str(tmp_path / "file"), "--cache-dir", str(tmp_path / "none"), output=False)
+    assert done.returncode == 1
+    assert "cannot be written" in done.stderr or "not a folder" in done.stderr
+    assert "Reconnaissance" not in done.stderr

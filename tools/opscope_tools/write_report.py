@@ -32,7 +32,7 @@ from opscope_tools.report.overview import scopes
 from opscope_tools.report.plots import Plot, plots
 from opscope_tools.report.render import Report, render, section_problems
 from opscope_tools.report.repo import RepoFacts, render_repo
-from opscope_tools.report.saving import facts_path, inside, page_path, report_path, save
+from opscope_tools.report.saving import check_writable, facts_path, inside, page_path, report_path, save
 from opscope_tools.report.sources import SourceReader
 from opscope_tools.report.webpage import web_page
 from opscope_tools.settings import PythonSource, checks_of
@@ -218,6 +218,7 @@ def _run(arguments: WriteReportArguments, context: ToolContext) -> WriteReportRe
             f"{path} exists already in {workspace.output}.",
             next_step="Give overwrite=true to replace it, or another name.",
         )
+    check_writable(workspace.output, path)  # before minutes of tracing
     draft = (_of_repository if arguments.kind == "repo" else _of_model)(arguments, path, context)
     notes: tuple[str, ...] = ()
     if draft.problems:
