@@ -109,11 +109,9 @@ def find(arguments: CostArguments, context: ToolContext) -> Found:
     values = arguments.values
     if values and arguments.phase == "decode":
         values = {"seq_len": 1, **values}  # decoding is one token at a time unless said otherwise
-    return tracer_of(workspace).find(request, spec.class_name, arguments.instance, values, running(context))
-
 
     wanted = "" if spec.model_type else spec.class_name  # a type's own class is the root of its trace
-    return tracer_of(workspace).find(request, wanted, arguments.instance, arguments.values, running(context))
+    return tracer_of(workspace).find(request, wanted, arguments.instance, values, running(context))
 
 
 def sources(workspace: Workspace) -> tuple[Source, ...]:
