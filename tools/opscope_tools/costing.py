@@ -109,7 +109,6 @@ def find(arguments: CostArguments, context: ToolContext) -> Found:
     values = arguments.values
     if values and arguments.phase == "decode":
         values = {"seq_len": 1, **values}  # decoding is one token at a time unless said otherwise
-
     wanted = "" if spec.model_type else spec.class_name  # a type's own class is the root of its trace
     return tracer_of(workspace).find(request, wanted, arguments.instance, values, running(context))
 
