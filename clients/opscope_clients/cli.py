@@ -7,18 +7,22 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from opscope_cache.store import open_store
+from opscope_schemas.errors import InputError
 from opscope_tools.catalog import ALL_TOOLS, TOOLSETS
 from opscope_tools.index import places
+from opscope_tools.report.saving import check_writable, report_path
 
 from opscope_clients import console, session_options
 from opscope_clients.commands import tool_command
 from opscope_clients.doctor.cli import doctor_command
 from opscope_clients.documents import document_commands
 from opscope_clients.hosts.cli import host_commands
+from opscope_clients.options import parse_object
 from opscope_clients.session_options import SessionCommand, SessionOptions
 
 if TYPE_CHECKING:
@@ -77,6 +81,15 @@ def serve(
     show_default=True,
     help="What TARGET is: a model or class, or a repository.",
 )
+@click.option(
+    "--config",
+    multiple=True,
+    metavar="PATH|KEY=VALUE|JSON",
+    help="A config.json or its folder, or overrides. Repeatable.",
+)
+@click.option(
+    "--values", multiple=True, metavar="KEY=VALUE|JSON", help="Point to evaluate at: batch_size=1, ... Repeatable."
+)
 @click.option("--name", help="Name of the report (default: from the target).")
 @click.option("--overwrite/--no-overwrite", default=True, help="Replace a report of that name (default) or keep it.")
 @click.option("--html", is_flag=True, help="Save each report as one HTML page too.")
@@ -87,6 +100,8 @@ def analyze(
     session: SessionOptions,
     targets: tuple[str, ...],
     kind: Kind,
+    config: tuple[str, ...],
+    values: tuple[str, ...],
     name: str | None,
     overwrite: bool,
     html: bool,
@@ -100,22 +115,45 @@ def analyze(
     --agent an agent writes module_analysis.json or model_analysis.json, as fits TARGET, checked against the trace.
     """
     if agent:
-        if len(targets) > 1 or name or html or as_json or kind != "implementation":
+        if len(targets) > 1 or name or html or as_json or config or values or kind != "implementation":
             raise click.UsageError("--agent analyses one model or class, and takes no option of a report.")
         from opscope_clients.agents.analysis import run_target
 
         return run_target(targets[0], session, url or "")
-    from opscope_clients.protocol import Wish
+    from opscope_clients.protocol import Wish, report_name
     from opscope_clients.protocol import analyze as drive
 
     if name is not None and len(targets) > 1:
         raise click.UsageError("--name names one report; leave it out for several targets.")
     if url is None:
-        session.workspace().store.close()  # a bad option is told here, not by a server that fails to start
+        workspace = session.workspace()  # a bad option is told here, not by a server that fails to start
+        workspace.store.close()
+        for target in targets:
+            check_writable(workspace.output, report_path(name or report_name(target), kind))
     elif session.server_arguments():
         raise click.UsageError("A server at --http has its own repositories and folders; start it with these options.")
-    status: int = drive(Wish(targets, kind, name, overwrite, html), session, url=url, as_json=as_json)
+    wish = Wish(targets, kind, name, overwrite, html, _config(config), _values(values))
+    if kind == "repo" and (config or values):
+        raise click.UsageError("--config and --values are for models; a repository takes none.")
+    status: int = drive(wish, session, url=url, as_json=as_json)
     return status
+
+
+def _config(texts: tuple[str, ...]) -> str | dict[str, Any] | None:
+    """A path made absolute, since a running server has another folder; or overrides."""
+    found = parse_object("config", texts, path=True) if texts else None
+    if isinstance(found, str) and not Path(found).expanduser().exists():
+        raise InputError(f"The config {found} does not exist.", next_step="Give a config.json, or its folder.")
+    return str(Path(found).expanduser().resolve()) if isinstance(found, str) else found
+
+
+def _values(texts: tuple[str, ...]) -> dict[str, int]:
+    found = parse_object("values", texts) if texts else {}
+    assert isinstance(found, dict)
+    for name, value in found.items():
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise InputError(f"--values {name}={value} is no whole number.", next_step="Example: --values seq_len=512.")
+    return found
 
 
 @opscope.command(cls=SessionCommand)

@@ -18,6 +18,7 @@ from rich.markup import escape
 
 from opscope_clients import console
 from opscope_clients.connection import CallError, Connection, Server, connected, own_server, server_at, translated
+from opscope_clients.hub import is_hub_id
 from opscope_clients.session_options import SessionOptions
 from opscope_clients.steps import Steps
 
@@ -50,6 +51,22 @@ class Wish:
     name: str | None = None
     overwrite: bool = True
     html: bool = False
+    #: a config.json or its folder, or overrides; and the point at which to evaluate
+    config: str | Mapping[str, Any] | None = None
+    values: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def configured(self) -> dict[str, Any]:
+        """`config` as an argument of a tool; nothing where none is given."""
+        return {} if self.config is None else {"config": self.config}
+
+    def point(self, phase: str) -> dict[str, int]:
+        """Where the whole is evaluated in `phase`: a decode pass follows the prompt that was asked for."""
+        given, usual = self.values, POINTS[phase]
+        if phase == "prefill":
+            return {**usual, **given, "cache_len": usual["cache_len"]}
+        cached = given.get("cache_len", given.get("seq_len", usual["cache_len"]))
+        return {**usual, **given, "seq_len": usual["seq_len"], "cache_len": cached}
 
 
 def analyze(wish: Wish, session: SessionOptions, *, url: str | None = None, as_json: bool = False) -> int:
@@ -125,27 +142,41 @@ async def _one(wish: Wish, connection: Connection, findings: Findings) -> None:
         else:
             await _reconnaissance(calls, findings.target)
             steps.begin("Architecture")
-            tree = await _architecture(calls, findings)
+            tree = await _architecture(calls, findings, wish)
             steps.begin("Components")
-            await _components(calls, findings, tree)
+            await _components(calls, findings, tree, wish)
             steps.begin("Data flow")
-            await _data_flow(calls, findings)
+            await _data_flow(calls, findings, wish)
         steps.begin("Report")
         await _report(calls, findings, wish)
 
 
 async def _reconnaissance(calls: Calls, target: str) -> None:
-    found = await calls.call("resolve_class", name=target)
+    try:
+        found = await calls.call("resolve_class", name=target)
+    except CallError:
+        if is_hub_id(target):
+            raise _hub_target(target) from None
+        raise
     if not found["matches"]:
+        if is_hub_id(target):
+            raise _hub_target(target)
         nearest = ", ".join(found.get("suggestions") or [])
         raise CallError(f"Nothing is called {target!r}.", next_step=f"Nearest names: {nearest}." if nearest else "")
     await calls.call("find_forward", target=target)
 
 
-async def _architecture(calls: Calls, findings: Findings) -> Mapping[str, Any]:
+def _hub_target(target: str) -> CallError:
+    return CallError(
+        f"{target!r} looks like a model on the hub, and a report is made without the network.",
+        next_step="Give its model type as TARGET and its config.json with --config.",
+    )
+
+
+async def _architecture(calls: Calls, findings: Findings, wish: Wish) -> Mapping[str, Any]:
     """The module tree; a target that is no model has none, and is its own only component."""
     try:
-        answer = await calls.call("inspect_model", model=findings.target)
+        answer = await calls.call("inspect_model", model=findings.target, **wish.configured)
     except CallError as error:
         findings.gaps.append(str(error))
         return {}
@@ -153,11 +184,12 @@ async def _architecture(calls: Calls, findings: Findings) -> Mapping[str, Any]:
     return tree
 
 
-async def _components(calls: Calls, findings: Findings, tree: Mapping[str, Any]) -> None:
+async def _components(calls: Calls, findings: Findings, tree: Mapping[str, Any], wish: Wish) -> None:
     for class_name in major_components(tree) or [findings.target]:
         for phase in PHASES:
             try:
-                await calls.call("count_flops", target=class_name, phase=phase)
+                at = {"values": wish.point(phase)} if wish.values else {}
+                await calls.call("count_flops", target=class_name, phase=phase, **at, **wish.configured)
             except CallError as error:
                 findings.gaps.append(f"{class_name.rpartition('.')[2]}, {phase}: {error}")
             else:
@@ -181,15 +213,17 @@ def major_components(tree: Mapping[str, Any]) -> list[str]:
     return list(found)
 
 
-async def _data_flow(calls: Calls, findings: Findings) -> None:
+async def _data_flow(calls: Calls, findings: Findings, wish: Wish) -> None:
     for phase in PHASES:
-        await calls.call("expand_refs", target=findings.target, phase=phase, values=POINTS[phase])
+        await calls.call(
+            "expand_refs", target=findings.target, phase=phase, values=wish.point(phase), **wish.configured
+        )
 
 
 async def _report(calls: Calls, findings: Findings, wish: Wish) -> None:
     written = await calls.call(
         "write_report", kind=wish.kind, name=wish.name or report_name(findings.target), target=findings.target,
-        overwrite=wish.overwrite, html=wish.html,
+        overwrite=wish.overwrite, html=wish.html, **wish.configured, **({"values": dict(wish.values)} if wish.values else {}),
     )  # fmt: skip
     if not written["ok"]:  # nothing was saved: an older report of that name is no answer
         first: Mapping[str, Any] = next(iter(written.get("problems") or []), {})

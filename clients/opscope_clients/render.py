@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from opscope_schemas.analysis import Analysis, Evaluated, ModelTreeResult
 from opscope_schemas.common import ToolResult
 from opscope_schemas.errors import InputError
+from opscope_schemas.report import WriteReportResult
 from opscope_schemas.tiling import TilingResult
 from opscope_tools.runner import compact
 from pydantic import BaseModel
@@ -42,6 +43,8 @@ def show(console: Console, result: ToolResult) -> None:
         console.print("\n\n".join(drawn), markup=False, highlight=False, soft_wrap=True)
         if any(kernel.diagram for kernel in result.kernels):
             return  # a drawing goes into a file: nothing beside it
+    elif isinstance(result, WriteReportResult) and not result.ok:
+        _show_refused(console, result)
     else:
         _show_fields(console, result)
     for note in result.notes:
@@ -83,6 +86,14 @@ def _show_analysis(console: Console, document: Analysis, evaluated: object) -> N
             f"at {escape(point)}: {evaluated.flops:,} FLOPs ({evaluated.matmul_flops:,} in matrix products), "
             f"{evaluated.memory_read:,} bytes read, {evaluated.memory_write:,} written"
         )
+
+
+def _show_refused(console: Console, result: WriteReportResult) -> None:
+    """A report that was not saved: its problems in full, and nothing of what it would have said."""
+    console.print(f"[bold]not saved[/bold]: {escape(result.path)} has {len(result.problems)} problems")
+    for problem in result.problems:
+        where = f"section {problem.section}, line {problem.line}" if problem.section else f"line {problem.line}"
+        console.print(f"- {escape(where)}: {escape(problem.message)} ({escape(problem.rule)})", soft_wrap=True)
 
 
 def _show_fields(console: Console, value: BaseModel, indent: str = "") -> None:

@@ -81,3 +81,28 @@ def test_a_name_that_nothing_bears_is_a_failure_to_a_script(index_folder: Path) 
     assert done.returncode == 1
     assert "LlamaAttention" in done.stdout
     assert subprocess.run([*line, "LlamaAttention"], capture_output=True, timeout=120, check=False).returncode == 0
+
+
+def test_a_hub_id_is_answered_with_a_hint_at_the_configuration(opscope: Any) -> None:
+    done = opscope("meta-llama/Llama-3.2-1B")
+    assert done.returncode == 1
+    assert "looks like a model on the hub" in done.stderr
+    assert "--config" in done.stderr
+
+
+def test_the_configuration_that_was_given_is_what_is_reported(opscope: Any, tmp_path: Path) -> None:
+    sizes = ["--config", "n_embd=64", "--config", "n_layer=2", "--config", "n_head=4", "--values", "seq_len=32"]
+    done = opscope("gpt2", *sizes, "--json")
+    assert done.returncode == 0, done.stderr
+    text = (tmp_path / json.loads(done.stdout)["analyses"][0]["report"]).read_text()
+    assert "`n_embd=64`, `n_layer=2`, `n_head=4` given" in text
+    assert "32<!-- fact:prefill.seq_len --> new and 0" in text
+    assert "given; default `768`" in text
+
+
+def test_an_output_folder_that_cannot_be_used_is_told_before_the_first_step(opscope: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = opscope("gpt2", "--output", str(tmp_path / "file"), "--cache-dir", str(tmp_path / "none"), output=False)
+    assert done.returncode == 1
+    assert "cannot be written" in done.stderr or "not a folder" in done.stderr
+    assert "Reconnaissance" not in done.stderr

@@ -24,6 +24,7 @@ from opscope_schemas.tiling import TilingResult
 from pydantic import Field
 
 from opscope_tools.check_report import exists_beside
+from opscope_tools.config_files import existing_config
 from opscope_tools.report.checks import Material, check
 from opscope_tools.report.facts import ImplementationFacts, default_point, position_limit
 from opscope_tools.report.markdown import Page
@@ -31,7 +32,7 @@ from opscope_tools.report.overview import scopes
 from opscope_tools.report.plots import Plot, plots
 from opscope_tools.report.render import Report, render, section_problems
 from opscope_tools.report.repo import RepoFacts, render_repo
-from opscope_tools.report.saving import facts_path, inside, page_path, report_path, save
+from opscope_tools.report.saving import check_writable, facts_path, inside, page_path, report_path, save
 from opscope_tools.report.sources import SourceReader
 from opscope_tools.report.webpage import web_page
 from opscope_tools.settings import PythonSource, checks_of
@@ -127,6 +128,7 @@ def gather(arguments: WriteReportArguments, context: ToolContext) -> Implementat
         documents=tuple(answer.document for answer in answers),
         graphs=tuple(flows),
         values=arguments.values or {},
+        given=_given(target, arguments.config),
         points={a.document.phase: a.evaluated.values for a in answers if a.evaluated},
         notes=(*(f"{a.document.phase}: {note}" for a in answers for note in a.notes), *skipped),
         tiling=tiling,
@@ -135,6 +137,12 @@ def gather(arguments: WriteReportArguments, context: ToolContext) -> Implementat
         **given,  # type: ignore[arg-type]
     )
     return replace(facts, checks=tuple(_checks(facts)))
+
+
+def _given(target: str, config: str | dict[str, Any] | None) -> Mapping[str, object] | str | None:
+    """The configuration that the caller gave; a target may be one itself."""
+    described = existing_config(target)
+    return str(described) if described is not None and described.suffix == ".json" else config or None
 
 
 def _checks(facts: ImplementationFacts) -> Iterator[Check]:
@@ -210,6 +218,7 @@ def _run(arguments: WriteReportArguments, context: ToolContext) -> WriteReportRe
             f"{path} exists already in {workspace.output}.",
             next_step="Give overwrite=true to replace it, or another name.",
         )
+    check_writable(workspace.output, path)  # before minutes of tracing
     draft = (_of_repository if arguments.kind == "repo" else _of_model)(arguments, path, context)
     notes: tuple[str, ...] = ()
     if draft.problems:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from opscope_schemas.extracted_config import Check, Configuration, Hyperparameter
 from opscope_schemas.formula import holds, variables
@@ -16,7 +16,7 @@ from opscope_tools.report.facts import ImplementationFacts, short
 from opscope_tools.report.overview import scopes
 from opscope_tools.report.quotes import Quotes, in_code
 
-__all__ = ["configuration_note", "configuration_rows", "constraint_lines"]
+__all__ = ["configuration_note", "configuration_rows", "constraint_lines", "declared_at"]
 
 Row = tuple[str, str, str]
 #: rows that every report has: the name readers look for, and the attribute of the config that holds it
@@ -53,7 +53,12 @@ def configuration_rows(facts: ImplementationFacts, quotes: Quotes) -> list[Row]:
         value = values[name] if variable else facts.tree.config.get(attribute)
         held = _held(facts, attribute) if value is None else None  # a config keeps it under another name
         value = _current(held[1]) if held is not None else value
+        parts = _nested(facts, attribute) if value is None else {}
         meaning = variable.meaning if variable else _standard_meaning(name)
+        if parts:
+            rows.append(_of_parts(facts, name, meaning, parts, quotes))
+            said |= {attribute, *parts}
+            continue
         reason = f"n/a: `{short(facts.tree.config_class)}` has no {attribute}"
         shown = _value(quotes, f"config.{name}", value) if value is not None else reason
         rows.append((f"`{name}`", shown, f"{meaning}{_declared(facts, attribute, value)}"))
@@ -69,6 +74,42 @@ def configuration_rows(facts: ImplementationFacts, quotes: Quotes) -> list[Row]:
         if path not in said and _concerns(own, parameter):
             rows.append((f"`{path}`", *_described(facts, own, parameter, quotes)))
     return rows
+
+
+def _nested(facts: ImplementationFacts, attribute: str) -> dict[str, int]:
+    """An attribute of the configurations that a composite one holds, by dotted name."""
+    if attribute == dict(_STANDARD)["max_seq_len"]:
+        return facts.positions
+
+    def within(config: Mapping[str, object], path: str) -> Iterator[tuple[str, int]]:
+        for name, value in config.items():
+            if isinstance(value, Mapping):
+                yield from within(value, f"{path}{name}.")
+            elif path and name == attribute and isinstance(value, int) and not isinstance(value, bool):
+                yield f"{path}{name}", value
+
+    return dict(within(facts.tree.config, ""))
+
+
+def _of_parts(facts: ImplementationFacts, name: str, meaning: str, parts: Mapping[str, int], quotes: Quotes) -> Row:
+    """A standard row of a composite configuration: each part's value, its own name for it and its line."""
+    shown = ", ".join(_value(quotes, f"config.{path}", value) for path, value in parts.items())
+    named = [f"`{path}`{at}" for path, value in parts.items() for at in [_declared(facts, path, value)]]
+    return (
+        f"`{name}`",
+        shown,
+        "; ".join([f"{meaning}, of each part in this order" if len(parts) > 1 else meaning, *named]),
+    )
+
+
+def declared_at(facts: ImplementationFacts, path: str) -> str:
+    """`file:line` in back-ticks where a dotted attribute of the config is declared; empty where source does not say."""
+    held = _held(facts, path)
+    if held is not None:
+        own, parameter = held
+        return f"`{parameter.file or own.file}:{parameter.line}`"
+    found = facts.config_field(path)
+    return f"`{found[0]}:{found[1]}`" if found else ""
 
 
 def configuration_note(facts: ImplementationFacts) -> str:
@@ -153,9 +194,16 @@ def _declared(facts: ImplementationFacts, attribute: str, traced: object) -> str
         found = facts.config_field(attribute) if attribute else None
         return f"; `{attribute}` (`{found[0]}:{found[1]}`)" if found else ""
     own, parameter = held
-    said = [_named_at(facts, own, parameter), *_derived(own, parameter)]
+    said = [_named_at(facts, own, parameter), *_given(parameter), *_derived(own, parameter)]
     differs = _differing(parameter, traced)
     return "".join(f"; {part}" for part in [*said, *differs])
+
+
+def _given(parameter: Hyperparameter) -> list[str]:
+    """That the caller gave it, and what the class has by itself."""
+    if not parameter.is_given:
+        return []
+    return [f"given; default `{_clipped(_written(parameter.value))}`" if parameter.basis != "required" else "given"]
 
 
 def _differing(parameter: Hyperparameter, traced: object) -> list[str]:
@@ -185,7 +233,7 @@ def _described(
     path = _path(own, parameter)
     where = _named_at(facts, own, parameter)
     words = f"`{_clipped(in_code(parameter.meaning.text))}`; " if parameter.meaning is not None else ""
-    rest = _derived(own, parameter)
+    rest = [*_given(parameter), *_derived(own, parameter)]
     traced = facts.tree.config.get(path, parameter) if not own.path else parameter  # nested ones: as source has them
     if parameter.sub_config:
         value = f"a configuration, `{short(str(parameter.value))}`" if parameter.value else "a configuration"

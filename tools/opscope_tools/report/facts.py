@@ -28,6 +28,7 @@ from opscope_schemas.extracted_config import Check, ExtractConfigResult
 from opscope_schemas.formula import Formula, evaluate, variables
 from opscope_schemas.tiling import TilingResult
 
+from opscope_tools.report.point import point_said
 from opscope_tools.report.sources import SourceReader, Span
 
 __all__ = [
@@ -60,15 +61,15 @@ _RUNTIME = ("batch_size", "encoder_seq_len", "seq_len", "cache_len", "w_bytes", 
 
 def position_limit(tree: ModelTreeResult) -> int | None:
     """The fewest positions that the config, or a part of it, makes room for; None where it names none."""
-    return min(_limits(tree.config), default=None)
+    return min((value for _, value in _named_limits(tree.config, "")), default=None)
 
 
-def _limits(config: Mapping[str, object]) -> Iterator[int]:
+def _named_limits(config: Mapping[str, object], within: str) -> Iterator[tuple[str, int]]:
     for name, value in config.items():
         if name in _POSITIONS and isinstance(value, int) and value > 1:
-            yield value
+            yield f"{within}{name}", value
         elif isinstance(value, Mapping):
-            yield from _limits(value)
+            yield from _named_limits(value, f"{within}{name}.")
 
 
 def default_point(phase: str, given: Mapping[str, int], limit: int | None) -> dict[str, int]:
@@ -293,6 +294,8 @@ class ImplementationFacts:
     graphs: tuple[Dataflow, ...]
     #: what the caller asked for, and per phase every variable's value where the trace evaluated its document
     values: Mapping[str, int] = field(default_factory=dict)
+    #: the config.json or the overrides that the caller gave; None: the defaults of the configuration's class
+    given: Mapping[str, object] | str | None = None
     points: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     #: what the other tools said beside their documents
     notes: tuple[str, ...] = ()
@@ -325,16 +328,8 @@ class ImplementationFacts:
     def called(self, document: Analysis, quote: Callable[[str, int], str] | None = None) -> str:
         """What the totals of `document` are of, as the beginning of a sentence: a whole pass, or one call in it. `quote`
         writes a number under its key."""
-        values = self.point(document)
-        said = {
-            n: quote(f"{document.phase}.{n}", values[n]) if quote else str(values[n]) for n in ("batch_size", "seq_len")
-        }
-        point = f"batch {said['batch_size']}, {said['seq_len']} new"
-        if self.within and "cache_len" not in self._formula_names(document):
-            point += " token" if values["seq_len"] == 1 else " tokens"
-        else:
-            cached = values["cache_len"]
-            point += f" and {quote(f'{document.phase}.cache_len', cached) if quote else cached} cached tokens"
+        cached = not self.within or "cache_len" in self._formula_names(document)
+        point = point_said(document, self.point(document), quote, cached=cached)
         if self.within:
             return f"One call of `{short(self.subject)}` in {document.phase} ({point})"
         return f"{document.phase.capitalize()} ({point})"
@@ -379,6 +374,11 @@ class ImplementationFacts:
     def _cut(self, call: Kernel) -> ModuleAnalysis | None:
         found = self.locate(call.class_name)
         return module_of_call(self.main, call, found[0], found[1].line) if found else None
+
+    @cached_property
+    def positions(self) -> dict[str, int]:
+        """The most positions of the config and of every configuration nested in it, by dotted name."""
+        return dict(_named_limits(self.tree.config, ""))
 
     @cached_property
     def limit(self) -> int | None:

@@ -9,6 +9,7 @@ from opscope_schemas.formula import evaluate
 
 from opscope_tools.report.facts import Figures, ImplementationFacts, is_leaf, short
 from opscope_tools.report.graph import Edge, Graph, Vertex
+from opscope_tools.report.kinds import kinds_of
 from opscope_tools.report.tasks import Task, numbering
 
 __all__ = ["ORDER_NOTE", "bare", "catalogue_rows", "dependency_graph", "forward_pass", "tile_of", "tiling_note"]
@@ -93,7 +94,7 @@ def _listed(numbers: Sequence[int]) -> str:
 
 def forward_pass(facts: ImplementationFacts, catalogue: Sequence[Task]) -> list[tuple[int, str]]:
     """The expanded document as rows of a tree: modules with their repeats, operators with their task number and line."""
-    numbers, values = numbering(catalogue), facts.point(facts.main)
+    numbers, values, kinds = numbering(catalogue), facts.point(facts.main), kinds_of(facts, facts.main)
 
     def rows(kernel: Kernel, depth: int, outer: int) -> Iterator[tuple[int, str]]:
         repeat = evaluate(kernel.repeat, values)
@@ -101,7 +102,8 @@ def forward_pass(facts: ImplementationFacts, catalogue: Sequence[Task]) -> list[
             yield depth, f"{numbers[id(kernel)]} {bare(kernel.operator or kernel.class_name)}  :{kernel.line}"
             return
         times = f" ×{repeat // outer}" if repeat != outer else ""
-        yield depth, f"{kernel.attribute or 'call'}: {short(kernel.class_name)}{times}  :{kernel.line}"
+        kind = f", {kinds[id(kernel)].whole}" if id(kernel) in kinds else ""
+        yield depth, f"{kernel.attribute or 'call'}: {short(kernel.class_name)}{times}{kind}  :{kernel.line}"
         for child in kernel.kernels or ():
             yield from rows(child, depth + 1, repeat)
 

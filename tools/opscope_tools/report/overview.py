@@ -5,6 +5,7 @@ Every sentence is put together from the analysis; what source does not say is re
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 
 from opscope_schemas.analysis import Analysis, ModuleNode
@@ -125,15 +126,36 @@ def _times(node: ModuleNode) -> str:
 
 def hierarchy(facts: ImplementationFacts) -> list[tuple[int, str]]:
     """The module tree as rows with their depth: repeated siblings folded, with classes and parameters."""
-    return list(_rows(facts.tree.tree, 0))
+    root = facts.tree.tree
+    twice = root.parameters - facts.tree.parameters
+    return list(_rows(root, 0, _shared(root, twice), twice))
 
 
-def _rows(node: ModuleNode, depth: int) -> Iterator[tuple[int, str]]:
+def _rows(node: ModuleNode, depth: int, shared: Mapping[int, str], twice: int = 0) -> Iterator[tuple[int, str]]:
     label = f"{node.name}: " if node.name else ""
-    weights = f" [{number(node.parameters)} parameters]" if node.parameters else ""
-    yield depth, f"{label}{short(node.class_name)}{_times(node)}{weights}"
+    said = f"{number(node.parameters)} parameters{' together' if node.repeat > 1 else ''}"
+    if twice > 0:
+        said += f", {number(twice)} of them shared and counted twice here; {number(node.parameters - twice)} without"
+    if id(node) in shared:
+        said += f", shared with {shared[id(node)]}"
+    yield depth, f"{label}{short(node.class_name)}{_times(node)}{f' [{said}]' if node.parameters else ''}"
     for child in node.children:
-        yield from _rows(child, depth + 1)
+        yield from _rows(child, depth + 1, shared)
+
+
+def _shared(root: ModuleNode, twice: int) -> dict[int, str]:
+    """The module that holds the weight that is counted twice, and the name of the first that does; none where more than
+    two modules have weights of that shape."""
+    found: dict[tuple[int, ...], list[ModuleNode]] = {}
+    pending = [root]
+    while pending:
+        node = pending.pop(0)
+        for shape in node.weights.values():
+            if twice > 0 and math.prod(shape) == twice and node.repeat == 1:
+                found.setdefault(tuple(shape), []).append(node)
+        pending = [*node.children, *pending]
+    pairs = [nodes for nodes in found.values() if len(nodes) == 2]
+    return {id(pairs[0][1]): pairs[0][0].name} if len(pairs) == 1 and len(found) == 1 else {}
 
 
 def scopes(document: Analysis) -> set[str]:

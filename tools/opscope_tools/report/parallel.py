@@ -107,9 +107,7 @@ def strategies(split: Split) -> tuple[Strategy, ...]:
         calls = scan.matching_lines(split.reader, split.document.file, pattern)
         places = [_declares(plan) for plan in plans if plan.kind == declared]
         places += [Place(file=hit.path, line=hit.line, text=f"`{hit.name}`") for hit in calls]
-        searched = (
-            f"searched {_searched(split)} for an attribute that ends in `_{declared}_plan`, and for `{_words(pattern)}`"
-        )
+        searched = f"searched the code of {_searched(split)} for an attribute that ends in `_{declared}_plan`, and for `{_words(pattern)}`"
         found.append(Strategy(kind=kind, found=bool(places), places=tuple(places), searched="" if places else searched))
     return tuple(found)
 

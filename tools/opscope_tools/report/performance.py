@@ -12,6 +12,7 @@ from opscope_tools.report.facts import Figures, ImplementationFacts, short
 from opscope_tools.report.graph import Edge, Graph, Vertex
 from opscope_tools.report.kernels import in_code
 from opscope_tools.report.markdown import table
+from opscope_tools.report.point import point_said
 from opscope_tools.report.quotes import Quotes, plain_bytes
 
 __all__ = ["bottlenecks", "cost_tables", "memory_graph"]
@@ -80,11 +81,7 @@ def cost_tables(facts: ImplementationFacts, quotes: Quotes) -> list[tuple[str, s
 
 
 def _point(facts: ImplementationFacts, document: ModelAnalysis, quotes: Quotes) -> str:
-    values = facts.point(document)
-    batch, new, cached = (
-        quotes(f"{document.phase}.{name}", values[name]) for name in ("batch_size", "seq_len", "cache_len")
-    )
-    return f"{document.phase.capitalize()} at batch {batch}, {new} new and {cached} cached tokens:"
+    return f"{document.phase.capitalize()} at {point_said(document, facts.point(document), quotes)}:"
 
 
 def bottlenecks(facts: ImplementationFacts, quotes: Quotes) -> list[str]:

@@ -9,6 +9,7 @@ from opscope_schemas.analysis import ModelAnalysis
 from opscope_schemas.formula import evaluate, variables
 
 from opscope_tools.report import scan
+from opscope_tools.report.configuration import declared_at
 from opscope_tools.report.facts import ImplementationFacts, leaves, short, walk
 from opscope_tools.report.overview import scopes
 from opscope_tools.report.quotes import Quotes
@@ -75,20 +76,18 @@ def _variable_lengths(facts: ImplementationFacts) -> str:
 
 
 def _longest(facts: ImplementationFacts, quotes: Quotes) -> str:
-    for key in ("max_position_embeddings", "n_positions"):
-        found = facts.config_field(key)
-        if found and facts.tree.config.get(key) is not None:
-            rotary = facts.classes_of("position embedding")
-            computed = (
-                f" Positions are computed by `{short(rotary[0])}` ({facts.pointer(rotary[0])})." if rotary else ""
-            )
-            if facts.within and not rotary and not facts.classes_of("attention"):
-                computed = f" It bounds the model; `{short(facts.subject)}` itself reads no positions."
-            value = facts.tree.config[key]
-            shown = quotes(f"setting.{key}", value) if isinstance(value, int) else value
-            return f"`{key}` = {shown} (`{found[0]}:{found[1]}`).{computed}"
+    said = []
+    for path, value in facts.positions.items():
+        at = declared_at(facts, path) or facts.pointer(facts.tree.config_class)
+        said.append(f"`{path}` = {quotes(f'setting.{path}', value)} ({at})")
+    if said:
+        rotary = facts.classes_of("position embedding")
+        computed = f" Positions are computed by `{short(rotary[0])}` ({facts.pointer(rotary[0])})." if rotary else ""
+        if facts.within and not rotary and not facts.classes_of("attention"):
+            computed = f" It bounds the model; `{short(facts.subject)}` itself reads no positions."
+        return f"{', '.join(said)}.{computed}"
     where = facts.pointer(facts.tree.config_class)
-    return f"None declared: searched `{short(facts.tree.config_class)}` ({where}) for max_position_embeddings."
+    return f"None declared: searched `{short(facts.tree.config_class)}` ({where}) and what it holds for max_position_embeddings."
 
 
 def fused_operators(facts: ImplementationFacts) -> list[tuple[str, str, str]]:
@@ -107,7 +106,7 @@ def _fusion(facts: ImplementationFacts) -> str:
     said = f"In the traced pass {'; '.join(fused)}." if fused else (
         f"None in the traced pass of `{short(facts.main.class_name)}` ({facts.pointer(facts.main.class_name)})."
     )  # fmt: skip
-    places = ", ".join(f"`{hit.name}` ({hit.pointer})" for hit in swaps)
+    places = ", ".join(f"`{hit.concerns or hit.name}` ({hit.pointer})" for hit in swaps)
     return f"{said} Fused kernels may be swapped in at {places}." if swaps else said
 
 

@@ -16,6 +16,7 @@ from opscope_tools.report.checks import FRAGMENT_RULES, Material, check
 from opscope_tools.report.edits import line_digests
 from opscope_tools.report.evidence import evidence_problems, with_facts
 from opscope_tools.report.facts import ImplementationFacts, short
+from opscope_tools.report.given import configuration_given
 from opscope_tools.report.graph import Drawing
 from opscope_tools.report.markdown import Page, table
 from opscope_tools.report.memory import lifetime_rows, peak_lines
@@ -118,6 +119,7 @@ def _context(facts: ImplementationFacts, quotes: Quotes, catalogue: Sequence[Tas
     return {
         "title": short(facts.subject) if facts.name == facts.target else f"{facts.name}",
         "repository": _repository(facts),
+        "given": configuration_given(facts),
         "framework": overview.framework(facts),
         "date": facts.date,
         "summary": overview.executive_summary(facts, quotes),

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from opscope_schemas.errors import InputError, OutputError, PathRefusedError
 
-__all__ = ["facts_path", "inside", "page_path", "report_path", "save"]
+__all__ = ["check_writable", "facts_path", "inside", "page_path", "report_path", "save"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -48,6 +48,25 @@ def inside(output: Path, path: str) -> Path:
             f"{path!r} lies outside the output folder {output}.", next_step="Give a path relative to that folder."
         )
     return resolved
+
+
+def check_writable(output: Path, path: str) -> None:
+    """That a report can be saved at `path`, by making and removing a file where it will lie; raises `OutputError`."""
+    target = inside(output, path)
+    made = [folder for folder in (target.parent, *target.parent.parents) if not folder.exists()]
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=target.parent):
+            pass
+    except OSError as error:
+        raise OutputError(
+            f"{target} cannot be written: {error.strerror or error}.",
+            next_step="Choose a writable folder with --output, or make this one writable.",
+        ) from error
+    finally:
+        for folder in made:  # the nearest first; another's file keeps its folder
+            with contextlib.suppress(OSError):
+                folder.rmdir()
 
 
 def save(output: Path, texts: Mapping[str, str]) -> None:

@@ -6,13 +6,15 @@ Each scan returns hits with their line, so that an empty answer can say what was
 from __future__ import annotations
 
 import ast
+import io
 import re
+import tokenize
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from opscope_tools.report.sources import SourceReader
 
-__all__ = ["Hit", "Plan", "capabilities", "decorators", "matching_lines", "plans"]
+__all__ = ["Hit", "Plan", "capabilities", "code_lines", "decorators", "matching_lines", "plans"]
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,8 @@ class Hit:
     line: int
     name: str
     text: str
+    #: what a decorator swaps where that is a function which it names and not what it stands on
+    concerns: str = ""
 
     @property
     def pointer(self) -> str:
@@ -80,7 +84,7 @@ def decorators(reader: SourceReader, path: str, scopes: Iterable[str]) -> list[H
     wanted = set(scopes)
     pattern = re.compile(r"kernel|compile|jit|custom_op|cuda|graph", re.IGNORECASE)
     return [
-        Hit(path, decorator.lineno, span.name, ast.unparse(decorator))
+        Hit(path, decorator.lineno, span.name, ast.unparse(decorator), _function_of(reader, path, decorator))
         for span in reader.spans(path)
         if span.name.split(".")[0] in wanted
         for decorator in span.node.decorator_list
@@ -88,17 +92,45 @@ def decorators(reader: SourceReader, path: str, scopes: Iterable[str]) -> list[H
     ]
 
 
+def _function_of(reader: SourceReader, path: str, decorator: ast.expr) -> str:
+    """The function that a decorator is handed, as in `@use_kernelized_func(rotate)`; empty where it is handed none."""
+    first = decorator.args[0] if isinstance(decorator, ast.Call) and decorator.args else None
+    if not isinstance(first, ast.Name):
+        return ""
+    span = reader.definition(path, first.id)
+    return "" if span is not None and isinstance(span.node, ast.ClassDef) else first.id
+
+
+def code_lines(reader: SourceReader, path: str) -> list[str]:
+    """The lines of a Python file without comments and without the words of strings; other files, and what Python cannot
+    read, as they are."""
+    lines = list(reader.lines(path) or [])
+    if reader.tree(path) is None:
+        return lines
+    for token in tokenize.generate_tokens(io.StringIO("\n".join(lines) + "\n").readline):
+        if token.type not in (tokenize.COMMENT, tokenize.STRING):
+            continue
+        (first, begin), (last, end) = token.start, token.end
+        for row in range(first, last + 1):
+            text = lines[row - 1]
+            left, right = begin if row == first else 0, end if row == last else len(text)
+            lines[row - 1] = text[:left] + " " * (right - left) + text[right:]
+    return lines
+
+
 def matching_lines(reader: SourceReader, path: str, pattern: str, scopes: Iterable[str] | None = None) -> list[Hit]:
-    """Lines of `path` that match the regular expression, inside `scopes` where given; the first group is the name."""
+    """Lines of `path` whose code matches the regular expression, inside `scopes` where given; the first group is the name."""
     compiled, wanted = re.compile(pattern), None if scopes is None else set(scopes)
     hits = []
-    for number, text in enumerate(reader.lines(path) or [], 1):
+    for number, text in enumerate(code_lines(reader, path), 1):
         found = compiled.search(text)
-        if not found or text.lstrip().startswith(("#", "import ", "from ")):
+        if not found or text.lstrip().startswith(("import ", "from ")):
             continue
         around = reader.enclosing(path, number)
         if wanted is None or (around and around[0].name in wanted):
-            hits.append(Hit(path, number, found.group(1) if found.groups() else found.group(), text.strip()))
+            hits.append(
+                Hit(path, number, found.group(1) if found.groups() else found.group(), reader.line(path, number))
+            )
     return hits
 
 

@@ -11,6 +11,7 @@ from opscope_schemas.report import ReportSummary
 
 from opscope_tools.report import scan
 from opscope_tools.report.facts import Figures, ImplementationFacts, short
+from opscope_tools.report.given import configuration_given
 from opscope_tools.report.outline import Section, anchor
 from opscope_tools.report.overview import attention_kind, scopes
 from opscope_tools.report.quotes import amount, plain_bytes
@@ -43,7 +44,11 @@ def _insights(facts: ImplementationFacts) -> list[str]:
     kind = attention_kind(facts)
     name = short(facts.subject)
     inside = f"; the figures are of it as it runs in {short(facts.within)}" if facts.within else ""
-    lines = [f"{name} has {facts.tree.parameters:,} parameters ({_plain(facts.pointer(facts.subject))}){inside}."]
+    whose = _plain(configuration_given(facts))
+    lines = [
+        f"{name} has {facts.tree.parameters:,} parameters ({_plain(facts.pointer(facts.subject))}){inside}. The "
+        f"configuration is {whose}."
+    ]
     if kind:
         where = _plain(facts.pointer(facts.classes_of("attention")[0]))
         lines.append(f"Attention is {kind[0]}: {kind[1]} query heads on {kind[2]} key-value heads ({where}).")
@@ -80,8 +85,14 @@ def _optimisations(facts: ImplementationFacts) -> list[str]:
     if kind and kind[1] > kind[2] > 0:
         lines.append(f"The key-value cache holds {kind[2]} heads in place of {kind[1]}.")
     swaps = scan.decorators(facts.reader, facts.modeling_file, scopes(facts.main))
-    lines += [f"{hit.name} can be replaced by a kernel through @{hit.text} ({hit.path}:{hit.line})." for hit in swaps]
+    lines += [
+        f"{_swapped(hit)} can be replaced by a kernel through @{hit.text} ({hit.path}:{hit.line})." for hit in swaps
+    ]
     return lines or [f"None found: searched {facts.modeling_file} for fused operators and kernel decorators."]
+
+
+def _swapped(hit: scan.Hit) -> str:
+    return f"{hit.concerns}, which {hit.name} calls," if hit.concerns else hit.name
 
 
 def _limitations(facts: ImplementationFacts) -> list[str]:

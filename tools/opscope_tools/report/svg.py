@@ -20,7 +20,7 @@ __all__ = ["svg"]
 _CHAR, _LINE, _GAP, _LANE, _CLIP = 7.3, 16, 22, 11, 84
 _PAD, _LEFT, _HEAD = 9, 16, 22
 #: a timeline's bars
-_BARS = 300
+_BARS, _ROW = 300, 34
 
 
 def svg(graph: Graph, title: str, name: str) -> str:
@@ -175,22 +175,24 @@ def _tree(graph: Graph) -> tuple[float, float, list[str]]:
 
 
 def _timeline(graph: Graph) -> tuple[float, float, list[str]]:
-    left = 8 + _CHAR * max((len(_clipped(v.lines[0])) for v in graph.vertices), default=0) + 10
+    """Each label stands above its bar, so that bars begin at the left edge of a narrow screen."""
+    left = 8
+    widest = max((_CHAR * len(_clipped(v.lines[0])) for v in graph.vertices), default=0)
     beside = _CHAR * max((len(_beside(v)) for v in graph.vertices), default=0)
-    height = 28 + 20 * len(graph.vertices)
+    height = 28 + _ROW * len(graph.vertices)
     body = [_text(left, 14, "0 %", "faint"), _text(left + _BARS - 5 * _CHAR, 14, "100 %", "faint")]
     for part in range(5):
         x = left + _BARS * part / 4
         body.append(f'<path class="branch" d="M{x:.1f},20V{height - 4}"/>')
     for place, vertex in enumerate(graph.vertices):
         assert vertex.span is not None
-        y = 24 + 20 * place
+        y = 24 + _ROW * place + 14
         x, width = left + _BARS * vertex.span.start, max(1.5, _BARS * vertex.span.length)
         kind = "computing" if "compute" in vertex.lines[-1] else "bar"
         body.append(f'<rect class="{kind}" x="{x:.1f}" y="{y}" width="{width:.1f}" height="14"/>')
-        body.append(_text(8, y + 12, _clipped(vertex.lines[0])))
+        body.append(_text(8, y - 3, _clipped(vertex.lines[0])))
         body.append(_text(left + _BARS + 10, y + 12, _beside(vertex)))
-    return left + _BARS + beside + 20, height, body
+    return left + max(_BARS + beside + 10, widest) + 10, height, body
 
 
 def _beside(vertex: Vertex) -> str:

@@ -14,6 +14,7 @@ from opscope_schemas.formula import evaluate
 
 from opscope_tools.report.facts import Figures, ImplementationFacts, short, walk
 from opscope_tools.report.graph import INPUTS, OUTPUTS, Edge, Graph, Group, Vertex, folded
+from opscope_tools.report.kinds import kinds_of
 from opscope_tools.report.links import Operators, Unit, edges_of
 
 __all__ = ["Part", "parts", "path_of", "system_graph"]
@@ -114,7 +115,8 @@ def _missing(units: Sequence[Unit]) -> tuple[Edge, ...]:
 def _title(facts: ImplementationFacts, call: Kernel, values: Mapping[str, int]) -> str:
     """The whole path of a repeated call, its class and how often it runs."""
     path = path_of(facts.main.kernels, call) or call.attribute or "call"
-    return f"{path}: {short(call.class_name)} ×{evaluate(call.repeat, values)}"
+    kind = kinds_of(facts, facts.main).get(id(call))
+    return f"{path}: {short(call.class_name)} ×{evaluate(call.repeat, values)}{f', {kind.whole}' if kind else ''}"
 
 
 def path_of(kernels: Sequence[Kernel], wanted: Kernel) -> str:

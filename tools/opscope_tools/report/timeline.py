@@ -15,6 +15,7 @@ from opscope_schemas.formula import evaluate
 from opscope_tools.report.facts import Figures, ImplementationFacts, is_leaf, short, walk
 from opscope_tools.report.flow import bare
 from opscope_tools.report.graph import Graph, Span, Vertex
+from opscope_tools.report.kinds import Kind, kinds_of
 from opscope_tools.report.quotes import amount, plain_bytes
 from opscope_tools.report.system import Part, parts, path_of
 from opscope_tools.report.tasks import Occurrence, Task, numbering, occurrences
@@ -59,7 +60,8 @@ def timelines(facts: ImplementationFacts, catalogue: Sequence[Task]) -> list[Gra
     numbers, found = _numbered(facts, catalogue), []
     for document in facts.documents:
         values = facts.point(document)
-        rows = _by_layer(document, parts(facts, document.kernels, values), values)
+        kinds = kinds_of(facts, document)
+        rows = _by_layer(document, parts(facts, document.kernels, values), values, kinds)
         steps = [
             _sum(name, "", [_step(0, "", "", k, values, facts.ridge) for k in _leaves(kernels)])
             for name, kernels, _ in rows
@@ -75,7 +77,8 @@ def timelines(facts: ImplementationFacts, catalogue: Sequence[Task]) -> list[Gra
         for layer, time in [each for each in layers if each in longest]:
             times = evaluate(layer.repeat, values)
             own = _own(facts, document, layer.kernels or (), layer.class_name, numbers, times)
-            path = f"{path_of(document.kernels, layer)} ({short(layer.class_name)})"
+            kind = f", {kinds[id(layer)].whole}" if id(layer) in kinds else ""
+            path = f"{path_of(document.kernels, layer)} ({short(layer.class_name)}{kind})"
             share = f"{100 * time / times / whole:.1f} % of the pass"
             found.append(_graph(f"{document.phase}, modelled: one of {times} runs of {path}, {share}{left}", own))
     return [graph for graph in found if graph.vertices]
@@ -105,7 +108,7 @@ def _leaves(kernels: Sequence[Kernel]) -> list[Kernel]:
 
 
 def _by_layer(
-    document: ModelAnalysis, found: Sequence[Part], values: Mapping[str, int]
+    document: ModelAnalysis, found: Sequence[Part], values: Mapping[str, int], kinds: Mapping[int, Kind]
 ) -> list[tuple[str, tuple[Kernel, ...], Kernel | None]]:
     """The parts of a pass, those of a repeated layer put together: name, kernels, the layer."""
     rows: list[tuple[str, tuple[Kernel, ...], Kernel | None]] = []
@@ -115,7 +118,9 @@ def _by_layer(
             name, _, class_name = part.label.partition(": ")
             rows.append((f"{name} ({class_name})" if class_name else name, part.kernels, None))
         elif not rows or rows[-1][2] is not layer:
-            name = f"{path_of(document.kernels, layer)} ({short(layer.class_name)} ×{evaluate(layer.repeat, values)})"
+            kind = f", {kinds[id(layer)].name}" if id(layer) in kinds else ""
+            times = f"×{evaluate(layer.repeat, values)}{kind}"
+            name = f"{path_of(document.kernels, layer)} ({short(layer.class_name)} {times})"
             rows.append((name, (layer,), layer))
     return rows
 

@@ -23,6 +23,8 @@ __all__ = ["web_page"]
 
 #: lines shown before and after the cited ones, and the most of one excerpt
 _AROUND, _MOST = 3, 60
+#: characters of a code span that is not broken in a cell of a table
+_SHORT = 36
 _MARK = re.compile(r"<!--.*?-->")
 _HEADING = re.compile(r"<h([1-6])>(.*?)</h\1>", re.DOTALL)
 _CODE = re.compile(r"<code>([^<]*)</code>")
@@ -132,7 +134,8 @@ def _linked(html: str, reader: SourceReader, cited: dict[tuple[str, int, int], s
     """Pointers in code spans as links to the excerpts that they cite."""
 
     def code(match: re.Match[str]) -> str:
-        return f"<code>{POINTER.sub(pointer, match[1])}</code>"
+        short = ' class="short"' if len(unescape(match[1])) <= _SHORT and not POINTER.search(match[1]) else ""
+        return f"<code{short}>{POINTER.sub(pointer, match[1])}</code>"
 
     def pointer(match: re.Match[str]) -> str:
         path, first = match[1], int(match[2])

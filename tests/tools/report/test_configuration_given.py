@@ -1,0 +1,39 @@
+"""A report says whose configuration its figures are of."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import report_toy as toy
+from opscope_tools import write_report
+from opscope_tools.report.facts import ImplementationFacts
+from opscope_tools.report.summary import summarise
+from opscope_tools.spec import ToolContext
+
+
+def head(text: str) -> str:
+    return next(line for line in text.splitlines() if line.startswith("**Configuration:**"))
+
+
+def test_without_a_configuration_the_head_says_that_the_sizes_are_the_classs_defaults(
+    facts: ImplementationFacts,
+) -> None:
+    line = head(toy.rendered_with(facts, {}).text)
+    assert "default of `ToyConfig`" in line
+    assert "need not be that of any checkpoint" in line
+    assert "default of ToyConfig" in summarise(facts, "x.md", ()).insights[0]
+
+
+def test_overrides_are_named_field_by_field_in_the_head_the_summary_and_the_table(context: ToolContext) -> None:
+    asked = write_report.WriteReportArguments(name="toy", config={"vocab_size": 77})
+    facts = write_report.gather(asked, context)
+    report = toy.rendered_with(facts, {})
+    assert "`vocab_size=77` given" in head(report.text)
+    assert "vocab_size=77 given" in report.facts.summary.insights[0]
+    (row,) = [line for line in report.text.splitlines() if line.startswith("| `vocab_size`")]
+    assert "given; default `100`" in row
+
+
+def test_a_file_is_named(facts: ImplementationFacts) -> None:
+    line = head(toy.rendered_with(replace(facts, given="/models/tiny/config.json"), {}).text)
+    assert "as `tiny/config.json` gives it" in line

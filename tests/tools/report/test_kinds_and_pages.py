@@ -1,0 +1,46 @@
+"""Layers of one class that the trace tells apart are named by the configuration; timelines fit a narrow screen."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import report_toy as toy
+from opscope_tools.report.facts import ImplementationFacts
+from opscope_tools.report.graph import Graph, Span, Vertex
+from opscope_tools.report.kinds import kinds_of
+from opscope_tools.report.svg import svg
+
+
+def two_kinds(facts: ImplementationFacts, **config: object) -> ImplementationFacts:
+    """The toy with its layers in two folded calls, three times and once."""
+    at = next(place for place, kernel in enumerate(facts.main.kernels) if kernel.class_name.endswith("ToyLayer"))
+    layer = facts.main.kernels[at].model_copy(update={"attribute": "layers.*"})
+    calls = (layer.model_copy(update={"repeat": "3"}), layer.model_copy(update={"repeat": "1"}))
+    kernels = (*facts.main.kernels[:at], *calls, *facts.main.kernels[at + 1 :])
+    document = facts.main.model_copy(update={"kernels": kernels})
+    tree = facts.tree.model_copy(update={"config": {**facts.tree.config, **config}})
+    return replace(facts, documents=(document,), graphs=(toy.graph(document),), tree=tree)
+
+
+def test_layers_are_named_by_the_list_whose_counts_fit_and_by_their_numbers(facts: ImplementationFacts) -> None:
+    mixed = two_kinds(facts, text={"layer_types": ["near", "near", "far", "near"]}, other=[1, 2, 3])
+    assert [kind.whole for kind in kinds_of(mixed, mixed.main).values()] == ["near (layers 0-1, 3)", "far (layer 2)"]
+
+
+def test_without_such_a_list_the_kinds_are_only_numbered(facts: ImplementationFacts) -> None:
+    for config in (
+        {},
+        {"layer_types": ["near", "near", "far", "far"]},
+        {"a": ["x", "x", "x", "y"], "b": ["y", "x", "x", "x"]},
+    ):
+        mixed = two_kinds(facts, **config)
+        assert [kind.whole for kind in kinds_of(mixed, mixed.main).values()] == ["kind 1 of 2", "kind 2 of 2"]
+    assert kinds_of(facts, facts.main) == {}
+
+
+def test_bars_of_a_timeline_begin_at_the_left_edge_however_long_the_labels_are() -> None:
+    long = Vertex("a", ("a" * 80, " 50.0 %", "memory, 1 GB"), span=Span(0, 0.5))
+    drawn = svg(Graph((long,), layout="timeline"), "t", "n")
+    (bar,) = re.findall(r'<rect class="bar" x="([\d.]+)" y="\d+" width="([\d.]+)"', drawn)
+    assert float(bar[0]) + 2 * float(bar[1]) <= 320

@@ -1,0 +1,44 @@
+"""A report describes the pass by its own inputs, and finds positions that a nested configuration declares."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import report_toy as toy
+from opscope_schemas.analysis import ModelInput
+from opscope_tools.report.facts import ImplementationFacts
+from opscope_tools.report.point import point_said
+
+IMAGE = ModelInput(name="pixel_values", shape=("{batch_size}", "3", "{height}", "{height}"), dtype="bfloat16")
+IDS = ModelInput(name="input_ids", shape=("{batch_size}", "{seq_len}"), dtype="int64")
+
+
+def test_a_model_of_images_is_described_by_its_image_and_not_by_tokens(facts: ImplementationFacts) -> None:
+    seen = facts.main.model_copy(update={"phase": "forward", "model_inputs": (IMAGE,), "variables": ()})
+    values = {"batch_size": 1, "height": 224, "seq_len": 1024, "cache_len": 0}
+    assert point_said(seen, values) == "1 image of 224 x 224"
+    assert point_said(seen, {**values, "batch_size": 3}) == "3 images of 224 x 224"
+
+
+def test_a_model_of_images_and_text_is_described_by_both_and_without_a_cache(facts: ImplementationFacts) -> None:
+    both = facts.main.model_copy(update={"phase": "forward", "model_inputs": (IDS, IMAGE)})
+    values = {"batch_size": 1, "height": 224, "seq_len": 64, "cache_len": 0}
+    assert point_said(both, values) == "batch 1, 64 tokens, 1 image of 224 x 224"
+
+
+def test_features_are_described_by_their_sizes(facts: ImplementationFacts) -> None:
+    heard = ModelInput(name="input_features", shape=("{batch_size}", "80", "3000"), dtype="bfloat16")
+    document = facts.main.model_copy(update={"model_inputs": (heard,), "variables": ()})
+    assert point_said(document, {"batch_size": 2}) == "batch 2, input_features of 2 x 80 x 3000"
+
+
+def test_positions_of_a_nested_configuration_are_said_in_the_table_and_in_the_answer(
+    facts: ImplementationFacts,
+) -> None:
+    flat = {name: value for name, value in facts.tree.config.items() if name != "max_position_embeddings"}
+    nested = facts.tree.model_copy(update={"config": {**flat, "text_config": {"max_position_embeddings": 64}}})
+    text = toy.unmarked(toy.rendered_with(replace(facts, tree=nested, settings=None), {}).text)
+    (row,) = [line for line in text.splitlines() if line.startswith("| `max_seq_len`")]
+    assert row.startswith("| `max_seq_len` | 64 | ")
+    assert "`text_config.max_position_embeddings`" in row
+    assert "A: `text_config.max_position_embeddings` = 64" in text

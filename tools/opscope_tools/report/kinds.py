@@ -1,0 +1,103 @@
+"""What tells repeated layers of one class apart: the kind that a list of the configuration gives each layer, and their numbers.
+
+A trace folds layers that run the same operators. Where one class is folded into several calls, a list with one entry for each
+layer (`layer_types`) says which is which, if its counts fit the calls in only one way.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from opscope_schemas.analysis import Kernel, ModelAnalysis
+from opscope_schemas.formula import evaluate
+
+from opscope_tools.report.facts import ImplementationFacts
+
+__all__ = ["Kind", "kinds_of"]
+
+#: stretches of layer numbers that a label lists
+_MOST = 8
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Which of several folded calls one is: `name` in few words, `layers` with the numbers where they are known."""
+
+    name: str
+    layers: str = ""
+
+    @property
+    def whole(self) -> str:
+        """Name and numbers."""
+        return f"{self.name} ({self.layers})" if self.layers else self.name
+
+
+def kinds_of(facts: ImplementationFacts, document: ModelAnalysis) -> dict[int, Kind]:
+    """By the identity of a call; only calls that share place and class with another repeated one have a kind."""
+    values, lists = facts.point(document), list(_lists(facts))
+    found: dict[int, Kind] = {}
+    for calls in _alike(document.kernels, values):
+        names = _named([evaluate(call.repeat, values) for call in calls], lists)
+        for place, call in enumerate(calls):
+            found[id(call)] = names[place] if names else Kind(f"kind {place + 1} of {len(calls)}")
+    return found
+
+
+def _alike(kernels: Sequence[Kernel], values: Mapping[str, int]) -> Iterator[list[Kernel]]:
+    """Calls of one class at one attribute of one forward, at least one of which is repeated."""
+    held: dict[tuple[str, str], list[Kernel]] = {}
+    for kernel in kernels:
+        if kernel.class_name and kernel.kernels:
+            held.setdefault((kernel.attribute, kernel.class_name), []).append(kernel)
+            yield from _alike(kernel.kernels, values)
+    for (attribute, _), calls in held.items():
+        if attribute.endswith("*") and len(calls) > 1 and any(evaluate(call.repeat, values) > 1 for call in calls):
+            yield calls
+
+
+def _lists(facts: ImplementationFacts) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Lists of the configuration, as source computes them and as the built one holds them."""
+    for own in facts.settings.configurations if facts.settings is not None else ():
+        for parameter in own.hyperparameters:
+            for value in (parameter.effective, parameter.given, parameter.value):
+                if isinstance(value, list | tuple) and value:
+                    yield parameter.name, tuple(map(str, value))
+                    break
+    pending: list[Mapping[str, object]] = [facts.tree.config]
+    while pending:
+        for name, value in pending.pop().items():
+            if isinstance(value, Mapping):
+                pending.append(value)
+            elif isinstance(value, list | tuple) and value:
+                yield name, tuple(map(str, value))
+
+
+def _named(repeats: Sequence[int], lists: Sequence[tuple[str, tuple[str, ...]]]) -> list[Kind]:
+    """A kind for each call; nothing where no list fits, or two fit that part the layers otherwise."""
+    fitting = {entries: name for name, entries in lists if len(entries) == sum(repeats) and _fits(entries, repeats)}
+    if len(fitting) > 1:
+        fitting = {entries: name for entries, name in fitting.items() if name == "layer_types"}
+    if len(fitting) != 1:
+        return []
+    (entries,) = fitting
+    counts = Counter(entries)
+    order = list(counts)
+    if [counts[name] for name in order] != list(repeats):  # not in the order of the first layer of each kind
+        order = [next(name for name in order if counts[name] == repeat) for repeat in repeats]
+    return [Kind(name, _numbers([at for at, entry in enumerate(entries) if entry == name])) for name in order]
+
+
+def _fits(entries: Sequence[str], repeats: Sequence[int]) -> bool:
+    counts = list(Counter(entries).values())
+    return counts == list(repeats) or (sorted(counts) == sorted(repeats) and len(set(counts)) == len(counts))
+
+
+def _numbers(layers: Sequence[int]) -> str:
+    """`layers 0-4, 6-10`."""
+    runs = [[at for _, at in run] for _, run in groupby(enumerate(layers), lambda pair: pair[1] - pair[0])]
+    said = [f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs]
+    more = ", …" if len(said) > _MOST else ""
+    return f"layer{'s' * (len(layers) != 1)} {', '.join(said[:_MOST])}{more}"
