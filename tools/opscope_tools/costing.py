@@ -52,8 +52,7 @@ def model_spec(workspace: Workspace, target: str, config: Config) -> ModelSpec:
             raise ConfigError(f"Both {target} and {config} are configurations.", next_step="Give one of them.")
         model_type, path = described
         return model_spec(workspace, model_type, config).model_copy(update={"config_file": str(path)})
-    index = index_of(workspace)
-    found = index.target(target)
+    found = index_of(workspace).target(target)
     symbol, name = found.symbol, found.symbol.repository.name
     if not symbol.installed and name not in ("transformers", "pytorch") and name not in workspace.trusted:
         raise TraceError(
@@ -70,10 +69,8 @@ def model_spec(workspace: Workspace, target: str, config: Config) -> ModelSpec:
                 f"The config file {config} does not exist.", next_step="Give a config.json, or an object."
             )
         file = str(existing.resolve())
-    # the worker looks a type up by itself where its class is a causal LM or the main one
-    named = not found.model_type or index.names.auto.writes(symbol.name, found.model_type, index.names.trees(None))
     return ModelSpec(
-        class_name=symbol.qualified_name if named else "", model_type=found.model_type or "",
+        class_name="" if found.model_type else symbol.qualified_name, model_type=found.model_type or "",
         config_file=file, overrides=overrides,
     )  # fmt: skip
 
@@ -109,8 +106,7 @@ def find(arguments: CostArguments, context: ToolContext) -> Found:
     values = arguments.values
     if values and arguments.phase == "decode":
         values = {"seq_len": 1, **values}  # decoding is one token at a time unless said otherwise
-    wanted = "" if spec.model_type else spec.class_name  # a type's own class is the root of its trace
-    return tracer_of(workspace).find(request, wanted, arguments.instance, values, running(context))
+    return tracer_of(workspace).find(request, spec.class_name, arguments.instance, values, running(context))
 
 
 def sources(workspace: Workspace) -> tuple[Source, ...]:

@@ -283,25 +283,6 @@ def test_model_types_mean_their_causal_lm_class_or_else_their_main_class(install
     assert set(expected) <= set(installed_index.model_types())
 
 
-def test_model_types_without_a_causal_lm_mean_their_class_that_writes_text(installed_index: Index) -> None:
-    from transformers.models.auto import modeling_auto as auto
-
-    tables = [
-        auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
-        auto.MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES,
-        auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
-    ]
-    writing = {name for table in tables for name in table} - set(auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
-    assert len(writing) > 50
-    for model_type in writing:
-        value = next(table[model_type] for table in tables if model_type in table)
-        names = [value] if isinstance(value, str) else list(value)
-        assert installed_index.target(model_type).symbol.name == names[0]
-    assert installed_index.target("t5gemma").symbol.name == "T5GemmaForConditionalGeneration"
-    assert installed_index.target("bart").symbol.name == "BartForCausalLM"
-    assert installed_index.target("whisper").symbol.name == "WhisperForCausalLM"
-
-
 def test_model_types_lead_to_classes_whose_module_bears_the_name_of_the_type(installed_index: Index) -> None:
     model_types = installed_index.model_types()
     assert len(model_types) > 400

@@ -24,15 +24,8 @@ from opscope_tools.index.trees import SourceTree, Unit
 
 _MODELING_AUTO = "transformers.models.auto.modeling_auto"
 _CONFIGURATION_AUTO = "transformers.models.auto.configuration_auto"
-#: the tables that a model type is looked up in: causal LM, the others whose models write text, the main one, then the rest
+#: the tables that a model type is looked up in, the causal-LM one first, then the main one, then the rest as written
 _CAUSAL, _MAIN = "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES", "MODEL_MAPPING_NAMES"
-_WRITING = (
-    "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES",
-    "MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES",
-    "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES",
-    "MODEL_FOR_VISION_2_SEQ_MAPPING_NAMES",  # until transformers 5
-)
-_FIRST = (_CAUSAL, *_WRITING, _MAIN)
 
 Entries = Mapping[str, Sequence[str]]
 
@@ -61,21 +54,13 @@ class AutoClasses:
 
     def of_model_type(self, name: str, trees: Sequence[SourceTree]) -> Iterator[tuple[str, Sequence[str]]]:
         """(model type, names of classes) from each table that holds the type, in the order to look: the causal-LM
-        table, those of sequence-to-sequence and of image-and-text models, the main one, the others; `-`, `_` and `.` do
-        not count."""
+        table, the main one, the others; `-`, `_` and `.` do not count."""
         tables = dict(self._tables(trees))
         wanted = _plain(name)
-        for table in [*_FIRST, *(t for t in tables if t not in _FIRST)]:
+        for table in [_CAUSAL, _MAIN, *(t for t in tables if t not in {_CAUSAL, _MAIN})]:
             for key, value in tables[table].entries if table in tables else ():
                 if _plain(key) == wanted:
                     yield key, _names(value)
-
-    def writes(self, class_name: str, model_type: str, trees: Sequence[SourceTree]) -> bool:
-        """Whether the class stands for its type because it writes text by another way than a causal LM."""
-        tables = dict(self._tables(trees))
-        held = [_names(v) for t in _WRITING if t in tables for k, v in tables[t].entries if k == model_type]
-        causal = {key for key, _ in tables[_CAUSAL].entries} if _CAUSAL in tables else set()
-        return model_type not in causal and any(class_name in names for names in held)
 
     def config_class(self, name: str, trees: Sequence[SourceTree]) -> tuple[str, ClassSymbol] | None:
         """(model type, its configuration class) by the table of the registered `transformers`; `-`, `_` and `.` do not

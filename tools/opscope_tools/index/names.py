@@ -217,8 +217,7 @@ class Names:
     # model types and auto classes
 
     def _model_type(self, name: str, trees: list[SourceTree]) -> Target | None:
-        """The class of a model type that writes text (causal LM, else sequence to sequence, else image and text to text), else
-        its main class, else the first class that any mapping names."""
+        """The causal-LM class of a model type, else its main class, else the first class that any mapping names."""
         for model_type, classes in self.auto.of_model_type(name, trees):
             symbols = self._of_model_type(model_type, classes[0], trees) if classes else []
             if symbols:
