@@ -46,13 +46,15 @@ def missing() -> str:
     return "nvcc is not on PATH: install a CUDA toolkit, or pip install nvidia-cuda-nvcc nvidia-cuda-cccl (no GPU is needed)."
 
 
-@cache
 def version() -> str:
     """`nvcc 13.0.88`."""
+    return _version(tool("nvcc"))
+
+
+@cache
+def _version(nvcc: str) -> str:
     try:
-        said = subprocess.run(
-            [tool("nvcc"), "--version"], capture_output=True, text=True, timeout=20, check=False
-        ).stdout
+        said = subprocess.run([nvcc, "--version"], capture_output=True, text=True, timeout=20, check=False).stdout
     except (OSError, subprocess.TimeoutExpired):
         return "nvcc"
     found = re.search(r"V(\d+\.\d+\.\d+)", said)

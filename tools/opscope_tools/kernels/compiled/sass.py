@@ -6,6 +6,7 @@ Read from a cubin with NVIDIA's `cuobjdump` and `nvdisasm`, found on PATH, in tr
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import shutil
 import subprocess
@@ -60,10 +61,14 @@ class Machine:
     lines: Counter[tuple[str, int]] = field(default_factory=Counter)
 
 
-@cache
 def tool(name: str) -> str:
     """The path of one of NVIDIA's tools; '' where it is nowhere."""
-    if on_path := shutil.which(name):
+    return _tool(name, os.environ.get("PATH", ""))
+
+
+@cache
+def _tool(name: str, path: str) -> str:
+    if on_path := shutil.which(name, path=path):
         return on_path
     for package, inside in (("triton", "backends/nvidia/bin"), ("nvidia", "cu13/bin"), ("nvidia", "cuda_nvcc/bin")):
         spec = importlib.util.find_spec(package)
