@@ -129,6 +129,7 @@ class Types:
     def __init__(self, held: Holdings) -> None:
         self.held = held
         self._attributes: dict[tuple[str, str], list[Definition]] = {}
+        self._overriding: dict[tuple[str, str], list[Target]] = {}
         self._set: dict[str, dict[str, list[tuple[Function, Setting]]]] = {}
 
     def named(self, node: ast.expr | None, file: FileFacts) -> Definition | None:
@@ -357,6 +358,9 @@ class Types:
 
     def overriding(self, owner: Definition, name: str) -> list[Target]:
         """The methods that objects of classes below `owner` run instead, stand-ins of tests left out."""
+        known = self._overriding.get((owner.at, name))
+        if known is not None:
+            return known
         found: dict[tuple[str, str], Target] = {}
         for one in self.held.descendants(owner):
             fact = one.fact
@@ -364,7 +368,8 @@ class Types:
                 continue
             if any(m.name == name and not m.abstract for m in fact.methods) and (target := self.method(one, name)):
                 found[target.key] = target
-        return list(found.values())
+        self._overriding[owner.at, name] = list(found.values())
+        return self._overriding[owner.at, name]
 
     def is_abstract(self, target: Target) -> bool:
         """Whether the method only raises, or is declared abstract."""
