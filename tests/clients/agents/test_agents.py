@@ -1,7 +1,7 @@
 """The analyzers as users start them: the real SDK, its command line and our server, on a model that says what it must.
 
-Every run is in namespaces of its own, with nothing but loopback. Where the agent extra or namespaces are missing the
-tests are skipped, unless OPSCOPE_NEEDS_AGENTS says that they must run.
+Every run is in namespaces of its own, with nothing but loopback: where these cannot be had the tests are skipped. So they are
+where the agent extra is missing, unless OPSCOPE_NEEDS_AGENTS says that it is there.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ ELEMENTS = "{batch_size} * {seq_len} * {hidden_size}"
 @pytest.fixture(scope="session", autouse=True)
 def _possible() -> None:  # of the session, so that nothing is prepared for tests that are skipped
     missing = "" if importlib.util.find_spec("claude_agent_sdk") else "pip install 'opscope[agent]' first"
+    if missing and os.environ.get("OPSCOPE_NEEDS_AGENTS"):
+        pytest.fail(missing)
     if reason := missing or isolation.refusal():
-        if os.environ.get("OPSCOPE_NEEDS_AGENTS"):
-            pytest.fail(reason)
         pytest.skip(reason)
 
 

@@ -33,10 +33,10 @@ MODEL = "claude-sonnet-5"
 def claude() -> Path:
     """The command line that comes with claude-agent-sdk."""
     spec = find_spec("claude_agent_sdk")
-    why = isolation.refusal() if spec else "claude-agent-sdk is not installed (make clients)"
-    if why:
-        if os.environ.get("OPSCOPE_NEEDS_AGENTS"):
-            pytest.fail(why)
+    missing = "" if spec else "claude-agent-sdk is not installed (make clients)"
+    if missing and os.environ.get("OPSCOPE_NEEDS_AGENTS"):
+        pytest.fail(missing)
+    if why := missing or isolation.refusal():  # where there are no namespaces the real command line is never started
         pytest.skip(why)
     assert spec
     assert spec.origin
