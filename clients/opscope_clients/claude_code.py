@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from importlib.metadata import version
 
 from opscope_prompts import loader
 from opscope_tools.catalog import ALL_TOOLS
@@ -36,7 +37,6 @@ _SAVED = {
     "analyze": "The report is saved to `reports/implementations/[name]-analysis.md` by `write_report`.",
     "analyze-repo": "The report is saved to `reports/repos/[name].md` by `write_report`.",
 }
-_VERSION = "0.1.0"
 _SUMMARY = "What LLM implementations cost: FLOPs and bytes per source line, kernel tiling, checked reports"
 
 
@@ -62,16 +62,16 @@ def _named(body: str) -> list[str]:
     return [tool.name for tool in ALL_TOOLS if tool.name in words]
 
 
-def project_commands() -> dict[str, str]:
-    """Command files by name, for a project's `.claude/commands`, beside a server that is called `opscope`."""
-    return {f"{name}.md": command_text(name, "mcp__opscope__") for name in COMMANDS}
+def project_commands(server: str = "opscope") -> dict[str, str]:
+    """Command files by name, for a project's `.claude/commands`, beside a server that is called `server`."""
+    return {f"{name}.md": command_text(name, f"mcp__{server}__") for name in COMMANDS}
 
 
 def plugin_files() -> dict[str, str]:
     """The plugin's files by their path in it."""
     manifest = {
         "name": "opscope",
-        "version": _VERSION,
+        "version": version("opscope"),
         "description": _SUMMARY,
         "author": {"name": "The opscope authors"},
         "license": "Apache-2.0",

@@ -125,6 +125,8 @@ def analyze(
 
     if name is not None and len(targets) > 1:
         raise click.UsageError("--name names one report; leave it out for several targets.")
+    if kind == "repo" and (config or values):
+        raise click.UsageError("--config and --values are for models; a repository takes none.")
     if url is None:
         workspace = session.workspace()  # a bad option is told here, not by a server that fails to start
         workspace.store.close()
@@ -133,8 +135,6 @@ def analyze(
     elif session.server_arguments():
         raise click.UsageError("A server at --http has its own repositories and folders; start it with these options.")
     wish = Wish(targets, kind, name, overwrite, html, _config(config), _values(values))
-    if kind == "repo" and (config or values):
-        raise click.UsageError("--config and --values are for models; a repository takes none.")
     status: int = drive(wish, session, url=url, as_json=as_json)
     return status
 

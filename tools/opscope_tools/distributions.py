@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from email.parser import HeaderParser
 from importlib.metadata import Distribution
 from pathlib import Path
 
@@ -51,10 +50,17 @@ def console_scripts_of(holder: Path, package: str) -> dict[str, str]:
 
 def distribution_of(holder: Path, package: str) -> Distribution | None:
     """The one distribution in `holder` that the top-level `package` came with: of its name, else one that lists it."""
-    metadata = [*holder.glob("*.dist-info"), *holder.glob("*.egg-info")]
-    named = [folder for folder in metadata if _plain(folder.name.partition("-")[0]) == _plain(package)]
-    found = named or [folder for folder in metadata if _lists(folder, package)]
+    found = _named(holder, package) or [folder for folder in _beside(holder) if _lists(folder, package)]
     return Distribution.at(found[0]) if len(found) == 1 else None
+
+
+def _beside(holder: Path) -> list[Path]:
+    return [*holder.glob("*.dist-info"), *holder.glob("*.egg-info")]
+
+
+def _named(holder: Path, package: str) -> list[Path]:
+    """The folders of metadata in `holder` that bear the package's name."""
+    return [folder for folder in _beside(holder) if _plain(folder.name.partition("-")[0]) == _plain(package)]
 
 
 def described(root: Path, packages: Sequence[str] = ()) -> DistributionFact | None:
@@ -72,11 +78,7 @@ def described(root: Path, packages: Sequence[str] = ()) -> DistributionFact | No
 
 def _metadata_file(root: Path, packages: Sequence[str]) -> Path | None:
     if packages:
-        named = [
-            f
-            for f in (*root.glob("*.dist-info"), *root.glob("*.egg-info"))
-            if _plain(f.name.partition("-")[0]) == _plain(packages[0])
-        ]
+        named = _named(root, packages[0])
         found = [f / name for f in named for name in ("METADATA", "PKG-INFO") if (f / name).is_file()]
     else:
         found = [root / "PKG-INFO"] if (root / "PKG-INFO").is_file() else [*root.glob("*.dist-info/METADATA")]
@@ -84,14 +86,7 @@ def _metadata_file(root: Path, packages: Sequence[str]) -> Path | None:
 
 
 def _of_headers(text: str, path: str) -> DistributionFact | None:
-    """Headers come to an end at the first empty line; what is indented goes on with the header before."""
-    held: dict[str, list[tuple[str, int]]] = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line:  # one of blanks goes on with the header before
-            break
-        key, colon, value = line.partition(":")
-        if colon and not line[0].isspace():
-            held.setdefault(key, []).append((value.strip(), number))
+    held = _headers(text)
     if "Name" not in held:
         return None
     (name, first), *_ = held["Name"]
@@ -157,8 +152,19 @@ def _lists(folder: Path, package: str) -> bool:
 def _header(file: Path) -> str:
     """`Version` of the headers of a metadata file; empty where there is none."""
     try:
-        with file.open(encoding="utf-8", errors="replace") as held:
-            version = HeaderParser().parse(held).get("Version", "")
+        held = _headers(file.read_text(encoding="utf-8", errors="replace"))
     except OSError:
         return ""
-    return str(version).strip()
+    return held.get("Version", [("", 0)])[0][0]
+
+
+def _headers(text: str) -> dict[str, list[tuple[str, int]]]:
+    """Values and lines by header; they end at the first empty line, and what is indented goes on with the one before."""
+    held: dict[str, list[tuple[str, int]]] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line:  # one of blanks goes on with the header before
+            break
+        key, colon, value = line.partition(":")
+        if colon and not line[0].isspace():
+            held.setdefault(key, []).append((value.strip(), number))
+    return held

@@ -15,6 +15,6 @@ def extra_files(host: Host, scope: Scope, name: str) -> Mapping[str, str]:
     """Path relative to the project's root (project scope) or the home folder (user scope) -> text, for server `name`."""
     if (host.key, scope) != ("claude-code", "project"):
         return {}
-    from opscope_clients.claude_code import COMMANDS, command_text  # here: it loads the prompts
+    from opscope_clients.claude_code import project_commands  # here: it loads the prompts
 
-    return {f".claude/commands/{command}.md": command_text(command, f"mcp__{name}__") for command in COMMANDS}
+    return {f".claude/commands/{file}": text for file, text in project_commands(name).items()}

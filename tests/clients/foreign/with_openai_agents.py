@@ -37,7 +37,7 @@ class Scripted(Model):
         return ModelResponse(output=[message], usage=Usage(), response_id=None)
 
     def stream_response(self, *args, **kwargs):
-        raise NotImplementedError
+        raise NotImplementedError  # the interface asks for it; Runner.run never streams
 
 
 async def main(server: str, *cache: str) -> None:
