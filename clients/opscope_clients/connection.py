@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
@@ -18,8 +16,10 @@ import httpx2
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.types import CallToolResult, TextContent, TextResourceContents
 from opscope_schemas.errors import InputError, OpscopeError
+from opscope_tools.children import environment_for, python_module, started_by_others
 
-__all__ = ["CallError", "Connection", "Progress", "Server", "connected", "own_server", "server_at", "translated"]
+__all__ = ["CallError", "Connection", "Progress", "Server", "connected", "own_server", "server_at",
+           "servers_of_others", "translated"]  # fmt: skip
 
 # what goes wrong is told here in a sentence; without a handler Python would print the client's own log, tracebacks and all
 logging.getLogger("mcp").addHandler(logging.NullHandler())
@@ -35,10 +35,17 @@ class CallError(OpscopeError):
 
 
 def own_server(arguments: Sequence[str]) -> StdioServerParameters:
-    """A server started with `arguments` of `python -m opscope_server`, which ends with the connection."""
-    return StdioServerParameters(
-        command=sys.executable, args=["-m", "opscope_server", *arguments], env=dict(os.environ)
-    )
+    """A server started with `arguments` of `python -m opscope_server`, which ends with the connection and with us."""
+    return _serving(started_by_others(python_module("opscope_server", *arguments)))
+
+
+def servers_of_others(arguments: Sequence[str]) -> StdioServerParameters:
+    """The same for a program that starts the server itself, such as an agent's."""
+    return _serving(python_module("opscope_server", *arguments))
+
+
+def _serving(command: Sequence[str]) -> StdioServerParameters:
+    return StdioServerParameters(command=command[0], args=[*command[1:]], env=environment_for(own=True))
 
 
 def server_at(url: str) -> str:

@@ -196,7 +196,7 @@ def test_a_worker_that_dies_is_reported_and_replaced() -> None:
     assert ask(worker) == "pong"
     assert worker._process is not None
     os.kill(worker._process.pid, signal.SIGKILL)
-    worker._process.wait(timeout=10)
+    worker._process.wait(10)
     assert ask(worker) == "pong"  # found dead before the request: a new one answers
     worker.close()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -30,7 +31,7 @@ def nothing() -> None:
 def test_every_batch_is_answered_once_and_every_worker_says_its_last_word(tmp_path: Path) -> None:
     (tmp_path / "worker.py").write_text(WORKER)
     told = list(
-        read_batches([str(tmp_path / "worker.py")], list(range(25)), pickle, workers=2, checkpoint=nothing)
+        read_batches([sys.executable, str(tmp_path / "worker.py")], list(range(25)), pickle, workers=2, checkpoint=nothing)
     )  # fmt: skip
     answers = [said for last, said in told if not last]
     lasts = [said for last, said in told if last]
@@ -44,7 +45,11 @@ def test_every_batch_is_answered_once_and_every_worker_says_its_last_word(tmp_pa
 def test_a_worker_that_dies_is_an_error_that_names_its_status(tmp_path: Path) -> None:
     (tmp_path / "worker.py").write_text(WORKER)
     with pytest.raises(RuntimeError, match="status 7"):
-        list(read_batches([str(tmp_path / "worker.py")], ["a", "die", "b"], pickle, workers=1, checkpoint=nothing))
+        list(
+            read_batches(
+                [sys.executable, str(tmp_path / "worker.py")], ["a", "die", "b"], pickle, workers=1, checkpoint=nothing
+            )
+        )
 
 
 def test_closing_the_iterator_ends_the_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,7 +63,7 @@ def test_closing_the_iterator_ends_the_workers(tmp_path: Path, monkeypatch: pyte
         return process
 
     monkeypatch.setattr(subprocess, "Popen", kept)
-    with closing(read_batches([str(tmp_path / "worker.py")], list(range(50)), pickle, workers=2, checkpoint=nothing)) as told:  # fmt: skip
+    with closing(read_batches([sys.executable, str(tmp_path / "worker.py")], list(range(50)), pickle, workers=2, checkpoint=nothing)) as told:  # fmt: skip
         next(told)
     assert len(started) == 2
     assert all(process.returncode is not None for process in started)

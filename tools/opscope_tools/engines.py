@@ -47,7 +47,7 @@ def tracer_of(workspace: Workspace) -> TraceEngine:
         return kept[1]
     engine = TraceEngine(
         repositories, workspace.store, python=workspace.python, timeout=workspace.trace_timeout,
-        memory=workspace.trace_memory, trusted=workspace.trusted,
+        limits=workspace.trace_limits, trusted=workspace.trusted,
     )  # fmt: skip
     workspace._engines["trace"] = (repositories, engine)
     return engine

@@ -1,8 +1,8 @@
 """Opens the `Workspace` that a user's options and environment describe; the server and the command line share it.
 
 What is given wins over the environment: OPSCOPE_REPO and OPSCOPE_TRUST (several, separated as in PATH),
-OPSCOPE_PYTHON, OPSCOPE_OUTPUT, OPSCOPE_TRACE_TIMEOUT (seconds), OPSCOPE_MERMAID (a node_modules folder); OPSCOPE_CACHE_DIR is
-read where the store is opened.
+OPSCOPE_PYTHON, OPSCOPE_OUTPUT, OPSCOPE_TRACE_TIMEOUT (seconds), OPSCOPE_TRACE_MEMORY (MiB), OPSCOPE_TRACE_PROCESSES,
+OPSCOPE_TRACE_FILES, OPSCOPE_MERMAID (a node_modules folder); OPSCOPE_CACHE_DIR is read where the store is opened.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from opscope_schemas.errors import InputError, UnknownNameError
 
+from opscope_tools.children import Limits
 from opscope_tools.workspace import Workspace
 
 
@@ -40,6 +42,7 @@ def open_workspace(
         trusted=trusted,
     )
     workspace.trace_timeout = _seconds("OPSCOPE_TRACE_TIMEOUT", workspace.trace_timeout)
+    workspace.trace_limits = _limits(workspace.trace_limits)
     workspace.mermaid = _modules("OPSCOPE_MERMAID")
     for name in trusted:
         if name not in workspace.repositories:
@@ -62,6 +65,26 @@ def _modules(variable: str) -> Path | None:
             next_step="Name the node_modules folder in which `npm install mermaid` has put it.",
         )
     return folder
+
+
+def _limits(default: Limits) -> Limits:
+    """The limits of the process that traces, from the environment; raises `InputError`."""
+    return replace(
+        default,
+        data_bytes=_number("OPSCOPE_TRACE_MEMORY", default.data_bytes >> 20) << 20,
+        processes=_number("OPSCOPE_TRACE_PROCESSES", default.processes),
+        open_files=_number("OPSCOPE_TRACE_FILES", default.open_files),
+    )
+
+
+def _number(variable: str, default: int) -> int:
+    """A whole number from the environment; raises `InputError`."""
+    text = os.environ.get(variable)
+    if not text:
+        return default
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+        raise InputError(f"{variable} is {text[:40]!r}.", next_step="Give a whole number.")
+    return int(text)
 
 
 def _seconds(variable: str, default: float) -> float:

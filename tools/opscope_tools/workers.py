@@ -9,10 +9,11 @@ from __future__ import annotations
 import gc
 import os
 import selectors
-import subprocess
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import IO, Any, Protocol, TypeVar
+
+from opscope_tools.children import start
 
 T = TypeVar("T")
 
@@ -43,15 +44,15 @@ def batches_of(sizes: Mapping[T, int], batch: int) -> list[list[T]]:
 
 
 def read_batches(
-    arguments: Sequence[str], batches: Sequence[Any], codec: Codec, *, workers: int, checkpoint: Callable[[], None]
+    command: Sequence[str], batches: Sequence[Any], codec: Codec, *, workers: int, checkpoint: Callable[[], None]
 ) -> Generator[tuple[bool, Any], None, None]:
     """(False, answer) for every batch as it comes, and (True, last word) of every worker.
 
-    `arguments` are those of the interpreter that runs `serve`. `checkpoint` is called several times a second, and may raise.
+    `command` runs `serve`. `checkpoint` is called several times a second, and may raise.
     Raises `RuntimeError` where a worker died. Close the iterator to end the workers early.
     """
     waiting = iter(batches)
-    started = [_Worker(arguments, codec) for _ in range(min(workers, len(batches)))]
+    started = [_Worker(command, codec) for _ in range(min(workers, len(batches)))]
     selector = selectors.DefaultSelector()
     try:
         for worker in started:
@@ -85,17 +86,11 @@ def serve(read: Callable[[Any], Any], last_word: Callable[[], Any], codec: Codec
 class _Worker:
     """A process that reads batches of files."""
 
-    def __init__(self, arguments: Sequence[str], codec: Codec) -> None:
+    def __init__(self, command: Sequence[str], codec: Codec) -> None:
         self._codec = codec
-        self._process = subprocess.Popen(
-            [sys.executable, *arguments],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0,
-            process_group=0,  # Ctrl-C in a terminal is for this process, which ends its workers itself
-        )  # fmt: skip
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._input: IO[bytes] = self._process.stdin
-        self.output: IO[bytes] = self._process.stdout
+        self._process = start(command, kept=False, stderr=None)
+        self._input = self._process.stdin
+        self.output = self._process.stdout
 
     def give(self, batch: Any | None) -> None:
         """One batch more; None says that there are none."""
@@ -110,9 +105,7 @@ class _Worker:
         return last, said
 
     def end(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        self._input.close()
+        self._process.end()
         self.output.close()
 
 

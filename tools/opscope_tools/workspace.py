@@ -8,8 +8,6 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -20,10 +18,13 @@ from opscope_cache.trees import SUFFIXES, Tree, tree_at
 from opscope_schemas.common import Repository, Source
 from opscope_schemas.errors import InputError, PathRefusedError, UnknownNameError
 
+from opscope_tools.children import Cage, Limits, run
 from opscope_tools.distributions import version_of_package, version_of_tree
 
 #: repository name -> top-level package of the installed distribution that is read by default
 DEFAULT_PACKAGES: Mapping[str, str] = {"transformers": "transformers", "pytorch": "torch"}
+#: what the process that traces may use, unless the session says otherwise; it starts no other process
+TRACE_LIMITS = Limits(data_bytes=12 << 30, open_files=1024, nice=5)
 #: prints {package: [folder, version]} of the named packages that an interpreter has, without importing them
 _PLACES = """
 import importlib.metadata, importlib.util, json, sys
@@ -51,14 +52,12 @@ def repositories_of(python: str) -> dict[str, Repository]:
 
     Empty where it cannot be asked: a trace then tells why. What it does not have installed is left out.
     """
-    environment = {**{k: v for k, v in os.environ.items() if k != "PYTHONPATH"}, "PYTHONSAFEPATH": "1"}
     try:
-        done = subprocess.run(
-            [python, "-c", _PLACES, *DEFAULT_PACKAGES.values()], stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, timeout=60, env=environment, check=True,
-        )  # fmt: skip
-        places: dict[str, tuple[str, str]] = json.loads(done.stdout)
-    except (OSError, ValueError, subprocess.SubprocessError):
+        done = run(
+            [python, "-P", "-c", _PLACES, *DEFAULT_PACKAGES.values()], seconds=60, environment={"PYTHONPATH": ""}
+        )
+        places: dict[str, tuple[str, str]] = json.loads(done.out)
+    except (OSError, ValueError):
         return {}
     return {
         name: Repository(
@@ -106,15 +105,15 @@ def _git_commit(folder: Path) -> str:
     """The checked-out commit of `folder`, or an empty string where it is not the top of a git work tree."""
     if not (folder / ".git").exists():
         return ""
-    environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}
     try:
-        done = subprocess.run(
-            ["git", "-C", str(folder), "rev-parse", "HEAD"],
-            capture_output=True, text=True, timeout=10, env=environment, stdin=subprocess.DEVNULL,
+        done = run(
+            ["git", "-C", str(folder), "rev-parse", "HEAD"], seconds=10, environment={"GIT_OPTIONAL_LOCKS": "0"},
+            # a work tree's own settings may name programs; only git's are run
+            cage=Cage(read=("/",), execute=("/usr/lib/git-core", "/usr/libexec/git-core")),
         )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired):
+    except OSError:
         return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+    return done.out.strip() if done.code == 0 else ""
 
 
 @dataclass
@@ -130,9 +129,9 @@ class Workspace:
     trusted: frozenset[str] = frozenset()
     #: whether a question about a repository without an index starts a build behind it
     builds_index: bool = False
-    #: seconds and bytes that one trace may take
+    #: seconds that one trace may take, and what else the process that traces may use
     trace_timeout: float = 600.0
-    trace_memory: int = 12 << 30
+    trace_limits: Limits = TRACE_LIMITS
     #: node_modules folder that holds the npm package mermaid, whose parser then reads the diagrams of reports
     mermaid: Path | None = None
     _engines: dict[str, object] = field(default_factory=dict, repr=False)

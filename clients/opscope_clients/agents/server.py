@@ -36,8 +36,8 @@ class Server:
     def process(self) -> StdioServerParameters:
         """The process that serves over stdio; it gets no key."""
         toolset = [part for name in TOOLS for part in ("--toolset", name)]
-        own = connection.own_server([*self.session.server_arguments(), *toolset])
-        return own.model_copy(update={"env": {**os.environ, **for_server(os.environ)}})
+        own = connection.servers_of_others([*self.session.server_arguments(), *toolset])
+        return own.model_copy(update={"env": {**(own.env or {}), **for_server(os.environ)}})
 
     async def document(self, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The whole document of `count_flops` or `expand_refs`; raises `OpscopeError` with the server's sentence."""

@@ -1,4 +1,4 @@
-"""Checks of the two interpreters: the one that runs opscope, and the one that traces (--python)."""
+"""Checks of the two interpreters, the one that runs opscope and the one that traces (--python), and of what cages the latter."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping
 
 from opscope_schemas.errors import InputError
+from opscope_tools.children import protection
 from opscope_tools.session import interpreter
 
 from opscope_clients.doctor.findings import Finding, asked
@@ -35,6 +36,22 @@ def interpreters(python: str | None) -> Iterator[Finding]:
         facts={"version": platform.python_version(), "path": sys.executable},
     )  # fmt: skip
     yield tracing(python)
+    yield cage()
+
+
+def cage() -> Finding:
+    """What the kernel keeps the process that traces from."""
+    found = protection()
+    kept = [
+        *(["files outside its folder, signals and TCP (Landlock)"] if found.files else []),
+        *(["network, other processes and new programs (seccomp)"] if found.calls else []),
+    ]
+    said = f"kept from {' and '.join(kept)}" if kept else "nothing is kept from it"
+    return Finding(
+        "interpreter", "cage", "ok" if found.complete else "missing", said, "confines the process that runs models' code",
+        fix="" if found.complete else f"{'; '.join(found.missing)}. Until then trace only code that you would run yourself.",
+        facts={"files": found.files, "calls": found.calls, "landlock": found.landlock_version},
+    )  # fmt: skip
 
 
 def tracing(python: str | None) -> Finding:

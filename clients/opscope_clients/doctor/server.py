@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 from opscope_schemas.errors import OpscopeError
+from opscope_tools.children import environment_for
 
 from opscope_clients.doctor.findings import Finding
 from opscope_clients.hosts.command import launch
@@ -47,7 +48,7 @@ def _listed(command: list[str], seconds: float) -> tuple[list[str], str]:
     found: list[str] = []
 
     async def listing(log: Any) -> None:
-        parameters = StdioServerParameters(command=command[0], args=command[1:], env=dict(os.environ))
+        parameters = StdioServerParameters(command=command[0], args=command[1:], env=environment_for(own=True))
         with anyio.fail_after(seconds) as limit:
             async with Client(stdio_client(parameters, errlog=log)) as client:
                 found.extend(tool.name for tool in (await client.list_tools()).tools)

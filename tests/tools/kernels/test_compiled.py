@@ -20,7 +20,7 @@ from opscope_tools.cuda_kernel_tiling import CUDA_KERNEL_TILING
 from opscope_tools.kernels import Inventory, compiled, describe, launches_of, parse_arch, scan, select, static_resources
 from opscope_tools.kernels.autotune import Context
 from opscope_tools.kernels.compiled import nvcc_build, process, sass, triton_build
-from opscope_tools.kernels.compiled.process import run
+from opscope_tools.kernels.compiled.process import compiled_by
 from opscope_tools.kernels.compiled.sass import kind_of
 from opscope_tools.kernels.compiled.triton_slice import sliced
 from opscope_tools.kernels.pymodule import Modules
@@ -481,14 +481,14 @@ def test_a_cancelled_compilation_ends_its_processes(tmp_path: Path) -> None:
             raise CancelledError
 
     with pytest.raises(CancelledError):
-        run(["sh", "-c", "sleep 60 & echo $! > child; wait"], tmp_path, seconds=30, checkpoint=checkpoint)
+        compiled_by(["sh", "-c", "sleep 60 & echo $! > child; wait"], tmp_path, seconds=30, checkpoint=checkpoint)
     assert ended((tmp_path / "child").read_text(), time.monotonic() + 30)
 
 
 def test_a_compilation_ends_with_the_process_that_asked_for_it(tmp_path: Path) -> None:
     code = (
-        "from pathlib import Path; from opscope_tools.kernels.compiled.process import run\n"
-        f"run(['sh', '-c', 'echo $$ > child; exec sleep 60'], Path({str(tmp_path)!r}), seconds=50, checkpoint=lambda: None)"
+        "from pathlib import Path; from opscope_tools.kernels.compiled.process import compiled_by\n"
+        f"compiled_by(['sh', '-c', 'echo $$ > child; exec sleep 60'], Path({str(tmp_path)!r}), seconds=50, checkpoint=lambda: None)"
     )
     asking = subprocess.Popen([sys.executable, "-c", code])
     child, ends = tmp_path / "child", time.monotonic() + 30
@@ -503,7 +503,7 @@ def test_a_compilation_ends_with_the_process_that_asked_for_it(tmp_path: Path) -
 
 
 def test_a_compilation_that_takes_too_long_is_stopped(tmp_path: Path) -> None:
-    done = process.run(["sleep", "60"], tmp_path, seconds=0.2, checkpoint=lambda: None)
+    done = process.compiled_by(["sleep", "60"], tmp_path, seconds=0.2, checkpoint=lambda: None)
     assert done.timed_out
 
 

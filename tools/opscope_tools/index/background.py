@@ -6,12 +6,11 @@ One build runs at a time, in a process of its own at low priority, which ends wh
 from __future__ import annotations
 
 import queue
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
 
+from opscope_tools.children import NOTHING, Child, python_module, start
 from opscope_tools.index.trees import SourceTree
 
 #: seconds until a build that ended is tried again, should its index still be missing (another process may be at it)
@@ -25,7 +24,7 @@ class BackgroundBuilds:
         self._asked: dict[Path, float] = {}
         self._waiting: queue.SimpleQueue[list[str] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
-        self._running: subprocess.Popen[bytes] | None = None
+        self._running: Child | None = None
         self._thread: threading.Thread | None = None
         self._closed = False
 
@@ -46,10 +45,9 @@ class BackgroundBuilds:
             with self._lock:
                 if self._closed:
                     return
-                self._running = subprocess.Popen(
-                    [sys.executable, "-m", "opscope_tools.index.build", *arguments],
-                    stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                )  # fmt: skip
+                self._running = start(
+                    python_module("opscope_tools.index.build", *arguments), kept=False, stdout=NOTHING
+                )
             self._running.wait()
             with self._lock:
                 self._asked[Path(arguments[0])] = time.monotonic()
@@ -60,10 +58,9 @@ class BackgroundBuilds:
             self._closed = True
             running, thread = self._running, self._thread
             self._waiting.put(None)
-            if running is not None and running.stdin is not None:
+            if running is not None:
                 running.stdin.close()  # it stops its workers and ends
         if thread is not None:
             thread.join(timeout=5)
-        if running is not None and running.poll() is None:
-            running.kill()
-            running.wait()
+        if running is not None:
+            running.end()

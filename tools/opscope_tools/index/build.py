@@ -22,6 +22,7 @@ from filelock import FileLock, Timeout
 from opscope_cache.trees import PYTHON, Signature, size_of, tree_at
 from opscope_schemas.errors import CancelledError
 
+from opscope_tools.children import python_module
 from opscope_tools.index.database import Database, Entry
 from opscope_tools.index.places import prune
 from opscope_tools.workers import batches_of, cores, read_batches
@@ -101,7 +102,7 @@ class _Build:
         self.progress(done, total)
         signatures: dict[str, Signature] = {}
         words: dict[bytes, bytes] = {}
-        command = ["-m", "opscope_tools.index.reading", str(self.root), "words" if self.words else ""]
+        command = python_module("opscope_tools.index.reading", str(self.root), "words" if self.words else "")
         try:
             with closing(
                 read_batches(command, batches, marshal, workers=count, checkpoint=self._checkpoint)

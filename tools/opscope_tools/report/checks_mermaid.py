@@ -8,14 +8,13 @@ named: nothing is looked for beside a report, whose folder may be anybody's, and
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from opscope_schemas.report import Problem
 
+from opscope_tools.children import Cage, run
 from opscope_tools.report.markdown import Fence, Page
 
 __all__ = ["mermaid_parsed"]
@@ -89,16 +88,18 @@ def _problem(fence: Fence, fault: Mapping[str, object]) -> Problem:
 def _asked(node: str, modules: Path, texts: Sequence[str]) -> Mapping[str, object]:
     """The parser's answer; `unusable` says why there is none."""
     command = [node, f"--max-old-space-size={_MEGABYTES}", "--input-type=module", "--eval", _SCRIPT]
+    folders = tuple({str(modules.parent), str(Path(node).resolve().parents[1]), str(Path(node).parent)})
     try:
-        ran = subprocess.run(
-            command, cwd=modules.parent, input=json.dumps(texts), env={"PATH": os.environ.get("PATH", "")},
-            capture_output=True, text=True, encoding="utf-8", timeout=_SECONDS, check=False, start_new_session=True,
-        )  # fmt: skip
-        answer = (
-            json.loads(ran.stdout) if ran.stdout else {"unusable": ran.stderr or f"node ended with {ran.returncode}"}
+        ran = run(
+            command,
+            folder=modules.parent,
+            text=json.dumps(texts),
+            seconds=_SECONDS,
+            cage=Cage(read=folders, execute=(node,)),
         )
-    except subprocess.TimeoutExpired:
-        return {"unusable": f"it took more than {_SECONDS} seconds"}
+        if ran.timed_out:
+            return {"unusable": f"it took more than {_SECONDS} seconds"}
+        answer = json.loads(ran.out) if ran.out else {"unusable": ran.err or f"node ended with {ran.code}"}
     except (OSError, ValueError) as error:
         return {"unusable": str(error)}
     return answer if isinstance(answer, dict) else {}

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from opscope_cache.trees import SUFFIXES, Signature, size_of
 
+from opscope_tools.children import python_module
 from opscope_tools.survey.facts import FileFacts
 from opscope_tools.survey.plain_file import OTHER
 from opscope_tools.survey.reading import Reader
@@ -74,7 +75,7 @@ def _in_processes(
     progress: Progress,
 ) -> list[FileFacts]:
     sizes = {(file, name): size_of(signatures[file]) + _OPENING for file, name in files}
-    command = ["-m", "opscope_tools.survey.reading", str(root), json.dumps(sorted(scripts))]
+    command = python_module("opscope_tools.survey.reading", str(root), json.dumps(sorted(scripts)))
     found: list[FileFacts] = []
     batches = batches_of(sizes, _BATCH)
     with closing(read_batches(command, batches, pickle, workers=cores(), checkpoint=checkpoint)) as answers:

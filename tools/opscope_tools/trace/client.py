@@ -1,16 +1,18 @@
 """The worker's keeper: starts it, asks it, bounds its time, ends it; the server never waits on a dead worker.
 
-One worker serves one request at a time and stays warm between them. Cancelling or running over time kills it; the next
+One worker serves one request at a time and stays warm between them. It runs foreign code on purpose, and therefore in a cage:
+it reads the interpreter's installation and the source it imports, writes its scratch folder, and reaches nothing else. Cancelling or running over time kills it; the next
 request starts a new one. Whatever it prints goes to a scratch file, whose end explains a death.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import io
 import json
 import os
 import queue
-import subprocess
 import tempfile
 import threading
 import time
@@ -24,6 +26,7 @@ from opscope_schemas import errors
 from opscope_schemas.errors import CancelledError, OpscopeError, WorkerError
 
 import opscope_tools
+from opscope_tools.children import UNLIMITED, Cage, Child, Limits, run, scratch_folder, start
 
 _OFFLINE = {
     "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "TOKENIZERS_PARALLELISM": "false",
@@ -31,21 +34,30 @@ _OFFLINE = {
     "PYTHONSAFEPATH": "1",  # what lies in the current folder or beside start.py is no package of the interpreter's
 }  # fmt: skip
 _POLL_SECONDS = 0.05
+_PLACES = "import json, sys; print(json.dumps([*sys.path, sys.prefix, sys.base_prefix, sys.exec_prefix]))"
 _START = Path(__file__).with_name("start.py")
 
 
 class Worker:
     """A trace worker in the interpreter `python`, importing from `paths` first."""
 
-    def __init__(self, python: str, *, paths: Sequence[Path] = (), timeout: float = 600.0, memory: int = 0) -> None:
+    def __init__(
+        self, python: str, *, paths: Sequence[Path] = (), reads: Sequence[Path] = (), timeout: float = 600.0,
+        limits: Limits = UNLIMITED,
+    ) -> None:  # fmt: skip
         self._python = python
         self._paths = list(paths)
+        #: folders that hold code which it imports, wherever these lie
+        self._reads = [str(folder) for folder in reads]
         self._timeout = timeout
-        self._memory = memory
+        self._limits = limits
         self._lock = threading.Lock()
-        self._process: subprocess.Popen[str] | None = None
+        self._process: Child | None = None
         self._replies: queue.Queue[dict[str, Any] | None] = queue.Queue()
         self._log: IO[bytes] | None = None
+        self._seen: list[str] = []
+        #: the worker's scratch folder and log, for as long as it lives
+        self._held = contextlib.ExitStack()
 
     def ask(
         self,
@@ -62,10 +74,8 @@ class Worker:
         try:
             process = self._running()
             try:
-                assert process.stdin is not None
-                process.stdin.write(json.dumps({"kind": kind, "payload": dict(payload)}) + "\n")
-                process.stdin.flush()
-            except (BrokenPipeError, OSError):
+                _write(process.stdin, json.dumps({"kind": kind, "payload": dict(payload)}) + "\n")
+            except OSError:
                 raise self._death() from None
             return self._await(cancelled, progress)
         except BaseException as error:
@@ -99,38 +109,49 @@ class Worker:
             else:
                 return reply["result"]
 
-    def _running(self) -> subprocess.Popen[str]:
-        if self._process is not None and self._process.poll() is None:
+    def _running(self) -> Child:
+        if self._process is not None and self._process.running:
             return self._process
         self._end()  # what a dead one left open
         ours = [str(Path(m.__path__[0])) for m in (opscope_tools, opscope_schemas, opscope_cache)]
-        environment = {
-            **os.environ, **_OFFLINE, "OPSCOPE_WORKER_MEMORY": str(self._memory),
-            "PYTHONPATH": os.pathsep.join(map(str, self._paths)),
-        }  # fmt: skip
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115 -- closed with the worker
-        self._replies = queue.Queue()
         try:
-            self._process = subprocess.Popen(
-                [self._python, str(_START), *ours],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True, encoding="utf-8",
-                env=environment, start_new_session=True,
+            seen = self._readable()
+            scratch = self._held.enter_context(scratch_folder("trace"))
+            cage = Cage(read=(*seen, *ours, *self._reads), write=(str(scratch),), sealed=not self._limits.processes)
+            environment = {
+                **_OFFLINE, "PYTHONPATH": os.pathsep.join(map(str, self._paths)),
+                **dict.fromkeys(("HOME", "TMPDIR", "HF_HOME", "XDG_CACHE_HOME", "TORCHINDUCTOR_CACHE_DIR"), str(scratch)),
+            }  # fmt: skip
+            self._log = self._held.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 -- it enters one
+            self._process = start(
+                [self._python, str(_START), cage.seal(), *ours],
+                folder=scratch, environment=environment, limits=self._limits, cage=cage, stderr=self._log,
             )  # fmt: skip
         except OSError as error:
+            self._held.close()
             raise WorkerError(
                 f"The trace worker could not be started with {self._python}: {error.strerror or error}.",
                 next_step="Give --python the path of an interpreter that has torch and transformers.",
             ) from None
+        self._replies = queue.Queue()
         threading.Thread(target=_pump, args=(self._process.stdout, self._replies), daemon=True).start()
         return self._process
+
+    def _readable(self) -> list[str]:
+        """Where the interpreter's own code lies: its installation, and what its search path names."""
+        if not self._seen:
+            done = run([self._python, "-P", "-c", _PLACES], seconds=60, environment=_OFFLINE)
+            try:
+                self._seen = [place for place in json.loads(done.out) if place not in ("", "/")]
+            except ValueError:
+                said = (done.err.strip().splitlines() or ["it gave no answer"])[-1]
+                raise OSError(errno.ENOEXEC, said[:200]) from None
+        return self._seen
 
     def _death(self) -> WorkerError:
         """Why the worker is gone, in one sentence."""
         process, tail = self._process, ""
-        code = None
-        if process is not None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                code = process.wait(timeout=5)
+        code = process.wait(5) if process is not None else None
         if self._log is not None:
             self._log.seek(0, os.SEEK_END)
             self._log.seek(max(0, self._log.tell() - 4000))
@@ -143,29 +164,26 @@ class Worker:
         )
 
     def _end(self) -> None:
-        process, self._process = self._process, None
+        process, self._process, self._log = self._process, None, None
         if process is not None:
-            with contextlib.suppress(OSError):
-                process.kill()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(timeout=10)
-            for stream in (process.stdin, process.stdout):
-                with contextlib.suppress(OSError):
-                    if stream is not None:
-                        stream.close()
-        if self._log is not None:
-            self._log.close()
-            self._log = None
+            process.end()
+        self._held.close()
 
     def close(self) -> None:
         """End the worker; a request under way fails."""
         self._end()
 
 
-def _pump(stream: IO[str] | None, replies: queue.Queue[dict[str, Any] | None]) -> None:
-    assert stream is not None
-    with contextlib.suppress(ValueError, OSError):
-        for line in stream:
+def _write(stream: IO[bytes], text: str) -> None:
+    """All of a text on a raw stream."""
+    left = memoryview(text.encode())
+    while left:
+        left = left[stream.write(left) :]
+
+
+def _pump(stream: IO[bytes], replies: queue.Queue[dict[str, Any] | None]) -> None:
+    with contextlib.suppress(ValueError, OSError), io.BufferedReader(stream) as lines:  # type: ignore[type-var] # a raw stream
+        for line in lines:
             replies.put(json.loads(line))
     replies.put(None)
 

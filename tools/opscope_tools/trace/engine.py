@@ -23,6 +23,7 @@ from opscope_schemas.common import Repository
 from opscope_schemas.errors import TraceError
 from opscope_schemas.formula import evaluate, variables
 
+from opscope_tools.children import UNLIMITED, Limits
 from opscope_tools.trace import document as documents
 from opscope_tools.trace.client import Worker
 from opscope_tools.trace.document import CallTree
@@ -56,8 +57,8 @@ class TraceEngine:
     """Traces over the given repositories, in one worker."""
 
     def __init__(
-        self, repositories: Sequence[Repository], store: Store, *, python: str, timeout: float = 600.0, memory: int = 0,
-        trusted: Collection[str] = (),
+        self, repositories: Sequence[Repository], store: Store, *, python: str, timeout: float = 600.0,
+        limits: Limits = UNLIMITED, trusted: Collection[str] = (),
     ) -> None:  # fmt: skip
         self._repositories = list(repositories)
         self._store = store
@@ -65,7 +66,8 @@ class TraceEngine:
         #: what the worker may import: transformers, torch, and what the user trusts
         self._imports = [r for r in self._repositories if r.name in ("transformers", "pytorch", *trusted)]
         paths = [r.root for r in self._imports if not r.installed]
-        self._worker = Worker(python, paths=paths, timeout=timeout, memory=memory)
+        reads = [folder for r in self._imports for folder in _folders(r)]
+        self._worker = Worker(python, paths=paths, reads=reads, timeout=timeout, limits=limits)
         self._recent: OrderedDict[str, CallTree] = OrderedDict()
         self._lock = threading.Lock()
         self._imported = ""
@@ -210,6 +212,11 @@ class TraceEngine:
     def close(self) -> None:
         """End the worker."""
         self._worker.close()
+
+
+def _folders(repository: Repository) -> list[Path]:
+    """What of a repository may be read: its packages, or all of it where it is no package."""
+    return [repository.root / package for package in repository.packages] or [repository.root]
 
 
 def _called_alike(general: CallTree, special: CallTree, values: Mapping[str, int]) -> bool:

@@ -1,4 +1,6 @@
-"""Starts the trace worker in whatever interpreter runs this file: `PYTHON start.py FOLDER...`, run by path.
+"""Starts the trace worker in whatever interpreter runs this file: `PYTHON start.py SEAL FOLDER...`, run by path.
+
+SEAL is the filter of system calls that holds from here on, as hexadecimal digits; empty where there is none.
 
 The folders are opscope's own packages. They are found one by one, never through a search path: where opscope is
 installed as a wheel, its torch, transformers and pydantic lie beside them and must not stand in for the interpreter's.
@@ -30,5 +32,8 @@ class Packages:
 
 
 if __name__ == "__main__":
-    sys.meta_path.insert(0, Packages(sys.argv[1:]))
+    if sys.argv[1]:  # before anything starts a thread
+        sealing = runpy.run_path(str(Path(__file__).parents[1] / "children/seal.py"))
+        sealing["seal"](bytes.fromhex(sys.argv[1]))
+    sys.meta_path.insert(0, Packages(sys.argv[2:]))
     runpy.run_module("opscope_tools.trace.worker", run_name="__main__", alter_sys=True)

@@ -9,8 +9,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
-import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -21,7 +19,8 @@ from opscope_cache.keys import digest, engine_version, of_document
 from opscope_cache.store import Store
 from opscope_schemas.resources import Build, Constant, LineInstructions
 
-from opscope_tools.kernels.compiled.process import run
+from opscope_tools.children import run, scratch_folder
+from opscope_tools.kernels.compiled.process import compiled_by
 from opscope_tools.kernels.compiled.sass import Machine, in_order, read_cubin, tool
 
 _FIRST = re.compile(r"^(.*?)(?:\((\d+)\))?: (?:fatal )?error: (.*)$|^nvcc fatal\s*: (.*)$", re.MULTILINE)
@@ -54,8 +53,8 @@ def version() -> str:
 @cache
 def _version(nvcc: str) -> str:
     try:
-        said = subprocess.run([nvcc, "--version"], capture_output=True, text=True, timeout=20, check=False).stdout
-    except (OSError, subprocess.TimeoutExpired):
+        said = run([nvcc, "--version"], seconds=20).out
+    except OSError:
         return "nvcc"
     found = re.search(r"V(\d+\.\d+\.\d+)", said)
     return f"nvcc {found[1]}" if found else "nvcc"
@@ -116,9 +115,9 @@ def _probed(
 ) -> list[Constant] | None:  # fmt: skip
     values = ", ".join(f"(long long)({expression})" for expression in expressions)
     code = f'\nextern "C" __device__ const long long opscope_probe[] = {{{values}}};\n'
-    with tempfile.TemporaryDirectory(prefix="opscope-nvcc-") as name:
-        folder = Path(name)
-        done = run(_command(root, file, folder, arch, code, ["-ptx"]), folder, seconds=seconds, checkpoint=checkpoint)
+    with scratch_folder("nvcc") as folder:
+        command = _command(root, file, folder, arch, code, ["-ptx"])
+        done = compiled_by(command, folder, reads=_reads(root), seconds=seconds, checkpoint=checkpoint)
         ptx = (folder / "one.out").read_text() if not done.code and not done.timed_out else ""
     if done.timed_out:
         return None
@@ -158,11 +157,10 @@ def _command(root: Path, file: str, folder: Path, arch: str, code: str, what: Se
 def _compile(
     root: Path, file: str, name: str, instance: str, arch: str, seconds: float, checkpoint: Callable[[], None],
 ) -> tuple[Build | None, float]:  # fmt: skip
-    with tempfile.TemporaryDirectory(prefix="opscope-nvcc-") as folder_name:
-        folder = Path(folder_name)
+    with scratch_folder("nvcc") as folder:
         begun = time.monotonic()
         command = _command(root, file, folder, arch, _asked(instance), ["-cubin", "-Xptxas", "-v"])
-        done = run(command, folder, seconds=seconds, checkpoint=checkpoint)
+        done = compiled_by(command, folder, reads=_reads(root), seconds=seconds, checkpoint=checkpoint)
         spent = time.monotonic() - begun
         common: dict[str, Any] = {"arch": arch, "compiler": version(), "specialisation": {"instance": instance}}
         if done.timed_out:
@@ -204,13 +202,22 @@ def _includes(root: Path, file: str, folder: Path) -> list[str]:
     """Folders to look for headers in: the file's own and those above it, their `include`, then torch's, then stand-ins."""
     parents = [root / parent for parent in Path(file).parents]
     found = [p for parent in parents for p in (parent, parent / "include", parent / "csrc") if p.is_dir()]
-    torch = importlib.util.find_spec("torch")
-    if torch is not None and torch.origin:
-        base = Path(torch.origin).parent / "include"
+    if base := _torch_headers():
         found += [base, base / "torch/csrc/api/include"]
     cccl = Path(tool("nvcc")).resolve().parents[1] / "include/cccl"
     found += [p for p in (cccl, folder / "standins") if p.is_dir()]
     return [part for path in found for part in ("-I", str(path))]
+
+
+def _torch_headers() -> Path | None:
+    torch = importlib.util.find_spec("torch")
+    return Path(torch.origin).parent / "include" if torch is not None and torch.origin else None
+
+
+def _reads(root: Path) -> list[Path]:
+    """What a compilation may look into: the repository and torch's headers."""
+    headers = _torch_headers()
+    return [root, headers] if headers else [root]
 
 
 def _entry(name: str, mangled: Sequence[str]) -> str | None:

@@ -9,12 +9,13 @@ import importlib.util
 import os
 import re
 import shutil
-import subprocess
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+
+from opscope_tools.kernels.compiled.process import compiled_by
 
 _SECONDS = 60
 #: what an instruction does, by how its name begins; the first that fits counts
@@ -81,12 +82,12 @@ def _tool(name: str, path: str) -> str:
 def read_cubin(path: Path) -> dict[str, Machine]:
     """Every entry of a cubin by its (mangled) name; what a missing tool would tell stays unknown."""
     found: dict[str, Machine] = {}
-    for name, usage in _USAGE.findall(_output("cuobjdump", "--dump-resource-usage", str(path))):
+    for name, usage in _USAGE.findall(_output("cuobjdump", "--dump-resource-usage", path)):
         figures = dict(part.split(":", 1) for part in usage.split() if ":" in part and not part.startswith("CONSTANT"))
         registers, stack, shared = (int(figures[key]) if key in figures else None for key in ("REG", "STACK", "SHARED"))
         found[name] = Machine(registers, stack, shared)
     entry, place = "", ("", 0)
-    for line in _output("nvdisasm", "--print-line-info", str(path)).splitlines():
+    for line in _output("nvdisasm", "--print-line-info", path).splitlines():
         if line.lstrip().startswith(".section") and (section := _SECTION.search(line)):
             entry, place = section[1], ("", 0)
         elif at := _LINE.search(line):
@@ -114,15 +115,14 @@ def kind_of(name: str) -> str:
     return "other"
 
 
-def _output(name: str, *arguments: str) -> str:
+def _output(name: str, option: str, file: Path) -> str:
     program = tool(name)
     if not program:
         return ""
     try:
-        done = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=_SECONDS, check=False)
-    except (OSError, subprocess.TimeoutExpired):
+        return compiled_by([program, option, str(file)], file.parent, seconds=_SECONDS).out
+    except OSError:
         return ""
-    return done.stdout
 
 
 def in_order(counts: Mapping[str, int]) -> dict[str, int]:

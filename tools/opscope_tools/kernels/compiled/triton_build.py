@@ -7,7 +7,6 @@ import importlib.util
 import json
 import re
 import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,8 @@ from opscope_cache.keys import digest, engine_version, of_document
 from opscope_cache.store import Store
 from opscope_schemas.resources import Build, LineInstructions
 
-from opscope_tools.kernels.compiled.process import run
+from opscope_tools.children import scratch_folder
+from opscope_tools.kernels.compiled.process import compiled_by
 from opscope_tools.kernels.compiled.sass import Machine, in_order, read_cubin
 from opscope_tools.kernels.compiled.triton_slice import Slice
 from opscope_tools.kernels.compiled.triton_types import Choice
@@ -71,19 +71,15 @@ def _compile(
     slice_: Slice, todo: Sequence[tuple[Choice, str, str]], version: str, seconds: float, checkpoint: Callable[[], None]
 ) -> list[tuple[str, Build]]:
     worker = Path(__file__).with_name("triton_worker.py")
-    with tempfile.TemporaryDirectory(prefix="opscope-triton-") as name:
-        folder = Path(name)
+    with scratch_folder("triton") as folder:
         request = {
-            "kernel": list(slice_.kernel), "files": slice_.files, "names": slice_.names, "out": name,
+            "kernel": list(slice_.kernel), "files": slice_.files, "names": slice_.names, "out": str(folder),
             "builds": [_request(choice, arch) for choice, arch, _ in todo],
         }  # fmt: skip
-        done = run(
-            [sys.executable, "-s", str(worker)],
-            folder,
-            seconds=seconds,
-            checkpoint=checkpoint,
-            text=json.dumps(request),
-        )
+        done = compiled_by(
+            [sys.executable, "-P", "-s", str(worker)], folder, reads=[worker, *map(Path, filter(None, sys.path))],
+            seconds=seconds, checkpoint=checkpoint, text=json.dumps(request),
+        )  # fmt: skip
         answers = [json.loads(line) for line in done.out.splitlines() if line.endswith("}")]
         failed = next((a["failed"] for a in answers if "failed" in a), "")
         if not answers and not done.timed_out:

@@ -25,7 +25,6 @@ def main() -> None:
             requests.put(line)
         os._exit(0)
 
-    _limit_memory()
     threading.Thread(target=read, daemon=True).start()
 
     def reply(**message: Any) -> None:
@@ -77,17 +76,6 @@ def _described(error: Any) -> dict[str, Any]:
     return {
         "type": type(error).__name__, "message": error.message, "next_step": error.next_step, "location": error.location
     }  # fmt: skip
-
-
-def _limit_memory() -> None:
-    limit = int(os.environ.get("OPSCOPE_WORKER_MEMORY", "0"))
-    if limit:
-        try:
-            import resource
-
-            resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
-        except (ImportError, ValueError, OSError):  # no such limit on this platform
-            pass
 
 
 if __name__ == "__main__":
