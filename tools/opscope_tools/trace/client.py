@@ -39,16 +39,19 @@ _START = Path(__file__).with_name("start.py")
 
 
 class Worker:
-    """A trace worker in the interpreter `python`, importing from `paths` first."""
+    """A trace worker in the interpreter `python`."""
 
     def __init__(
-        self, python: str, *, paths: Sequence[Path] = (), reads: Sequence[Path] = (), timeout: float = 600.0,
+        self, python: str, *, packages: Sequence[Path] = (), roots: Sequence[Path] = (),
+        installed: Sequence[Path] = (), timeout: float = 600.0,
         limits: Limits = UNLIMITED,
     ) -> None:  # fmt: skip
         self._python = python
-        self._paths = list(paths)
-        #: folders that hold code which it imports, wherever these lie
-        self._reads = [str(folder) for folder in reads]
+        #: folders of packages, and of loose modules, that it imports before what is installed
+        self._packages = list(map(str, packages))
+        self._roots = list(map(str, roots))
+        #: packages that the interpreter finds by itself, wherever they lie
+        self._installed = list(map(str, installed))
         self._timeout = timeout
         self._limits = limits
         self._lock = threading.Lock()
@@ -117,14 +120,18 @@ class Worker:
         try:
             seen = self._readable()
             scratch = self._held.enter_context(scratch_folder("trace"))
-            cage = Cage(read=(*seen, *ours, *self._reads), write=(str(scratch),), sealed=not self._limits.processes)
+            cage = Cage(
+                read=(*seen, *ours, *self._packages, *self._roots, *self._installed), write=(str(scratch),),
+                sealed=not self._limits.processes,
+            )  # fmt: skip
+            given = {"seal": cage.seal(), "packages": [*ours, *self._packages], "roots": self._roots}
             environment = {
-                **_OFFLINE, "PYTHONPATH": os.pathsep.join(map(str, self._paths)),
+                **_OFFLINE, "PYTHONPATH": "",
                 **dict.fromkeys(("HOME", "TMPDIR", "HF_HOME", "XDG_CACHE_HOME", "TORCHINDUCTOR_CACHE_DIR"), str(scratch)),
             }  # fmt: skip
             self._log = self._held.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 -- it enters one
             self._process = start(
-                [self._python, str(_START), cage.seal(), *ours],
+                [self._python, str(_START), json.dumps(given)],
                 folder=scratch, environment=environment, limits=self._limits, cage=cage, stderr=self._log,
             )  # fmt: skip
         except OSError as error:

@@ -65,9 +65,13 @@ class TraceEngine:
         self._python = python
         #: what the worker may import: transformers, torch, and what the user trusts
         self._imports = [r for r in self._repositories if r.name in ("transformers", "pytorch", *trusted)]
-        paths = [r.root for r in self._imports if not r.installed]
-        reads = [folder for r in self._imports for folder in _folders(r)]
-        self._worker = Worker(python, paths=paths, reads=reads, timeout=timeout, limits=limits)
+        named = [r for r in self._imports if not r.installed]
+        self._worker = Worker(
+            python, packages=[r.root / package for r in named for package in r.packages],
+            roots=[r.root for r in named if not r.packages],
+            installed=[r.root / package for r in self._imports if r.installed for package in r.packages],
+            timeout=timeout, limits=limits,
+        )  # fmt: skip
         self._recent: OrderedDict[str, CallTree] = OrderedDict()
         self._lock = threading.Lock()
         self._imported = ""
@@ -212,11 +216,6 @@ class TraceEngine:
     def close(self) -> None:
         """End the worker."""
         self._worker.close()
-
-
-def _folders(repository: Repository) -> list[Path]:
-    """What of a repository may be read: its packages, or all of it where it is no package."""
-    return [repository.root / package for package in repository.packages] or [repository.root]
 
 
 def _called_alike(general: CallTree, special: CallTree, values: Mapping[str, int]) -> bool:

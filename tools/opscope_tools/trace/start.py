@@ -1,17 +1,22 @@
-"""Starts the trace worker in whatever interpreter runs this file: `PYTHON start.py SEAL FOLDER...`, run by path.
+"""Starts the trace worker in whatever interpreter runs this file: `PYTHON start.py SPECIFICATION`, run by path.
 
-SEAL is the filter of system calls that holds from here on, as hexadecimal digits; empty where there is none.
+SPECIFICATION is JSON: `seal`, the filter of system calls that holds from here on (hexadecimal digits, empty: none);
+`packages`, the folders of opscope's own packages and of repositories that are one; `roots`, folders of loose modules.
 
-The folders are opscope's own packages. They are found one by one, never through a search path: where opscope is
-installed as a wheel, its torch, transformers and pydantic lie beside them and must not stand in for the interpreter's.
+Packages are found one by one, never through a search path: what lies beside them (where opscope is installed as a wheel: its
+torch, transformers, pydantic; beside a repository: anything) must not stand in for what the interpreter has. Roots come after the
+standard library and before what is installed.
 """
 
 from __future__ import annotations
 
+import json
 import runpy
 import sys
+import sysconfig
 from collections.abc import Sequence
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
@@ -20,20 +25,32 @@ class Packages:
     """Finds the packages in the given folders, and nothing else that lies beside them."""
 
     def __init__(self, folders: Sequence[str]) -> None:
-        self._places = {Path(folder).name: str(Path(folder).parent) for folder in folders}
+        self._folders = {Path(folder).name: Path(folder) for folder in folders}
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The package as Python's own finder finds it in its parent folder; None for other names."""
-        return (
-            PathFinder.find_spec(name, [self._places[name]], target) if path is None and name in self._places else None
-        )
+        """The package of this name; None for all others, submodules among them: these are found in their package."""
+        del target
+        folder = self._folders.get(name) if path is None else None
+        if folder is None:
+            return None
+        return spec_from_file_location(name, folder / "__init__.py", submodule_search_locations=[str(folder)])
+
+
+def after_the_standard_library(roots: Sequence[str]) -> None:
+    """Put folders on the search path where they hide nothing of the standard library."""
+    own = {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")}
+    places = [i for i, entry in enumerate(sys.path) if entry in own or entry.endswith(("lib-dynload", ".zip"))]
+    at = max(places, default=-1) + 1
+    sys.path[at:at] = roots
 
 
 if __name__ == "__main__":
-    if sys.argv[1]:  # before anything starts a thread
+    given = json.loads(sys.argv[1])
+    if given["seal"]:  # before anything starts a thread
         sealing = runpy.run_path(str(Path(__file__).parents[1] / "children/seal.py"))
-        sealing["seal"](bytes.fromhex(sys.argv[1]))
-    sys.meta_path.insert(0, Packages(sys.argv[2:]))
+        sealing["seal"](bytes.fromhex(given["seal"]))
+    sys.meta_path.insert(0, Packages(given["packages"]))
+    after_the_standard_library(given["roots"])
     runpy.run_module("opscope_tools.trace.worker", run_name="__main__", alter_sys=True)

@@ -12,7 +12,7 @@ import linecache
 import re
 import sys
 from pathlib import Path
-from types import CodeType, FrameType
+from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 from opscope_schemas.analysis import CallSite
@@ -24,6 +24,11 @@ _MACHINERY = ("torch/_", "torch/utils/", "torch/nn/functional.py", "torch/nn/mod
               "torch/fx/", "torch/autograd/", "torch/functional.py", "torch/library.py", "torch/_ops.py", "torch/nn/modules/container.py")  # fmt: skip
 
 
+def _folders(module: ModuleType) -> list[str]:
+    """The folders of a package; none of a module."""
+    return list(getattr(module, "__path__", ()))
+
+
 class Frames:
     """Reads stacks relative to a set of source roots."""
 
@@ -32,7 +37,10 @@ class Frames:
         self._relative: dict[str, str | None] = {}
         self._forward: dict[type, tuple[CodeType, ...]] = {}
         self._definitions: dict[type, tuple[str, int]] = {}
-        self._roots = sorted({str(Path(p).resolve()) for p in sys.path if p}, key=len, reverse=True)
+        # a package that was named by its folder is on no search path
+        loaded = {Path(p).parent for m in list(sys.modules.values()) if "." not in m.__name__ for p in _folders(m)}
+        searched = {Path(p) for p in sys.path if p}
+        self._roots = sorted({str(p.resolve()) for p in loaded | searched}, key=len, reverse=True)
 
     def relative(self, filename: str) -> str | None:
         """The path as results print it, or None for what is no analysable source."""
