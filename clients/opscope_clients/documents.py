@@ -7,14 +7,12 @@ is only read.
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import click
+from opscope_cache.whole_files import ordinary_mode, write_whole
 from opscope_schemas.errors import OutputError
 from opscope_tools.catalog import tool_named
 from opscope_tools.runner import compact
@@ -32,25 +30,13 @@ def write_document(folder: Path, name: str, document: object) -> Path:
 def write_text(folder: Path, name: str, text: str) -> Path:
     """Write `folder/name` whole or not at all; raises `OutputError`."""
     path = folder / name
-    temporary = ""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{name}.")
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        umask = os.umask(0)
-        os.umask(umask)
-        Path(temporary).chmod(0o666 & ~umask)  # mkstemp makes private files; a document is an ordinary one
-        Path(temporary).replace(path)
-    except BaseException as error:
-        if temporary:
-            with contextlib.suppress(OSError):
-                Path(temporary).unlink()
-        if isinstance(error, OSError):
-            raise OutputError(
-                f"{path} cannot be written: {error.strerror or error}.", next_step="Name another folder with -o."
-            ) from error
-        raise
+        write_whole(path, text.encode(), ordinary_mode())
+    except OSError as error:
+        raise OutputError(
+            f"{path} cannot be written: {error.strerror or error}.", next_step="Name another folder with -o."
+        ) from error
     return path
 
 

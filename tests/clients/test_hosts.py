@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from fake_machine import environment
+from opscope_cache.whole_files import written_beside
 from opscope_clients.hosts import extras, files, install, record, uninstall
 from opscope_clients.hosts.table import HOSTS, Host, Scope, Where
 from opscope_schemas.errors import InputError, OutputError
@@ -389,14 +390,14 @@ def test_a_file_that_another_program_writes_while_the_new_one_is_being_written_i
     host = HOSTS["claude-code"]
     path = written(host, "user", machine)
     plan = install.plan(host, "user", "opscope", COMMAND, where=machine)
-    real = files._own
 
-    def meanwhile(new: Path, target: Path, mode: int | None) -> None:
-        real(new, target, mode)
+    def meanwhile(target: Path, data: bytes, mode: int) -> Path:
+        copy = written_beside(target, data, mode)
         if target == path:
             path.write_bytes(b'{"numStartups": 5}')
+        return copy
 
-    monkeypatch.setattr(files, "_own", meanwhile)
+    monkeypatch.setattr(files, "written_beside", meanwhile)
     with pytest.raises(OutputError, match="changed by another program"):
         install.make(plan)
     assert path.read_bytes() == b'{"numStartups": 5}'

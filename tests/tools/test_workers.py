@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from opscope_schemas.errors import WorkerError
 from opscope_tools.workers import batches_of, read_batches
 
 WORKER = """
@@ -44,7 +45,7 @@ def test_every_batch_is_answered_once_and_every_worker_says_its_last_word(tmp_pa
 
 def test_a_worker_that_dies_is_an_error_that_names_its_status(tmp_path: Path) -> None:
     (tmp_path / "worker.py").write_text(WORKER)
-    with pytest.raises(RuntimeError, match="status 7"):
+    with pytest.raises(WorkerError, match="status 7"):
         list(
             read_batches(
                 [sys.executable, str(tmp_path / "worker.py")], ["a", "die", "b"], pickle, workers=1, checkpoint=nothing

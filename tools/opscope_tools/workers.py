@@ -13,6 +13,8 @@ import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import IO, Any, Protocol, TypeVar
 
+from opscope_schemas.errors import WorkerError
+
 from opscope_tools.children import start
 
 T = TypeVar("T")
@@ -49,7 +51,7 @@ def read_batches(
     """(False, answer) for every batch as it comes, and (True, last word) of every worker.
 
     `command` runs `serve`. `checkpoint` is called several times a second, and may raise.
-    Raises `RuntimeError` where a worker died. Close the iterator to end the workers early.
+    Raises `WorkerError` where a worker died. Close the iterator to end the workers early.
     """
     waiting = iter(batches)
     started = [_Worker(command, codec) for _ in range(min(workers, len(batches)))]
@@ -97,10 +99,13 @@ class _Worker:
         _write_frame(self._input, batch, self._codec)
 
     def take(self) -> tuple[bool, Any]:
-        """What the worker says next, and whether it is its last word; raises `RuntimeError` where it died."""
+        """What the worker says next, and whether it is its last word; raises `WorkerError` where it died."""
         answer = _read_frame(self.output, self._codec)
         if answer is None:
-            raise RuntimeError(f"A process that reads files ended with status {self._process.wait()}.")
+            raise WorkerError(
+                f"A process that reads files ended with status {self._process.wait()}.",
+                next_step="Run it again: what was read is kept.",
+            )
         last, said = answer
         return last, said
 

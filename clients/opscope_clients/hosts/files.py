@@ -10,11 +10,11 @@ import contextlib
 import hashlib
 import os
 import stat
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from opscope_cache.whole_files import ordinary_mode, written_beside
 from opscope_schemas.errors import InputError, OutputError
 
 _BACKUP = ".opscope-backup"
@@ -91,33 +91,19 @@ def unchanged(held: Held) -> None:
 
 def replace(target: Path, data: bytes, mode: int | None, last: Callable[[], None] = lambda: None) -> None:
     """Let a new file of that content take the place of `target`, after a `last` look; raises `OSError`."""
-    handle, name = tempfile.mkstemp(prefix=".opscope-", dir=target.parent)
+    copy = written_beside(target, data, ordinary_mode() if mode is None else mode)
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        _own(Path(name), target, mode)
+        if mode is not None and hasattr(os, "chown"):  # a file that was there: as far as one may, its owner stays
+            status = target.stat()
+            with contextlib.suppress(OSError):
+                os.chown(copy, status.st_uid, status.st_gid)
+            copy.chmod(mode)  # a change of owner takes bits away
         last()  # the disk took its time over the new file
-        Path(name).replace(target)
+        copy.replace(target)
     except BaseException:
         with contextlib.suppress(OSError):
-            Path(name).unlink()
+            copy.unlink()
         raise
-
-
-def _own(new: Path, target: Path, mode: int | None) -> None:
-    """Give a new file the mode and, as far as one may, the owner of the one that it replaces."""
-    if mode is None:
-        mask = os.umask(0)
-        os.umask(mask)
-        new.chmod(0o666 & ~mask)
-        return
-    if hasattr(os, "chown"):
-        status = target.stat()
-        with contextlib.suppress(OSError):
-            os.chown(new, status.st_uid, status.st_gid)
-    new.chmod(mode)
 
 
 def remove(path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import report_toy as toy
+from opscope_cache.whole_files import written_beside
 from opscope_schemas.errors import InputError, OutputError, PathRefusedError, SourceError, UnknownNameError, ValuesError
 from opscope_schemas.report import CheckReportResult, ReportFacts, WriteReportResult
 from opscope_tools.check_report import CHECK_REPORT, CheckReportArguments
@@ -86,15 +87,14 @@ def test_a_failure_in_the_middle_leaves_the_old_files(context: ToolContext, monk
     write(context)
     before = {name: (context.workspace.output / name).read_bytes() for name in files(context)}
     written = []
-    original = saving._temporary
 
-    def full_disk(target: Path, text: str) -> Path:
+    def full_disk(target: Path, data: bytes, mode: int) -> Path:
         written.append(target.name)
         if len(written) == 2:
             raise OSError(28, "No space left on device")
-        return original(target, text)
+        return written_beside(target, data, mode)
 
-    monkeypatch.setattr(saving, "_temporary", full_disk)
+    monkeypatch.setattr(saving, "written_beside", full_disk)
     with pytest.raises(OutputError, match=r"toy-analysis\.md cannot be written: No space left on device"):
         write(context, overwrite=True, values={"batch_size": 2})
     assert len(written) == 2

@@ -7,12 +7,12 @@ permission or a kill leaves the old files as they were.
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from opscope_cache.whole_files import written_beside
 from opscope_schemas.errors import InputError, OutputError, PathRefusedError
 
 __all__ = ["check_writable", "facts_path", "inside", "page_path", "report_path", "save"]
@@ -78,7 +78,7 @@ def save(output: Path, texts: Mapping[str, str]) -> None:
             target = inside(output, path)
             target.parent.mkdir(parents=True, exist_ok=True)
             target = inside(output, path)  # again: the folder may be a symlink that has come to be since
-            written.append((_temporary(target, text), target))
+            written.append((written_beside(target, text.encode(), 0o644), target))
         for temporary, target in written:
             temporary.replace(target)
     except OSError as error:
@@ -90,19 +90,3 @@ def save(output: Path, texts: Mapping[str, str]) -> None:
         for temporary, _ in written:
             with contextlib.suppress(OSError):
                 temporary.unlink(missing_ok=True)
-
-
-def _temporary(target: Path, text: str) -> Path:
-    """A finished copy of `text` in the folder of `target`, so that renaming it stays on one file system."""
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
-    path = Path(name)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        path.chmod(0o644)
-    except BaseException:
-        path.unlink(missing_ok=True)
-        raise
-    return path
