@@ -76,7 +76,7 @@ def place(tmp_path: Path) -> Place:
 @pytest.fixture(scope="module", autouse=True)
 def figures() -> Iterator[None]:
     yield
-    print(
+    print(  # noqa: T201 -- the figures that `make faults` is run for
         "\nkills "
         + ", ".join(
             f"{name} {counts[name]}"
