@@ -103,7 +103,7 @@ def fenced(spec: ModelSpec) -> Iterator[None]:
     try:
         yield
     finally:
-        sys.meta_path.remove(_Finder)  # type: ignore[arg-type]
+        sys.meta_path.remove(_Finder)
         _up.pop()
 
 
