@@ -161,6 +161,8 @@ def run_tool(tool: AnyTool, arguments: Mapping[str, Any] | ToolArguments, contex
     context.checkpoint()
     answer: ToolResult = tool.run(checked, context)
     context.checkpoint()  # whoever cancelled does not want a half-believed result kept
+    if result_key(tool, checked, context.workspace) != key:  # a file changed meanwhile: the answer may be of either
+        return answer
     answer = answer.model_copy(update={"artifact": f"{SCHEME}://artifact/{key}"})
     store.put(f"artifact/{key}", to_json(answer))
     return answer

@@ -60,10 +60,11 @@ def factory(workspace: Workspace, name: object) -> Definition:
             if found.unit is None or found.row is None:
                 continue
             repository = found.unit.tree.repository
-            if found.symbol is not None and importable(workspace, repository):
-                if is_trusted(workspace, repository) or _is_module(index, found.symbol):
-                    return _of_class(found.symbol)
-            elif found.kind == "function" and is_trusted(workspace, repository):
+            if not is_trusted(workspace, repository):
+                continue
+            if found.symbol is not None:
+                return _of_class(found.symbol)
+            if found.kind == "function":
                 inside = found.name.removeprefix(f"{found.unit.name}.")
                 return Definition(
                     kind="function", module=found.unit.name, name=inside, root=str(repository.root),

@@ -164,7 +164,7 @@ def _version(_: Machine, args: Args, __: Kwargs) -> Version:
 @native("importlib.metadata.version")
 def _installed_version(_m: Machine, args: Args, _: Kwargs) -> str:
     """The version of an installed package; of one that is registered by path nobody knows it."""
-    if not isinstance(args[0], str) or not args[0].isidentifier():
+    if not isinstance(args[0], str) or not re.fullmatch(r"\w[\w.-]*", args[0]):
         raise UndecidedError
     try:
         return importlib.metadata.version(args[0])

@@ -209,10 +209,15 @@ def _check_texts(module_class: Any, given: dict[str, Any]) -> None:
     for name, value in given.items():
         parameter = parameters.get(name)
         spoken = parameter is not None and (isinstance(parameter.default, str) or "str" in str(parameter.annotation))
-        if isinstance(value, str) and not spoken:
+        if _holds_text(value) and not spoken:
             raise ConfigError(
                 f"{module_class.__name__} takes no text as {name!r}.", next_step="Give a number, true, false or null."
             )
+
+
+def _holds_text(value: Any) -> bool:
+    held = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return isinstance(value, str | dict) or any(map(_holds_text, held))
 
 
 def _arguments(function: Any) -> dict[str, Any]:
