@@ -29,7 +29,7 @@ from opscope_tools.engines import close_engines, tracer_of
 from opscope_tools.runner import run_tool
 from opscope_tools.spec import ToolContext
 from opscope_tools.trace.protocol import ModelSpec, TraceRequest
-from opscope_tools.trace.worker import models
+from opscope_tools.trace.worker import configs, models
 from opscope_tools.workspace import Workspace
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -71,7 +71,7 @@ def inputs_of(model: Any, config: Any) -> dict[str, Any]:
 def plain_count(spec: ModelSpec) -> int:
     """FLOPs of one forward by torch's own counter, on the meta device."""
     _, ((model_class, config_class), *_) = models.resolve(spec)
-    config = models.make_config(config_class, spec)
+    config = configs.make_config(config_class, spec)
     with torch.device("meta"), torch.no_grad():
         model = model_class._from_config(config, attn_implementation="eager", dtype=torch.bfloat16).eval()
         with FlopCounterMode(display=False) as counter:

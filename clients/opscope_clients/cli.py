@@ -14,6 +14,7 @@ import click
 from opscope_cache.store import open_store
 from opscope_schemas.errors import InputError
 from opscope_tools.catalog import ALL_TOOLS, TOOLSETS
+from opscope_tools.config_files import open_config
 from opscope_tools.index import places
 from opscope_tools.report.saving import check_writable, report_path
 
@@ -134,7 +135,12 @@ def analyze(
             check_writable(workspace.output, report_path(name or report_name(target), kind))
     elif session.server_arguments():
         raise click.UsageError("A server at --http has its own repositories and folders; start it with these options.")
-    wish = Wish(targets, kind, name, overwrite, html, _config(config), _values(values))
+    given = _config(config)
+    if url is None:
+        session = session.naming(given, *targets)
+    elif isinstance(given, str):  # a server that runs already has folders of its own: it gets what the file holds
+        given = _content(given)
+    wish = Wish(targets, kind, name, overwrite, html, given, _values(values))
     status: int = drive(wish, session, url=url, as_json=as_json)
     return status
 
@@ -145,6 +151,14 @@ def _config(texts: tuple[str, ...]) -> str | dict[str, Any] | None:
     if isinstance(found, str) and not Path(found).expanduser().exists():
         raise InputError(f"The config {found} does not exist.", next_step="Give a config.json, or its folder.")
     return str(Path(found).expanduser().resolve()) if isinstance(found, str) else found
+
+
+def _content(path: str) -> dict[str, Any]:
+    workspace = SessionOptions().naming(path).workspace()
+    try:
+        return open_config(workspace, path).content
+    finally:
+        workspace.store.close()
 
 
 def _values(texts: tuple[str, ...]) -> dict[str, int]:

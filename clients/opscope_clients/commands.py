@@ -24,7 +24,9 @@ def tool_command(tool: AnyTool) -> SessionCommand:
     """The subcommand of `tool`: `find_forward` is `opscope find-forward`."""
 
     def callback(session: SessionOptions, as_json: bool, **given: Any) -> int:
-        result = run(tool, arguments_of(tool, given), session.workspace())
+        arguments = arguments_of(tool, given)
+        named = session.naming(arguments.get("config"), arguments.get("target"), arguments.get("model"))
+        result = run(tool, arguments, named.workspace())
         show(result, as_json=as_json)
         # a check that finds problems, a report that was refused, a name that nothing bears are failures to a script
         return 0 if getattr(result, "ok", True) and getattr(result, "matches", True) else 1

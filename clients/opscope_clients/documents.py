@@ -8,6 +8,7 @@ is only read.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -49,9 +50,8 @@ def with_sources(session: SessionOptions, given: dict[str, Any]) -> SessionOptio
     if pytorch:
         repo += (f"pytorch={pytorch}",)
     trust = (*session.trust, "transformers") if transformers else session.trust
-    return SessionOptions(
-        repo, trust, session.python, session.cache_dir, given.pop("output_folder", None) or session.output
-    )
+    output = given.pop("output_folder", None) or session.output
+    return replace(session, repo=repo, trust=trust, output=output)
 
 
 def _analyse(
@@ -63,7 +63,7 @@ def _analyse(
         arguments["config"] = parse_object("config", given["config"], path=True)
     if given["values"]:
         arguments["values"] = parse_object("values", given["values"])
-    workspace = session.workspace()
+    workspace = session.naming(target, arguments.get("config")).workspace()
     result = commands.run(tool_named(tool_name), arguments, workspace)
     path = write_document(workspace.output, file, compact(getattr(result, "document")))  # noqa: B009 - only these two tools have one
     commands.show(result, as_json=as_json)
@@ -83,7 +83,8 @@ def _inspect(session: SessionOptions, model_id: str, as_json: bool, **given: Any
     arguments: dict[str, Any] = {"model": str(hub.fetch_config(model_id)) if hub.is_hub_id(model_id) else model_id}
     if given["config"]:
         arguments["config"] = parse_object("config", given["config"], path=True)
-    commands.show(commands.run(tool_named("inspect_model"), arguments, session.workspace()), as_json=as_json)
+    workspace = session.naming(arguments["model"], arguments.get("config")).workspace()
+    commands.show(commands.run(tool_named("inspect_model"), arguments, workspace), as_json=as_json)
 
 
 def _common(with_phase: bool) -> list[click.Parameter]:

@@ -5,8 +5,10 @@ Order: the options, the session that they add up to, the command class that carr
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import click
@@ -24,6 +26,12 @@ def options() -> list[click.Option]:
         click.Option(["--python"], metavar="PATH", help="Interpreter that traces (default: this one)."),
         click.Option(["--cache-dir"], metavar="DIR", help="Folder of the cache."),
         click.Option(["--output"], metavar="DIR", help="Folder that reports are written under (default: here)."),
+        click.Option(
+            ["--config-dir"],
+            multiple=True,
+            metavar="DIR",
+            help="Let callers of a server name configs there. Repeatable.",
+        ),
     ]
 
 
@@ -36,6 +44,7 @@ class SessionOptions:
     python: str | None = None
     cache_dir: str | None = None
     output: str | None = None
+    config_dir: tuple[str, ...] = ()
 
     def merged(self, given: dict[str, Any]) -> SessionOptions:
         """This session with a subcommand's own options added."""
@@ -45,7 +54,20 @@ class SessionOptions:
             python=given.get("python") or self.python,
             cache_dir=given.get("cache_dir") or self.cache_dir,
             output=given.get("output") or self.output,
+            config_dir=(*self.config_dir, *(given.get("config_dir") or ())),
         )
+
+    def naming(self, *arguments: object) -> SessionOptions:
+        """This session with the files that a user typed themselves: a config.json, a folder that holds one."""
+        found: list[str] = []
+        for text in arguments:
+            with contextlib.suppress(OSError, ValueError, RuntimeError):  # a name that no file can have
+                path = Path(text).expanduser() if isinstance(text, str) and text.strip() else None
+                if path is not None and path.is_dir():
+                    path = path / "config.json"
+                if path is not None and path.is_file():
+                    found.append(str(path.resolve()))
+        return replace(self, config_dir=(*self.config_dir, *found))
 
     def workspace(self) -> Workspace:
         """Open it; raises `InputError`."""
@@ -55,12 +77,14 @@ class SessionOptions:
             python=self.python,
             cache_folder=self.cache_dir,
             output=self.output,
+            config_dirs=self.config_dir,
         )
 
     def server_arguments(self) -> list[str]:
         """The same session as arguments of `python -m opscope_server`."""
         found = [part for text in self.repo for part in ("--repo", text)]
         found += [part for name in self.trust for part in ("--trust", name)]
+        found += [part for folder in self.config_dir for part in ("--config-dir", folder)]
         for flag, value in (("--python", self.python), ("--cache-dir", self.cache_dir), ("--output", self.output)):
             found += [flag, value] if value else []
         return found

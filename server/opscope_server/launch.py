@@ -41,7 +41,9 @@ def serve(options: argparse.Namespace, wire: Wire) -> None:
         python=options.python,
         cache_folder=options.cache_dir,
         output=options.output,
+        config_dirs=options.config_dir,
     )
+    workspace.paths_allowed = not options.http  # whoever reaches a port is not the user of this machine
     workspace.builds_index = True  # whoever serves will be asked again
     from opscope_tools.catalog import toolset
 
@@ -80,3 +82,4 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--python", default=None, metavar="PATH")
     parser.add_argument("--cache-dir", default=None, metavar="DIR")
     parser.add_argument("--output", default=None, metavar="DIR")
+    parser.add_argument("--config-dir", action="append", default=[], metavar="DIR")

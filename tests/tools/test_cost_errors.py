@@ -18,6 +18,7 @@ from opscope_schemas.errors import (
     ConfigError,
     InputError,
     OpscopeError,
+    PathRefusedError,
     TraceError,
     UnknownNameError,
     ValuesError,
@@ -37,6 +38,7 @@ from opscope_tools.workspace import Workspace
 def context(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ToolContext]:
     shared = tmp_path_factory.getbasetemp().parent / "opscope-traces"
     workspace = Workspace.create(cache_folder=shared, output=tmp_path_factory.mktemp("output"))
+    workspace.config_places = (tmp_path_factory.getbasetemp(),)
     yield ToolContext(workspace)
     close_engines(workspace)
     workspace.store.close()
@@ -59,7 +61,7 @@ SMALL = {
         ({"target": "llama", "config": {"hiden_size": 64}}, ConfigError, "hidden_size"),
         ({"target": "llama", "config": {"hidden_size": "wide"}}, ConfigError, "hidden_size"),
         ({"target": "llama", "config": {"hidden_size": 65}}, ConfigError, "multiple"),
-        ({"target": "llama", "config": "/nowhere/config.json"}, ConfigError, "does not exist"),
+        ({"target": "llama", "config": "/nowhere/config.json"}, PathRefusedError, "--config-dir"),
         ({"target": "llama", "values": {"batch_size": 1}}, ValuesError, "seq_len"),
         ({"target": "llama", "phase": "decode", "values": {"batch_size": 1, "seq_len": 1}}, ValuesError, "cache_len"),
         ({"target": "llama", "values": {"batch_size": -1, "seq_len": 4}}, ValuesError, "batch_size is -1"),

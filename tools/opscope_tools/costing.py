@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from opscope_schemas.common import Source, ToolArguments
-from opscope_schemas.errors import ConfigError, TraceError
+from opscope_schemas.errors import ConfigError
 from pydantic import Field, Strict
 
-from opscope_tools.config_files import Config, existing_config
+from opscope_tools.config_files import Config, ConfigFile, described, read_config
 from opscope_tools.engines import index_of, tracer_of
+from opscope_tools.given import check_values
 from opscope_tools.spec import ToolContext
 from opscope_tools.trace.engine import Found, Running
 from opscope_tools.trace.protocol import ModelSpec, TraceRequest
+from opscope_tools.trust import factory, traced_class
 from opscope_tools.workspace import Workspace
 
 TARGET = "Model type (`llama`), class (`LlamaAttention`), `path.py:line`, or a config.json or its folder."
@@ -22,6 +22,9 @@ CONFIG = "Path of a config.json, or overrides of the default config ({'hidden_si
 VALUES = (
     "Point at which to evaluate: {'batch_size': 1, 'seq_len': 1, 'cache_len': 127}; the rest comes from the config."
 )
+
+#: field of a configuration that names a function of a trusted repository, which then builds the module
+_FACTORY = "factory"
 
 
 class CostArguments(ToolArguments):
@@ -46,50 +49,42 @@ class CostArguments(ToolArguments):
 
 def model_spec(workspace: Workspace, target: str, config: Config) -> ModelSpec:
     """The target as the trace worker takes it. Raises the index's errors for unknown and ambiguous names."""
-    described = _described(target)
-    if described is not None:
-        if isinstance(config, str):
-            raise ConfigError(f"Both {target} and {config} are configurations.", next_step="Give one of them.")
-        model_type, path = described
-        return model_spec(workspace, model_type, config).model_copy(update={"config_file": str(path)})
-    found = index_of(workspace).target(target)
-    symbol, name = found.symbol, found.symbol.repository.name
-    if not symbol.installed and name not in ("transformers", "pytorch") and name not in workspace.trusted:
-        raise TraceError(
-            f"Tracing {symbol.qualified_name} would import code of the repository {name}, which is not trusted.",
-            next_step=f"Start with --trust {name} to allow it.",
-        )
-    file, overrides = "", {}
-    if isinstance(config, dict):
-        overrides = config
-    elif config:
-        existing = existing_config(config)
-        if existing is None:
-            raise ConfigError(
-                f"The config file {config} does not exist.", next_step="Give a config.json, or an object."
-            )
-        file = str(existing.resolve())
+    own = described(workspace, target)
+    if own is not None and isinstance(config, str):
+        raise ConfigError(f"Both {target} and {config} are configurations.", next_step="Give one of them.")
+    given = read_config(workspace, config) or {}
+    overrides = given if isinstance(config, dict) else {}
+    content = own.content if own is not None else {} if isinstance(config, dict) else given
+    found, definition = traced_class(workspace, target if own is None else _model_type(workspace, own))
+    code = {**content, **overrides}.get(_FACTORY)
     return ModelSpec(
-        class_name="" if found.model_type else symbol.qualified_name, model_type=found.model_type or "",
-        config_file=file, overrides=overrides,
+        class_name="" if found.model_type else found.symbol.qualified_name,
+        definition=definition, model_type=found.model_type or "",
+        content=_without(content), overrides=_without(overrides),
+        factory=None if code is None else factory(workspace, code),
     )  # fmt: skip
 
 
-def _described(target: str) -> tuple[str, Path] | None:
-    """Model type and path where the target is a config.json or a folder that holds one; None where it is a name."""
-    path = existing_config(target)
-    if path is None or path.suffix != ".json":
-        return None
-    try:
-        model_type = json.loads(path.read_text()).get("model_type")
-    except (OSError, ValueError, AttributeError) as error:
-        raise ConfigError(f"The config file {path} cannot be read: {error}.", next_step="Give a config.json.") from None
-    if not isinstance(model_type, str):
+def _without(config: dict[str, Any]) -> dict[str, Any]:
+    """The configuration but for the field that names code: that was looked up, and goes to the worker as a definition."""
+    return {name: value for name, value in config.items() if name != _FACTORY}
+
+
+def _model_type(workspace: Workspace, config: ConfigFile) -> str:
+    """The model type that a configuration file is of; raises `ConfigError` where it names none that is known."""
+    named = config.content.get("model_type")
+    if not isinstance(named, str) or not named:
         raise ConfigError(
-            f"The config file {path} names no model_type.",
+            f"The config file {config.path} names no model_type.",
             next_step="Give the model type as target and the file as config.",
         )
-    return model_type, path.resolve()
+    known = index_of(workspace).names.auto.of_model_type(named, index_of(workspace).names.trees(None))
+    if next(known, None) is None:
+        raise ConfigError(
+            f"The config file {config.path} is of no model type that transformers knows.",
+            next_step="Give the model type as target and the file as config.",
+        )
+    return named
 
 
 def running(context: ToolContext) -> Running:
@@ -100,6 +95,7 @@ def running(context: ToolContext) -> Running:
 def find(arguments: CostArguments, context: ToolContext) -> Found:
     """The trace to read and the call in it that the arguments ask about."""
     workspace = context.workspace
+    check_values(arguments.values, arguments.inputs)
     spec = model_spec(workspace, arguments.target, arguments.config)
     inputs = {name: tuple(shape) for name, shape in (arguments.inputs or {}).items()}
     request = TraceRequest(model=spec, phase=arguments.phase, attention=arguments.attention, inputs=inputs)

@@ -57,8 +57,8 @@ class ExtractConfigArguments(ToolArguments):
 def run(arguments: ExtractConfigArguments, context: ToolContext) -> ExtractConfigResult:
     """Raises `UnknownNameError`, `AmbiguousNameError`, `PathRefusedError`, `ConfigError`."""
     index = index_of(context.workspace)
-    given = read_config(arguments.config)
-    subject = find_subject(index, context, arguments.target, arguments.repo, arguments.config)
+    given = read_config(context.workspace, arguments.config)
+    subject = find_subject(index, context, arguments.target, arguments.repo, given)
     context.checkpoint()
     answer = _Answer(arguments, context, index, given)
     result = {"kernels": answer.of_kernels, "files": answer.of_files}.get(subject.kind, answer.of_class)(subject)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from opscope_schemas.common import Repository
 from opscope_schemas.errors import InputError, PathRefusedError, SourceError, UnknownNameError
 from opscope_schemas.extracted_config import TargetKind
 
-from opscope_tools.config_files import Config, read_config
 from opscope_tools.index import ClassSymbol, Index
 from opscope_tools.index.sought import config_classes
 from opscope_tools.spec import ToolContext
@@ -37,8 +37,10 @@ class Subject:
     function: tuple[str, int] | None = None
 
 
-def find_subject(index: Index, context: ToolContext, target: str, repo: str | None, config: Config) -> Subject:
-    """Raises `UnknownNameError` with the nearest names where nothing bears the name, `PathRefusedError` for a path
+def find_subject(
+    index: Index, context: ToolContext, target: str, repo: str | None, given: dict[str, Any] | None
+) -> Subject:
+    """`given` picks the class of an auto class. Raises `UnknownNameError` with the nearest names where nothing bears the name, `PathRefusedError` for a path
     outside the repositories."""
     target = target.strip()
     if not target:
@@ -58,7 +60,7 @@ def find_subject(index: Index, context: ToolContext, target: str, repo: str | No
     if typed is not None:
         return typed
     try:
-        found = index.target(target, repo, _auto_config(target, config))
+        found = index.target(target, repo, given if target.rpartition(".")[2].startswith("Auto") else None)
     except UnknownNameError:
         return Subject("kernels", kernels=target)
     except SourceError as error:
@@ -66,11 +68,6 @@ def find_subject(index: Index, context: ToolContext, target: str, repo: str | No
             raise
         return Subject("kernels", kernels=target.rpartition(".")[2])
     return of_class(index, found.symbol, found.model_type or "")
-
-
-def _auto_config(target: str, config: Config) -> dict[str, object] | None:
-    """The configuration, where the target is an auto class that it picks a class for."""
-    return read_config(config) if target.rpartition(".")[2].startswith("Auto") else None
 
 
 def _of_model_type(index: Index, target: str, repo: str | None) -> Subject | None:

@@ -41,7 +41,7 @@ class FindForwardArguments(ToolArguments):
 def run(arguments: FindForwardArguments, context: ToolContext) -> FindForwardResult:
     """Raises `UnknownNameError`, `AmbiguousNameError`, or `SourceError` for a class without a forward."""
     index = index_of(context.workspace)
-    symbol = index.target(arguments.target, arguments.repo, read_config(arguments.config)).symbol
+    symbol = index.target(arguments.target, arguments.repo, read_config(context.workspace, arguments.config)).symbol
     context.checkpoint()
     forward = index.forward(symbol)
     if forward is None:

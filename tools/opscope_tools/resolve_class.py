@@ -48,7 +48,7 @@ def run(arguments: ResolveClassArguments, context: ToolContext) -> ResolveClassR
         return _in_cpp(arguments, context)
     index = index_of(context.workspace)
     try:
-        targets = index.targets(arguments.name, arguments.repo, read_config(arguments.config))
+        targets = index.targets(arguments.name, arguments.repo, read_config(context.workspace, arguments.config))
     except UnknownNameError as error:
         if error.kind != "class" or ":" in arguments.name:
             raise

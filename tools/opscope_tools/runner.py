@@ -19,6 +19,7 @@ from opscope_schemas.errors import InputError, OpscopeError
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, to_jsonable_python
 
+from opscope_tools.config_files import config_digest
 from opscope_tools.spec import AnyTool, ToolContext
 from opscope_tools.workspace import Workspace
 
@@ -119,26 +120,14 @@ def result_key(tool: AnyTool, arguments: ToolArguments, workspace: Workspace) ->
         for name, repository in workspace.repositories.items()
     ]
     return keys.of_document(
-        [tool.name, given, _named_files(given), trees, _interpreter(workspace.python), keys.engine_version()]
+        [tool.name, given, _named_files(given, workspace), trees, _interpreter(workspace.python), keys.engine_version()]
     )
 
 
-def _named_files(given: object) -> list[list[str]]:
-    """Path and content digest of every file that an argument names, e.g. a config.json, or one inside a folder."""
-    if isinstance(given, Mapping):
-        return [entry for value in given.values() for entry in _named_files(value)]
-    if isinstance(given, list):
-        return [entry for value in given for entry in _named_files(value)]
-    if not isinstance(given, str) or not given or len(given) > 1024 or "\0" in given or "\n" in given:
-        return []
-    found = []
-    try:
-        for path in (Path(given).expanduser(), Path(given).expanduser() / "config.json"):
-            if path.is_file():
-                found += [[str(path.resolve()), keys.digest(path.read_bytes())]]
-    except (OSError, RuntimeError):
-        return []
-    return found
+def _named_files(given: Mapping[str, object], workspace: Workspace) -> list[tuple[str, str]]:
+    """Path and content digest of every configuration that an argument names by its path and that may be read."""
+    texts = [value for value in given.values() if isinstance(value, str)]
+    return [entry for text in texts if (entry := config_digest(workspace, text)) is not None]
 
 
 def _interpreter(python: str) -> list[str]:
@@ -172,6 +161,8 @@ def run_tool(tool: AnyTool, arguments: Mapping[str, Any] | ToolArguments, contex
     context.checkpoint()
     answer: ToolResult = tool.run(checked, context)
     context.checkpoint()  # whoever cancelled does not want a half-believed result kept
+    if result_key(tool, checked, context.workspace) != key:  # a file changed meanwhile: the answer may be of either
+        return answer
     answer = answer.model_copy(update={"artifact": f"{SCHEME}://artifact/{key}"})
     store.put(f"artifact/{key}", to_json(answer))
     return answer

@@ -1,6 +1,6 @@
 """Opens the `Workspace` that a user's options and environment describe; the server and the command line share it.
 
-What is given wins over the environment: OPSCOPE_REPO and OPSCOPE_TRUST (several, separated as in PATH),
+What is given wins over the environment: OPSCOPE_REPO, OPSCOPE_TRUST and OPSCOPE_CONFIG_DIRS (several, separated as in PATH),
 OPSCOPE_PYTHON, OPSCOPE_OUTPUT, OPSCOPE_TRACE_TIMEOUT (seconds), OPSCOPE_TRACE_MEMORY (MiB), OPSCOPE_TRACE_PROCESSES,
 OPSCOPE_TRACE_FILES, OPSCOPE_MERMAID (a node_modules folder); OPSCOPE_CACHE_DIR is read where the store is opened.
 """
@@ -26,8 +26,9 @@ def open_workspace(
     python: str | None = None,
     cache_folder: str | None = None,
     output: str | None = None,
+    config_dirs: Sequence[str] = (),
 ) -> Workspace:
-    """The workspace of `--repo NAME=PATH ... --trust NAME ... --python --cache-dir --output`.
+    """The workspace of `--repo NAME=PATH ... --trust NAME ... --python --cache-dir --output --config-dir DIR ...`.
 
     Raises `InputError` where an option cannot be taken.
     """
@@ -43,6 +44,7 @@ def open_workspace(
     )
     workspace.trace_timeout = _seconds("OPSCOPE_TRACE_TIMEOUT", workspace.trace_timeout)
     workspace.trace_limits = _limits(workspace.trace_limits)
+    workspace.config_places = tuple(map(_place, [*listed("OPSCOPE_CONFIG_DIRS"), *config_dirs]))
     workspace.mermaid = _modules("OPSCOPE_MERMAID")
     for name in trusted:
         if name not in workspace.repositories:
@@ -85,6 +87,14 @@ def _number(variable: str, default: int) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 10):
         raise InputError(f"{variable} is {text[:40]!r}.", next_step="Give a whole number.")
     return int(text)
+
+
+def _place(text: str) -> Path:
+    """A folder, or a single file, that configurations may be read from; raises `InputError` where nothing is there."""
+    path = Path(text).expanduser()
+    if not path.exists():
+        raise InputError(f"--config-dir {text!r} does not exist.", next_step="Name a folder that holds configurations.")
+    return path.resolve()
 
 
 def _seconds(variable: str, default: float) -> float:

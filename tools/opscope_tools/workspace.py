@@ -127,6 +127,10 @@ class Workspace:
     python: str = sys.executable
     #: names of folder repositories whose code the trace worker may import
     trusted: frozenset[str] = frozenset()
+    #: folders (or single files) that configurations may be read from beside the repositories and the output folder
+    config_places: tuple[Path, ...] = ()
+    #: whether a caller may name a configuration by its path outside of `config_places`; over HTTP nobody may
+    paths_allowed: bool = True
     #: whether a question about a repository without an index starts a build behind it
     builds_index: bool = False
     #: seconds that one trace may take, and what else the process that traces may use

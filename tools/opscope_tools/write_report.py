@@ -24,7 +24,7 @@ from opscope_schemas.tiling import TilingResult
 from pydantic import Field
 
 from opscope_tools.check_report import exists_beside
-from opscope_tools.config_files import existing_config
+from opscope_tools.config_files import described
 from opscope_tools.report.checks import Material, check
 from opscope_tools.report.facts import ImplementationFacts, default_point, position_limit
 from opscope_tools.report.markdown import Page
@@ -128,7 +128,7 @@ def gather(arguments: WriteReportArguments, context: ToolContext) -> Implementat
         documents=tuple(answer.document for answer in answers),
         graphs=tuple(flows),
         values=arguments.values or {},
-        given=_given(target, arguments.config),
+        given=_given(target, arguments.config, context),
         points={a.document.phase: a.evaluated.values for a in answers if a.evaluated},
         notes=(*(f"{a.document.phase}: {note}" for a in answers for note in a.notes), *skipped),
         tiling=tiling,
@@ -139,10 +139,10 @@ def gather(arguments: WriteReportArguments, context: ToolContext) -> Implementat
     return replace(facts, checks=tuple(_checks(facts)))
 
 
-def _given(target: str, config: str | dict[str, Any] | None) -> Mapping[str, object] | str | None:
+def _given(target: str, config: str | dict[str, Any] | None, context: ToolContext) -> Mapping[str, object] | str | None:
     """The configuration that the caller gave; a target may be one itself."""
-    described = existing_config(target)
-    return str(described) if described is not None and described.suffix == ".json" else config or None
+    own = described(context.workspace, target)
+    return str(own.path) if own is not None else config or None
 
 
 def _checks(facts: ImplementationFacts) -> Iterator[Check]:

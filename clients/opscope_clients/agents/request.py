@@ -101,6 +101,8 @@ def _request(kind: str, target: str, session: SessionOptions, given: dict[str, A
         )
     folder = Path(given["output_folder"] or session.output or ".").expanduser().absolute()
     session = with_sources(session, {"transformers": transformers, "pytorch": pytorch, "output_folder": str(folder)})
+    config = parse_object("config", given["config"], path=True) if given["config"] else None
+    session = session if url else session.naming(target, config)
     analyses = given.get("module_analysis")
     return Request(
         kind=kind,
@@ -108,7 +110,7 @@ def _request(kind: str, target: str, session: SessionOptions, given: dict[str, A
         server=Server(session, url),
         folder=folder,
         phase=given["phase"],
-        config=parse_object("config", given["config"], path=True) if given["config"] else None,
+        config=config,
         agent=not given["no_agent"],
         limits=Limits(given["max_turns"], given["max_budget_usd"], given["agent_model"], given["resume"]),
         transcript=Path(given["transcript"]).expanduser().absolute() if given["transcript"] else None,

@@ -58,6 +58,7 @@ def absolute(session: SessionOptions) -> SessionOptions:
         python=interpreter(session.python),
         cache_dir=_absolute(session.cache_dir),
         output=_absolute(session.output),
+        config_dir=tuple(filter(None, map(_absolute, session.config_dir))),
     )
 
 

@@ -70,9 +70,9 @@ def standard_order(name: str) -> tuple[str, ...]:
     if module not in _STANDARD:
         return (name, "object")
     try:
-        value = getattr(importlib.import_module(module), attribute)
+        value = vars(importlib.import_module(module))[attribute]
         bases = types.resolve_bases((value,))
-    except (ImportError, AttributeError, TypeError):
+    except (ImportError, KeyError, TypeError):
         return (name, "object")
     found = [c for c in bases if isinstance(c, type)]
     names = list(dict.fromkeys(_standard_name(c) for base in found for c in base.__mro__))
@@ -91,7 +91,7 @@ def metaclass_module(name: str) -> str | None:
     module, _, attribute = name.rpartition(".")
     if module not in _STANDARD:
         return None
-    value = getattr(importlib.import_module(module), attribute, None)
+    value = vars(importlib.import_module(module)).get(attribute)
     if not isinstance(value, type) or not issubclass(value, type):
         return None
     # `type.__new__` takes the module of the frame that calls it, which is the metaclass's own where that is Python
@@ -105,7 +105,9 @@ def _standard_name(cls: type) -> str:
 
 @cache
 def is_installed(top: str) -> bool:
-    """Whether a top-level package can be found; finding one does not import it."""
+    """Whether a top-level package can be found; finding one does not import it, as finding what lies in one would."""
+    if not top.isidentifier():
+        return False
     try:
         return importlib.util.find_spec(top) is not None
     except (ImportError, ValueError):

@@ -12,7 +12,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from opscope_cache import keys
@@ -77,11 +76,7 @@ class TraceEngine:
         self._imported = ""
 
     def _key(self, kind: str, request: TraceRequest | InspectRequest) -> str:
-        file = request.model.config_file
-        content = Path(file).read_bytes() if file and Path(file).is_file() else b""
-        return f"{kind}/" + keys.digest(
-            keys.engine_version(), self._python, self._sources(), request.model_dump_json(), content
-        )
+        return f"{kind}/" + keys.digest(keys.engine_version(), self._python, self._sources(), request.model_dump_json())
 
     def _sources(self) -> str:
         """Fingerprint of what the worker imports."""

@@ -10,19 +10,39 @@ from typing import Any, Literal
 
 from opscope_schemas.analysis import CallSite, ModelInput, TensorInfo, Variable
 from opscope_schemas.common import Frozen
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 
-class ModelSpec(Frozen):
-    """Which model, and from which configuration."""
+class Asked(Frozen):
+    """What the worker is sent: an infinite number of a configuration stays one."""
+
+    model_config = ConfigDict(ser_json_inf_nan="constants")
+
+
+class Definition(Frozen):
+    """A class or function as the index found it in source: the worker imports this one and nothing of another name."""
+
+    kind: Literal["class", "function"]
+    module: str = Field(description="The module that defines it, never one that only hands it on.")
+    name: str = Field(description="Qualified name within the module.")
+    root: str = Field(description="Folder that holds the top package.")
+    file: str = Field(description="Relative to the root.")
+    line: int
+
+
+class ModelSpec(Asked):
+    """Which model, and from which configuration. No field of it is a name or a path that the worker follows, but for
+    the definitions, which the index found, and the model type, which is a key of the worker's own tables."""
 
     class_name: str = Field(default="", description="Qualified class; empty: the main class of model_type.")
+    definition: Definition | None = Field(default=None, description="The class of class_name.")
     model_type: str = ""
-    config_file: str = ""
+    content: dict[str, Any] = Field(default_factory=dict, description="What the config file holds.")
     overrides: dict[str, Any] = Field(default_factory=dict, description="Config attributes or standard variables.")
+    factory: Definition | None = Field(default=None, description="What builds the module instead of its class.")
 
 
-class TraceRequest(Frozen):
+class TraceRequest(Asked):
     """Trace one pass of a model."""
 
     model: ModelSpec
@@ -142,7 +162,7 @@ class Trace(Frozen):
     carried: tuple[CarriedRecord, ...] = ()
 
 
-class InspectRequest(Frozen):
+class InspectRequest(Asked):
     """Build a model on the meta device and describe its tree."""
 
     model: ModelSpec

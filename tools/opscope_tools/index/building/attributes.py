@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from opscope_tools.index.building import containers
@@ -43,8 +44,19 @@ _MUTATING = frozenset(
 )
 #: what calls a property's functions by hand: `C.name.fget(self)`, `C.name.__set__(self, value)`
 ACCESSORS = {"fget": "getter", "fset": "setter", "__set__": "setter"}
+#: what analysed code makes for real, and the methods behind operators that it calls by their names
+_DATA = (int, float, complex, str, bytes, bool, range, slice, list, tuple, dict, set, frozenset, re.Match)
+_OPERATORS = frozenset("__len__ __contains__ __getitem__ __eq__ __ne__ __lt__ __le__ __gt__ __ge__ __iter__".split())
 _MAPPING = {"keys", "values", "items", "get"}
 _NUMBERS = {"item", "tolist", "cpu", "numpy", "detach"}
+
+
+def _is_data(value: Any, name: str) -> bool:
+    """Whether an attribute is one of plain data, real here as it is there. Anything else of Python's own (a class's
+    subclasses, a method's globals) would lead from the analysed text to whatever this process has loaded."""
+    if isinstance(value, type):
+        return name in {"__name__", "__qualname__"} or (value in _DATA and not name.startswith("_") and name != "mro")
+    return isinstance(value, _DATA) and (not name.startswith("_") or name in _OPERATORS)
 
 
 class Attributes(Base):
@@ -86,6 +98,8 @@ class Attributes(Base):
             return Native(name, lambda *_: value)
         if name == "__class__":
             return type(value)
+        if not _is_data(value, name):
+            return Unknown(name)
         if not hasattr(value, name):
             raise RaisedError("AttributeError")
         found = getattr(value, name)

@@ -164,6 +164,8 @@ def _version(_: Machine, args: Args, __: Kwargs) -> Version:
 @native("importlib.metadata.version")
 def _installed_version(_m: Machine, args: Args, _: Kwargs) -> str:
     """The version of an installed package; of one that is registered by path nobody knows it."""
+    if not isinstance(args[0], str) or not re.fullmatch(r"\w[\w.-]*", args[0]):
+        raise UndecidedError
     try:
         return importlib.metadata.version(args[0])
     except importlib.metadata.PackageNotFoundError:
@@ -172,6 +174,8 @@ def _installed_version(_m: Machine, args: Args, _: Kwargs) -> str:
 
 @native("importlib.util.find_spec")
 def _find_spec(machine: Machine, args: Args, _: Kwargs) -> Any:
+    if not isinstance(args[0], str):
+        raise UndecidedError
     there = any(tree.locate(args[0]) is not None for tree in machine.resolver.trees) or is_installed(
         args[0].split(".")[0]
     )

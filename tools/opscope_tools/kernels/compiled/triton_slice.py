@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from opscope_schemas.errors import SourceError
+
 from opscope_tools.kernels.autotune import Context
 from opscope_tools.kernels.facts import KernelRef
 from opscope_tools.kernels.interpret import Interpreter, ModuleScope
@@ -21,6 +23,11 @@ from opscope_tools.kernels.symbols import ImportRef, Sym, UnresolvedError, world
 from opscope_tools.kernels.triton import device_functions
 from opscope_tools.kernels.triton_find import FunctionNode, dotted_name, function_of
 
+#: what a signature may be made of: reading it calls nothing
+_INERT = (
+    ast.Constant, ast.Name, ast.Attribute, ast.Tuple, ast.List, ast.UnaryOp, ast.unaryop, ast.BinOp, ast.operator,
+    ast.expr_context, ast.Subscript, ast.keyword,
+)  # fmt: skip
 #: names of a module alias and of the alias' attribute -> what stands behind
 Names = dict[str, dict[str, Any]]
 
@@ -185,7 +192,46 @@ def _text(functions: Iterable[FunctionNode], source: list[str]) -> str:
             lines[number] = source[number][function.col_offset :]
         apart = any(isinstance(d, ast.Call) and "noinline" in ast.unparse(d) for d in function.decorator_list)
         jitted.append(f"{function.name} = triton.jit({function.name}, noinline={apart})")
-    return "\n".join([*lines, *jitted]) + "\n"
+    text = "\n".join([*lines, *jitted]) + "\n"
+    _check_runs_nothing(text, len(jitted))
+    return text
+
+
+def _check_runs_nothing(text: str, jitted: int) -> None:
+    """Raises `SourceError` unless loading the text only defines functions: it is read again as Python will read it, since
+    cutting lines to the functions' indentation may turn what was a string into statements. Signatures run on loading."""
+    try:
+        body = ast.parse(text).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise SourceError(
+            "The kernel's functions do not stand by themselves.", next_step="Read it without compile."
+        ) from None
+    functions = body[: len(body) - jitted]
+    if not all(isinstance(node, ast.FunctionDef) and not node.decorator_list for node in functions):
+        raise SourceError("The kernel's file would run more than definitions.", next_step="Read it without compile.")
+    for function in functions:
+        assert isinstance(function, ast.FunctionDef)
+        for node in _signature(function):
+            if not all(isinstance(inner, _INERT) or _is_constexpr(inner) for inner in ast.walk(node)):
+                raise SourceError(
+                    f"The signature of {function.name} would run {ast.unparse(node)[:80]} when it is compiled.",
+                    next_step="Read it without compile.",
+                )
+
+
+def _signature(function: ast.FunctionDef) -> list[ast.expr]:
+    """What Python evaluates when it defines the function: defaults and annotations."""
+    spec = function.args
+    arguments = [*spec.posonlyargs, *spec.args, *spec.kwonlyargs, *filter(None, (spec.vararg, spec.kwarg))]
+    return [
+        *spec.defaults, *filter(None, spec.kw_defaults), *(a.annotation for a in arguments if a.annotation),
+        *filter(None, [function.returns]),
+    ]  # fmt: skip
+
+
+def _is_constexpr(node: ast.AST) -> bool:
+    """`tl.constexpr(64)`: the one call that a signature may hold."""
+    return isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "constexpr"
 
 
 __all__ = ["Slice", "sliced"]

@@ -1,9 +1,13 @@
 """Compiles Triton kernels for named architectures: a process of its own, run as a script by any interpreter that has triton.
 
 Reads one JSON request from standard input, writes one JSON line per build. It loads files that hold jitted functions only,
-which triton parses and never runs. It imports nothing of opscope.
+which triton parses and, but for their signatures, never runs. It imports nothing of opscope.
+
+Triton calls Python functions that a kernel names while it compiles it, whatever they are. So each name is followed first:
+a kernel may lead to triton's language and to no other module, be it one that the language merely imports.
 """
 
+import ast
 import contextlib
 import importlib
 import importlib.util
@@ -39,8 +43,90 @@ def load(request, folder):
     for path, names in request["names"].items():
         for name, meaning in names.items():
             setattr(modules[path], name, meant(meaning, modules))
+    for path, text in request["files"].items():
+        for function in ast.parse(text).body:
+            if isinstance(function, ast.FunctionDef):  # the rest of a file jits them
+                check(function, vars(modules[path]))
     path, name = request["kernel"]
     return getattr(modules[path], name)
+
+
+#: the modules that kernels are written in, and the functions of triton itself that they may call
+_LANGUAGE = ("triton.language", "triton.experimental.gluon.language")
+_HELPERS = ("cdiv", "next_power_of_2", "language", "constexpr_function")
+
+
+class NamesOtherCodeError(Exception):
+    """A kernel that leads out of triton's language."""
+
+
+def step(holder, name):
+    """The attribute of a module that a kernel names; raises where it leads out of the language."""
+    found = getattr(holder, name)
+    if holder.__name__ == "members":  # made by `meant`, each member followed there
+        return found
+    if isinstance(found, types.ModuleType):
+        inside = found.__name__.startswith(_LANGUAGE)
+    elif holder.__name__ == "triton":
+        inside = name in _HELPERS
+    else:
+        inside = of_language(found)
+    if name.startswith("__") or not inside:
+        raise NamesOtherCodeError(f"{holder.__name__}.{name} is no part of triton's language")
+    return found
+
+
+def of_language(value):
+    """Whether a value is made by the language: a function, a type, a dtype, a constant."""
+    import triton
+
+    if isinstance(value, bool | int | float | str | triton.runtime.jit.JITCallable):
+        return True
+    return getattr(value, "__module__", None) is not None and value.__module__.startswith(_LANGUAGE)
+
+
+def inner_names():
+    """Attributes that functions, jitted functions and modules have and values of the language do not."""
+    import triton
+    import triton.language as tl
+
+    handles = {*dir(tl.sum), *dir(triton.cdiv), *dir(tl.sum.fn), *dir(tl)} - {"value"}
+    values = {
+        name for kind in (tl.tensor, tl.dtype, tl.constexpr, tl.tuple, tl.core.tensor_descriptor) for name in dir(kind)
+    }
+    return handles - values
+
+
+def check(function, names):
+    """Raises `NamesOtherCodeError` where a function of a kernel's file names what is no part of triton's language."""
+    hidden = inner_names()
+    heads = {id(n.value) for n in ast.walk(function) if isinstance(n, ast.Attribute)}
+    for node in ast.walk(function):
+        if isinstance(node, ast.Attribute):
+            chain = reached(node, names)
+            if node.attr.startswith("__") or (chain is None and node.attr in hidden):
+                raise NamesOtherCodeError(f"{ast.unparse(node)} is no part of triton's language")
+            if isinstance(chain, types.ModuleType) and id(node) not in heads:
+                raise NamesOtherCodeError(f"the module {ast.unparse(node)} is used as a value")
+        elif isinstance(node, ast.Name) and id(node) not in heads and isinstance(names.get(node.id), types.ModuleType):
+            raise NamesOtherCodeError(f"the module {node.id} is used as a value")
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("getattr", "hasattr"):
+            literal = (
+                len(node.args) > 1 and isinstance(node.args[1], ast.Constant) and isinstance(node.args[1].value, str)
+            )
+            if not literal or node.args[1].value.startswith("__") or node.args[1].value in hidden:
+                raise NamesOtherCodeError(f"{ast.unparse(node)} asks for what is no part of triton's language")
+
+
+def reached(node, names):
+    """What a chain of attributes over modules leads to; None where it does not start at a module."""
+    if isinstance(node, ast.Name):
+        held = names.get(node.id)
+        return held if isinstance(held, types.ModuleType) else None
+    if not isinstance(node, ast.Attribute):
+        return None
+    holder = reached(node.value, names)
+    return step(holder, node.attr) if isinstance(holder, types.ModuleType) else None
 
 
 def meant(meaning, modules):
@@ -67,9 +153,15 @@ def meant(meaning, modules):
 
 
 def imported(dotted):
-    """`triton.language.math.exp`: a module, or what lies in one."""
+    """`triton.language.math.exp`: a module of the language, or what lies in one."""
     module, rest = dotted, []
     while True:
+        if module != "triton" and not module.startswith(_LANGUAGE):
+            module, _, last = module.rpartition(".")
+            rest.insert(0, last)
+            if not module:
+                raise ImportError(f"{dotted} is no part of triton's language")
+            continue
         try:
             found = importlib.import_module(module)
             break
@@ -79,7 +171,7 @@ def imported(dotted):
             if not module:
                 raise
     for part in rest:
-        found = getattr(found, part)
+        found = step(found, part) if isinstance(found, types.ModuleType) else getattr(found, part)
     return found
 
 

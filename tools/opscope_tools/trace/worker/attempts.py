@@ -14,10 +14,12 @@ from typing import Any
 import torch
 from opscope_schemas.errors import ConfigError, OpscopeError, TraceError
 
-from opscope_tools.trace.protocol import Trace, TraceRequest
-from opscope_tools.trace.worker import models
+from opscope_tools.trace.protocol import ModelSpec, Trace, TraceRequest
+from opscope_tools.trace.worker import configs, fields, models
+from opscope_tools.trace.worker.fence import fenced
 from opscope_tools.trace.worker.fitted import fitted
 from opscope_tools.trace.worker.inputs import reads_only_tokens
+from opscope_tools.trace.worker.inspection import built
 from opscope_tools.trace.worker.layers import ModuleSession
 from opscope_tools.trace.worker.recorder import UnfoldedError
 from opscope_tools.trace.worker.session import CUTS, LEVELS, InputsError, Session, TooLongError, UntraceableError, quiet
@@ -39,6 +41,36 @@ _SAID = {
 
 def trace(request: TraceRequest, say: Say) -> Trace:
     """Trace one pass; raises `TraceError` or `ConfigError` with the reason."""
+    with fenced(request.model):
+        try:
+            return _traced(request, say)
+        except ConfigError:
+            raise
+        except (TraceError, Exception) as error:
+            raise _explained(request.model, error) from error
+
+
+def _explained(spec: ModelSpec, error: Exception) -> Exception:
+    """The error; where the model cannot even be built from the values that were given, what is wrong with these."""
+    if not (spec.content or spec.overrides) or isinstance(error, UntraceableError):
+        return error
+    try:
+        if models.resolve(spec)[1][0][1] is not None:
+            built(spec)
+    except OpscopeError as plain:
+        return plain
+    except Exception:  # not for want of a value: the first error says more
+        return error
+    if isinstance(error, OpscopeError):
+        return error
+    name = (spec.class_name or spec.model_type).rpartition(".")[2]
+    return TraceError(
+        f"{name} cannot be traced with these values: {configs.reason_of(error)}.",
+        next_step="Give other values, or leave config out for the defaults.",
+    )
+
+
+def _traced(request: TraceRequest, say: Say) -> Trace:
     target, candidates = models.resolve(request.model)
     problems: list[str] = []
     for model_class, config_class in candidates:
@@ -104,7 +136,7 @@ def _narrower(
     request: TraceRequest, model_class: Any, config_class: Any, way: Way, say: Say, first: TraceError
 ) -> Trace:
     """A trace with fewer symbols than the one that ended in `first`."""
-    names = models.sizes(models.make_config(config_class, request.model))
+    names = fields.sizes(configs.make_config(config_class, request.model))
     without = {
         "all": way == Way(),
         "alike": not any(n.endswith("num_kv_heads") for n in names),

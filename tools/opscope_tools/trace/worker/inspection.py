@@ -8,31 +8,25 @@ from typing import Any
 import torch
 import transformers
 from opscope_schemas.analysis import ModelTreeResult, ModuleNode
-from opscope_schemas.errors import TraceError
+from opscope_schemas.errors import OpscopeError, TraceError
 
-from opscope_tools.trace.protocol import InspectRequest
-from opscope_tools.trace.worker import models, patches
+from opscope_tools.trace.protocol import InspectRequest, ModelSpec
+from opscope_tools.trace.worker import configs, fields, models, patches
+from opscope_tools.trace.worker.definitions import missing_package
+from opscope_tools.trace.worker.fence import fenced
+
+#: seconds of the processor that building a model may take
+_PATIENCE = 25.0
 
 
 def inspect_model(request: InspectRequest) -> ModelTreeResult:
     """Build the model's class from its config and describe it; raises `TraceError` with the reason."""
-    target, candidates = models.resolve(request.model)
-    model_class, config_class = candidates[0]
-    if config_class is None:
-        raise TraceError(
-            f"{target.__qualname__} is a single layer, built from its constructor's arguments and not from a config.",
-            next_step="Inspect a model, or a class of one.",
-        )
-    config = models.make_config(config_class, request.model)
-    transformers.logging.set_verbosity_error()
-    try:
-        with warnings.catch_warnings(), torch.device("meta"), patches.no_initialisation():
-            warnings.simplefilter("ignore")
-            model = model_class._from_config(config)
-    except Exception as error:
-        raise TraceError(
-            f"{model_class.__name__} cannot be built from its config: {type(error).__name__}: {str(error)[:200]}."
-        ) from error
+    with fenced(request.model):
+        return _inspected(request.model)
+
+
+def _inspected(spec: ModelSpec) -> ModelTreeResult:
+    target, model_class, config, model = built(spec)
     root: Any = model
     if target is not model_class:
         root = next((m for m in model.modules() if type(m) is target), None)
@@ -41,10 +35,55 @@ def inspect_model(request: InspectRequest) -> ModelTreeResult:
     tree = _node("", root)
     total = sum(p.numel() for p in root.parameters())  # torch names a shared weight once
     return ModelTreeResult(
-        model_class=_qualified(model_class), config_class=_qualified(config_class),
-        config=_plain(config.to_dict()),
+        model_class=_qualified(model_class), config_class=_qualified(type(config)),
+        config=_plain(config.to_dict(), _known(config)),
         parameters=total, tree=tree, text="\n".join(_lines(tree)),
     )  # fmt: skip
+
+
+def built(spec: ModelSpec) -> tuple[Any, Any, Any, Any]:
+    """The target class, the model's class, its config and the model, without weights; raises `ConfigError` where the
+    config's values do not make one, with the field to blame where it can be told."""
+    target, candidates = models.resolve(spec)
+    model_class, config_class = candidates[0]
+    if config_class is None:
+        raise TraceError(
+            f"{target.__qualname__} is a single layer, built from its constructor's arguments and not from a config.",
+            next_step="Inspect a model, or a class of one.",
+        )
+
+    def build(of: ModelSpec) -> tuple[Any, Any]:
+        config = configs.make_config(config_class, of)
+        return config, _model(model_class, config)
+
+    try:
+        config, model = build(spec)
+    except OpscopeError:
+        raise
+    except Exception as error:
+        if spec.content or spec.overrides:
+            raise configs.refusal(model_class.__name__, error, spec, build) from error
+        package = missing_package(error)
+        raise TraceError(
+            f"{model_class.__name__} needs the package {package}, which is not installed."
+            if package
+            else f"{model_class.__name__} cannot be built from its config: {configs.reason_of(error)}.",
+            next_step=f"Install {package} beside opscope." if package else "",
+        ) from error
+    return target, model_class, config, model
+
+
+def _model(model_class: Any, config: Any) -> Any:
+    transformers.logging.set_verbosity_error()
+    sentence = f"{model_class.__name__} took more than {_PATIENCE:.0f} s to build with these values."
+    with (
+        warnings.catch_warnings(),
+        torch.device("meta"),
+        patches.no_initialisation(),
+        configs.deadline(_PATIENCE, sentence),
+    ):
+        warnings.simplefilter("ignore")
+        return model_class._from_config(config)
 
 
 def _qualified(kind: Any) -> str:
@@ -94,8 +133,17 @@ def _lines(node: ModuleNode, depth: int = 0) -> list[str]:
     return lines
 
 
-def _plain(config: dict[str, Any]) -> dict[str, Any]:
-    """The settings that are plain values, those of the configs inside it too."""
+def _known(config: Any) -> Any:
+    """The names that the config class knows, those of its parts in mappings of their own; a file may hold others."""
+    default = type(config)()
+    own: dict[str, Any] = {**dict.fromkeys(vars(default)), **dict.fromkeys(default.to_dict())}
+    own.update(dict.fromkeys(getattr(type(config), "attribute_map", {})))
+    return {**own, **{name: _known(part) for name, part in fields.parts(config).items()}}
+
+
+def _plain(config: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
+    """The settings that are plain values, those of the configs inside it too, of names that the config class knows."""
+    config = {name: value for name, value in config.items() if name in known}
     found = {k: v for k, v in config.items() if isinstance(v, int | float | str | bool | type(None))}
-    parts = {k: _plain(v) for k, v in config.items() if isinstance(v, dict) and k.endswith("_config")}
+    parts = {k: _plain(v, known[k] or {}) for k, v in config.items() if isinstance(v, dict) and k.endswith("_config")}
     return {**found, **parts}

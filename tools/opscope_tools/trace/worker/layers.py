@@ -1,6 +1,6 @@
 """One trace of a module that no transformers config describes: a layer of torch.nn, a module of somebody's repository.
 
-It is built by its constructor, or by a factory that the request names, from plain arguments: each integer is a symbol,
+It is built by its constructor, or by a factory that the server found in a trusted repository, from plain arguments: each integer is a symbol,
 given ones and required ones alike; where the constructor takes one config object, that object's integers are. The
 forward is called with the shapes that the request gives; without them with token ids or states (batch_size, seq_len,
 width), channels first for a convolution.
@@ -21,23 +21,23 @@ from opscope_schemas.errors import ConfigError, TraceError
 
 from opscope_tools.trace.protocol import TraceRequest
 from opscope_tools.trace.variables import RUNTIME, is_depth
-from opscope_tools.trace.worker import models, patches
+from opscope_tools.trace.worker import fields, patches
+from opscope_tools.trace.worker.definitions import imported
 from opscope_tools.trace.worker.inputs import Input
 from opscope_tools.trace.worker.recorder import Recorder
 from opscope_tools.trace.worker.session import DTYPE, InputsError, Session
 
 #: names that forwards give to token ids
 _IDS = ("ids", "tokens", "token", "idx", "input_ids", "indices", "index")
-_FACTORY = "factory"
 
 
 class ModuleSession(Session):
     """The trace of one module class; `chosen` counts through the shapes that its input may have."""
 
     def __init__(self, request: TraceRequest, module_class: Any, level: str = "all", *, chosen: int = 0) -> None:
-        self._blueprint = Blueprint(
-            module_class, {**models.config_file(request.model.config_file), **request.model.overrides}
-        )
+        spec = request.model
+        factory = imported(spec.factory) if spec.factory is not None else None
+        self._blueprint = Blueprint(module_class, {**spec.content, **spec.overrides}, factory)
         super().__init__(request, module_class, None, level, chosen=chosen)
 
     def _configure(self) -> None:
@@ -146,21 +146,22 @@ def _kind(name: str) -> torch.dtype:
 class Blueprint:
     """How to build a module: a callable, the integers that are its sizes, and everything else it takes."""
 
-    def __init__(self, module_class: Any, given: dict[str, Any]) -> None:
+    def __init__(self, module_class: Any, given: dict[str, Any], factory: Callable[..., Any] | None = None) -> None:
         self._class = module_class
-        factory = given.pop(_FACTORY, None)
-        self._make: Callable[..., Any] = _callable(factory) if factory else module_class
+        self._make: Callable[..., Any] = factory or module_class
         self._config_class: Any
         self._config_class, self._config_name = (None, "") if factory else _config_parameter(module_class)
         known = _fields(self._config_class) if self._config_class else _arguments(self._make)
         unknown = sorted(given.keys() - known.keys())
         if unknown and "**" not in known:
-            near = ", ".join(models.nearest(unknown[0], known)) or ", ".join(known)
+            near = ", ".join(fields.nearest(unknown[0], known)) or ", ".join(known)
             raise ConfigError(
                 f"{module_class.__name__} takes no argument {unknown[0]!r}.", next_step=f"Arguments: {near}."
             )
         self.sizes: dict[str, int] = {}
         self._others: dict[str, Any] = {}
+        if factory is None and self._config_class is None:
+            _check_texts(module_class, given)
         layer = module_class.__module__.startswith("torch.nn.")
         for name, default in known.items():
             value = given.get(name, default)
@@ -200,14 +201,23 @@ class Blueprint:
         return self._make(**{self._config_name: config})
 
 
-def _callable(dotted: str) -> Callable[..., Any]:
-    module, _, name = dotted.replace(":", ".").rpartition(".")
-    found = models.import_attribute(module, name)
-    if not callable(found):
-        raise ConfigError(
-            f"The factory {dotted} is not callable.", next_step="Name a function that returns the module."
-        )
-    return typing.cast(Callable[..., Any], found)
+def _check_texts(module_class: Any, given: dict[str, Any]) -> None:
+    """A constructor of torch gets a text only where its signature speaks of texts: nothing else is to be a name there."""
+    if not module_class.__module__.startswith("torch."):
+        return
+    parameters = inspect.signature(module_class).parameters
+    for name, value in given.items():
+        parameter = parameters.get(name)
+        spoken = parameter is not None and (isinstance(parameter.default, str) or "str" in str(parameter.annotation))
+        if _holds_text(value) and not spoken:
+            raise ConfigError(
+                f"{module_class.__name__} takes no text as {name!r}.", next_step="Give a number, true, false or null."
+            )
+
+
+def _holds_text(value: Any) -> bool:
+    held = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return isinstance(value, str | dict) or any(map(_holds_text, held))
 
 
 def _arguments(function: Any) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from opscope_tools.trace.protocol import TraceRequest
 from opscope_tools.trace.variables import RUN_HINTS, is_depth
-from opscope_tools.trace.worker import models, patches
+from opscope_tools.trace.worker import configs, fields, patches
 from opscope_tools.trace.worker.inputs import Input, Inputs
 from opscope_tools.trace.worker.recorder import Recorder, SlowError
 from opscope_tools.trace.worker.sharing import shared
@@ -110,17 +110,17 @@ class Session:
 
     def _configure(self) -> None:
         """The config, with what stays a number at the value that the hints ask for, seen by the config class."""
-        self.config = models.make_config(self.config_class, self.request.model)
-        self.names = models.sizes(self.config)
+        self.config = configs.make_config(self.config_class, self.request.model)
+        self.names = fields.sizes(self.config)
         held = [n for n in self.names if self.level not in SYMBOLIC or self._number(n)]
         chosen = {
-            n: self.hints[n] for n in held if n in self.hints and self.hints[n] != models.at(self.config, self.names[n])
+            n: self.hints[n] for n in held if n in self.hints and self.hints[n] != fields.at(self.config, self.names[n])
         }
         if chosen:
             spec = self.request.model
             overrides = {**spec.overrides, **{self.names[n]: v for n, v in chosen.items()}}
-            self.config = models.make_config(self.config_class, spec.model_copy(update={"overrides": overrides}))
-        self.configured = {name: models.at(self.config, path) for name, path in self.names.items()}
+            self.config = configs.make_config(self.config_class, spec.model_copy(update={"overrides": overrides}))
+        self.configured = {name: fields.at(self.config, path) for name, path in self.names.items()}
         self.two_sided = bool(getattr(self.config, "is_encoder_decoder", False))  # a side's constructor resets it
 
     def _number(self, name: str) -> bool:
@@ -177,7 +177,7 @@ class Session:
         for name, path in self.names.items():
             value = hints[name]
             if not self._number(name) and isinstance(value, int) and not isinstance(value, bool) and value >= 1:
-                models.put(self.config, path, self.symbols.create(name, value))
+                fields.put(self.config, path, self.symbols.create(name, value))
                 self.symbolic[name] = path
         if "head_dim" not in self.symbolic and {"hidden_size", "num_heads"} <= self.symbolic.keys():
             self.symbols.alias("hidden_size", "num_heads", "head_dim")

@@ -22,7 +22,7 @@ import torch
 import transformers
 from opscope_schemas.errors import OpscopeError, TraceError
 
-from opscope_tools.trace.worker import models
+from opscope_tools.trace.worker import fields
 from opscope_tools.trace.worker.alike import FIRST, IDENTITY, signature
 from opscope_tools.trace.worker.noting import PLAIN, Index, NotedList, NotedTuple, Use
 
@@ -195,7 +195,7 @@ def _key(value: Any) -> Any:
 
 def _fields(value: Any) -> Any:
     """A config's fields as they stand: a model may change one between two layers."""
-    if not isinstance(value, models.CONFIG_BASE):
+    if not isinstance(value, fields.CONFIG_BASE):
         return None
     return tuple((k, id(v) if isinstance(v, torch.SymInt) else _key(v)) for k, v in vars(value).items())
 
@@ -246,7 +246,7 @@ def shared(model_class: Any, config: Any, *, wanted: bool = True) -> Iterator[Sh
     if not wanted or not issubclass(model_class, transformers.PreTrainedModel):
         yield sharing
         return
-    parts = models.all_parts(config)
+    parts = fields.all_parts(config)
     saved: list[tuple[Any, Any]] = []
     lists: list[tuple[dict[str, Any], str, Any]] = []
     try:
@@ -267,8 +267,8 @@ def shared(model_class: Any, config: Any, *, wanted: bool = True) -> Iterator[Sh
     finally:
         for kind, init in saved:
             kind.__init__ = init
-        for fields, name, value in lists:
-            fields[name] = value
+        for held, name, value in lists:
+            held[name] = value
 
 
 __all__ = ["SharedLayerError", "Sharing", "shared"]

@@ -18,7 +18,7 @@ from opscope_schemas.formula import Formula
 
 from opscope_tools.trace.protocol import ModelSpec
 from opscope_tools.trace.variables import is_depth
-from opscope_tools.trace.worker import models, patches
+from opscope_tools.trace.worker import configs, fields, patches
 from opscope_tools.trace.worker.alike import signature
 from opscope_tools.trace.worker.sharing import SharedLayerError, shared
 
@@ -53,15 +53,15 @@ class Stacks:
         self._stacks: dict[str, Stack] = {}
         #: whether the lists that follow a depth are known: the deeper model could be built
         self.compared = False
-        config = models.make_config(config_class, spec)
-        self._names = models.sizes(config)
+        config = configs.make_config(config_class, spec)
+        self._names = fields.sizes(config)
         self._fields = {
             name: value
-            for name, value in models.small_fields(config).items()
+            for name, value in fields.small_fields(config).items()
             if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= _LARGEST
         }
         self._depths = {
-            n: v for n in self._names if is_depth(n) and type(v := models.at(config, self._names[n])) is int
+            n: v for n in self._names if is_depth(n) and type(v := fields.at(config, self._names[n])) is int
         }
         if self._depths and hasattr(model_class, "_from_config"):
             self._compare()
@@ -72,13 +72,13 @@ class Stacks:
         """The layers of every list, by path, under some changes; None where the config does not take them."""
         overrides = {**self._spec.overrides, **{self._names.get(n, n): v for n, v in changes.items()}}
         try:
-            config = models.make_config(self._config_class, self._spec.model_copy(update={"overrides": overrides}))
+            config = configs.make_config(self._config_class, self._spec.model_copy(update={"overrides": overrides}))
             model = self._built(config)
         except Exception:  # a config that does not stretch: its layers are counted, not generalised
             return None
         lists = [
             (f"{i}.{name}", v)
-            for i, part in enumerate(models.all_parts(config))
+            for i, part in enumerate(fields.all_parts(config))
             for name, v in vars(part).items()
             if isinstance(v, list | tuple)
         ]

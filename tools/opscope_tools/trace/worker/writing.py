@@ -13,7 +13,7 @@ from opscope_schemas.formula import Formula, evaluate
 from opscope_tools.trace.operators import ZERO, Cost
 from opscope_tools.trace.protocol import CallRecord, CarriedRecord, KeptRecord, OpRecord, TensorRecord, Trace
 from opscope_tools.trace.variables import CONFIG, ELEMENT, RUN_HINTS, is_depth
-from opscope_tools.trace.worker import models
+from opscope_tools.trace.worker import fields, models
 from opscope_tools.trace.worker.alike import first_of
 from opscope_tools.trace.worker.floors import Floors
 from opscope_tools.trace.worker.flow import Kept
@@ -278,7 +278,7 @@ class Writer:
             found += [models.variable(n, n, v) for n, v in self.stacks.fields().items() if n not in known]
         if "head_dim" not in s.symbolic and {"hidden_size", "num_heads"} <= s.symbolic.keys():
             value = s.configured["hidden_size"] // s.configured["num_heads"]
-            key = models.path_of(s.config, "head_dim")
+            key = fields.path_of(s.config, "head_dim")
             follows = models.variable("head_dim", key, value, definition="{hidden_size} // {num_heads}")
             found.append(follows.model_copy(update={"kind": "derived"}))
         found = [v.model_copy(update={"kind": "fitted"}) if v.name in s.fitted else v for v in found]

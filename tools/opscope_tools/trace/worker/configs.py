@@ -1,0 +1,188 @@
+"""A spec's configuration object, and what is wrong where there is none: the field, in a sentence.
+
+A config class runs code of its own over the values: it divides by them, loops over them, looks names up. Whatever it
+raises becomes a `ConfigError`; which field is to blame is found by taking one after the other back to its default.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from opscope_schemas.errors import ConfigError, OpscopeError, TraceError
+from transformers.models.auto import configuration_auto
+
+from opscope_tools.given import check_given
+from opscope_tools.trace.protocol import ModelSpec
+from opscope_tools.trace.variables import CONFIG
+from opscope_tools.trace.worker import naming
+from opscope_tools.trace.worker.definitions import missing_package
+from opscope_tools.trace.worker.fields import nearest, parts, path_of, sizes
+
+#: seconds of the processor that a config class gets, and fields that are looked at for the one to blame
+_PATIENCE = 10.0
+_SUSPECTS = 60
+_SEARCH = 8.0
+_SHOWN = 200
+
+
+class _TooLongError(BaseException):
+    """Out of time; no `except Exception` of foreign code is to catch it."""
+
+
+@contextlib.contextmanager
+def deadline(seconds: float, sentence: str) -> Iterator[None]:
+    """Ends the block with a `TraceError` of that sentence when it has used so many seconds of the processor."""
+    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def over(*_: object) -> None:
+        raise _TooLongError
+
+    before = signal.signal(signal.SIGPROF, over)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    except _TooLongError:
+        raise TraceError(sentence, next_step="Give smaller numbers.") from None
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+
+
+def make_config(config_class: Any, spec: ModelSpec) -> Any:
+    """The configuration: class default or file, then overrides. Raises `ConfigError` with the reason."""
+    if spec.factory is not None:
+        raise ConfigError(
+            f"{config_class.__name__} makes the model, so no factory does.", next_step="Leave `factory` out."
+        )
+    try:
+        return _made(config_class, spec)
+    except OpscopeError:
+        raise
+    except Exception as error:
+        raise refusal(config_class.__name__, error, spec, lambda s: _made(config_class, s)) from None
+
+
+def _made(config_class: Any, spec: ModelSpec) -> Any:
+    base = naming.checked(_of_the_target(copy.deepcopy(spec.content), config_class), config_class)
+    with deadline(_PATIENCE, f"{config_class.__name__} did not come to an end with these values."):
+        reference = config_class(**base) if base else config_class()
+        for name, value in naming.checked(spec.overrides, config_class).items():
+            real = path_of(reference, name)
+            if not real:
+                raise _unknown(config_class, reference, name)
+            if type(value) is int and value < 0 and not real.endswith("_id"):
+                raise ConfigError(
+                    f"{name} is {value}, but a size is not negative.", next_step="Give a positive number."
+                )
+            check_given({real: value})  # a standard name may stand for a field with a limit
+            base.pop(name, None)
+            _set(base, reference, real, value)
+        return config_class(**base) if base else reference
+
+
+def _of_the_target(content: dict[str, Any], config_class: Any) -> dict[str, Any]:
+    """What a config file says of the target's model type: itself, or the part of a composite one."""
+    declared = content.get("model_type")
+    if declared and declared != config_class.model_type and isinstance(declared, str):
+        part = _part_of(declared, config_class)
+        if isinstance(content.get(part), dict):
+            held: dict[str, Any] = content[part]
+            return held
+    if declared and declared != config_class.model_type:
+        known = isinstance(declared, str) and declared in configuration_auto.CONFIG_MAPPING_NAMES
+        raise ConfigError(
+            f"The config file is of {f'model type {declared!r}' if known else 'another model type'}, the target's is "
+            f"{config_class.model_type!r}.",
+            next_step=f"{f'Analyse {declared!r}, or give' if known else 'Give'} a config of the target's type.",
+        )
+    return content
+
+
+def _part_of(model_type: str, config_class: Any) -> str:
+    """The field of a composite model type's config that holds a config of the class; '' where none does."""
+    if model_type not in configuration_auto.CONFIG_MAPPING_NAMES:
+        return ""
+    whole = getattr(configuration_auto.CONFIG_MAPPING[model_type], "sub_configs", {})
+    return next((key for key, kind in whole.items() if kind is config_class), "")
+
+
+def _unknown(config_class: Any, reference: Any, name: str) -> ConfigError:
+    known = {
+        *vars(reference), *getattr(config_class, "attribute_map", {}), *CONFIG, *sizes(reference),
+    } - {name}  # fmt: skip
+    near = ", ".join(nearest(name, sorted(map(str, known)))) or "none"
+    # some models read a standard field that their configuration class does not declare
+    unlisted = f" Where its code reads {name}, give a config.json that holds it." if name in CONFIG else ""
+    shown = name if len(name) <= 100 else f"{name[:97]}..."
+    return ConfigError(
+        f"{config_class.__name__} has no field {shown!r}.", next_step=f"Nearest names: {near}.{unlisted}"
+    )
+
+
+def _set(base: dict[str, Any], reference: Any, path: str, value: Any) -> None:
+    """Put an override into the keyword arguments of a config class; a part keeps its other fields."""
+    head, _, rest = path.partition(".")
+    if not rest:
+        part = parts(reference).get(head)
+        if part is not None and isinstance(value, dict) and isinstance(base.get(head), dict):
+            value = {**base[head], **value}
+        base[head] = value
+        return
+    held = base.get(head)
+    if not isinstance(held, dict):
+        held = base[head] = {"model_type": parts(reference)[head].model_type} if held is None else held.to_dict()
+    _set(held, parts(reference)[head], rest, value)
+
+
+# ---- what is wrong --------------------------------------------------------------------------------------------------
+
+
+def refusal(who: str, error: Exception, spec: ModelSpec, again: Callable[[ModelSpec], object]) -> OpscopeError:
+    """What `who` raised over the spec's values, as a sentence that names the field where another value of it is taken."""
+    if package := missing_package(error):
+        return TraceError(
+            f"{who} needs the package {package} for these values, which is not installed.",
+            next_step=f"Install {package} beside opscope, or choose other values.",
+        )
+    field = _to_blame(spec, again)
+    return ConfigError(
+        f"{who} refuses {f'the value of {field}' if field else 'these values'}: {reason_of(error)}.",
+        next_step=f"Give another value of {field}." if field else "",
+    )
+
+
+def reason_of(error: BaseException) -> str:
+    """The innermost sentence of an error: strict config classes wrap a validator's error in several layers."""
+    cause = error
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    said = next((line.strip() for line in str(cause).splitlines() if line.strip()), "")
+    said = said if len(said) <= _SHOWN else f"{said[: _SHOWN - 3]}..."
+    kind = type(cause).__name__
+    plain = isinstance(cause, ValueError | TypeError | RuntimeError | NotImplementedError) and " " in said
+    return (said if plain else f"{kind}: {said}" if said else kind).rstrip(".")
+
+
+def _to_blame(spec: ModelSpec, again: Callable[[ModelSpec], object]) -> str:
+    """The field that, taken back to its default, removes the error; '' where none does alone."""
+    ends = time.monotonic() + _SEARCH
+    given = [("overrides", name) for name in spec.overrides] + [("content", name) for name in spec.content]
+    for place, name in given[:_SUSPECTS]:
+        if time.monotonic() > ends:
+            break
+        held = {key: value for key, value in getattr(spec, place).items() if key != name}
+        with contextlib.suppress(Exception):
+            again(spec.model_copy(update={place: held}))
+            return name if len(name) <= 100 else f"{name[:97]}..."
+    return ""
+
+
+__all__ = ["deadline", "make_config", "reason_of", "refusal"]
