@@ -52,6 +52,9 @@ def opscope(ctx: click.Context, /, **given: Any) -> None:
 @click.option(
     "--toolset", multiple=True, metavar="NAME,...", help=f"Only these: {', '.join(TOOLSETS)}, or tools by name."
 )
+@click.option(
+    "--deadline", multiple=True, metavar="KIND=SECONDS", help="For static, trace or compile calls. Repeatable."
+)
 def serve(
     session: SessionOptions,
     http: bool,
@@ -59,6 +62,7 @@ def serve(
     host: str | None,
     allow_host: tuple[str, ...],
     toolset: tuple[str, ...],
+    deadline: tuple[str, ...],
 ) -> None:
     """Start the MCP server, over stdio unless --http is given."""
     from opscope_server.launch import main as launch  # here: no other command needs the SDK
@@ -69,6 +73,7 @@ def serve(
     arguments += ["--host", host] if host else []
     arguments += [part for name in allow_host for part in ("--allow-host", name)]
     arguments += [part for names in toolset for part in ("--toolset", names)]
+    arguments += [part for given in deadline for part in ("--deadline", given)]
     launch(arguments)
 
 

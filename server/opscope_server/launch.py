@@ -30,10 +30,14 @@ def serve(options: argparse.Namespace, wire: Wire) -> None:
     """Serve as the options say; ends the process."""
     from opscope_tools.session import open_workspace
 
-    from opscope_server.settings import Settings
+    from opscope_server.settings import Settings, deadlines_of
 
     settings = Settings.from_environment(
-        os.environ, host=options.host, port=options.port, allowed_hosts=tuple(options.allow_host) or None
+        os.environ,
+        host=options.host,
+        port=options.port,
+        allowed_hosts=tuple(options.allow_host) or None,
+        deadlines=deadlines_of(os.environ, options.deadline),
     )
     workspace = open_workspace(
         repositories=options.repo,
@@ -75,6 +79,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, default=None, help="port (HTTP; default 8000, 0 for any free one)")
     parser.add_argument("--allow-host", action="append", default=[], metavar="NAME", help="Host header to accept too")
     parser.add_argument("--toolset", action="append", default=[], metavar="NAME,...", help="serve only these tools")
+    parser.add_argument(
+        "--deadline", action="append", default=[], metavar="KIND=SECONDS", help="for static, trace or compile calls"
+    )
     parser.add_argument("--repo", action="append", default=[], metavar="NAME=PATH")
     parser.add_argument("--trust", action="append", default=[], metavar="NAME")
     parser.add_argument("--python", default=None, metavar="PATH")

@@ -45,7 +45,7 @@ class OpscopeServer(MCPServer[Any]):
     def __init__(self, workspace: Workspace, settings: Settings, tools: Sequence[AnyTool]) -> None:
         self.workspace = workspace
         self.opscope_settings = settings
-        self.work = Work(workspace, settings.workers)
+        self.work = Work(workspace, settings)
         #: set where the client is the user who started this process
         self.roots: Roots | None = None
         names = [tool.name for tool in tools]

@@ -13,7 +13,8 @@ from pydantic import Field, Strict
 from opscope_tools.config_files import Config, existing_config
 from opscope_tools.engines import index_of, tracer_of
 from opscope_tools.spec import ToolContext
-from opscope_tools.trace.engine import Found, Running
+from opscope_tools.trace.engine import Found
+from opscope_tools.trace.flights import Running
 from opscope_tools.trace.protocol import ModelSpec, TraceRequest
 from opscope_tools.workspace import Workspace
 

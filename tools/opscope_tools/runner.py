@@ -156,25 +156,32 @@ def run_tool(tool: AnyTool, arguments: Mapping[str, Any] | ToolArguments, contex
     Raises the errors of opscope_schemas.errors. The result's `artifact` names the resource that holds it whole.
     """
     checked = validate(tool, arguments)
-    if not tool.cached:
-        result: ToolResult = tool.run(checked, context)
-        return result
-    store = context.workspace.store
-    key = result_key(tool, checked, context.workspace)
-    kept = None if tool.fresh(checked) else store.get(f"artifact/{key}")
+    key, kept = look_up(tool, checked, context.workspace)
     if kept is not None:
-        try:
-            whole: ToolResult = tool.result.model_validate_json(kept)
-        except ValidationError:  # written by a newer or older opscope, or damaged: compute it anew
-            pass
-        else:
-            return whole
+        return kept
     context.checkpoint()
     answer: ToolResult = tool.run(checked, context)
+    if not key:
+        return answer
     context.checkpoint()  # whoever cancelled does not want a half-believed result kept
     answer = answer.model_copy(update={"artifact": f"{SCHEME}://artifact/{key}"})
-    store.put(f"artifact/{key}", to_json(answer))
+    context.workspace.store.put(f"artifact/{key}", to_json(answer))
     return answer
+
+
+def look_up(tool: AnyTool, checked: ToolArguments, workspace: Workspace) -> tuple[str, ToolResult | None]:
+    """The key of the answer (empty where answers are not kept), and the answer where the store has it. Computes nothing."""
+    if not tool.cached:
+        return "", None
+    key = result_key(tool, checked, workspace)
+    kept = None if tool.fresh(checked) else workspace.store.get(f"artifact/{key}")
+    if kept is None:
+        return key, None
+    try:
+        whole: ToolResult = tool.result.model_validate_json(kept)
+    except ValidationError:  # written by a newer or older opscope, or damaged: compute it anew
+        return key, None
+    return key, whole
 
 
 # ---- what leaves the process ---------------------------------------------------------------------------------------
@@ -197,7 +204,16 @@ def compact(value: Any) -> Any:
 
 def to_json(result: ToolResult) -> str:
     """The compact JSON text of a result; reads back into an equal result."""
-    return json.dumps(compact(result), ensure_ascii=False, separators=(",", ":"))
+    return encodable(json.dumps(compact(result), ensure_ascii=False, separators=(",", ":")))
+
+
+def encodable(text: str) -> str:
+    """`text` as UTF-8 can hold it: half a surrogate pair, as in the name of a file that is no text, becomes `?`."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode(errors="replace").decode()
+    return text
 
 
 def shorten_to(tool: AnyTool, result: ToolResult, budget: int = BUDGET) -> ToolResult:
