@@ -27,6 +27,7 @@ from opscope_server.binding import BoundTool
 from opscope_server.completion import add_completion
 from opscope_server.roots import Roots
 from opscope_server.settings import Settings
+from opscope_server.stdio import stdio_streams
 from opscope_server.wire import configure_logging
 from opscope_server.work import Work
 
@@ -66,6 +67,12 @@ class OpscopeServer(MCPServer[Any]):
         resources.add_resources(self, workspace)
         add_completion(self, workspace, self.work)
         self.custom_route("/health", methods=["GET"])(self._health)
+
+    async def run_stdio_async(self) -> None:
+        """Serve one client over stdin and stdout."""
+        lowlevel = self._lowlevel_server
+        async with stdio_streams() as (incoming, outgoing):
+            await lowlevel.run(incoming, outgoing, lowlevel.create_initialization_options())
 
     async def _health(self, _request: Request) -> JSONResponse:
         """Answers without a session: GET on the protocol's own path would open a stream."""

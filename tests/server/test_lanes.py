@@ -265,6 +265,7 @@ def test_cancelling_one_of_two_callers_leaves_the_other_its_answer_and_cancellin
 
 def test_what_a_shared_computation_raises_reaches_every_caller(tmp_path: Path) -> None:
     def broken(context: ToolContext) -> None:
+        del context
         raise SourceError("The class has no forward.")
 
     async def story(work: Work) -> list[str]:
@@ -323,6 +324,7 @@ def test_a_slow_look_at_what_is_kept_is_told_too_and_has_a_deadline(tmp_path: Pa
         opened, heard = threading.Event(), []
 
         async def report(done: float, total: float | None, message: str) -> None:
+            del done, total
             heard.append(message)
             if len(heard) == 2:
                 opened.set()

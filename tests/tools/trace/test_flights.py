@@ -97,6 +97,7 @@ def test_a_failure_reaches_every_caller_and_is_not_kept() -> None:
     flights = Flights()
 
     def broken(running: Running) -> str:
+        del running
         raise TraceError("The forward stops.")
 
     for _ in range(2):
