@@ -23,6 +23,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from opscope_server import prompts, resources
+from opscope_server.access import Verifier, auth_settings
 from opscope_server.binding import BoundTool
 from opscope_server.completion import add_completion
 from opscope_server.roots import Roots
@@ -58,6 +59,8 @@ class OpscopeServer(MCPServer[Any]):
             instructions=_instructions(names),
             version=package_version(),
             tools=[BoundTool.bind(tool, self.work, settings) for tool in tools],
+            token_verifier=Verifier(settings.token) if settings.token else None,
+            auth=auth_settings() if settings.token else None,
             log_level=settings.log_level,  # type: ignore[arg-type] # checked by Settings against the SDK's own list
             # the list is fixed for the life of the process
             cache_hints={"tools/list": CacheHint(ttl_ms=60_000, scope="public")},
@@ -75,8 +78,8 @@ class OpscopeServer(MCPServer[Any]):
             await lowlevel.run(incoming, outgoing, lowlevel.create_initialization_options())
 
     async def _health(self, _request: Request) -> JSONResponse:
-        """Answers without a session: GET on the protocol's own path would open a stream."""
-        return JSONResponse({"status": "ok", "name": "opscope", "version": self.version})
+        """Answers without a session (GET on the protocol's own path would open a stream) and without a token: no more than this."""
+        return JSONResponse({"status": "ok"})
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None

@@ -8,12 +8,16 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from opscope_schemas.errors import InputError
 from opscope_tools.runner import BUDGET
 from opscope_tools.spec import Lane
 
 from opscope_server.lanes import LaneRules
+
+if TYPE_CHECKING:
+    from opscope_server.access import Token
 
 #: seconds that reading and resolving source may take: the first map of a repository of thousands of files takes a third of it
 STATIC_SECONDS = 120.0
@@ -48,8 +52,17 @@ class Settings:
     host: str = "127.0.0.1"
     #: HTTP: port, 0 for any free one
     port: int = 8000
-    #: HTTP: names beside loopback that a Host header may bear, e.g. behind a proxy
+    #: HTTP: NAME or NAME:PORT beside loopback that a Host header may bear, e.g. behind a proxy
     allowed_hosts: tuple[str, ...] = ()
+    #: HTTP: what a client has to know; needed beyond loopback (--token-file, or OPSCOPE_HTTP_TOKEN)
+    token: Token | None = field(default=None, repr=False)
+    #: HTTP: connections and sessions at the same time
+    connections: int = 1024
+    sessions: int = 512
+    #: HTTP: seconds for the head of a request, for its body, and after which a session that nobody uses ends
+    head_seconds: float = 15.0
+    body_seconds: float = 30.0
+    session_seconds: float = 900.0
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str], **given: object) -> Settings:

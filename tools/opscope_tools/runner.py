@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -24,6 +25,8 @@ from opscope_tools.workspace import Workspace
 
 #: scheme of every resource that opscope serves
 SCHEME = "opscope"
+#: levels of lists and objects in one argument
+_MOST_LEVELS = 60
 #: characters of structured JSON that one answer may take
 BUDGET = 25_000
 _PROMISED = (
@@ -49,6 +52,9 @@ def validate(tool: AnyTool, arguments: Mapping[str, Any] | ToolArguments) -> Too
         own: ToolArguments = arguments
         return own
     given = {name: _unquoted(tool, name, value) for name, value in arguments.items()}
+    for name, value in given.items():
+        if sentence := _unfit(value):
+            raise InputError(f"The argument {_quoted(name)} of {tool.name} {sentence}.")
     try:
         checked: ToolArguments = tool.arguments.model_validate(given)
     except ValidationError as error:
@@ -65,6 +71,31 @@ def _unquoted(tool: AnyTool, name: str, value: Any) -> Any:
         return json.loads(value)
     except (ValueError, RecursionError):
         return value
+
+
+def _unfit(value: object) -> str:
+    """What is wrong with an argument whatever its type is: what can be neither kept nor sent back. Empty where nothing is."""
+    levels = [value]
+    for _ in range(_MOST_LEVELS):
+        for held in levels:
+            if isinstance(held, float) and not math.isfinite(held):
+                return f"holds {held}, which is no number of JSON"
+            if isinstance(held, str) and encodable(held) is not held:
+                return "holds half of a surrogate pair, which is no character"
+        levels = [inner for held in levels for inner in _inside(held)]
+        if not levels:
+            return ""
+    return f"nests deeper than {_MOST_LEVELS} levels"
+
+
+def _inside(value: object) -> Iterable[object]:
+    if isinstance(value, Mapping):
+        return (*value.keys(), *value.values())
+    return value if isinstance(value, list | tuple) else ()
+
+
+def _quoted(name: str) -> str:
+    return repr(name if len(name) <= 60 else name[:57] + "...")
 
 
 def _explain(tool: AnyTool, error: ValidationError) -> tuple[str]:

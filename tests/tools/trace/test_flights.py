@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from opscope_schemas.errors import CancelledError, TraceError
@@ -20,7 +21,7 @@ class Asking(threading.Thread):
         self.cancelled = threading.Event()
         self.heard: list[str] = []
         self.found: str | Exception | None = None
-        self._ask = lambda: flights.shared("key", work, Running(self.cancelled, self.heard.append))
+        self._ask = partial(flights.shared, "key", work, Running(self.cancelled, self.heard.append))
         self.start()
 
     def run(self) -> None:
