@@ -58,17 +58,19 @@ R = TypeVar("R", bound=ToolResult)
 class AsyncSession:
     """A connection to an opscope server, for `async with`.
 
-    `url`: a running server (`opscope serve --http`); without it a server is started over stdio, which ends with the session.
+    `url`: a running server (`opscope serve --http`), `token`: the one it asks for (default: OPSCOPE_HTTP_TOKEN); without `url`
+    a server is started over stdio, which ends with the session.
     `repositories`: name -> folder of source to read; `trust`: those whose code tracing may import; `python`: the interpreter
     that traces; `output`: the folder that reports are written under; `cache_folder`: where results are kept; `config_folders`: where
     configurations may be read from by their path, beside the repositories and the output folder. `progress` is
-    told what a running tool says. All but `url` and `progress` are options of the server that is started.
+    told what a running tool says. All but `url`, `token` and `progress` are options of the server that is started.
     """
 
     def __init__(
         self,
         url: str | None = None,
         *,
+        token: str | None = None,
         repositories: Mapping[str, str | Path] | None = None,
         trust: Sequence[str] = (),
         python: str | Path | None = None,
@@ -88,7 +90,7 @@ class AsyncSession:
                 "A running server has its own repositories and folders.",
                 next_step="Give either `url`, or options of a server to start.",
             )
-        self._server: Server = own_server(arguments) if url is None else server_at(url)
+        self._server: Server = own_server(arguments) if url is None else server_at(url, token)
         self._progress = progress
         self._connection: Connection | None = None
         self._held = contextlib.AsyncExitStack()

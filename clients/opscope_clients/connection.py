@@ -7,25 +7,51 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
 import anyio
 import httpx2
 from mcp import Client, MCPError, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CallToolResult, TextContent, TextResourceContents
 from opscope_schemas.errors import InputError, OpscopeError
 from opscope_tools.children import environment_for, python_module, started_by_others
 
-__all__ = ["CallError", "Connection", "Progress", "Server", "connected", "own_server", "server_at",
-           "servers_of_others", "translated"]  # fmt: skip
+__all__ = [
+    "Address",
+    "CallError",
+    "Connection",
+    "Progress",
+    "Server",
+    "connected",
+    "own_server",
+    "server_at",
+    "servers_of_others",
+    "translated",
+]
 
 # what goes wrong is told here in a sentence; without a handler Python would print the client's own log, tracebacks and all
 logging.getLogger("mcp").addHandler(logging.NullHandler())
 
+
+@dataclass(frozen=True)
+class Address:
+    """Where a server runs, and the bearer token that it asks for, if any."""
+
+    url: str
+    token: str = field(default="", repr=False)
+
+
 #: what reaches a server: the command that starts one, or the address of one
-Server = StdioServerParameters | str
+Server = StdioServerParameters | Address
+#: the environment's name for the token
+_TOKEN = "OPSCOPE_HTTP_TOKEN"
+#: as the SDK's own client: a stream may be silent for long
+_PATIENCE = httpx2.Timeout(30.0, read=300.0)
 #: told what a running tool says about its progress
 Progress = Callable[[str], None]
 
@@ -48,8 +74,9 @@ def _serving(command: Sequence[str]) -> StdioServerParameters:
     return StdioServerParameters(command=command[0], args=[*command[1:]], env=environment_for(own=True))
 
 
-def server_at(url: str) -> str:
-    """The address of a running server; raises `InputError` for one that is no HTTP address."""
+def server_at(url: str, token: str | None = None) -> Address:
+    """A running server, with its token or the environment's (OPSCOPE_HTTP_TOKEN); raises `InputError` for what is no HTTP
+    address."""
     try:
         parts = urlsplit(url)
         address = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
@@ -57,7 +84,7 @@ def server_at(url: str) -> str:
         address = False
     if not address or any(character.isspace() for character in url):
         raise InputError(f"{url!r} is no address of a server.", next_step="Give one as in http://127.0.0.1:8000/mcp.")
-    return url
+    return Address(url, (os.environ.get(_TOKEN, "") if token is None else token).strip())
 
 
 class Connection:
@@ -96,8 +123,27 @@ def _text(result: CallToolResult) -> str:
 @contextlib.asynccontextmanager
 async def connected(server: Server) -> AsyncIterator[Connection]:
     """A connection while inside."""
-    async with Client(server) as client:
-        yield Connection(client)
+    if isinstance(server, StdioServerParameters):
+        async with Client(server) as client:
+            yield Connection(client)
+        return
+    refused: list[int] = []  # the SDK says only that the server returned an error
+
+    async def note(response: httpx2.Response) -> None:
+        if response.status_code == httpx2.codes.UNAUTHORIZED:
+            refused.append(response.status_code)
+
+    headers = {"Authorization": f"Bearer {server.token}"} if server.token else None
+    try:
+        async with (
+            httpx2.AsyncClient(headers=headers, timeout=_PATIENCE, event_hooks={"response": [note]}) as http,
+            Client(streamable_http_client(server.url, http_client=http)) as client,
+        ):
+            yield Connection(client)
+    except Exception:
+        if refused:
+            raise _unauthorized(server) from None
+        raise
 
 
 # ---- failures as sentences -----------------------------------------------------------------------------------------
@@ -136,12 +182,19 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]
 
 def _lost(error: BaseException, server: Server) -> OpscopeError:
     said = str(error).partition("\n")[0].rstrip(".") or type(error).__name__
-    if isinstance(server, str):
+    if isinstance(server, Address):
         return OpscopeError(
-            f"The opscope server at {server} cannot be reached, or went away: {said}.",
+            f"The opscope server at {server.url} cannot be reached, or went away: {said}.",
             next_step="Start one with `opscope serve --http`, and give the address that it prints.",
         )
     return OpscopeError(
         f"The connection to the opscope server ended: {said}.",
         next_step="Its own message stands above; OPSCOPE_LOG_LEVEL=INFO shows more.",
+    )
+
+
+def _unauthorized(server: Address) -> OpscopeError:
+    return OpscopeError(
+        f"The opscope server at {server.url} {'does not take this token' if server.token else 'asks for a token'}.",
+        next_step=f"Give the token that it was started with: {_TOKEN}, or Session(url, token=...).",
     )

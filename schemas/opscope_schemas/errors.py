@@ -85,4 +85,12 @@ class WorkerError(TraceError):
 
 
 class CancelledError(OpscopeError):
-    """The caller cancelled; the work was stopped."""
+    """The caller cancelled, or the call's deadline came; the work was stopped."""
+
+
+class DeadlineError(OpscopeError):
+    """The call took longer than calls of its kind may; the work was stopped."""
+
+
+class BusyError(OpscopeError):
+    """Too many calls of this kind are under way; nothing was begun."""

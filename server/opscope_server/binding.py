@@ -13,9 +13,9 @@ from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
 from mcp.server.mcpserver.tools import Tool as SdkTool
 from mcp.server.mcpserver.utilities.func_metadata import ArgModelBase, FuncMetadata
 from mcp.types import CallToolResult, ResourceLink, TextContent, ToolAnnotations
-from opscope_schemas.common import ToolResult
+from opscope_schemas.common import ToolArguments, ToolResult
 from opscope_schemas.errors import OpscopeError
-from opscope_tools.runner import compact, run_tool, shorten_to, to_json, validate
+from opscope_tools.runner import compact, look_up, run_tool, shorten_to, to_json, validate
 from opscope_tools.spec import AnyTool, ToolContext
 from pydantic import BaseModel, PrivateAttr
 from pydantic.json_schema import GenerateJsonSchema
@@ -107,16 +107,22 @@ class BoundTool(SdkTool):
         """Answer one call; every failure leaves as a `ToolError` whose text is all that the caller sees."""
         del convert_result  # the answer is complete as it is
 
-        def body(tool_context: ToolContext) -> CallToolResult:
-            whole = run_tool(self._tool, checked, tool_context)
-            return answer(self._tool, whole, self._settings.budget)
+        tool, budget = self._tool, self._settings.budget
+
+        def kept() -> tuple[ToolArguments, str, CallToolResult | None]:
+            checked = validate(tool, arguments)
+            key, whole = look_up(tool, checked, self._work.workspace)
+            return checked, key, answer(tool, whole, budget) if whole is not None else None
+
+        def computed(tool_context: ToolContext) -> CallToolResult:
+            return answer(tool, run_tool(tool, checked, tool_context), budget)
 
         async def report(done: float, total: float | None, message: str) -> None:
             await context.report_progress(done, total, message or None)
 
         try:
-            checked = validate(self._tool, arguments)
-            return await self._work.run(body, report)
+            checked, key, found = await self._work.look(kept, report)
+            return found or await self._work.run(tool.lane(checked), computed, report, key=key)
         except OpscopeError as error:
             raise ToolError(within(str(error), self._settings.budget)) from error
         except Exception as error:  # the SDK logs it with its traceback; the caller learns whose fault it is

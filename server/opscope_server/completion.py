@@ -6,6 +6,7 @@ nothing rather than hold up a user who types.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable
 
 import anyio
@@ -18,6 +19,7 @@ from mcp.types import (
     ResourceTemplateReference,
 )
 from opscope_prompts import loader
+from opscope_schemas.errors import OpscopeError
 from opscope_tools.spec import ToolContext
 from opscope_tools.workspace import Workspace
 
@@ -42,8 +44,8 @@ def add_completion(server: MCPServer, workspace: Workspace, work: Work) -> None:
         if isinstance(ref, PromptReference):
             if argument.name not in {"target", "module", "model"}:
                 return Completion(values=[])
-            with anyio.move_on_after(PATIENCE):
-                return await work.run(lambda context: _from_index(context, argument.value))
+            with anyio.move_on_after(PATIENCE), contextlib.suppress(OpscopeError):
+                return await work.run("static", lambda context: _from_index(context, argument.value))
             return Completion(values=[])
         names = _RESOURCE_NAMES.get(ref.uri)
         return _answer(names(workspace) if names else [], argument.value)

@@ -30,11 +30,20 @@ def serve(options: argparse.Namespace, wire: Wire) -> None:
     """Serve as the options say; ends the process."""
     from opscope_tools.session import open_workspace
 
-    from opscope_server.settings import Settings
+    from opscope_server.access import VARIABLE, check_reach, token_of
+    from opscope_server.settings import Settings, deadlines_of
 
     settings = Settings.from_environment(
-        os.environ, host=options.host, port=options.port, allowed_hosts=tuple(options.allow_host) or None
+        os.environ,
+        host=options.host,
+        port=options.port,
+        allowed_hosts=tuple(options.allow_host) or None,
+        deadlines=deadlines_of(os.environ, options.deadline),
+        token=token_of(options.token_file, os.environ) if options.http else None,
     )
+    os.environ.pop(VARIABLE, None)  # nothing that is started from here needs it
+    if options.http:
+        check_reach(settings.host, settings.token)
     workspace = open_workspace(
         repositories=options.repo,
         trust=options.trust,
@@ -75,8 +84,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--http", action="store_true", help="streamable HTTP instead of stdio")
     parser.add_argument("--host", default=None, help="address to bind (HTTP; default 127.0.0.1)")
     parser.add_argument("--port", type=int, default=None, help="port (HTTP; default 8000, 0 for any free one)")
-    parser.add_argument("--allow-host", action="append", default=[], metavar="NAME", help="Host header to accept too")
+    parser.add_argument(
+        "--allow-host", action="append", default=[], metavar="NAME", help="Host header to accept too: NAME or NAME:PORT"
+    )
+    parser.add_argument(
+        "--token-file", default=None, metavar="FILE", help="file with the bearer token that clients give (HTTP)"
+    )
     parser.add_argument("--toolset", action="append", default=[], metavar="NAME,...", help="serve only these tools")
+    parser.add_argument(
+        "--deadline", action="append", default=[], metavar="KIND=SECONDS", help="for static, trace or compile calls"
+    )
     parser.add_argument("--repo", action="append", default=[], metavar="NAME=PATH")
     parser.add_argument("--trust", action="append", default=[], metavar="NAME")
     parser.add_argument("--python", default=None, metavar="PATH")

@@ -23,10 +23,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from opscope_server import prompts, resources
+from opscope_server.access import Verifier, auth_settings
 from opscope_server.binding import BoundTool
 from opscope_server.completion import add_completion
 from opscope_server.roots import Roots
 from opscope_server.settings import Settings
+from opscope_server.stdio import stdio_streams
 from opscope_server.wire import configure_logging
 from opscope_server.work import Work
 
@@ -45,7 +47,7 @@ class OpscopeServer(MCPServer[Any]):
     def __init__(self, workspace: Workspace, settings: Settings, tools: Sequence[AnyTool]) -> None:
         self.workspace = workspace
         self.opscope_settings = settings
-        self.work = Work(workspace, settings.workers)
+        self.work = Work(workspace, settings)
         #: set where the client is the user who started this process
         self.roots: Roots | None = None
         names = [tool.name for tool in tools]
@@ -57,6 +59,8 @@ class OpscopeServer(MCPServer[Any]):
             instructions=_instructions(names),
             version=package_version(),
             tools=[BoundTool.bind(tool, self.work, settings) for tool in tools],
+            token_verifier=Verifier(settings.token) if settings.token else None,
+            auth=auth_settings() if settings.token else None,
             log_level=settings.log_level,  # type: ignore[arg-type] # checked by Settings against the SDK's own list
             # the list is fixed for the life of the process
             cache_hints={"tools/list": CacheHint(ttl_ms=60_000, scope="public")},
@@ -67,9 +71,15 @@ class OpscopeServer(MCPServer[Any]):
         add_completion(self, workspace, self.work)
         self.custom_route("/health", methods=["GET"])(self._health)
 
+    async def run_stdio_async(self) -> None:
+        """Serve one client over stdin and stdout."""
+        lowlevel = self._lowlevel_server
+        async with stdio_streams() as (incoming, outgoing):
+            await lowlevel.run(incoming, outgoing, lowlevel.create_initialization_options())
+
     async def _health(self, _request: Request) -> JSONResponse:
-        """Answers without a session: GET on the protocol's own path would open a stream."""
-        return JSONResponse({"status": "ok", "name": "opscope", "version": self.version})
+        """Answers without a session (GET on the protocol's own path would open a stream) and without a token: no more than this."""
+        return JSONResponse({"status": "ok"})
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None

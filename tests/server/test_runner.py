@@ -173,3 +173,23 @@ def test_the_key_of_a_result_is_forty_hex_digits(workspace: Workspace) -> None:
     assert len(key) == 40
     assert int(key, 16) >= 0
     assert json.dumps(key)
+
+
+@pytest.mark.parametrize(
+    ("value", "sentence"),
+    [
+        ('{"a": ' * 100 + "1" + "}" * 100, "nests deeper than 60 levels"),
+        ('{"a": NaN}', "holds nan, which is no number of JSON"),
+        ('{"a": 1e999}', "holds inf, which is no number of JSON"),
+        ('{"a": "\\ud800"}', "holds half of a surrogate pair"),
+        ({"\udcff": 1}, "holds half of a surrogate pair"),
+    ],
+)
+def test_what_can_be_neither_kept_nor_sent_back_is_refused_wherever_it_hides(value: object, sentence: str) -> None:
+    with pytest.raises(InputError, match=f"^The argument 'values' of rows {sentence}"):
+        runner.validate(toys.ROWS, {"target": "x", "values": value})
+
+
+def test_text_that_utf8_cannot_hold_never_leaves_as_it_is() -> None:
+    result = toys.RowsResult(rows=("caf\udce9",), total=1)
+    assert json.loads(runner.to_json(result).encode())["rows"] == ["caf?"]

@@ -15,7 +15,7 @@ from typing import Any
 import anyio
 import pytest
 from mcp import Client, StdioServerParameters
-from opscope_server.transports import security
+from opscope_server.access import security
 
 TOY_SERVER = Path(__file__).with_name("toy_server.py")
 
@@ -172,12 +172,13 @@ def test_health_answers_without_a_session(address: str) -> None:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "::", "192.0.2.7", "localhost"])
 def test_protection_is_armed_whatever_address_is_bound(host: str) -> None:
-    armed = security(host, ("gpu-box.example",))
+    armed = security(host, 8000, ("gpu-box.example", "proxy.example:8443"))
     assert armed.enable_dns_rebinding_protection
-    assert "127.0.0.1:*" in armed.allowed_hosts
-    assert "gpu-box.example:*" in armed.allowed_hosts
+    assert {"127.0.0.1:8000", "gpu-box.example", "gpu-box.example:8000", "proxy.example:8443"} < {*armed.allowed_hosts}
+    assert not any("*" in name for name in (*armed.allowed_hosts, *armed.allowed_origins))
     assert not any(name.startswith(("0.0.0.0", "[::]")) for name in armed.allowed_hosts)
-    assert ("192.0.2.7:*" in armed.allowed_hosts) == (host == "192.0.2.7")
+    assert ("192.0.2.7:8000" in armed.allowed_hosts) == (host == "192.0.2.7")
+    assert "proxy.example" not in armed.allowed_hosts
 
 
 def serve(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -199,6 +200,13 @@ def test_a_port_in_use_is_one_sentence(address: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
+        (["--http", "--host", "0.0.0.0"], "can be reached from other machines, and needs a token"),
+        (["--http", "--host", "192.0.2.7"], "can be reached from other machines, and needs a token"),
+        (["--http", "--port", "99999"], "cannot listen on 127.0.0.1 port 99999"),
+        (["--http", "--port", "0", "--allow-host", "*"], "is no host"),
+        (["--http", "--token-file", "/does/not/exist"], "cannot be read"),
+        (["--deadline", "static"], "must be a positive number of seconds"),
+        (["--deadline", "lunch=5"], "names no kind of call"),
         (["--repo", "nothing"], "is not of the form NAME=PATH"),
         (["--repo", "x=/does/not/exist"], "which is not a folder"),
         (["--trust", "stranger"], "No repository is called 'stranger'"),

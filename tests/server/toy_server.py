@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import atexit
+import json
+import os
 import sys
 from pathlib import Path
 
@@ -13,6 +15,7 @@ sys.stdout.write("printed while importing\n")
 atexit.register(lambda: sys.stdout.write("printed at exit\n"))
 
 from opscope_cache.store import MemoryStore  # noqa: E402 - stdout is reserved first, as in the real server
+from opscope_server.access import token_of  # noqa: E402
 from opscope_server.launch import announce  # noqa: E402
 from opscope_server.server import build_server  # noqa: E402
 from opscope_server.settings import Settings  # noqa: E402
@@ -22,7 +25,8 @@ from toys import TOYS  # noqa: E402
 
 if __name__ == "__main__":
     workspace = Workspace(repositories={}, output=Path(sys.argv[1]), store=MemoryStore())
-    server = build_server(workspace, Settings(port=0, grace=1.0, log_level="INFO"), tools=TOYS)
+    given = {"port": 0, "grace": 1.0, "log_level": "INFO", **json.loads(os.environ.get("TOY_SETTINGS", "{}"))}
+    server = build_server(workspace, Settings(**given, token=token_of(None, os.environ)), tools=TOYS)
     if "--http" in sys.argv:
         run_http(server, announce=announce)
     else:

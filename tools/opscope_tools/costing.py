@@ -12,7 +12,8 @@ from opscope_tools.config_files import Config, ConfigFile, described, read_confi
 from opscope_tools.engines import index_of, tracer_of
 from opscope_tools.given import check_values
 from opscope_tools.spec import ToolContext
-from opscope_tools.trace.engine import Found, Running
+from opscope_tools.trace.engine import Found
+from opscope_tools.trace.flights import Running
 from opscope_tools.trace.protocol import ModelSpec, TraceRequest
 from opscope_tools.trust import factory, traced_class
 from opscope_tools.workspace import Workspace

@@ -61,4 +61,5 @@ COUNT_FLOPS: Tool[CostArguments, ModuleAnalysisResult] = Tool(
         with_numbers(_totals_only),
         without_long(with_numbers(_totals_only)),
     ),
+    lane=lambda _: "trace",
 )

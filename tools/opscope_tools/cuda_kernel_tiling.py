@@ -348,4 +348,5 @@ CUDA_KERNEL_TILING: Tool[TilingArguments, TilingResult] = Tool(
     run=run,
     shorter=(without_accesses, summary, names_only),
     fresh=lambda arguments: arguments.compile,  # the builds are kept by compiler and source
+    lane=lambda arguments: "compile" if arguments.compile else "static",
 )

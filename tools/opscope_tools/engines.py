@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
+import functools
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
 from opscope_tools.index import Index, open_index
 from opscope_tools.index.background import BackgroundBuilds
 from opscope_tools.index.cpp import CppIndex
 from opscope_tools.trace.engine import TraceEngine
 from opscope_tools.workspace import Workspace
 
+E = TypeVar("E")
+_MAKING = threading.RLock()
 
+
+def _one_at_a_time(make: Callable[[Workspace], E]) -> Callable[[Workspace], E]:
+    """Two first questions at once would make two engines, and of two trace workers nobody would end the first."""
+
+    @functools.wraps(make)
+    def locked(workspace: Workspace) -> E:
+        with _MAKING:
+            return make(workspace)
+
+    return locked
+
+
+@_one_at_a_time
 def index_of(workspace: Workspace) -> Index:
     """The index over the workspace's repositories; a new one where repositories were added since."""
     repositories = list(workspace.repositories.values())
@@ -28,6 +48,7 @@ def _builds_of(workspace: Workspace) -> BackgroundBuilds:
     return kept
 
 
+@_one_at_a_time
 def cpp_index_of(workspace: Workspace) -> CppIndex:
     """The index over the C++ and CUDA files of the workspace's repositories."""
     repositories = list(workspace.repositories.values())
@@ -39,6 +60,7 @@ def cpp_index_of(workspace: Workspace) -> CppIndex:
     return index
 
 
+@_one_at_a_time
 def tracer_of(workspace: Workspace) -> TraceEngine:
     """The trace engine over the workspace's repositories, with one worker in the workspace's interpreter."""
     repositories = list(workspace.repositories.values())
@@ -51,6 +73,13 @@ def tracer_of(workspace: Workspace) -> TraceEngine:
     )  # fmt: skip
     workspace._engines["trace"] = (repositories, engine)
     return engine
+
+
+@_one_at_a_time
+def forget_indexes(workspace: Workspace) -> None:
+    """Have the next question open the indexes anew: a call that was broken off in its middle may have left one half built."""
+    for name in ("index", "cpp index"):
+        workspace._engines.pop(name, None)
 
 
 def close_engines(workspace: Workspace) -> None:

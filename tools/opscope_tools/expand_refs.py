@@ -87,4 +87,5 @@ EXPAND_REFS: Tool[ExpandArguments, ModelAnalysisResult] = Tool(
         without_long(with_numbers(_to_depth(0))),
         without_long(with_numbers(_to_depth(0)), 40),
     ),
+    lane=lambda _: "trace",
 )

@@ -63,4 +63,5 @@ INSPECT_MODEL: Tool[InspectArguments, ModelTreeResult] = Tool(
     sources=IMPORTED,
     shorter=(_without_text, _shallow),
     positional=("model",),
+    lane=lambda _: "trace",
 )

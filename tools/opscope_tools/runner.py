@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -25,6 +26,8 @@ from opscope_tools.workspace import Workspace
 
 #: scheme of every resource that opscope serves
 SCHEME = "opscope"
+#: levels of lists and objects in one argument
+_MOST_LEVELS = 60
 #: characters of structured JSON that one answer may take
 BUDGET = 25_000
 _PROMISED = (
@@ -50,6 +53,9 @@ def validate(tool: AnyTool, arguments: Mapping[str, Any] | ToolArguments) -> Too
         own: ToolArguments = arguments
         return own
     given = {name: _unquoted(tool, name, value) for name, value in arguments.items()}
+    for name, value in given.items():
+        if sentence := _unfit(value):
+            raise InputError(f"The argument {_quoted(name)} of {tool.name} {sentence}.")
     try:
         checked: ToolArguments = tool.arguments.model_validate(given)
     except ValidationError as error:
@@ -66,6 +72,31 @@ def _unquoted(tool: AnyTool, name: str, value: Any) -> Any:
         return json.loads(value)
     except (ValueError, RecursionError):
         return value
+
+
+def _unfit(value: object) -> str:
+    """What is wrong with an argument whatever its type is: what can be neither kept nor sent back. Empty where nothing is."""
+    levels = [value]
+    for _ in range(_MOST_LEVELS):
+        for held in levels:
+            if isinstance(held, float) and not math.isfinite(held):
+                return f"holds {held}, which is no number of JSON"
+            if isinstance(held, str) and encodable(held) is not held:
+                return "holds half of a surrogate pair, which is no character"
+        levels = [inner for held in levels for inner in _inside(held)]
+        if not levels:
+            return ""
+    return f"nests deeper than {_MOST_LEVELS} levels"
+
+
+def _inside(value: object) -> Iterable[object]:
+    if isinstance(value, Mapping):
+        return (*value.keys(), *value.values())
+    return value if isinstance(value, list | tuple) else ()
+
+
+def _quoted(name: str) -> str:
+    return repr(name if len(name) <= 60 else name[:57] + "...")
 
 
 def _explain(tool: AnyTool, error: ValidationError) -> tuple[str]:
@@ -145,27 +176,34 @@ def run_tool(tool: AnyTool, arguments: Mapping[str, Any] | ToolArguments, contex
     Raises the errors of opscope_schemas.errors. The result's `artifact` names the resource that holds it whole.
     """
     checked = validate(tool, arguments)
-    if not tool.cached:
-        result: ToolResult = tool.run(checked, context)
-        return result
-    store = context.workspace.store
-    key = result_key(tool, checked, context.workspace)
-    kept = None if tool.fresh(checked) else store.get(f"artifact/{key}")
+    key, kept = look_up(tool, checked, context.workspace)
     if kept is not None:
-        try:
-            whole: ToolResult = tool.result.model_validate_json(kept)
-        except ValidationError:  # written by a newer or older opscope, or damaged: compute it anew
-            pass
-        else:
-            return whole
+        return kept
     context.checkpoint()
     answer: ToolResult = tool.run(checked, context)
+    if not key:
+        return answer
     context.checkpoint()  # whoever cancelled does not want a half-believed result kept
     if result_key(tool, checked, context.workspace) != key:  # a file changed meanwhile: the answer may be of either
         return answer
     answer = answer.model_copy(update={"artifact": f"{SCHEME}://artifact/{key}"})
-    store.put(f"artifact/{key}", to_json(answer))
+    context.workspace.store.put(f"artifact/{key}", to_json(answer))
     return answer
+
+
+def look_up(tool: AnyTool, checked: ToolArguments, workspace: Workspace) -> tuple[str, ToolResult | None]:
+    """The key of the answer (empty where answers are not kept), and the answer where the store has it. Computes nothing."""
+    if not tool.cached:
+        return "", None
+    key = result_key(tool, checked, workspace)
+    kept = None if tool.fresh(checked) else workspace.store.get(f"artifact/{key}")
+    if kept is None:
+        return key, None
+    try:
+        whole: ToolResult = tool.result.model_validate_json(kept)
+    except ValidationError:  # written by a newer or older opscope, or damaged: compute it anew
+        return key, None
+    return key, whole
 
 
 # ---- what leaves the process ---------------------------------------------------------------------------------------
@@ -188,7 +226,16 @@ def compact(value: Any) -> Any:
 
 def to_json(result: ToolResult) -> str:
     """The compact JSON text of a result; reads back into an equal result."""
-    return json.dumps(compact(result), ensure_ascii=False, separators=(",", ":"))
+    return encodable(json.dumps(compact(result), ensure_ascii=False, separators=(",", ":")))
+
+
+def encodable(text: str) -> str:
+    """`text` as UTF-8 can hold it: half a surrogate pair, as in the name of a file that is no text, becomes `?`."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode(errors="replace").decode()
+    return text
 
 
 def shorten_to(tool: AnyTool, result: ToolResult, budget: int = BUDGET) -> ToolResult:

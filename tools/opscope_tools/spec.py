@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from opscope_cache.trees import SUFFIXES
 from opscope_schemas.common import ToolArguments, ToolResult
@@ -19,6 +19,11 @@ from opscope_tools.workspace import Workspace
 
 A = TypeVar("A", bound=ToolArguments)
 R = TypeVar("R", bound=ToolResult)
+
+
+#: what a call keeps busy: this process (reading and resolving source), the trace worker, or compilers. A server gives each
+#: kind its own slots, queue and deadline, so that one kind never waits behind another
+Lane = Literal["static", "trace", "compile"]
 
 
 class ProgressSink(Protocol):
@@ -33,14 +38,15 @@ def _silent(done: float, total: float | None, message: str) -> None:
 
 @dataclass
 class ToolContext:
-    """What a running tool may use. `cancelled` is set by the caller; long work calls `checkpoint()` often."""
+    """What a running tool may use. Long work calls `checkpoint()` often: `cancelled` is set where the caller gives up, and by a
+    server at the call's deadline."""
 
     workspace: Workspace
     progress: ProgressSink = _silent
     cancelled: threading.Event = field(default_factory=threading.Event)
 
     def checkpoint(self) -> None:
-        """Raise `CancelledError` if the caller has cancelled."""
+        """Raise `CancelledError` if the caller has cancelled or the deadline has come."""
         if self.cancelled.is_set():
             raise CancelledError("The call was cancelled.")
 
@@ -70,6 +76,8 @@ class Tool(Generic[A, R]):
     cached: bool = True
     #: arguments whose answer depends on more than sources (an installed compiler): kept, but never served again
     fresh: Callable[[A], bool] = lambda _: False
+    #: what a call with these arguments keeps busy
+    lane: Callable[[A], Lane] = lambda _: "static"
 
 
 AnyTool = Tool[Any, Any]

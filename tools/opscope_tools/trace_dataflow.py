@@ -121,4 +121,5 @@ TRACE_DATAFLOW: Tool[DataflowArguments, DataflowResult] = Tool(
         with_numbers(_summary),
         without_long(with_numbers(_summary)),
     ),
+    lane=lambda _: "trace",
 )

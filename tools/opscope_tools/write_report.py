@@ -308,4 +308,5 @@ WRITE_REPORT: Tool[WriteReportArguments, WriteReportResult] = Tool(
     read_only=False,
     positional=("kind", "name"),
     cached=False,
+    lane=lambda arguments: "trace" if arguments.kind == "implementation" else "static",
 )

@@ -7,10 +7,11 @@ document stands, else the special one is returned. So a number is never taken fr
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,25 +20,20 @@ from opscope_cache.store import Store
 from opscope_cache.trees import IMPORTED, tree_at
 from opscope_schemas.analysis import Evaluated, ModelTreeResult
 from opscope_schemas.common import Repository
-from opscope_schemas.errors import TraceError
+from opscope_schemas.errors import CancelledError, TraceError
 from opscope_schemas.formula import evaluate, variables
 
 from opscope_tools.children import UNLIMITED, Limits
 from opscope_tools.trace import document as documents
 from opscope_tools.trace.client import Worker
 from opscope_tools.trace.document import CallTree
+from opscope_tools.trace.flights import Flights, Running
 from opscope_tools.trace.protocol import CallRecord, InspectRequest, ModelSpec, Trace, TraceRequest
 from opscope_tools.trace.variables import is_depth
 
 _KEPT = 32
-
-
-@dataclass(frozen=True)
-class Running:
-    """How a caller hears of progress and stops the work."""
-
-    cancelled: threading.Event
-    progress: Callable[[str], None]
+#: seconds between two looks at whether a caller that waits has given up
+_POLL_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
@@ -73,6 +69,8 @@ class TraceEngine:
         )  # fmt: skip
         self._recent: OrderedDict[str, CallTree] = OrderedDict()
         self._lock = threading.Lock()
+        self._flights = Flights()
+        self._turn = threading.Lock()
         self._imported = ""
 
     def _key(self, kind: str, request: TraceRequest | InspectRequest) -> str:
@@ -89,14 +87,28 @@ class TraceEngine:
 
     def _ask(self, kind: str, request: TraceRequest | InspectRequest, running: Running) -> tuple[Any, bool]:
         """The worker's answer, and whether it may be kept: a worker never outlives a change of what it imported."""
-        before = self._sources()
-        if self._imported not in ("", before):
-            self._worker.close()
-        self._imported = before
-        answer = self._worker.ask(
-            kind, request.model_dump(mode="json"), cancelled=running.cancelled, progress=running.progress
-        )
-        return answer, self._sources() == before
+        with self._my_turn(running):
+            before = self._sources()
+            if self._imported not in ("", before):
+                self._worker.close()
+            self._imported = before
+            answer = self._worker.ask(
+                kind, request.model_dump(mode="json"), cancelled=running.cancelled, progress=running.progress
+            )
+            return answer, self._sources() == before
+
+    @contextlib.contextmanager
+    def _my_turn(self, running: Running) -> Iterator[None]:
+        """The worker to oneself: one that is ended because its sources changed must not be tracing for somebody else."""
+        if not self._turn.acquire(blocking=False):
+            running.progress("waiting for another trace to end")
+            while not self._turn.acquire(timeout=_POLL_SECONDS):
+                if running.cancelled.is_set():
+                    raise CancelledError("The call was cancelled.")
+        try:
+            yield
+        finally:
+            self._turn.release()
 
     def trace(self, request: TraceRequest, running: Running) -> CallTree:
         """The trace, from memory, disk or the worker."""
@@ -105,6 +117,10 @@ class TraceEngine:
             if key in self._recent:
                 self._recent.move_to_end(key)
                 return self._recent[key]
+        tree: CallTree = self._flights.shared(key, lambda all_: self._traced(key, request, all_), running)
+        return tree
+
+    def _traced(self, key: str, request: TraceRequest, running: Running) -> CallTree:
         text = self._store.get(key)
         if text is not None:
             trace = Trace.model_validate_json(text)
@@ -125,14 +141,19 @@ class TraceEngine:
         """The model's tree on the meta device."""
         request = InspectRequest(model=model)
         key = self._key("inspect", request)
-        text = self._store.get(key)
-        if text is not None:
-            return ModelTreeResult.model_validate_json(text)
-        answer, sound = self._ask("inspect", request, running)
-        result = ModelTreeResult.model_validate(answer)
-        if sound:
-            self._store.put(key, result.model_dump_json())
-        return result
+
+        def inspected(all_: Running) -> ModelTreeResult:
+            text = self._store.get(key)
+            if text is not None:
+                return ModelTreeResult.model_validate_json(text)
+            answer, sound = self._ask("inspect", request, all_)
+            result = ModelTreeResult.model_validate(answer)
+            if sound:
+                self._store.put(key, result.model_dump_json())
+            return result
+
+        shared: ModelTreeResult = self._flights.shared(key, inspected, running)
+        return shared
 
     def find(
         self, request: TraceRequest, class_name: str, instance: str, given: Mapping[str, int] | None, running: Running
