@@ -14,7 +14,7 @@ from opscope_tools.index.parse import Node, dotted, line_of, named, text_of
 from opscope_tools.index.rows import AttributeRow
 
 _CONTAINERS = {"ModuleList", "Sequential", "ModuleDict"}
-_SUPER = re.compile(r"super\(\s*([\w.]*)[^)]*\)\.__init__$")
+_SUPER = re.compile(r"super\(\s*+([\w.]*+)[^)]*+\)\.__init__$")
 _TEXT_LIMIT = 400
 
 

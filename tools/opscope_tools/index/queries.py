@@ -148,12 +148,14 @@ class Index:
 
     def forward_lines(self, forward: ForwardDef) -> list[ForwardLine]:
         """The computational lines of the forward, callees resolved for an object of `forward.symbol`."""
-        node = _function(parse(forward.unit.tree.source(forward.file)), forward.row)
+        root = parse(forward.unit.tree.source(forward.file))
+        node = _function(root, forward.row)
         body = node.child_by_field_name("body") if node is not None else None
         if body is None:
+            broken = "does not parse around its forward, or nests statements too deeply to be read"
             raise SourceError(
-                f"{forward.file} changed while it was read.",
-                next_step="Ask again.",
+                f"{forward.file} {broken if root.has_error else 'changed while it was read'}.",
+                next_step="Look at the lines around it." if root.has_error else "Ask again.",
                 location=f"{forward.file}:{forward.line}",
             )
         from opscope_tools.index.callees import Callees

@@ -25,6 +25,7 @@ from opscope_tools.index.made import call_of, from_factory, from_metaclass
 from opscope_tools.index.nesting import Nesting
 from opscope_tools.index.rows import AssignRow, ClassRow, FunctionRow, ImportRow, Row
 from opscope_tools.index.standard import is_installed, metaclass_module
+from opscope_tools.index.symbols import VALUE_LIMIT
 from opscope_tools.index.trees import SourceTree, Unit
 
 __all__ = ["Base", "ClassSymbol", "Exports", "Found", "Resolver", "absolute"]
@@ -350,7 +351,7 @@ class Resolver:
         return found.name
 
     def _computed_base(self, symbol: ClassSymbol, text: str) -> Base:
-        choice = re.fullmatch(r"\(?(.+?) if (.+) else (.+?)\)?", text)
+        choice = re.fullmatch(r"\(?(.+?) if (.+) else (.+?)\)?", text) if len(text) < VALUE_LIMIT else None
         if choice is not None:
             holds = self._evaluator.holds(symbol.unit, choice[2])
             return text if holds is None else self.base(symbol, choice[1] if holds else choice[3])

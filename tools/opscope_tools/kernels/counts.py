@@ -97,7 +97,7 @@ def names_of(text: str) -> list[str]:
     """The quantities that a formula's value depends on, as they are to be given: without braces."""
     plain = {m[1] or m[2]: None for m in _BRACED.finditer(text)}
     rest = _BRACED.sub(" ", text)
-    plain |= {m[0]: None for m in re.finditer(r"[A-Za-z_][\w.]*(?!\w*\s*\()", rest)}
+    plain |= {m[0]: None for m in re.finditer(r"[A-Za-z_][\w.]*(?!\w*\s*+\()", rest)}
     return [name for name in plain if name not in {"cdiv", "min", "max", "if", "else", "and", "or", "not"}]
 
 

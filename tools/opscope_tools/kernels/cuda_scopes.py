@@ -31,7 +31,7 @@ from opscope_tools.kernels.cuda_values import (
 from opscope_tools.kernels.symbols import PRODUCT, Sym, render
 
 _STORAGE = frozenset("static inline const constexpr __device__ __constant__ extern volatile".split())
-_STRIPPED = re.compile(r"^(?:typename|const|struct)\s+")
+_STRIPPED = re.compile(r"^(?:typename|const|struct)\s++")
 
 
 @dataclass
