@@ -20,9 +20,7 @@ _LONGEST = 200
 _CLASS = re.compile(
     r".*(ForCausalLM|LMHeadModel|ForConditionalGeneration|CausalLMOutput\w*|LLMEngine|EngineCore|LLM)|(GPT|Llama|Mistral|Qwen\d?|Gemma\d?|Phi\d?|Mixtral|Deepseek\w*|Falcon)\w*?(Model|Block|DecoderLayer|Attention|MLP)"
 )
-_SAMPLING  #: characters of a class name that says something
-_LONGEST = 200
-_CLASS = re.compile(
+_SAMPLING_CLASS = re.compile(
     r".*(SamplingParams|SamplingParameters|LogitsProcessor(List)?|LogitsWarper|GenerationConfig|GenerationMixin|SamplingMetadata)"
 )
 _PACKAGES = {
