@@ -15,7 +15,7 @@ from typing import Any
 
 from opscope_cache import keys
 from opscope_schemas.common import ToolArguments, ToolResult
-from opscope_schemas.errors import InputError, OpscopeError
+from opscope_schemas.errors import InputError, OpscopeError, SourceError
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, to_jsonable_python
 
@@ -157,8 +157,7 @@ def run_tool(tool: AnyTool, arguments: Mapping[str, Any] | ToolArguments, contex
     """
     checked = validate(tool, arguments)
     if not tool.cached:
-        result: ToolResult = tool.run(checked, context)
-        return result
+        return _run(tool, checked, context)
     store = context.workspace.store
     key = result_key(tool, checked, context.workspace)
     kept = None if tool.fresh(checked) else store.get(f"artifact/{key}")
@@ -170,11 +169,22 @@ def run_tool(tool: AnyTool, arguments: Mapping[str, Any] | ToolArguments, contex
         else:
             return whole
     context.checkpoint()
-    answer: ToolResult = tool.run(checked, context)
+    answer: ToolResult = _run(tool, checked, context)
     context.checkpoint()  # whoever cancelled does not want a half-believed result kept
     answer = answer.model_copy(update={"artifact": f"{SCHEME}://artifact/{key}"})
     store.put(f"artifact/{key}", to_json(answer))
     return answer
+
+
+def _run(tool: AnyTool, arguments: ToolArguments, context: ToolContext) -> ToolResult:
+    """What the tool says; what nests deeper than any reader goes is an answer too."""
+    try:
+        result: ToolResult = tool.run(arguments, context)
+    except RecursionError:
+        raise SourceError(
+            "What was asked for nests too deeply to be read.", next_step="Ask for a smaller part of it."
+        ) from None
+    return result
 
 
 # ---- what leaves the process ---------------------------------------------------------------------------------------
