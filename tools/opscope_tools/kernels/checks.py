@@ -26,7 +26,7 @@ _DEVICE = re.compile(
 )
 _DISPATCH = re.compile(r"\b\w*DISPATCH_\w+\s*+\(")
 _HEAD = re.compile(
-    r"([~\w:<>]+)\s*+\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\s*+(?:const|noexcept|override|->\s*+[\w:<>]+|\s)*$"
+    r"(?<![~\w:<>])([~\w:<>]++)\s*+\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\s*+(?:const|noexcept|override|->\s*+[\w:<>]+|\s)*$"
 )
 _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+(\S[^\n]*?)[ \t]*$", re.MULTILINE)
 _CONSTANT = re.compile(

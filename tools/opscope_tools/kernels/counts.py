@@ -17,7 +17,7 @@ from opscope_schemas.formula import Formula
 from opscope_tools.kernels.symbols import BINARY, COMPARE
 
 #: a run-time quantity, or a compile-time one that is no name of Python: `sizeof(T)`, `Traits::kBlockM`
-_BRACED = re.compile(r"\{([^{}]*)\}|(sizeof\([^()]*\)|[A-Za-z_]\w*(?:<[^<>()+*/-]*>)?(?:::[A-Za-z_]\w*)+)")
+_BRACED = re.compile(r"\{([^{}]*+)\}|(sizeof\([^()]*+\)|(?<!\w)[A-Za-z_]\w*+(?:<[^<>()+*/-]*+>)?(?:::[A-Za-z_]\w*+)++)")
 _MARK = "§"
 _MARKED = re.compile(rf"\{{{_MARK}(\d+)\}}")
 _MOST_BITS = 4096

@@ -217,7 +217,7 @@ def split_arguments(text: str) -> list[str]:
             c == "<"
             and depth == 0
             and text[position + 1 : position + 2] != "="
-            and re.search(r"[A-Za-z_]\w*\s*+$", text[start:position])
+            and re.search(r"(?<!\w)[A-Za-z_]\w*+\s*+$", text[start:position])
             and _closes(text, position)
         ):
             angle += 1

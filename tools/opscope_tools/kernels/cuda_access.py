@@ -178,7 +178,7 @@ class Steps:
         firsts = list(dict.fromkeys(squeeze(value) for _, value, _ in known if not _updates(name, value)))
         scaled = any(_updates(name, v) and not re.match(rf"{re.escape(name)} [-+]=", v) for _, v, _ in known)
         if not firsts:
-            same = re.split(r"\.|->", name)[0] in self.uniform or re.fullmatch(r"(?:\w+::)*k?[A-Z][A-Z0-9_]*\w*", name)
+            same = re.split(r"\.|->", name)[0] in self.uniform or re.fullmatch(r"(?:\w++::)*+k?[A-Z]\w*+", name)
             return Sym(name) if same else Sym(f"unknown['?{name}']")
         self._active.add(name)
         try:

@@ -54,11 +54,11 @@ _IDS = re.compile(
     r"\b(blockIdx|threadIdx|blockDim|gridDim|cluster_ctarank)\b(?:\.([xyz]))?|\bget_(?:group_id|global_id)\b"
 )
 _ASSIGN = re.compile(
-    r"(?:^|[;{}(])\s*((?:[A-Za-z_][\w:]*(?:<[^;=]{0,400}>)?[\s*&]+)*)([A-Za-z_]\w*)\s*+=(?!=)\s*+([^;{}]+)(?=;)",
+    r"(?:^|[;{}(])\s*+((?:[A-Za-z_][\w:]*+(?:<[^;=]{0,400}>)?[\s*&]++)*+)([A-Za-z_]\w*+)\s*+=(?!=)\s*+([^;{}]+)(?=;)",
     re.MULTILINE,
 )
 _SHARED = re.compile(
-    r"((?:extern\s+)?__shared__|__shared__(?:\s++extern)?)\s+((?:__\w+__\s*+\([^)]*\)|alignas\s*+\([^)]*\)|__align__\([^)]*\)|\s)*)([^;=]+)\s*+;"
+    r"((?:extern\s+)?__shared__|__shared__(?:\s++extern)?)\s++((?:__\w+__\s*+\([^)]*+\)|alignas\s*+\([^)]*+\)|__align__\([^)]*+\)|\s)*+)([^;=]+);"
 )
 #: brackets in brackets; compilers take 256
 _DEEPEST = 256
@@ -230,7 +230,7 @@ class _Reader:
                         )
                     )
                 if "blockIdx" in value or used & ids:
-                    for term in re.findall(r"\*\s*+([A-Za-z_][\w:]*)|([A-Za-z_][\w:]*)\s*+\*", value):
+                    for term in re.findall(r"\*\s*+([A-Za-z_][\w:]*+)|(?<![\w:])([A-Za-z_][\w:]*+)\s*+\*", value):
                         self._tile(term[0] or term[1], self.line(place), f"{name} = {value}")
         self._macro_mapping()
         for match in re.finditer(r"\bblockIdx\.[xyz]", self.text):  # ids used in place, not through a variable

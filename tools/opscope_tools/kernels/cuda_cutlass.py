@@ -173,7 +173,7 @@ def _words(text: str) -> Iterator[tuple[str, str]]:
         if before.endswith("::"):
             before = before[:-2].rstrip()
             start = opening_angle(before, len(before) - 1) if before.endswith(">") else len(before)
-            named = re.search(r"(\w+)\s*+$", before[: max(start, 0)])
+            named = re.search(r"(?<!\w)(\w++)\s*+$", before[: max(start, 0)])
             scope = named[1] if named else ""
         yield scope, match[0]
 
@@ -222,7 +222,7 @@ def _parameter_of(word: str, source: CSource, at: int) -> str | None:
             parameters = split_arguments(text[heading.end() : closing])
             if any(re.search(rf"\b{re.escape(word)}\s*+(?:=.*)?$", p) for p in parameters):
                 named = re.search(r"(?:struct|class)\s++(\w+)", text[closing:a]) or re.search(
-                    r"(\w+)\s*+\(", text[closing:a]
+                    r"(?<!\w)(\w++)\s*+\(", text[closing:a]
                 )
                 return named[1] if named else "a template"
     return None

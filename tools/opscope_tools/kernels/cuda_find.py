@@ -25,7 +25,7 @@ from opscope_tools.kernels.ctext import (
 from opscope_tools.kernels.cuda_cutlass import callee, launcher_calls
 from opscope_tools.kernels.facts import FileFacts, KernelRef, LaunchRef, MacroRef, PickerRef
 
-_GROUP = re.compile(r"([A-Za-z_~][\w:]*)\s*(<[^;{}()]{0,400}>)?\s*+\(")
+_GROUP = re.compile(r"(?<![\w:~])([A-Za-z_~][\w:]*+)\s*+(<[^;{}()]{0,400}>)?\s*+\(")
 _ATTRIBUTE = re.compile(
     r"^(__\w+__|__\w+|alignas|decltype|noexcept|requires|[A-Z][A-Z0-9_]+)$"
 )  # what may stand with parentheses before the name

@@ -18,7 +18,7 @@ from opscope_tools.kernels.facts import MacroRef
 from opscope_tools.kernels.symbols import Sym, leaf, render
 
 _FUNCTION_BRACE = re.compile(
-    r"\)\s*+(?:const|noexcept|override|mutable|->\s*+[\w:<>*&\s]+|__attribute__\s*+\(\([^)]*\)\))?\s*+$"
+    r"\)\s*+(?:const|noexcept|override|mutable|->[\w:<>*&\s]++|__attribute__\s*+\(\([^)]*\)\))?\s*+$"
 )
 _BUILTIN = re.compile(r"^(threadIdx|blockIdx|blockDim|gridDim)(\.[xyz])?$|^(warpSize|sizeof.*)$")
 
@@ -43,7 +43,7 @@ def enclosing_function(source: CSource, position: int) -> tuple[int, int, str]:
         ):
             continue
         found = re.search(
-            r"([~\w]+)\s*+(?:<[^()]*>)?\s*+\(", heading.partition("template")[2].partition(">")[2] or heading
+            r"(?<![~\w])([~\w]++)\s*+(?:<[^()]*>)?\s*+\(", heading.partition("template")[2].partition(">")[2] or heading
         )
         return heading_start, end, found[1] if found else ""
     return 0, len(text), ""
@@ -277,7 +277,7 @@ def _declared(name: str, names: Names) -> tuple[list[str], int] | None:
     """The component expressions of a `dim3` variable, member assignments applied, and where it is declared."""
     text, escaped = names.source.statements, re.escape(name)
     base: tuple[list[str], int] | None = None
-    for match in re.compile(rf"\bdim3\s++(?:const\s+)?([^;]*?\b{escaped}\b)").finditer(
+    for match in re.compile(rf"\bdim3\s++(?:const\s++)?([^;]*?\b{escaped}\b)").finditer(
         text, names.start, names.position
     ):
         if not re.fullmatch(rf"(?:[^;]*,\s*)?{escaped}", match[1].strip(), re.DOTALL):

@@ -17,14 +17,14 @@ from opscope_tools.kernels.ctext import CSource, matching, matching_angle, split
 from opscope_tools.kernels.cuda_access import Steps, neighbours
 from opscope_tools.kernels.cuda_scope import NAMED_CAST, POINTER_CAST, Place, Scopes, joined, opening
 
-_SUBSCRIPT = re.compile(r"(?<![\w.])(?<!->)(?<!::)([A-Za-z_]\w*)((?:\s*+(?:\.|->)\s*+\w+)*)\s*+\[")
+_SUBSCRIPT = re.compile(r"(?<![\w.])(?<!->)(?<!::)([A-Za-z_]\w*+)((?:\s*+(?:\.|->)\s*+\w++)*+)\s*+\[")
 _TAIL = re.compile(r"(?:\s*+(?:\.|->)\s*+\w+)?\s*(\+\+|--|[-+*/|&^]=|<<=|=(?!=))?")
 _METHOD = re.compile(
-    r"(?<![\w.])(?<!->)(?<!::)([A-Za-z_]\w*)((?:\s*+(?:\.|->)\s*+\w+)+)\s*+(?:<[^;{}()]{0,400}>)?\s*+\("
+    r"(?<![\w.])(?<!->)(?<!::)([A-Za-z_]\w*+)((?:\s*+(?:\.|->)\s*+\w++)++)\s*+(?:<[^;{}()]{0,400}>)?\s*+\("
 )
 _TEMPLATE = re.compile(r"(?<=[.>])\s*+template\s+(?=\w)")
 _ARROW = re.compile(r"(?<![\w.])(?<!->)(?<!::)([A-Za-z_]\w*)\s*->\s*+\w+\b(?!\s*[\[(])")
-_CALL = re.compile(r"([A-Za-z_][\w:]*)\s*(<[^;{}()]{0,400}>)?\s*+\(")
+_CALL = re.compile(r"(?<![\w:])([A-Za-z_][\w:]*+)\s*+(<[^;{}()]{0,400}>)?\s*+\(")
 _READ_ONLY = re.compile(r"__ld(?:g|cs|ca|cg|cv|lu)")
 _WRITE_THROUGH = re.compile(r"__st(?:cs|cg|wt|wb)")
 _COPY = re.compile(r"(?i)cp_async|memcpy_async|tma_(?:load|store)")

@@ -34,7 +34,7 @@ _TYPE = (
 )
 #: two words behind a `*`: the first is a qualifier that a macro spells (`float * MY_RESTRICT x = y`)
 _MACRO = r"[A-Za-z_]\w*(?=\s++(?:const\s+)?[A-Za-z_]\w*\s*[=;,({\[])"
-_MARK = rf"(?:\s|\*\s*{_MACRO}|\*|&|\bconst\b|\b__restrict(?:__)?\b)+"
+_MARK = rf"(?:\s|\*\s*+{_MACRO}|\*|&|\bconst\b|\b__restrict(?:__)?\b)++"
 _DECLARATION = re.compile(
     rf"(?:^|(?<=[;{{}}]))\s*(?P<head>(?:for|if|while|switch)\s*+(?:constexpr\s*)?\(\s*)?(?P<type>{_TYPE})(?P<mark>{_MARK})(?P<name>[A-Za-z_]\w*)"
     r"\s*+(?=[=;,({\[:])"
@@ -42,7 +42,7 @@ _DECLARATION = re.compile(
 _NEXT = re.compile(rf"\s*(?P<mark>{_MARK})?(?P<name>[A-Za-z_]\w*)\s*+")
 _ASSIGNMENT = re.compile(r"(?:^|(?<=[;{}()]))\s*+(?:else\s+)?([A-Za-z_]\w*)\s*+=(?!=)\s*+([^;{}]+)(?=;)")
 _NAME = re.compile(r"(?<![\w.])(?<!->)(?<!::)[A-Za-z_]\w*")
-_LAMBDA = re.compile(r"\[[^\[\]]*\]\s*+\(([^()]*)\)\s*+(?:mutable\s*)?(?:->[^{;]*)?\{")
+_LAMBDA = re.compile(r"\[[^\[\]]*+\]\s*+\(([^()]*+)\)\s*+(?:mutable\s*+)?(?:->[^{;(]*+)?\{")
 POINTER_CAST = re.compile(r"\s*+[A-Za-z_][\w:\s<>,]*?\*[\s*]*(?:const\s*|__restrict__\s*|volatile\s*)*")
 NAMED_CAST = re.compile(r"(?:reinterpret|static|const)_cast\s*+<|\(?\s*+\b__cvta_generic_to_\w+")
 

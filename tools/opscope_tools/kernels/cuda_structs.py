@@ -64,7 +64,7 @@ def find_struct(code: DeviceCode, name: str, is_type: Callable[[str], bool]) -> 
         return _typedef(code, name, is_type)
     (match,) = found
     head = max(text.rfind(c, 0, match.start()) for c in ";}{") + 1
-    template = re.search(r"\btemplate\s*+<(.*)>\s*+(?:__\w+__\s*)*$", text[head : match.start()], re.DOTALL)
+    template = re.search(r"\btemplate\s*+<(.*)>[\w\s]*+$", text[head : match.start()], re.DOTALL)
     return _read(
         code, name, match.end() - 1, match[1] == "union", _alignment(match[2]), template[1] if template else "", is_type
     )

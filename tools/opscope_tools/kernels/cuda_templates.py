@@ -70,7 +70,7 @@ def template_names(text: str) -> list[str]:
     """Parameter names of a template parameter list."""
     names = []
     for part in split_arguments(text):
-        found = re.search(r"([A-Za-z_]\w*)\s*+$", part.partition("=")[0].strip())
+        found = re.search(r"(?<!\w)([A-Za-z_]\w*+)\s*+$", part.partition("=")[0].strip())
         names.append(found[1] if found else "")
     return names
 
@@ -158,7 +158,7 @@ def _substituted(text: str, bound: dict[str, str]) -> str:
 
 def _class(source: CSource, name: str) -> tuple[str, list[str], int, int] | None:
     """(template parameters, bases, start and end of the body) of a class template of this file."""
-    found = re.search(rf"\b(?:struct|class)\s+{re.escape(name)}\s*+(?::([^{{;]*))?\{{", source.statements)
+    found = re.search(rf"\b(?:struct|class)\s+{re.escape(name)}\s*+(?::([^{{;]*+))?\{{", source.statements)
     if found is None:
         return None
     before = source.statements.rfind("template", 0, found.start())

@@ -17,7 +17,7 @@ from opscope_tools.kernels.pymodule import Modules, PyModule, make_module
 
 _LANGUAGES = (b"triton", b"gluon", b"cute", b"numba")
 _LAUNCH = re.compile(rb"\[\s*+\(?\s*+(?:grid|lambda)\b|kernel\w*\s*+\[|\w\[\([^\]\n]*\)\]\(")
-_SOURCE_TEXT = re.compile(r"^\s*+@(?:\w+\.)?triton\.jit\b|^\s*+@triton\.jit\b", re.MULTILINE)
+_SOURCE_TEXT = re.compile(r"^[ \t]*+@(?:\w+\.)?triton\.jit\b|^[ \t]*+@triton\.jit\b", re.MULTILINE)
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
