@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache, reduce
+from functools import cached_property, lru_cache, reduce
 from typing import TypeAlias, Union
 
 from opscope_schemas.errors import ValuesError
@@ -37,7 +37,11 @@ _MAX_LENGTH = 200_000
 _MAX_EXPONENT = 64
 _MAX_BITS = 4096
 _MAX_DEPTH = 400
-_MAX_TERMS = 4000
+_MAX_TERMS = 4000  # of formulas that are compared
+_MAX_PARSED = 20_000  # of a formula that is read
+_MAX_CALLS = 60  # divisions, minima and maxima inside one another
+_MAX_PRODUCTS = 250_000  # of two sums multiplied out: some seconds
+_MAX_POWER = 4096  # of a formula whose own exponents were within their limit
 _MAX_RESULT = 8192  # bits: beyond any cost, short of what Python refuses to print
 _WORDS = {"min", "max", "ceil", "floor", "and", "or", "not"}
 _PREFIX = "v_"  # keeps a variable called `lambda` or `min` apart from Python's words
@@ -127,12 +131,12 @@ def _spread(node: ast.AST) -> int:
     below = [_spread(part) for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)]
     match node:
         case ast.BinOp(op=ast.Pow(), right=ast.Constant(value=int(power))):
-            return min(int(below[0] ** min(abs(power), _MAX_EXPONENT)), _MAX_TERMS + 1)
+            return min(int(below[0] ** min(abs(power), _MAX_EXPONENT)), _MAX_PARSED + 1)
         case ast.BinOp(op=ast.Add() | ast.Sub()):
             return sum(below)
-        case ast.Call() | ast.UnaryOp():
+        case ast.Call() | ast.UnaryOp() | ast.BinOp(op=ast.FloorDiv() | ast.Mod() | ast.Div()):
             return max(below, default=1)
-    return min(math.prod(below), _MAX_TERMS + 1)
+    return min(math.prod(below), _MAX_PARSED + 1)
 
 
 def _truth(node: ast.expr, values: Mapping[str, int], text: str) -> bool:
@@ -236,6 +240,14 @@ class Call:
     op: str
     args: tuple[Formula, ...]
 
+    @cached_property
+    def depth(self) -> int:
+        """How many calls stand inside one another here."""
+        inner = (
+            atom.depth for arg in self.args for monomial in arg.terms for atom, _ in monomial if isinstance(atom, Call)
+        )
+        return 1 + max(inner, default=0)
+
     def __str__(self) -> str:
         if self.op in ("min", "max"):
             return f"{self.op}({', '.join(str(arg) for arg in self.args)})"
@@ -303,8 +315,11 @@ class Formula:
 
     @classmethod
     def parse(cls, text: str) -> Formula:
-        """The formula that `text` writes; raises `ValuesError` where it is none."""
-        return _build(_tree(text), text)
+        """The formula that `text` writes; raises `ValuesError` where it is none, or has too many terms multiplied out."""
+        tree = _tree(text)
+        if _spread(tree) > _MAX_PARSED:
+            raise ValuesError(f"The formula {text[:60]!r}... multiplies out to over {_MAX_PARSED} terms.")
+        return _build(tree, text)
 
     # ---- comparison
 
@@ -358,6 +373,10 @@ class Formula:
 
     def __mul__(self, other: Operand) -> Formula:
         other = Formula.of(other)
+        if len(self.terms) * len(other.terms) > _MAX_PRODUCTS:
+            raise ValuesError(
+                f"A product of {len(self.terms)} by {len(other.terms)} terms is too large to multiply out."
+            )
         terms: dict[Monomial, Fraction] = {}
         for left, a in self.terms.items():
             for right, b in other.terms.items():
@@ -366,11 +385,15 @@ class Formula:
                     powers[atom] = powers.get(atom, 0) + exponent
                 key = _monomial(powers)
                 terms[key] = terms.get(key, Fraction(0)) + a * b
+                if terms[key].numerator.bit_length() > _MAX_RESULT or terms[key].denominator.bit_length() > _MAX_RESULT:
+                    raise ValuesError(f"A coefficient has over {_MAX_RESULT} bits.")
         return Formula(terms)
 
     __rmul__ = __mul__
 
     def __pow__(self, exponent: int) -> Formula:
+        if exponent > _MAX_POWER:
+            raise ValuesError(f"The exponent {exponent} is over the limit of {_MAX_POWER}.")
         return reduce(lambda acc, _: acc * self, range(exponent), Formula.const(1))
 
     def divided(self, other: Formula) -> Formula | None:
@@ -502,7 +525,10 @@ def _long_division(dividend: Formula, divisor: Formula) -> Formula | None:
 
 
 def _call(op: str, *args: Formula) -> Formula:
-    return Formula({((Call(op, args), 1),): Fraction(1)})
+    made = Call(op, args)
+    if made.depth > _MAX_CALLS:
+        raise ValuesError(f"A formula nests over {_MAX_CALLS} divisions, minima or maxima.")
+    return Formula({((made, 1),): Fraction(1)})
 
 
 def _apply(op: str, args: list[Formula]) -> Formula:

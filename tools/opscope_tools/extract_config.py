@@ -57,6 +57,11 @@ class ExtractConfigArguments(ToolArguments):
 def run(arguments: ExtractConfigArguments, context: ToolContext) -> ExtractConfigResult:
     """Raises `UnknownNameError`, `AmbiguousNameError`, `PathRefusedError`, `ConfigError`."""
     index = index_of(context.workspace)
+    with index.question():
+        return _answered(index, arguments, context)
+
+
+def _answered(index: Index, arguments: ExtractConfigArguments, context: ToolContext) -> ExtractConfigResult:
     given = read_config(context.workspace, arguments.config)
     subject = find_subject(index, context, arguments.target, arguments.repo, given)
     context.checkpoint()

@@ -41,6 +41,11 @@ class FindForwardArguments(ToolArguments):
 def run(arguments: FindForwardArguments, context: ToolContext) -> FindForwardResult:
     """Raises `UnknownNameError`, `AmbiguousNameError`, or `SourceError` for a class without a forward."""
     index = index_of(context.workspace)
+    with index.question():
+        return _answer(index, arguments, context)
+
+
+def _answer(index: Index, arguments: FindForwardArguments, context: ToolContext) -> FindForwardResult:
     symbol = index.target(arguments.target, arguments.repo, read_config(context.workspace, arguments.config)).symbol
     context.checkpoint()
     forward = index.forward(symbol)

@@ -7,6 +7,7 @@ from opscope_schemas.references import FindReferencesResult, ReferenceCounts, Re
 from pydantic import Field
 
 from opscope_tools.engines import index_of
+from opscope_tools.index import Index
 from opscope_tools.index.references import Reference, References, find
 from opscope_tools.index.sought import Sought, sought
 from opscope_tools.spec import Tool, ToolContext
@@ -33,6 +34,11 @@ class FindReferencesArguments(ToolArguments):
 def run(arguments: FindReferencesArguments, context: ToolContext) -> FindReferencesResult:
     """Raises `UnknownNameError`, `AmbiguousNameError`, or `SourceError` for a target that has no references."""
     index = index_of(context.workspace)
+    with index.question():
+        return _answer(index, arguments, context)
+
+
+def _answer(index: Index, arguments: FindReferencesArguments, context: ToolContext) -> FindReferencesResult:
     target = sought(index, arguments.target)
     context.checkpoint()
 

@@ -47,6 +47,11 @@ def run(arguments: ResolveClassArguments, context: ToolContext) -> ResolveClassR
     if only_cpp(arguments.name):
         return _in_cpp(arguments, context)
     index = index_of(context.workspace)
+    with index.question():
+        return _answer(index, arguments, context)
+
+
+def _answer(index: Index, arguments: ResolveClassArguments, context: ToolContext) -> ResolveClassResult:
     try:
         targets = index.targets(arguments.name, arguments.repo, read_config(context.workspace, arguments.config))
     except UnknownNameError as error:

@@ -16,7 +16,7 @@ from typing import Any
 
 from opscope_cache import keys
 from opscope_schemas.common import ToolArguments, ToolResult
-from opscope_schemas.errors import InputError, OpscopeError
+from opscope_schemas.errors import InputError, OpscopeError, SourceError
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, to_jsonable_python
 
@@ -180,7 +180,7 @@ def run_tool(tool: AnyTool, arguments: Mapping[str, Any] | ToolArguments, contex
     if kept is not None:
         return kept
     context.checkpoint()
-    answer: ToolResult = tool.run(checked, context)
+    answer: ToolResult = _run(tool, checked, context)
     if not key:
         return answer
     context.checkpoint()  # whoever cancelled does not want a half-believed result kept
@@ -204,6 +204,17 @@ def look_up(tool: AnyTool, checked: ToolArguments, workspace: Workspace) -> tupl
     except ValidationError:  # written by a newer or older opscope, or damaged: compute it anew
         return key, None
     return key, whole
+
+
+def _run(tool: AnyTool, arguments: ToolArguments, context: ToolContext) -> ToolResult:
+    """What the tool says; what nests deeper than any reader goes is an answer too."""
+    try:
+        result: ToolResult = tool.run(arguments, context)
+    except RecursionError:
+        raise SourceError(
+            "What was asked for nests too deeply to be read.", next_step="Ask for a smaller part of it."
+        ) from None
+    return result
 
 
 # ---- what leaves the process ---------------------------------------------------------------------------------------

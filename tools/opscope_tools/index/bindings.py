@@ -43,6 +43,8 @@ class Bindings(ABC):
     local: dict[str, Values] = field(default_factory=dict)
     strings: dict[str, str] = field(default_factory=dict)
     origins: dict[str, str] = field(default_factory=dict)
+    #: what the parts of the expression at hand stand for, by their ids; the nodes are held so that ids stay theirs
+    known: dict[int, tuple[Node, Values]] | None = None
 
     @property
     def resolver(self) -> Resolver:

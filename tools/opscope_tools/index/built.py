@@ -35,7 +35,7 @@ __all__ = ["LOCK", "HeldModule", "built_model", "machine_of", "submodules"]
 
 #: answers, source files and models that are kept at once
 _KEPT, _UNITS, _MODELS = 2000, 250, 60
-_PLAIN = re.compile(r"\"?((int|float|str|bool|bytes|None|dict|list|tuple)(\[[\w, .\[\]|]*\])?( *\| *)?)+\"?")
+_PLAIN = re.compile(r"\"?((int|float|str|bool|bytes|None|dict|list|tuple)(\[(?>[\w, .\[\]|]*\]))?( *+\| *+)?)++\"?")
 
 
 def submodules(resolver: Resolver, symbol: ClassSymbol) -> list[HeldModule]:

@@ -308,7 +308,7 @@ class _Reading:
         for statement, owner in self.machine.lost:
             if owner is not this:
                 continue
-            text = ast.unparse(statement).split("\n")[0]
+            text = _first_line(statement)
             said = f"`{text if len(text) <= _LONGEST else text[: _LONGEST - 2] + ' …'}` is not decided by source"
             for node in ast.walk(statement):
                 sets, all_of_it = _may_set(node)
@@ -361,6 +361,13 @@ def _goes_on(function: ast.expr) -> bool:
     if isinstance(owner, ast.Call):
         return ast.unparse(owner.func) == "super"
     return isinstance(owner, ast.Name) and owner.id == "self"
+
+
+def _first_line(statement: ast.stmt) -> str:
+    try:
+        return ast.unparse(statement).split("\n")[0]
+    except RecursionError:
+        return "a statement that nests expressions too deeply"
 
 
 def _spelt(built: Constructor, name: str) -> list[Set]:

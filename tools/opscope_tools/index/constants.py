@@ -17,7 +17,7 @@ from opscope_tools.index.trees import Unit
 
 __all__ = ["FileConstant", "file_constants"]
 
-_NAME = re.compile(r"_?[A-Z][A-Z0-9_]*$")
+_NAME = re.compile(r"_?[A-Z][A-Z0-9_]*+$")
 _DEEPEST = 6
 _COMPUTING = frozenset(
     "int float str bool len min max sum abs round range list tuple dict set frozenset sorted pow divmod math.ceil math.floor math.sqrt "

@@ -12,10 +12,13 @@ from dataclasses import dataclass, field, replace
 
 from opscope_tools.index.parse import Node, dotted, line_of, named, text_of
 from opscope_tools.index.rows import AttributeRow
+from opscope_tools.index.symbols import cut_short
 
 _CONTAINERS = {"ModuleList", "Sequential", "ModuleDict"}
-_SUPER = re.compile(r"super\(\s*([\w.]*)[^)]*\)\.__init__$")
+_SUPER = re.compile(r"super\(\s*+([\w.]*+)[^)]*+\)\.__init__$")
 _TEXT_LIMIT = 400
+#: branches of a value and parts of a container; rows of one constructor, whose lists may hold one another
+_MOST, _MOST_ROWS = 2000, 20_000
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ def init_calls(init: Node | None) -> tuple[str, ...]:
 
 
 def _both(first: str, second: str) -> str:
-    return f"{first} and {second}" if first and second else first or second
+    return cut_short(first, second) or (f"{first} and {second}" if first and second else first or second)
 
 
 def _block(block: Node, scope: _Scope, condition: str, repeat: str) -> None:
@@ -161,6 +164,8 @@ def _joined(outer: str, inner: str) -> str:
 
 def _record(attribute: str, built: list[Built], scope: _Scope) -> None:
     for value in built:
+        if len(scope.rows) > _MOST_ROWS:
+            return
         scope.rows.append(
             AttributeRow(
                 attribute, value.how, value.callee, value.arguments[:_TEXT_LIMIT], value.line, value.condition,
@@ -230,7 +235,14 @@ def _arguments(call: Node) -> list[Node]:
 
 
 def _value(node: Node, scope: _Scope, condition: str) -> list[Built]:
-    """What an expression may be, one entry per branch."""
+    """What an expression may be, one entry per branch; where there are more than anybody builds, its text."""
+    found = _branches(node, scope, condition)
+    if len(found) <= _MOST and all(len(built.parts) <= _MOST for built in found):
+        return found
+    return [Built("other", text_of(node)[:_TEXT_LIMIT], "", line_of(node), condition)]
+
+
+def _branches(node: Node, scope: _Scope, condition: str) -> list[Built]:
     kind, line = node.type, line_of(node)
     if kind == "parenthesized_expression" and named(node):
         return _value(named(node)[0], scope, condition)

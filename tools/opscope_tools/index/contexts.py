@@ -73,7 +73,7 @@ def _above(machine: Machine, cls: ClassValue, bodies: dict[str, tuple[ClassValue
 def _hands_on(text: str, name: str) -> bool:
     """Whether every call of the class in the text has the configuration as it is for its one argument."""
     calls = re.findall(rf"\b{name}\(([^()]*)", text)
-    changes = re.search(r"\bconfig\.\w+ *=[^=]|deepcopy|setattr\(|\bself\.\w+(\.\w+)+ *=[^=]", text)
+    changes = re.search(r"\bconfig\.\w+ *=[^=]|deepcopy|setattr\(|(?<![\w.])self\.\w++(?:\.\w++)++ *+=[^=]", text)
     return changes is None and all(re.fullmatch(r"\s*(config|self\.config)\s*", call) for call in calls)
 
 

@@ -19,7 +19,7 @@ from opscope_tools.index.symbols import extract
 #: bytes; the largest file of torch has 1.2 million, a generated table may have any number
 SIZE_LIMIT = 8_000_000
 _CODING = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
-_TAIL = re.compile(r"([A-Za-z_]\w*)\s*(?:\[|\(|$)")
+_TAIL = re.compile(r"(?<!\w)([A-Za-z_]\w*+)\s*+(?:\[|\(|$)")
 #: bytes of words; those beyond ASCII belong to them
 IDENTIFIER = frozenset([*string.ascii_letters.encode(), *string.digits.encode(), ord("_"), *range(128, 256)])
 _SPACED = bytes(byte if byte in IDENTIFIER else 32 for byte in range(256))

@@ -89,7 +89,8 @@ class Evaluator:
             self._state.read = set()
             # a guard names the branches of `try` beside the conditions of `if`
             text = re.sub(r"(^|\band )try(?= and |$)", r"\1True", condition)
-            value = self.value(unit, re.sub(r"(^|\band )except\b.*$", r"\1...", text))
+            with self._resolver.question(apart=True):  # so that every module it depends on is told of
+                value = self.value(unit, re.sub(r"(^|\band )except\b.*$", r"\1...", text))
             kept = known[condition] = None if value is UNKNOWN else bool(value), frozenset(self._state.read)
         self._state.read = None if outer is None else outer | kept[1]
         return kept[0]

@@ -24,6 +24,8 @@ _CODE_LIMIT = 300
 _DEPTH = 12
 #: how deep in an expression, and how long, a function may be that is read for what it returns
 _INLINED, _INLINED_LINES = 5, 120
+#: things that an expression may stand for: the largest table of functions has some hundreds
+_MOST = 2000
 _BLOCKS = {
     "if_statement", "elif_clause", "else_clause", "block", "for_statement", "with_statement", "try_statement",
     "except_clause",
@@ -36,12 +38,25 @@ class Scope(Bindings):
     """One function body, with what its expressions stand for."""
 
     def evaluate(self, node: Node, depth: int = 0) -> Values:
-        """All that the expression may stand for; nothing where source does not tell."""
+        """All that the expression may stand for; nothing where source does not tell, or tells of more than anybody reads."""
         if depth > _DEPTH:
             return ()
+        outermost = self.known is None
+        known = self.known = {} if self.known is None else self.known
+        try:
+            if node.id not in known:
+                known[node.id] = (node, ())  # of an expression that depends on itself nothing is known
+                known[node.id] = (node, self._read(node, depth))
+            return known[node.id][1]
+        finally:
+            if outermost:
+                self.known = None
+
+    def _read(self, node: Node, depth: int) -> Values:
         handler = _HANDLERS.get(node.type)
         found = handler(self, node, depth + 1) if handler is not None else ()
-        return found or (PLAIN if self.describes(node) else ())
+        found = found or (PLAIN if self.describes(node) else ())
+        return found if len(found) <= _MOST else ()
 
     def is_scalar(self, node: Node) -> bool:
         """Whether an attribute is declared, or set, to be a number, a flag or a string."""

@@ -11,6 +11,9 @@ from opscope_schemas.common import Repository
 from opscope_tools.index.rows import AttributeRow, ClassRow, Row
 from opscope_tools.index.trees import Unit
 
+#: what a class is told apart by: repository, qualified name and line, or its name alone where it is not in source
+Identity = str | tuple[str, str, int]
+
 
 @dataclass(frozen=True, eq=False)
 class ClassSymbol:
@@ -70,13 +73,14 @@ class ClassSymbol:
         """The last row that binds each name of the class body."""
         return {row.name: row for row in self.row.body}
 
+    @cached_property
+    def identity(self) -> Identity:
+        """What the same definition shares with itself, also where a changed file was read again."""
+        return self.repository.name, self.qualified_name, self.line
+
     def same(self, other: ClassSymbol) -> bool:
-        """Whether both are the same definition, also where a changed file was read again."""
-        return (self.repository.name, self.qualified_name, self.line) == (
-            other.repository.name,
-            other.qualified_name,
-            other.line,
-        )
+        """Whether both are the same definition."""
+        return self.identity == other.identity
 
 
 @dataclass(frozen=True, eq=False)

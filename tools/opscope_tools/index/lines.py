@@ -16,6 +16,7 @@ from opscope_tools.index.callees import Callees
 from opscope_tools.index.expressions import Scope
 from opscope_tools.index.parse import Node, dotted, line_of, named, text_of
 from opscope_tools.index.rows import FunctionRow
+from opscope_tools.index.symbols import cut_short
 from opscope_tools.index.tensors import is_checkpoint, is_dropout, weight
 from opscope_tools.index.training import Vanishing, ends, truth
 from opscope_tools.index.values import PLAIN, Values
@@ -420,7 +421,7 @@ def _operator(node: Node, name: str, shown: Node | None = None) -> Call:
 
 
 def _both(first: str, second: str) -> str:
-    return f"{first} and {second}" if first and second else first or second
+    return cut_short(first, second) or (f"{first} and {second}" if first and second else first or second)
 
 
 _Statement = Callable[[LineReader, Node, _Place], None]

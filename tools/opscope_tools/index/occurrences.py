@@ -10,10 +10,14 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
+from opscope_schemas.errors import SourceError
+
 from opscope_tools.index.parse import Node, parse
 from opscope_tools.index.rows import ClassRow, FunctionRow, Row
 from opscope_tools.index.trees import Unit
 
+#: levels of syntax above a place; in the deepest code of torch and transformers there are some sixty
+_DEEPEST = 300
 _WORD = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") | frozenset(range(128, 256))
 
 
@@ -26,6 +30,14 @@ def occurrences(source: bytes, word: bytes, start: int = 0, end: int | None = No
         if (at == 0 or source[at - 1] not in _WORD) and (after >= len(source) or source[after] not in _WORD):
             yield at
         at = source.find(word, after, stop)
+
+
+def deeper_than(levels: int, root: Node, node: Node) -> bool:
+    """Whether more levels than these lie above a node."""
+    cursor, depth = root.walk(), 0
+    while depth <= levels and cursor.goto_first_child_for_byte(node.start_byte) is not None:
+        depth += 1
+    return depth > levels
 
 
 class Excerpt:
@@ -61,8 +73,14 @@ class Excerpt:
                 self._cut(row.body, lines)
 
     def node(self, line: int, column: int, size: int) -> Node | None:
-        """The smallest node over `size` bytes at a place, both as in `places`."""
-        return self.root.named_descendant_for_point_range((line - 1, column), (line - 1, column + size))
+        """The smallest node over `size` bytes at a place, both as in `places`; raises `SourceError` where it stands so
+        deep that its surroundings cannot be asked for (a step up costs as much as the way down)."""
+        node = self.root.named_descendant_for_point_range((line - 1, column), (line - 1, column + size))
+        if node is not None and deeper_than(_DEEPEST, self.root, node):
+            raise SourceError(
+                f"{self.unit.file} nests expressions too deeply to be read.", location=f"{self.unit.file}:{line}"
+            )
+        return node
 
     def line(self, line: int) -> str:
         """The text of a line, stripped."""

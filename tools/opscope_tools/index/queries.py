@@ -6,6 +6,7 @@ where a class or a forward stands without it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,6 +66,10 @@ class Index:
         """Release the index files; the index cannot be asked any more."""
         for tree in self.resolver.trees:
             tree.close()
+
+    def question(self) -> AbstractContextManager[None]:
+        """Inside, nothing is looked up twice, so the files count as they were when they were first read."""
+        return self.resolver.question()
 
     # names
 
@@ -138,16 +143,19 @@ class Index:
         """The modules that an object of the class holds, those of branches not taken by default included."""
         from opscope_tools.index.built import submodules
 
-        return submodules(self.resolver, symbol)
+        with self.question():
+            return submodules(self.resolver, symbol)
 
     def forward_lines(self, forward: ForwardDef) -> list[ForwardLine]:
         """The computational lines of the forward, callees resolved for an object of `forward.symbol`."""
-        node = _function(parse(forward.unit.tree.source(forward.file)), forward.row)
+        root = parse(forward.unit.tree.source(forward.file))
+        node = _function(root, forward.row)
         body = node.child_by_field_name("body") if node is not None else None
         if body is None:
+            broken = "does not parse around its forward, or nests statements too deeply to be read"
             raise SourceError(
-                f"{forward.file} changed while it was read.",
-                next_step="Ask again.",
+                f"{forward.file} {broken if root.has_error else 'changed while it was read'}.",
+                next_step="Look at the lines around it." if root.has_error else "Ask again.",
                 location=f"{forward.file}:{forward.line}",
             )
         from opscope_tools.index.callees import Callees
@@ -155,7 +163,8 @@ class Index:
 
         callees = Callees(self.resolver, forward.symbol, forward.defined_in, forward.row)
         try:
-            return LineReader(callees).read(body)
+            with self.question():
+                return LineReader(callees).read(body)
         except RecursionError:
             raise SourceError(
                 "The forward nests expressions too deeply to be read.", location=f"{forward.file}:{forward.line}"

@@ -91,7 +91,10 @@ def find(
         step(result.read, result.hits)
         result.read += len(work.offsets)
         try:
-            reader = Reader(target, lineage, work.tree.unit(work.file), work.word, work.offsets, verdicts)
+            unit = work.tree.unit(work.file)
+            reader = Reader(
+                target, lineage, unit, work.word, work.offsets, verdicts, lambda: step(result.read, result.hits)
+            )
             read = list(reader.instances() if work.instance else reader.read())
         except SourceError:
             result.unread.append(work.file)

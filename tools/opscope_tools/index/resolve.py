@@ -10,19 +10,22 @@ import ast
 import builtins
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from opscope_schemas.common import Repository
 
+from opscope_tools.index.asked import Memory, Step, Trail
 from opscope_tools.index.branches import Branches, deletes
 from opscope_tools.index.evaluation import Evaluator
 from opscope_tools.index.exports import Exports, exports_of
 from opscope_tools.index.found import Base, ClassSymbol, Found
-from opscope_tools.index.linear import merge
+from opscope_tools.index.linear import linearised
 from opscope_tools.index.made import call_of, from_factory, from_metaclass
 from opscope_tools.index.nesting import Nesting
 from opscope_tools.index.rows import AssignRow, ClassRow, FunctionRow, ImportRow, Row
-from opscope_tools.index.standard import is_installed, metaclass_module, standard_order
+from opscope_tools.index.standard import is_installed, metaclass_module
+from opscope_tools.index.symbols import VALUE_LIMIT
 from opscope_tools.index.trees import SourceTree, Unit
 
 __all__ = ["Base", "ClassSymbol", "Exports", "Found", "Resolver", "absolute"]
@@ -43,6 +46,11 @@ class Resolver:
         self._evaluator = Evaluator(self)
         self._branches = Branches(self.available, self._evaluator)
         self._nesting = Nesting()
+        self._memory = Memory()
+
+    def question(self, *, apart: bool = False) -> AbstractContextManager[None]:
+        """Inside, this thread looks nothing up twice: files count as they were when they were first read."""
+        return self._memory.question(apart=apart)
 
     def module(self, name: str, near: SourceTree | None = None) -> Unit | None:
         """The module called `name`, looked for in the tree that asks and then in the others."""
@@ -68,13 +76,26 @@ class Resolver:
 
     # lookups in a module
 
-    def lookup(self, unit: Unit, name: str, before: int = 0, trail: tuple[object, ...] = ()) -> Found | None:
+    def lookup(self, unit: Unit, name: str, before: int = 0, trail: Trail | None = None) -> Found | None:
         """What `name` means in `unit`; where `before` is given, as seen from that line of its top level."""
         step = (unit.tree, unit.file, name, before)
-        if step in trail or len(trail) > 60:
-            return None
-        trail = (*trail, step)
         self._evaluator.reads(unit)
+        if trail is not None:
+            return self._along(trail, unit, step)
+        with self.question():
+            known = self._memory.found
+            if step not in known:
+                known[step] = self._along(Trail(), unit, step)
+            return known[step]
+
+    def _along(self, trail: Trail, unit: Unit, step: Step) -> Found | None:
+        if step not in trail.found:
+            with trail.at(trail.found, step) as near:
+                found = self._looked_up(unit, step[2], step[3], trail) if near else None
+            trail.found[step] = found
+        return trail.found[step]
+
+    def _looked_up(self, unit: Unit, name: str, before: int, trail: Trail) -> Found | None:
         best: Found | None = None
         for row in self._candidates(unit, name, before):
             if deletes(row):
@@ -91,7 +112,7 @@ class Resolver:
             return self.lookup(unit, name, 0, trail)
         return self._on_demand(unit, name, trail)
 
-    def _on_demand(self, unit: Unit, name: str, trail: tuple[object, ...]) -> Found | None:
+    def _on_demand(self, unit: Unit, name: str, trail: Trail) -> Found | None:
         """What no statement binds: a lazily filled package, a module's `__getattr__`, a submodule."""
         if unit.rows.lazy is not None:
             lazy = self._lazy(unit, name, trail)
@@ -130,7 +151,7 @@ class Resolver:
 
     # what a row binds
 
-    def _follow(self, unit: Unit, row: Row, name: str, trail: tuple[object, ...]) -> Found | None:
+    def _follow(self, unit: Unit, row: Row, name: str, trail: Trail) -> Found | None:
         if isinstance(row, ClassRow):
             symbol = ClassSymbol(unit, row.name, row)
             return Found("class", symbol.qualified_name, unit, row, symbol)
@@ -140,7 +161,7 @@ class Resolver:
             return self._assigned(unit, row, name, trail)
         return self._import(unit, row, name, trail)
 
-    def _assigned(self, unit: Unit, row: AssignRow, name: str, trail: tuple[object, ...]) -> Found | None:
+    def _assigned(self, unit: Unit, row: AssignRow, name: str, trail: Trail) -> Found | None:
         if _DOTTED.match(row.value) and not hasattr(builtins, row.value.split(".", 1)[0]):
             found = self.dotted(unit, row.value, row.line, trail)
             if found is not None:
@@ -150,7 +171,7 @@ class Resolver:
             return Found("class", made.qualified_name, unit, made.row, made)
         return Found("value", f"{unit.name}.{name}", unit, row) if row.value or row.entries else None
 
-    def _made(self, unit: Unit, text: str, row: Row, trail: tuple[object, ...] = ()) -> ClassSymbol | None:
+    def _made(self, unit: Unit, text: str, row: Row, trail: Trail | None = None) -> ClassSymbol | None:
         """The class that a call makes, such as `type("A", (B,), {})`; `row` is the statement that holds it."""
         called = call_of(text)
         if called is None:
@@ -174,7 +195,7 @@ class Resolver:
                 known_as = f"{new[0].module}.{made.name}"
         return ClassSymbol(unit, made.name, made, known_as) if made is not None else None
 
-    def imported(self, unit: Unit, module: str, member: str, trail: tuple[object, ...] = ()) -> Found | None:
+    def imported(self, unit: Unit, module: str, member: str, trail: Trail | None = None) -> Found | None:
         """What `from module import member` in `unit` binds; None where the module is there and has no such name."""
         target = absolute(unit, module)
         holder = self.module(target, unit.tree)
@@ -186,7 +207,7 @@ class Resolver:
             found = Found("module", inner.name, inner) if inner is not None else None
         return found
 
-    def _import(self, unit: Unit, row: ImportRow, name: str, trail: tuple[object, ...]) -> Found | None:
+    def _import(self, unit: Unit, row: ImportRow, name: str, trail: Trail) -> Found | None:
         target = absolute(unit, row.module)
         if row.member == "*":
             module = self.module(target, unit.tree)
@@ -197,18 +218,18 @@ class Resolver:
             return self.module_found(target, unit.tree)
         return self.imported(unit, row.module, row.member, trail) or Found("external", f"{target}.{row.member}")
 
-    def _exposed(self, module: Unit, name: str, trail: tuple[object, ...]) -> bool:
+    def _exposed(self, module: Unit, name: str, trail: Trail) -> bool:
         """Whether `from module import *` may bind `name`."""
         exports = self.exports(module, trail)
         if exports is None or (not exports.complete and name not in exports.names):
             return not name.startswith("_")
         return name in exports.names
 
-    def exports(self, unit: Unit, trail: tuple[object, ...] = ()) -> Exports | None:
+    def exports(self, unit: Unit, trail: Trail | None = None) -> Exports | None:
         """`__all__` of a module, with what it takes over from the `__all__` of others; None where it has none."""
-        return exports_of(self, self._evaluator, unit, trail)
+        return exports_of(self, self._evaluator, unit, trail or Trail())
 
-    def _lazy(self, unit: Unit, name: str, trail: tuple[object, ...]) -> Found | None:
+    def _lazy(self, unit: Unit, name: str, trail: Trail) -> Found | None:
         """A name of a package that fills itself on demand: from its table, or from the `__all__` of files below."""
         submodule = unit.lazy_exports().get(name)
         if submodule is not None:
@@ -227,7 +248,7 @@ class Resolver:
 
     # dotted names
 
-    def dotted(self, unit: Unit, text: str, before: int = 0, trail: tuple[object, ...] = ()) -> Found | None:
+    def dotted(self, unit: Unit, text: str, before: int = 0, trail: Trail | None = None) -> Found | None:
         """What `a.b.c` means in `unit`; None where `a` is not bound there."""
         head, *rest = text.split(".")
         found = self.lookup(unit, head, before, trail)
@@ -237,7 +258,7 @@ class Resolver:
             found = self.member(found, part, trail)
         return found
 
-    def member(self, found: Found, part: str, trail: tuple[object, ...] = ()) -> Found:
+    def member(self, found: Found, part: str, trail: Trail | None = None) -> Found:
         """The attribute `part` of what was found."""
         if found.kind == "module" and found.unit is not None:
             inner = self.lookup(found.unit, part, 0, trail)
@@ -280,7 +301,7 @@ class Resolver:
             if found is not None:
                 return found
         if isinstance(row, ImportRow):
-            return self._import(unit, row, name, ()) or Found("external", qualified)
+            return self._import(unit, row, name, Trail()) or Found("external", qualified)
         return Found("value", qualified, unit, row)
 
     # classes
@@ -330,7 +351,7 @@ class Resolver:
         return found.name
 
     def _computed_base(self, symbol: ClassSymbol, text: str) -> Base:
-        choice = re.fullmatch(r"\(?(.+?) if (.+) else (.+?)\)?", text)
+        choice = re.fullmatch(r"\(?(.+?) if (.+) else (.+?)\)?", text) if len(text) < VALUE_LIMIT else None
         if choice is not None:
             holds = self._evaluator.holds(symbol.unit, choice[2])
             return text if holds is None else self.base(symbol, choice[1] if holds else choice[3])
@@ -344,28 +365,13 @@ class Resolver:
         path, row = bound
         if isinstance(row, ClassRow):
             return ClassSymbol(symbol.unit, path, row)
-        found = self._follow(symbol.unit, row, name, ())
+        found = self._follow(symbol.unit, row, name, Trail())
         return (found.symbol or found.name) if found is not None else None
 
     def mro(self, symbol: ClassSymbol) -> list[Base]:
         """The linearisation (C3) of `symbol`: definitions, and names for what is not in source, `object` last."""
-        return self._linear(symbol, ())
-
-    def _linear(self, symbol: ClassSymbol, below: tuple[ClassSymbol, ...]) -> list[Base]:
-        if any(symbol.same(other) for other in below) or len(below) > 80:
-            return [symbol]
-        bases = self.bases(symbol)
-        generic = any(b == "typing.Generic" for b in bases)
-        lines: list[list[Base]] = []
-        for base in bases:
-            if isinstance(base, str):
-                line = list(standard_order(base))
-                lines.append([n for n in line if not (generic and n == "typing.Generic" and base != n)] or [base])
-            else:
-                lines.append(self._linear(base, (*below, symbol)))
-        tops = [line[0] for line in lines]
-        merged = merge([[n for n in line if n != "object"] for line in [*lines, tops]])
-        return [symbol, *merged, "object"]
+        with self.question():
+            return linearised(symbol, self.bases, self._memory.orders)
 
 
 def absolute(unit: Unit, module: str) -> str:

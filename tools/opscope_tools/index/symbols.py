@@ -29,6 +29,8 @@ from opscope_tools.index.skeleton import skeleton
 
 #: characters of an assigned value that a row keeps
 VALUE_LIMIT = 400
+#: characters of the conditions that a statement stands under: a row for each of a thousand branches holds them
+CONDITION_LIMIT = 2000
 _INNER_CLASS = re.compile(rb"\n[ \t]+class[ \t\\]")
 _LAZY_FOLDER = re.compile(rb"define_import_structure\(\s*([^,\n]*)")
 
@@ -213,9 +215,17 @@ def _match(node: Node, guard: Guard) -> Iterator[Row]:
             yield from _statements(inner, Guard(condition, guard.fallback or pattern == "_", guard.type_checking))
 
 
+def cut_short(first: str, second: str) -> str:
+    """What stands for two conditions that are too long together; empty where they are not. `...` holds nobody knows when."""
+    if len(first) + len(second) <= CONDITION_LIMIT:
+        return ""
+    return first if first.endswith("...") else f"{first} and ..." if first and len(first) <= CONDITION_LIMIT else "..."
+
+
 def _both(first: str, second: str) -> str:
-    if not first:
-        return second
+    short = cut_short(first, second)
+    if short or not first:
+        return short or second
     return " and ".join(f"({part})" if re.search(r"\b(or|if|lambda)\b", part) else part for part in (first, second))
 
 

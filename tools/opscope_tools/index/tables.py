@@ -19,7 +19,7 @@ _CALLED = re.compile(r"return (?!self\b|super\b)\w+\(")
 _REGISTER = re.compile(r"\.register\(\s*([\"']\w+[\"'])\s*,\s*([A-Za-z_][\w.]*)\s*\)")
 _STEM = re.compile(r"\(?\s*([A-Za-z_][\w.]*)")
 _HIGHER = re.compile(r"([A-Za-z_][\w.]*)\((.*)\)$")
-_KEYWORD = re.compile(r"(\w+)=([A-Za-z_][\w.]*)\s*(?:,|$)")
+_KEYWORD = re.compile(r"(?<!\w)(\w++)=([A-Za-z_][\w.]*+)\s*+(?:,|$)")
 
 
 def entries_of(resolver: Resolver, table: Found) -> list[tuple[str, Found]]:

@@ -5,7 +5,7 @@ In order: the use (`Reference`), names of a module, methods and fields, calls of
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -57,7 +57,9 @@ class Reader:
         word: str,
         offsets: tuple[int, ...],
         verdicts: dict[tuple[str, str, str], bool | None],
+        checkpoint: Callable[[], None] = lambda: None,
     ) -> None:
+        self.checkpoint = checkpoint
         self.target, self.lineage, self.unit, self.word = target, lineage, unit, word
         self.resolver: Resolver = lineage.resolver
         self.excerpt = Excerpt(unit, unit.tree.source(unit.file), offsets)
@@ -70,6 +72,7 @@ class Reader:
 
     def read(self) -> Iterator[Reference]:
         for line, column in self.excerpt.places:
+            self.checkpoint()
             node = self.excerpt.node(line, column, len(self.word.encode()))
             if node is None:
                 continue
@@ -86,6 +89,7 @@ class Reader:
     def instances(self) -> Iterator[Reference]:
         """Calls of the objects that the word, an attribute, holds: `self.word(...)`, or an item of it in a loop."""
         for line, column in self.excerpt.places:
+            self.checkpoint()
             node = self.excerpt.node(line, column, len(self.word.encode()))
             expression = node.parent if node is not None else None
             if node is None or expression is None or not _field(expression, "attribute", node):

@@ -14,26 +14,26 @@ from opscope_tools.kernels.ctext import CSource, matching, split_arguments, sque
 __all__ = ["native_checks", "native_constants"]
 
 _MACRO = re.compile(
-    r"\b(static_assert|assert|(?=[A-Z0-9_]*(?:CHECK|ASSERT|ENFORCE|EXPECT))[A-Z][A-Z0-9_]*(?:_NOT_NULL|_EQ|_NE|_LT|_LE|_GT|_GE)?)\s*\("
+    r"\b(static_assert|assert|(?=[A-Z0-9_]*(?:CHECK|ASSERT|ENFORCE|EXPECT))[A-Z][A-Z0-9_]*(?:_NOT_NULL|_EQ|_NE|_LT|_LE|_GT|_GE)?)\s*+\("
 )
-_BOUNDS = re.compile(r"\b__launch_bounds__\s*\(")
+_BOUNDS = re.compile(r"\b__launch_bounds__\s*+\(")
 _ARCH = re.compile(
     r"^[ \t]*#[ \t]*(?:el)?if\w*\b[^\n]*\b(?:__CUDA_ARCH\w*|CUDA_VERSION|CUDART_VERSION|USE_ROCM|__HIP\w*)\b[^\n]*",
     re.MULTILINE,
 )
 _DEVICE = re.compile(
-    r"\bif\s*(?:constexpr\s*)?\((?=[^;{}]*\b(?:major|minor|get_sm_version\w*|sm_version\w*|compute_capability\w*|cc_major)\b)"
+    r"\bif\s*+(?:constexpr\s*)?\((?=[^;{}]*\b(?:major|minor|get_sm_version\w*|sm_version\w*|compute_capability\w*|cc_major)\b)"
 )
-_DISPATCH = re.compile(r"\b\w*DISPATCH_\w+\s*\(")
+_DISPATCH = re.compile(r"\b\w*DISPATCH_\w+\s*+\(")
 _HEAD = re.compile(
-    r"([~\w:<>]+)\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\s*(?:const|noexcept|override|->\s*[\w:<>]+|\s)*$"
+    r"(?<![~\w:<>])([~\w:<>]++)\s*+\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\s*+(?:const|noexcept|override|->\s*+[\w:<>]+|\s)*$"
 )
 _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+(\S[^\n]*?)[ \t]*$", re.MULTILINE)
 _CONSTANT = re.compile(
-    r"\b(?:static\s+|inline\s+|__device__\s+|__constant__\s+)*(?:constexpr|const)\s+(?:static\s+|inline\s+)?(?:unsigned\s+)?\w+\s+(\w+)\s*=\s*([^;{}]+);"
+    r"\b(?:static\s+|inline\s+|__device__\s+|__constant__\s+)*(?:constexpr|const)\s++(?:static\s+|inline\s+)?(?:unsigned\s+)?\w+\s++(\w+)\s*+=\s*+([^;{}]+);"
 )
-_NUMBER = re.compile(r"\(?\s*(-?(?:0[xX][0-9a-fA-F]+|\d+))\s*[uUlL]*\s*\)?$")
-_FLOAT = re.compile(r"\(?\s*(-?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][+-]?\d+)?)[fF]?\s*\)?$")
+_NUMBER = re.compile(r"\(?\s*(-?(?:0[xX][0-9a-fA-F]+|\d+))\s*[uUlL]*\s*+\)?$")
+_FLOAT = re.compile(r"\(?\s*(-?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][+-]?\d+)?)[fF]?\s*+\)?$")
 _LIMIT = 400
 
 
@@ -90,7 +90,7 @@ class _Owners:
         statements = self.source.statements
         begin = max(statements.rfind(sign, 0, opening) for sign in ";{}")
         head = statements[max(begin + 1, opening - 4000) : opening]
-        head = re.split(r"\)\s*:\s*(?!:)", head)[0] + (")" if re.search(r"\)\s*:\s*(?!:)", head) else "")
+        head = re.split(r"\)\s*+:\s*+(?!:)", head)[0] + (")" if re.search(r"\)\s*+:\s*+(?!:)", head) else "")
         match = _HEAD.search(head.rstrip())
         name = match[1] if match else ""
         return "" if name in {"if", "for", "while", "switch", "catch", "__launch_bounds__", "requires"} else name
@@ -144,7 +144,7 @@ def _bounds(source: CSource, owners: _Owners) -> Iterator[Check]:
         closing = matching(source.code, match.end() - 1)
         if closing < 0 or _defines(source, match.start()):
             continue
-        following = re.match(r"\s*(?:void\s+)?(\w+)\s*\(", source.code[closing + 1 :])
+        following = re.match(r"\s*+(?:void\s+)?(\w+)\s*+\(", source.code[closing + 1 :])
         yield Check(
             kind="launch_bounds", condition=squeeze(source.code[match.end() : closing])[:_LIMIT],
             within=following[1] if following else owners.of(match.start()) or _macro_around(source, match.start()),

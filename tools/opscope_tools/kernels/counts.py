@@ -17,7 +17,7 @@ from opscope_schemas.formula import Formula
 from opscope_tools.kernels.symbols import BINARY, COMPARE
 
 #: a run-time quantity, or a compile-time one that is no name of Python: `sizeof(T)`, `Traits::kBlockM`
-_BRACED = re.compile(r"\{([^{}]*)\}|(sizeof\([^()]*\)|[A-Za-z_]\w*(?:<[^<>()+*/-]*>)?(?:::[A-Za-z_]\w*)+)")
+_BRACED = re.compile(r"\{([^{}]*+)\}|(sizeof\([^()]*+\)|(?<!\w)[A-Za-z_]\w*+(?:<[^<>()+*/-]*+>)?(?:::[A-Za-z_]\w*+)++)")
 _MARK = "§"
 _MARKED = re.compile(rf"\{{{_MARK}(\d+)\}}")
 _MOST_BITS = 4096
@@ -97,7 +97,7 @@ def names_of(text: str) -> list[str]:
     """The quantities that a formula's value depends on, as they are to be given: without braces."""
     plain = {m[1] or m[2]: None for m in _BRACED.finditer(text)}
     rest = _BRACED.sub(" ", text)
-    plain |= {m[0]: None for m in re.finditer(r"[A-Za-z_][\w.]*(?!\w*\s*\()", rest)}
+    plain |= {m[0]: None for m in re.finditer(r"[A-Za-z_][\w.]*(?!\w*\s*+\()", rest)}
     return [name for name in plain if name not in {"cdiv", "min", "max", "if", "else", "and", "or", "not"}]
 
 

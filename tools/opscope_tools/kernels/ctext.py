@@ -217,7 +217,7 @@ def split_arguments(text: str) -> list[str]:
             c == "<"
             and depth == 0
             and text[position + 1 : position + 2] != "="
-            and re.search(r"[A-Za-z_]\w*\s*$", text[start:position])
+            and re.search(r"(?<!\w)[A-Za-z_]\w*+\s*+$", text[start:position])
             and _closes(text, position)
         ):
             angle += 1
@@ -250,7 +250,7 @@ def whole_words(text: str, *words: str) -> list[tuple[int, str]]:
 
 def names_called(text: str, part: str) -> Iterator[tuple[int, str, int]]:
     """(position, name, position of the parenthesis) of every call or declaration of a name that holds `part`."""
-    for match in re.compile(rf"{part}\w*\s*\(").finditer(text):
+    for match in re.compile(rf"{part}\w*\s*+\(").finditer(text):
         start = match.start()
         while _in_word(text, start - 1):
             start -= 1
@@ -263,4 +263,4 @@ def _in_word(text: str, position: int) -> bool:
 
 def squeeze(text: str) -> str:
     """The text on one line."""
-    return re.sub(r"\s+", " ", text.replace("\\\n", " ")).strip()
+    return re.sub(r"\s++", " ", text.replace("\\\n", " ")).strip()

@@ -68,7 +68,7 @@ def describe_cuda(
     constexprs = tuple(_with_values(t, index, sites) for index, t in enumerate(template))
     traits = _traits(constexprs, launches, context)
     spelled = operators(constexprs, parameters, grids, reference.file, context.around)
-    attributes = re.findall(r"__\w+__\s*\([^()]*(?:\([^()]*\)[^()]*)*\)|__\w+__", found.attributes)
+    attributes = re.findall(r"__\w+__\s*+\([^()]*(?:\([^()]*\)[^()]*)*\)|__\w+__", found.attributes)
     return KernelTiling(
         id=reference.id,
         name=reference.name,
@@ -137,7 +137,7 @@ def block_sizes(grids: Sequence[Launch], body: str) -> dict[str, Any]:
             not value
             and axis != "x"
             and not grids
-            and not re.search(rf"\b(?:threadIdx|blockDim)\s*\.\s*{axis}\b", body)
+            and not re.search(rf"\b(?:threadIdx|blockDim)\s*+\.\s*{axis}\b", body)
         ):
             value = "1"
         sizes[axis] = int(value) if value.isdigit() else leaf(f"blockDim.{axis}")
@@ -278,7 +278,7 @@ def _with_values(parameter: Constexpr, index: int, sites: list[CudaSite]) -> Con
 
 def _traits(constexprs: tuple[Constexpr, ...], launches: Iterable[LaunchRef], context: CudaContext) -> list[TileSize]:
     """Tile constants of the traits classes that are passed as template arguments."""
-    spelled = [(c, v) for c in constexprs for v in c.values if re.match(r"^[\w:]+\s*<", v.value)]
+    spelled = [(c, v) for c in constexprs for v in c.values if re.match(r"^[\w:]+\s*+<", v.value)]
     files = dict.fromkeys(launch.file for launch in launches)
     sources = {s.path: s for f in files for s in context.around(f)} if spelled else {}
     found: dict[tuple[str, int], tuple[str, list[str], list[str]]] = {}
@@ -321,7 +321,7 @@ def _tiles(body: CudaBody, constexprs: tuple[Constexpr, ...], source: CSource, f
         ):
             tiles.setdefault(c.name, [(c.line, f"template parameter {c.type} {c.name}")])
     for match in re.finditer(
-        r"\bconstexpr\b[\w\s:]*?\b(k(?:Block|Head|Tile)\w*|\w*(?:TILE|BLOCK)\w*)\s*=\s*([^;]+);",
+        r"\bconstexpr\b[\w\s:]*?\b(k(?:Block|Head|Tile)\w*|\w*(?:TILE|BLOCK)\w*)\s*+=\s*+([^;]+);",
         source.statements[found.body : found.end],
     ):
         tiles.setdefault(match[1], [(source.line(found.body + match.start()), squeeze(match[0]))])
@@ -358,7 +358,7 @@ def _warps(grids: tuple[Launch, ...], found: Definition, source: CSource) -> Ite
             ),
         )
     yield from seen.values()
-    bounds = re.search(r"__launch_bounds__\s*\(([^;{]*?)\)\s*(?:\w|$)", found.attributes + " ")
+    bounds = re.search(r"__launch_bounds__\s*+\(([^;{]*?)\)\s*(?:\w|$)", found.attributes + " ")
     if bounds:
         limit = split_arguments(bounds[1])[0]
         yield BoundValue(

@@ -22,8 +22,8 @@ from opscope_tools.kernels.cuda_types import element_bytes
 from opscope_tools.kernels.symbols import Sym, render
 
 _CAST = re.compile(
-    r"reinterpret_cast\s*<([^<>*]*)\*[^<>]*>|"
-    r"\(\s*((?:const\s+|volatile\s+)?[A-Za-z_][\w:]*(?:\s+\w+)?)\s*\*+\s*(?:(?:const|volatile|__restrict(?:__)?)\s*)*\)"
+    r"reinterpret_cast\s*+<([^<>*]*)\*[^<>]*>|"
+    r"\(\s*((?:const\s+|volatile\s+)?[A-Za-z_][\w:]*(?:\s++\w+)?)\s*+\*+\s*(?:(?:const|volatile|__restrict(?:__)?)\s*)*\)"
 )
 _LANE = "__lane__"
 _POINTER = 8
@@ -143,7 +143,7 @@ class Steps:
         """Whether a pointer is set or advanced by what may differ between threads."""
         if name not in self._later:
             text = self.source.statements[self.start : self.end]
-            pattern = rf"(?:^|(?<=[;{{}})]))\s*{re.escape(name)}\s*[-+]?=(?!=)\s*([^;]+);"
+            pattern = rf"(?:^|(?<=[;{{}})]))\s*{re.escape(name)}\s*[-+]?=(?!=)\s*+([^;]+);"
             self._later[name] = tuple(dict.fromkeys(re.findall(pattern, text)))
         later = self._later[name]
         return any(_differs(self._index(_CAST.sub("", value).replace("&", ""))) for value in later)
@@ -178,7 +178,7 @@ class Steps:
         firsts = list(dict.fromkeys(squeeze(value) for _, value, _ in known if not _updates(name, value)))
         scaled = any(_updates(name, v) and not re.match(rf"{re.escape(name)} [-+]=", v) for _, v, _ in known)
         if not firsts:
-            same = re.split(r"\.|->", name)[0] in self.uniform or re.fullmatch(r"(?:\w+::)*k?[A-Z][A-Z0-9_]*\w*", name)
+            same = re.split(r"\.|->", name)[0] in self.uniform or re.fullmatch(r"(?:\w++::)*+k?[A-Z]\w*+", name)
             return Sym(name) if same else Sym(f"unknown['?{name}']")
         self._active.add(name)
         try:

@@ -40,13 +40,13 @@ _INSTRUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("wmma", r"\bwmma::(?:mma_sync|load_matrix_sync|store_matrix_sync)\b"),
         (
             "cute::gemm",
-            r"\b(?:cute::gemm|FLASH_NAMESPACE::gemm\w*|flash::gemm\w*|gemm(?:_rs|_smem)?)\s*[<(](?=[^;]*\))",
+            r"\b(?:cute::gemm|FLASH_NAMESPACE::gemm\w*|flash::gemm\w*|gemm(?:_rs|_smem)?)\s*+[<(](?=[^;]*\))",
         ),
-        ("cute::copy", r"\b(?:cute::copy|FLASH_NAMESPACE::copy\w*|flash::copy\w*)\s*[<(]"),
-        ("atomic", r"\batomic[A-Z]\w*\s*\("),
-        ("warp shuffle", r"\b__shfl\w*\s*\("),
-        ("barrier", r"\b__syncthreads\w*\s*\(|\b__syncwarp\s*\("),
-        ("dot product", r"\b__dp4a\s*\("),
+        ("cute::copy", r"\b(?:cute::copy|FLASH_NAMESPACE::copy\w*|flash::copy\w*)\s*+[<(]"),
+        ("atomic", r"\batomic[A-Z]\w*\s*+\("),
+        ("warp shuffle", r"\b__shfl\w*\s*+\("),
+        ("barrier", r"\b__syncthreads\w*\s*+\(|\b__syncwarp\s*+\("),
+        ("dot product", r"\b__dp4a\s*+\("),
     )
 )
 _TENSOR = {"wgmma", "tcgen05", "mma.sync", "wmma"}
@@ -54,11 +54,11 @@ _IDS = re.compile(
     r"\b(blockIdx|threadIdx|blockDim|gridDim|cluster_ctarank)\b(?:\.([xyz]))?|\bget_(?:group_id|global_id)\b"
 )
 _ASSIGN = re.compile(
-    r"(?:^|[;{}(])\s*((?:[A-Za-z_][\w:]*(?:<[^;=]{0,400}>)?[\s*&]+)*)([A-Za-z_]\w*)\s*=(?!=)\s*([^;{}]+)(?=;)",
+    r"(?:^|[;{}(])\s*+((?:[A-Za-z_][\w:]*+(?:<[^;=]{0,400}>)?[\s*&]++)*+)([A-Za-z_]\w*+)\s*+=(?!=)\s*+([^;{}]+)(?=;)",
     re.MULTILINE,
 )
 _SHARED = re.compile(
-    r"((?:extern\s+)?__shared__|__shared__(?:\s+extern)?)\s+((?:__\w+__\s*\([^)]*\)|alignas\s*\([^)]*\)|__align__\([^)]*\)|\s)*)([^;=]+)\s*;"
+    r"((?:extern\s+)?__shared__|__shared__(?:\s++extern)?)\s++((?:__\w+__\s*+\([^)]*+\)|alignas\s*+\([^)]*+\)|__align__\([^)]*+\)|\s)*+)([^;=]+);"
 )
 #: brackets in brackets; compilers take 256
 _DEEPEST = 256
@@ -133,7 +133,7 @@ class _Reader:
         self._accesses()
         self._instructions()
         self._constraints()
-        for match in re.finditer(r"\b([A-Za-z_]\w*)\s*(?:<[^;{}()]{0,400}>)?\s*\(", self.text):
+        for match in re.finditer(r"\b([A-Za-z_]\w*)\s*+(?:<[^;{}()]{0,400}>)?\s*+\(", self.text):
             self.body.called.setdefault(match[1], self.line(match.start()))
 
     def _formula(self, text: str) -> str:
@@ -151,7 +151,7 @@ class _Reader:
     def _of_written_type(self, match: re.Match[str]) -> None:
         """`__shared__ union { ... } both;`: an array whose size only the compiler knows."""
         closing = matching(self.text, self.text.index("{", match.start()))
-        name = re.compile(r"\s*(\w+)").match(self.text, closing + 1) if closing > 0 else None
+        name = re.compile(r"\s*+(\w+)").match(self.text, closing + 1) if closing > 0 else None
         if name is not None:
             kind = match[3].partition("{")[0].strip()
             self.body.shared.append(
@@ -167,7 +167,7 @@ class _Reader:
             return
         names = Names(self.source, self.region.start, self.region.start + match.start(), self.region.compile_time)
         kind, name = found[1].strip(), found[2]
-        kind = re.sub(r"(__align__|alignas|__attribute__)\s*\([^)]*\)+", "", kind).strip()
+        kind = re.sub(r"(__align__|alignas|__attribute__)\s*+\([^)]*\)+", "", kind).strip()
         written = re.findall(r"\[([^\]]*)\]", found[3])
         dynamic = "extern" in match[1]
         values = [formula(d, names) for d in written if d.strip()]
@@ -213,7 +213,7 @@ class _Reader:
             name, value, place = match[2], squeeze(match[3]), match.start(2)
             axes = [f"{m[1]}.{m[2]}" if m[2] else m[0] for m in _IDS.finditer(value)]
             used = set(re.findall(r"[A-Za-z_]\w*", value))
-            loads = bool(re.search(r"\w\s*\[", value)) or value.startswith("*")
+            loads = bool(re.search(r"\w\s*+\[", value)) or value.startswith("*")
             pointer = "*" in match[1]
             if axes or (used & ids and not loads and len(value) < 200 and _is_arithmetic(value)):
                 if not pointer:
@@ -230,7 +230,7 @@ class _Reader:
                         )
                     )
                 if "blockIdx" in value or used & ids:
-                    for term in re.findall(r"\*\s*([A-Za-z_][\w:]*)|([A-Za-z_][\w:]*)\s*\*", value):
+                    for term in re.findall(r"\*\s*+([A-Za-z_][\w:]*+)|(?<![\w:])([A-Za-z_][\w:]*+)\s*+\*", value):
                         self._tile(term[0] or term[1], self.line(place), f"{name} = {value}")
         self._macro_mapping()
         for match in re.finditer(r"\bblockIdx\.[xyz]", self.text):  # ids used in place, not through a variable
@@ -246,14 +246,14 @@ class _Reader:
     def _macro_mapping(self) -> None:
         """Loops over the grid that a macro writes: `CUDA_KERNEL_LOOP(i, n) { ... }`."""
         table = {m.name: m for m in self.region.index_macros}
-        for match in re.finditer(r"\b([A-Z][A-Z0-9_]+)\s*\(", self.text):
+        for match in re.finditer(r"\b([A-Z][A-Z0-9_]+)\s*+\(", self.text):
             macro = table.get(match[1])
             closing = matching(self.text, match.end() - 1) if macro else -1
             if macro is None or closing < 0:
                 continue
             arguments = split_arguments(self.text[match.end() : closing])
             expanded = squeeze(expand(macro, arguments))
-            if (outer := re.match(r"^(\w+)\s*\((.*)\)$", expanded)) and outer[1] in table:
+            if (outer := re.match(r"^(\w+)\s*+\((.*)\)$", expanded)) and outer[1] in table:
                 expanded = squeeze(expand(table[outer[1]], split_arguments(outer[2])))
             axes = dict.fromkeys(f"{m[1]}.{m[2]}" for m in _IDS.finditer(expanded) if m[2])
             self.body.mapping.append(
@@ -302,12 +302,12 @@ class _Reader:
 
     def _loops(self) -> None:
         self._loop_spans: list[tuple[int, int]] = []
-        for match in re.finditer(r"\b(for|while)\s*\(", self.text):
+        for match in re.finditer(r"\b(for|while)\s*+\(", self.text):
             closing = matching(self.text, match.end() - 1)
             if closing < 0:
                 continue
             header = squeeze(self.text[match.end() : closing])
-            following = re.compile(r"\s*\{").match(self.text, closing + 1)
+            following = re.compile(r"\s*+\{").match(self.text, closing + 1)
             end = (
                 self.source.block_end(self.region.start + following.end() - 1) - self.region.start
                 if following
@@ -339,14 +339,14 @@ class _Reader:
         if len(parts) != 3:
             return "", ""
         begins = [m for one in split_arguments(parts[0]) if (m := _BEGINS.match(one))]
-        begins = [m for m in begins if re.match(rf"{m[1]}\s*(?:<|!=)", parts[1])]  # of several, the one that is tested
+        begins = [m for m in begins if re.match(rf"{m[1]}\s*+(?:<|!=)", parts[1])]  # of several, the one that is tested
         if not begins:
             return "", ""
         first, name = begins[0], begins[0][1]
         steps = split_arguments(parts[2])
         until = re.match(rf"^{name}\s*(<=|<|!=)\s*([^&|?]+)$", parts[1])
-        step = next((s for s in steps if re.match(rf"^(?:\+\+\s*{name}|{name}\s*\+\+)$", s)), None)
-        by = next((m for s in steps if (m := re.match(rf"^{name}\s*\+=\s*(.+)$", s))), None)
+        step = next((s for s in steps if re.match(rf"^(?:\+\+\s*{name}|{name}\s*+\+\+)$", s)), None)
+        by = next((m for s in steps if (m := re.match(rf"^{name}\s*+\+=\s*(.+)$", s))), None)
         moved = set(re.findall(r"[A-Za-z_]\w*", parts[2])) - {name}
         if until is None or not (step or by) or moved & set(re.findall(r"[A-Za-z_]\w*", until[2])):
             return name, ""
@@ -386,9 +386,9 @@ class _Reader:
         )
 
 
-_BEGINS = re.compile(r"^(?:[\w:]+[\s&]+)*(\w+)\s*=\s*([^,]+)$")
+_BEGINS = re.compile(r"^(?:[\w:]+[\s&]+)*(\w+)\s*+=\s*([^,]+)$")
 _CHECK = re.compile(
-    r"\b(static_assert|TORCH_CHECK\w*|TORCH_INTERNAL_ASSERT|AT_ASSERT\w*|CHECK_\w+|GGML_ASSERT|assert|FLASHINFER_CHECK|C10_CHECK\w*)\s*\("
+    r"\b(static_assert|TORCH_CHECK\w*|TORCH_INTERNAL_ASSERT|AT_ASSERT\w*|CHECK_\w+|GGML_ASSERT|assert|FLASHINFER_CHECK|C10_CHECK\w*)\s*+\("
 )
 
 
@@ -416,11 +416,11 @@ def _declarators(declared: str) -> list[str]:
     if "{" in declared:
         return []
     first, *others = split_arguments(declared)
-    base = re.match(r"^(.*?[\s&>])\**\s*[A-Za-z_]\w*\s*(?:\[|$)", first)
+    base = re.match(r"^(.*?[\s&>])\**\s*+[A-Za-z_]\w*\s*+(?:\[|$)", first)
     return [first, *(f"{base[1].strip()} {other}" for other in others)] if base else [first]
 
 
 def _is_arithmetic(value: str) -> bool:
     """Index arithmetic: no calls but casts, min and max, no templates."""
-    calls = set(re.findall(r"\b(\w+)\s*(?:<[^<>]*>)?\s*\(", value))
+    calls = set(re.findall(r"\b(\w+)\s*+(?:<[^<>]*>)?\s*+\(", value))
     return calls <= {"min", "max", "static_cast", "int", "size_t", "int64_t", "uint32_t", "__umulhi", "return"}

@@ -407,10 +407,10 @@ class Calls(Expressions):
             self.place(argument)
         source = self.scope.function.code.source
         written = source.original[node.position : max(node.end, node.position)]
-        if not re.match(r"\s*(?:asm|__asm)", written):  # a macro writes it: its strings are blanked
+        if not re.match(r"\s*+(?:asm|__asm)", written):  # a macro writes it: its strings are blanked
             self.missing("inline assembly that a macro writes", node)
             return
-        text = " ; ".join(re.findall(r"\"((?:\\.|[^\"\\])*)\"", re.split(r"\"\s*:", written)[0] + '"'))
+        text = " ; ".join(re.findall(r"\"((?:\\.|[^\"\\])*)\"", re.split(r"\"\s*+:", written)[0] + '"'))
         made = assembled(text.replace("\\n", " ; ").replace("\\t", " "))
         self.put(node, "asm", made.flops, product=Fraction(made.product, made.threads))
         if made.read:

@@ -33,7 +33,9 @@ _LAUNCHERS: dict[str, tuple[int, int, int, int, int | None, int | None]] = {
 }
 #: fields of ClusterLaunchParams, in order
 _CLUSTER_FIELDS = 5
-_SIZE = re.compile(r"(?:cute::)?(?:_(\d+)|(?:Int|C|constant)\s*<\s*(?:int\s*,\s*)?(\d+)\s*>|(\d+))(?:\s*\{\s*\})?$")
+_SIZE = re.compile(
+    r"(?:cute::)?(?:_(\d+)|(?:Int|C|constant)\s*+<\s*+(?:int\s*+,\s*)?(\d+)\s*+>|(\d+))(?:\s*+\{\s*+\})?$"
+)
 _SHAPE = re.compile(r"\b(?:Shape|GemmShape|make_shape)\s*([<(])")
 _STEPS = 200
 
@@ -46,13 +48,13 @@ def launcher_calls(source: CSource) -> Iterator[tuple[int, int, int, str]]:
     for start, name, opening in names_called(code, "launch_kernel_on_cluster"):
         yield from _call(code, start, name, opening)
     for position, word in whole_words(code, "ClusterLauncher"):
-        called = re.compile(r"\s*::\s*(launch\w*)\s*\(").match(code, position + len(word))
+        called = re.compile(r"\s*+::\s*+(launch\w*)\s*+\(").match(code, position + len(word))
         if called is not None:
             yield from _call(code, position, called[1], called.end() - 1)
     for position, word in whole_words(code, "kernel_launch"):
         angle = position + len(word)
         closing = matching_angle(code, angle) if code[angle : angle + 1] == "<" else -1
-        bracket = re.compile(r"\s*\(").match(code, closing + 1) if closing > 0 else None
+        bracket = re.compile(r"\s*+\(").match(code, closing + 1) if closing > 0 else None
         if bracket is not None:
             yield from _call(code, position, word, bracket.end() - 1)
 
@@ -82,7 +84,7 @@ def configuration(form: str, called: str, arguments: list[str], text: str) -> tu
         name = re.escape(arguments[0]) if arguments else ""
         made = re.match(r"(?:[\w:]*\s*)(\{.*\})$", arguments[0]) if arguments else None
         declared = (
-            list(re.finditer(rf"\bClusterLaunchParams\s+{name}\s*=?\s*(\{{[^;]*\}})\s*;", text)) if not made else []
+            list(re.finditer(rf"\bClusterLaunchParams\s+{name}\s*+=?\s*(\{{[^;]*\}})\s*+;", text)) if not made else []
         )
         written = made[1] if made else declared[-1][1] if declared else ""
         unknown = ["", "", "", f"{arguments[0]}.dynamic_smem_size_in_bytes" if arguments else "", ""]
@@ -121,7 +123,7 @@ def operators(
     """
     found = Operator()
     for index, parameter in enumerate(constexprs):
-        if not any(re.search(rf"\b{re.escape(parameter.name)}\s*::", p.type) for p in parameters):
+        if not any(re.search(rf"\b{re.escape(parameter.name)}\s*+::", p.type) for p in parameters):
             continue
         given = {(v.value, v.file or here, v.line): None for v in parameter.values if v.origin == "instantiation"}
         for launch in launches:
@@ -171,7 +173,7 @@ def _words(text: str) -> Iterator[tuple[str, str]]:
         if before.endswith("::"):
             before = before[:-2].rstrip()
             start = opening_angle(before, len(before) - 1) if before.endswith(">") else len(before)
-            named = re.search(r"(\w+)\s*$", before[: max(start, 0)])
+            named = re.search(r"(?<!\w)(\w++)\s*+$", before[: max(start, 0)])
             scope = named[1] if named else ""
         yield scope, match[0]
 
@@ -204,7 +206,7 @@ def _alias(word: str, source: CSource, at: int, sources: list[CSource]) -> tuple
 def _usings(source: CSource, word: str) -> list[re.Match[str]]:
     if word not in source.statements:
         return []
-    return list(re.finditer(rf"\busing\s+{re.escape(word)}\s*=\s*([^;]+);", source.statements))
+    return list(re.finditer(rf"\busing\s+{re.escape(word)}\s*+=\s*+([^;]+);", source.statements))
 
 
 def _parameter_of(word: str, source: CSource, at: int) -> str | None:
@@ -214,13 +216,13 @@ def _parameter_of(word: str, source: CSource, at: int) -> str | None:
         if not a < at < b:
             continue
         start = max(text.rfind(c, 0, a) for c in ";{}") + 1
-        heading = re.compile(r"\s*template\s*<").match(text, start)
+        heading = re.compile(r"\s*+template\s*+<").match(text, start)
         closing = matching_angle(text, heading.end() - 1) if heading is not None else -1
         if heading is not None and 0 < closing < a:
             parameters = split_arguments(text[heading.end() : closing])
-            if any(re.search(rf"\b{re.escape(word)}\s*(?:=.*)?$", p) for p in parameters):
-                named = re.search(r"(?:struct|class)\s+(\w+)", text[closing:a]) or re.search(
-                    r"(\w+)\s*\(", text[closing:a]
+            if any(re.search(rf"\b{re.escape(word)}\s*+(?:=.*)?$", p) for p in parameters):
+                named = re.search(r"(?:struct|class)\s++(\w+)", text[closing:a]) or re.search(
+                    r"(?<!\w)(\w++)\s*+\(", text[closing:a]
                 )
                 return named[1] if named else "a template"
     return None
@@ -235,7 +237,7 @@ def _shapes(name: str, text: str, source: CSource, at: int, found: Operator) -> 
         if not sizes or not all(sizes):
             continue
         value = " x ".join(next(g for g in m.groups() if g) for m in sizes if m)
-        whole = re.match(r"(?:decltype\s*\(\s*)?(?:\w+::)*\w+\s*[<(]", text) and text[: match.start()].count("<") == 0
+        whole = re.match(r"(?:decltype\s*+\(\s*)?(?:\w+::)*\w+\s*+[<(]", text) and text[: match.start()].count("<") == 0
         use = f"using {name} = {text}" if name else text
         tile = TileSize(
             name=name if whole and name else f"{squeeze(text[match.start() : closing + 1])}{f' in {name}' if name else ''}",

@@ -25,7 +25,7 @@ from opscope_tools.kernels.ctext import (
 from opscope_tools.kernels.cuda_cutlass import callee, launcher_calls
 from opscope_tools.kernels.facts import FileFacts, KernelRef, LaunchRef, MacroRef, PickerRef
 
-_GROUP = re.compile(r"([A-Za-z_~][\w:]*)\s*(<[^;{}()]{0,400}>)?\s*\(")
+_GROUP = re.compile(r"(?<![\w:~])([A-Za-z_~][\w:]*+)\s*+(<[^;{}()]{0,400}>)?\s*+\(")
 _ATTRIBUTE = re.compile(
     r"^(__\w+__|__\w+|alignas|decltype|noexcept|requires|[A-Z][A-Z0-9_]+)$"
 )  # what may stand with parentheses before the name
@@ -46,9 +46,9 @@ _MARKS = (
     b"launch_kernel_on_cluster",
 )
 #: what stands behind the name of a table of kernels, of a function where it is defined, of a variable that is set
-_TABLE = re.compile(r"\s*\[[^\]]*\]\s*=\s*\{([^{}]*)\}")
-_HEADED = re.compile(r"\s*\([^;{}]*\)\s*\{")
-_ASSIGNED = re.compile(r"\s*=(?!=)\s*([^;]+);")
+_TABLE = re.compile(r"\s*+\[[^\]]*\]\s*+=\s*+\{([^{}]*)\}")
+_HEADED = re.compile(r"\s*+\([^;{}]*\)\s*+\{")
+_ASSIGNED = re.compile(r"\s*+=(?!=)\s*+([^;]+);")
 _DEVICE = ("__device__", "CUTE_DEVICE", "CUTLASS_DEVICE")
 #: a function that chooses a kernel, by its name
 _CHOOSES = re.compile(r"(?:pick|select|choose|get)\w*kernel")
@@ -99,7 +99,7 @@ def kernel_macros(macros: Iterable[MacroRef]) -> KernelMacros:
 
 
 def _plain(body: str) -> str:
-    return re.sub(r"\b(__\w+__|__\w+)\s*\([^()]*\)", "", body)
+    return re.sub(r"\b(__\w+__|__\w+)\s*+\([^()]*\)", "", body)
 
 
 #: where a declaration ends or becomes something else; comparisons may stand in its type (`enable_if_t<(N == 0)>`)
@@ -132,7 +132,7 @@ def find_in_cuda(path: str, text: str, macros: KernelMacros, wrapped: Sites | No
 def _in_strings(source: CSource) -> Iterator[Unanalysed]:
     """Kernels that the file only holds as text for a run-time compiler."""
     for start, text in source.raw_strings:
-        for match in re.finditer(r"\b__global__\b\s*(?:void\s+)?([\w${}]+)", text):
+        for match in re.finditer(r"\b__global__\b\s*+(?:void\s+)?([\w${}]+)", text):
             yield Unanalysed(
                 form="CUDA source in a string", name=match[1], file=source.path, line=source.line(start + match.start())
             )
@@ -206,12 +206,12 @@ def _definition(source: CSource, mark: int, after: int) -> Definition | None:
 def _heading(text: str, mark: int) -> tuple[int, str]:
     """(start, template parameter list) of the declaration that holds the mark."""
     start = max(text.rfind(c, 0, mark) for c in ";}{") + 1
-    found = re.compile(r"\btemplate\s*<").search(text, start, mark)
+    found = re.compile(r"\btemplate\s*+<").search(text, start, mark)
     while found is None and start > 0 and text[start - 1] in "}{" and ">" in text[start:mark]:
         before = text.rfind("template", max(0, start - 400), start)  # a default template argument in braces
         if before < 0:
             break
-        found, start = re.compile(r"\btemplate\s*<").match(text, before), before
+        found, start = re.compile(r"\btemplate\s*+<").match(text, before), before
     if found is None:
         return mark, ""
     closing = matching_angle(text, found.end() - 1)
@@ -220,7 +220,7 @@ def _heading(text: str, mark: int) -> tuple[int, str]:
 
 def _macro_definitions(source: CSource, name: str, macro: MacroRef) -> Iterator[Definition]:
     """Kernels that a function macro writes: `NAME(args) { body }`, or a macro that holds the body too."""
-    for match in re.finditer(rf"\b{re.escape(name)}\s*\(", source.code):
+    for match in re.finditer(rf"\b{re.escape(name)}\s*+\(", source.code):
         if source.in_define(match.start()):
             continue
         closing = matching(source.code, match.end() - 1)
@@ -232,7 +232,7 @@ def _macro_definitions(source: CSource, name: str, macro: MacroRef) -> Iterator[
         inner = _definition(written, marks.start(), marks.end()) if marks else None
         if inner is None:
             continue
-        after = re.compile(r"\s*\{").match(source.statements, closing + 1)
+        after = re.compile(r"\s*+\{").match(source.statements, closing + 1)
         body = after.end() - 1 if after else closing
         yield Definition(
             name=inner.name, start=match.start(), name_position=match.start(), template=inner.template,
@@ -248,7 +248,7 @@ def expand(macro: MacroRef, arguments: list[str]) -> str:
     if "..." in names:
         table["__VA_ARGS__"] = ", ".join(arguments[names.index("...") :])
     body = re.sub(r"\b(\w+)\b", lambda m: table.get(m[1], m[1]), macro.body)
-    return re.sub(r"\s*##\s*", "", body)
+    return re.sub(r"\s*+##\s*+", "", body)
 
 
 def launch_sites(source: CSource) -> Iterator[tuple[int, int, int, str]]:
@@ -350,7 +350,7 @@ def _returned(source: CSource, name: str) -> list[str]:
     if found is None:
         return []
     body = source.statements[found.end() : source.block_end(found.end() - 1)]
-    return [n for text in _with_macros(source, body) for n in re.findall(r"\breturn\s+&?\s*(\w+)", text)]
+    return [n for text in _with_macros(source, body) for n in re.findall(r"\breturn\s++&?\s*+(\w+)", text)]
 
 
 def _with_macros(source: CSource, text: str) -> list[str]:
@@ -366,7 +366,7 @@ def _pickers(source: CSource) -> Iterator[PickerRef]:
         for match in _followed(source.statements, name, _HEADED):
             body = source.statements[match.end() : source.block_end(match.end() - 1)]
             for text in _with_macros(source, body):
-                names.update(dict.fromkeys(re.findall(r"\breturn\s+&?\s*(?:\w+::)*(\w+)", text)))
+                names.update(dict.fromkeys(re.findall(r"\breturn\s++&?\s*(?:\w+::)*(\w+)", text)))
                 names.update(dict.fromkeys(_choosers(text)))
         names.pop(name, None)
         if names:
@@ -376,7 +376,7 @@ def _pickers(source: CSource) -> Iterator[PickerRef]:
 def _base_name(expression: str) -> str:
     """`kernel` of `&ns::kernel<A, B>`, of `(void*) kernel<A>` and of `reinterpret_cast<...>(kernel)`."""
     text = re.sub(
-        r"^\s*(?:\(\s*(?:const\s+)?void\s*(?:const\s*)?\*+\s*\)|(?:reinterpret|static)_cast\s*<[^>]*>|[&(\s])*",
+        r"^\s*+(?:\(\s*+(?:const\s+)?void\s*+(?:const\s*)?\*+\s*+\)|(?:reinterpret|static)_cast\s*+<[^>]*>|[&(\s])*",
         "",
         expression.replace("##", ""),
     )

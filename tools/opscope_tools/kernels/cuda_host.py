@@ -18,12 +18,12 @@ from opscope_tools.kernels.facts import MacroRef
 from opscope_tools.kernels.symbols import Sym, leaf, render
 
 _FUNCTION_BRACE = re.compile(
-    r"\)\s*(?:const|noexcept|override|mutable|->\s*[\w:<>*&\s]+|__attribute__\s*\(\([^)]*\)\))?\s*$"
+    r"\)\s*+(?:const|noexcept|override|mutable|->[\w:<>*&\s]++|__attribute__\s*+\(\([^)]*\)\))?\s*+$"
 )
 _BUILTIN = re.compile(r"^(threadIdx|blockIdx|blockDim|gridDim)(\.[xyz])?$|^(warpSize|sizeof.*)$")
 
 
-_CALL = re.compile(r"(?<![\w.:>])([A-Za-z_]\w*)\s*\(")
+_CALL = re.compile(r"(?<![\w.:>])([A-Za-z_]\w*)\s*+\(")
 #: characters of a formula that a name is replaced by
 _LONGEST = 600
 
@@ -43,7 +43,7 @@ def enclosing_function(source: CSource, position: int) -> tuple[int, int, str]:
         ):
             continue
         found = re.search(
-            r"([~\w]+)\s*(?:<[^()]*>)?\s*\(", heading.partition("template")[2].partition(">")[2] or heading
+            r"(?<![~\w])([~\w]++)\s*+(?:<[^()]*>)?\s*+\(", heading.partition("template")[2].partition(">")[2] or heading
         )
         return heading_start, end, found[1] if found else ""
     return 0, len(text), ""
@@ -67,7 +67,7 @@ class Names:
 
     def __call__(self, name: str) -> Any:
         """An int, a `Sym`, or None for what stays a run-time name."""
-        if (sized := re.fullmatch(r"sizeof\s*\((.*)\)", name)) and (size := element_bytes(sized[1])) is not None:
+        if (sized := re.fullmatch(r"sizeof\s*+\((.*)\)", name)) and (size := element_bytes(sized[1])) is not None:
             return 8 if "*" in sized[1] else size
         if name in self.compile_time or _BUILTIN.match(name):
             return Sym(name, leaf=True)
@@ -124,7 +124,7 @@ class Names:
         """(position, value, constexpr) of the assignments of a local, in order."""
         pattern = re.compile(
             rf"((?:\b(?:const|constexpr|static|auto|unsigned|signed|int|long|short|size_t|bool|float|double|\w+_t|uint)\b[\s&]*)*)"
-            rf"(?<![\w.>:])\b{re.escape(name)}\s*(=(?!=)|\{{)\s*([^;{{}}]*)[;}}]"
+            rf"(?<![\w.>:])\b{re.escape(name)}\s*+(=(?!=)|\{{)\s*+([^;{{}}]*)[;}}]"
         )
         text = self.source.statements
         found: list[tuple[int, str, bool]] = []
@@ -139,13 +139,13 @@ class Names:
                 found.append((place, value, "constexpr" in match[1]))
         first = min((place for place, *_ in found), default=self.position)
         changed = re.compile(
-            rf"(?<![\w.>:]){re.escape(name)}\s*(?:([-+*/%&|^]|<<|>>)=(?!=)\s*([^;,)]*)|(\+\+|--))"
+            rf"(?<![\w.>:]){re.escape(name)}\s*(?:([-+*/%&|^]|<<|>>)=(?!=)\s*+([^;,)]*)|(\+\+|--))"
             rf"|(\+\+|--)\s*{re.escape(name)}\b(?!\s*[.\[(])"
         )
         for match in changed.finditer(text, first, self.position):
             operator = match[1] or (match[3] or match[4])[0]
             found.append((match.start(), f"{name} {operator}= {match[2] or 1}", False))
-        handed = re.compile(rf"[(,]\s*&\s*{re.escape(name)}\s*[,)]")
+        handed = re.compile(rf"[(,]\s*+&\s*{re.escape(name)}\s*+[,)]")
         found += [
             (m.start(), f"{name} := what a function makes of &{name}", False)
             for m in handed.finditer(text, first, self.position)
@@ -155,7 +155,7 @@ class Names:
     def certain(self, place: int) -> bool:
         """Whether a statement is on every way to the position: in a block that is still open, under no `if` of its own."""
         before = self.source.statements[max(self.start, place - 400) : place]
-        return self._seen(place) and re.search(r"(?:\)|\belse)\s*$", before) is None
+        return self._seen(place) and re.search(r"(?:\)|\belse)\s*+$", before) is None
 
     def _seen(self, place: int) -> bool:
         """Whether a declaration's block is still open at the position."""
@@ -163,7 +163,7 @@ class Names:
 
     def _constant(self, name: str) -> Any:
         """A `constexpr` at file level, or an object macro."""
-        pattern = rf"\b(?:constexpr|const)\b[\w\s:]*\b{re.escape(name)}\s*(?:=|\{{)\s*([^;{{}}]+)[;}}]"
+        pattern = rf"\b(?:constexpr|const)\b[\w\s:]*\b{re.escape(name)}\s*+(?:=|\{{)\s*+([^;{{}}]+)[;}}]"
         found = [m for m in re.finditer(pattern, self.source.statements) if self._outside(m.start())]
         values = {squeeze((split_arguments(m[1]) or [m[1]])[0]) for m in found}  # other declarators follow a comma
         if len(values) == 1:
@@ -197,7 +197,7 @@ class Names:
             if macro is None or closing < 0 or _whole(macro.body) or len(macro.body) > 200 or len(text) > _LONGEST:
                 continue
             self._expansions -= 1
-            if self._expansions < 0 or re.search(rf"\b{re.escape(macro.name)}\s*\(", macro.body):
+            if self._expansions < 0 or re.search(rf"\b{re.escape(macro.name)}\s*+\(", macro.body):
                 continue
             arguments = split_arguments(text[match.end() : closing])
             text = text[: match.start()] + expand(macro, arguments) + text[closing + 1 :]
@@ -246,13 +246,13 @@ def _whole(body: str) -> bool:
     opening = text.find("(")
     if opening < 0:
         return re.fullmatch(r"[\w:.]+", text) is not None
-    return re.fullmatch(r"[\w:]*\s*", text[:opening]) is not None and matching(text, opening) == len(text) - 1
+    return re.fullmatch(r"[\w:]*\s*+", text[:opening]) is not None and matching(text, opening) == len(text) - 1
 
 
 def dim3(text: str, names: Names, depth: int = 4) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """(formulas along each axis, what stayed unresolved) of a grid or block argument."""
     text = squeeze(text)
-    if (inner := re.match(r"^(?:::)?dim3\s*[({](.*)[)}]$", text)) or (inner := re.match(r"^\{(.*)\}$", text)):
+    if (inner := re.match(r"^(?:::)?dim3\s*+[({](.*)[)}]$", text)) or (inner := re.match(r"^\{(.*)\}$", text)):
         return tuple(render(formula(a, names)) for a in split_arguments(inner[1])), ()
     if re.fullmatch(r"[\w.:\->]+", text) and depth:
         built = _declared(text, names)
@@ -277,7 +277,7 @@ def _declared(name: str, names: Names) -> tuple[list[str], int] | None:
     """The component expressions of a `dim3` variable, member assignments applied, and where it is declared."""
     text, escaped = names.source.statements, re.escape(name)
     base: tuple[list[str], int] | None = None
-    for match in re.compile(rf"\bdim3\s+(?:const\s+)?([^;]*?\b{escaped}\b)").finditer(
+    for match in re.compile(rf"\bdim3\s++(?:const\s++)?([^;]*?\b{escaped}\b)").finditer(
         text, names.start, names.position
     ):
         if not re.fullmatch(rf"(?:[^;]*,\s*)?{escaped}", match[1].strip(), re.DOTALL):
@@ -297,7 +297,7 @@ def _declared(name: str, names: Names) -> tuple[list[str], int] | None:
             base = (split_arguments(called[1]) if called else [value], match.start())
         else:
             base = (["1"], match.start())
-    again = re.compile(rf"(?<![\w.>]){escaped}\s*=(?!=)\s*([^;]+);")
+    again = re.compile(rf"(?<![\w.>]){escaped}\s*+=(?!=)\s*+([^;]+);")
     for match in again.finditer(text, base[1] if base else names.start, names.position):
         value = squeeze(match[1])
         called = re.match(r"^(?:dim3\s*)?[({](.*)[)}]$", value)
@@ -305,7 +305,7 @@ def _declared(name: str, names: Names) -> tuple[list[str], int] | None:
             sure = names.certain(match.start())
             base = (split_arguments(called[1]) if called and sure else [value if sure else name], match.start())
     parts: dict[str, tuple[str, int]] = {}
-    for match in re.compile(rf"(?<![\w.]){escaped}\s*\.\s*([xyz])\s*=(?!=)\s*([^;]+);").finditer(
+    for match in re.compile(rf"(?<![\w.]){escaped}\s*+\.\s*([xyz])\s*+=(?!=)\s*+([^;]+);").finditer(
         text, base[1] if base else names.start, names.position
     ):
         sure = names.certain(match.start())
@@ -323,11 +323,11 @@ def _declared(name: str, names: Names) -> tuple[list[str], int] | None:
 
 def member(variable: str, name: str, names: Names) -> str:
     """The last value assigned to `variable.name` before the position; empty where there is none."""
-    pattern = re.compile(rf"(?<![\w.]){re.escape(variable)}\s*(?:\.|->)\s*{name}\s*=(?!=)\s*([^;]+);")
+    pattern = re.compile(rf"(?<![\w.]){re.escape(variable)}\s*+(?:\.|->)\s*{name}\s*+=(?!=)\s*+([^;]+);")
     found = [m[1] for m in pattern.finditer(names.source.statements, names.start, names.position)]
     if found:
         return squeeze(found[-1])
-    listed = re.compile(rf"\b{re.escape(variable)}\s*=?\s*\{{([^;]*)\}}\s*;").search(
+    listed = re.compile(rf"\b{re.escape(variable)}\s*+=?\s*+\{{([^;]*)\}}\s*+;").search(
         names.source.statements, names.start, names.position
     )
     fields = ["gridDim", "blockDim", "dynamicSmemBytes", "stream"]

@@ -232,7 +232,7 @@ def _configuration(form: str, callee: str, arguments: list[str], names: Names) -
         variable = padded[0].lstrip("&").strip()
         parts = {f: member(variable, f, names) for f in ("gridDim", "blockDim", "dynamicSmemBytes", "stream")}
         for axis in ("gridDim", "blockDim"):
-            components = [member(variable, rf"{axis}\s*\.\s*{c}", names) for c in "xyz"]
+            components = [member(variable, rf"{axis}\s*+\.\s*{c}", names) for c in "xyz"]
             if any(components):
                 if parts[axis]:  # set whole and in parts: which comes last is not followed
                     parts[axis] = f"{variable}.{axis}"
@@ -249,7 +249,7 @@ def _cluster(names: Names, form: str) -> str:
     if not form.startswith("cudaLaunchKernelEx"):
         return ""
     values = [
-        re.compile(rf"\bclusterDim\s*\.\s*{axis}\s*=(?!=)\s*([^;]+);").findall(
+        re.compile(rf"\bclusterDim\s*+\.\s*{axis}\s*+=(?!=)\s*+([^;]+);").findall(
             names.source.statements, names.start, names.position
         )
         for axis in "xyz"
@@ -265,7 +265,7 @@ def _instances(source: CSource, callee: str, kernel: str, start: int, names: Nam
         spellings = [value for _, value in aliases(source, base[1], start)] if base else []
     found: dict[tuple[str, ...], None] = {}
     for spelling in spellings:
-        match = re.search(rf"\b{re.escape(kernel)}\s*<", spelling)
+        match = re.search(rf"\b{re.escape(kernel)}\s*+<", spelling)
         closing = matching_angle(spelling, match.end() - 1) if match else -1
         if match and closing > 0:
             inner = split_arguments(spelling[match.end() : closing])

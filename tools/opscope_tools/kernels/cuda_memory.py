@@ -17,12 +17,14 @@ from opscope_tools.kernels.ctext import CSource, matching, matching_angle, split
 from opscope_tools.kernels.cuda_access import Steps, neighbours
 from opscope_tools.kernels.cuda_scope import NAMED_CAST, POINTER_CAST, Place, Scopes, joined, opening
 
-_SUBSCRIPT = re.compile(r"(?<![\w.])(?<!->)(?<!::)([A-Za-z_]\w*)((?:\s*(?:\.|->)\s*\w+)*)\s*\[")
-_TAIL = re.compile(r"(?:\s*(?:\.|->)\s*\w+)?\s*(\+\+|--|[-+*/|&^]=|<<=|=(?!=))?")
-_METHOD = re.compile(r"(?<![\w.])(?<!->)(?<!::)([A-Za-z_]\w*)((?:\s*(?:\.|->)\s*\w+)+)\s*(?:<[^;{}()]{0,400}>)?\s*\(")
-_TEMPLATE = re.compile(r"(?<=[.>])\s*template\s+(?=\w)")
-_ARROW = re.compile(r"(?<![\w.])(?<!->)(?<!::)([A-Za-z_]\w*)\s*->\s*\w+\b(?!\s*[\[(])")
-_CALL = re.compile(r"([A-Za-z_][\w:]*)\s*(<[^;{}()]{0,400}>)?\s*\(")
+_SUBSCRIPT = re.compile(r"(?<![\w.])(?<!->)(?<!::)([A-Za-z_]\w*+)((?:\s*+(?:\.|->)\s*+\w++)*+)\s*+\[")
+_TAIL = re.compile(r"(?:\s*+(?:\.|->)\s*+\w+)?\s*(\+\+|--|[-+*/|&^]=|<<=|=(?!=))?")
+_METHOD = re.compile(
+    r"(?<![\w.])(?<!->)(?<!::)([A-Za-z_]\w*+)((?:\s*+(?:\.|->)\s*+\w++)++)\s*+(?:<[^;{}()]{0,400}>)?\s*+\("
+)
+_TEMPLATE = re.compile(r"(?<=[.>])\s*+template\s+(?=\w)")
+_ARROW = re.compile(r"(?<![\w.])(?<!->)(?<!::)([A-Za-z_]\w*)\s*->\s*+\w+\b(?!\s*[\[(])")
+_CALL = re.compile(r"(?<![\w:])([A-Za-z_][\w:]*+)\s*+(<[^;{}()]{0,400}>)?\s*+\(")
 _READ_ONLY = re.compile(r"__ld(?:g|cs|ca|cg|cv|lu)")
 _WRITE_THROUGH = re.compile(r"__st(?:cs|cg|wt|wb)")
 _COPY = re.compile(r"(?i)cp_async|memcpy_async|tma_(?:load|store)")
@@ -97,7 +99,7 @@ class Accesses:
             return
         line, step = self.line(position), self.steps.lanes(place, text, position)
         width = self.steps.width(place, text)
-        if re.compile(r"\s*(?:\.|->)\s*[A-Za-z_]").match(self.text, position + len(text)):
+        if re.compile(r"\s*+(?:\.|->)\s*+[A-Za-z_]").match(self.text, position + len(text)):
             step, width = "", None  # a member: neither the element's bytes nor its step
         made = MemoryOperation(
             line=line, file=self.file, level=place.level, expression=squeeze(text), loop=self.loop(line), via=self.via,
@@ -139,13 +141,13 @@ class Accesses:
                 followed = before.endswith("*") and self._unary(len(before) - 1)  # `*p[i] = 1` reads p[i]
                 operator = None if followed else self._operator(end)
                 self._add(place, position, self.text[position:end], operator, "address" if address else "")
-        for match in re.finditer(r"\)\s*\[", self.text):
+        for match in re.finditer(r"\)\s*+\[", self.text):
             first = opening(self.text, match.start())
             end = self._closed(match.end() - 1)
-            if first < 0 or end < 0 or re.search(r"\]\s*$", self.text[:first]):
+            if first < 0 or end < 0 or re.search(r"\]\s*+$", self.text[:first]):
                 continue
             before = self.text[:first].rstrip()
-            cast = re.search(r"(?:reinterpret|static|const)_cast\s*<[^;]*>$", before[-300:])
+            cast = re.search(r"(?:reinterpret|static|const)_cast\s*+<[^;]*>$", before[-300:])
             if cast is None and re.search(r"[\w>]$", before):
                 continue  # a call: named by `_calls` or `_members`
             place = self._base(self.text[first + 1 : match.start()], match.start())
@@ -155,7 +157,7 @@ class Accesses:
 
     def _of_file(self, name: str) -> Place | None:
         """An array in global or constant memory that the file declares outside functions."""
-        found = re.search(rf"(?:__device__|__constant__)[^;{{}}()=]*?\b{re.escape(name)}\s*\[", self.source.statements)
+        found = re.search(rf"(?:__device__|__constant__)[^;{{}}()=]*?\b{re.escape(name)}\s*+\[", self.source.statements)
         if found is None:
             return None
         declared = f"{squeeze(found[0])}...] ({self.source.path}:{self.source.line(found.start())})"
@@ -164,7 +166,7 @@ class Accesses:
     def _closed(self, position: int) -> int:
         """Just after the subscripts that open at a position; -1 where they do not close."""
         closing = matching(self.text, position)
-        while closing > 0 and (following := re.compile(r"\s*\[").match(self.text, closing + 1)):
+        while closing > 0 and (following := re.compile(r"\s*+\[").match(self.text, closing + 1)):
             closing = matching(self.text, following.end() - 1)
         return closing + 1 if closing > 0 else -1
 
@@ -182,14 +184,14 @@ class Accesses:
         """Whether the `*` or `&` there has no left operand."""
         before = self.text[:position].rstrip()
         if not before or before[-1] in "=,;{}(?:+-/%&|!<>[^~*":
-            return not re.search(r"\w\s*<[^;=]*>$", before[-120:]) or before.endswith("->")
+            return not re.search(r"\w\s*+<[^;=]*>$", before[-120:]) or before.endswith("->")
         if before[-1] == ")":
             first = opening(before, len(before) - 1)
             inner = before[first + 1 : -1]
-            if re.search(r"\b(?:if|for|while|switch)\s*(?:constexpr\s*)?$", before[:first]):
+            if re.search(r"\b(?:if|for|while|switch)\s*+(?:constexpr\s*)?$", before[:first]):
                 return True
             return POINTER_CAST.fullmatch(inner) is not None or re.fullmatch(
-                r"\s*(?:const\s+)?(?:float|double|half2?|int|unsigned|u?int\d+_t|u?long|size_t)\s*", inner
+                r"\s*+(?:const\s+)?(?:float|double|half2?|int|unsigned|u?int\d+_t|u?long|size_t)\s*+", inner
             ) is not None  # fmt: skip
         return re.search(r"\b(?:return|else)$", before[-8:]) is not None
 
@@ -198,23 +200,23 @@ class Accesses:
             position = match.start()
             if self.text[position + 1 : position + 2] == "*" or self._skips(position):
                 continue
-            bare = re.compile(r"\*\s*(?:\+\+|--)?\s*([A-Za-z_]\w*)").match(self.text, position)
+            bare = re.compile(r"\*\s*(?:\+\+|--)?\s*+([A-Za-z_]\w*)").match(self.text, position)
             if bare is not None and bare.start(1) in self.scopes.declared:
                 continue
             place = self.scopes.at(bare[1], position) if bare else None
             plain = (
                 place is not None
                 and bare is not None
-                and not re.compile(r"\s*(?:\[|\(|\.|->)").match(self.text, bare.end())
+                and not re.compile(r"\s*+(?:\[|\(|\.|->)").match(self.text, bare.end())
             )
             pointer = plain and place is not None and place.kind in {"pointer", "unknown"}
             if not pointer and not self._unary(position):
                 continue
-            if re.search(r"\b(?:sizeof|decltype)\s*\(\s*$", self.text[:position][-40:]):
+            if re.search(r"\b(?:sizeof|decltype)\s*+\(\s*+$", self.text[:position][-40:]):
                 continue
             end = self._operand_end(position + 1)
             operand = self.text[position + 1 : end]
-            if re.match(r"\s*[\w:]+\s*(?:<[^;]*>)?\s*\(", operand) and NAMED_CAST.match(operand.lstrip()) is None:
+            if re.match(r"\s*+[\w:]+\s*+(?:<[^;]*>)?\s*+\(", operand) and NAMED_CAST.match(operand.lstrip()) is None:
                 continue  # the result of a call: named by `_calls` or `_members`
             base = place if plain else self._base(operand, position)
             if base is None or (base.kind == "view" and plain):
@@ -252,12 +254,12 @@ class Accesses:
                 word = re.compile(r"[\w:]+").match(text, position)
                 position = word.end() if word else position + 1
                 break
-        while following := re.compile(r"\s*(\[|\(|\+\+|--|\.\s*\w+|->\s*\w+|<)").match(text, position):
+        while following := re.compile(r"\s*(\[|\(|\+\+|--|\.\s*+\w+|->\s*+\w+|<)").match(text, position):
             if following[1] in {"[", "("}:
                 closing = matching(text, following.end() - 1)
             elif following[1] == "<":
                 closing = matching_angle(text, following.end() - 1)
-                if closing < 0 or not re.match(r"\s*\(", text[closing + 1 :]):
+                if closing < 0 or not re.match(r"\s*+\(", text[closing + 1 :]):
                     return position
             else:
                 closing = following.end() - 1

@@ -22,29 +22,29 @@ Kind = Literal["pointer", "view", "local", "unknown"]
 _SCALAR = re.compile(
     r"(?:const |volatile |unsigned |signed |long )*(?:bool|float|double|half|__half|(?:__)?nv_bfloat16|(?:__)?bfloat16|dim3|size_t|"
     r"(?:u|unsigned )?(?:char|short|int|long|longlong)|unsigned|\w*int\d+_t|(?:u?(?:char|short|int|long|longlong)|float|double|"
-    r"half|__half|(?:__)?nv_bfloat16)[x_]?[1-4])(?: const)?(?:\s*&)?"
+    r"half|__half|(?:__)?nv_bfloat16)[x_]?[1-4])(?: const)?(?:\s*+&)?"
 )
 _NO_TYPE = {
     "return", "else", "goto", "case", "delete", "new", "using", "typedef", "throw", "asm", "extern", "namespace",
     "template", "if", "for", "while", "do", "switch", "sizeof", "operator", "public", "private", "struct", "class",
 }  # fmt: skip
 _TYPE = (
-    r"(?:(?:const|constexpr|static|volatile|unsigned|signed|long|typename|register|alignas\s*\([^)]*\)|__align__\s*\([^)]*\))\s+)*"
-    r"[A-Za-z_][\w:]*(?:\s*<[^;={}]{0,400}?>)?(?:::\w+)*"
+    r"(?:(?:const|constexpr|static|volatile|unsigned|signed|long|typename|register|alignas\s*+\([^)]*\)|__align__\s*+\([^)]*\))\s+)*"
+    r"[A-Za-z_][\w:]*(?:\s*+<[^;={}]{0,400}?>)?(?:::\w+)*"
 )
 #: two words behind a `*`: the first is a qualifier that a macro spells (`float * MY_RESTRICT x = y`)
-_MACRO = r"[A-Za-z_]\w*(?=\s+(?:const\s+)?[A-Za-z_]\w*\s*[=;,({\[])"
-_MARK = rf"(?:\s|\*\s*{_MACRO}|\*|&|\bconst\b|\b__restrict(?:__)?\b)+"
+_MACRO = r"[A-Za-z_]\w*(?=\s++(?:const\s+)?[A-Za-z_]\w*\s*[=;,({\[])"
+_MARK = rf"(?:\s|\*\s*+{_MACRO}|\*|&|\bconst\b|\b__restrict(?:__)?\b)++"
 _DECLARATION = re.compile(
-    rf"(?:^|(?<=[;{{}}]))\s*(?P<head>(?:for|if|while|switch)\s*(?:constexpr\s*)?\(\s*)?(?P<type>{_TYPE})(?P<mark>{_MARK})(?P<name>[A-Za-z_]\w*)"
-    r"\s*(?=[=;,({\[:])"
+    rf"(?:^|(?<=[;{{}}]))\s*(?P<head>(?:for|if|while|switch)\s*+(?:constexpr\s*)?\(\s*)?(?P<type>{_TYPE})(?P<mark>{_MARK})(?P<name>[A-Za-z_]\w*)"
+    r"\s*+(?=[=;,({\[:])"
 )
-_NEXT = re.compile(rf"\s*(?P<mark>{_MARK})?(?P<name>[A-Za-z_]\w*)\s*")
-_ASSIGNMENT = re.compile(r"(?:^|(?<=[;{}()]))\s*(?:else\s+)?([A-Za-z_]\w*)\s*=(?!=)\s*([^;{}]+)(?=;)")
+_NEXT = re.compile(rf"\s*(?P<mark>{_MARK})?(?P<name>[A-Za-z_]\w*)\s*+")
+_ASSIGNMENT = re.compile(r"(?:^|(?<=[;{}()]))\s*+(?:else\s+)?([A-Za-z_]\w*)\s*+=(?!=)\s*+([^;{}]+)(?=;)")
 _NAME = re.compile(r"(?<![\w.])(?<!->)(?<!::)[A-Za-z_]\w*")
-_LAMBDA = re.compile(r"\[[^\[\]]*\]\s*\(([^()]*)\)\s*(?:mutable\s*)?(?:->[^{;]*)?\{")
-POINTER_CAST = re.compile(r"\s*[A-Za-z_][\w:\s<>,]*?\*[\s*]*(?:const\s*|__restrict__\s*|volatile\s*)*")
-NAMED_CAST = re.compile(r"(?:reinterpret|static|const)_cast\s*<|\(?\s*\b__cvta_generic_to_\w+")
+_LAMBDA = re.compile(r"\[[^\[\]]*+\]\s*+\(([^()]*+)\)\s*+(?:mutable\s*+)?(?:->[^{;(]*+)?\{")
+POINTER_CAST = re.compile(r"\s*+[A-Za-z_][\w:\s<>,]*?\*[\s*]*(?:const\s*|__restrict__\s*|volatile\s*)*")
+NAMED_CAST = re.compile(r"(?:reinterpret|static|const)_cast\s*+<|\(?\s*+\b__cvta_generic_to_\w+")
 
 
 @dataclass
@@ -153,7 +153,7 @@ class Scopes:
         """Enter the declarations and assignments, in order."""
         for match in _LAMBDA.finditer(self.text):
             for parameter in match[1].split(","):
-                if found := re.search(r"([*&]?)\s*([A-Za-z_]\w*)\s*$", parameter):
+                if found := re.search(r"([*&]?)\s*+([A-Za-z_]\w*)\s*+$", parameter):
                     self.declared.add(match.start(1) + match[1].find(parameter) + found.start(2))
                     kind: Kind = "unknown" if found[1] == "*" else "local"
                     self.enter(Place(found[2], match.start(1), self.block_end(match.end()), kind))
@@ -171,7 +171,7 @@ class Scopes:
             if not match["head"].startswith("for") and self.text[match.end() : match.end() + 1] != "=":
                 return
             closing = matching(self.text, self.text.index("(", match.start("head")))
-            following = re.compile(r"\s*\{").match(self.text, closing + 1)
+            following = re.compile(r"\s*+\{").match(self.text, closing + 1)
             until = self.block_end(following.end()) if following else self.text.find(";", closing)
             end = until if closing > 0 and until > 0 else end
         position, mark = match.start("name"), match["mark"]
@@ -212,7 +212,7 @@ class Scopes:
             self._automatic(place, value[1:].strip(), at, (value_at, stop))
         elif not is_scalar(kind):
             builds = value[:1] in {"(", "{"} or re.match(
-                rf"=\s*(?:{re.escape(squeeze(kind))}\s*[({{]|(?:\w+::)*make_\w+\s*[(<])", value
+                rf"=\s*(?:{re.escape(squeeze(kind))}\s*+[({{]|(?:\w+::)*make_\w+\s*+[(<])", value
             )
             source = next(self.bare(value, at), None) if builds else None
             if source is not None and source.kind in {"pointer", "view"}:
@@ -221,19 +221,19 @@ class Scopes:
 
     def _automatic(self, place: Place, value: str, at: int, where: tuple[int, int]) -> None:
         """`auto`: a pointer where the value is one, a view where it is made from one."""
-        made = re.match(r"(?:\w+::)*(?:make_\w+|[A-Z]\w*)\s*(?:<[^;]*>)?\s*[({]", value)
+        made = re.match(r"(?:\w+::)*(?:make_\w+|[A-Z]\w*)\s*+(?:<[^;]*>)?\s*+[({]", value)
         cast = NAMED_CAST.match(value)
         if (
             cast is not None
             or value.startswith("(")
-            or not re.match(r"[\w:]+\s*(?:<[^;]*>)?\s*\(|[\w.]+\.\w+\s*\(", value)
+            or not re.match(r"[\w:]+\s*+(?:<[^;]*>)?\s*+\(|[\w.]+\.\w+\s*+\(", value)
         ):
             stripped = value
             if cast is not None and cast[0].endswith("<"):
                 closing = matching_angle(value, value.index("<"))
                 if "*" not in value[:closing]:
                     return
-                if re.search(r"\)\s*\[", value[closing:]):
+                if re.search(r"\)\s*+\[", value[closing:]):
                     return
             elif (
                 value.startswith("(")
@@ -268,7 +268,7 @@ class Scopes:
 
     def _row(self, value: str, at: int) -> Place | None:
         """The array whose row, or whose stored pointer, a value is: `rows[i]`."""
-        found = re.match(r"\s*(?:\([^()]*\*\s*\)\s*)?([A-Za-z_]\w*)\s*\[", value)
+        found = re.match(r"\s*+(?:\([^()]*\*\s*+\)\s*)?([A-Za-z_]\w*)\s*+\[", value)
         place = self.at(found[1], at) if found else None
         return place if place is not None and place.kind in {"pointer", "local"} else None
 
@@ -293,7 +293,7 @@ class Scopes:
 
         `addresses`: also `&name[...]`, and local names.
         """
-        masked = re.sub(r"(?:reinterpret|static|const)_cast\s*<[^()]*>\s*(?=\()", lambda m: " " * len(m[0]), text)
+        masked = re.sub(r"(?:reinterpret|static|const)_cast\s*+<[^()]*>\s*(?=\()", lambda m: " " * len(m[0]), text)
         for match in _NAME.finditer(masked):
             before, after = masked[: match.start()].rstrip(), masked[match.end() :].lstrip()
             place = self.at(match[0], position)
@@ -306,9 +306,9 @@ class Scopes:
                 if before.endswith("&") and not before.endswith("&&"):
                     yield place
             elif place.kind == "view":
-                if addresses or not after.startswith((".", "->", "(")) or re.match(r"(?:\.|->)\s*\w*ptr", after):
+                if addresses or not after.startswith((".", "->", "(")) or re.match(r"(?:\.|->)\s*+\w*ptr", after):
                     yield place
-            elif not after.startswith("->") and not re.search(r"(?:^|[(,=+\-/?:&|<>!])\s*\*$", before):
+            elif not after.startswith("->") and not re.search(r"(?:^|[(,=+\-/?:&|<>!])\s*+\*$", before):
                 yield place
 
 

@@ -31,7 +31,7 @@ from opscope_tools.kernels.cuda_values import (
 from opscope_tools.kernels.symbols import PRODUCT, Sym, render
 
 _STORAGE = frozenset("static inline const constexpr __device__ __constant__ extern volatile".split())
-_STRIPPED = re.compile(r"^(?:typename|const|struct)\s+")
+_STRIPPED = re.compile(r"^(?:typename|const|struct)\s++")
 
 
 @dataclass
@@ -268,14 +268,19 @@ def _size_of(struct: Struct, kinds: list[Type], inner: Scope) -> str:
     return str(-(-at // widest) * widest)
 
 
-def _alignment(kind: Type) -> int:
-    """Bytes at whose multiples a type lies; 0: not told."""
+def _alignment(kind: Type, known: dict[int, int] | None = None) -> int:
+    """Bytes at whose multiples a type lies; 0: not told. `known`: of the structures that were looked at."""
+    known = {} if known is None else known
     while kind.kind == "array" and kind.of is not None:
         kind = kind.of
     if kind.kind in {"int", "float", "pointer", "vector"} and kind.size.isdigit():
         return int(kind.size)
     if kind.kind == "object" and kind.struct is not None:
-        return max((_alignment(k) for k in kind.fields.values()), default=0)
+        struct = id(kind.struct)
+        if struct not in known:
+            known[struct] = 0
+            known[struct] = max((_alignment(k, known) for k in kind.fields.values()), default=0)
+        return known[struct]
     if kind.kind == "object" and kind.lanes in {2, 4} and kind.size.isdigit():
         return int(kind.size)
     return 0

@@ -58,13 +58,13 @@ def find_struct(code: DeviceCode, name: str, is_type: Callable[[str], bool]) -> 
     text = code.source.statements
     if name not in text:
         return None
-    pattern = rf"\b(struct|class|union)\s+((?:(?:alignas|__align__|__attribute__)\s*\((?:[^()]|\([^()]*\))*\)\s*)*){name}\b(?!\s*<)[^;{{}}()=]*\{{"
+    pattern = rf"\b(struct|class|union)\s+((?:(?:alignas|__align__|__attribute__)\s*+\((?:[^()]|\([^()]*\))*\)\s*)*){name}\b(?!\s*+<)[^;{{}}()=]*\{{"
     found = [m for m in re.finditer(pattern, text) if code.inside(m.start())]
     if len(found) != 1:
         return _typedef(code, name, is_type)
     (match,) = found
     head = max(text.rfind(c, 0, match.start()) for c in ";}{") + 1
-    template = re.search(r"\btemplate\s*<(.*)>\s*(?:__\w+__\s*)*$", text[head : match.start()], re.DOTALL)
+    template = re.search(r"\btemplate\s*+<(.*)>[\w\s]*+$", text[head : match.start()], re.DOTALL)
     return _read(
         code, name, match.end() - 1, match[1] == "union", _alignment(match[2]), template[1] if template else "", is_type
     )
@@ -73,11 +73,13 @@ def find_struct(code: DeviceCode, name: str, is_type: Callable[[str], bool]) -> 
 def _typedef(code: DeviceCode, name: str, is_type: Callable[[str], bool]) -> Struct | None:
     """`typedef struct { ... } name;`."""
     text = code.source.statements
-    end = re.search(rf"\}}\s*{name}\s*;", text)
+    end = re.search(rf"\}}\s*{name}\s*+;", text)
     if end is None or not code.inside(end.start()):
         return None
     start = next((a for a, b in code.source.all_blocks if b == end.start()), -1)
-    head = re.search(r"\btypedef\s+(struct|union)\s*\w*\s*$", text[max(start - 120, 0) : start]) if start >= 0 else None
+    head = (
+        re.search(r"\btypedef\s++(struct|union)\s*+\w*\s*+$", text[max(start - 120, 0) : start]) if start >= 0 else None
+    )
     return _read(code, name, start, head[1] == "union", "", "", is_type) if head else None
 
 
@@ -101,7 +103,7 @@ def _read(
 
 
 def _alignment(text: str) -> str:
-    found = re.search(r"(?:alignas|__align__|aligned)\s*\((.*)\)", text, re.DOTALL)
+    found = re.search(r"(?:alignas|__align__|aligned)\s*+\((.*)\)", text, re.DOTALL)
     return (
         found[1].strip(" ()")
         if found and found[1].count("(") != found[1].count(")")

@@ -70,7 +70,7 @@ def template_names(text: str) -> list[str]:
     """Parameter names of a template parameter list."""
     names = []
     for part in split_arguments(text):
-        found = re.search(r"([A-Za-z_]\w*)\s*$", part.partition("=")[0].strip())
+        found = re.search(r"(?<!\w)([A-Za-z_]\w*+)\s*+$", part.partition("=")[0].strip())
         names.append(found[1] if found else "")
     return names
 
@@ -79,9 +79,9 @@ def callers(sources: list[CSource], function: str, index: int, level: int = _LEV
     """Values of template argument `index` at the calls of `function`, callers of callers included."""
     found: dict[str, Instance] = {}
     for source in sources:
-        for match in re.finditer(rf"(?<![\w:]){re.escape(function)}\s*<", source.statements):
+        for match in re.finditer(rf"(?<![\w:]){re.escape(function)}\s*+<", source.statements):
             closing = matching_angle(source.statements, match.end() - 1)
-            if closing < 0 or not re.match(r"\s*[({]", source.statements[closing + 1 :]):
+            if closing < 0 or not re.match(r"\s*+[({]", source.statements[closing + 1 :]):
                 continue
             arguments = split_arguments(source.statements[match.end() : closing])
             if index >= len(arguments) or len(found) >= _CALLS:
@@ -113,7 +113,7 @@ def _number(names: Names, name: str) -> str:
 
 def enclosing_template(source: CSource, heading: int, before: int) -> list[str]:
     """Template parameters of the function whose heading starts there."""
-    found = re.compile(r"\s*template\s*<").match(source.statements, heading)
+    found = re.compile(r"\s*+template\s*+<").match(source.statements, heading)
     if found is None or found.end() > before:
         return []
     closing = matching_angle(source.statements, found.end() - 1)
@@ -132,7 +132,7 @@ class TraitConstant:
 
 def trait_constants(sources: list[CSource], spelled: str, depth: int = 4) -> list[TraitConstant]:
     """Integer constants of the class that `spelled` names (`Traits<128, 64>`), its base classes' included."""
-    match = re.match(r"^(?:typename\s+)?(?:\w+::)*(\w+)\s*<", spelled)
+    match = re.match(r"^(?:typename\s+)?(?:\w+::)*(\w+)\s*+<", spelled)
     closing = matching_angle(spelled, match.end() - 1) if match else -1
     if match is None or closing < 0 or depth == 0:
         return []
@@ -158,7 +158,7 @@ def _substituted(text: str, bound: dict[str, str]) -> str:
 
 def _class(source: CSource, name: str) -> tuple[str, list[str], int, int] | None:
     """(template parameters, bases, start and end of the body) of a class template of this file."""
-    found = re.search(rf"\b(?:struct|class)\s+{re.escape(name)}\s*(?::([^{{;]*))?\{{", source.statements)
+    found = re.search(rf"\b(?:struct|class)\s+{re.escape(name)}\s*+(?::([^{{;]*+))?\{{", source.statements)
     if found is None:
         return None
     before = source.statements.rfind("template", 0, found.start())
@@ -166,7 +166,7 @@ def _class(source: CSource, name: str) -> tuple[str, list[str], int, int] | None
     closing = matching_angle(source.statements, opening) if opening > 0 else -1
     if closing < 0 or source.statements[closing + 1 : found.start()].strip():
         return None
-    bases = [re.sub(r"^\s*(public|private|protected)\s+", "", b) for b in split_arguments(found[1] or "")]
+    bases = [re.sub(r"^\s*+(public|private|protected)\s++", "", b) for b in split_arguments(found[1] or "")]
     return source.statements[opening + 1 : closing], bases, found.end(), source.block_end(found.end() - 1)
 
 
@@ -185,7 +185,7 @@ def _members(
         return known.get(name.rpartition("::")[2])
 
     pattern = re.compile(
-        r"\bstatic\s+constexpr\s+(?:static\s+)?(?:int|size_t|uint32_t|unsigned|bool|auto|\w+_t)\s+(\w+)\s*=\s*([^;]+);"
+        r"\bstatic\s++constexpr\s++(?:static\s+)?(?:int|size_t|uint32_t|unsigned|bool|auto|\w+_t)\s++(\w+)\s*+=\s*+([^;]+);"
     )
     for match in pattern.finditer(source.statements, body, end):
         value = formula(match[2], resolve)

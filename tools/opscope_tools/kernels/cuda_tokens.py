@@ -27,7 +27,7 @@ _DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif)\b((?:\
 #: what no compiler for NVIDIA devices defines, or no build for use
 _ABSENT = re.compile(r"HIP|ROCM|AMD|MUSA|SYCL|_WIN|_MSC|DEBUG|__gfx|GCN|CDNA|RDNA|__INTEL|__MACA|COREX|__clang__")
 _PRESENT = re.compile(r"__CUDA_ARCH|__CUDACC|__NVCC__|CUDART_VERSION|CUDA_VERSION|__cplusplus")
-_DEFINED = re.compile(r"\bdefined\s*(?:\(\s*(\w+)\s*\)|(\w+))")
+_DEFINED = re.compile(r"\bdefined\s*+(?:\(\s*+(\w+)\s*+\)|(\w+))")
 #: what a build turns on by a flag
 _FEATURE = re.compile(r"(?:ENABLE|HAVE|HAS|WITH)_")
 #: bodies of macros that are taken from files that are not included: sizes
@@ -105,7 +105,7 @@ class DeviceCode:
             if open_ and not open_[-1][2]:
                 self._left_out.append((done, match.start()))
             done = match.start()
-            word, written = match[1], re.sub(r"\s+", " ", match[2].replace("\\\n", " ")).strip()
+            word, written = match[1], re.sub(r"\s++", " ", match[2].replace("\\\n", " ")).strip()
             around, taken, _ = (True, False, True) if not open_ else open_[-1]
             if word in {"if", "ifdef", "ifndef"}:
                 around = not open_ or open_[-1][2]

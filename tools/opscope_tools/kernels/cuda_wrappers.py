@@ -17,8 +17,8 @@ from opscope_tools.kernels.facts import MacroRef, WrapperRef
 
 #: (callee, grid, block, shared bytes, stream)
 Configuration = tuple[str, str, str, str, str]
-_CHEVRON = re.compile(r"([A-Za-z_]\w*)\s*<<<")
-_EX = re.compile(r"\bcudaLaunchKernelExC?\s*\(\s*&?\s*([\w.]+)\s*,\s*([A-Za-z_]\w*)\s*[,)]")
+_CHEVRON = re.compile(r"([A-Za-z_]\w*)\s*+<<<")
+_EX = re.compile(r"\bcudaLaunchKernelExC?\s*+\(\s*+&?\s*+([\w.]+)\s*+,\s*+([A-Za-z_]\w*)\s*+[,)]")
 _FIELDS = ("gridDim", "blockDim", "dynamicSmemBytes", "stream")
 _LEVELS = 4
 #: launches of a file that are looked at: a file with more is generated, and no wrapper
@@ -83,7 +83,7 @@ def wrappers(source: CSource) -> Iterator[WrapperRef]:
         parameters = _parameters(source, heading, position) if name and heading not in seen else []
         plain = tuple(_name(p) for p in parameters)
         if kernel in plain:
-            if extended and re.compile(rf"\b{re.escape(kernel)}\s*<<<").search(source.statements, position):
+            if extended and re.compile(rf"\b{re.escape(kernel)}\s*+<<<").search(source.statements, position):
                 continue  # the plain form of the same launch says more
             seen.add(heading)
             yield WrapperRef(
@@ -97,7 +97,7 @@ def _parameters(source: CSource, heading: int, before: int) -> list[str]:
     """The parameter declarations of the function whose heading starts there."""
     text = source.statements
     start = heading
-    if (template := re.compile(r"\s*template\s*<").match(text, heading)) is not None:
+    if (template := re.compile(r"\s*+template\s*+<").match(text, heading)) is not None:
         start = max(matching_angle(text, template.end() - 1), heading) + 1
     opening = text.find("(", start, before)
     closing = matching(text, opening) if opening > 0 else -1
@@ -105,8 +105,8 @@ def _parameters(source: CSource, heading: int, before: int) -> list[str]:
 
 
 def _name(declared: str) -> str:
-    pointer = re.search(r"\(\s*[*&]+\s*(\w+)\s*\)", declared)
-    found = re.search(r"(\w+)\s*(?:\[[^\]]*\]\s*)?$", declared.partition("=")[0].strip())
+    pointer = re.search(r"\(\s*+[*&]+\s*+(\w+)\s*+\)", declared)
+    found = re.search(r"(\w+)\s*+(?:\[[^\]]*\]\s*)?$", declared.partition("=")[0].strip())
     return pointer[1] if pointer else found[1] if found else ""
 
 
@@ -212,9 +212,9 @@ def _outside(
                 else ""
             )
         lost = lost or not found
-        return found if re.fullmatch(r"[\w.:]+|\w+\s*[({].*[)}]|\{.*\}", found) or found == text else f"({found})"
+        return found if re.fullmatch(r"[\w.:]+|\w+\s*+[({].*[)}]|\{.*\}", found) or found == text else f"({found})"
 
-    result = re.sub(r"(?<![\w.:>])([A-Za-z_]\w*)(?!\s*\()((?:\.|->)\w+)?", told, text)
+    result = re.sub(r"(?<![\w.:>])([A-Za-z_]\w*)(?!\s*+\()((?:\.|->)\w+)?", told, text)
     return "" if lost else re.sub(r"^\((.*)\)$", r"\1", result) if text.isidentifier() else result
 
 
@@ -227,7 +227,7 @@ def _field(argument: str, field: str, kind: str, names: Names, source: CSource) 
         if set_there := member(argument, field, names):
             return set_there
         declared = re.compile(
-            rf"\b{re.escape(kind)}\s+{re.escape(argument)}\s*(?:=\s*(?:(?:\w+::)*{re.escape(kind)}\s*)?)?([({{])"
+            rf"\b{re.escape(kind)}\s+{re.escape(argument)}\s*+(?:=\s*(?:(?:\w+::)*{re.escape(kind)}\s*)?)?([({{])"
         )
         found = list(declared.finditer(names.source.statements, names.start, names.position)) if kind else []
         if found:
@@ -239,28 +239,28 @@ def _field(argument: str, field: str, kind: str, names: Names, source: CSource) 
         return ""
     parts = split_arguments(made[1].strip()[1:-1])
     for part in parts:
-        if designated := re.match(rf"\.{re.escape(field)}\s*=\s*(.+)", part):
+        if designated := re.match(rf"\.{re.escape(field)}\s*+=\s*(.+)", part):
             return designated[1]
     return parts[index] if 0 <= index < len(parts) else ""
 
 
 def _order(source: CSource, kind: str) -> list[str]:
     """The fields of a structure in the order in which it is made: of its constructor, else as declared."""
-    found = re.search(rf"\bstruct\s+{re.escape(kind)}\s*\{{", source.statements) if kind else None
+    found = re.search(rf"\bstruct\s+{re.escape(kind)}\s*+\{{", source.statements) if kind else None
     if found is None:
         return []
     body = source.statements[found.end() : source.block_end(found.end() - 1)]
-    made = re.search(rf"\b{re.escape(kind)}\s*\(", body)
+    made = re.search(rf"\b{re.escape(kind)}\s*+\(", body)
     closing = matching(body, made.end() - 1) if made else -1
-    initialisers = re.match(r"\s*:\s*([^{]*)\{", body[closing + 1 :]) if made and closing > 0 else None
+    initialisers = re.match(r"\s*+:\s*([^{]*)\{", body[closing + 1 :]) if made and closing > 0 else None
     if made and initialisers:
         table = {}
         for part in split_arguments(initialisers[1]):
-            if member_of := re.match(r"(\w+)\s*[({](.*)[)}]$", part):
+            if member_of := re.match(r"(\w+)\s*+[({](.*)[)}]$", part):
                 words = re.findall(r"[A-Za-z_]\w*", member_of[2])
                 table.update(dict.fromkeys(words[-1:], member_of[1]))
         return [table.get(_name(p), "") for p in split_arguments(body[made.end() : closing])]
-    plain = re.sub(r"\w+\s*\([^;{}]*\)[^;{}]*(?:;|\{[^{}]*\})", "", body)
+    plain = re.sub(r"\w+\s*+\([^;{}]*\)[^;{}]*(?:;|\{[^{}]*\})", "", body)
     return [_name(part) for part in plain.split(";") if part.strip()]
 
 

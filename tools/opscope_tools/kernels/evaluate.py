@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from opscope_tools.kernels.interpret import Interpreter
 
 _STEPS = 60_000
+#: of an iterable or a comprehension
+_MOST_ITEMS = 20_000
 _LARGE = 1 << 64
 
 
@@ -271,12 +273,14 @@ class Evaluator(ABC):
                     self.assign(generator.target, item, inner)
                     if all(self.decide(test, inner) for test in generator.ifs):
                         produced.append(inner)
+                    if len(produced) > _MOST_ITEMS:
+                        raise UnresolvedError(f"a comprehension of over {_MOST_ITEMS} items")
             scopes = produced
         return scopes
 
     def iterate(self, value: Any, node: ast.AST) -> list[Any]:
         """The items of a settled iterable."""
-        if isinstance(value, list | tuple | range | str):
+        if isinstance(value, list | tuple | range | str) and len(value) <= _MOST_ITEMS:
             return list(value)
         if isinstance(value, dict):
             return list(value)

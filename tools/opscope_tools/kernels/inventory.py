@@ -27,7 +27,7 @@ from opscope_tools.kernels.files import CUDA, LIMIT, PYTHON, TEMPLATES, read_byt
 from opscope_tools.kernels.triton_find import find_in_python, worth_parsing
 
 Progress = Callable[[float, float | None, str], None]
-_TEMPLATE_KERNEL = re.compile(r"@triton\.jit[^\n]*\n\s*def\s+([^(\s]+)|__global__\s+[^;{]*?(\w+)\s*\(")
+_TEMPLATE_KERNEL = re.compile(r"@triton\.jit[^\n]*\n\s*+def\s+([^(\s]+)|__global__\s+[^;{]*?(\w+)\s*+\(")
 _DEFINE = re.compile(rb"#[ \t]*define")
 
 
@@ -236,7 +236,7 @@ def _indexes(macro: MacroRef, macros: list[MacroRef]) -> bool:
         return False
     if "blockIdx" in macro.body:
         return True
-    name = re.match(r"^\s*(\w+)\s*\(", macro.body)
+    name = re.match(r"^\s*+(\w+)\s*+\(", macro.body)
     inner = [m for m in macros if name is not None and m.name == name[1] and m.name != macro.name]
     return any("blockIdx" in m.body and len(m.body) <= 600 for m in inner)
 

@@ -56,11 +56,11 @@ class _Block:
 
 def _bound(kernel: KernelTiling, launched: str) -> int | None:
     """The threads that `__launch_bounds__` allows in this launch; None where none are named or they are no number."""
-    found = next((m for d in kernel.decorators if (m := re.match(r"__launch_bounds__\s*\((.*)\)$", d))), None)
+    found = next((m for d in kernel.decorators if (m := re.match(r"__launch_bounds__\s*+\((.*)\)$", d))), None)
     if found is None:
         return None
     known = {t.name: t.values[0] for t in kernel.tile if len(t.values) == 1}
-    if given := re.fullmatch(r"[\w:]+\s*<(.*)>", launched):
+    if given := re.fullmatch(r"[\w:]+\s*+<(.*)>", launched):
         names = (c.name for c in kernel.constexpr if c.kind == "template")
         known |= dict(zip(names, split_arguments(given[1]), strict=False))
     value = formula(
@@ -346,7 +346,7 @@ _CONCRETE = re.compile(
 def _instance(kernel: KernelTiling) -> str:
     """The first launched expression whose template arguments are all concrete: no name of the host's templates left."""
     for launch in kernel.grid:
-        found = re.fullmatch(r"([\w:]+)\s*<(.*)>", launch.kernel.strip())
+        found = re.fullmatch(r"([\w:]+)\s*+<(.*)>", launch.kernel.strip())
         arguments = [a.strip() for a in found[2].split(",")] if found else []
         if found and all(_CONCRETE.fullmatch(a) for a in arguments):
             return f"{found[1]}<{', '.join(arguments)}>"

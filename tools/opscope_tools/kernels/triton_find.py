@@ -16,8 +16,8 @@ from opscope_tools.kernels.facts import FileFacts, KernelRef, LaunchRef
 from opscope_tools.kernels.pymodule import Modules, PyModule, make_module
 
 _LANGUAGES = (b"triton", b"gluon", b"cute", b"numba")
-_LAUNCH = re.compile(rb"\[\s*\(?\s*(?:grid|lambda)\b|kernel\w*\s*\[|\w\[\([^\]\n]*\)\]\(")
-_SOURCE_TEXT = re.compile(r"^\s*@(?:\w+\.)?triton\.jit\b|^\s*@triton\.jit\b", re.MULTILINE)
+_LAUNCH = re.compile(rb"\[\s*+\(?\s*+(?:grid|lambda)\b|kernel\w*\s*+\[|\w\[\([^\]\n]*\)\]\(")
+_SOURCE_TEXT = re.compile(r"^[ \t]*+@(?:\w+\.)?triton\.jit\b|^[ \t]*+@triton\.jit\b", re.MULTILINE)
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -203,7 +203,7 @@ def _other_languages(module: PyModule) -> Iterator[Unanalysed]:
     for node in module.strings:
         if isinstance(node.value, str) and "triton.jit" in node.value:
             for match in _SOURCE_TEXT.finditer(node.value):
-                named = re.search(r"\bdef\s+([\w{}]+)", node.value[match.end() :])
+                named = re.search(r"\bdef\s++([\w{}]+)", node.value[match.end() :])
                 line = node.lineno + node.value.count("\n", 0, match.start())
                 yield Unanalysed(
                     form="Triton source in a string", name=named[1] if named else "", file=module.path, line=line

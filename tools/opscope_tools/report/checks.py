@@ -67,8 +67,8 @@ def _problem(rule: str, line: int, message: str) -> Problem:
 # ---- placeholders ---------------------------------------------------------------------------------------------------
 
 _BRACED = re.compile(r"(?<!\$)\{([a-z][a-z0-9_ :]*)\}")
-_REFERENCE = re.compile(r"\$\{\{.*?\}\}\([^)]*\)")
-_ANGLED = re.compile(r"<(?!!--|https?:|mailto:)(?:([A-Za-z][\w-]*)[^<>\n]*|[A-Za-z_.][^<>\n]*)>|<\.\.\.>")
+_REFERENCE = re.compile(r"\$\{\{[^{}]*+\}\}\([^)$]*+\)")
+_ANGLED = re.compile(r"<(?!!--|https?:|mailto:)(?:([A-Za-z][\w-]*+)[^<>\n]*+|[A-Za-z_.][^<>\n]*+)>|<\.\.\.>")
 #: elements of HTML, which stand in Markdown as themselves
 _ELEMENTS = frozenset(
     "a abbr address area article aside audio b base bdi bdo blockquote body br button canvas caption center cite code col "
@@ -80,7 +80,7 @@ _ELEMENTS = frozenset(
 )
 _UNDONE = re.compile(r"\b(?:TODO|TBD|FIXME|XXX)\b")
 _NUMBERED = re.compile(
-    r"^\s*(?:[-*]|#|\d+\.)?\s*(?:Feature|Insight|Problem|Pitfall|Question|Component|Limitation) \d+\.?\s*$"
+    r"^\s*+(?:[-*]|#|\d++\.)?\s*+(?:Feature|Insight|Problem|Pitfall|Question|Component|Limitation) \d++\.?\s*+$"
     r"|\b[Ss]tep \d+: ?\.\.\."
 )
 #: what the templates' square brackets begin with
@@ -96,7 +96,9 @@ _CHECKLIST = re.compile(r"^\s*[-*] \[[ xX]\]")
 def placeholders(material: Material) -> Iterator[Problem]:
     """Nothing that a template left to be filled in."""
     known = {*STANDARD_ORDER, "w_bytes", "a_bytes", *(material.facts.variables if material.facts else ())}
-    defined = {f"[{name}]" for name in re.findall(r"^\s*\[([^\]]+)\]:\s", material.page.text, re.MULTILINE)}  # links
+    defined = {
+        f"[{name}]" for name in re.findall(r"^[ \t]*+\[([^\]\n]++)\]:\s", material.page.text, re.MULTILINE)
+    }  # links
     for line, text in enumerate(material.page.lines, 1):
         fence = material.page.fenced.get(line)
         if _CHECKLIST.match(text):  # a checklist may speak of placeholders
@@ -257,12 +259,12 @@ def links(material: Material) -> Iterator[Problem]:
     seen: dict[str, int] = {}
     anchors = {anchor(text, seen) for _, text in material.page.headings}
     for line, text in material.page.prose:
-        for found in re.finditer(r"\]\(#([^)\s]*)\)", text):
+        for found in re.finditer(r"\]\(#([^()\s]*+)\)", text):
             if found.group(1) not in anchors:
                 yield _problem("LINK_DEAD", line, f"No heading has the anchor #{found.group(1)}.")
 
 
-_MARKED = re.compile(r"(-?\d[\d,]*(?:\.\d+)?)?([^\d<]{0,12})" + FACT_MARK.pattern)
+_MARKED = re.compile(r"(?:(?<![\d,])(-?\d[\d,]*+(?:\.\d++)?))?([^\d<]{0,12})" + FACT_MARK.pattern)
 
 
 def facts(material: Material) -> Iterator[Problem]:

@@ -37,7 +37,7 @@ HEAD = ("Repository", "Framework", "Analysis Date")
 REPO_HEAD = ("Repo", "Local clone", "Commit", "LLM-related")
 #: words of a sentence from which on a repetition is one
 _LONG = 9
-_LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\(([^)\s#]+)(?:#[^)\s]*)?\)|!\[[^\]\n]*\]\(([^)\s]+)\)")
+_LINK = re.compile(r"(?<!!)\[[^\[\]\n]*+\]\(([^()\s#]++)(?:#[^()\s]*+)?\)|!\[[^\[\]\n]*+\]\(([^()\s]++)\)")
 _EXTERNAL = re.compile(r"(?:https?|mailto):")
 
 
@@ -137,7 +137,7 @@ def pseudocode_problems(page: Page) -> Iterator[Problem]:
             continue
         try:
             ast.parse(textwrap.dedent("\n".join(fence.lines)))
-        except (SyntaxError, ValueError, RecursionError) as error:
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             at = fence.line + (getattr(error, "lineno", 1) or 1)
             yield Problem(rule="PSEUDOCODE", line=min(at, len(page.lines)), message=f"This is no Python: {error}.")
 

@@ -27,11 +27,11 @@ _ABSENCE = re.compile(
 )
 #: a number with a unit that an analysis would give
 _MEASURED = re.compile(
-    r"(?<![\w.`])\d[\d,.]*\s?(?:%|[kKMGTP]?i?B\b|[kMGTP]?FLOPs?\b|[kMGTP]?FLOP/s|bytes?\b|parameters?\b|weights\b"
+    r"(?<![\w.`])(?<!\d,)\d[\d,.]*+\s?(?:%|[kKMGTP]?i?B\b|[kMGTP]?FLOPs?\b|[kMGTP]?FLOP/s|bytes?\b|parameters?\b|weights\b"
     r"|tokens?/s|GB/s|TB/s|times\b|x\b|ms\b|µs\b|us\b|seconds?\b)"
 )
 #: a number of the analysis with its mark
-_QUOTED = re.compile(r"[\d,.]+" + FACT_MARK.pattern)
+_QUOTED = re.compile(r"(?<![\d,.])[\d,.]++" + FACT_MARK.pattern)
 _LONGEST_PATTERN = 200
 
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,9 +16,11 @@ _SUFFIXES = "py|pyi|cuh|cu|cpp|cxx|cc|hpp|hh|h|c|rs|go|js|ts|sh|toml|cfg|ini|jso
 #: metadata of distributions, which has no suffix
 _BARE = "METADATA|PKG-INFO"
 #: `path/to/file.py:12` or `path/to/file.py:12-20`
-POINTER = re.compile(rf"(?<![\w/.\-])((?:[\w.\-+]+/)*(?:[\w.\-+]+\.(?:{_SUFFIXES})|{_BARE})):(\d+)(?:-(\d+))?(?![\w])")
+POINTER = re.compile(
+    rf"(?<![\w/.\-+])((?:[\w.\-+]++/)*+(?:[\w.\-+]+\.(?:{_SUFFIXES})|{_BARE})):(\d+)(?:-(\d+))?(?![\w])"
+)
 #: the same by a path that begins with a slash or a home folder, which no repository has
-ABSOLUTE = re.compile(rf"(?<![\w/.\-:])((?:~/|/)(?:[\w.\-+]+/)*[\w.\-+]+\.(?:{_SUFFIXES})):\d+(?![\w])")
+ABSOLUTE = re.compile(rf"(?<![\w/.\-:+])((?:~/|/)(?:[\w.\-+]++/)*+[\w.\-+]+\.(?:{_SUFFIXES})):\d+(?![\w])")
 #: what marks a number as one of the analysis, with its key
 FACT_MARK = re.compile(r"<!-- fact:(\S+) -->")
 
@@ -86,8 +88,8 @@ class Page:
         mark = language = ""
         held: list[str] = []
         for position, line in enumerate(self.lines, 1):
-            fence = re.match(r"\s*(`{3,}|~{3,})\s*([\w+-]*)\s*$", line)
-            if not mark and (opened := re.match(r"\s*(`{3,}|~{3,})\s*([^`]*)$", line)):
+            fence = re.match(r"\s*+(`{3,}+|~{3,}+)\s*+([\w+-]*+)\s*+$", line)
+            if not mark and (opened := re.match(r"\s*+(`{3,}+|~{3,}+)\s*+([^`]*+)$", line)):
                 opening, mark, language, held = position, opened.group(1), opened.group(2).strip(), []
             elif mark and fence and fence.group(1).startswith(mark) and not fence.group(2):
                 found.append(Fence(opening, language, tuple(held), closed=True))
@@ -120,7 +122,7 @@ class Page:
         found: list[Table] = []
         for position, line in self.prose:
             divider = prose.get(position + 1, "")
-            if not line.lstrip().startswith("|") or not re.match(r"\s*\|[\s:|-]*-[\s:|-]*\|\s*$", divider):
+            if not line.lstrip().startswith("|") or not _divides(divider):
                 continue
             rows = []
             at = position + 2
@@ -133,7 +135,53 @@ class Page:
 
 def without_code(line: str) -> str:
     """`line` with its code spans and HTML comments blanked out, every other character where it was."""
-    return re.sub(r"`[^`]*`|<!--.*?-->", lambda found: " " * len(found.group()), line)
+    kept, at = [], 0
+    for start, end in _hidden(line):
+        kept += [line[at:start], " " * (end - start)]
+        at = end
+    return "".join([*kept, line[at:]])
+
+
+def without(text: str, opening: str, closing: str) -> str:
+    """`text` without what stands from one mark to the other, which may span lines; what is never closed stays."""
+    kept, at = [], 0
+    while (start := text.find(opening, at)) >= 0 and (end := text.find(closing, start + len(opening))) >= 0:
+        kept.append(text[at:start])
+        at = end + len(closing)
+    return "".join([*kept, text[at:]])
+
+
+def _hidden(line: str) -> Iterator[tuple[int, int]]:
+    """Start and end of the code spans and HTML comments. Each sign is passed once: a pattern would look for the end of every
+    comment that has none, through the whole line."""
+    at, closed = 0, max(line.rfind("-->"), 0)
+    tick, comment = line.find("`"), -1
+    while True:
+        tick = line.find("`", at) if 0 <= tick < at else tick
+        comment = _at(line, "<!--", at, closed) if comment < at else comment
+        if tick < 0 and comment == len(line):
+            return
+        if 0 <= tick < comment:
+            start, end = tick, line.find("`", tick + 1) + 1
+            if not end:  # no other backtick follows
+                tick = -1
+                continue
+        else:
+            start, end = comment, line.find("-->", comment + 4) + 3
+        yield start, end
+        at = end
+
+
+def _at(line: str, mark: str, start: int, before: int) -> int:
+    """Where `mark` stands next before a place, the end of the line where it does not."""
+    found = line.find(mark, start, before)
+    return found if found >= 0 else len(line)
+
+
+def _divides(line: str) -> bool:
+    """Whether the line stands between head and rows of a table."""
+    inner = line.strip()
+    return len(inner) > 2 and inner[0] == inner[-1] == "|" and "-" in inner and not inner.strip(" \t\r\f\v:|-")
 
 
 def code_spans(line: str) -> list[tuple[int, str]]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from html import escape, unescape
 
 from opscope_tools.report.graph import Drawing
-from opscope_tools.report.markdown import POINTER
+from opscope_tools.report.markdown import POINTER, without
 from opscope_tools.report.outline import anchor
 from opscope_tools.report.plots import Plot
 from opscope_tools.report.render import Report
@@ -25,11 +25,10 @@ __all__ = ["web_page"]
 _AROUND, _MOST = 3, 60
 #: characters of a code span that is not broken in a cell of a table
 _SHORT = 36
-_MARK = re.compile(r"<!--.*?-->")
 _HEADING = re.compile(r"<h([1-6])>(.*?)</h\1>", re.DOTALL)
 _CODE = re.compile(r"<code>([^<]*)</code>")
 #: Mermaid beside a diagram in text: the page has the drawing itself
-_MERMAID = re.compile(r"<details><summary>The same as Mermaid</summary>.*?</details>", re.DOTALL)
+_MERMAID = ("<details><summary>The same as Mermaid</summary>", "</details>")
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,10 @@ def web_page(
 ) -> str:
     """The page of a report; `template` fills the page's frame."""
     cited: dict[tuple[str, int, int], str] = {}
-    html = _drawn(_rendered(_MARK.sub("", _MERMAID.sub("", report.text))), report.drawings)
+    html = _drawn(
+        _rendered("\n".join(without(line, "<!--", "-->") for line in without(report.text, *_MERMAID).split("\n"))),
+        report.drawings,
+    )
     html = _linked(html, reader, cited)
     html = _anchored(html)
     for plot in reversed(plots):  # each goes right behind the heading

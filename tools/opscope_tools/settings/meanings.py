@@ -16,9 +16,11 @@ from opscope_tools.settings.source import PythonSource
 
 _LIMIT = 600
 _ENTRY = re.compile(
-    r"^\s*(?:[-*]\s+)?[`*\"']{0,3}(?P<names>\w+(?:[`*]*\s*,\s*[`*]*\w+)*)[`*\"']{0,3}\s*(?P<type>\((?:[^()]|\([^()]*\))*\))?\s*(?::|--)(?P<rest>.*)$"
+    r"^\s*+(?:[-*]\s++)?[`*\"']{0,3}(?P<names>\w++(?:[`*]*+\s*+,\s*+[`*]*+\w++)*+)[`*\"']{0,3}\s*+(?P<type>\((?:[^()]++|\([^()]*+\))*+\))?\s*+(?::|--)(?P<rest>.*)$"
 )
-_SPHINX = re.compile(r"^\s*[:@](?:param|arg|ivar|cvar|var|attr)\s+(?:[^:]*\s)?(?P<names>\w+)\s*:(?P<rest>.*)$")
+_SPHINX = re.compile(
+    r"^\s*[:@](?:param|arg|ivar|cvar|var|attr)\s++(?:[^:\s]++\s++(?!:))*+(?P<names>\w++)\s*+:(?P<rest>.*)$"
+)
 _PRAGMA = re.compile(r"^#\s*(type:|noqa|fmt:|pragma|pylint|ruff|mypy|pyright|isort|TODO|FIXME)", re.IGNORECASE)
 _COMMENT = re.compile(r"^\s*#")
 _DECLARED = {"description", "help", "doc"}

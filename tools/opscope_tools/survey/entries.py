@@ -17,7 +17,7 @@ from opscope_tools.survey.facts import Hit
 from opscope_tools.survey.holdings import Holdings, at
 
 _MANIFESTS = ("pyproject.toml", "setup.cfg", "setup.py", "entry_points.txt")
-_TARGET = re.compile(r"\s*([\w.-]+)\s*=\s*([\w.]+)\s*(?::\s*([\w.]+))?\s*(\[.*\])?\s*")
+_TARGET = re.compile(r"\s*+([\w.-]++)\s*+=\s*+([\w.]++)\s*+(?::\s*+([\w.]++))?\s*+(\[.*\])?\s*+")
 _SCRIPTS = {"console_scripts", "gui_scripts"}
 #: folders above a manifest that still make it the repository's own
 _DEPTH = 2

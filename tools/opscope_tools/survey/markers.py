@@ -93,7 +93,7 @@ _REGISTRY = re.compile(
 #: a table of this name is a registry only where most of its values are definitions
 _PERHAPS = re.compile(r"[A-Z_]+_(MAPPING|MAP|BACKENDS|CLASSES)(_\w+)?|\w+_mapping")
 _ARCHITECTURE = re.compile(r"[A-Z]\w*(For[A-Z]\w+|LMHeadModel\w*|Model)")
-_REMARK = re.compile(r"#.*?\b(TODO|FIXME|XXX)\b")
+_REMARK = re.compile(r"\b(TODO|FIXME|XXX)\b")
 _SAMPLES = re.compile(r"_?sample(_\w+)?|sampler|argmax|multinomial|categorical|next_token|sample_next\w*")
 _SAMPLING = ("sample", "next_token", "argmax", "multinomial", "categorical")
 _FORWARDS = re.compile(
@@ -317,7 +317,7 @@ class MarkerReader:
         strings = [n for n in self.module.all(ast.Constant) if isinstance(n.value, str)]
         held: dict[int, list[ast.Constant]] | None = None
         for number, text in enumerate(self.module.lines, 1):
-            if "#" in text and (found := _REMARK.search(text)):
+            if "#" in text and (found := _REMARK.search(text, text.index("#"))):
                 if held is None:
                     held = _by_line(strings)
                 if not any(_covers(node, number, found.start()) for node in held.get(number, ())):

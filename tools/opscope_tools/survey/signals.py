@@ -15,6 +15,8 @@ from opscope_schemas.repo_map import Counted, LlmVerdict, Place
 from opscope_tools.survey.entries import Manifests
 from opscope_tools.survey.holdings import Holdings, at
 
+#: characters of a class name that says something
+_LONGEST = 200
 _CLASS = re.compile(
     r".*(ForCausalLM|LMHeadModel|ForConditionalGeneration|CausalLMOutput\w*|LLMEngine|EngineCore|LLM)|(GPT|Llama|Mistral|Qwen\d?|Gemma\d?|Phi\d?|Mixtral|Deepseek\w*|Falcon)\w*?(Model|Block|DecoderLayer|Attention|MLP)"
 )
@@ -66,7 +68,11 @@ def _signal(name: str, hits: Iterable[tuple[str, Place, int]], searched: str, *,
 
 
 def _classes(held: Holdings, pattern: re.Pattern[str]) -> Iterator[tuple[str, Place, int]]:
-    found = [one for one in held.classes if not held.demoted(one.file.path) and pattern.fullmatch(one.name)]
+    found = [
+        one
+        for one in held.classes
+        if not held.demoted(one.file.path) and len(one.name) < _LONGEST and pattern.fullmatch(one.name)
+    ]
     for one in sorted(found, key=lambda one: (-held.importers[one.at], -one.lines, one.at)):
         yield one.file.path, Place(name=one.name, at=one.at), 1
 

@@ -42,12 +42,16 @@ _COMPILED += [
     for role, both in DOES.items()
     for n, pattern in ((2, both[0]), (1, both[1]))
 ]
+#: characters of an identifier that stands for something
+_LONGEST = 200
 _MEMO: dict[str, tuple[str, ...]] = {}
 
 
 def topics_of(identifier: str) -> tuple[str, ...]:
     """The topics that an identifier stands for."""
     found = _MEMO.get(identifier)
+    if found is None and len(identifier) > _LONGEST:
+        return ()
     if found is None:
         if len(_MEMO) > 400_000:
             _MEMO.clear()

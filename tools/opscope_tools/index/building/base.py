@@ -248,7 +248,11 @@ class Base:
         if value is None:
             value = self._classes[key] = ClassValue(symbol)
             self.units[id(symbol.unit)] = symbol.unit
-            for base in self.resolver.mro(symbol):
+            order = self.resolver.mro(symbol)
+            for base in reversed(order[1:]):  # the furthest first: one call inside another for every class is too many
+                if not isinstance(base, str) and not base.same(symbol):
+                    self.class_value(base)
+            for base in order:
                 known = value if not isinstance(base, str) and base.same(symbol) else base
                 value.mro.append(known if isinstance(known, str | ClassValue) else self.class_value(known))
             self._fill(value)

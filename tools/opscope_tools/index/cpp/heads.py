@@ -160,7 +160,8 @@ def typedef_names(text: CppText, tokens: list[Token]) -> list[Token]:
             last = token
         elif token.text == "(":
             pointer = re.match(
-                r"\(\s*(?:[\w:]+\s+|\w+\s*::\s*)*[*&^]+\s*(?:const\s+)?(\w+)", text.code[token.start : token.end]
+                r"\(\s*+(?:(?:[\w:]++\s*+)*+(?<=[\s:]))?[*&^]++\s*+(?:const\s++)?(\w++)",
+                text.code[token.start : token.end],
             )
             if pointer is not None:
                 start = token.start + pointer.start(1)
