@@ -8,6 +8,7 @@ from opscope_schemas.common import Source, ToolArguments
 from opscope_schemas.errors import ConfigError
 from pydantic import Field, Strict
 
+from opscope_tools.children import protection
 from opscope_tools.config_files import Config, ConfigFile, described, read_config
 from opscope_tools.engines import index_of, tracer_of
 from opscope_tools.given import check_values
@@ -115,7 +116,13 @@ def remarks(found: Found) -> tuple[str, ...]:
     """What a reader of the figures must know: how the trace was chosen, what it leaves out, where else the class runs."""
     missing = len(found.tree.trace.not_counted)
     lower = f"{missing} operation{'s are' if missing > 1 else ' is'} not counted (see not_counted): the totals are too low by their cost."
-    return (*found.notes, *((lower,) if missing else ()), *variants(found))
+    return (*found.notes, *((lower,) if missing else ()), *variants(found), *uncaged())
+
+
+def uncaged() -> tuple[str, ...]:
+    """A note where the machine could not keep the model's code from what it has no business with."""
+    sentence = protection().sentence()
+    return (sentence,) if sentence else ()
 
 
 def variants(found: Found) -> tuple[str, ...]:
@@ -133,4 +140,4 @@ def variants(found: Found) -> tuple[str, ...]:
     return (f"{name} also runs at {shown}{more}; this document is of {tree.pattern(call)} (choose with `instance`).",)
 
 
-__all__ = ["CostArguments", "find", "model_spec", "remarks", "running", "sources"]
+__all__ = ["CostArguments", "find", "model_spec", "remarks", "running", "sources", "uncaged"]

@@ -62,14 +62,18 @@ def cpp_index_of(workspace: Workspace) -> CppIndex:
 
 @_one_at_a_time
 def tracer_of(workspace: Workspace) -> TraceEngine:
-    """The trace engine over the workspace's repositories, with one worker in the workspace's interpreter."""
-    repositories = list(workspace.repositories.values())
+    """The trace engine over what may be traced, with one worker in the workspace's interpreter.
+
+    A client's roots come and go; they are only read, so the engine and its warm worker stay.
+    """
+    imported = ("transformers", "pytorch", *workspace.trusted)
+    repositories = [repository for name, repository in workspace.repositories.items() if name in imported]
     kept = workspace._engines.get("trace")
     if isinstance(kept, tuple) and kept[0] == repositories and isinstance(kept[1], TraceEngine):
         return kept[1]
     engine = TraceEngine(
         repositories, workspace.store, python=workspace.python, timeout=workspace.trace_timeout,
-        limits=workspace.trace_limits, trusted=workspace.trusted,
+        limits=workspace.trace_limits,
     )  # fmt: skip
     workspace._engines["trace"] = (repositories, engine)
     return engine

@@ -8,7 +8,7 @@ from opscope_schemas.common import ToolArguments
 from pydantic import Field
 
 from opscope_tools.config_files import Config
-from opscope_tools.costing import CONFIG, model_spec, running, sources
+from opscope_tools.costing import CONFIG, model_spec, running, sources, uncaged
 from opscope_tools.engines import tracer_of
 from opscope_tools.spec import Tool, ToolContext
 
@@ -29,7 +29,7 @@ def inspect_model(arguments: InspectArguments, context: ToolContext) -> ModelTre
     workspace = context.workspace
     spec = model_spec(workspace, arguments.model, arguments.config)
     result = tracer_of(workspace).inspect(spec, running(context))
-    return result.model_copy(update={"sources": sources(workspace)})
+    return result.model_copy(update={"sources": sources(workspace), "notes": (*result.notes, *uncaged())})
 
 
 def _without_text(result: ModelTreeResult) -> ModelTreeResult:

@@ -11,7 +11,7 @@ import contextlib
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -49,17 +49,15 @@ class Found:
 
 
 class TraceEngine:
-    """Traces over the given repositories, in one worker."""
+    """Traces over the given repositories, transformers, torch and what the user trusts, which one worker may import."""
 
     def __init__(
         self, repositories: Sequence[Repository], store: Store, *, python: str, timeout: float = 600.0,
-        limits: Limits = UNLIMITED, trusted: Collection[str] = (),
+        limits: Limits = UNLIMITED,
     ) -> None:  # fmt: skip
-        self._repositories = list(repositories)
         self._store = store
         self._python = python
-        #: what the worker may import: transformers, torch, and what the user trusts
-        self._imports = [r for r in self._repositories if r.name in ("transformers", "pytorch", *trusted)]
+        self._imports = list(repositories)
         named = [r for r in self._imports if not r.installed]
         self._worker = Worker(
             python, packages=[r.root / package for r in named for package in r.packages],
