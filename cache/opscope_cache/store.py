@@ -1,7 +1,7 @@
 """The store: text by key, on disk, bounded, safe under several processes, rebuilt when damaged.
 
 `Store` is the small Protocol that the rest of opscope sees; `DiskStore` implements it over diskcache (SQLite), and
-`MemoryStore` serves tests and read-only machines. Whoever keeps more than text reads it back with `kept`.
+`MemoryStore` serves tests and read-only machines. Whoever keeps more than text reads it back with `recall`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Store(Protocol):
     def close(self) -> None: ...
 
 
-def kept(store: Store, key: str, parse: Callable[[str], T]) -> T | None:
+def recall(store: Store, key: str, parse: Callable[[str], T]) -> T | None:
     """What `parse` makes of the text under `key`; None where there is none, or `parse` refuses it: then it was kept by
     another version or is damaged, and the caller makes it anew."""
     text = store.get(key)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from opscope_cache import keys
+from opscope_cache.store import recall
 from opscope_schemas.common import ToolArguments, ToolResult
 from opscope_schemas.errors import InputError, OpscopeError
 from pydantic import BaseModel, ValidationError
@@ -161,14 +162,11 @@ def run_tool(tool: AnyTool, arguments: Mapping[str, Any] | ToolArguments, contex
         return result
     store = context.workspace.store
     key = result_key(tool, checked, context.workspace)
-    kept = None if tool.fresh(checked) else store.get(f"artifact/{key}")
-    if kept is not None:
-        try:
-            whole: ToolResult = tool.result.model_validate_json(kept)
-        except ValidationError:  # written by a newer or older opscope, or damaged: compute it anew
-            pass
-        else:
-            return whole
+    whole: ToolResult | None = (
+        None if tool.fresh(checked) else recall(store, f"artifact/{key}", tool.result.model_validate_json)
+    )
+    if whole is not None:
+        return whole
     context.checkpoint()
     answer: ToolResult = tool.run(checked, context)
     context.checkpoint()  # whoever cancelled does not want a half-believed result kept

@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from opscope_cache import keys
-from opscope_cache.store import Store
+from opscope_cache.store import Store, recall
 from opscope_cache.trees import IMPORTED, tree_at
 from opscope_schemas.analysis import Evaluated, ModelTreeResult
 from opscope_schemas.common import Repository
 from opscope_schemas.errors import TraceError
 from opscope_schemas.formula import evaluate, variables
+from pydantic import TypeAdapter
 
 from opscope_tools.trace import document as documents
 from opscope_tools.trace.client import Worker
@@ -30,6 +31,8 @@ from opscope_tools.trace.protocol import CallRecord, InspectRequest, ModelSpec, 
 from opscope_tools.trace.variables import is_depth
 
 _KEPT = 32
+#: what the worker says of a configuration: its whole numbers by name
+_CONFIGURED = TypeAdapter(dict[str, int])
 
 
 @dataclass(frozen=True)
@@ -104,10 +107,8 @@ class TraceEngine:
             if key in self._recent:
                 self._recent.move_to_end(key)
                 return self._recent[key]
-        text = self._store.get(key)
-        if text is not None:
-            trace = Trace.model_validate_json(text)
-        else:
+        trace = recall(self._store, key, Trace.model_validate_json)
+        if trace is None:
             answer, sound = self._ask("trace", request, running)
             trace = Trace.model_validate(answer)
             if not sound:
@@ -124,9 +125,9 @@ class TraceEngine:
         """The model's tree on the meta device."""
         request = InspectRequest(model=model)
         key = self._key("inspect", request)
-        text = self._store.get(key)
-        if text is not None:
-            return ModelTreeResult.model_validate_json(text)
+        known = recall(self._store, key, ModelTreeResult.model_validate_json)
+        if known is not None:
+            return known
         answer, sound = self._ask("inspect", request, running)
         result = ModelTreeResult.model_validate(answer)
         if sound:
@@ -198,12 +199,12 @@ class TraceEngine:
             return {}
         model = request.model.model_copy(update={"overrides": {**request.model.overrides, **own}})
         key = self._key("configure", InspectRequest(model=model))
-        text = self._store.get(key)
-        if text is None:
-            answer, _ = self._ask("configure", InspectRequest(model=model), running)
-            text = json.dumps(answer)
-            self._store.put(key, text)
-        found: dict[str, int] = json.loads(text)
+        found = recall(self._store, key, _CONFIGURED.validate_json)
+        if found is None:
+            answer, sound = self._ask("configure", InspectRequest(model=model), running)
+            found = _CONFIGURED.validate_python(answer)
+            if sound:
+                self._store.put(key, json.dumps(found))
         followers = {v.name for v in tree.trace.variables if v.config_key and v.kind != "derived"}
         return {n: x for n, x in found.items() if n in followers and keys[n] not in own}
 
