@@ -13,8 +13,10 @@ from pathlib import Path
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceNotFoundError
 from mcp.types import Resource
+from opscope_cache.store import recall
 from opscope_prompts import loader
 from opscope_tools.workspace import Workspace
+from pydantic_core import from_json
 
 #: below the output folder, in the order in which a report's name is looked up
 REPORT_FOLDERS = ("reports/implementations", "reports/repos", "posts")
@@ -63,6 +65,12 @@ def _missing(kind: str, name: str, known: object) -> ResourceNotFoundError:
     )
 
 
+def _json_text(text: str) -> str:
+    """The text itself; raises `ValueError` where it is no JSON."""
+    from_json(text)
+    return text
+
+
 def add_resources(server: MCPServer, workspace: Workspace) -> None:
     """Register the four templates on `server`."""
 
@@ -79,7 +87,7 @@ def add_resources(server: MCPServer, workspace: Workspace) -> None:
     @server.resource("opscope://artifact/{key}", name="artifact", title="Whole result", mime_type="application/json")
     def artifact(key: str) -> str:
         """A tool's whole, unshortened result, by the key that its answer names."""
-        kept = workspace.store.get(f"artifact/{key}") if _KEY.match(key) else None
+        kept = recall(workspace.store, f"artifact/{key}", _json_text) if _KEY.match(key) else None
         if kept is None:
             raise ResourceNotFoundError(
                 f"No result is kept under {key!r}. Call the tool again; its answer names the artifact."

@@ -14,7 +14,7 @@ from opscope_schemas.errors import OutputError
 
 
 def database(folder: Path) -> Path:
-    return folder / "store-1" / "cache.db"
+    return folder / "store-2" / "cache.db"
 
 
 @pytest.mark.parametrize("kind", ["disk", "memory"])
@@ -52,7 +52,7 @@ def test_a_damaged_database_is_set_aside_and_files_of_others_stay(tmp_path: Path
     kept.put("key", "value")
     assert kept.get("key") == "value"
     assert precious.read_text() == "precious"
-    assert len(list(tmp_path.glob("store-1.damaged-*"))) == 1
+    assert len(list(tmp_path.glob("store-2.damaged-*"))) == 1
     kept.close()
 
 

@@ -8,10 +8,11 @@ from fnmatch import fnmatch
 from typing import TYPE_CHECKING, Any, Literal
 
 from opscope_cache.keys import digest, engine_version, of_document
+from opscope_cache.store import recall
 from opscope_schemas.common import Repository, ToolArguments
 from opscope_schemas.errors import UnknownNameError
 from opscope_schemas.tiling import KernelTiling, TilingResult
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 
 from opscope_tools.spec import Tool, ToolContext
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from opscope_tools.kernels import Arch, Inventory, KernelRef
 
 _LISTED = 60
+#: of each kernel: its operations, and its tile sizes by name
+_TRAITS = TypeAdapter(list[tuple[list[str], dict[str, list[str]]]])
 
 
 class TilingArguments(ToolArguments):
@@ -177,8 +180,9 @@ def _traits(
     key = digest(
         "kernel traits", engine_version(), fingerprint(repository), of_document([f"{k.id}:{k.line}" for k in named])
     )
-    if (text := store.get(key)) is not None:
-        return [(operations, tiles) for operations, tiles in json.loads(text)]
+    known = recall(store, key, _TRAITS.validate_json)
+    if known is not None:
+        return known
     described = describe(repository, inventory, named, checkpoint=context.checkpoint, progress=context.progress)
     found = []
     for kernel in described:

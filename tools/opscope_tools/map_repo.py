@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from opscope_cache.keys import digest, engine_version
+from opscope_cache.store import recall
 from opscope_schemas.common import Frozen, Repository, ToolArguments
 from opscope_schemas.repo_map import RepoMapResult, Section
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from opscope_tools.distributions import console_scripts_of, described
 from opscope_tools.nests import shortened
@@ -106,11 +107,9 @@ def _whole(arguments: MapRepoArguments, repository: Repository, context: ToolCon
         arguments.entry or "",
     )
     store = context.workspace.store
-    if (kept := store.get(key)) is not None:
-        try:
-            return RepoMapResult.model_validate_json(kept)
-        except ValidationError:  # damaged, or of another version: made anew
-            pass
+    known = recall(store, key, RepoMapResult.model_validate_json)
+    if known is not None:
+        return known
     made = survey(
         repository,
         entry=arguments.entry,

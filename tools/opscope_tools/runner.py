@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from opscope_cache import keys
+from opscope_cache.store import recall
 from opscope_schemas.common import ToolArguments, ToolResult
 from opscope_schemas.errors import InputError, OpscopeError, SourceError
 from pydantic import BaseModel, ValidationError
@@ -196,14 +197,9 @@ def look_up(tool: AnyTool, checked: ToolArguments, workspace: Workspace) -> tupl
     if not tool.cached:
         return "", None
     key = result_key(tool, checked, workspace)
-    kept = None if tool.fresh(checked) else workspace.store.get(f"artifact/{key}")
-    if kept is None:
+    if tool.fresh(checked):
         return key, None
-    try:
-        whole: ToolResult = tool.result.model_validate_json(kept)
-    except ValidationError:  # written by a newer or older opscope, or damaged: compute it anew
-        return key, None
-    return key, whole
+    return key, recall(workspace.store, f"artifact/{key}", tool.result.model_validate_json)
 
 
 def _run(tool: AnyTool, arguments: ToolArguments, context: ToolContext) -> ToolResult:

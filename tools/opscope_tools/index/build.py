@@ -25,6 +25,7 @@ from opscope_schemas.errors import CancelledError
 from opscope_tools.children import python_module
 from opscope_tools.index.database import Database, Entry
 from opscope_tools.index.places import prune
+from opscope_tools.index.sealed import make_folder
 from opscope_tools.workers import batches_of, cores, read_batches
 
 #: bytes of source in a batch: small enough that progress moves, large enough that workers do not wait
@@ -48,9 +49,9 @@ def build(
 
     Returns False where another process is building it, or where `cancelled` was set; what was read by then is kept.
     """
-    place.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(place.parent)
     try:
-        with FileLock(f"{place}.lock", timeout=0):
+        with FileLock(f"{place}.lock", timeout=0, mode=0o600):
             return _Build(place, root, packages, progress, cancelled or threading.Event()).run(workers or cores())
     except Timeout:
         return False
@@ -87,6 +88,7 @@ class _Build:
         try:
             finished = not batches or self._read(batches, len(todo), min(workers, len(batches)))
         finally:
+            self.database.settle()
             self.database.close()
         prune(self.place)
         return finished

@@ -3,15 +3,16 @@ name is found without opening the others: classes, base names, exports, words.
 
 A file's entry holds under its signature only, so an entry may be old but never wrongly trusted. Words come as one
 segment, written by a build; files that changed since are not in it and are searched as text. Several processes may share
-the file: readers never wait, a writer that finds it busy keeps nothing. Damage makes an empty one of it.
+the file: readers never wait, a writer that finds it busy keeps nothing. Damage makes an empty one of it, and each blob stands
+behind a digest of itself and of what it belongs to.
 """
 
 from __future__ import annotations
 
 import contextlib
-import marshal
 import sqlite3
 import threading
+import time
 import weakref
 import zlib
 from array import array
@@ -19,9 +20,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+import msgspec
+from opscope_cache import private
+from opscope_cache.databases import is_damage
+from opscope_cache.keys import digest
 from opscope_cache.trees import Signature
 
-from opscope_tools.index.places import remove, touch
+from opscope_tools.index import sealed
 
 BUCKETS = 4096
 #: seconds that a single entry waits for another process's transaction, and that a build waits
@@ -43,6 +48,12 @@ CREATE TABLE IF NOT EXISTS words(bucket INTEGER PRIMARY KEY, files BLOB);
 CREATE TABLE IF NOT EXISTS segment(file INTEGER PRIMARY KEY, path TEXT, signature BLOB);
 """
 _NAMED = ("classes", "bases", "exports")
+#: writes of single entries after which they are brought into the file
+_MANY = 500
+#: seconds between two looks at whether the file is still the one that was opened
+_LOOK = 1.0
+_WRITER = msgspec.msgpack.Encoder()
+_BUCKET = msgspec.msgpack.Decoder(dict[bytes, bytes])
 
 T = TypeVar("T")
 
@@ -76,55 +87,43 @@ class Database:
         self._version = -1
         self._signatures: dict[str, Signature] | None = None
         self._segment: dict[str, tuple[int, Signature]] | None = None
+        self._identity: tuple[int, int] | None = None
+        self._looked = time.monotonic()
+        self._writes = 0
         self._connection = self._open()
 
     def _open(self) -> sqlite3.Connection:
-        if self.place is not None:
-            for _ in range(2):
-                try:
-                    self.place.parent.mkdir(parents=True, exist_ok=True)
-                    connection = self._connected(str(self.place))
-                    touch(self.place)
-                    return connection
-                except sqlite3.OperationalError:
-                    break  # busy, full or read-only: not damaged
-                except sqlite3.DatabaseError:
-                    remove(self.place)
-                except OSError:
-                    break
-        return self._connected(":memory:")
-
-    def _connected(self, name: str) -> sqlite3.Connection:
-        connection = sqlite3.connect(name, timeout=_BUSY, isolation_level=None, check_same_thread=False)
-        try:
-            # a lost transaction costs a parse, so nothing is ever waited for
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("PRAGMA synchronous=OFF")
+        connection, place = None, self.place
+        if place is not None:
+            with contextlib.suppress(OSError, sqlite3.Error, private.NotOursError):
+                connection = sealed.connect(place, _SCHEMA, _BUSY)
+            self._identity = private.identity(place)
+        if connection is None:
+            connection, place = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False), None
             connection.executescript(_SCHEMA)
-        except sqlite3.Error:
-            connection.close()
-            raise
-        weakref.finalize(self, connection.close)
+        self._end = weakref.finalize(self, sealed.close, connection, place)
         return connection
 
     def close(self) -> None:
         with self._lock:
-            self._connection.close()
+            self._end()
+
+    def _reopen(self) -> None:
+        self._end()
+        self._signatures = self._segment = None
+        self._version = -1
+        self._connection = self._open()
 
     def _guarded(self, operation: Callable[[], T], default: T) -> T:
         """Run `operation`; an index may forget, so whatever is wrong with the file the answer is `default`."""
         with self._lock:
             try:
                 return operation()
-            except sqlite3.OperationalError:
-                return default
-            except sqlite3.DatabaseError:
-                with contextlib.suppress(sqlite3.Error):
-                    self._connection.close()
-                if self.place is not None:
-                    remove(self.place)
-                self._signatures = self._segment = None
-                self._connection = self._open()
+            except sqlite3.Error as error:
+                if is_damage(error):
+                    if self.place is not None and private.identity(self.place) == self._identity:
+                        sealed.remove(self.place)
+                    self._reopen()
                 return default
 
     # ---- what is there
@@ -133,19 +132,24 @@ class Database:
         """Path -> the signature that its entry holds for; what other processes wrote is seen."""
         self._guarded(self._refresh, None)
         if self._signatures is None:
-            self._signatures = dict(self._all("SELECT path, signature FROM files", ()))
+            query = "SELECT path, signature FROM files WHERE typeof(path)='text' AND typeof(signature)='blob'"
+            self._signatures = dict(self._all(query, ()))
         return self._signatures
 
     def segment(self) -> Mapping[str, tuple[int, Signature]]:
         """Path -> its number in the words' segment and the signature that its words hold for."""
         self._guarded(self._refresh, None)
         if self._segment is None:
-            rows = self._all("SELECT path, file, signature FROM segment", ())
+            rows = self._all("SELECT path, file, signature FROM segment WHERE typeof(path)='text'", ())
             self._segment = {path: (number, signature) for path, number, signature in rows}
         return self._segment
 
     def _refresh(self) -> None:
-        """Forget what was read before another process wrote."""
+        """Forget what was read before another process wrote; open the file anew where it was removed or replaced."""
+        if self.place is not None and time.monotonic() - self._looked > _LOOK:  # a lookup takes 20 µs, looking takes 2
+            self._looked = time.monotonic()
+            if private.identity(self.place) != self._identity:
+                self._reopen()
         version = self._connection.execute("PRAGMA data_version").fetchone()[0]
         if version != self._version:
             self._version = version
@@ -159,47 +163,48 @@ class Database:
 
     def _blob(self, column: str, path: str, signature: Signature) -> bytes | None:
         query = f"SELECT {column} FROM files WHERE path=? AND signature=?"
-        found = self._guarded(lambda: self._connection.execute(query, (path, signature)).fetchone(), None)
-        return found[0] if found is not None and isinstance(found[0], bytes) else None
+        rows = self._rows(query, (path, signature), (bytes,))
+        return _unsealed(rows[0][0], path, signature, column) if rows else None
 
     def places(self, name: str) -> list[Place]:
         """Where a class of that name is defined, as of the entries."""
         query = "SELECT f.path, c.path, c.line FROM classes c JOIN files f ON f.id=c.file WHERE c.name=? ORDER BY 1, 3"
-        return [Place(*row) for row in self._all(query, (name,))]
+        return [Place(*row) for row in self._rows(query, (name,), (str, str, int))]
 
     def with_base(self, name: str) -> list[tuple[str, str]]:
         """(class, file) of the classes with a base expression that ends in `name`."""
         query = "SELECT b.class, f.path FROM bases b JOIN files f ON f.id=b.file WHERE b.name=? ORDER BY 2, 1"
-        return [(row[0], row[1]) for row in self._all(query, (name,))]
+        return [(row[0], row[1]) for row in self._rows(query, (name,), (str, str))]
 
     def exporting(self, name: str) -> list[str]:
         """Files whose `__all__` holds `name`."""
         query = "SELECT f.path FROM exports e JOIN files f ON f.id=e.file WHERE e.name=? ORDER BY 1"
-        return [row[0] for row in self._all(query, (name,))]
+        return [row[0] for row in self._rows(query, (name,), (str,))]
 
     def class_names(self) -> list[str]:
-        return [row[0] for row in self._all("SELECT DISTINCT name FROM classes", ())]
+        return [row[0] for row in self._all("SELECT DISTINCT name FROM classes WHERE typeof(name)='text'", ())]
 
     def mentioning(self, word: str) -> set[int]:
         """Numbers of the segment's files that hold the identifier."""
         raw = word.encode()
-        row = self._guarded(
-            lambda: self._connection.execute("SELECT files FROM words WHERE bucket=?", (bucket_of(raw),)).fetchone(),
-            None,
-        )
-        if row is None:
+        number = bucket_of(raw)
+        rows = self._all("SELECT files FROM words WHERE bucket=?", (number,))
+        if not rows:
             return set()
-        blob = row[0] if isinstance(row[0], bytes) else b""
-        if zlib.crc32(blob[4:]).to_bytes(4, "big") != blob[:4]:
+        try:
+            bucket = _BUCKET.decode(_unsealed(rows[0][0], "words", str(number)) or b"")
+            return set(array("I", bucket.get(raw, b"")))
+        except (ValueError, MemoryError):  # msgspec's errors are ValueErrors
             self._guarded(self._drop_words, None)
             return set()
-        numbers = array("I")
-        numbers.frombytes(marshal.loads(blob[4:]).get(raw, b""))
-        return set(numbers)
 
     def _drop_words(self) -> None:
         self._connection.executescript("DELETE FROM segment; DELETE FROM words;")
         self._segment = None
+
+    def _rows(self, query: str, values: tuple[object, ...], types: tuple[type, ...]) -> list[Any]:
+        """The rows that are of these types; SQLite keeps whatever it is given."""
+        return [row for row in self._all(query, values) if all(map(isinstance, row, types))]
 
     def _all(self, query: str, values: tuple[object, ...]) -> list[Any]:
         nothing: list[Any] = []
@@ -215,6 +220,7 @@ class Database:
             with self._transaction():
                 for entry in entries:
                     self._write(entry)
+            self._count_write()
             if self._signatures is not None:
                 self._signatures.update((entry.path, entry.signature) for entry in entries)
             return True
@@ -223,7 +229,8 @@ class Database:
 
     def put_details(self, path: str, signature: Signature, details: bytes) -> None:
         query = "UPDATE files SET details=? WHERE path=? AND signature=?"
-        self._guarded(lambda: self._connection.execute(query, (details, path, signature)), None)
+        kept = _sealed(details, path, signature, "details")
+        self._guarded(lambda: self._connection.execute(query, (kept, path, signature)), None)
 
     def forget(self, paths: Iterable[str]) -> None:
         """Drop the entries of files that are gone."""
@@ -255,10 +262,25 @@ class Database:
                     "INSERT INTO segment VALUES(?, ?, ?)",
                     ((number, path, signature) for path, (number, signature) in files.items()),
                 )
-                run.executemany("INSERT INTO words VALUES(?, ?)", enumerate(map(_sealed, buckets)))
+                run.executemany(
+                    "INSERT INTO words VALUES(?, ?)",
+                    ((n, _sealed(_WRITER.encode(bucket), "words", str(n))) for n, bucket in enumerate(buckets)),
+                )
             self._segment = None
 
         self._guarded(write, None)
+
+    def _count_write(self) -> None:
+        """A process that runs for days writes an entry for each file that changes: bring them into the file at times."""
+        self._writes += 1
+        if self._writes % _MANY == 0:
+            self.settle()
+
+    def settle(self) -> None:
+        """Bring what was written into the file, out of the log beside it."""
+        if self.place is not None:
+            with self._lock:
+                sealed.checkpoint(self._connection, self.place)
 
     def wait_longer(self) -> None:
         """Let writes wait for other processes, as a build may."""
@@ -276,18 +298,19 @@ class Database:
 
     def _write(self, entry: Entry) -> None:
         run = self._connection
+        rows = _sealed(entry.rows, entry.path, entry.signature, "rows")
         row = run.execute("SELECT id FROM files WHERE path=?", (entry.path,)).fetchone()
         if row is not None:
             number = row[0]
             self._clear(number)
             run.execute(
                 "UPDATE files SET signature=?, rows=?, details=NULL WHERE id=?",
-                (entry.signature, entry.rows, number),
+                (entry.signature, rows, number),
             )
         else:
             number = run.execute(
                 "INSERT INTO files(path, signature, rows) VALUES(?, ?, ?)",
-                (entry.path, entry.signature, entry.rows),
+                (entry.path, entry.signature, rows),
             ).lastrowid
         run.executemany("INSERT INTO classes VALUES(?, ?, ?, ?)", ((n, number, p, at) for n, p, at in entry.classes))
         run.executemany("INSERT INTO bases VALUES(?, ?, ?)", ((base, number, name) for base, name in entry.bases))
@@ -302,6 +325,14 @@ def bucket_of(word: bytes) -> int:
     return zlib.crc32(word) % BUCKETS
 
 
-def _sealed(bucket: dict[bytes, bytes]) -> bytes:
-    blob = marshal.dumps(bucket)
-    return zlib.crc32(blob).to_bytes(4, "big") + blob
+def _sealed(blob: bytes, *about: str | bytes) -> bytes:
+    """`blob` behind a digest of it and of what it belongs to: no other blob may take its place."""
+    return digest(blob, *about).encode() + blob
+
+
+def _unsealed(kept: object, *about: str | bytes) -> bytes | None:
+    """The blob that `_sealed` wrote; None where it is damaged, or another's."""
+    if not isinstance(kept, bytes):
+        return None
+    blob = kept[40:]
+    return blob if digest(blob, *about).encode() == kept[:40] else None

@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
+from msgspec import structs
+
 from opscope_tools.index.bindings import Bindings
 from opscope_tools.index.holdings import Holdings, is_tensor
 from opscope_tools.index.parse import Node, dotted, named, parse, text_of
@@ -128,7 +130,7 @@ class Scope(Bindings):
         )
         if found.kind == "value" and isinstance(row, AssignRow) and picks and found.unit is not None:
             outside = Scope(
-                self.holdings, self.symbol, self.holder, found.unit, self.function._replace(parameter_text="()")
+                self.holdings, self.symbol, self.holder, found.unit, structs.replace(self.function, parameter_text="()")
             )
             made = outside.read(row.value)
             if made:

@@ -1,4 +1,4 @@
-"""Where indexes lie on disk: one SQLite file a repository, in a subfolder of the cache folder that nothing else uses.
+"""Where indexes lie on disk: one SQLite file a repository, in a subfolder of the cache folder that only the user may enter.
 
 A file's name says what it was built from and by which code, so an index of another version is simply not found; those
 that nobody has opened for a while are removed when one is built.
@@ -7,15 +7,16 @@ that nobody has opened for a while are removed when one is built.
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from pathlib import Path
 
 from opscope_cache import keys
 from opscope_schemas.common import Repository
 
-_FOLDER = "index-1"
-_PARTS = ("", "-wal", "-shm", ".lock")
+from opscope_tools.index.sealed import PARTS, remove, seal_of
+
+#: the folder's name counts up with what lies in it
+_FOLDER = "index-2"
 #: bytes that all indexes may take, and seconds after which an unused one goes
 SIZE_LIMIT = 2 << 30
 _UNUSED = 30 * 86_400
@@ -40,19 +41,6 @@ def clear(folder: Path) -> int:
     return len(found)
 
 
-def remove(place: Path) -> None:
-    """Remove an index; who has it open keeps reading what it opened."""
-    for file in _files(place):
-        with contextlib.suppress(OSError):
-            file.unlink()
-
-
-def touch(place: Path) -> None:
-    """Note that the index is used."""
-    with contextlib.suppress(OSError):
-        os.utime(place)
-
-
 def prune(kept: Path) -> None:
     """Remove the indexes beside `kept` that were not used for long, and the oldest while all take too much room."""
     others = {place: size for place, size in sizes(kept.parent.parent).items() if place != kept}
@@ -64,18 +52,19 @@ def prune(kept: Path) -> None:
 
 
 def _files(place: Path) -> list[Path]:
-    return [place.with_name(place.name + part) for part in _PARTS]
+    return [place.with_name(place.name + part) for part in PARTS]
 
 
 def _size(file: Path) -> int:
     try:
-        return file.stat().st_size
+        return file.lstat().st_size
     except OSError:
         return 0
 
 
 def _used(place: Path) -> float:
-    try:
-        return place.stat().st_mtime
-    except OSError:
-        return 0.0
+    """When the index was opened last: its seal's time."""
+    for file in (seal_of(place), place):
+        with contextlib.suppress(OSError):
+            return file.lstat().st_mtime
+    return 0.0

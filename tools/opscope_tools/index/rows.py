@@ -1,23 +1,28 @@
 """What one file says, as plain rows: classes, functions, imports, assignments, in source order.
 
 Rows hold text and lines only, never a resolved name, so that they depend on the file's bytes alone and may be kept on
-disk. `guard` is the condition a row stands under; `fallback` marks the branch that serves as a substitute (`except
+disk: msgspec writes them as MessagePack and reads them back by their types, so bytes that are anything else are refused.
+`guard` is the condition a row stands under; `fallback` marks the branch that serves as a substitute (`except
 ImportError`, the `else` of `if is_x_available()`). `FileRows` comes from reading a file without its function bodies;
 `FileDetails`, which needs them, is read when a question asks for it.
 """
 
 from __future__ import annotations
 
-import marshal
-import zlib
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
+
+import msgspec
 
 from opscope_tools.index.parse import parameters
 
 
-class Guard(NamedTuple):
+class Kept(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What can be written to disk: its fields in order, checked by their types when they are read. Rows form no cycles."""
+
+
+class Guard(Kept, frozen=True):
     """Where a statement stands; `block` is the line of the `try` whose clause it is a statement of, else 0."""
 
     condition: str = ""
@@ -34,7 +39,7 @@ class ParameterRow(NamedTuple):
     default: str = ""
 
 
-class ImportRow(NamedTuple):
+class ImportRow(Kept, frozen=True, tag=2):
     """`from module import member as name`; `name` is `*` for a star import, `member` empty for `import module`."""
 
     name: str
@@ -44,7 +49,7 @@ class ImportRow(NamedTuple):
     guard: Guard
 
 
-class AssignRow(NamedTuple):
+class AssignRow(Kept, frozen=True, tag=3):
     """`name = value`; `entries` holds the pairs of a dict literal or of a call on a list of pairs. With neither value,
     entries nor annotation: `del name`."""
 
@@ -56,7 +61,7 @@ class AssignRow(NamedTuple):
     entries: tuple[tuple[str, str], ...] = ()
 
 
-class AttributeRow(NamedTuple):
+class AttributeRow(Kept, frozen=True):
     """`self.attribute = ...` in the construction of an object, containers flattened (`layers`, `layers.*`).
 
     `how`: `call` (callee is the text called), `dispatch` (a table indexed, then called or not), `none` (set to None or
@@ -73,7 +78,7 @@ class AttributeRow(NamedTuple):
     inner: str = ""
 
 
-class FunctionRow(NamedTuple):
+class FunctionRow(Kept, frozen=True, tag=1):
     """A `def`; `stub` where all it does is raise NotImplementedError; `classes` are those defined inside it, and
     the functions inside it that hold some; `parameter_text` is the parenthesised list as written."""
 
@@ -92,7 +97,7 @@ class FunctionRow(NamedTuple):
         return _parameters(self.parameter_text)
 
 
-class ClassRow(NamedTuple):
+class ClassRow(Kept, frozen=True, tag=0):
     """A `class`; `first_line` is that of its first decorator."""
 
     name: str
@@ -108,7 +113,7 @@ class ClassRow(NamedTuple):
 Row = ClassRow | FunctionRow | ImportRow | AssignRow
 
 
-class FileRows(NamedTuple):
+class FileRows(Kept, frozen=True):
     """A whole file. `exports` is `__all__` (None where there is none): names, and for parts that are not spelt out
     `*module` (its `__all__`), `$name` (a variable) and `?` (computed); `lazy` the folders, relative to the file's
     own, whose exports a lazily filled package serves (None where the package is not lazy); `problem` says why a file
@@ -121,7 +126,7 @@ class FileRows(NamedTuple):
     problem: str = ""
 
 
-class FileDetails(NamedTuple):
+class FileDetails(Kept, frozen=True):
     """What reading the function bodies adds, by the line of the `class` keyword: the attribute rows of each class, and
     the constructors that its `__init__` runs (`super`, `super:Name`, `Name`); the lines that do not parse, ten at most.
     """
@@ -136,67 +141,35 @@ def _parameters(text: str) -> tuple[ParameterRow, ...]:
     return tuple(ParameterRow(*parts) for parts in parameters(text))
 
 
-# ---- on disk: marshal behind a checksum, since marshal trusts what it reads -----------------------------------------
+# ---- on disk
 
-_NO_GUARD = Guard()
-_KINDS: tuple[Any, ...] = (ClassRow, FunctionRow, ImportRow, AssignRow)
-_NUMBERS = {kind: number for number, kind in enumerate(_KINDS)}
-_GUARD_AT = tuple(kind._fields.index("guard") for kind in _KINDS)
-#: the field of each kind that holds rows itself
-_ROWS_AT = (ClassRow._fields.index("body"), FunctionRow._fields.index("classes"), None, None)
+T = TypeVar("T")
+_WRITER = msgspec.msgpack.Encoder()
+_ROWS = msgspec.msgpack.Decoder(FileRows)
+_DETAILS = msgspec.msgpack.Decoder(FileDetails)
 
 
-def encode(rows: FileRows) -> bytes:
-    """`rows` as bytes that `decode` reads."""
-    return _sealed((tuple(map(_plain, rows.rows)), *rows[1:]))
+def encode(rows: FileRows | FileDetails) -> bytes:
+    """`rows` as bytes that `decode` or `decode_details` reads."""
+    return _WRITER.encode(rows)
 
 
 def decode(blob: bytes) -> FileRows | None:
-    """The rows that `encode` wrote; None where the bytes are damaged."""
-    value = _unsealed(blob)
-    return None if value is None else FileRows(tuple(map(_row, value[0])), *value[1:])
-
-
-def encode_details(details: FileDetails) -> bytes:
-    attributes = {line: tuple(map(tuple, rows)) for line, rows in details.attributes.items()}
-    return _sealed((attributes, dict(details.init_calls), details.syntax_errors))
+    """The rows that `encode` wrote; None where the bytes are anything else."""
+    return _read(_ROWS, blob)
 
 
 def decode_details(blob: bytes) -> FileDetails | None:
-    """The details that `encode_details` wrote; None where the bytes are damaged."""
-    value = _unsealed(blob)
-    if value is None:
+    """The details that `encode` wrote; None where the bytes are anything else."""
+    return _read(_DETAILS, blob)
+
+
+def _read(reader: msgspec.msgpack.Decoder[T], blob: bytes) -> T | None:
+    try:
+        return reader.decode(blob)
+    except (
+        ValueError,
+        RecursionError,
+        MemoryError,
+    ):  # msgspec's errors are ValueErrors; the others are sizes beyond reason
         return None
-    attributes = {line: tuple(map(AttributeRow._make, rows)) for line, rows in value[0].items()}
-    return FileDetails(attributes, *value[1:])
-
-
-def _sealed(value: Any) -> bytes:
-    blob = marshal.dumps(value)
-    return zlib.crc32(blob).to_bytes(4, "big") + blob
-
-
-def _unsealed(blob: bytes) -> Any:
-    if zlib.crc32(blob[4:]).to_bytes(4, "big") != blob[:4]:
-        return None
-    return marshal.loads(blob[4:])
-
-
-def _plain(row: Row) -> tuple[Any, ...]:
-    kind = _NUMBERS[type(row)]
-    values: list[Any] = list(row)
-    guard_at, rows_at = _GUARD_AT[kind], _ROWS_AT[kind]
-    values[guard_at] = None if values[guard_at] == _NO_GUARD else tuple(values[guard_at])
-    if rows_at is not None:
-        values[rows_at] = tuple(map(_plain, values[rows_at]))
-    return (kind, *values)
-
-
-def _row(value: tuple[Any, ...]) -> Any:
-    kind, *values = value
-    guard_at, rows_at = _GUARD_AT[kind], _ROWS_AT[kind]
-    guard = values[guard_at]
-    values[guard_at] = _NO_GUARD if guard is None else Guard(*guard)
-    if rows_at is not None:
-        values[rows_at] = tuple(map(_row, values[rows_at]))
-    return _KINDS[kind]._make(values)

@@ -13,6 +13,8 @@ import warnings
 from collections.abc import Iterator
 from typing import TypeGuard
 
+from msgspec.structs import replace
+
 from opscope_tools.index.parse import Node, dotted, line_of, named, parse, text_of
 from opscope_tools.index.rows import (
     AssignRow,
@@ -116,7 +118,7 @@ def body_rows(source: bytes, function: FunctionRow) -> tuple[Row, ...]:
     for node in root.named_children:
         body = node.child_by_field_name("body") if node.type == "function_definition" else None
         if body is not None:
-            return tuple(row._replace(line=row.line + function.line - 1) for row in _statements(body, Guard()))
+            return tuple(replace(row, line=row.line + function.line - 1) for row in _statements(body, Guard()))
     return ()
 
 

@@ -3,7 +3,8 @@
 What a file says comes from the index on disk (database.py) where its entry is for the file as it is now, else from
 reading the file, which makes the entry. Tables are asked for the files that have an entry; the others are searched as
 text first, and those that hold the name are read, so that an answer is the same with a whole index, a part of one or
-none. Nothing is answered from before a change: `Tree.now` tells which files differ from their entries.
+none. Nothing is answered from before a change: `Tree.now` tells which files differ from their entries, and a file that a
+table names is one of the repository's or it is not looked at.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from opscope_tools.index.rows import (
     Row,
     decode,
     decode_details,
-    encode_details,
+    encode,
 )  # fmt: skip
 from opscope_tools.index.symbols import details
 
@@ -122,6 +123,8 @@ class SourceTree:
         self._lock = threading.RLock()
         self._inside: set[str] = set()
         self._folders: tuple[Mapping[str, Signature] | None, list[str]] = (None, [""])
+        #: the files as of the last question
+        self._listed: Mapping[str, Signature] = {}
         #: the files and the entries that were last found to match
         self._complete: tuple[Mapping[str, Signature], Mapping[str, Signature]] | None = None
 
@@ -242,7 +245,7 @@ class SourceTree:
                 found = details(self.source(file))
             except RecursionError:
                 raise SourceError(f"{file} nests expressions too deeply to be read.", location=file) from None
-            self._database.put_details(file, signature, encode_details(found))
+            self._database.put_details(file, signature, encode(found))
         return found
 
     def source(self, file: str) -> bytes:
@@ -265,8 +268,8 @@ class SourceTree:
 
     def places(self, name: str) -> list[Place]:
         """The definitions of classes called `name`, in path order."""
-        self._cover(name, _defines)
-        return self._database.places(name)
+        files = self._cover(name, _defines)
+        return [place for place in self._database.places(name) if place.file in files]
 
     def files_defining(self, name: str) -> list[str]:
         """Files that define a class `name`, in path order."""
@@ -274,13 +277,13 @@ class SourceTree:
 
     def textual_subclasses(self, name: str) -> list[tuple[str, str]]:
         """(class, file) of every class whose list of bases holds an expression that ends in the bare name."""
-        self._cover(name, _holds)
-        return self._database.with_base(name)
+        files = self._cover(name, _holds)
+        return [(cls, file) for cls, file in self._database.with_base(name) if file in files]
 
     def files_exporting(self, name: str, folder: str) -> list[str]:
         """Files below `folder` whose `__all__` holds `name`, in path order."""
-        self._cover(name, _exports)
-        return [file for file in self._database.exporting(name) if file.startswith(f"{folder}/")]
+        files = self._cover(name, _exports)
+        return [file for file in self._database.exporting(name) if file.startswith(f"{folder}/") and file in files]
 
     def files_mentioning(self, word: str) -> list[str]:
         """Files whose text holds the identifier `word`, in path order."""
@@ -309,11 +312,12 @@ class SourceTree:
             )
         return list(names)
 
-    def _cover(self, name: str, holds: Callable[[bytes, bytes], bool]) -> None:
-        """Make entries of those files without one whose text `holds` the name."""
+    def _cover(self, name: str, holds: Callable[[bytes, bytes], bool]) -> Mapping[str, Signature]:
+        """Make entries of those files without one whose text `holds` the name; returns the repository's files."""
         missing = self._missing()
         for file in self._holding(missing, name, holds) if missing else ():
             self._make_entry(file)
+        return self._listed
 
     def _holding(self, files: Iterable[str], name: str, holds: Callable[[bytes, bytes], bool]) -> list[str]:
         """Those of the files whose text `holds` the name. One buffer takes them all: copying each would cost more than
@@ -334,6 +338,7 @@ class SourceTree:
         """Files without an entry for what they are now; entries of files that are gone are dropped. Where only a few
         files changed, they are read here."""
         files, known = self._now(), self._database.signatures()
+        self._listed = files
         if self._complete is not None and self._complete[0] is files and self._complete[1] is known:
             return []
         gone = [file for file in known if file not in files]

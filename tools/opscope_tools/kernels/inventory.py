@@ -12,11 +12,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from opscope_cache.keys import digest, engine_version, of_document
-from opscope_cache.store import Store
+from opscope_cache.store import Store, recall
 from opscope_cache.trees import tree_at
 from opscope_schemas.common import Frozen, Repository
 from opscope_schemas.tiling import Unanalysed
-from pydantic import ValidationError
 
 from opscope_tools.kernels.ctext import CSource
 from opscope_tools.kernels.cuda_cutlass import KERNEL
@@ -42,22 +41,13 @@ def scan(repository: Repository, store: Store, *, checkpoint: Callable[[], None]
     """Every kernel and launch of a repository."""
     key = digest("kernels", engine_version(), str(repository.root), *repository.packages)
     fingerprint = tree_at(repository.root, repository.packages).now().fingerprint
-    stored = _load(store.get(key))
+    stored = recall(store, key, _Stored.model_validate_json)
     if stored is not None and stored.tree == fingerprint:
         return stored.inventory
     reader = _Reader(repository, stored.files if stored else {}, checkpoint, progress)
     inventory = reader.read()
     store.put(key, _Stored(tree=fingerprint, inventory=inventory, files=reader.kept).model_dump_json())
     return inventory
-
-
-def _load(text: str | None) -> _Stored | None:
-    if text is None:
-        return None
-    try:
-        return _Stored.model_validate_json(text)
-    except ValidationError:
-        return None
 
 
 class _Reader:

@@ -16,12 +16,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from opscope_cache import keys
-from opscope_cache.store import Store
+from opscope_cache.store import Store, recall
 from opscope_cache.trees import IMPORTED, tree_at
 from opscope_schemas.analysis import Evaluated, ModelTreeResult
 from opscope_schemas.common import Repository
 from opscope_schemas.errors import CancelledError, TraceError
 from opscope_schemas.formula import evaluate, variables
+from pydantic import TypeAdapter
 
 from opscope_tools.children import UNLIMITED, Limits
 from opscope_tools.trace import document as documents
@@ -34,6 +35,8 @@ from opscope_tools.trace.variables import is_depth
 _KEPT = 32
 #: seconds between two looks at whether a caller that waits has given up
 _POLL_SECONDS = 0.05
+#: what the worker says of a configuration: its whole numbers by name
+_CONFIGURED = TypeAdapter(dict[str, int])
 
 
 @dataclass(frozen=True)
@@ -119,10 +122,8 @@ class TraceEngine:
         return tree
 
     def _traced(self, key: str, request: TraceRequest, running: Running) -> CallTree:
-        text = self._store.get(key)
-        if text is not None:
-            trace = Trace.model_validate_json(text)
-        else:
+        trace = recall(self._store, key, Trace.model_validate_json)
+        if trace is None:
             answer, sound = self._ask("trace", request, running)
             trace = Trace.model_validate(answer)
             if not sound:
@@ -141,9 +142,9 @@ class TraceEngine:
         key = self._key("inspect", request)
 
         def inspected(all_: Running) -> ModelTreeResult:
-            text = self._store.get(key)
-            if text is not None:
-                return ModelTreeResult.model_validate_json(text)
+            known = recall(self._store, key, ModelTreeResult.model_validate_json)
+            if known is not None:
+                return known
             answer, sound = self._ask("inspect", request, all_)
             result = ModelTreeResult.model_validate(answer)
             if sound:
@@ -218,12 +219,12 @@ class TraceEngine:
             return {}
         model = request.model.model_copy(update={"overrides": {**request.model.overrides, **own}})
         key = self._key("configure", InspectRequest(model=model))
-        text = self._store.get(key)
-        if text is None:
-            answer, _ = self._ask("configure", InspectRequest(model=model), running)
-            text = json.dumps(answer)
-            self._store.put(key, text)
-        found: dict[str, int] = json.loads(text)
+        found = recall(self._store, key, _CONFIGURED.validate_json)
+        if found is None:
+            answer, sound = self._ask("configure", InspectRequest(model=model), running)
+            found = _CONFIGURED.validate_python(answer)
+            if sound:
+                self._store.put(key, json.dumps(found))
         followers = {v.name for v in tree.trace.variables if v.config_key and v.kind != "derived"}
         return {n: x for n, x in found.items() if n in followers and keys[n] not in own}
 

@@ -7,7 +7,6 @@ is linked or run.
 from __future__ import annotations
 
 import importlib.util
-import json
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -16,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from opscope_cache.keys import digest, engine_version, of_document
-from opscope_cache.store import Store
+from opscope_cache.store import Store, recall
 from opscope_schemas.resources import Build, Constant, LineInstructions
+from pydantic import TypeAdapter
 
 from opscope_tools.children import run, scratch_folder
 from opscope_tools.kernels.compiled.process import compiled_by
@@ -31,6 +31,7 @@ _SAID = {
     "registers": r"Used (\d+) registers", "barriers": r"used (\d+) barriers", "shared": r"(\d+) bytes smem",
 }  # fmt: skip
 _LINES = 12
+_CONSTANTS = TypeAdapter(list[Constant])
 #: headers of libraries whose declarations a kernel rarely needs, as an empty file
 _STANDINS = (
     "cublas_v2.h", "cublas.h", "cublasLt.h", "cusparse.h", "cusolverDn.h", "curand_kernel.h", "curand.h", "nvml.h",
@@ -68,8 +69,9 @@ def build_cuda(
     builds, left = [], 0
     for arch in archs:
         key = digest("nvcc build", engine_version(), version(), content, file, instance, arch)
-        if (text := store.get(key)) is not None:
-            builds.append(Build.model_validate_json(text))
+        known = recall(store, key, Build.model_validate_json)
+        if known is not None:
+            builds.append(known)
             continue
         if seconds <= 0:
             left += 1
@@ -94,8 +96,9 @@ def probe(
     Nothing runs: each is the initialiser of a device array, which the PTX spells out.
     """
     key = digest("nvcc probe", engine_version(), version(), content, file, arch, of_document(list(expressions)))
-    if (text := store.get(key)) is not None:
-        return [Constant.model_validate(one) for one in json.loads(text)]
+    known = recall(store, key, _CONSTANTS.validate_json)
+    if known is not None:
+        return known
     ends = time.monotonic() + seconds
     found = _probed(root, file, expressions, arch, seconds, checkpoint)
     if found is None:  # one that is none of C++ hides the others
@@ -105,7 +108,7 @@ def probe(
             alone = _probed(root, file, [one], arch, left, checkpoint, keep=True) if left > 0 else None
             found += alone or [Constant(expression=one, error=f"not reached in {seconds:.0f} s")]
     if all("not reached" not in one.error for one in found):
-        store.put(key, json.dumps([one.model_dump() for one in found]))
+        store.put(key, _CONSTANTS.dump_json(found).decode())
     return found
 
 

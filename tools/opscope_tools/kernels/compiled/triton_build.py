@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from opscope_cache.keys import digest, engine_version, of_document
-from opscope_cache.store import Store
+from opscope_cache.store import Store, recall
 from opscope_schemas.resources import Build, LineInstructions
 
 from opscope_tools.children import scratch_folder
@@ -48,14 +48,14 @@ def build_triton(
         digest("triton build", engine_version(), version, marks, arch, of_document(_request(c, arch)))
         for c, arch in wanted
     ]
-    known = {key: text for key in keys if (text := store.get(key)) is not None}
+    known = {key: build for key in keys if (build := recall(store, key, Build.model_validate_json)) is not None}
     todo = [(c, a, k) for (c, a), k in zip(wanted, keys, strict=True) if k not in known]
     if todo and seconds > 0:
         progress(0, len(todo), f"compiling {slice_.kernel[1]} {len(todo)} times")
         for key, build in _compile(slice_, todo, version, seconds, checkpoint):
-            known[key] = build.model_dump_json()
-            store.put(key, known[key])
-    builds = [Build.model_validate_json(known[key]) for key in keys if key in known]
+            known[key] = build
+            store.put(key, build.model_dump_json())
+    builds = [known[key] for key in keys if key in known]
     return builds, len(keys) - len(builds)
 
 
