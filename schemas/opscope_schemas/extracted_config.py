@@ -117,7 +117,9 @@ class Configuration(Frozen):
     hyperparameters: tuple[Hyperparameter, ...] = ()
     total: int = Field(description="Parameters; `hyperparameters` may be a page of them.")
     accepts: tuple[AcceptedKey, ...] = ()
-    unknown_keys: tuple[str, ...] = Field(default=(), description="Keys of `config` that source knows nothing of.")
+    unknown_keys: tuple[str, ...] = Field(
+        default=(), description="Keys of a `config` object that source knows nothing of."
+    )
 
 
 class Constant(Frozen):

@@ -13,10 +13,8 @@ from opscope_tools.engines import close_engines
 from opscope_tools.runner import run_tool
 from opscope_tools.spec import ToolContext
 from opscope_tools.workspace import Workspace
+from tally import FIGURES, SECRET, Tally, summary
 
-#: what stands for the content of somebody else's file
-SECRET = "opscope_secret_e7f1"
-_EXECUTION, _EXECUTED, _FILE, _READ = "execution tried", "code executed", "foreign file tried", "foreign file read"
 #: a trusted repository: functions of its own, and names that it merely imports
 TRUSTED = """
 import functools
@@ -88,29 +86,6 @@ def answer(workspace: Workspace) -> Callable[..., str]:
     return ask
 
 
-class Tally:
-    """Counts attempts; each is one that did nothing, or the test fails."""
-
-    def __init__(self, record: Callable[[str, object], None]) -> None:
-        self._record = record
-
-    def execution(self, mark: Path) -> None:
-        """One attempt to run code, which would have left `mark`."""
-        self.executions(1, [f"code ran and left {mark}"] if mark.exists() else [])
-
-    def executions(self, count: int, executed: list[str]) -> None:
-        """Several attempts at once."""
-        self._record(_EXECUTION, count)
-        self._record(_EXECUTED, len(executed))
-        assert not executed, executed
-
-    def file(self, said: str) -> None:
-        """One attempt to read a foreign file, whose content is not to be in what was said."""
-        self._record(_FILE, 1)
-        self._record(_READ, int(SECRET in said))
-        assert SECRET not in said, said
-
-
 @pytest.fixture
 def tally(record_property: Callable[[str, object], None]) -> Tally:
     return Tally(record_property)
@@ -119,10 +94,7 @@ def tally(record_property: Callable[[str, object], None]) -> Tally:
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """The figures of the whole run."""
     reports = [r for kind in ("passed", "failed") for r in terminalreporter.stats.get(kind, []) if r.when == "call"]
-    counts = dict.fromkeys((_EXECUTION, _EXECUTED, _FILE, _READ), 0)
+    counts = dict.fromkeys(FIGURES, 0)
     for name, count in (pair for report in reports for pair in report.user_properties if pair[0] in counts):
         counts[name] += count
-    terminalreporter.write_line(
-        f"executions tried {counts[_EXECUTION]}, code executed {counts[_EXECUTED]}; "
-        f"foreign files tried {counts[_FILE]}, read {counts[_READ]}"
-    )
+    terminalreporter.write_line(summary(counts))

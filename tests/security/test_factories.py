@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Tally
+from tally import Tally
 
 Ask = Callable[..., str]
 

@@ -139,14 +139,19 @@ def _read(workspace: Workspace, text: str) -> tuple[Path, bytes]:
         raise ConfigError(
             f"The config file {text} cannot be read: {error.strerror}.", next_step="Give a config.json."
         ) from None
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         about = os.fstat(descriptor)
         if not stat.S_ISREG(about.st_mode):
             _refuse(text, "is no ordinary file")
         if not _still(path, descriptor, about):
             _refuse(text, "changed while it was opened")
-        data = file.read(LARGEST + 1) if about.st_size <= LARGEST else b""
-    if about.st_size > LARGEST or len(data) > LARGEST:
+        if about.st_size > LARGEST:
+            _refuse(text, f"is larger than {LARGEST:,} bytes")
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            data = file.read(LARGEST + 1)
+    finally:
+        os.close(descriptor)
+    if len(data) > LARGEST:  # it grew, or lies in a file system that does not tell
         _refuse(text, f"is larger than {LARGEST:,} bytes")
     return path, data
 

@@ -128,7 +128,16 @@ class _Answer:
                 "The constructor takes further keyword arguments: a key that source does not name is kept as it is."
             )
         described = Parameters(self.sources, files, lambda symbol: model_files(self.index, symbol))
-        return described.describe(read, self.given)
+        return self._without_foreign_keys(described.describe(read, self.given))
+
+    def _without_foreign_keys(self, configurations: list[Configuration]) -> list[Configuration]:
+        """Of a file only keys that source knows are shown, since it may be no configuration; the caller's own object is
+        the caller's."""
+        if not isinstance(self.arguments.config, str):
+            return configurations
+        if count := sum(len(c.unknown_keys) for c in configurations):
+            self.notes.append(f"The config file holds {count} keys that source knows nothing of.")
+        return [c.model_copy(update={"unknown_keys": ()}) for c in configurations]
 
     def _parents(self, config: ClassSymbol) -> list[ClassSymbol]:
         return [base for base in self.index.resolver.mro(config) if not isinstance(base, str)]
