@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: analyze test lint setup golden gallery conformance second clients bench-server bench-calls bench-index bench-cost bench-kernels bench-reports bench-map bench-gpu sweep sweep-cost sweep-index sweep-kernels sweep-prose sweep-configs sweep-answers clean
+.PHONY: analyze test lint setup golden gallery conformance second faults clients bench-load bench-server bench-calls bench-index bench-cost bench-kernels bench-reports bench-map bench-gpu sweep sweep-cost sweep-index sweep-kernels sweep-prose sweep-configs sweep-answers clean
 
 analyze: $(STAMP)
 	$(BIN)/opscope analyze $(TARGET)
@@ -41,6 +41,10 @@ second: $(STAMP)
 # time to the first listing of tools, beside a bare server of the SDK
 bench-server: $(STAMP)
 	$(BIN)/python benchmarks/server.py
+
+# kept answers alone and under load, beside a bare server of the SDK
+bench-load: $(STAMP)
+	$(BIN)/python benchmarks/load.py
 
 # how long calls take: cold, warm, cached
 bench-calls: $(STAMP)
@@ -85,6 +89,10 @@ sweep-prose: $(STAMP)
 # every model type's default configuration: what the tool reads against what transformers makes
 sweep-configs: $(STAMP)
 	$(BIN)/python tests/sweep/configs.py
+
+# what takes minutes: all bad requests, loads beside traces that never end
+faults: $(STAMP)
+	$(BIN)/pytest -n 0 -m faults tests
 
 # other projects' MCP clients, Claude Code's command line and headless agents against the real server
 clients: $(STAMP)
