@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -13,12 +14,13 @@ LOAD = Path(__file__).parents[2] / "benchmarks/load.py"
 
 
 @pytest.fixture
-def load() -> ModuleType:
+def load(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The benchmark, as a module."""
     spec = importlib.util.spec_from_file_location("opscope_load", LOAD)
     assert spec
     assert spec.loader
     found = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, found)
     spec.loader.exec_module(found)
     return found
 
