@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: analyze test faults lint setup golden gallery conformance second clients bench-server bench-calls bench-index bench-cost bench-kernels bench-reports bench-map bench-gpu sweep sweep-cost sweep-index sweep-kernels sweep-prose sweep-configs sweep-answers clean
+.PHONY: analyze test lint setup golden gallery conformance second faults clients bench-load bench-server bench-calls bench-index bench-cost bench-kernels bench-reports bench-map bench-gpu sweep sweep-cost sweep-index sweep-kernels sweep-prose sweep-configs sweep-answers clean
 
 analyze: $(STAMP)
 	$(BIN)/opscope analyze $(TARGET)
@@ -22,7 +22,7 @@ lint: $(STAMP)
 
 # kills at random moments, full and broken disks, attacks and loads: what takes minutes; prints what was tried and what came of it
 faults: $(STAMP)
-	$(BIN)/pytest -m faults -s tests/faults tests/security tests/server
+	$(BIN)/pytest -n 0 -m faults -s tests
 
 # what is derived from the code and kept in the tree: tool definitions, JSON Schemas, README's table
 golden: $(STAMP)
@@ -45,6 +45,10 @@ second: $(STAMP)
 # time to the first listing of tools, beside a bare server of the SDK
 bench-server: $(STAMP)
 	$(BIN)/python benchmarks/server.py
+
+# kept answers alone and under load, beside a bare server of the SDK
+bench-load: $(STAMP)
+	$(BIN)/python benchmarks/load.py
 
 # how long calls take: cold, warm, cached
 bench-calls: $(STAMP)

@@ -6,6 +6,7 @@ answers for itself. Both channels carry the same facts as compact JSON: some hos
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from mcp.server.mcpserver import Context
@@ -15,7 +16,7 @@ from mcp.server.mcpserver.utilities.func_metadata import ArgModelBase, FuncMetad
 from mcp.types import CallToolResult, ResourceLink, TextContent, ToolAnnotations
 from opscope_schemas.common import ToolArguments, ToolResult
 from opscope_schemas.errors import OpscopeError
-from opscope_tools.runner import compact, look_up, run_tool, shorten_to, to_json, validate
+from opscope_tools.runner import compact, encodable, json_text, look_up, run_tool, shorten_to, validate
 from opscope_tools.spec import AnyTool, ToolContext
 from pydantic import BaseModel, PrivateAttr
 from pydantic.json_schema import GenerateJsonSchema
@@ -124,7 +125,7 @@ class BoundTool(SdkTool):
             checked, key, found = await self._work.look(kept, report)
             return found or await self._work.run(tool.lane(checked), computed, report, key=key)
         except OpscopeError as error:
-            raise ToolError(within(str(error), self._settings.budget)) from error
+            raise ToolError(within(encodable(str(error)), self._settings.budget)) from error
         except Exception as error:  # the SDK logs it with its traceback; the caller learns whose fault it is
             raise UnexpectedToolError(
                 f"{self._tool.name} stopped on a defect of opscope itself, not of your arguments; "
@@ -143,11 +144,16 @@ def within(sentence: str, budget: int) -> str:
 def answer(tool: AnyTool, whole: ToolResult, budget: int) -> CallToolResult:
     """Both channels of an answer within the budget, and a link to the whole where there is one."""
     shown = shorten_to(tool, whole, budget)
-    content: list[TextContent | ResourceLink] = [TextContent(type="text", text=to_json(shown))]
+    structured = compact(shown)
+    plain = json_text(structured)
+    text = encodable(plain)
+    if text is not plain:  # the name of a file that is no text
+        structured = json.loads(text)
+    content: list[TextContent | ResourceLink] = [TextContent(type="text", text=text)]
     if shown.artifact:
         content.append(
             ResourceLink(
                 type="resource_link", uri=shown.artifact, name=f"{tool.name} result", mime_type="application/json"
             )
         )
-    return CallToolResult(content=list(content), structured_content=compact(shown))
+    return CallToolResult(content=list(content), structured_content=structured)

@@ -18,6 +18,7 @@ _MEANING = {
     "target": "Model type (llama), class name, or path.py:line; one word.",
     "module": "Class name, short or qualified; one word.",
     "model": "Model type or model class; one word.",
+    "repo": "Name of a registered repository; one word.",
     "topic": "memory-bandwidth, system-calls, cache-hierarchy, memory-bottlenecks, matrix-multiplication; one word.",
 }
 
@@ -57,7 +58,7 @@ def check_arguments(name: str, places: list[str], arguments: Mapping[str, str] |
         raise MCPError(INVALID_PARAMS, f"The prompt {name} needs the argument {missing[0]!r}: {_MEANING[missing[0]]}")
     if unknown:
         raise MCPError(
-            INVALID_PARAMS, f"The prompt {name} has no argument {unknown[0]!r}; it takes: {', '.join(places)}."
+            INVALID_PARAMS, f"The prompt {name} has no argument {_shown(unknown[0])!r}; it takes: {', '.join(places)}."
         )
     if spaced:
         raise MCPError(
@@ -68,4 +69,10 @@ def check_arguments(name: str, places: list[str], arguments: Mapping[str, str] |
 def unknown_prompt(name: str, known: list[str]) -> MCPError:
     """The error for a prompt that does not exist."""
     nearest = difflib.get_close_matches(name, known, n=2, cutoff=0.4) or known
-    return MCPError(INVALID_PARAMS, f"Unknown prompt: {name}. Nearest names: {', '.join(nearest)}.")
+    return MCPError(INVALID_PARAMS, f"Unknown prompt: {_shown(name)}. Nearest names: {', '.join(nearest)}.")
+
+
+def _shown(text: str) -> str:
+    """A name that somebody made up, no longer than names are, in one line."""
+    text = text if len(text) <= 100 else f"{text[:100]}..."
+    return text if text.isprintable() else repr(text)

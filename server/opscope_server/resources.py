@@ -60,6 +60,7 @@ def read_template(name: str) -> str:
 
 def _missing(kind: str, name: str, known: object) -> ResourceNotFoundError:
     names = ", ".join(known) if isinstance(known, list | tuple) else ""
+    name = name if len(name) <= 100 else f"{name[:100]}..."
     return ResourceNotFoundError(
         f"No {kind} is called {name!r}. {'There are: ' + names + '.' if names else ''}".strip()
     )
@@ -90,7 +91,7 @@ def add_resources(server: MCPServer, workspace: Workspace) -> None:
         kept = recall(workspace.store, f"artifact/{key}", _json_text) if _KEY.match(key) else None
         if kept is None:
             raise ResourceNotFoundError(
-                f"No result is kept under {key!r}. Call the tool again; its answer names the artifact."
+                f"No result is kept under {key[:100]!r}. Call the tool again; its answer names the artifact."
             )
         return kept
 

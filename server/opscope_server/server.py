@@ -27,6 +27,7 @@ from opscope_server.access import Verifier, auth_settings
 from opscope_server.binding import BoundTool
 from opscope_server.completion import add_completion
 from opscope_server.roots import Roots
+from opscope_server.sentences import in_sentences
 from opscope_server.settings import Settings
 from opscope_server.stdio import stdio_streams
 from opscope_server.wire import configure_logging
@@ -58,6 +59,7 @@ class OpscopeServer(MCPServer[Any]):
             description="FLOPs, bytes and kernel tiling of LLM implementations, computed from their source",
             instructions=_instructions(names),
             version=package_version(),
+            middleware=[in_sentences],
             tools=[BoundTool.bind(tool, self.work, settings) for tool in tools],
             token_verifier=Verifier(settings.token) if settings.token else None,
             auth=auth_settings() if settings.token else None,
@@ -87,6 +89,7 @@ class OpscopeServer(MCPServer[Any]):
         """Call a tool; an unknown name gets the nearest ones."""
         known = [tool.name for tool in self._tool_manager.list_tools()]
         if name not in known:
+            name = name if len(name) <= 100 else f"{name[:100]}..."
             nearest = difflib.get_close_matches(name, known, n=3, cutoff=0.4) or known
             raise ToolError(f"No tool is called {name!r}. Nearest names: {', '.join(nearest)}.")
         if self.roots is not None and context is not None:

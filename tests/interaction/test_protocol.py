@@ -260,3 +260,19 @@ def test_completion_of_an_unknown_argument_is_empty(server: OpscopeServer, era: 
 def test_instructions_fit_what_hosts_show_and_name_only_real_tools(server: OpscopeServer) -> None:
     assert server.instructions
     assert len(server.instructions) < 4096
+
+
+def test_every_argument_of_every_prompt_says_what_it_is(server: OpscopeServer) -> None:
+    async def story(client: Client) -> list[str | None]:
+        listed = (await client.list_prompts()).prompts
+        return [argument.description for prompt in listed for argument in prompt.arguments or []]
+
+    assert all(talk(server, "legacy", story))
+
+
+def test_an_answer_with_a_name_that_is_no_text_is_sent_all_the_same() -> None:
+    from opscope_server.binding import answer
+
+    found = answer(toys.ROWS, toys.RowsResult(rows=("caf\udce9",), total=1), 2000)
+    assert found.structured_content == json.loads(text_of(found)) == {"rows": ["caf?"], "total": 1}
+    assert found.model_dump_json()

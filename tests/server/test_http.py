@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -332,3 +333,42 @@ def test_an_id_that_is_under_way_in_a_session_is_refused_and_the_first_request_i
     assert "is under way" in text
     asking.join(LONG)
     assert "questions about source may take 3 s" in first[0][1]
+
+
+# ---- the page about it ---------------------------------------------------------------------------------------------
+
+PAGE = Path(__file__).parents[2] / "docs/http.md"
+
+
+def test_every_serve_command_of_the_page_is_one_that_the_command_line_takes() -> None:
+    from opscope_clients.cli import opscope
+
+    commands = [
+        line.partition("opscope serve ")[2] for line in PAGE.read_text().splitlines() if "opscope serve " in line
+    ]
+    assert len(commands) >= 3
+    for command in commands:
+        arguments = shlex.split(command)
+        context = opscope.commands["serve"].make_context(
+            "serve", arguments, parent=opscope.make_context("opscope", ["serve"])
+        )
+        assert context.params["http"], command
+
+
+def test_the_limits_of_the_page_are_the_servers() -> None:
+    from opscope_server.messages import MOST_BYTES, MOST_LEVELS
+    from opscope_server.settings import COMPILE_SECONDS, MARGIN_SECONDS, STATIC_SECONDS, Settings
+
+    page, settings = PAGE.read_text(), Settings()
+    for row in (
+        f"| head of a request | {settings.head_seconds:.0f} s,",
+        f"| body of a request | {settings.body_seconds:.0f} s, then 408; {MOST_BYTES >> 20} MiB,",
+        f"| levels of JSON | {MOST_LEVELS} |",
+        f"| connections | {settings.connections:,}, then 503 |",
+        f"| sessions | {settings.sessions}, then 503; one that is not used for {settings.session_seconds / 60:.0f} minutes",
+        f"`OPSCOPE_QUEUE` ({settings.queue})",
+        f"| {STATIC_SECONDS:.0f} s |",
+        f"(600 s) + {MARGIN_SECONDS:.0f} s |",
+        f"| {COMPILE_SECONDS:.0f} s |",
+    ):
+        assert row in page, row

@@ -233,7 +233,12 @@ def compact(value: Any) -> Any:
 
 def to_json(result: ToolResult) -> str:
     """The compact JSON text of a result; reads back into an equal result."""
-    return encodable(json.dumps(compact(result), ensure_ascii=False, separators=(",", ":")))
+    return encodable(json_text(compact(result)))
+
+
+def json_text(structured: object) -> str:
+    """Compact JSON, as it leaves the process and as it is kept."""
+    return json.dumps(structured, ensure_ascii=False, separators=(",", ":"))
 
 
 def encodable(text: str) -> str:

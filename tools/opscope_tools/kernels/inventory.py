@@ -15,6 +15,7 @@ from opscope_cache.keys import digest, engine_version, of_document
 from opscope_cache.store import Store, recall
 from opscope_cache.trees import tree_at
 from opscope_schemas.common import Frozen, Repository
+from opscope_schemas.errors import CancelledError
 from opscope_schemas.tiling import Unanalysed
 
 from opscope_tools.kernels.ctext import CSource
@@ -27,7 +28,15 @@ from opscope_tools.kernels.triton_find import find_in_python, worth_parsing
 
 Progress = Callable[[float, float | None, str], None]
 _TEMPLATE_KERNEL = re.compile(r"@triton\.jit[^\n]*\n\s*+def\s+([^(\s]+)|__global__\s+[^;{]*?(\w+)\s*+\(")
+_BEGUN = "/begun"
 _DEFINE = re.compile(rb"#[ \t]*define")
+
+
+class _Begun(Frozen):
+    """What a scan that was cancelled had read."""
+
+    #: as in `_Stored`
+    files: dict[str, tuple[str, FileFacts]]
 
 
 class _Stored(Frozen):
@@ -44,8 +53,13 @@ def scan(repository: Repository, store: Store, *, checkpoint: Callable[[], None]
     stored = recall(store, key, _Stored.model_validate_json)
     if stored is not None and stored.tree == fingerprint:
         return stored.inventory
-    reader = _Reader(repository, stored.files if stored else {}, checkpoint, progress)
-    inventory = reader.read()
+    begun = None if stored else recall(store, key + _BEGUN, _Begun.model_validate_json)
+    reader = _Reader(repository, stored.files if stored else begun.files if begun else {}, checkpoint, progress)
+    try:
+        inventory = reader.read()
+    except CancelledError:  # the next scan goes on from here
+        store.put(key + _BEGUN, _Begun(files={**reader.known, **reader.kept}).model_dump_json())
+        raise
     store.put(key, _Stored(tree=fingerprint, inventory=inventory, files=reader.kept).model_dump_json())
     return inventory
 
