@@ -59,6 +59,7 @@ def test_a_machine_that_has_what_is_needed_is_told_so_as_json(tmp_path: Path, to
     found: dict[tuple[str, str], Any] = {(one["section"], one["name"]): one for one in answer["findings"]}
     assert found["server", "stdio"]["facts"]["tools"] == [tool.name for tool in ALL_TOOLS]
     assert found["interpreter", "tracing"]["facts"]["packages"].keys() == {"torch", "transformers", "pydantic"}
+    assert found["interpreter", "cage"]["facts"].keys() == {"files", "calls", "landlock"}
     assert found["repositories", "toy"]["facts"]["trusted"] is True
     assert found["repositories", "toy"]["facts"]["root"] == str(toy)
     assert found["repositories", "transformers"]["facts"]["installed"] is True
