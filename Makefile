@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: analyze test lint setup golden gallery conformance second clients bench-server bench-calls bench-index bench-cost bench-kernels bench-reports bench-map bench-gpu sweep sweep-cost sweep-index sweep-kernels sweep-prose sweep-configs sweep-answers clean
+.PHONY: analyze test lint setup golden gallery conformance faults second clients bench-server bench-calls bench-index bench-cost bench-kernels bench-reports bench-map bench-gpu sweep sweep-cost sweep-index sweep-kernels sweep-prose sweep-configs sweep-answers clean
 
 analyze: $(STAMP)
 	$(BIN)/opscope analyze $(TARGET)
@@ -19,6 +19,10 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# faults by the hundred: files cut and overwritten, full disks, killed processes; hostile files. Says how many were planted
+faults: $(STAMP)
+	$(BIN)/pytest -m 'faults or not faults' -n 0 tests/faults tests/security
 
 # what is derived from the code and kept in the tree: tool definitions, JSON Schemas, README's table
 golden: $(STAMP)

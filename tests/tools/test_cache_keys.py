@@ -9,12 +9,14 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import toys
 from opscope_cache import keys, trees
 from opscope_cache.store import MemoryStore
 from opscope_schemas.common import Repository
+from opscope_schemas.repo_map import RepoMapResult
 from opscope_tools import map_repo, runner
 from opscope_tools.kernels import inventory
 from opscope_tools.kernels.compiled import nvcc_build, triton_build
@@ -158,8 +160,9 @@ def test_the_running_interpreters_version_is_part_of_a_results_key(workspace: Wo
 def versions(monkeypatch: Patch, change: Callable[[], None], version: Callable[[], str]) -> tuple[str, str]:
     """What `version` says before and after the change; both are kept for the process, so they are made to forget."""
     found = []
-    for step in (lambda: None, change):
-        step()
+    for changed in (False, True):
+        if changed:
+            change()
         keys.engine_version.cache_clear()
         keys.index_version.cache_clear()
         found.append(version())
@@ -172,7 +175,10 @@ def versions(monkeypatch: Patch, change: Callable[[], None], version: Callable[[
 @pytest.mark.parametrize("package", ["opscope_tools", "opscope_schemas", "opscope_cache"])
 def test_the_code_of_each_package_is_part_of_the_engines_version(package: str, monkeypatch: Patch) -> None:
     contents = keys._contents
-    patched = lambda folder: contents(folder) + (b"edited" if folder.name == package else b"")  # noqa: E731
+
+    def patched(folder: Path) -> bytes:
+        return contents(folder) + (b"edited" if folder.name == package else b"")
+
     before, after = versions(monkeypatch, lambda: monkeypatch.setattr(keys, "_contents", patched), keys.engine_version)
     assert before != after
 
@@ -349,9 +355,9 @@ def test_each_part_of_a_question_about_constants_is_part_of_its_key(
 SLICE = Slice(("a.py", "kernel"), {"a.py": "def kernel(): ..."}, {"a.py": {"N": {"value": 1}}})
 
 
-def asked_for_triton(slice_: Slice = SLICE, arch: str = "sm_90", **changed: object) -> str:
+def asked_for_triton(slice_: Slice = SLICE, arch: str = "sm_90", **changed: Any) -> str:
     store = Asked()
-    choice = dataclasses.replace(Choice(), **changed)  # type: ignore[arg-type]
+    choice = dataclasses.replace(Choice(), **changed)
     triton_build.build_triton(
         slice_, [choice], [arch], store, seconds=0, checkpoint=lambda: None, progress=lambda *_: None
     )
@@ -361,7 +367,7 @@ def asked_for_triton(slice_: Slice = SLICE, arch: str = "sm_90", **changed: obje
 
 def test_each_part_of_a_triton_build_is_part_of_its_key(monkeypatch: Patch, newer: Callable[[], None]) -> None:
     monkeypatch.setattr(importlib.metadata, "version", lambda _name: "3.9")
-    changes: dict[str, object] = {
+    changes: dict[str, Any] = {
         "signature": {"x": "*fp16"}, "constants": {"N": 1}, "divisible": ["x"], "options": {"num_warps": 8},
         "said": {"x": "fp16"}, "config": 2,
     }  # fmt: skip
@@ -411,7 +417,7 @@ def _first_key(store: Asked, run: Callable[[], object]) -> list[str]:
 def test_each_part_of_a_map_is_part_of_its_key(
     own: Repository, tmp_path: Path, monkeypatch: Patch, newer: Callable[[], None]
 ) -> None:
-    monkeypatch.setattr(map_repo, "survey", lambda *_args, **_named: map_repo.RepoMapResult.model_construct())
+    monkeypatch.setattr(map_repo, "survey", lambda *_args, **_named: RepoMapResult.model_construct())
     with same_fingerprints(monkeypatch):
         seen = {asked_for_map(own, tmp_path), asked_for_map(own, tmp_path, entry="a.py:1")}
         seen.add(asked_for_map(own.model_copy(update={"root": tmp_path / "copy"}), tmp_path))
