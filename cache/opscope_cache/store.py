@@ -150,14 +150,14 @@ class DiskStore:
         from opscope_cache import textcache  # here: 30 ms that commands without a cache need not pay
 
         private.make_database(self._database)
-        # raises where another process does not let go within our patience: diskcache would try for a minute
-        probe = sqlite3.connect(self._database, timeout=_BUSY_SECONDS, isolation_level=None)
-        try:
-            probe.execute("BEGIN IMMEDIATE")
-            textcache.check(probe, time.time())
-            probe.execute("COMMIT")
-        finally:
-            probe.close()
+        if self._database.stat().st_size:
+            with contextlib.closing(
+                sqlite3.connect(self._database, timeout=_BUSY_SECONDS, isolation_level=None)
+            ) as probe:
+                # raises where another process does not let go within our patience: diskcache would try for a minute
+                probe.execute("BEGIN IMMEDIATE")
+                textcache.check(probe, time.time())
+                probe.execute("COMMIT")
         self._cache = textcache.open_cache(self._place, self._size_limit, _BUSY_SECONDS)
         self._identity = private.identity(self._database)
 

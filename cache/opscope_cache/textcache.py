@@ -70,6 +70,8 @@ def check(database: sqlite3.Connection, now: float) -> None:
     day, or a forger, must not make entries that outlive all others.
     """
     found = schema_of(database)
+    if database.execute("PRAGMA auto_vacuum").fetchone()[0] != DEFAULT_SETTINGS["sqlite_auto_vacuum"]:
+        raise NotOursError("The file would not shrink when rows go, so its size would have every new row evicted.")
     if not found <= _schema():
         raise NotOursError("The database defines what diskcache does not.")
     tables = {name for kind, name, _ in found if kind == "table"}

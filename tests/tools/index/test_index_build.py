@@ -242,6 +242,34 @@ def test_a_change_is_seen_by_an_index_opened_in_another_process(root: Path, cach
     assert index.one("Moved").file == "pkg/m9.py"
 
 
+def test_what_a_busy_index_cannot_take_is_answered_from_memory(root: Path, cache: Path) -> None:
+    """Another process writes, so an entry that a question needs finds no way into the file."""
+    place = built(root, cache)
+    index = opened(root, cache)
+    assert index.one("C5").line == 4
+    other = sqlite3.connect(place, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    (root / "pkg/m5.py").write_text("\nclass C5: pass\nclass Fresh(C5): pass\n__all__ = ['Fresh']\n")
+    (root / "pkg/m9.py").unlink()
+    (tree,) = index.resolver.trees
+
+    def answers() -> list[object]:
+        return [
+            index.one("C5").line, index.one("Fresh").line, tree.textual_subclasses("C5"), tree.places("C9"),
+            tree.files_exporting("Fresh", "pkg"), {"Fresh", "C9"} & set(tree.class_names()),
+        ]  # fmt: skip
+
+    expected = [2, 3, [("Fresh", "pkg/m5.py"), ("C6", "pkg/m6.py")], [], ["pkg/m5.py"], {"Fresh"}]
+    assert [*answers()[:5], answers()[5] & {"Fresh"}] == expected  # type: ignore[operator]
+    other.execute("ROLLBACK")
+    other.close()
+    (root / "pkg/m5.py").write_text("\n\nclass C5: pass\nclass Fresh(C5): pass\n__all__ = ['Fresh']\n")
+    assert [*answers()[:5], answers()[5]] == [3, 4, *expected[2:]]
+    assert index.one("C5").line == 3
+    index.close()
+    assert sqlite3.connect(place).execute("SELECT line FROM classes WHERE name = 'C5'").fetchall() == [(3,)]
+
+
 FILES: dict[str, bytes] = {
     "latin.py": b"# -*- coding: latin-1 -*-\nclass Caf\xe9(object):\n    pass\nclass Latin: pass\n",
     "marked.py": b"\xef\xbb\xbfclass Marked: pass\n",

@@ -23,7 +23,6 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 from opscope_cache import private
 from opscope_cache.databases import is_damage
-from opscope_cache.keys import digest
 from opscope_cache.trees import Signature
 
 from opscope_tools.index import sealed
@@ -47,6 +46,15 @@ CREATE INDEX IF NOT EXISTS exports_by_file ON exports(file);
 CREATE TABLE IF NOT EXISTS words(bucket INTEGER PRIMARY KEY, files BLOB);
 CREATE TABLE IF NOT EXISTS segment(file INTEGER PRIMARY KEY, path TEXT, signature BLOB);
 """
+# SQLite keeps whatever it is given, so each question says what type its answers are of
+_PLACES = """
+SELECT f.path, c.path, c.line FROM classes c JOIN files f ON f.id=c.file
+WHERE c.name=? AND typeof(f.path)='text' AND typeof(c.path)='text' AND typeof(c.line)='integer' ORDER BY 1, 3"""
+_WITH_BASE = """
+SELECT b.class, f.path FROM bases b JOIN files f ON f.id=b.file
+WHERE b.name=? AND typeof(b.class)='text' AND typeof(f.path)='text' ORDER BY 2, 1"""
+_EXPORTING = """
+SELECT f.path FROM exports e JOIN files f ON f.id=e.file WHERE e.name=? AND typeof(f.path)='text' ORDER BY 1"""
 _NAMED = ("classes", "bases", "exports")
 #: writes of single entries after which they are brought into the file
 _MANY = 500
@@ -90,6 +98,8 @@ class Database:
         self._identity: tuple[int, int] | None = None
         self._looked = time.monotonic()
         self._writes = 0
+        #: in memory, the entries that could not be written: the file is busy, read-only, or has no room
+        self._unwritten: Database | None = None
         self._connection = self._open()
 
     def _open(self) -> sqlite3.Connection:
@@ -134,6 +144,8 @@ class Database:
         if self._signatures is None:
             query = "SELECT path, signature FROM files WHERE typeof(path)='text' AND typeof(signature)='blob'"
             self._signatures = dict(self._all(query, ()))
+            if self._unwritten is not None:
+                self._signatures.update(self._unwritten.signatures())
         return self._signatures
 
     def segment(self) -> Mapping[str, tuple[int, Signature]]:
@@ -163,26 +175,38 @@ class Database:
 
     def _blob(self, column: str, path: str, signature: Signature) -> bytes | None:
         query = f"SELECT {column} FROM files WHERE path=? AND signature=?"
-        rows = self._rows(query, (path, signature), (bytes,))
-        return _unsealed(rows[0][0], path, signature, column) if rows else None
+        rows = self._all(query, (path, signature))
+        if not rows and self._unwritten is not None:
+            return self._unwritten._blob(column, path, signature)
+        return sealed.unstamped(rows[0][0], path, signature, column) if rows else None
 
     def places(self, name: str) -> list[Place]:
         """Where a class of that name is defined, as of the entries."""
-        query = "SELECT f.path, c.path, c.line FROM classes c JOIN files f ON f.id=c.file WHERE c.name=? ORDER BY 1, 3"
-        return [Place(*row) for row in self._rows(query, (name,), (str, str, int))]
+        found = [Place(*row) for row in self._all(_PLACES, (name,))]
+        return self._with_unwritten(found, Database.places, name, lambda place: place.file)
 
     def with_base(self, name: str) -> list[tuple[str, str]]:
         """(class, file) of the classes with a base expression that ends in `name`."""
-        query = "SELECT b.class, f.path FROM bases b JOIN files f ON f.id=b.file WHERE b.name=? ORDER BY 2, 1"
-        return [(row[0], row[1]) for row in self._rows(query, (name,), (str, str))]
+        found: list[tuple[str, str]] = self._all(_WITH_BASE, (name,))
+        return self._with_unwritten(found, Database.with_base, name, lambda row: row[1])
 
     def exporting(self, name: str) -> list[str]:
         """Files whose `__all__` holds `name`."""
-        query = "SELECT f.path FROM exports e JOIN files f ON f.id=e.file WHERE e.name=? ORDER BY 1"
-        return [row[0] for row in self._rows(query, (name,), (str,))]
+        found = [row[0] for row in self._all(_EXPORTING, (name,))]
+        return self._with_unwritten(found, Database.exporting, name, str)
 
     def class_names(self) -> list[str]:
-        return [row[0] for row in self._all("SELECT DISTINCT name FROM classes WHERE typeof(name)='text'", ())]
+        found = [row[0] for row in self._all("SELECT DISTINCT name FROM classes WHERE typeof(name)='text'", ())]
+        return found if self._unwritten is None else [*found, *self._unwritten.class_names()]
+
+    def _with_unwritten(
+        self, found: list[T], ask: Callable[[Database, str], list[T]], name: str, file_of: Callable[[T], str]
+    ) -> list[T]:
+        """What was found in the file, those of its rows left out that an entry in memory has overtaken; by file."""
+        if self._unwritten is None:
+            return found
+        newer = self._unwritten.signatures()
+        return sorted([*(row for row in found if file_of(row) not in newer), *ask(self._unwritten, name)], key=file_of)
 
     def mentioning(self, word: str) -> set[int]:
         """Numbers of the segment's files that hold the identifier."""
@@ -192,7 +216,7 @@ class Database:
         if not rows:
             return set()
         try:
-            bucket = _BUCKET.decode(_unsealed(rows[0][0], "words", str(number)) or b"")
+            bucket = _BUCKET.decode(sealed.unstamped(rows[0][0], "words", str(number)) or b"")
             return set(array("I", bucket.get(raw, b"")))
         except (ValueError, MemoryError):  # msgspec's errors are ValueErrors
             self._guarded(self._drop_words, None)
@@ -202,18 +226,14 @@ class Database:
         self._connection.executescript("DELETE FROM segment; DELETE FROM words;")
         self._segment = None
 
-    def _rows(self, query: str, values: tuple[object, ...], types: tuple[type, ...]) -> list[Any]:
-        """The rows that are of these types; SQLite keeps whatever it is given."""
-        return [row for row in self._all(query, values) if all(map(isinstance, row, types))]
-
     def _all(self, query: str, values: tuple[object, ...]) -> list[Any]:
         nothing: list[Any] = []
         return self._guarded(lambda: self._connection.execute(query, values).fetchall(), nothing)
 
     # ---- writing
 
-    def put(self, entries: Sequence[Entry]) -> bool:
-        """Keep the entries, in one transaction; False where the database is busy or cannot be written."""
+    def put(self, entries: Sequence[Entry]) -> None:
+        """Keep the entries, in one transaction; in memory where the file is busy or cannot be written."""
 
         def write() -> bool:
             self._refresh()
@@ -221,20 +241,28 @@ class Database:
                 for entry in entries:
                     self._write(entry)
             self._count_write()
-            if self._signatures is not None:
-                self._signatures.update((entry.path, entry.signature) for entry in entries)
             return True
 
-        return self._guarded(write, False)
+        with self._lock:
+            if self._guarded(write, False):
+                if self._unwritten is not None:
+                    self._unwritten.forget(entry.path for entry in entries)
+            elif self.place is not None:
+                self._unwritten = self._unwritten or Database(None)
+                self._unwritten.put(entries)
+            if self._signatures is not None:
+                self._signatures.update((entry.path, entry.signature) for entry in entries)
 
     def put_details(self, path: str, signature: Signature, details: bytes) -> None:
         query = "UPDATE files SET details=? WHERE path=? AND signature=?"
-        kept = _sealed(details, path, signature, "details")
+        kept = sealed.stamped(details, path, signature, "details")
         self._guarded(lambda: self._connection.execute(query, (kept, path, signature)), None)
 
     def forget(self, paths: Iterable[str]) -> None:
         """Drop the entries of files that are gone."""
         gone = list(paths)
+        if self._unwritten is not None:
+            self._unwritten.forget(gone)
 
         def write() -> None:
             with self._transaction():
@@ -264,7 +292,7 @@ class Database:
                 )
                 run.executemany(
                     "INSERT INTO words VALUES(?, ?)",
-                    ((n, _sealed(_WRITER.encode(bucket), "words", str(n))) for n, bucket in enumerate(buckets)),
+                    ((n, sealed.stamped(_WRITER.encode(bucket), "words", str(n))) for n, bucket in enumerate(buckets)),
                 )
             self._segment = None
 
@@ -298,7 +326,7 @@ class Database:
 
     def _write(self, entry: Entry) -> None:
         run = self._connection
-        rows = _sealed(entry.rows, entry.path, entry.signature, "rows")
+        rows = sealed.stamped(entry.rows, entry.path, entry.signature, "rows")
         row = run.execute("SELECT id FROM files WHERE path=?", (entry.path,)).fetchone()
         if row is not None:
             number = row[0]
@@ -323,16 +351,3 @@ class Database:
 
 def bucket_of(word: bytes) -> int:
     return zlib.crc32(word) % BUCKETS
-
-
-def _sealed(blob: bytes, *about: str | bytes) -> bytes:
-    """`blob` behind a digest of it and of what it belongs to: no other blob may take its place."""
-    return digest(blob, *about).encode() + blob
-
-
-def _unsealed(kept: object, *about: str | bytes) -> bytes | None:
-    """The blob that `_sealed` wrote; None where it is damaged, or another's."""
-    if not isinstance(kept, bytes):
-        return None
-    blob = kept[40:]
-    return blob if digest(blob, *about).encode() == kept[:40] else None

@@ -1,4 +1,4 @@
-"""The file of an index is as its last writer left it, or it is removed.
+"""The file of an index is as its last writer left it, or it is removed; so is each blob in it.
 
 SQLite tells damaged pages, but not a letter that changed in a cell: a class would be missing under its name, and nobody would
 know. So beside each database stands a seal, the size, times and inode that it had when the last writer was done. Pages reach
@@ -18,6 +18,7 @@ from pathlib import Path
 
 from opscope_cache import private
 from opscope_cache.databases import Schema, is_damage, schema_of
+from opscope_cache.keys import digest
 from opscope_cache.trees import signature
 
 #: what belongs to an index; a build holds the last
@@ -133,3 +134,16 @@ def _seal(place: Path) -> None:
     private.remove(seal)
     seal.touch(mode=0o600, exist_ok=False)
     seal.write_bytes(found)
+
+
+def stamped(blob: bytes, *about: str | bytes) -> bytes:
+    """`blob` behind a digest of it and of what it belongs to: no other blob may take its place."""
+    return digest(blob, *about).encode() + blob
+
+
+def unstamped(kept: object, *about: str | bytes) -> bytes | None:
+    """The blob that `stamped` wrote; None where it is damaged, or another's."""
+    if not isinstance(kept, bytes):
+        return None
+    blob = kept[40:]
+    return blob if digest(blob, *about).encode() == kept[:40] else None
