@@ -102,11 +102,13 @@ def _tool_calls(tools: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str, 
         for place in schema["properties"]:
             for value in (*chance.sample(TEXTS, 6), *chance.sample(OTHERS, 4)):
                 arguments = {**sound, place: value}
-                everything = name in ("cuda_kernel_tiling", "extract_config") and arguments.get("repo") is None
-                yield f"{name} {place}", "tools/call", {"name": name, "arguments": arguments}, everything
-        if "config" in schema["properties"] and "target" in schema["properties"]:
+                if "repo" in sound and not arguments["repo"]:
+                    continue
+                yield f"{name} {place}", "tools/call", {"name": name, "arguments": arguments}, False
+        subject = "model" if name == "inspect_model" else "target"
+        if "config" in schema["properties"] and subject in schema["properties"]:
             for config in CONFIGS:
-                arguments = {**sound, "target": "LlamaMLP", "config": config}
+                arguments = {**sound, subject: "LlamaMLP", "config": config}
                 if name == "write_report":
                     arguments = {"name": "bad-input", "target": "LlamaMLP", "config": config}
                 yield f"{name} config", "tools/call", {"name": name, "arguments": arguments}, True

@@ -48,7 +48,7 @@ class Pipe:
                 [sys.executable, "-m", "opscope_server", "--cache-dir", str(cache), "--output", str(folder / "out"),
                  "--repo", f"tiny={TINY}"],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, cwd=folder,
-                env={**os.environ, "OPSCOPE_TRACE_TIMEOUT": "20"},
+                env={**os.environ, "OPSCOPE_TRACE_TIMEOUT": "10"},
             )  # fmt: skip
         self.answers: queue.Queue[dict[str, Any]] = queue.Queue()
         self.strange: list[bytes] = []

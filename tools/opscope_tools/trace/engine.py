@@ -21,7 +21,7 @@ from opscope_cache.store import Store
 from opscope_cache.trees import IMPORTED, tree_at
 from opscope_schemas.analysis import Evaluated, ModelTreeResult
 from opscope_schemas.common import Repository
-from opscope_schemas.errors import CancelledError, TraceError
+from opscope_schemas.errors import CancelledError, ConfigError, TraceError
 from opscope_schemas.formula import evaluate, variables
 
 from opscope_tools.trace import document as documents
@@ -70,7 +70,10 @@ class TraceEngine:
 
     def _key(self, kind: str, request: TraceRequest | InspectRequest) -> str:
         file = request.model.config_file
-        content = Path(file).read_bytes() if file and Path(file).is_file() else b""
+        try:
+            content = Path(file).read_bytes() if file and Path(file).is_file() else b""
+        except OSError as error:
+            raise ConfigError(f"The config file {file} cannot be read: {error.strerror or error}.") from None
         return f"{kind}/" + keys.digest(
             keys.engine_version(), self._python, self._sources(), request.model_dump_json(), content
         )
