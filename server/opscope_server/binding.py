@@ -7,6 +7,7 @@ answers for itself. Both channels carry the same facts as compact JSON: some hos
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from mcp.server.mcpserver import Context
@@ -125,12 +126,21 @@ class BoundTool(SdkTool):
             checked, key, found = await self._work.look(kept, report)
             return found or await self._work.run(tool.lane(checked), computed, report, key=key)
         except OpscopeError as error:
-            raise ToolError(within(encodable(str(error)), self._settings.budget)) from error
+            raise ToolError(within(in_one_line(str(error)), self._settings.budget)) from error
         except Exception as error:  # the SDK logs it with its traceback; the caller learns whose fault it is
             raise UnexpectedToolError(
                 f"{self._tool.name} stopped on a defect of opscope itself, not of your arguments; "
                 "the server's log holds the details."
             ) from error
+
+
+#: what would break a line, move a cursor or turn the order of letters about
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
+def in_one_line(sentence: str) -> str:
+    """A sentence that quotes whatever it was given, with what is no letter in it escaped."""
+    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], encodable(sentence))
 
 
 def within(sentence: str, budget: int) -> str:

@@ -27,6 +27,7 @@ from opscope_server.interrupt import Interrupted, interrupt, withdraw
 Note = tuple[float, float | None, str]
 #: how often a thread that ignores its end is interrupted before it is given up
 _INTERRUPTIONS = 3
+_NO_THREAD = "opscope is busy: the system gives it no more threads; try again later."
 #: durations of past calls that an estimate looks at
 _REMEMBERED = 16
 
@@ -196,7 +197,11 @@ class Lanes:
                 if not started:
                     self._changed.wait(max(0.0, min(job.due(self._grace) for job in jobs) - time.monotonic()))
             for job in started:  # outside the lock: a start waits for the new thread
-                threading.Thread(target=self._run, args=(job,), name=f"opscope {job.lane}", daemon=True).start()
+                try:
+                    threading.Thread(target=self._run, args=(job,), name=f"opscope {job.lane}", daemon=True).start()
+                except RuntimeError:  # the system gives no more threads
+                    with self._changed:
+                        self._end(job, Outcome(error=BusyError(_NO_THREAD)))
 
     def _take_slots(self) -> list[Job]:
         started: list[Job] = []

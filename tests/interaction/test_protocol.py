@@ -276,3 +276,9 @@ def test_an_answer_with_a_name_that_is_no_text_is_sent_all_the_same() -> None:
     found = answer(toys.ROWS, toys.RowsResult(rows=("caf\udce9",), total=1), 2000)
     assert found.structured_content == json.loads(text_of(found)) == {"rows": ["caf?"], "total": 1}
     assert found.model_dump_json()
+
+
+def test_a_refusal_that_quotes_control_characters_stays_one_line(server: OpscopeServer, era: str) -> None:
+    result = talk(server, era, lambda client: client.call_tool("rows", {"target": "x", "ro\n\x1b[31m\u202ew": 2}))
+    assert text_of(result).startswith("rows has no argument 'ro\\n\\x1b[31m")
+    assert text_of(result).isprintable()

@@ -29,6 +29,7 @@ class Gate:
         self.opened = threading.Event()
         self.ended = threading.Semaphore(0)
         self.count = 0
+        self.looked = 0
         self._looks = looks
 
     def __call__(self, context: ToolContext) -> str:
@@ -38,12 +39,20 @@ class Gate:
             while not self.opened.wait(0.005):
                 if self._looks:
                     context.checkpoint()
+                    self.looked += 1
             return "through"
         finally:
             self.ended.release()
 
     async def has_begun(self) -> None:
         assert await anyio.to_thread.run_sync(self.begun.acquire, True, LONG)
+
+    async def goes_on(self) -> None:
+        """It looks at its context again and is not told to stop."""
+        before = self.looked
+        while self.looked < before + 2:
+            assert not self.ended.acquire(blocking=False), "it was stopped"
+            await anyio.sleep(0.001)
 
     async def has_ended(self) -> None:
         assert await anyio.to_thread.run_sync(self.ended.acquire, True, LONG)
@@ -249,6 +258,7 @@ def test_cancelling_one_of_two_callers_leaves_the_other_its_answer_and_cancellin
                 stays.start_soon(ask)
                 await anyio.wait_all_tasks_blocked()
                 leaves.cancel_scope.cancel()
+            await gate.goes_on()
             gate.opened.set()
         gate.opened.clear()
         async with anyio.create_task_group() as both:

@@ -23,6 +23,8 @@ class Bad:
     answered: bool = True
     #: takes a process of its own, or seconds
     heavy: bool = False
+    #: no client library would send it
+    raw: bool = False
 
     def __repr__(self) -> str:
         return f"{self.label}: {self.line[:300]!r}"
@@ -102,11 +104,13 @@ def _tool_calls(tools: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str, 
         for place in schema["properties"]:
             for value in (*chance.sample(TEXTS, 6), *chance.sample(OTHERS, 4)):
                 arguments = {**sound, place: value}
-                everything = name in ("cuda_kernel_tiling", "extract_config") and arguments.get("repo") is None
-                yield f"{name} {place}", "tools/call", {"name": name, "arguments": arguments}, everything
-        if "config" in schema["properties"] and "target" in schema["properties"]:
+                if "repo" in sound and not arguments["repo"]:
+                    continue
+                yield f"{name} {place}", "tools/call", {"name": name, "arguments": arguments}, False
+        subject = "model" if name == "inspect_model" else "target"
+        if "config" in schema["properties"] and subject in schema["properties"]:
             for config in CONFIGS:
-                arguments = {**sound, "target": "LlamaMLP", "config": config}
+                arguments = {**sound, subject: "LlamaMLP", "config": config}
                 if name == "write_report":
                     arguments = {"name": "bad-input", "target": "LlamaMLP", "config": config}
                 yield f"{name} config", "tools/call", {"name": name, "arguments": arguments}, True
@@ -193,7 +197,7 @@ def _lines(numbers: Iterator[int]) -> Iterator[Bad]:
     """What no client library would send."""
 
     def line(label: str, text: str, known: str | int | float | None, answered: bool = True) -> Bad:
-        return Bad(label, text.encode("utf-8", "surrogatepass"), known, answered)
+        return Bad(label, text.encode("utf-8", "surrogatepass"), known, answered, raw=True)
 
     call = '"method":"tools/call","params":{"name":"resolve_class","arguments":{"name":%s}}'
     values = {
@@ -247,13 +251,17 @@ def _lines(numbers: Iterator[int]) -> Iterator[Bad]:
         yield line("no message", text, None)
     number = next(numbers)
     yield Bad(
-        "not UTF-8", b'{"jsonrpc":"2.0","id":%d,"method":"tools/list","params":{"a":"\xff\xc0\x80"}}' % number, number
+        "not UTF-8",
+        b'{"jsonrpc":"2.0","id":%d,"method":"tools/list","params":{"a":"\xff\xc0\x80"}}' % number,
+        number,
+        raw=True,
     )
     number = next(numbers)
     yield Bad(
         "too long",
         b'{"jsonrpc":"2.0","method":"tools/list","params":{"a":"%s"},"id":%d}' % (b"x" * (5 << 20), number),
         number,
+        raw=True,
     )
     for text in (
         '{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":[]}}', '{"jsonrpc":"2.0","method":"notifications/none","params":5}',

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.metadata
-import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from opscope_cache.store import MemoryStore
 from opscope_schemas.common import Repository
 from opscope_schemas.repo_map import RepoMapResult
 from opscope_tools import map_repo, runner
+from opscope_tools.engines import tracer_of
 from opscope_tools.kernels import inventory
 from opscope_tools.kernels.compiled import nvcc_build, triton_build
 from opscope_tools.kernels.compiled.triton_slice import Slice
@@ -122,14 +122,6 @@ def test_the_contents_of_a_named_file_are_part_of_a_results_key(
     assert key(workspace, target=named) == before
     file.write_text('{"layers": 2}')
     assert key(workspace, target=named) != before
-
-
-def test_a_file_that_an_argument_names_in_a_list_or_an_object_counts(tmp_path: Path) -> None:
-    file = tmp_path / "config.json"
-    file.write_text("{}")
-    for given in (str(file), [str(file)], {"deep": {"er": [str(file)]}}):
-        found = runner._named_files(given)
-        assert [entry[0] for entry in found] == [str(file.resolve())]
 
 
 def test_the_interpreter_and_what_is_installed_in_it_are_part_of_a_results_key(
@@ -245,7 +237,7 @@ def test_each_part_of_a_request_is_part_of_a_traces_key(own: Repository) -> None
         REQUEST,
         TraceRequest(model=ModelSpec(model_type="llama", class_name="transformers.LlamaModel")),
         TraceRequest(model=ModelSpec(model_type="llama", overrides={"num_layers": 1})),
-        TraceRequest(model=ModelSpec(model_type="llama", config_file="/nowhere/config.json")),
+        TraceRequest(model=ModelSpec(model_type="llama", content={"num_hidden_layers": 1})),
         REQUEST.model_copy(update={"phase": "decode"}),
         REQUEST.model_copy(update={"attention": "eager"}),
         REQUEST.model_copy(update={"inputs": {"x": ("batch_size", 1)}}),
@@ -261,16 +253,6 @@ def test_each_part_of_a_request_is_part_of_a_traces_key(own: Repository) -> None
     assert fields == {"phase", "attention", "inputs", "fit", "hints"}  # a new one belongs into the list above
 
 
-def test_the_contents_of_the_config_are_part_of_a_traces_key(own: Repository, tmp_path: Path) -> None:
-    file = tmp_path / "config.json"
-    request = TraceRequest(model=ModelSpec(config_file=str(file)))
-    found = {engine(own)._key("trace", request)}
-    for layers in (1, 2):
-        file.write_text(json.dumps({"num_hidden_layers": layers}))
-        found.add(engine(own)._key("trace", request))
-    assert len(found) == 3
-
-
 def test_each_fact_of_what_the_worker_imports_is_part_of_a_traces_key(
     own: Repository, tmp_path: Path, monkeypatch: Patch
 ) -> None:
@@ -283,13 +265,15 @@ def test_each_fact_of_what_the_worker_imports_is_part_of_a_traces_key(
 
 
 def test_a_trusted_repository_is_part_of_a_traces_key_and_another_is_not(own: Repository, tmp_path: Path) -> None:
-    another = Repository(name="mine", root=tmp_path / "copy")
-    plain = engine(own)._key("trace", REQUEST)
-    both = [own.model_copy(update={"name": "transformers"}), another]
-    beside = TraceEngine(both, MemoryStore(), python=sys.executable)
-    trusting = TraceEngine(both, MemoryStore(), python=sys.executable, trusted=("mine",))
-    assert beside._key("trace", REQUEST) == plain
-    assert trusting._key("trace", REQUEST) != plain
+    traced = own.model_copy(update={"name": "transformers"})
+    known = {"transformers": traced, "mine": Repository(name="mine", root=tmp_path / "copy")}
+
+    def of(*trusted: str) -> str:
+        workspace = Workspace(known, output=tmp_path, store=MemoryStore(), trusted=frozenset(trusted))
+        return tracer_of(workspace)._key("trace", REQUEST)
+
+    assert of() == engine(own)._key("trace", REQUEST)
+    assert of("mine") != of()
 
 
 def test_interpreter_and_engine_are_part_of_a_traces_key(own: Repository, newer: Callable[[], None]) -> None:

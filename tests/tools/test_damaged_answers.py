@@ -18,7 +18,8 @@ from opscope_tools.kernels.compiled import nvcc_build, triton_build
 from opscope_tools.kernels.compiled.triton_slice import Slice
 from opscope_tools.kernels.compiled.triton_types import Choice
 from opscope_tools.spec import ToolContext
-from opscope_tools.trace.engine import Running, TraceEngine
+from opscope_tools.trace.engine import TraceEngine
+from opscope_tools.trace.flights import Running
 from opscope_tools.trace.protocol import InspectRequest, ModelSpec, TraceRequest
 from opscope_tools.workspace import Workspace
 

@@ -42,6 +42,7 @@ class Worker:
         self.begun = threading.Semaphore(0)
         self.opened = threading.Event()
         self.count = 0
+        self.looked = 0
 
     def __call__(self, running: Running) -> str:
         self.count += 1
@@ -50,6 +51,7 @@ class Worker:
         while not self.opened.wait(0.005):
             if running.cancelled.is_set():
                 raise CancelledError("The call was cancelled.")
+            self.looked += 1
         running.progress("traced")
         return "trace"
 
@@ -79,6 +81,9 @@ def test_the_first_caller_may_leave_without_the_others_losing_anything() -> None
     first, second = joined(flights, work, 2)
     first.cancelled.set()
     assert isinstance(first.result(), CancelledError)
+    before = work.looked
+    while second.is_alive() and work.looked < before + 2:
+        threading.Event().wait(0.001)
     work.opened.set()
     assert second.result() == "trace"
     assert work.count == 1

@@ -121,7 +121,7 @@ class Worker:
             seen = self._readable()
             scratch = self._held.enter_context(scratch_folder("trace"))
             cage = Cage(
-                read=(*seen, *ours, *self._packages, *self._roots, *self._installed), write=(str(scratch),),
+                read=(*seen, *ours, str(_START.parents[1]), *self._packages, *self._roots, *self._installed), write=(str(scratch),),
                 sealed=not self._limits.processes,
             )  # fmt: skip
             given = {"seal": cage.seal(), "packages": [*ours, *self._packages], "roots": self._roots}
