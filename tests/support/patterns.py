@@ -64,7 +64,7 @@ def _held(name: str, sources: Iterable[str]) -> Iterator[Written]:
             used: set[str] = set()
             for source in sources:
                 if re.search(rf"\b{re.escape(attribute)}\b", source):
-                    used |= set(re.findall(rf"\b{re.escape(attribute)}\.(\w+)\(", source))
+                    used |= set(re.findall(rf"\b{re.escape(attribute)}\.(\w+)\b", source))
             plain = isinstance(value, re.Pattern)
             mode: Mode = "search"
             if plain and used and used <= {"match", "fullmatch"}:

@@ -30,6 +30,11 @@ BOUNDED = {
     "opscope_tools.report.reference": "names of operators",
     "opscope_tools.report.webpage": "HTML that a renderer wrote, every element closed",
     "opscope_tools.report.repo": "a sentence of a map",
+    "opscope_tools.survey.signals": "names of classes, of at most 200 characters",
+    "opscope_tools.survey.configuration": "names of classes, matched from their beginning",
+    "opscope_tools.survey.definitions": "names of classes, matched from their beginning",
+    "opscope_tools.survey.entries": "a line of TOML, matched from its beginning",
+    "opscope_tools.kernels.cuda_expr": "an expression without spaces at its ends",
     "opscope_tools.extract_subject": "an argument of a call, at most 1,000 characters",
 }
 
