@@ -13,6 +13,7 @@ import os
 import random
 import subprocess
 import sys
+import tempfile
 import time
 import traceback
 import warnings
@@ -96,7 +97,7 @@ def main(arguments: Sequence[str]) -> int:
     found = 0
     for target in given.targets:
         share = given.seconds / len(given.targets)
-        current = FOUND / f".{target}.current"
+        current = Path(tempfile.gettempdir()) / f"opscope-fuzz-{os.getpid()}-{target}"
         command = [sys.executable, __file__, "--here", "--seconds", str(share), target]
         try:
             done = subprocess.run(

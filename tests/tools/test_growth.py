@@ -16,7 +16,7 @@ import pytest
 import report_toy as toy
 from growth import at_most, growth
 from opscope_cache.store import MemoryStore
-from opscope_schemas.errors import OpscopeError
+from opscope_schemas.errors import CancelledError, OpscopeError
 from opscope_schemas.formula import Formula, evaluate, same_form
 from opscope_tools.catalog import tool_named
 from opscope_tools.report.checks import Material, check
@@ -180,6 +180,42 @@ def test_a_question_about_more_source_takes_about_as_much_more_work(case: Case, 
         return lambda: run_tool(tool_named(case.tool), given, context)
 
     assert growth(make, case.sizes) < case.power
+
+
+@dataclass
+class Ending(ToolContext):
+    """A context whose caller goes away at a checkpoint."""
+
+    left: int = 0
+    passed: int = 0
+
+    def checkpoint(self) -> None:
+        self.passed += 1
+        if self.passed > self.left:
+            raise CancelledError("The call was cancelled.")
+
+
+STATIC = [
+    "the end of a chain",
+    "many submodules",
+    "many references",
+    "functions of a map",
+    "fields",
+    "structures of structures",
+]
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.name in STATIC], ids=lambda case: case.name)
+def test_a_call_ends_at_whichever_checkpoint_its_caller_goes_away(case: Case, tmp_path: Path) -> None:
+    size = case.sizes[0]
+    held = workspace(tmp_path, case.files(size))
+    given = {"repo": "mine", **case.asked(size)}
+    for left in (0, 1, 2, 4):
+        held.store = MemoryStore()  # a kept answer needs no checkpoint
+        context = Ending(held, left=left)
+        with pytest.raises(CancelledError):
+            run_tool(tool_named(case.tool), given, context)
+        assert context.passed == left + 1
 
 
 # ---- reports and formulas --------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from patterns import Written, collected, hostile
 
 ROOT = Path(__file__).parents[2]
 #: one pass over this many characters takes a tenth of a millisecond, looking at each from each before it some forty
-SIZE, SECONDS = 2000, 0.012
+SIZE, SECONDS = 3000, 0.03
 #: module:place -> why what it reads is short; lines of code are given by the function around them
 BOUNDED = {
     "opscope_tools.index.cpp.files": "the 160 to 640 bytes before a name",

@@ -104,9 +104,8 @@ def _docker(text: str) -> Iterator[tuple[int, str]]:
         match = re.match(r"(RUN|CMD|ENTRYPOINT)\s+(.*)", stripped)
         held = match[2] if match else stripped if running else ""
         running = bool(held or running) and stripped.endswith("\\")
-        while option := re.match(r"--\w+=\S+\s*(.*)", held):
-            held = option[1]
-        for part in re.split(r"&&|;", held.rstrip("\\").strip()):
+        held = re.sub(r"^(?:--\w++=\S++\s*+)++", "", held)
+        for part in map(str.strip, re.split(r"&&|;", held.rstrip("\\"))):
             if part:
                 yield number, part
 
