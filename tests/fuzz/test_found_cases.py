@@ -1,4 +1,4 @@
-"""Inputs that `make fuzz` found, and that once hung or crashed a reader: each is answered now.
+"""Inputs that once hung or crashed a reader, most of them found by `make fuzz`: each is answered now.
 
 A case is a file `TARGET.what-it-is.txt` in tests/corpus/fuzz/; `tests/fuzz/fuzz.py` writes new ones there.
 """

@@ -106,8 +106,16 @@ def _shown(detail: ErrorDetails) -> str:
 
 
 def result_key(tool: AnyTool, arguments: ToolArguments, workspace: Workspace) -> str:
-    """Digest of everything that the answer depends on: arguments, files they name, sources, interpreter, our code."""
-    given = arguments.model_dump(mode="json")
+    """Digest of everything that the answer depends on: arguments, files they name, sources, interpreter, our code.
+
+    Raises `InputError` for arguments that nest deeper than JSON is written.
+    """
+    try:
+        given = arguments.model_dump(mode="json")
+        named = _named_files(given)
+        json.dumps(given)
+    except (ValueError, RecursionError):
+        raise InputError(f"The arguments of {tool.name} nest too deeply.", next_step="Give a flatter object.") from None
     trees = [
         [
             repository.name,
@@ -119,7 +127,7 @@ def result_key(tool: AnyTool, arguments: ToolArguments, workspace: Workspace) ->
         for name, repository in workspace.repositories.items()
     ]
     return keys.of_document(
-        [tool.name, given, _named_files(given), trees, _interpreter(workspace.python), keys.engine_version()]
+        [tool.name, given, named, trees, _interpreter(workspace.python), keys.engine_version()]
     )
 
 
