@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: analyze test lint setup golden gallery conformance second faults clients bench-load bench-server bench-calls bench-index bench-cost bench-kernels bench-reports bench-map bench-gpu sweep sweep-cost sweep-index sweep-kernels sweep-prose sweep-configs sweep-answers clean
+.PHONY: analyze test lint setup golden fuzz mutants gallery conformance second faults clients bench-load bench-server bench-calls bench-index bench-cost bench-kernels bench-reports bench-map bench-gpu sweep sweep-cost sweep-index sweep-kernels sweep-prose sweep-configs sweep-answers clean
 
 analyze: $(STAMP)
 	$(BIN)/opscope analyze $(TARGET)
@@ -27,6 +27,15 @@ faults: $(STAMP)
 # what is derived from the code and kept in the tree: tool definitions, JSON Schemas, README's table
 golden: $(STAMP)
 	$(BIN)/python tests/golden/refresh.py
+
+# odd inputs for SECONDS in all, split over the readers; what fails is kept in tests/corpus/fuzz/ and tested from then on
+SECONDS ?= 1200
+fuzz: $(STAMP)
+	$(BIN)/python tests/fuzz/fuzz.py --seconds $(SECONDS)
+
+# takes one guard after another away and sees whether a test notices; GUARDS='words' for some of them
+mutants: $(STAMP)
+	$(BIN)/python tests/mutants/run.py $(GUARDS)
 
 # the reports under reports/; VLLM=PATH of its unpacked source for that one too
 gallery: $(STAMP)

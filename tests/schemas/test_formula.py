@@ -119,6 +119,20 @@ def test_exact_divisions_are_carried_out() -> None:
     assert (h // n).variables() == {"hidden_size", "num_heads"}
 
 
+@given(st.integers(-9, 9), st.integers(-9, 9), st.integers(1, 9), st.booleans(), st.integers(0, 40), st.integers(1, 40))
+def test_a_division_that_leaves_a_rest_is_rounded_as_arithmetic_rounds(
+    m: int, n: int, divisor: int, by_variable: bool, x: int, y: int
+) -> None:
+    """`(m * x + n * y) // d`, also where one term divides exactly and where the divisor holds a variable."""
+    a, b = Formula.var("x"), Formula.var("y")
+    whole, by = m * a * b + n * b, divisor * b if by_variable else Formula.const(divisor)
+    number, denominator = m * x * y + n * y, divisor * y if by_variable else divisor
+    at = {"x": x, "y": y}
+    assert (whole // by).evaluate(at) == number // denominator
+    assert (whole % by).evaluate(at) == number % denominator
+    assert whole.ceildiv(by).evaluate(at) == -(-number // denominator)
+
+
 def test_variables_are_found_inside_calls() -> None:
     assert variables("min({a}, {b} // 2)") == {"a", "b"}
 

@@ -74,7 +74,7 @@ def _run(arguments: CheckReportArguments, context: ToolContext) -> CheckReportRe
     path = file.relative_to(workspace.output.resolve()).as_posix()
     facts = read_facts(workspace, path)
     context.checkpoint()
-    reader = SourceReader(workspace.repositories.values())
+    reader = SourceReader(workspace.repositories.values(), context.checkpoint)
     repairs: tuple[str, ...] = ()
     if arguments.fix and facts is not None:
         text, facts, repairs = _fixed(workspace, path, text, facts, reader)

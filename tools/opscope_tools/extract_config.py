@@ -57,7 +57,7 @@ class ExtractConfigArguments(ToolArguments):
 def run(arguments: ExtractConfigArguments, context: ToolContext) -> ExtractConfigResult:
     """Raises `UnknownNameError`, `AmbiguousNameError`, `PathRefusedError`, `ConfigError`."""
     index = index_of(context.workspace)
-    with index.question():
+    with index.question(context.checkpoint):
         return _answered(index, arguments, context)
 
 

@@ -41,7 +41,7 @@ class FindForwardArguments(ToolArguments):
 def run(arguments: FindForwardArguments, context: ToolContext) -> FindForwardResult:
     """Raises `UnknownNameError`, `AmbiguousNameError`, or `SourceError` for a class without a forward."""
     index = index_of(context.workspace)
-    with index.question():
+    with index.question(context.checkpoint):
         return _answer(index, arguments, context)
 
 

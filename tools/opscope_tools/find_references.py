@@ -34,7 +34,7 @@ class FindReferencesArguments(ToolArguments):
 def run(arguments: FindReferencesArguments, context: ToolContext) -> FindReferencesResult:
     """Raises `UnknownNameError`, `AmbiguousNameError`, or `SourceError` for a target that has no references."""
     index = index_of(context.workspace)
-    with index.question():
+    with index.question(context.checkpoint):
         return _answer(index, arguments, context)
 
 

@@ -47,7 +47,7 @@ def run(arguments: ResolveClassArguments, context: ToolContext) -> ResolveClassR
     if only_cpp(arguments.name):
         return _in_cpp(arguments, context)
     index = index_of(context.workspace)
-    with index.question():
+    with index.question(context.checkpoint):
         return _answer(index, arguments, context)
 
 

@@ -139,8 +139,15 @@ def _shown(detail: ErrorDetails) -> str:
 
 
 def result_key(tool: AnyTool, arguments: ToolArguments, workspace: Workspace) -> str:
-    """Digest of everything that the answer depends on: arguments, files they name, sources, interpreter, our code."""
-    given = arguments.model_dump(mode="json")
+    """Digest of everything that the answer depends on: arguments, files they name, sources, interpreter, our code.
+
+    Raises `InputError` for arguments that nest deeper than JSON is written.
+    """
+    try:
+        given = arguments.model_dump(mode="json")
+        json.dumps(given)
+    except (ValueError, RecursionError):
+        raise InputError(f"The arguments of {tool.name} nest too deeply.", next_step="Give a flatter object.") from None
     trees = [
         [
             repository.name,

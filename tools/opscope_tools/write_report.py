@@ -123,7 +123,7 @@ def gather(arguments: WriteReportArguments, context: ToolContext) -> Implementat
         target=target,
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
         sources=tuple(dict.fromkeys(source for result in results for source in result.sources)),
-        reader=SourceReader(context.workspace.repositories.values()),
+        reader=SourceReader(context.workspace.repositories.values(), context.checkpoint),
         tree=tree,
         documents=tuple(answer.document for answer in answers),
         graphs=tuple(flows),
@@ -264,7 +264,7 @@ def _of_repository(arguments: WriteReportArguments, path: str, context: ToolCont
     context.progress(0, _steps(arguments), f"mapping {repository.name}")
     found = call_sibling("map_repo", {"repo": repository.name, "detail": "full"}, context)
     assert isinstance(found, RepoMapResult)
-    source, reader = workspace.source(repository), SourceReader([repository])
+    source, reader = workspace.source(repository), SourceReader([repository], context.checkpoint)
     held = found.distribution
     called = held.name if held else " and ".join(f"package {package}" for package in repository.packages)
     place = repository.name if called in {"", repository.name} else f"{repository.name}: {called}"

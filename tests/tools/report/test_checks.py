@@ -222,3 +222,14 @@ def test_a_folder_without_the_package_is_refused_with_what_to_name(
     monkeypatch.setenv("OPSCOPE_MERMAID", str(tmp_path))
     with pytest.raises(InputError, match=r"holds no npm package mermaid\. Name the node_modules folder"):
         open_workspace(cache_folder=str(tmp_path / "cache"))
+
+
+def test_two_sections_that_changed_places_are_out_of_order(
+    facts: ImplementationFacts, rendered: Callable[..., Report]
+) -> None:
+    text = rendered().text
+    starts = [text.index(f"\n## {number}. ") for number in (7, 8, 9)]
+    seventh, eighth = text[starts[0] : starts[1]], text[starts[1] : starts[2]]
+    swapped = text[: starts[0]] + eighth + seventh + text[starts[2] :]
+    found = [problem for problem in problems_of(swapped, facts) if problem.rule == "SECTION_ORDER"]
+    assert any("'## 8. " in problem.message or "'## 7. " in problem.message for problem in found)

@@ -6,7 +6,7 @@ Imports may lead to one module on a hundred ways, and classes to one ancestor on
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
@@ -45,6 +45,10 @@ class Trail:
             self._open -= 1
 
 
+def _go_on() -> None:
+    """Nobody ends this question."""
+
+
 class Memory(threading.local):
     """Lookups and linearisations of the question that a thread is at."""
 
@@ -52,11 +56,13 @@ class Memory(threading.local):
         self._open = False
         self.found: dict[Step, Found | None] = {}
         self.orders: dict[Identity, list[Base]] = {}
+        #: called with every lookup; raises where nobody waits for the answer any more
+        self.checkpoint: Callable[[], None] = _go_on
 
     @contextmanager
-    def question(self, *, apart: bool = False) -> Iterator[None]:
+    def question(self, checkpoint: Callable[[], None] | None = None, *, apart: bool = False) -> Iterator[None]:
         """What is found inside is kept until the end, so the files count as they were when they were first read. A question
-        inside another one shares what that one knows, unless it is kept `apart`."""
+        inside another one shares what that one knows, unless it is kept `apart`, and ends with its `checkpoint`."""
         if self._open and not apart:
             for kept in (self.found, self.orders):
                 if len(kept) > _MOST:
@@ -64,8 +70,11 @@ class Memory(threading.local):
             yield
             return
         outer = self._open, self.found, self.orders
+        before = self.checkpoint
         self._open, self.found, self.orders = True, {}, {}
+        self.checkpoint = checkpoint or before
         try:
             yield
         finally:
             self._open, self.found, self.orders = outer
+            self.checkpoint = before

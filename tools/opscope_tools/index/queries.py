@@ -67,9 +67,10 @@ class Index:
         for tree in self.resolver.trees:
             tree.close()
 
-    def question(self) -> AbstractContextManager[None]:
-        """Inside, nothing is looked up twice, so the files count as they were when they were first read."""
-        return self.resolver.question()
+    def question(self, checkpoint: Callable[[], None] | None = None) -> AbstractContextManager[None]:
+        """Inside, nothing is looked up twice, so the files count as they were when they were first read; `checkpoint` is
+        called with every lookup and may raise."""
+        return self.resolver.question(checkpoint)
 
     # names
 

@@ -48,9 +48,12 @@ class Resolver:
         self._nesting = Nesting()
         self._memory = Memory()
 
-    def question(self, *, apart: bool = False) -> AbstractContextManager[None]:
-        """Inside, this thread looks nothing up twice: files count as they were when they were first read."""
-        return self._memory.question(apart=apart)
+    def question(
+        self, checkpoint: Callable[[], None] | None = None, *, apart: bool = False
+    ) -> AbstractContextManager[None]:
+        """Inside, this thread looks nothing up twice: files count as they were when they were first read. `checkpoint` is
+        called with every lookup and may raise."""
+        return self._memory.question(checkpoint, apart=apart)
 
     def module(self, name: str, near: SourceTree | None = None) -> Unit | None:
         """The module called `name`, looked for in the tree that asks and then in the others."""
@@ -82,6 +85,7 @@ class Resolver:
         self._evaluator.reads(unit)
         if trail is not None:
             return self._along(trail, unit, step)
+        self._memory.checkpoint()
         with self.question():
             known = self._memory.found
             if step not in known:

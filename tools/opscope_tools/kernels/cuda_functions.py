@@ -218,7 +218,7 @@ def _returned(code: DeviceCode, found: Definition, is_type: Callable[[str], bool
 
 def _template_parameter(text: str) -> TemplateParameter:
     before, _, default = text.partition("=")
-    name = re.search(r"([A-Za-z_]\w*)\s*(?:\)\s*+\(.*)?$", before.strip())
+    name = re.search(r"(?<!\w)([A-Za-z_]\w*+)\s*+(?:\)\s*+\(.*)?$", before.strip())
     if pointed := re.search(r"\(\s*+\*\s*+(\w+)\s*+\)", before):  # a function
         return TemplateParameter(pointed[1], False)
     kind = re.match(r"\s*+(?:typename|class|template)\b", before) is not None

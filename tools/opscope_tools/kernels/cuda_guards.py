@@ -70,8 +70,8 @@ class Guards:
         name = test.root or (render(test.number) if test.number is not None else "")
         if not name:
             return OPEN
-        if (same := re.fullmatch(r".*\bis_same\w*<\s*([^,]*?)\s*+,(.*)>[\w:]*", name)) is not None:
-            return self._equal(f"type {same[1]}", same[2].strip(), True, wanted, name)
+        if (same := re.fullmatch(r".*\bis_same\w*+<\s*+([^,]*+),(.*)>[\w:]*", name)) is not None:
+            return self._equal(f"type {same[1].rstrip()}", same[2].strip(), True, wanted, name)
         known = self.record.equal.get(render(test.number)) if test.number is not None else None
         if isinstance(known, int):
             return Decision(bool(known), conditions=(name.strip("{}") if known else negated(name.strip("{}")),))

@@ -123,7 +123,7 @@ class Names:
     def definitions(self, name: str) -> list[tuple[int, str, bool]]:
         """(position, value, constexpr) of the assignments of a local, in order."""
         pattern = re.compile(
-            rf"((?:\b(?:const|constexpr|static|auto|unsigned|signed|int|long|short|size_t|bool|float|double|\w+_t|uint)\b[\s&]*)*)"
+            rf"((?:\b(?:const|constexpr|static|auto|unsigned|signed|int|long|short|size_t|bool|float|double|\w+_t|uint)\b[\s&]*+)*+)"
             rf"(?<![\w.>:])\b{re.escape(name)}\s*+(=(?!=)|\{{)\s*+([^;{{}}]*)[;}}]"
         )
         text = self.source.statements

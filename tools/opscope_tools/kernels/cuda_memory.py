@@ -28,7 +28,7 @@ _CALL = re.compile(r"(?<![\w:])([A-Za-z_][\w:]*+)\s*+(<[^;{}()]{0,400}>)?\s*+\("
 _READ_ONLY = re.compile(r"__ld(?:g|cs|ca|cg|cv|lu)")
 _WRITE_THROUGH = re.compile(r"__st(?:cs|cg|wt|wb)")
 _COPY = re.compile(r"(?i)cp_async|memcpy_async|tma_(?:load|store)")
-_ASSEMBLY = re.compile(r"\b(?:asm|__asm__)\b[^(;]*\(")
+_ASSEMBLY = re.compile(r"\b(?:asm|__asm__)\b(?:\s|\w++)*+\(")
 _ASSEMBLED = re.compile(
     r"\b(?:(ld|cp\.async)|(st|red|atom))(?:\.\w+)*?\.(?:global|bulk)(?:\.\w+)*|\bcp\.async\.\w+(?:\.\w+)*"
 )

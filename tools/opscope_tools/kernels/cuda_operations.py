@@ -129,7 +129,7 @@ class Assembled:
     unknown: tuple[str, ...] = ()
 
 
-_INSTRUCTION = re.compile(r"(?:^|[;{}\s])\s*(?:@!?%?\w+\s+)?([a-z][\w]*(?:\.[\w:]+)*)\s*(?=[\s;{%\[]|$)")
+_INSTRUCTION = re.compile(r"(?:^|[;{}\s])(?:@!?%?\w++\s++)?([a-z][\w]*(?:\.[\w:]+)*)\s*(?=[\s;{%\[]|$)")
 _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
 _QUIET = re.compile(
     r"(?:mov|cvt|cvta|setp|selp|min|max|abs|and|or|xor|not|shl|shr|shf|lop3|prmt|bfe|bfi|popc|clz|brev|ldmatrix|stmatrix|bar|barrier|"

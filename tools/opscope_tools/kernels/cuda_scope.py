@@ -30,7 +30,7 @@ _NO_TYPE = {
 }  # fmt: skip
 _TYPE = (
     r"(?:(?:const|constexpr|static|volatile|unsigned|signed|long|typename|register|alignas\s*+\([^)]*\)|__align__\s*+\([^)]*\))\s+)*"
-    r"[A-Za-z_][\w:]*(?:\s*+<[^;={}]{0,400}?>)?(?:::\w+)*"
+    r"[A-Za-z_][\w:]*+(?:\s*+<[^;={}]{0,400}?>)?(?:::\w+)*"
 )
 #: two words behind a `*`: the first is a qualifier that a macro spells (`float * MY_RESTRICT x = y`)
 _MACRO = r"[A-Za-z_]\w*(?=\s++(?:const\s+)?[A-Za-z_]\w*\s*[=;,({\[])"
@@ -39,7 +39,7 @@ _DECLARATION = re.compile(
     rf"(?:^|(?<=[;{{}}]))\s*(?P<head>(?:for|if|while|switch)\s*+(?:constexpr\s*)?\(\s*)?(?P<type>{_TYPE})(?P<mark>{_MARK})(?P<name>[A-Za-z_]\w*)"
     r"\s*+(?=[=;,({\[:])"
 )
-_NEXT = re.compile(rf"\s*(?P<mark>{_MARK})?(?P<name>[A-Za-z_]\w*)\s*+")
+_NEXT = re.compile(rf"\s*+(?P<mark>{_MARK})?(?P<name>[A-Za-z_]\w*)\s*+")
 _ASSIGNMENT = re.compile(r"(?:^|(?<=[;{}()]))\s*+(?:else\s+)?([A-Za-z_]\w*)\s*+=(?!=)\s*+([^;{}]+)(?=;)")
 _NAME = re.compile(r"(?<![\w.])(?<!->)(?<!::)[A-Za-z_]\w*")
 _LAMBDA = re.compile(r"\[[^\[\]]*+\]\s*+\(([^()]*+)\)\s*+(?:mutable\s*+)?(?:->[^{;(]*+)?\{")
@@ -153,7 +153,7 @@ class Scopes:
         """Enter the declarations and assignments, in order."""
         for match in _LAMBDA.finditer(self.text):
             for parameter in match[1].split(","):
-                if found := re.search(r"([*&]?)\s*+([A-Za-z_]\w*)\s*+$", parameter):
+                if found := re.search(r"([*&]?)\s*+(?<!\w)([A-Za-z_]\w*+)\s*+$", parameter):
                     self.declared.add(match.start(1) + match[1].find(parameter) + found.start(2))
                     kind: Kind = "unknown" if found[1] == "*" else "local"
                     self.enter(Place(found[2], match.start(1), self.block_end(match.end()), kind))

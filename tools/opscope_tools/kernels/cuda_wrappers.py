@@ -17,7 +17,7 @@ from opscope_tools.kernels.facts import MacroRef, WrapperRef
 
 #: (callee, grid, block, shared bytes, stream)
 Configuration = tuple[str, str, str, str, str]
-_CHEVRON = re.compile(r"([A-Za-z_]\w*)\s*+<<<")
+_CHEVRON = re.compile(r"(?<!\w)([A-Za-z_]\w*+)\s*+<<<")
 _EX = re.compile(r"\bcudaLaunchKernelExC?\s*+\(\s*+&?\s*+([\w.]+)\s*+,\s*+([A-Za-z_]\w*)\s*+[,)]")
 _FIELDS = ("gridDim", "blockDim", "dynamicSmemBytes", "stream")
 _LEVELS = 4
@@ -106,7 +106,7 @@ def _parameters(source: CSource, heading: int, before: int) -> list[str]:
 
 def _name(declared: str) -> str:
     pointer = re.search(r"\(\s*+[*&]+\s*+(\w+)\s*+\)", declared)
-    found = re.search(r"(\w+)\s*+(?:\[[^\]]*\]\s*)?$", declared.partition("=")[0].strip())
+    found = re.search(r"(?<!\w)(\w++)\s*+(?:\[[^\]]*+\]\s*+)?$", declared.partition("=")[0].strip())
     return pointer[1] if pointer else found[1] if found else ""
 
 
@@ -260,7 +260,7 @@ def _order(source: CSource, kind: str) -> list[str]:
                 words = re.findall(r"[A-Za-z_]\w*", member_of[2])
                 table.update(dict.fromkeys(words[-1:], member_of[1]))
         return [table.get(_name(p), "") for p in split_arguments(body[made.end() : closing])]
-    plain = re.sub(r"\w+\s*+\([^;{}]*\)[^;{}]*(?:;|\{[^{}]*\})", "", body)
+    plain = re.sub(r"(?<!\w)\w++\s*+\([^;{}]*\)[^;{}]*(?:;|\{[^{}]*+\})", "", body)
     return [_name(part) for part in plain.split(";") if part.strip()]
 
 

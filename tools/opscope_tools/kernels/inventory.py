@@ -27,7 +27,9 @@ from opscope_tools.kernels.files import CUDA, LIMIT, PYTHON, TEMPLATES, read_byt
 from opscope_tools.kernels.triton_find import find_in_python, worth_parsing
 
 Progress = Callable[[float, float | None, str], None]
-_TEMPLATE_KERNEL = re.compile(r"@triton\.jit[^\n]*\n\s*+def\s+([^(\s]+)|__global__\s+[^;{]*?(\w+)\s*+\(")
+_TEMPLATE_KERNEL = re.compile(
+    r"@triton\.jit[^\n]*\n\s*+def\s+([^(\s]+)|__global__\s++(?:(?!__global__)[^;{])*?(?<!\w)(\w++)\s*+\("
+)
 _BEGUN = "/begun"
 _DEFINE = re.compile(rb"#[ \t]*define")
 

@@ -284,7 +284,7 @@ class Operations(ABC):
         found = self._same(op)
         kinds = [ast.unparse(a) for a in (*op.arguments[1:], *op.given.values())]
         if pointed := next(
-            (m for kind in kinds if (m := re.search(r"pointer_type\(\s*+[\w.]*?(\d+)\s*+\)", kind))), None
+            (m for kind in kinds if (m := re.search(r"pointer_type\(\s*+[\w.]*?(?<!\d)(\d++)\s*+\)", kind))), None
         ):
             return replace(found, element=str(max(int(pointed[1]) // 8, 1)))
         if any(re.search(r"\bu?int\d+$", kind) for kind in kinds) and not found.pointer:

@@ -370,7 +370,11 @@ FRAGMENT_RULES: tuple[Rule, ...] = (
 
 def check(material: Material, rules: tuple[Rule, ...] = RULES) -> list[Problem]:
     """Everything the rules reject, by line."""
-    return sorted((problem for rule in rules for problem in rule(material)), key=lambda problem: problem.line)
+    found: list[Problem] = []
+    for rule in rules:
+        material.reader.checkpoint()
+        found += rule(material)
+    return sorted(found, key=lambda problem: problem.line)
 
 
 def rule_names(rules: tuple[Rule, ...] = RULES) -> tuple[str, ...]:

@@ -42,7 +42,12 @@ def page_path(path: str) -> str:
 
 def inside(output: Path, path: str) -> Path:
     """`path` below the output folder; raises `PathRefusedError` where `..` or a symlink leads out of it."""
-    resolved = (output / path).resolve()
+    try:
+        resolved = (output / path).resolve()
+    except (OSError, ValueError, RuntimeError):  # a name that no file can have, or links in a circle
+        raise PathRefusedError(
+            f"{path[:200]!r} cannot be a path.", next_step="Give a path of the output folder."
+        ) from None
     if not resolved.is_relative_to(output.resolve()):
         raise PathRefusedError(
             f"{path!r} lies outside the output folder {output}.", next_step="Give a path relative to that folder."

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from opscope_schemas.common import Repository
@@ -41,6 +41,8 @@ class SourceReader:
     """Lines and definitions of the files of `repositories`, each file read and parsed at most once."""
 
     repositories: Iterable[Repository]
+    #: called with every file that is asked for; raises where nobody waits any more
+    checkpoint: Callable[[], None] = lambda: None
     _lines: dict[str, list[str] | None] = field(default_factory=dict, repr=False)
     _trees: dict[str, ast.Module | None] = field(default_factory=dict, repr=False)
     _spans: dict[str, list[Span]] = field(default_factory=dict, repr=False)
@@ -50,6 +52,7 @@ class SourceReader:
 
     def lines(self, path: str) -> list[str] | None:
         """The lines of `path` (relative to a repository's root), or None where no repository holds that file."""
+        self.checkpoint()
         if path not in self._lines:
             self._lines[path] = self._read(path)
         return self._lines[path]

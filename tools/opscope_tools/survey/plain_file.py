@@ -104,9 +104,8 @@ def _docker(text: str) -> Iterator[tuple[int, str]]:
         match = re.match(r"(RUN|CMD|ENTRYPOINT)\s+(.*)", stripped)
         held = match[2] if match else stripped if running else ""
         running = bool(held or running) and stripped.endswith("\\")
-        while option := re.match(r"--\w+=\S+\s*(.*)", held):
-            held = option[1]
-        for part in re.split(r"\s*(?:&&|;)\s*", held.rstrip("\\").strip()):
+        held = re.sub(r"^(?:--\w++=\S++\s*+)++", "", held)
+        for part in map(str.strip, re.split(r"&&|;", held.rstrip("\\"))):
             if part:
                 yield number, part
 
@@ -179,7 +178,7 @@ def _keys(name: str, text: str) -> dict[str, int]:
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"", re.DOTALL)
 _GLOBAL = re.compile(
-    r"__global__\b(?:\s|__launch_bounds__\s*\([^()]*(?:\([^()]*\)[^()]*)*\)|__maxnreg__\s*\([^)]*\)|static|inline|void|extern|const|__cluster_dims__\s*\([^)]*\)|[A-Z_]+(?:\([^)]*\))?)*\s*(\w+)\s*\("
+    r"__global__\b(?:\s|__launch_bounds__\s*+\([^()]*+(?:\([^()]*+\)[^()]*+)*+\)|__maxnreg__\s*+\([^();]*+\)|static\b|inline\b|void\b|extern\b|const\b|__cluster_dims__\s*+\([^();]*+\)|[A-Z_]++\b(?:\([^();]*+\))?)*(\w++)\s*+\("
 )
 _CPP_MARKS = (
     ("exec.custom operators", re.compile(r"\bTORCH_LIBRARY(?:_\w+)?\s*\(\s*(\w+)|\bPYBIND11_MODULE\s*\(\s*(\w+)|\bNB_MODULE\s*\(\s*(\w+)|\bTVM_FFI_DLL_EXPORT_TYPED_FUNC\s*\(\s*(\w+)")),

@@ -1,0 +1,97 @@
+"""Guards, each with the change that takes it away and the tests that must notice.
+
+A row names the guard, the file, text that stands in it exactly once, what it is replaced by, and the tests. Add a row for each guard
+that you write; run.py says whether its tests notice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One guard taken away."""
+
+    guard: str
+    file: str
+    text: str
+    replacement: str
+    tests: tuple[str, ...]
+
+
+_TOOLS = "tools/opscope_tools"
+_FORMULA = "schemas/opscope_schemas/formula.py"
+_POINTERS = ("tests/tools/report/test_pointers_stay_inside.py",)
+_CHECKS = ("tests/tools/report/test_checks.py",)
+_GROWTH = "tests/tools/test_growth.py"
+_LOOKUPS = ("tests/tools/index/test_index_names.py", "tests/tools/index/test_index_bindings.py")
+
+MUTANTS = (
+    # files that may be read
+    Mutant("a pointer out of the repository is not read", f"{_TOOLS}/report/sources.py",
+           "            if not candidate.is_relative_to(root):\n", "            if False:\n", _POINTERS),
+    Mutant("a pointer beside the packages is not read", f"{_TOOLS}/report/sources.py",
+           "            inside = not repository.packages or first in", "            inside = True or first in", _POINTERS),
+    Mutant("a search goes through no folder outside", f"{_TOOLS}/report/sources.py",
+           " and folder.is_dir() and folder.is_relative_to(root):", " and folder.is_dir():", _POINTERS),
+    Mutant("a tool's path stays in the repositories", f"{_TOOLS}/workspace.py",
+           "            inside = candidate.is_relative_to(repository.root) and (\n", "            inside = True and (\n",
+           ("tests/tools/test_extract_config.py", "tests/server")),
+    Mutant("a link out of the repository is no module", f"{_TOOLS}/index/trees.py",
+           'if stat.S_ISREG(found.st_mode) and self._is_inside(path.rpartition("/")[0]):', "if stat.S_ISREG(found.st_mode):",
+           ("tests/tools/index",)),
+    Mutant("a report is saved in the output folder only", f"{_TOOLS}/report/saving.py",
+           "    if not resolved.is_relative_to(output.resolve()):\n", "    if False:\n", ("tests/tools/report",)),
+    # what a report is checked for
+    Mutant("sections stand in order", f"{_TOOLS}/report/checks.py", "        elif lines[0] < last_line:\n", "        elif False:\n",
+           ("tests/tools/report/test_checks.py::test_two_sections_that_changed_places_are_out_of_order",)),
+    Mutant("rows are as wide as their head", f"{_TOOLS}/report/checks.py", "            elif len(cells) != len(table.head):\n",
+           "            elif False:\n", _CHECKS),
+    Mutant("marked numbers are those of the analysis", f"{_TOOLS}/report/checks.py",
+           "            elif written is None or _number(written) != values[key]:\n", "            elif False:\n", _CHECKS),
+    Mutant("fences are closed", f"{_TOOLS}/report/checks.py", "        if not fence.closed:\n", "        if False:\n", _CHECKS),
+    Mutant("links lead to headings", f"{_TOOLS}/report/checks.py", "            if found.group(1) not in anchors:\n",
+           "            if False:\n", _CHECKS),
+    # exact numbers
+    Mutant("`//` divides exactly only what divides", _FORMULA,
+           "        if exact is not None and exact._integral():\n            return exact\n        # the part",
+           "        if exact is not None:\n            return exact\n        # the part", ("tests/schemas/test_formula.py",)),
+    Mutant("`//` takes out only terms that divide", _FORMULA, "                if part is not None and part._integral():\n",
+           "                if part is not None:\n", ("tests/schemas/test_formula.py",)),
+    Mutant("a result is an integer", _FORMULA, "    if result.denominator != 1:\n", "    if False:\n", ("tests/schemas/test_formula.py",)),
+    Mutant("a formula multiplies out to so many terms", _FORMULA, "        if _spread(tree) > _MAX_PARSED:\n", "        if False:\n",
+           (f"{_GROWTH}::test_a_formula_without_end_is_refused_in_a_sentence_or_read_at_once", "tests/schemas/test_formula.py")),
+    Mutant("a formula nests so many calls", _FORMULA, "    if made.depth > _MAX_CALLS:\n", "    if False:\n",
+           (f"{_GROWTH}::test_a_formula_without_end_is_refused_in_a_sentence_or_read_at_once",)),
+    Mutant("a launch holds so many threads", f"{_TOOLS}/kernels/occupancy.py",
+           "    if len(block) > 2 and block[2] > _DEEPEST_BLOCK:\n", "    if False:\n", ("tests/tools/kernels/test_occupancy.py",)),
+    Mutant("registers of a block have a limit", f"{_TOOLS}/kernels/occupancy.py", "        if held > _REGISTERS_PER_BLOCK:\n",
+           "        if False:\n", ("tests/tools/kernels/test_occupancy.py",)),
+    # which class a name means
+    Mutant("a class comes before its bases", f"{_TOOLS}/index/linear.py", "            if not self._behind[self._keys[number][at]]:\n",
+           "            if True:\n", ("tests/tools/index/test_index_names.py", "tests/tools/index/test_index_runtime.py")),
+    Mutant("a star takes what `__all__` lists", f"{_TOOLS}/index/resolve.py", "        return name in exports.names\n", "        return True\n",
+           _LOOKUPS),
+    Mutant("an alias leads to what it names", f"{_TOOLS}/index/resolve.py",
+           "        if _DOTTED.match(row.value) and not hasattr(builtins,", "        if False and not hasattr(builtins,", _LOOKUPS),
+    Mutant("a way that crosses another goes no further", f"{_TOOLS}/index/resolve.py", "        if step not in trail.found:\n",
+           "        if trail.found.get(step) is None:\n", (f"{_GROWTH}::test_a_question_about_more_source_takes_about_as_much_more_work",)),
+    Mutant("an ancestor is ordered once", f"{_TOOLS}/index/linear.py", "    if not circular:\n        known.update(ordered)\n", "",
+           (f"{_GROWTH}::test_a_question_about_more_source_takes_about_as_much_more_work",)),
+    Mutant("what a question knows ends with it", f"{_TOOLS}/index/asked.py",
+           "            self._open, self.found, self.orders = outer\n", "            self._open = outer[0]\n",
+           ("tests/tools/index/test_index_names.py", "tests/tools/index/test_questions.py")),
+    # what a kept answer depends on, and what may be imported
+    Mutant("a kept answer is of this version of the code", f"{_TOOLS}/runner.py", "_interpreter(workspace.python), keys.engine_version()]",
+           "_interpreter(workspace.python)]", ("tests/server/test_runner.py", "tests/cache")),
+    Mutant("a kept answer is of this version of the source", f"{_TOOLS}/runner.py", "            repository.version,\n", "",
+           ("tests/server/test_runner.py", "tests/cache")),
+    Mutant("a kept answer is of these files", f"{_TOOLS}/runner.py",
+           "            workspace.tree(repository, tool.sources).now().fingerprint,\n", "", ("tests/server/test_runner.py",)),
+    Mutant("a kept answer is of this trust", f"{_TOOLS}/runner.py", "            name in workspace.trusted,\n", "",
+           ("tests/server/test_runner.py",)),
+    Mutant("only trusted code is imported", f"{_TOOLS}/costing.py",
+           '    if not symbol.installed and name not in ("transformers", "pytorch") and name not in workspace.trusted:\n',
+           "    if False:\n", ("tests/tools/trace/test_repositories.py", "tests/tools/test_cost_errors.py")),
+)  # fmt: skip
