@@ -158,7 +158,7 @@ def test_a_file_that_a_row_names_is_not_opened_read_or_removed(
     [
         ("disk_pickle_protocol", b"\x80"), ("disk__directory", "/"), ("disk_min_file_size", "0"), ("_directory", "/"),
         ("directory", "/"), ("sqlite_temp_store_directory", "'/'"), ("sqlite_journal_mode", b"delete"), ("count", "many"),
-        ("size", 1 << 60), ("size_limit", None), ("get", "text"), (b"disk", b"\x80\x05."), ("eviction_policy", 7),
+        ("size", 1 << 60), ("size_limit", None), ("get", "text"), ("_timeout", 7), (b"disk", b"\x80\x05."), ("eviction_policy", 7),
     ],
 )  # fmt: skip
 def test_settings_of_the_file_are_not_taken(key: object, value: object, cache: Path) -> None:
@@ -376,7 +376,7 @@ def place(root: Path, tmp_path: Path) -> Path:
     return found
 
 
-def ask(root: Path, folder: Path) -> object:
+def ask(root: Path, folder: Path | None) -> object:
     index = open_index([folder_repository("mine", root)], MemoryStore(folder))
     (tree,) = index.resolver.trees
     found = (
@@ -422,7 +422,40 @@ def test_a_forged_index_names_no_file_outside_and_raises_nothing(
     heard.clear()
     with contextlib.suppress(OpscopeError):  # a forger can have a class go missing, not more
         ask(root, place.parent.parent)
+    with closing(sqlite3.connect(place)) as connection:
+        assert not {"evil", "more"} & {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
     assert not [one for one in heard if "home" in one or "pickle" in one]
+
+
+def test_a_file_outside_that_a_forged_index_names_is_not_read_where_it_cannot_be_mended(
+    place: Path, root: Path, victim: Path, heard: list[str]
+) -> None:
+    """Entries of files that are gone are dropped at the first question; here another process has the index busy."""
+    for name in ("a.py", "b.py"):
+        (victim.parent / name).write_text("class A: secret = 1\n__all__ = ['B']\nclass B(A): pass\n")
+    forge(place, "UPDATE files SET path = '../home/' || path")
+    with closing(sqlite3.connect(place, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        heard.clear()
+        assert ask(root, place.parent.parent) == ask(root, None)
+        other.execute("ROLLBACK")
+    assert not [one for one in heard if "home" in one]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE files SET rows = (SELECT rows FROM files WHERE path = 'a.py')",
+        "UPDATE files SET rows = substr(rows, 1, length(rows) - 1)",
+        "UPDATE files SET rows = substr(rows, 1, 40) || x'95' || substr(rows, 42)",
+        "UPDATE words SET files = (SELECT files FROM words WHERE length(files) > 41 LIMIT 1)",
+    ],
+)
+def test_a_blob_that_is_another_or_damaged_is_read_again_from_the_source(
+    statement: str, place: Path, root: Path
+) -> None:
+    forge(place, statement)
+    assert ask(root, place.parent.parent) == ask(root, None)
 
 
 def test_a_forged_index_without_its_seal_is_made_anew(place: Path, root: Path) -> None:
