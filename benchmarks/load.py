@@ -114,7 +114,17 @@ def serving(folder: Path, cache: Path, seconds: float = TRACE_SECONDS) -> Iterat
     source = folder / "runaway"
     source.mkdir(exist_ok=True)
     (source / "runaway.py").write_text(RUNAWAYS)
-    arguments = ["--http", "--port", "0", "--repo", f"runaway={source}", "--trust", "runaway", "--cache-dir", str(cache)]
+    arguments = [
+        "--http",
+        "--port",
+        "0",
+        "--repo",
+        f"runaway={source}",
+        "--trust",
+        "runaway",
+        "--cache-dir",
+        str(cache),
+    ]
     log = folder / "log"
     with log.open("wb") as sink, subprocess.Popen(
         [sys.executable, "-m", "opscope_server", *arguments], stdout=sink, stderr=sink, stdin=subprocess.DEVNULL, cwd=folder,
@@ -165,7 +175,9 @@ async def at_once(client: Client, count: int = CALLS) -> list[Answer]:
 
 async def runaways(client: Client) -> list[asyncio.Task[Answer]]:
     """Two traces that never end, on their way."""
-    tasks = [asyncio.create_task(client.call("count_flops", target=f"runaway.py:{name}")) for name in ("Forever", "Evermore")]
+    tasks = [
+        asyncio.create_task(client.call("count_flops", target=f"runaway.py:{name}")) for name in ("Forever", "Evermore")
+    ]
     await asyncio.sleep(3)
     return tasks
 
