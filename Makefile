@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: analyze test lint setup golden fuzz mutants gallery conformance second faults clients bench-load bench-server bench-calls bench-index bench-cost bench-kernels bench-reports bench-map bench-gpu sweep sweep-cost sweep-index sweep-kernels sweep-prose sweep-configs sweep-answers clean
+.PHONY: analyze test lint setup golden fuzz mutants gallery conformance second faults clients bench-load bench-server bench-calls bench-index bench-cost bench-kernels bench-reports bench-map bench-gpu security sweep sweep-cost sweep-index sweep-kernels sweep-prose sweep-configs sweep-answers sweep-names clean
 
 analyze: $(STAMP)
 	$(BIN)/opscope analyze $(TARGET)
@@ -50,6 +50,14 @@ conformance: $(STAMP)
 second: $(STAMP)
 	PYTHON=$(PYTHON) .ci/second-interpreter
 	OPSCOPE_NEEDS_SECOND=1 $(BIN)/pytest -n 2 --dist worksteal -m second tests/tools/trace/test_second_interpreter.py
+
+# attempts to run code and to read foreign files through everything that takes a name or a path; prints how many were made
+security: $(STAMP)
+	$(BIN)/pytest -n 2 --dist worksteal tests/security
+
+# names of planted code in every field of every model type's configuration, in every form
+sweep-names: $(STAMP)
+	HF_HUB_OFFLINE=1 $(BIN)/python tests/support/sentinels.py --every-form $$(mktemp -d)
 
 # time to the first listing of tools, beside a bare server of the SDK
 bench-server: $(STAMP)

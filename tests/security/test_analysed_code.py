@@ -19,8 +19,10 @@ from tally import Tally
 
 #: lines of a constructor, or of a module, that would leave a mark if they ran; `kinds` are all classes of the process
 CONSTRUCTORS = {
-    "a path through the subclasses": "[c for c in kinds if c.__name__ == 'PurePath'][0].__subclasses__()[0].cwd().joinpath(MARK).write_text('x')",
-    "a path by its own name": "[c for c in kinds if c.__name__ == 'Path'][0].cwd().joinpath(MARK).touch()",
+    "a path through the subclasses": "[p for p in [c for c in kinds if c.__name__ == 'PurePath'][0].__subclasses__() "
+    "if p.__name__ == 'Path'][0].cwd().joinpath(MARK).write_text('x')",
+    "a path through a literal": "[p for p in [c for c in ''.__class__.__mro__[1].__subclasses__() if c.__name__ == 'PurePath']"
+    "[0].__subclasses__() if p.__name__ == 'Path'][0].home().joinpath(MARK).mkdir()",
     "popen through the subclasses": "[c for c in kinds if c.__name__ == 'Popen'][0](['touch', MARK])",
     "a loader through the subclasses": "[c for c in kinds if c.__name__ == 'BuiltinImporter'][0].load_module('os').system('touch ' + MARK)",
     "globals of a method": "[c for c in kinds if c.__name__ == '_wrap_close'][0].__init__.__globals__['system']('touch ' + MARK)",

@@ -100,7 +100,7 @@ def _allowed(workspace: Workspace, text: str) -> Path:
         )
     try:
         path = Path(text).resolve()
-        if path.is_dir() and _inside(path, places):
+        if path.is_dir():
             path = (path / "config.json").resolve()
     except (OSError, ValueError, RuntimeError):  # a name that no file can have
         _refuse(text, "is no path")
