@@ -13,11 +13,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from patterns import Written, collected, hostile
 
 ROOT = Path(__file__).parents[2]
-#: one pass over this many characters takes a tenth of a millisecond, looking at each from each before it some forty
-SIZE, SECONDS = 3000, 0.03
+#: one pass over this many characters takes a tenth of a millisecond, looking at each from each before it some ten
+SIZE, SECONDS = 1500, 0.006
 #: module:place -> why what it reads is short; lines of code are given by the function around them
 BOUNDED = {
     "opscope_tools.index.cpp.files": "the 160 to 640 bytes before a name",
@@ -86,6 +87,7 @@ def slowest(written: Written) -> tuple[float, str]:
     return worst
 
 
+@pytest.mark.slow
 def test_no_pattern_looks_again_at_what_it_has_passed() -> None:
     patterns = collected(ROOT)
     assert len(patterns) > 400

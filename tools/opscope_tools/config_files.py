@@ -30,7 +30,7 @@ def read_config(config: Config) -> dict[str, Any] | None:
         raise ConfigError(f"The config file {config} does not exist.", next_step="Give a config.json, or an object.")
     try:
         value = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"The config file {path} cannot be read: {error}.", next_step="Give a config.json.") from None
     if not isinstance(value, dict):
         raise ConfigError(f"The config file {path} holds no object.", next_step="Give a config.json.")

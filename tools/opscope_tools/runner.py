@@ -126,9 +126,7 @@ def result_key(tool: AnyTool, arguments: ToolArguments, workspace: Workspace) ->
         ]
         for name, repository in workspace.repositories.items()
     ]
-    return keys.of_document(
-        [tool.name, given, named, trees, _interpreter(workspace.python), keys.engine_version()]
-    )
+    return keys.of_document([tool.name, given, named, trees, _interpreter(workspace.python), keys.engine_version()])
 
 
 def _named_files(given: object) -> list[list[str]]:
