@@ -112,7 +112,7 @@ def config_json(text: str) -> None:
     with repository({"p/__init__.py": "", "p/a.py": CONFIG, "config.json": text}) as context:
         file = context.workspace.repositories["mine"].root / "config.json"
         with contextlib.suppress(OpscopeError):
-            read_config(str(file))
+            read_config(context.workspace, str(file))
         asked(context, "extract_config", target="MyConfig", repo="mine", config=str(file))
         asked(context, "extract_config", target="MyConfig", repo="mine", config=text)
         try:

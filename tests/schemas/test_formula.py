@@ -123,10 +123,10 @@ def test_exact_divisions_are_carried_out() -> None:
 def test_a_division_that_leaves_a_rest_is_rounded_as_arithmetic_rounds(
     m: int, n: int, divisor: int, by_variable: bool, x: int, y: int
 ) -> None:
-    """`(m * x + n * y) // d`, also where one term divides exactly and where the divisor holds a variable."""
+    """`(m * x * y + n * y + x) // d`, also where one term divides exactly and where the divisor holds a variable."""
     a, b = Formula.var("x"), Formula.var("y")
-    whole, by = m * a * b + n * b, divisor * b if by_variable else Formula.const(divisor)
-    number, denominator = m * x * y + n * y, divisor * y if by_variable else divisor
+    whole, by = m * a * b + n * b + a, divisor * b if by_variable else Formula.const(divisor)
+    number, denominator = m * x * y + n * y + x, divisor * y if by_variable else divisor
     at = {"x": x, "y": y}
     assert (whole // by).evaluate(at) == number // denominator
     assert (whole % by).evaluate(at) == number % denominator

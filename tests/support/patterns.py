@@ -62,9 +62,8 @@ def _held(name: str, sources: Iterable[str]) -> Iterator[Written]:
     for attribute, value in vars(module).items():
         for pattern in _patterns(value):
             used: set[str] = set()
-            for source in sources:
-                if re.search(rf"\b{re.escape(attribute)}\b", source):
-                    used |= set(re.findall(rf"\b{re.escape(attribute)}\.(\w+)\b", source))
+            for source in [_source(module)] if attribute.startswith("_") else sources:
+                used |= set(re.findall(rf"\b{re.escape(attribute)}\.(\w+)\b", source))
             plain = isinstance(value, re.Pattern)
             mode: Mode = "search"
             if plain and used and used <= {"match", "fullmatch"}:
@@ -130,10 +129,12 @@ def hostile(written: Written, size: int) -> Iterator[Any]:
     for choice in range(2):
         for before, body in _repetitions(tree, "", choice):
             many = body * (size // len(body))
+            whole = before + body
             for made in (
-                before + many, f"{before}{many}\0", f"{before}{many}\n!", (before + body) * (size // len(before + body)),
-                before * (size // len(before)) if before else "", f"{before}{body} " * (size // len(before + body + " ")),
-            ):  # fmt: skip
+                f"{before}{many}\0",
+                whole * (size // len(whole)),
+                before * (size // len(before)) if before else "",
+            ):
                 if made and made not in seen:
                     seen.add(made)
                     yield made if isinstance(text, str) else made.encode("utf-8", "replace")

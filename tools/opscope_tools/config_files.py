@@ -78,9 +78,18 @@ def _folders(workspace: Workspace) -> Iterator[Path]:
     """What a path may lead into: folders and files that the user named; without HTTP also repositories and the output."""
     yield from workspace.config_places
     if workspace.paths_allowed:
-        yield workspace.output
+        if not _is_wide(workspace.output):
+            yield workspace.output
         for repository in workspace.repositories.values():
             yield from [repository.root / package for package in repository.packages] or [repository.root]
+
+
+def _is_wide(folder: Path) -> bool:
+    """Whether a folder holds whole homes: a host that starts a server in `/` or at home has named no place for results."""
+    try:
+        return Path.home().resolve().is_relative_to(folder.resolve())
+    except (OSError, RuntimeError):  # nobody's home is known
+        return True
 
 
 def _allowed(workspace: Workspace, text: str) -> Path:

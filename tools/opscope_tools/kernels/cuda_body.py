@@ -54,7 +54,7 @@ _IDS = re.compile(
     r"\b(blockIdx|threadIdx|blockDim|gridDim|cluster_ctarank)\b(?:\.([xyz]))?|\bget_(?:group_id|global_id)\b"
 )
 _ASSIGN = re.compile(
-    r"(?:^|[;{}(])\s*+((?:[A-Za-z_][\w:]*+(?:<[^;=]{0,400}>)?[\s*&]++(?!=))*+)([A-Za-z_]\w*+)\s*+=(?!=)\s*+([^;{}]+)(?=;)",
+    r"(?:^|[;{}(])\s*+((?:[A-Za-z_][\w:]*+(?:<[^;=]{0,400}>)?[\s*&]++(?!=)){0,12}+)([A-Za-z_]\w*+)\s*+=(?!=)\s*+([^;{}]+)(?=;)",
     re.MULTILINE,
 )
 _SHARED = re.compile(

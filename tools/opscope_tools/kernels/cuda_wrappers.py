@@ -260,7 +260,7 @@ def _order(source: CSource, kind: str) -> list[str]:
                 words = re.findall(r"[A-Za-z_]\w*", member_of[2])
                 table.update(dict.fromkeys(words[-1:], member_of[1]))
         return [table.get(_name(p), "") for p in split_arguments(body[made.end() : closing])]
-    plain = re.sub(r"(?<!\w)\w++\s*+\([^;{}]*\)[^;{}]*(?:;|\{[^{}]*+\})", "", body)
+    plain = re.sub(r"(?<!\w)\w++\s*+\((?=[^;{}]*\))[^;{}]*+(?:;|\{[^{}]*+\})", "", body)
     return [_name(part) for part in plain.split(";") if part.strip()]
 
 
