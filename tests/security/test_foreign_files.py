@@ -14,6 +14,7 @@ import pytest
 from opscope_schemas.errors import ConfigError, OpscopeError, PathRefusedError
 from opscope_tools import config_files
 from opscope_tools.catalog import tool_named
+from opscope_tools.config_files import read_config
 from opscope_tools.runner import result_key, validate
 from opscope_tools.workspace import Workspace
 from tally import SECRET, Tally
@@ -261,3 +262,15 @@ def test_a_config_in_a_repository_or_the_output_folder_is_read(ground: Path, wor
             assert config_files.read_config(workspace, text) == {"model_type": "llama"}
     with pytest.raises(ConfigError, match="does not exist"):
         config_files.read_config(workspace, str(ground / "configs/no.json"))
+
+
+@pytest.mark.parametrize("wide", ["/", "home"])
+def test_a_server_that_was_started_at_home_reads_no_configuration_there(
+    ground: Path, workspace: Workspace, tally: Tally, monkeypatch: pytest.MonkeyPatch, wide: str
+) -> None:
+    """The output folder is where the server was started unless somebody names one."""
+    monkeypatch.setenv("HOME", str(ground))
+    started = replace(workspace, output=Path("/") if wide == "/" else ground)
+    with pytest.raises(PathRefusedError) as refused:
+        read_config(started, str(ground / "outside/config.json"))
+    tally.file(str(refused.value))
