@@ -24,6 +24,9 @@ _TOOLS = "tools/opscope_tools"
 _FORMULA = "schemas/opscope_schemas/formula.py"
 _POINTERS = ("tests/tools/report/test_pointers_stay_inside.py",)
 _CHECKS = ("tests/tools/report/test_checks.py",)
+_CHILDREN = ("tests/tools/test_children.py",)
+_CAGE = ("tests/security/test_cage.py", "tests/security/test_caged_trace.py")
+_STARTING = f"{_TOOLS}/children/starting.py"
 _GROWTH = "tests/tools/test_growth.py"
 _LOOKUPS = ("tests/tools/index/test_index_names.py", "tests/tools/index/test_index_bindings.py")
 
@@ -91,7 +94,40 @@ MUTANTS = (
            "            workspace.tree(repository, tool.sources).now().fingerprint,\n", "", ("tests/server/test_runner.py",)),
     Mutant("a kept answer is of this trust", f"{_TOOLS}/runner.py", "            name in workspace.trusted,\n", "",
            ("tests/server/test_runner.py",)),
-    Mutant("only trusted code is imported", f"{_TOOLS}/costing.py",
-           '    if not symbol.installed and name not in ("transformers", "pytorch") and name not in workspace.trusted:\n',
-           "    if False:\n", ("tests/tools/trace/test_repositories.py", "tests/tools/test_cost_errors.py")),
+    Mutant("only trusted code is imported", f"{_TOOLS}/trust.py",
+           "    return repository.installed or repository.name in workspace.trusted\n", "    return True\n",
+           ("tests/tools/trace/test_repositories.py", "tests/tools/test_cost_errors.py")),
+    Mutant("a stand-in for transformers is imported only where it is trusted", f"{_TOOLS}/trust.py",
+           "    return repository.installed or repository.name in workspace.trusted\n",
+           "    return repository.installed or repository.name in (*workspace.trusted, *DEFAULT_PACKAGES)\n",
+           ("tests/tools/test_other_sources.py",)),
+    # child processes and their cage
+    Mutant("a module of ours is found nowhere in the current folder", _STARTING, '[sys.executable, "-P", "-m", module, *arguments]',
+           '[sys.executable, "-m", module, *arguments]', _CHILDREN),
+    Mutant("relative entries of search paths stay behind", f"{_TOOLS}/children/environment.py",
+           "for entry in path.split(os.pathsep) if Path(entry).is_absolute())", "for entry in path.split(os.pathsep))", _CHILDREN),
+    Mutant("only what is listed passes into a child", f"{_TOOLS}/children/environment.py",
+           "        if name in _PASSED or", "        if True or", _CHILDREN),
+    Mutant("a child ends with the process that started it", f"{_TOOLS}/children/launcher.py",
+           "    _end_with(specification[\"parent\"], signal.SIGTERM if kept else signal.SIGKILL)\n", "", _CHILDREN),
+    Mutant("a program ends with its keeper", f"{_TOOLS}/children/launcher.py",
+           "        _end_with(keeper, signal.SIGKILL)\n", "", _CHILDREN),
+    Mutant("what a program started ends with it", f"{_TOOLS}/children/launcher.py", "    _end_all()\n    code", "    code", _CHILDREN),
+    Mutant("limits are set", f"{_TOOLS}/children/launcher.py", "    resource.setrlimit(what, (value, value))\n", "    del value\n",
+           _CHILDREN),
+    Mutant("scratch folders of the living stay", f"{_TOOLS}/children/scratch.py", "FileLock(folder / _OWNER, timeout=0):",
+           "contextlib.nullcontext():", _CHILDREN),
+    Mutant("files are confined", f"{_TOOLS}/children/launcher.py", "        _confine(cage)\n", "        pass\n", _CAGE),
+    Mutant("system calls are walled", f"{_TOOLS}/children/launcher.py", '        seal(bytes.fromhex(cage["walls"]))\n', "        pass\n",
+           _CAGE),
+    Mutant("no process is made by clone", f"{_TOOLS}/children/cage.py",
+           '        found.add_rule(refused, "clone", seccomp.Arg(0, seccomp.MASKED_EQ, _CLONE_THREAD, 0))\n', "", _CAGE),
+    Mutant("others are not limited or slowed", f"{_TOOLS}/children/cage.py",
+           "            found.add_rule(refused, name, seccomp.Arg(place, seccomp.NE, 0))\n", "            pass\n", _CAGE),
+    Mutant("the trace worker is caged", f"{_TOOLS}/trace/client.py", "limits=self._limits, cage=cage, stderr=self._log,",
+           "limits=self._limits, stderr=self._log,", _CAGE),
+    Mutant("the trace worker is sealed", f"{_TOOLS}/trace/start.py", '        sealing["seal"](bytes.fromhex(given["seal"]))\n',
+           "        pass\n", _CAGE),
+    Mutant("a start at home opens no configurations there", f"{_TOOLS}/config_files.py", "        if not _is_wide(workspace.output):\n",
+           "        if True:\n", ("tests/security/test_foreign_files.py",)),
 )  # fmt: skip

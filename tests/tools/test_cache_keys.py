@@ -265,14 +265,14 @@ def test_each_fact_of_what_the_worker_imports_is_part_of_a_traces_key(
 
 
 def test_a_trusted_repository_is_part_of_a_traces_key_and_another_is_not(own: Repository, tmp_path: Path) -> None:
-    traced = own.model_copy(update={"name": "transformers"})
+    traced = own.model_copy(update={"name": "transformers", "installed": True})
     known = {"transformers": traced, "mine": Repository(name="mine", root=tmp_path / "copy")}
 
     def of(*trusted: str) -> str:
         workspace = Workspace(known, output=tmp_path, store=MemoryStore(), trusted=frozenset(trusted))
         return tracer_of(workspace)._key("trace", REQUEST)
 
-    assert of() == engine(own)._key("trace", REQUEST)
+    assert of() == engine(traced)._key("trace", REQUEST)
     assert of("mine") != of()
 
 

@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from opscope_schemas.errors import InputError
+from opscope_schemas.errors import InputError, TraceError
 from opscope_tools.costing import CostArguments
 from opscope_tools.count_flops import count_flops
 from opscope_tools.engines import close_engines
@@ -54,6 +54,18 @@ def test_a_checkout_its_src_folder_and_the_package_itself_all_name_the_package(c
 def test_a_folder_without_the_package_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="holds no package transformers"):
         folder_repository("transformers", tmp_path)
+
+
+def test_a_folder_in_the_place_of_transformers_is_imported_only_where_it_is_trusted(
+    checkout: Path, tmp_path: Path
+) -> None:
+    workspace = Workspace.create(
+        repositories=[("transformers", checkout)], cache_folder=tmp_path / "cache", output=tmp_path
+    )
+    with pytest.raises(TraceError, match="--trust transformers"):
+        count_flops(CostArguments(target="LlamaRMSNorm"), ToolContext(workspace))
+    close_engines(workspace)
+    workspace.store.close()
 
 
 def test_the_named_sources_are_traced_and_not_the_installed_ones(checkout: Path, tmp_path: Path) -> None:

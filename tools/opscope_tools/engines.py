@@ -66,8 +66,8 @@ def tracer_of(workspace: Workspace) -> TraceEngine:
 
     A client's roots come and go; they are only read, so the engine and its warm worker stay.
     """
-    imported = ("transformers", "pytorch", *workspace.trusted)
-    repositories = [repository for name, repository in workspace.repositories.items() if name in imported]
+    named = workspace.repositories.values()
+    repositories = [one for one in named if one.installed or one.name in workspace.trusted]
     kept = workspace._engines.get("trace")
     if isinstance(kept, tuple) and kept[0] == repositories and isinstance(kept[1], TraceEngine):
         return kept[1]

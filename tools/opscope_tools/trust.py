@@ -29,8 +29,9 @@ def is_trusted(workspace: Workspace, repository: Repository) -> bool:
 
 
 def importable(workspace: Workspace, repository: Repository) -> bool:
-    """Whether tracing may import from the repository: what is analysed as installed, and what is trusted."""
-    return repository.installed or repository.name in DEFAULT_PACKAGES or is_trusted(workspace, repository)
+    """Whether tracing may import from the repository: what is analysed as installed, and what is trusted; a folder that
+    stands in for transformers or torch is no exception."""
+    return repository.installed or repository.name in workspace.trusted
 
 
 def traced_class(workspace: Workspace, target: str) -> tuple[Target, Definition]:
