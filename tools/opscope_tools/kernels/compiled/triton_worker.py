@@ -86,11 +86,11 @@ def of_language(value):
 
 
 def inner_names():
-    """Attributes that functions, jitted functions and modules have and values of the language do not."""
+    """Attributes that functions, jitted functions too, have and values of the language do not: these lead to Python."""
     import triton
     import triton.language as tl
 
-    handles = {*dir(tl.sum), *dir(triton.cdiv), *dir(tl.sum.fn), *dir(tl)} - {"value"}
+    handles = {*dir(tl.sum), *dir(triton.cdiv), *dir(tl.sum.fn)} - {"type", "name", "value"}  # tensors have them too
     values = {
         name for kind in (tl.tensor, tl.dtype, tl.constexpr, tl.tuple, tl.core.tensor_descriptor) for name in dir(kind)
     }

@@ -22,7 +22,7 @@ _MISSING = (
     re.compile(r"[`']([A-Za-z][\w.-]*)[^`']*[`'] distribution was not found"),
     re.compile(r"requires the `?([A-Za-z][\w.-]*)`? (?:library|package|module)"),
     re.compile(r"pip install (?:-U |--upgrade )?[`']?([A-Za-z][\w.-]*)"),
-    re.compile(r"No module named '([\w.]+)'"),
+    re.compile(r"No module named '(\w+)"),
     re.compile(r"[`'\"]?([A-Za-z][\w-]*)[`'\"]? (?:is|was) not (?:installed|found)"),
 )
 

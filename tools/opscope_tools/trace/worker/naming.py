@@ -85,7 +85,9 @@ def _check_dtype(name: str, value: Any) -> None:
     elif isinstance(value, str):
         stem = value.removeprefix("torch.")
         held = vars(torch).get(stem)
-        if not _plain(stem) or (stem != "auto" and not isinstance(held, torch.dtype) and hasattr(torch, stem)):
+        if not (stem.isidentifier() and stem.isascii()) or (
+            stem != "auto" and not isinstance(held, torch.dtype) and hasattr(torch, stem)
+        ):
             _refuse(name, value, "is no dtype of torch", "Name one, e.g. bfloat16.")
 
 
