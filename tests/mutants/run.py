@@ -111,7 +111,9 @@ def main(arguments: Sequence[str]) -> int:
             {test for mutant in chosen for test in mutant.tests if (tree / test.partition("::")[0]).exists()}
         )
         if not passes(tree, wanted):
-            sys.stdout.write("The tests fail with every guard in place, so they tell nothing.\n")
+            sys.stdout.write(
+                "The tests fail with every guard in place, so they tell nothing: run them by themselves.\n"
+            )
             return 1
         found = []
         for mutant in chosen:

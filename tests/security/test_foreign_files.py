@@ -194,6 +194,11 @@ def test_errors_over_a_file_name_fields_and_quote_nothing(ground: Path, answer: 
         path.write_text(json.dumps(content))
         tally.file(answer("inspect_model", model="llama", config=str(path)))
         tally.file(answer("inspect_model", model=str(path)))
+        for tool, arguments in TOOLS.items():
+            tally.file(answer(tool, **arguments, config=str(path)))
+        tally.file(answer("count_flops", target="torch.nn.Linear", config=str(path)))
+    path.write_text(json.dumps({SECRET: [SECRET], "in_features": 3, "out_features": 4}))
+    tally.file(answer("count_flops", target="torch.nn.Linear", config=str(path)))
 
 
 def test_a_folder_that_becomes_a_link_after_the_check_is_not_followed(

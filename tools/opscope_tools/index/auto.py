@@ -156,8 +156,9 @@ class AutoClasses:
                 if names:
                     return held, next((name for name in architectures if name in names), names[0])
             known = ", ".join(sorted(table.classes)[:6])
+            shown = f"the model type {model_type!r}" if model_type in table.configs else "a model type of that name"
             raise ConfigError(
-                f"{symbol.name} has no class for the model type {model_type!r}.",
+                f"{symbol.name} has no class for {shown}.",
                 next_step=f"It knows {len(table.classes)} model types: {known}, ... Ask for another auto class.",
             )
         for held, names in table.classes.items():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import inspect
 import signal
 import threading
 import time
@@ -67,7 +68,7 @@ def make_config(config_class: Any, spec: ModelSpec) -> Any:
     except OpscopeError:
         raise
     except Exception as error:
-        raise refusal(config_class.__name__, error, spec, lambda s: _made(config_class, s)) from None
+        raise refusal(config_class, config_class.__name__, error, spec, lambda s: _made(config_class, s)) from None
 
 
 def _made(config_class: Any, spec: ModelSpec) -> Any:
@@ -145,14 +146,16 @@ def _set(base: dict[str, Any], reference: Any, path: str, value: Any) -> None:
 # ---- what is wrong --------------------------------------------------------------------------------------------------
 
 
-def refusal(who: str, error: Exception, spec: ModelSpec, again: Callable[[ModelSpec], object]) -> OpscopeError:
+def refusal(
+    config_class: Any, who: str, error: Exception, spec: ModelSpec, again: Callable[[ModelSpec], object]
+) -> OpscopeError:
     """What `who` raised over the spec's values, as a sentence that names the field where another value of it is taken."""
     if package := missing_package(error):
         return TraceError(
             f"{who} needs the package {package} for these values, which is not installed.",
             next_step=f"Install {package} beside opscope, or choose other values.",
         )
-    field = _to_blame(spec, again)
+    field = _to_blame(config_class, spec, again)
     return ConfigError(
         f"{who} refuses {f'the value of {field}' if field else 'these values'}: {reason_of(error)}.",
         next_step=f"Give another value of {field}." if field else "",
@@ -171,8 +174,11 @@ def reason_of(error: BaseException) -> str:
     return (said if plain else f"{kind}: {said}" if said else kind).rstrip(".")
 
 
-def _to_blame(spec: ModelSpec, again: Callable[[ModelSpec], object]) -> str:
-    """The field that, taken back to its default, removes the error; '' where none does alone."""
+def _to_blame(config_class: Any, spec: ModelSpec, again: Callable[[ModelSpec], object]) -> str:
+    """The field that, taken back to its default, removes the error; '' where none does alone. Of a file only what the
+    class knows is named: it may be no configuration."""
+    known = {*dir(config_class), *inspect.signature(config_class).parameters, *CONFIG}
+    known |= set(getattr(config_class, "attribute_map", {}))
     ends = time.monotonic() + _SEARCH
     given = [("overrides", name) for name in spec.overrides] + [("content", name) for name in spec.content]
     for place, name in given[:_SUSPECTS]:
@@ -181,6 +187,8 @@ def _to_blame(spec: ModelSpec, again: Callable[[ModelSpec], object]) -> str:
         held = {key: value for key, value in getattr(spec, place).items() if key != name}
         with contextlib.suppress(Exception):
             again(spec.model_copy(update={place: held}))
+            if place == "content" and name not in known:
+                return "a field that it does not know"
             return name if len(name) <= 100 else f"{name[:97]}..."
     return ""
 

@@ -62,7 +62,7 @@ def built(spec: ModelSpec) -> tuple[Any, Any, Any, Any]:
         raise
     except Exception as error:
         if spec.content or spec.overrides:
-            raise configs.refusal(model_class.__name__, error, spec, build) from error
+            raise configs.refusal(config_class, model_class.__name__, error, spec, build) from error
         package = missing_package(error)
         raise TraceError(
             f"{model_class.__name__} needs the package {package}, which is not installed."

@@ -12,7 +12,7 @@ import dataclasses
 import inspect
 import sys
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -37,7 +37,7 @@ class ModuleSession(Session):
     def __init__(self, request: TraceRequest, module_class: Any, level: str = "all", *, chosen: int = 0) -> None:
         spec = request.model
         factory = imported(spec.factory) if spec.factory is not None else None
-        self._blueprint = Blueprint(module_class, {**spec.content, **spec.overrides}, factory)
+        self._blueprint = Blueprint(module_class, {**spec.content, **spec.overrides}, factory, named=spec.overrides)
         super().__init__(request, module_class, None, level, chosen=chosen)
 
     def _configure(self) -> None:
@@ -146,7 +146,9 @@ def _kind(name: str) -> torch.dtype:
 class Blueprint:
     """How to build a module: a callable, the integers that are its sizes, and everything else it takes."""
 
-    def __init__(self, module_class: Any, given: dict[str, Any], factory: Callable[..., Any] | None = None) -> None:
+    def __init__(
+        self, module_class: Any, given: dict[str, Any], factory: Callable[..., Any] | None = None, *, named: Collection[str]
+    ) -> None:  # fmt: skip
         self._class = module_class
         self._make: Callable[..., Any] = factory or module_class
         self._config_class: Any
@@ -154,10 +156,12 @@ class Blueprint:
         known = _fields(self._config_class) if self._config_class else _arguments(self._make)
         unknown = sorted(given.keys() - known.keys())
         if unknown and "**" not in known:
-            near = ", ".join(fields.nearest(unknown[0], known)) or ", ".join(known)
-            raise ConfigError(
-                f"{module_class.__name__} takes no argument {unknown[0]!r}.", next_step=f"Arguments: {near}."
-            )
+            told = [
+                name for name in unknown if name in named
+            ]  # of a file, which may be no configuration, nothing is told
+            near = ", ".join(told and fields.nearest(told[0], known)) or ", ".join(known)
+            what = repr(told[0][:100]) if told else "of a name that the config file holds"
+            raise ConfigError(f"{module_class.__name__} takes no argument {what}.", next_step=f"Arguments: {near}.")
         self.sizes: dict[str, int] = {}
         self._others: dict[str, Any] = {}
         if factory is None and self._config_class is None:
