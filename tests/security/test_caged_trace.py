@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from opscope_schemas.errors import InputError
+from opscope_schemas.errors import InputError, OpscopeError
 from opscope_tools.children import Limits, protection
 from opscope_tools.costing import CostArguments
 from opscope_tools.count_flops import count_flops
@@ -135,3 +135,49 @@ def test_a_trace_that_needs_more_memory_than_it_may_have_says_so(tmp_path: Path,
     with pytest.raises(Exception, match=r"memory|Memory") as caught:
         traced(workspace)
     assert len(str(caught.value)) < 600
+
+
+FORGER = """
+import json, os
+import torch
+
+
+def say(*texts):
+    for number in range(3, 40):  # whichever descriptor the replies go to
+        try:
+            if os.readlink(f"/proc/self/fd/{{number}}").startswith("pipe:"):
+                os.write(number, ("\\n".join(texts) + "\\n").encode())
+        except OSError:
+            pass
+
+
+say(*{said!r})
+
+
+class Hostile(torch.nn.Module):
+    def __init__(self, dim: int = 8):
+        super().__init__()
+        self.inner = torch.nn.Linear(dim, dim)
+
+    def forward(self, x):
+        return self.inner(x)
+"""
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        ['{"error": 1}'], ['{"error": {"type": "annotations", "message": "m"}}'], ["[]"], ["null"], ["no json"], ['{"result": 1}'],
+        ['{"result": {"model_class": 3}}'], ['{"progress": {}}'], ["{}"], ['{"progress": "x"}'] * 5000,
+        ['{"error": {"type": "OpscopeError", "message": "m", "next_step": [], "location": {}}}'],
+    ],
+    ids=["error", "kind", "list", "null", "text", "result", "shape", "progress", "empty", "flood", "fields"],
+)  # fmt: skip
+def test_what_traced_code_writes_into_the_replies_is_a_sentence_at_most(
+    tmp_path: Path, workspace: Workspace, said: list[str]
+) -> None:
+    (tmp_path / "code/hostile/net.py").write_text(FORGER.format(said=said))
+    try:
+        assert "{dim}" in traced(workspace)
+    except OpscopeError as error:
+        assert len(str(error)) < 600

@@ -24,7 +24,7 @@ from opscope_tools.distributions import version_of_package, version_of_tree
 #: repository name -> top-level package of the installed distribution that is read by default
 DEFAULT_PACKAGES: Mapping[str, str] = {"transformers": "transformers", "pytorch": "torch"}
 #: what the process that traces may use, unless the session says otherwise; it starts no other process
-TRACE_LIMITS = Limits(data_bytes=12 << 30, open_files=1024, nice=5)
+TRACE_LIMITS = Limits(data_bytes=12 << 30, open_files=1024, file_bytes=256 << 20, nice=5)
 #: prints {package: [folder, version]} of the named packages that an interpreter has, without importing them
 _PLACES = """
 import importlib.metadata, importlib.util, json, sys

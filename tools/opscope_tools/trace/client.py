@@ -34,6 +34,8 @@ _OFFLINE = {
     "PYTHONSAFEPATH": "1",  # what lies in the current folder or beside start.py is no package of the interpreter's
 }  # fmt: skip
 _POLL_SECONDS = 0.05
+#: notes of progress that may wait to be read, characters of one, bytes of a reply: traced code could write without end
+_WAITING, _LONGEST_NOTE, _LONGEST_REPLY = 64, 500, 256 << 20
 _PLACES = "import json, sys; print(json.dumps([*sys.path, sys.prefix, sys.base_prefix, sys.exec_prefix]))"
 _START = Path(__file__).with_name("start.py")
 
@@ -105,12 +107,11 @@ class Worker:
                 continue
             if reply is None:
                 raise self._death()
-            if "progress" in reply:
-                progress(reply["progress"])
-            elif "error" in reply:
-                raise _rebuilt(reply["error"])
-            else:
+            if "result" in reply:
                 return reply["result"]
+            if "error" in reply:
+                raise _rebuilt(reply["error"])
+            progress(reply["progress"][:_LONGEST_NOTE])
 
     def _running(self) -> Child:
         if self._process is not None and self._process.running:
@@ -189,15 +190,33 @@ def _write(stream: IO[bytes], text: str) -> None:
 
 
 def _pump(stream: IO[bytes], replies: queue.Queue[dict[str, Any] | None]) -> None:
+    """Pass on what the worker says, line by line; what is no reply of a worker's ends the reading, and with it the worker."""
     with contextlib.suppress(ValueError, OSError), io.BufferedReader(stream) as lines:  # type: ignore[type-var] # a raw stream
-        for line in lines:
-            replies.put(json.loads(line))
+        while line := lines.readline(_LONGEST_REPLY):
+            reply = json.loads(line)
+            if not _is_reply(reply):
+                break
+            if "progress" not in reply or replies.qsize() < _WAITING:
+                replies.put(reply)
     replies.put(None)
+
+
+def _is_reply(said: object) -> bool:
+    """Whether it is one of the three things that a worker says."""
+    if not isinstance(said, dict):
+        return False
+    error = said.get("error")
+    return (
+        isinstance(said.get("progress"), str)
+        or (isinstance(error, dict) and isinstance(error.get("message"), str))
+        or "result" in said
+    )
 
 
 def _rebuilt(described: Mapping[str, Any]) -> OpscopeError:
     """The worker's error as the same kind here."""
-    kind: type[OpscopeError] = getattr(errors, str(described.get("type")), errors.TraceError)
+    named = getattr(errors, str(described.get("type")), None)
+    kind = named if isinstance(named, type) and issubclass(named, OpscopeError) else errors.TraceError
     error = OpscopeError.__new__(kind)
     OpscopeError.__init__(
         error,
