@@ -82,7 +82,7 @@ def check(database: sqlite3.Connection, now: float) -> None:
         for key, value in database.execute("SELECT key, value FROM Settings"):
             if key not in DEFAULT_SETTINGS | METADATA or type(value) is not (str if key in _WORDS else int):
                 raise NotOursError(f"The setting {key!r} is none of diskcache's.")
-            if (key == "size" and value) or (key == "count" and value < 0):
+            if (key == "size" and value) or (key == "count" and int(value) < 0):
                 raise NotOursError("Values lie in files, or rows were counted that are not there.")
     if {"Cache_access_time", "Cache_key_raw"} <= {name for _, name, _ in found}:
         database.execute("DELETE FROM Cache WHERE raw IS NOT 1 OR typeof(key) <> 'text'")
