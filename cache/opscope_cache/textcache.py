@@ -76,11 +76,14 @@ def check(database: sqlite3.Connection, now: float) -> None:
         raise NotOursError("The database defines what diskcache does not.")
     tables = {name for kind, name, _ in found if kind == "table"}
     if "Settings" in tables:
+        # a damaged index there has each setting written a second time, and the counts run wild only later
+        if database.execute("PRAGMA integrity_check(Settings)").fetchone()[0] != "ok":
+            raise NotOursError("The table of settings is damaged.")
         for key, value in database.execute("SELECT key, value FROM Settings"):
             if key not in DEFAULT_SETTINGS | METADATA or type(value) is not (str if key in _WORDS else int):
                 raise NotOursError(f"The setting {key!r} is none of diskcache's.")
-            if key == "size" and value:
-                raise NotOursError("Values lie in files.")
+            if (key == "size" and value) or (key == "count" and int(value) < 0):
+                raise NotOursError("Values lie in files, or rows were counted that are not there.")
     if {"Cache_access_time", "Cache_key_raw"} <= {name for _, name, _ in found}:
         database.execute("DELETE FROM Cache WHERE raw IS NOT 1 OR typeof(key) <> 'text'")
         database.execute("UPDATE Cache SET access_time = 0 WHERE access_time > ?", (now,))
