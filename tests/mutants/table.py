@@ -24,6 +24,8 @@ _TOOLS = "tools/opscope_tools"
 _FORMULA = "schemas/opscope_schemas/formula.py"
 _POINTERS = ("tests/tools/report/test_pointers_stay_inside.py",)
 _CHECKS = ("tests/tools/report/test_checks.py",)
+_KEYS = ("tests/tools/test_cache_keys.py",)
+_HTTP = ("tests/server/test_http.py",)
 _CHILDREN = ("tests/tools/test_children.py",)
 _CAGE = ("tests/security/test_cage.py", "tests/security/test_caged_trace.py")
 _STARTING = f"{_TOOLS}/children/starting.py"
@@ -87,13 +89,12 @@ MUTANTS = (
            ("tests/tools/index/test_index_names.py", "tests/tools/index/test_questions.py")),
     # what a kept answer depends on, and what may be imported
     Mutant("a kept answer is of this version of the code", f"{_TOOLS}/runner.py", "_interpreter(workspace.python), keys.engine_version()]",
-           "_interpreter(workspace.python)]", ("tests/server/test_runner.py", "tests/cache")),
+           "_interpreter(workspace.python)]", _KEYS),
     Mutant("a kept answer is of this version of the source", f"{_TOOLS}/runner.py", "            repository.version,\n", "",
-           ("tests/server/test_runner.py", "tests/cache")),
+           _KEYS),
     Mutant("a kept answer is of these files", f"{_TOOLS}/runner.py",
-           "            workspace.tree(repository, tool.sources).now().fingerprint,\n", "", ("tests/server/test_runner.py",)),
-    Mutant("a kept answer is of this trust", f"{_TOOLS}/runner.py", "            name in workspace.trusted,\n", "",
-           ("tests/server/test_runner.py",)),
+           "            workspace.tree(repository, tool.sources).now().fingerprint,\n", "", _KEYS),
+    Mutant("a kept answer is of this trust", f"{_TOOLS}/runner.py", "            name in workspace.trusted,\n", "", _KEYS),
     Mutant("only trusted code is imported", f"{_TOOLS}/trust.py",
            "    return repository.installed or repository.name in workspace.trusted\n", "    return True\n",
            ("tests/tools/trace/test_repositories.py", "tests/tools/test_cost_errors.py")),
@@ -101,6 +102,33 @@ MUTANTS = (
            "    return repository.installed or repository.name in workspace.trusted\n",
            "    return repository.installed or repository.name in (*workspace.trusted, *DEFAULT_PACKAGES)\n",
            ("tests/tools/test_other_sources.py",)),
+    Mutant("a kept text is what was written", "cache/opscope_cache/textcache.py",
+           "return text if kept[:_DIGITS] == digest(key, text) else None", "return text", ("tests/security/test_hostile_cache.py",)),
+    Mutant("no value lies in a file", "cache/opscope_cache/textcache.py",
+           "return value if mode == MODE_RAW and filename is None and", "return value if", ("tests/security/test_hostile_cache.py",)),
+    Mutant("a trace is of the source it imported", f"{_TOOLS}/trace/engine.py",
+           "keys.digest(keys.engine_version(), self._python, self._sources(), request.model_dump_json())",
+           "keys.digest(keys.engine_version(), self._python, request.model_dump_json())", _KEYS),
+    # who may ask, and for how long
+    Mutant("a server beyond loopback needs a token", "server/opscope_server/access.py",
+           '    if token is None and host not in {"127.0.0.1", "localhost", "::1"}:\n', "    if False:\n", _HTTP),
+    Mutant("only the token opens", "server/opscope_server/access.py",
+           "        return hmac.compare_digest(_digest(text), self._digest)\n", "        return True\n", _HTTP),
+    Mutant("other ports are no hosts of ours", "server/opscope_server/access.py", '[f"{name}:{port}" for name in (*LOOPBACK, *bound)]',
+           '[f"{name}:*" for name in (*LOOPBACK, *bound)]', _HTTP),
+    Mutant("a call ends at its deadline", "server/opscope_server/lanes.py",
+           "            job.settle(Outcome(error=_late(rules, waited)))\n", "", ("tests/server/test_lanes.py",)),
+    Mutant("a queue is bounded", "server/opscope_server/lanes.py", "        if running + waiting >= rules.slots + rules.room:\n",
+           "        if False:\n", ("tests/server/test_lanes.py",)),
+    Mutant("messages nest no deeper than JSON is written", "server/opscope_server/messages.py", "MOST_LEVELS = 64", "MOST_LEVELS = 64_000",
+           ("tests/server/test_messages.py",)),
+    Mutant("a factory is one that a trusted repository defines", f"{_TOOLS}/trust.py",
+           "            if not is_trusted(workspace, repository):\n                continue\n", "", ("tests/security/test_factories.py",)),
+    Mutant("a traced class is a module", f"{_TOOLS}/trust.py",
+           "    if not is_trusted(workspace, symbol.repository) and not _is_module(index, symbol):\n", "    if False:\n",
+           ("tests/security/test_factories.py",)),
+    Mutant("a configuration lies where it may be read", f"{_TOOLS}/config_files.py", "    if not _inside(path, places):\n", "    if False:\n",
+           ("tests/security/test_foreign_files.py",)),
     # child processes and their cage
     Mutant("a module of ours is found nowhere in the current folder", _STARTING, '[sys.executable, "-P", "-m", module, *arguments]',
            '[sys.executable, "-m", module, *arguments]', _CHILDREN),
