@@ -27,7 +27,10 @@ _CHECKS = ("tests/tools/report/test_checks.py",)
 _KEYS = ("tests/tools/test_cache_keys.py",)
 _HTTP = ("tests/server/test_http.py",)
 _CHILDREN = ("tests/tools/test_children.py",)
-_CAGE = ("tests/security/test_cage.py", "tests/security/test_caged_trace.py")
+_CAGE = (
+    "tests/security/test_cage.py",
+    "tests/security/test_caged_trace.py::test_a_trusted_repository_is_traced_and_reaches_nothing",
+)
 _STARTING = f"{_TOOLS}/children/starting.py"
 _GROWTH = "tests/tools/test_growth.py"
 _LOOKUPS = ("tests/tools/index/test_index_names.py", "tests/tools/index/test_index_bindings.py")

@@ -167,11 +167,10 @@ class Hostile(torch.nn.Module):
 @pytest.mark.parametrize(
     "said",
     [
-        ['{"error": 1}'], ['{"error": {"type": "annotations", "message": "m"}}'], ["[]"], ["null"], ["no json"], ['{"result": 1}'],
-        ['{"result": {"model_class": 3}}'], ['{"progress": {}}'], ["{}"], ['{"progress": "x"}'] * 5000,
-        ['{"error": {"type": "OpscopeError", "message": "m", "next_step": [], "location": {}}}'],
+        ['{"error": {"type": "annotations", "message": "m"}}'], ["[]"], ['{"result": {"model_class": 3}}'], ['{"progress": {}}'],
+        ['{"progress": "x"}'] * 5000,
     ],
-    ids=["error", "kind", "list", "null", "text", "result", "shape", "progress", "empty", "flood", "fields"],
+    ids=["kind of error", "no object", "no trace", "no note", "flood"],
 )  # fmt: skip
 def test_what_traced_code_writes_into_the_replies_is_a_sentence_at_most(
     tmp_path: Path, workspace: Workspace, said: list[str]
