@@ -14,6 +14,7 @@ from pydantic import Field
 from opscope_tools.distributions import console_scripts_of, described
 from opscope_tools.nests import shortened
 from opscope_tools.spec import Tool, ToolContext
+from opscope_tools.survey.begun import Begun
 from opscope_tools.survey.gather import SOURCES
 from opscope_tools.survey.survey import survey
 
@@ -116,6 +117,7 @@ def _whole(arguments: MapRepoArguments, repository: Repository, context: ToolCon
         installed_scripts=scripts,
         checkpoint=context.checkpoint,
         progress=context.progress,
+        begun=Begun(store, "map begun/" + digest(engine_version(), str(repository.root), repr(repository.packages))),
     )
     store.put(key, made.model_dump_json(exclude_defaults=True))
     return made

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 
 from opscope_cache.trees import SUFFIXES, Signature, size_of
+from opscope_schemas.errors import CancelledError
 
 from opscope_tools.children import python_module
+from opscope_tools.survey.begun import Begun
 from opscope_tools.survey.facts import FileFacts
 from opscope_tools.survey.plain_file import OTHER
 from opscope_tools.survey.reading import Reader
@@ -44,20 +46,31 @@ def gather(
     *,
     checkpoint: Callable[[], None],
     progress: Progress,
+    begun: Begun | None = None,
 ) -> list[FileFacts]:
-    """The facts of `files`, in path order; `names` gives the module name of each Python file."""
-    wanted = [file for file in files if size_of(files[file]) <= _LARGEST and not _is_data(file)]
+    """The facts of `files`, in path order; `names` gives the module name of each Python file. What is read when
+    `checkpoint` raises is kept in `begun`, for the next scan to go on from."""
+    found = begun.known(files, names) if begun else []
+    held = {facts.path for facts in found}
+    wanted = [file for file in files if size_of(files[file]) <= _LARGEST and not _is_data(file) and file not in held]
     total = sum(size_of(files[file]) for file in wanted)
-    if total < _LITTLE:
-        reader = Reader(root, scripts)
-        found = []
-        for done, file in enumerate(wanted):
-            checkpoint()
-            found += reader.read([(file, names.get(file, ""))])
-            if done % 50 == 0:
-                progress(done, len(wanted), f"{done} of {len(wanted)} files read")
-    else:
-        found = _in_processes(root, [(f, names.get(f, "")) for f in wanted], files, scripts, checkpoint, progress)
+    try:
+        if total < _LITTLE:
+            reader = Reader(root, scripts)
+            for done, file in enumerate(wanted):
+                checkpoint()
+                found += reader.read([(file, names.get(file, ""))])
+                if done % 50 == 0:
+                    progress(done, len(wanted), f"{done} of {len(wanted)} files read")
+        else:
+            todo = [(file, names.get(file, "")) for file in wanted]
+            for facts in _in_processes(root, todo, files, scripts, checkpoint):
+                found += facts
+                progress(len(found), len(held) + len(todo), f"{len(found)} of {len(held) + len(todo)} files read")
+    except CancelledError:
+        if begun:
+            begun.keep(found, files, names)
+        raise
     return sorted(found, key=lambda facts: facts.path)
 
 
@@ -72,15 +85,12 @@ def _in_processes(
     signatures: Mapping[str, Signature],
     scripts: Collection[str],
     checkpoint: Callable[[], None],
-    progress: Progress,
-) -> list[FileFacts]:
+) -> Iterator[list[FileFacts]]:
+    """The facts of each batch as it has been read."""
     sizes = {(file, name): size_of(signatures[file]) + _OPENING for file, name in files}
     command = python_module("opscope_tools.survey.reading", str(root), json.dumps(sorted(scripts)))
-    found: list[FileFacts] = []
     batches = batches_of(sizes, _BATCH)
     with closing(read_batches(command, batches, pickle, workers=cores(), checkpoint=checkpoint)) as answers:
         for last, answer in answers:
             if not last:
-                found += answer
-                progress(len(found), len(files), f"{len(found)} of {len(files)} files read")
-    return found
+                yield answer

@@ -21,6 +21,7 @@ from opscope_schemas.repo_map import (
 )
 
 from opscope_tools.survey import configuration, extensions, frameworks, layout
+from opscope_tools.survey.begun import Begun
 from opscope_tools.survey.components import Ranking, components
 from opscope_tools.survey.engine_loop import EngineLoops
 from opscope_tools.survey.entries import Manifests, entry_points
@@ -41,14 +42,15 @@ def survey(
     installed_scripts: Mapping[str, str] | None = None,
     checkpoint: Callable[[], None],
     progress: Progress,
+    begun: Begun | None = None,
 ) -> RepoMapResult:
     """Everything that `map_repo` says of a repository, unshortened.
 
-    `installed_scripts` are the console scripts of an installed package. Raises `SourceError` where there is no source, and
+    `installed_scripts` are the console scripts of an installed package; `begun` keeps what was read where `checkpoint` raises. Raises `SourceError` where there is no source, and
     `UnknownNameError` where `entry` names no function.
     """
     with _uncollected():
-        return _survey(repository, entry, installed_scripts or {}, checkpoint, progress)
+        return _survey(repository, entry, installed_scripts or {}, checkpoint, progress, begun)
 
 
 @contextmanager
@@ -69,9 +71,10 @@ def _survey(
     installed_scripts: Mapping[str, str],
     checkpoint: Callable[[], None],
     progress: Progress,
+    begun: Begun | None,
 ) -> RepoMapResult:
     files = tree_at(repository.root, repository.packages, SOURCES).now().files
-    held, manifests = _read(repository, files, installed_scripts, checkpoint, progress)
+    held, manifests = _read(repository, files, installed_scripts, checkpoint, progress, begun)
     progress(len(held.files), len(held.files), "Putting the sections together")
     verdict = llm_verdict(held, manifests)
     checkpoint()
@@ -132,6 +135,7 @@ def _read(
     installed: Mapping[str, str],
     checkpoint: Callable[[], None],
     progress: Progress,
+    begun: Begun | None,
 ) -> tuple[Holdings, Manifests]:
     root = Path(repository.root)
     names, packages = module_names(files)
@@ -141,7 +145,7 @@ def _read(
             next_step="Register the folder that holds its source with --repo NAME=PATH.",
         )
     manifests = Manifests(root, files, installed)
-    facts = gather(root, files, names, manifests.names, checkpoint=checkpoint, progress=progress)
+    facts = gather(root, files, names, manifests.names, checkpoint=checkpoint, progress=progress, begun=begun)
     return Holdings(root, facts, names, packages), manifests
 
 
