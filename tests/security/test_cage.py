@@ -50,6 +50,14 @@ ESCAPES = {
     "open a netlink socket": "socket.socket(socket.AF_NETLINK, socket.SOCK_RAW)",
     "connect to a server": "socket.create_connection(('127.0.0.1', 1), 1)",
     "look up a name over the network": "urllib.request.urlopen('http://127.0.0.1:1/')",
+    "pair sockets that send to others": "socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)[0].sendto(b'x', '/dev/log')",
+    "hand on a descriptor": "socket.send_fds(socket.socketpair()[0], [b'x'], [0])",
+    "watch a folder outside": "check(libc.inotify_add_watch(libc.inotify_init(), {outside!r}.encode(), 0x100))",
+    "read the notes beside a file": "os.getxattr({secret!r}, 'user.x')",
+    "list the notes beside a file": "os.listxattr({secret!r})",
+    "read about the network": "open('/proc/self/net/unix').read()",
+    "read about mounts": "open('/proc/self/mountinfo').read()",
+    "be served first": "os.nice(-1)",
     "fork": "os.fork()",
     "fork as C does": "check(libc.fork())",
     "fork as the kernel does": "check(libc.syscall(57))",
@@ -88,7 +96,7 @@ HARMLESS = {
     "write in its folder": "open('x', 'w').write('y'); os.remove('x')",
     "start a thread": "t = threading.Thread(target=int); t.start(); t.join()",
     "read about itself": "open('/proc/self/status').read()",
-    "pair sockets": "socket.socketpair()",
+    "copy a file with its notes": "open('x', 'w').write('y'); shutil.copyfile('x', 'z'); shutil._copyxattr('x', 'z')",
     "draw random numbers": "open('/dev/urandom', 'rb').read(1)",
 }
 _TRYING = """

@@ -178,16 +178,43 @@ def test_the_next_start_sweeps_up_what_a_killed_process_left(tmp_path: Path, mon
     kill = code.format("os.kill(os.getpid(), signal.SIGKILL)")
     subprocess.run([sys.executable, "-c", kill], check=False)
     home = tmp_path / f"opscope-{os.getuid()}"
-    assert [one.name.partition("-")[0] for one in home.iterdir()] == ["left"]
+    assert {one.name.partition("-")[0] for one in home.iterdir()} == {"left"}
     living = subprocess.Popen([sys.executable, "-c", code.format("print(f, flush=True); input()")], stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # fmt: skip
     try:
         assert living.stdout is not None
         living.stdout.readline()
         scratch.sweep.cache_clear()
         scratch.sweep(home)
-        assert len(list(home.iterdir())) == 1  # the living one's stays
+        assert len([one for one in home.iterdir() if one.is_dir()]) == 1  # the living one's stays
     finally:
         living.communicate(b"\n")
+    assert list(home.iterdir()) == []
+
+
+def test_a_folder_of_any_depth_and_mode_is_removed() -> None:
+    code = (
+        "import os\nfor _ in range(3000):\n  os.mkdir('d')\n  open('f', 'w').close()\n  os.chdir('d')\n"
+        "os.symlink('/', 'link')\n"
+    )
+    with scratch_folder("deep") as folder:
+        assert run([*PYTHON, code], seconds=60, folder=folder).code == 0
+        (folder / "closed").mkdir()
+        (folder / "closed/file").touch()
+        (folder / "closed").chmod(0)
+    assert not folder.exists()
+    assert Path("/").is_dir()
+
+
+def test_what_works_in_a_scratch_folder_cannot_keep_it_from_being_swept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    kill = "import os, signal\nfrom opscope_tools.children import scratch_folder\nwith scratch_folder('left') as f:\n  (f / '.owner').mkdir()\n  os.kill(os.getpid(), signal.SIGKILL)"
+    subprocess.run([sys.executable, "-c", kill], check=False, env={**os.environ, "TMPDIR": str(tmp_path)})
+    home = tmp_path / f"opscope-{os.getuid()}"
+    assert list(home.iterdir()) != []
+    scratch.sweep.cache_clear()
+    scratch.sweep(home)
     assert list(home.iterdir()) == []
 
 

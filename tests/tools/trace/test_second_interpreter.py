@@ -207,7 +207,7 @@ def test_what_lies_beside_opscope_does_not_stand_in_for_the_interpreters_own(
     worker = Worker(str(second.python), timeout=120)
     try:
         tree = worker.ask(
-            "inspect", {"model": {"class_name": _LLAMA, "overrides": _DECODER}},
+            "inspect", {"model": {"model_type": "llama", "overrides": _DECODER}},
             cancelled=threading.Event(), progress=lambda _: None,
         )  # fmt: skip
     finally:

@@ -35,7 +35,8 @@ _LOADERS = ("/lib/ld-linux-aarch64.so.1", "/lib64/ld-linux-x86-64.so.2", "/lib/l
 
 #: system calls that no caged program makes: the network, other processes, owners and modes, mounts, the kernel
 _WALLS = (
-    "socket accept accept4 bind connect listen"
+    "socket socketpair accept accept4 bind connect listen sendto sendmsg sendmmsg recvmsg recvmmsg"
+    " inotify_init inotify_init1 inotify_add_watch setpriority"
     " ptrace process_vm_readv process_vm_writev process_madvise pidfd_open pidfd_getfd pidfd_send_signal kcmp"
     " rt_sigqueueinfo rt_tgsigqueueinfo"
     " chmod fchmod fchmodat fchmodat2 chown fchown lchown fchownat setxattr lsetxattr fsetxattr setxattrat"
@@ -47,10 +48,12 @@ _WALLS = (
     " settimeofday clock_settime clock_adjtime adjtimex acct quotactl quotactl_fd syslog lookup_dcookie"
     " open_by_handle_at name_to_handle_at fanotify_init iopl ioperm modify_ldt personality vhangup"
 ).split()  # fmt: skip
+#: what reads notes that are kept beside files; answered as by a file system that keeps none, which copying programs expect
+_NOTES = "getxattr lgetxattr fgetxattr getxattrat listxattr llistxattr flistxattr listxattrat".split()
 #: system calls that may be made about oneself only, which the argument of this place says by being 0
 _OWN = {
     "prlimit64": 0, "sched_setaffinity": 0, "sched_setscheduler": 0, "sched_setattr": 0, "sched_setparam": 0,
-    "migrate_pages": 0, "move_pages": 0, "setpriority": 1, "ioprio_set": 1,
+    "migrate_pages": 0, "move_pages": 0, "ioprio_set": 1,
 }  # fmt: skip
 #: and what a trace worker does not do once it runs: another program, another process, a signal to one
 _SEAL = ("execve", "execveat", "fork", "vfork", "kill", "tkill")
@@ -155,6 +158,9 @@ def _exported(more: tuple[str, ...]) -> bytes:
     for name in (*_WALLS, *more):
         if _known(seccomp, name):
             found.add_rule(refused, name)
+    for name in _NOTES:
+        if _known(seccomp, name):
+            found.add_rule(seccomp.ERRNO(errno.ENOTSUP), name)
     for name, place in _OWN.items():
         if _known(seccomp, name):
             found.add_rule(refused, name, seccomp.Arg(place, seccomp.NE, 0))

@@ -20,6 +20,10 @@ from typing import Any
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 #: statuses for what goes wrong before the program runs, as shells give them
 NOT_FOUND, NOT_STARTED = 127, 126
+#: what a program may read about itself
+_ABOUT_ONESELF = (
+    "auxv", "cgroup", "cmdline", "comm", "environ", "fd", "limits", "maps", "smaps", "stat", "statm", "status", "task",
+)  # fmt: skip
 _WAITED = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 
 
@@ -92,7 +96,8 @@ def _confine(cage: dict[str, Any]) -> None:
     )  # fmt: skip
     folderless = AccessFS.READ_FILE | AccessFS.WRITE_FILE | AccessFS.TRUNCATE | AccessFS.EXECUTE
     with Ruleset(scoped=Scope.ABSTRACT_UNIX_SOCKET | Scope.SIGNAL) as rules:
-        own = [f"/proc/{os.getpid()}"]  # the program that we become has this number
+        # the program that we become has this number; what tells of the network and of mounts is left out
+        own = [f"/proc/{os.getpid()}/{name}" for name in _ABOUT_ONESELF if Path(f"/proc/self/{name}").exists()]
         wanted = ((look, [*cage["read"], *own]), (change, cage["write"]), (look | AccessFS.EXECUTE, cage["execute"]))
         for access, paths in wanted:
             for path in paths:

@@ -7,8 +7,8 @@ a folder whose lock can be had has no owner any more.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
-import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 from opscope_schemas.errors import OutputError
 
-__all__ = ["scratch_folder", "sweep"]
+__all__ = ["remove", "scratch_folder", "sweep"]
 
 _OWNER = ".owner"
 
@@ -29,25 +29,55 @@ def scratch_folder(what: str) -> Iterator[Path]:
     home = _home()
     sweep(home)
     folder = Path(tempfile.mkdtemp(prefix=f"{what}-", dir=home))
-    lock = FileLock(folder / _OWNER)
+    lock = FileLock(_owner(folder))
     lock.acquire(timeout=0)
     try:
         yield folder
     finally:
+        remove(folder)
         lock.release()
-        shutil.rmtree(folder, ignore_errors=True)
+        _owner(folder).unlink(missing_ok=True)
+
+
+def _owner(folder: Path) -> Path:
+    """The lock of a folder's owner: beside it, where what works in the folder cannot reach."""
+    return folder.with_name(f"{folder.name}{_OWNER}")
 
 
 @cache
 def sweep(home: Path) -> None:
-    """Remove the folders below `home` whose owners have ended; once a process."""
-    for folder in home.iterdir():
-        if not folder.is_dir() or folder.is_symlink():
-            continue
-        if not (folder / _OWNER).exists() and _young(folder):
+    """Remove the folders below `home` whose owners have ended, and locks without a folder; once a process."""
+    for found in home.iterdir():
+        folder = found.with_suffix("") if found.name.endswith(_OWNER) else found
+        if folder.is_symlink() or (not _owner(folder).exists() and _young(folder)):
             continue  # somebody is just making it
-        with contextlib.suppress(Timeout, OSError), FileLock(folder / _OWNER, timeout=0):
-            shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(Timeout, OSError), FileLock(_owner(folder), timeout=0):
+            remove(folder)
+            _owner(folder).unlink(missing_ok=True)
+
+
+def remove(folder: Path) -> None:
+    """Remove a folder and all below it, however deep it goes and whatever modes it has; what cannot be removed stays."""
+    names = itertools.count()
+    with contextlib.suppress(OSError):
+        while inner := _emptied(folder):  # folders in it: what they hold is moved up, one level a time
+            for one in inner:
+                one.chmod(0o700)
+                for deeper in _emptied(one):
+                    deeper.rename(folder / f"{next(names)}.up")
+                one.rmdir()
+        folder.rmdir()
+
+
+def _emptied(folder: Path) -> list[Path]:
+    """The folders in a folder, whose files are gone."""
+    folders = []
+    for one in list(folder.iterdir()):
+        if one.is_dir() and not one.is_symlink():
+            folders.append(one)
+        else:
+            one.unlink()
+    return folders
 
 
 def _young(folder: Path) -> bool:

@@ -13,6 +13,8 @@ import io
 import json
 import os
 import queue
+import secrets
+import select
 import tempfile
 import threading
 import time
@@ -59,6 +61,8 @@ class Worker:
         self._lock = threading.Lock()
         self._process: Child | None = None
         self._replies: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        #: the mark of the request under way
+        self._mark = [""]
         self._log: IO[bytes] | None = None
         self._seen: list[str] = []
         #: the worker's scratch folder and log, for as long as it lives
@@ -76,13 +80,14 @@ class Worker:
         while not self._lock.acquire(timeout=_POLL_SECONDS):
             if cancelled.is_set():
                 raise CancelledError("The call was cancelled.")
+        wait = self._patience(cancelled)
         try:
             process = self._running()
             try:
-                _write(process.stdin, json.dumps({"kind": kind, "payload": dict(payload)}) + "\n")
+                self._send(process.stdin.fileno(), {"kind": kind, "payload": dict(payload), "id": self._expect()}, wait)
             except OSError:
                 raise self._death() from None
-            return self._await(cancelled, progress)
+            return self._await(wait, progress)
         except BaseException as error:
             # an answered error leaves the worker as good as before; anything else leaves a reply outstanding
             if not isinstance(error, OpscopeError) or isinstance(error, WorkerError | CancelledError):
@@ -91,9 +96,11 @@ class Worker:
         finally:
             self._lock.release()
 
-    def _await(self, cancelled: threading.Event, progress: Callable[[str], None]) -> Any:
+    def _patience(self, cancelled: threading.Event) -> Callable[[], None]:
+        """What raises where the caller has given up, or the time for one request is over."""
         deadline = time.monotonic() + self._timeout
-        while True:
+
+        def wait() -> None:
             if cancelled.is_set():
                 raise CancelledError("The call was cancelled.")
             if time.monotonic() > deadline:
@@ -101,6 +108,27 @@ class Worker:
                     f"The trace took longer than {self._timeout:.0f} s and was stopped.",
                     next_step="Raise OPSCOPE_TRACE_TIMEOUT, or analyse a smaller module.",
                 )
+
+        return wait
+
+    def _expect(self) -> str:
+        """The mark that replies to the next request bear; nobody knows it before."""
+        self._mark[0] = secrets.token_hex(16)
+        return self._mark[0]
+
+    @staticmethod
+    def _send(pipe: int, request: Mapping[str, object], wait: Callable[[], None]) -> None:
+        """Write a request; a worker that reads nothing is not waited for longer than one that says nothing."""
+        os.set_blocking(pipe, False)
+        left = memoryview((json.dumps(request) + "\n").encode())
+        while left:
+            wait()
+            if select.select([], [pipe], [], _POLL_SECONDS)[1]:
+                left = left[os.write(pipe, left) :]
+
+    def _await(self, wait: Callable[[], None], progress: Callable[[str], None]) -> Any:
+        while True:
+            wait()
             try:
                 reply = self._replies.get(timeout=_POLL_SECONDS)
             except queue.Empty:
@@ -142,7 +170,7 @@ class Worker:
                 next_step="Give --python the path of an interpreter that has torch and transformers.",
             ) from None
         self._replies = queue.Queue()
-        threading.Thread(target=_pump, args=(self._process.stdout, self._replies), daemon=True).start()
+        threading.Thread(target=_pump, args=(self._process.stdout, self._replies, self._mark), daemon=True).start()
         return self._process
 
     def _readable(self) -> list[str]:
@@ -159,12 +187,17 @@ class Worker:
     def _death(self) -> WorkerError:
         """Why the worker is gone, in one sentence."""
         process, tail = self._process, ""
-        code = process.wait(5) if process is not None else None
+        code = process.wait(1) if process is not None else None
         if self._log is not None:
             self._log.seek(0, os.SEEK_END)
             self._log.seek(max(0, self._log.tell() - 4000))
             lines = self._log.read().decode(errors="replace").strip().splitlines()
             tail = lines[-1].strip() if lines else ""
+        if process is not None and code is None:  # it lives, and is ended now
+            return WorkerError(
+                "The trace worker said something that is no answer, and was ended.",
+                next_step="Try again; a new worker is started.",
+            )
         how = f"was ended by signal {-code}" if code is not None and code < 0 else f"ended with status {code}"
         return WorkerError(
             f"The trace worker {how}{': ' + tail[:300] if tail else ''}.",
@@ -182,21 +215,17 @@ class Worker:
         self._end()
 
 
-def _write(stream: IO[bytes], text: str) -> None:
-    """All of a text on a raw stream."""
-    left = memoryview(text.encode())
-    while left:
-        left = left[stream.write(left) :]
-
-
-def _pump(stream: IO[bytes], replies: queue.Queue[dict[str, Any] | None]) -> None:
-    """Pass on what the worker says, line by line; what is no reply of a worker's ends the reading, and with it the worker."""
-    with contextlib.suppress(ValueError, OSError), io.BufferedReader(stream) as lines:  # type: ignore[type-var] # a raw stream
+def _pump(stream: IO[bytes], replies: queue.Queue[dict[str, Any] | None], mark: Sequence[str]) -> None:
+    """Pass on what the worker says to the request under way; what is no reply of a worker's ends the reading, and the worker."""
+    with (
+        contextlib.suppress(ValueError, OSError, RecursionError),
+        io.BufferedReader(stream) as lines,  # type: ignore[type-var] # a raw stream
+    ):
         while line := lines.readline(_LONGEST_REPLY):
             reply = json.loads(line)
             if not _is_reply(reply):
                 break
-            if "progress" not in reply or replies.qsize() < _WAITING:
+            if reply.get("id") == mark[0] and ("progress" not in reply or replies.qsize() < _WAITING):
                 replies.put(reply)
     replies.put(None)
 

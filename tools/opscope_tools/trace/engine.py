@@ -13,6 +13,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 from opscope_cache import keys
@@ -31,6 +32,7 @@ from opscope_tools.trace.document import CallTree
 from opscope_tools.trace.flights import Flights, Running
 from opscope_tools.trace.protocol import CallRecord, InspectRequest, ModelSpec, Trace, TraceRequest
 from opscope_tools.trace.variables import is_depth
+from opscope_tools.workspace import DEFAULT_PACKAGES
 
 T = TypeVar("T")
 _KEPT = 32
@@ -53,7 +55,7 @@ class Found:
 
 
 class TraceEngine:
-    """Traces over the given repositories, transformers, torch and what the user trusts, which one worker may import."""
+    """Traces over the given repositories, transformers, torch and what the user trusts, which workers may import."""
 
     def __init__(
         self, repositories: Sequence[Repository], store: Store, *, python: str, timeout: float = 600.0,
@@ -63,12 +65,18 @@ class TraceEngine:
         self._python = python
         self._imports = list(repositories)
         named = [r for r in self._imports if not r.installed]
-        self._worker = Worker(
+        installed = [r.root / package for r in self._imports if r.installed for package in r.packages]
+        self._worker = Worker(python, installed=installed, timeout=timeout, limits=limits)
+        #: for requests that import a trusted repository: its code, which may change whatever lies in its process, shares none
+        #: with others
+        self._trusting = Worker(
             python, packages=[r.root / package for r in named for package in r.packages],
-            roots=[r.root for r in named if not r.packages],
-            installed=[r.root / package for r in self._imports if r.installed for package in r.packages],
-            timeout=timeout, limits=limits,
+            roots=[root for r in named if not r.packages for root in _search_roots(r.root)],
+            installed=installed, timeout=timeout, limits=limits,
         )  # fmt: skip
+        self._trusted = {str(r.root) for r in named}
+        #: whether transformers or torch themselves are a folder that is trusted
+        self._own_stack = any(r.name in DEFAULT_PACKAGES for r in named)
         self._recent: OrderedDict[str, CallTree] = OrderedDict()
         self._lock = threading.Lock()
         self._flights = Flights()
@@ -97,19 +105,24 @@ class TraceEngine:
         with self._my_turn(running):
             before = self._sources()
             if self._imported not in ("", before):
-                self._worker.close()
+                self.close()
+            worker = self._trusting if self._imports_trusted(request.model) else self._worker
             self._imported = before
-            answer = self._worker.ask(
+            answer = worker.ask(
                 kind, request.model_dump(mode="json"), cancelled=running.cancelled, progress=running.progress
             )
             try:
                 return read(answer), self._sources() == before
             except ValidationError:
-                self._worker.close()
+                worker.close()
                 raise WorkerError(
                     "The trace worker gave something that is no answer.",
                     next_step="Try again; a new worker is started.",
                 ) from None
+
+    def _imports_trusted(self, model: ModelSpec) -> bool:
+        named = (one for one in (model.definition, model.factory) if one is not None)
+        return self._own_stack or any(one.root in self._trusted for one in named)
 
     @contextlib.contextmanager
     def _my_turn(self, running: Running) -> Iterator[None]:
@@ -240,8 +253,14 @@ class TraceEngine:
         return {n: x for n, x in found.items() if n in followers and keys[n] not in own}
 
     def close(self) -> None:
-        """End the worker."""
+        """End the workers."""
         self._worker.close()
+        self._trusting.close()
+
+
+def _search_roots(root: Path) -> list[Path]:
+    """Where the modules of a repository that is no package are imported from: its folder, and `src` in it."""
+    return [root, *(folder for folder in (root / "src",) if folder.is_dir())]
 
 
 def _called_alike(general: CallTree, special: CallTree, values: Mapping[str, int]) -> bool:

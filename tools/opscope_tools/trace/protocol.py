@@ -1,6 +1,6 @@
 """What the server and its trace worker say to each other: one JSON object a line, a request down, replies up.
 
-A reply line is `{"progress": text}` any number of times and then one `{"result": ...}` or `{"error": ...}`. The types
+A reply line is `{"progress": text}` any number of times and then one `{"result": ...}` or `{"error": ...}`, each with the `id` of its request. The types
 below are the request and the result of a trace. Formulas travel as text.
 """
 

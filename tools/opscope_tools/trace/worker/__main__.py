@@ -28,13 +28,14 @@ def main() -> None:
     threading.Thread(target=read, daemon=True).start()
 
     def reply(**message: Any) -> None:
-        replies.write(json.dumps(message) + "\n")
+        replies.write(json.dumps({"id": mark, **message}) + "\n")
         replies.flush()
 
     from opscope_schemas.errors import OpscopeError
 
     while True:
         request = json.loads(requests.get())
+        mark = request["id"]
         try:
             reply(result=_answer(request, lambda text: reply(progress=text)))
         except OpscopeError as error:

@@ -11,6 +11,7 @@ import inspect
 import linecache
 import re
 import sys
+import sysconfig
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
 from typing import Any
@@ -42,6 +43,12 @@ class Frames:
         searched = {Path(p) for p in sys.path if p}
         self._roots = sorted({str(p.resolve()) for p in loaded | searched}, key=len, reverse=True)
 
+        self._libraries = {
+            str(Path(place).resolve())
+            for name in ("stdlib", "platstdlib", "purelib", "platlib")
+            if (place := sysconfig.get_path(name))
+        }
+
     def relative(self, filename: str) -> str | None:
         """The path as results print it, or None for what is no analysable source."""
         if filename not in self._relative:
@@ -55,7 +62,9 @@ class Frames:
         for root in self._roots:
             if resolved.startswith(root + "/"):
                 path = resolved[len(root) + 1 :]
-                return None if path.startswith(_MACHINERY) or "/" not in path or path.startswith("contextlib") else path
+                if "/" not in path and root in self._libraries:  # a module of the standard library, or a small package
+                    return None
+                return None if path.startswith(_MACHINERY) else path
         return None
 
     def codes(self, kind: type) -> tuple[CodeType, ...]:
