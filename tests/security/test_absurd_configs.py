@@ -6,6 +6,7 @@ import json
 import random
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -65,7 +66,8 @@ def deep(depth: int) -> Any:
 
 
 def test_what_is_too_deep_or_too_much_is_refused(answer: Ask) -> None:
-    assert "nested more than 32 deep" in answer("inspect_model", model="llama", config={"a": deep(200)})
+    assert "nested more than 32 deep" in answer("inspect_model", model="llama", config={"a": deep(40)})
+    assert "nests deeper than 60 levels" in answer("inspect_model", model="llama", config={"a": deep(200)})
     assert "more than 200,000 values" in answer("inspect_model", model="llama", config={"a": [0] * 300_000})
 
 
@@ -98,10 +100,11 @@ def test_a_missing_package_is_named(answer: Ask) -> None:
     assert "needs the package timm" in answer("inspect_model", model="timm_backbone")
 
 
-def test_infinity_stays_where_a_published_configuration_has_it(answer: Ask) -> None:
-    said = answer(
-        "inspect_model", model="mamba2", config={"num_hidden_layers": 1, "time_step_limit": [0.0, float("inf")]}
-    )
+def test_infinity_stays_where_a_published_configuration_has_it(answer: Ask, ground: Path) -> None:
+    """As files have it: JSON itself, and so an argument, has no such number."""
+    file = ground / "configs/infinite.json"
+    file.write_text('{"model_type": "mamba2", "num_hidden_layers": 1, "time_step_limit": [0.0, Infinity]}')
+    said = answer("inspect_model", model="mamba2", config=str(file))
     assert said[:1] == "{", said
 
 

@@ -182,3 +182,83 @@ def test_what_traced_code_writes_into_the_replies_is_a_sentence_at_most(
         flops = ""
         said = [str(error)]
     assert flops == ALONE or len(said[0]) < 600
+
+
+PATCHING = """
+import threading, time
+import torch
+import transformers.models.gpt2.modeling_gpt2 as gpt2
+
+real = gpt2.GPT2MLP.forward
+gpt2.GPT2MLP.forward = lambda self, states: real(self, states) + states
+
+
+class Hostile(torch.nn.Module):
+    def __init__(self, dim: int = 8):
+        super().__init__()
+        self.inner = torch.nn.Linear(dim, dim)
+
+    def forward(self, x):
+        return self.inner(x)
+"""
+
+
+def test_trusted_code_that_changes_a_library_changes_no_other_trace(tmp_path: Path, workspace: Workspace) -> None:
+    (tmp_path / "code/hostile/net.py").write_text(PATCHING)
+    context = ToolContext(workspace)
+    first = count_flops(CostArguments(target="hostile.net.Hostile", config={"dim": 64}), context)
+    patched = count_flops(CostArguments(target="GPT2MLP"), context).document.totals
+    close_engines(workspace)
+    workspace.store.close()
+    alone = Workspace.create(cache_folder=tmp_path / "other", output=tmp_path)
+    plain = count_flops(CostArguments(target="GPT2MLP"), ToolContext(alone)).document.totals
+    close_engines(alone)
+    alone.store.close()
+    assert first.document.totals.flops == ALONE
+    assert patched == plain
+
+
+SURPLUS = """
+import json, os, threading, time
+import torch
+
+
+def write():
+    error = {"error": {"type": "TraceError", "message": "FORGED FOR ANOTHER CALL"}}
+    while True:
+        time.sleep(0.01)
+        for number in range(3, 12):
+            try:
+                if os.readlink(f"/proc/self/fd/{number}").startswith("pipe:"):
+                    os.write(number, (json.dumps(error) + "\\n").encode())
+            except OSError:
+                pass
+
+
+threading.Thread(target=write, daemon=True).start()
+
+
+class Hostile(torch.nn.Module):
+    def __init__(self, dim: int = 8):
+        super().__init__()
+        self.inner = torch.nn.Linear(dim, dim)
+
+    def forward(self, x):
+        return self.inner(x)
+"""
+
+
+def test_replies_without_the_mark_of_a_request_reach_nobody(tmp_path: Path, workspace: Workspace) -> None:
+    (tmp_path / "code/hostile/net.py").write_text(SURPLUS)
+    context = ToolContext(workspace)
+    said = []
+    for dim in (64, 32, 16):
+        try:
+            document = count_flops(CostArguments(target="hostile.net.Hostile", config={"dim": dim}), context).document
+            said.append(document.totals.flops)
+        except OpscopeError as error:  # a line in the middle of another is no answer
+            said.append(str(error))
+    close_engines(workspace)
+    workspace.store.close()
+    assert not any("FORGED" in one for one in said)
+    assert all(one == ALONE or "no answer" in one for one in said), said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,11 @@ def context(tmp_path_factory: pytest.TempPathFactory, index_folder: Path) -> Too
     found = {name: installed_repository(name, package) for name, package in DEFAULT_PACKAGES.items()}
     repositories = {name: repository for name, repository in found.items() if repository is not None}
     return ToolContext(Workspace(repositories, tmp_path_factory.mktemp("out"), MemoryStore(index_folder)))
+
+
+def reading(context: ToolContext, folder: Path) -> ToolContext:
+    """The same, where configurations may also be read from `folder`."""
+    return ToolContext(replace(context.workspace, config_places=(folder,)))
 
 
 def ask(context: ToolContext, target: str, **more: object) -> FindForwardResult:
@@ -150,6 +156,7 @@ def test_the_description_is_short_enough_for_an_agent() -> None:
 
 
 def test_an_auto_class_answers_for_the_class_that_a_configuration_picks(context: ToolContext, tmp_path: Path) -> None:
+    context = reading(context, tmp_path)
     file = tmp_path / "config.json"
     file.write_text(json.dumps({"model_type": "gpt_neox", "architectures": ["GPTNeoXForCausalLM"]}))
     for config in (str(file), str(tmp_path), {"model_type": "gpt_neox"}):
@@ -158,10 +165,11 @@ def test_an_auto_class_answers_for_the_class_that_a_configuration_picks(context:
 
 
 def test_an_auto_class_alone_has_no_forward_and_asks_for_a_configuration(context: ToolContext, tmp_path: Path) -> None:
+    context = reading(context, tmp_path)
     with pytest.raises(SourceError, match=r"picks one of \d+ model types' classes.*Give `config`"):
         ask(context, "AutoModelForCausalLM")
     with pytest.raises(ConfigError, match=r"none\.json does not exist"):
         ask(context, "AutoModelForCausalLM", config=str(tmp_path / "none.json"))
     (tmp_path / "list.json").write_text("[]")
-    with pytest.raises(ConfigError, match="holds no object"):
+    with pytest.raises(ConfigError, match="does not hold an object"):
         ask(context, "AutoModelForCausalLM", config=str(tmp_path / "list.json"))

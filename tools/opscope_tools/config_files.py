@@ -141,9 +141,12 @@ def _read(workspace: Workspace, text: str) -> tuple[Path, bytes]:
         # a FIFO would block without O_NONBLOCK; the last part is no link any more, it was resolved
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
-        raise ConfigError(
-            f"The config file {text} does not exist.", next_step="Give a config.json, or an object."
-        ) from None
+        missing = (
+            f"The folder {text} holds no config.json"
+            if Path(text).is_dir()
+            else f"The config file {text} does not exist"
+        )
+        raise ConfigError(f"{missing}.", next_step="Give a config.json, or an object.") from None
     except OSError as error:
         raise ConfigError(
             f"The config file {text} cannot be read: {error.strerror}.", next_step="Give a config.json."

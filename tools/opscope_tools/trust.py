@@ -18,7 +18,7 @@ from opscope_tools.index import ClassSymbol, Index, Target
 from opscope_tools.trace.protocol import Definition
 from opscope_tools.workspace import DEFAULT_PACKAGES, Workspace
 
-_DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*[.:][A-Za-z_]\w*", re.ASCII)
+_DOTTED = re.compile(r"[A-Za-z_]\w*+(?:\.[A-Za-z_]\w*+)*+(?::[A-Za-z_]\w*+)?", re.ASCII)
 _MODULE = ("torch.nn.modules.module.Module", "torch.nn.Module")
 
 
@@ -55,7 +55,7 @@ def traced_class(workspace: Workspace, target: str) -> tuple[Target, Definition]
 
 def factory(workspace: Workspace, name: object) -> Definition:
     """The function or class that a configuration names to build a module with; raises `ConfigError` for any other name."""
-    if isinstance(name, str) and len(name) <= 500 and _DOTTED.fullmatch(name):
+    if isinstance(name, str) and len(name) <= 500 and _DOTTED.fullmatch(name) and not name.isidentifier():
         index = index_of(workspace)
         for found in index.resolver.absolute(name.replace(":", ".")):
             if found.unit is None or found.row is None:

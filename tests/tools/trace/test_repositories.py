@@ -184,3 +184,34 @@ def test_code_that_is_not_trusted_is_not_imported(folder: Path, tmp_path: Path) 
         products(ToolContext(workspace), "nets.Gpt", {"batch_size": 1, "seq_len": 2})
     close_engines(workspace)
     workspace.store.close()
+
+
+def test_modules_at_the_top_of_a_repository_are_pointed_at_line_by_line(context: ToolContext, folder: Path) -> None:
+    """A file that lies in no package is source as any other."""
+    document = count_flops(CostArguments(target="Collect", config={"dim": 64, "depth": 2}), context).document
+    lines = (folder / "nets.py").read_text().splitlines()
+    assert document.file == "nets.py"
+    for kernel in document.kernels:
+        assert kernel.file == "nets.py", kernel
+        assert lines[kernel.line - 1].strip() == kernel.code
+    assert {kernel.code for kernel in document.kernels} >= {"x = layer(x)", "return torch.cat(found, -1)"}
+
+
+def test_a_src_folder_and_relative_imports_are_found(tmp_path: Path) -> None:
+    package = tmp_path / "repo/src/spkg/sub"
+    package.mkdir(parents=True)
+    for inner in (package, package.parent):
+        (inner / "__init__.py").write_text("")
+    (package.parent / "base.py").write_text("import torch\n\n\nclass Base(torch.nn.Module):\n    pass\n")
+    (package / "net.py").write_text(
+        "import torch\nfrom ..base import Base\n\n\nclass SrcNet(Base):\n    def __init__(self, dim: int = 8):\n"
+        "        super().__init__()\n        self.inner = torch.nn.Linear(dim, dim)\n\n    def forward(self, x):\n        return self.inner(x)\n"
+    )
+    workspace = Workspace.create(
+        cache_folder=tmp_path / "cache", repositories=[("mine", tmp_path / "repo")], trusted=["mine"], output=tmp_path
+    )
+    document = count_flops(CostArguments(target="SrcNet", config={"dim": 64}), ToolContext(workspace)).document
+    close_engines(workspace)
+    workspace.store.close()
+    assert document.totals.flops == "{batch_size} * {seq_len} * {dim} * (2 * {dim} + 1)"
+    assert document.file.endswith("spkg/sub/net.py")

@@ -252,7 +252,7 @@ def _order(source: CSource, kind: str) -> list[str]:
     body = source.statements[found.end() : source.block_end(found.end() - 1)]
     made = re.search(rf"\b{re.escape(kind)}\s*+\(", body)
     closing = matching(body, made.end() - 1) if made else -1
-    initialisers = re.match(r"\s*+:\s*([^{]*)\{", body[closing + 1 :]) if made and closing > 0 else None
+    initialisers = re.match(r"\s*+:\s*+([^{]*+)\{", body[closing + 1 :]) if made and closing > 0 else None
     if made and initialisers:
         table = {}
         for part in split_arguments(initialisers[1]):

@@ -42,6 +42,11 @@ CUTS = (
 )  # fmt: skip
 #: CPU seconds that a run on symbols may take before plain numbers are tried
 _PATIENCE = 60.0
+#: what a refusal by the system means here
+_CAGED = (
+    "A trace has no network, starts no program and reads only the repositories that it traces: what the module needs has to "
+    "lie in its own (docs/security.md)."
+)
 #: arguments that hand on what an earlier pass left, as forwards and their results call them
 _CACHES = ("past_key_values", "cache_params", "state", "mems")
 
@@ -156,6 +161,7 @@ class Session:
         except Exception as error:
             raise TraceError(
                 f"{self.model_class.__name__} could not be run on symbolic sizes: {type(error).__name__}: {_first_line(error)}.",
+                next_step=_CAGED if isinstance(error, PermissionError) else "",
                 location=_place(error),
             ) from error
 
