@@ -107,8 +107,6 @@ MUTANTS = (
            ("tests/tools/test_other_sources.py",)),
     Mutant("a kept text is what was written", "cache/opscope_cache/textcache.py",
            "return text if kept[:_DIGITS] == digest(key, text) else None", "return text", ("tests/security/test_hostile_cache.py",)),
-    Mutant("no value lies in a file", "cache/opscope_cache/textcache.py",
-           "return value if mode == MODE_RAW and filename is None and", "return value if", ("tests/security/test_hostile_cache.py",)),
     Mutant("a trace is of the source it imported", f"{_TOOLS}/trace/engine.py",
            "keys.digest(keys.engine_version(), self._python, self._sources(), request.model_dump_json())",
            "keys.digest(keys.engine_version(), self._python, request.model_dump_json())", _KEYS),
