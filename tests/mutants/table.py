@@ -25,13 +25,13 @@ _FORMULA = "schemas/opscope_schemas/formula.py"
 _POINTERS = ("tests/tools/report/test_pointers_stay_inside.py",)
 _CHECKS = ("tests/tools/report/test_checks.py",)
 _KEYS = ("tests/tools/test_cache_keys.py",)
+_TRANSPORTS = ("tests/server/test_transports.py",)
 _HTTP = ("tests/server/test_http.py",)
 _CHILDREN = ("tests/tools/test_children.py",)
 _CAGE = (
     "tests/security/test_cage.py",
     "tests/security/test_caged_trace.py::test_a_trusted_repository_is_traced_and_reaches_nothing",
 )
-_STARTING = f"{_TOOLS}/children/starting.py"
 _GROWTH = "tests/tools/test_growth.py"
 _LOOKUPS = ("tests/tools/index/test_index_names.py", "tests/tools/index/test_index_bindings.py")
 
@@ -112,7 +112,7 @@ MUTANTS = (
            "keys.digest(keys.engine_version(), self._python, request.model_dump_json())", _KEYS),
     # who may ask, and for how long
     Mutant("a server beyond loopback needs a token", "server/opscope_server/access.py",
-           '    if token is None and host not in {"127.0.0.1", "localhost", "::1"}:\n', "    if False:\n", _HTTP),
+           '    if token is None and host not in {"127.0.0.1", "localhost", "::1"}:\n', "    if False:\n", _TRANSPORTS),
     Mutant("only the token opens", "server/opscope_server/access.py",
            "        return hmac.compare_digest(_digest(text), self._digest)\n", "        return True\n", _HTTP),
     Mutant("other ports are no hosts of ours", "server/opscope_server/access.py", '[f"{name}:{port}" for name in (*LOOPBACK, *bound)]',
@@ -131,8 +131,6 @@ MUTANTS = (
     Mutant("a configuration lies where it may be read", f"{_TOOLS}/config_files.py", "    if not _inside(path, places):\n", "    if False:\n",
            ("tests/security/test_foreign_files.py",)),
     # child processes and their cage
-    Mutant("a module of ours is found nowhere in the current folder", _STARTING, '[sys.executable, "-P", "-m", module, *arguments]',
-           '[sys.executable, "-m", module, *arguments]', _CHILDREN),
     Mutant("relative entries of search paths stay behind", f"{_TOOLS}/children/environment.py",
            "for entry in path.split(os.pathsep) if Path(entry).is_absolute())", "for entry in path.split(os.pathsep))", _CHILDREN),
     Mutant("only what is listed passes into a child", f"{_TOOLS}/children/environment.py",
@@ -144,7 +142,7 @@ MUTANTS = (
     Mutant("what a program started ends with it", f"{_TOOLS}/children/launcher.py", "    _end_all()\n    code", "    code", _CHILDREN),
     Mutant("limits are set", f"{_TOOLS}/children/launcher.py", "    resource.setrlimit(what, (value, value))\n", "    del value\n",
            _CHILDREN),
-    Mutant("scratch folders of the living stay", f"{_TOOLS}/children/scratch.py", "FileLock(folder / _OWNER, timeout=0):",
+    Mutant("scratch folders of the living stay", f"{_TOOLS}/children/scratch.py", "FileLock(_owner(folder), timeout=0):",
            "contextlib.nullcontext():", _CHILDREN),
     Mutant("files are confined", f"{_TOOLS}/children/launcher.py", "        _confine(cage)\n", "        pass\n", _CAGE),
     Mutant("system calls are walled", f"{_TOOLS}/children/launcher.py", '        seal(bytes.fromhex(cage["walls"]))\n', "        pass\n",
