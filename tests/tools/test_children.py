@@ -135,6 +135,25 @@ def test_killing_any_process_of_a_child_leaves_no_other_behind(tmp_path: Path, v
         starter.stdout.close()
 
 
+def test_a_program_ends_with_its_keeper_also_where_nobody_is_there_to_notice(tmp_path: Path) -> None:
+    waiting = "import os, signal, sys\nopen(sys.argv[1] + '/' + str(os.getpid()), 'w').close()\nsignal.pause()\n"
+    code = (
+        "from opscope_tools.children import start\nimport signal, sys\n"
+        f"child = start([sys.executable, '-c', {waiting!r}, {str(tmp_path)!r}])\nprint(child.pid, flush=True)\nsignal.pause()\n"
+    )
+    starter = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert starter.stdout is not None
+    keeper = int(starter.stdout.readline())
+    try:
+        assert until(lambda: len(numbers(tmp_path)) == 1)
+        os.kill(keeper, signal.SIGKILL)
+        assert until(lambda: all(gone(pid) for pid in numbers(tmp_path)))
+    finally:
+        starter.kill()
+        starter.wait()
+        starter.stdout.close()
+
+
 def parent(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
