@@ -45,7 +45,10 @@ def copied(folder: Path) -> Path:
 
 def passes(tree: Path, tests: Iterable[str]) -> bool | None:
     """Whether the tests pass over the copy; None where they do not run at all. Work that does not end is noticed too."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(str(tree / package) for package in PACKAGES)}
+    scratch = tree / "tmp"  # a guard of scratch folders may be gone: those of others must not suffer
+    scratch.mkdir(exist_ok=True)
+    paths = os.pathsep.join(str(tree / package) for package in PACKAGES)
+    environment = {**os.environ, "PYTHONPATH": paths, "TMPDIR": str(scratch)}
     command = [
         sys.executable,
         "-m",
