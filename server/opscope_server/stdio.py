@@ -108,7 +108,7 @@ class _Line:
             typed = adapter.validate_python(message, by_name=False)
         except ValidationError:
             raise Refused(
-                *([Answer(message["id"], INVALID_REQUEST, "The message is no request.")] if "method" in message else [])  # type: ignore[arg-type]
+                *([Answer(message["id"], INVALID_REQUEST, "The message is no request.")] if "method" in message else [])  # type: ignore[arg-type] # an id that passed the envelope's check
             ) from None
         if isinstance(typed, JSONRPCRequest):
             if typed.id in self._under_way:

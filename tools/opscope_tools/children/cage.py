@@ -70,7 +70,7 @@ class Cage:
     write: tuple[str, ...] = ()
     #: to run as programs, beside the program itself
     execute: tuple[str, ...] = ()
-    #: whether more programs and processes may be started once it runs; a sealed child says so itself (seal.py)
+    #: whether the child starts no program and no process once it runs: it loads that filter itself (seal.py)
     sealed: bool = False
 
     def described(self, program: str) -> dict[str, Any]:
