@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: analyze test lint setup golden fuzz mutants gallery conformance second faults clients bench-load bench-server bench-calls bench-index bench-cost bench-kernels bench-reports bench-map bench-gpu security sweep sweep-cost sweep-index sweep-kernels sweep-prose sweep-configs sweep-answers sweep-names clean
+.PHONY: analyze test lint setup golden fuzz mutants gallery conformance second faults clients bench-load bench-server bench-calls bench-index bench-cost bench-kernels bench-reports bench-map bench-gpu security sweep sweep-checkpoints sweep-cost sweep-index sweep-kernels sweep-instances sweep-prose sweep-configs sweep-answers sweep-names clean
 
 analyze: $(STAMP)
 	$(BIN)/opscope analyze $(TARGET)
@@ -95,13 +95,22 @@ bench-map: $(STAMP)
 bench-gpu: $(STAMP)
 	$(BIN)/python benchmarks/gpu.py
 
-# every model type of transformers against concrete runs; takes hours
+# every published checkpoint of the table, traced in prefill and decode
+sweep-checkpoints: $(STAMP)
+	$(BIN)/python tests/sweep/checkpoints.py
+
+# every model type of transformers against concrete runs, and docs/coverage.md; takes hours, goes on where it was stopped;
+# COSTS='--part 0/4 --scheduler ADDRESS': what else tests/sweep/costs.py takes
 sweep-cost: $(STAMP)
-	$(BIN)/python tests/sweep/costs.py
+	$(BIN)/python tests/sweep/costs.py $(COSTS)
 
 # kernels of real packages against counts by text search; SOURCES=path ...: other folders than the small wheels and torch
 sweep-kernels: $(STAMP)
 	$(BIN)/python tests/sweep/kernels.py --compile 10 $(SOURCES)
+
+# 30 CUDA instances against nvcc and 30 Triton launches against Triton's own compilation
+sweep-instances: $(STAMP)
+	$(BIN)/python tests/sweep/instances.py
 
 # rules of wording and form over prose that is no report: what they say of it
 sweep-prose: $(STAMP)
@@ -121,7 +130,7 @@ clients: $(STAMP)
 sweep-answers: $(STAMP)
 	$(BIN)/python tests/sweep/answer_sizes.py
 
-sweep: sweep-cost sweep-index sweep-kernels sweep-prose sweep-configs sweep-answers
+sweep: sweep-cost sweep-index sweep-kernels sweep-instances sweep-prose sweep-configs sweep-answers
 
 # every module class of transformers and torch, and every public name: the index against an import
 sweep-index: $(STAMP)

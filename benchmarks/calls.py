@@ -16,10 +16,10 @@ from functools import partial
 from pathlib import Path
 
 from opscope_tools.catalog import tool_named
-from opscope_tools.engines import close_engines
-from opscope_tools.runner import run_tool
-from opscope_tools.spec import ToolContext
-from opscope_tools.workspace import Workspace
+from opscope_tools.running.engines import close_engines
+from opscope_tools.running.runner import run_tool
+from opscope_tools.running.tool import ToolContext
+from opscope_tools.running.workspace import Workspace
 
 ROUNDS = 5
 TARGET = "LlamaForCausalLM"

@@ -24,13 +24,13 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import torch
 import transformers
 from opscope_tools.catalog import tool_named
-from opscope_tools.costing import running
-from opscope_tools.engines import close_engines, tracer_of
-from opscope_tools.runner import run_tool
-from opscope_tools.spec import ToolContext
+from opscope_tools.costing.arguments import model_spec, running
+from opscope_tools.running.engines import close_engines, tracer_of
+from opscope_tools.running.runner import run_tool
+from opscope_tools.running.tool import ToolContext
+from opscope_tools.running.workspace import Workspace
 from opscope_tools.trace.protocol import ModelSpec, TraceRequest
 from opscope_tools.trace.worker import configs, models
-from opscope_tools.workspace import Workspace
 from torch.utils.flop_counter import FlopCounterMode
 
 ROUNDS = 5
@@ -49,11 +49,11 @@ def seconds(action: Callable[[], object]) -> float:
     return time.perf_counter() - begun
 
 
-def fresh(model_type: str, layers: int, number: int) -> ModelSpec:
+def fresh(workspace: Workspace, model_type: str, layers: int, number: int) -> ModelSpec:
     """A configuration that nobody traced before."""
     own = {"intermediate_size": 3072 + 8 * number} if model_type == "vit" else {"vocab_size": 32000 + number}
     deep = {"num_layers": layers, **({"num_decoder_layers": layers} if model_type == "t5" else {})}
-    return ModelSpec(model_type=model_type, overrides={**deep, **own})
+    return model_spec(workspace, model_type, {**deep, **own})
 
 
 # ---- the plain count
@@ -100,9 +100,9 @@ def medians(actions: dict[Any, Callable[[int], object]], numbers: Iterator[int])
     return {name: statistics.median(found) for name, found in times.items()}
 
 
-def by_depth(trace: Callable[[ModelSpec], object], numbers: Iterator[int]) -> None:
+def by_depth(workspace: Workspace, trace: Callable[[ModelSpec], object], numbers: Iterator[int]) -> None:
     def traced(layers: int, number: int) -> object:
-        return trace(fresh("llama", layers, number))
+        return trace(fresh(workspace, "llama", layers, number))
 
     found = medians({layers: partial(traced, layers) for layers in DEPTHS}, numbers)
     for layers, time_taken in found.items():
@@ -111,14 +111,16 @@ def by_depth(trace: Callable[[ModelSpec], object], numbers: Iterator[int]) -> No
         print(f"trace of a llama of {layers:3} layers      {time_taken:7.3f} s   {against}{target}")
 
 
-def beside_plain(trace: Callable[[ModelSpec], object], numbers: Iterator[int]) -> None:
+def beside_plain(workspace: Workspace, trace: Callable[[ModelSpec], object], numbers: Iterator[int]) -> None:
     for model_type in TYPES:
         for layers in (2, 32):
-            trace(fresh(model_type, layers, next(numbers)))  # its modules imported
-            why = refusal(fresh(model_type, layers, next(numbers)))
-            actions: dict[str, Callable[[int], object]] = {"trace": lambda i: trace(fresh(model_type, layers, i))}  # noqa: B023
+            trace(fresh(workspace, model_type, layers, next(numbers)))  # its modules imported
+            why = refusal(fresh(workspace, model_type, layers, next(numbers)))
+            actions: dict[str, Callable[[int], object]] = {
+                "trace": lambda i: trace(fresh(workspace, model_type, layers, i))  # noqa: B023
+            }
             if not why:
-                actions["plain"] = lambda i: plain_count(fresh(model_type, layers, i))  # noqa: B023
+                actions["plain"] = lambda i: plain_count(fresh(workspace, model_type, layers, i))  # noqa: B023
             found = medians(actions, numbers)
             beside = f"no plain count: {why}"
             if not why:
@@ -150,9 +152,9 @@ def main() -> None:
         def trace(spec: ModelSpec) -> object:
             return engine.trace(TraceRequest(model=spec), running(context))
 
-        trace(fresh("llama", 3, next(numbers)))  # torch and transformers imported
-        by_depth(trace, numbers)
-        beside_plain(trace, numbers)
+        trace(fresh(workspace, "llama", 3, next(numbers)))  # torch and transformers imported
+        by_depth(workspace, trace, numbers)
+        beside_plain(workspace, trace, numbers)
         cached(context)
         close_engines(workspace)
         workspace.store.close()

@@ -37,9 +37,9 @@ def parse_everything(_folder: Path, _name: str) -> dict[str, float]:
 
 def build_everything(folder: Path, _name: str) -> dict[str, float]:
     """The whole index of the installed packages, from nothing."""
-    from opscope_tools.index.build import build
-    from opscope_tools.index.places import index_place
-    from opscope_tools.workspace import installed_repository
+    from opscope_tools.index.build.build import build
+    from opscope_tools.running.workspace import installed_repository
+    from opscope_tools.source.storage.places import index_place
 
     for package in PACKAGES:
         repository = installed_repository(package, package)
@@ -51,7 +51,7 @@ def build_everything(folder: Path, _name: str) -> dict[str, float]:
 def opened(folder: Path, roots: Sequence[Any] = ()) -> Any:
     from opscope_cache.store import MemoryStore
     from opscope_tools.index import open_index
-    from opscope_tools.workspace import installed_repository
+    from opscope_tools.running.workspace import installed_repository
 
     found = list(roots) or [installed_repository(package, package) for package in PACKAGES]
     return open_index([repository for repository in found if repository is not None], MemoryStore(folder))
@@ -152,9 +152,9 @@ def one_change(folder: Path, _name: str) -> dict[str, float]:
     import importlib.util
     import shutil
 
-    from opscope_tools.index.build import build
-    from opscope_tools.index.places import index_place
-    from opscope_tools.workspace import folder_repository
+    from opscope_tools.index.build.build import build
+    from opscope_tools.running.workspace import folder_repository
+    from opscope_tools.source.storage.places import index_place
 
     spec = importlib.util.find_spec("transformers")
     assert spec is not None

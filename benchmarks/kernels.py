@@ -24,7 +24,7 @@ from pathlib import Path
 from opscope_cache.store import MemoryStore
 from opscope_schemas.common import Repository
 from opscope_tools.kernels import compiled, describe, launches_of, parse_arch, scan, select
-from opscope_tools.kernels.files import CUDA
+from opscope_tools.source.files import CUDA
 
 ROUNDS = 5
 INVENTORY, BUILD = 3.0, 1.5

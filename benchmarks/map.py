@@ -49,10 +49,10 @@ def _measured(side: str, name: str, path: str) -> dict[str, float]:
 
 def _one(side: str, name: str, path: str) -> None:
     from opscope_cache.store import MemoryStore
-    from opscope_tools.index.build import build
+    from opscope_tools.index.build.build import build
     from opscope_tools.map_repo import MAP_REPO, MapRepoArguments
-    from opscope_tools.spec import ToolContext
-    from opscope_tools.workspace import Workspace, folder_repository, installed_repository
+    from opscope_tools.running.tool import ToolContext
+    from opscope_tools.running.workspace import Workspace, folder_repository, installed_repository
 
     repository = folder_repository(name, Path(path)) if path else installed_repository(name, name)
     assert repository is not None

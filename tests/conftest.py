@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 from filelock import FileLock
-from opscope_tools.index.build import build
-from opscope_tools.index.places import index_place
-from opscope_tools.workspace import DEFAULT_PACKAGES, installed_repository
+from opscope_tools.index.build.build import build
+from opscope_tools.running.workspace import DEFAULT_PACKAGES, installed_repository
+from opscope_tools.source.storage.places import index_place
+
+#: servers that tests start trace what they are asked, and nothing in advance
+os.environ.setdefault("OPSCOPE_WARM", "0")
 
 
 @pytest.fixture(scope="session")

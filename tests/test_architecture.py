@@ -53,10 +53,10 @@ def test_no_import_runs_against_the_arrows(copy: Path) -> None:
     ("module", "planted", "contract"),
     [
         ("schemas/opscope_schemas/errors.py", "import opscope_cache.keys", "one road"),
-        ("tools/opscope_tools/spec.py", "import opscope_server.settings", "one road"),
+        ("tools/opscope_tools/running/tool.py", "import opscope_server.settings", "one road"),
         ("prompts/opscope_prompts/loader.py", "import opscope_schemas.errors", "prompts import nothing of ours"),
         ("tools/opscope_tools/report/__init__.py", "import opscope_tools.index", "engines are siblings"),
-        ("tools/opscope_tools/runner.py", "import mcp", "only server and clients speak MCP"),
+        ("tools/opscope_tools/running/runner.py", "import mcp", "only server and clients speak MCP"),
         ("tools/opscope_tools/index/__init__.py", "import torch", "only the trace worker imports torch"),
     ],
 )
@@ -83,7 +83,7 @@ def loaded(statement: str) -> set[str]:
 
 START = (
     "from pathlib import Path; from opscope_cache.store import MemoryStore\n"
-    "from opscope_tools.workspace import Workspace\n"
+    "from opscope_tools.running.workspace import Workspace\n"
     "from opscope_server.server import build_server; import anyio\n"
     "server = build_server(Workspace(repositories={}, output=Path('.'), store=MemoryStore()))\n"
     "anyio.run(server.list_tools)"

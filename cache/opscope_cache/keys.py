@@ -53,6 +53,6 @@ def index_version() -> str:
     spec = importlib.util.find_spec("opscope_tools")
     assert spec is not None
     assert spec.submodule_search_locations is not None
-    folder = Path(next(iter(spec.submodule_search_locations))) / "index"
+    tools = Path(next(iter(spec.submodule_search_locations)))
     grammar = importlib.metadata.version("tree-sitter-python")
-    return digest(_contents(folder), grammar, repr(sys.version_info[:2]))
+    return digest(_contents(tools / "source"), _contents(tools / "index"), grammar, repr(sys.version_info[:2]))

@@ -8,7 +8,7 @@ import sys
 
 from opscope_clients import AsyncSession, CallError
 from opscope_tools.find_forward import FIND_FORWARD
-from opscope_tools.resolve_class import RESOLVE_CLASS
+from opscope_tools.resolve_class.tool import RESOLVE_CLASS
 
 
 async def main(name: str = "torch.nn.Linear") -> None:

@@ -14,9 +14,9 @@ import click
 from opscope_cache.store import open_store
 from opscope_schemas.errors import InputError
 from opscope_tools.catalog import ALL_TOOLS, TOOLSETS
-from opscope_tools.config_files import open_config
-from opscope_tools.index import places
 from opscope_tools.report.saving import check_writable, report_path
+from opscope_tools.running.config_files import open_config
+from opscope_tools.source.storage import places
 
 from opscope_clients import console, session_options
 from opscope_clients.commands import tool_command

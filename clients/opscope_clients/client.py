@@ -36,13 +36,13 @@ from opscope_tools.check_report import CHECK_REPORT
 from opscope_tools.count_flops import COUNT_FLOPS
 from opscope_tools.cuda_kernel_tiling import CUDA_KERNEL_TILING
 from opscope_tools.expand_refs import EXPAND_REFS
-from opscope_tools.extract_config import EXTRACT_CONFIG
+from opscope_tools.extract_config.tool import EXTRACT_CONFIG
 from opscope_tools.find_forward import FIND_FORWARD
 from opscope_tools.find_references import FIND_REFERENCES
 from opscope_tools.inspect_model import INSPECT_MODEL
 from opscope_tools.map_repo import MAP_REPO
-from opscope_tools.resolve_class import RESOLVE_CLASS
-from opscope_tools.spec import Tool
+from opscope_tools.resolve_class.tool import RESOLVE_CLASS
+from opscope_tools.running.tool import Tool
 from opscope_tools.trace_dataflow import TRACE_DATAFLOW
 from opscope_tools.write_report import WRITE_REPORT
 

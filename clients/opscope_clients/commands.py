@@ -11,9 +11,9 @@ from typing import Any
 
 import click
 from opscope_schemas.common import ToolResult
-from opscope_tools.runner import compact, run_tool
-from opscope_tools.spec import AnyTool, ToolContext
-from opscope_tools.workspace import Workspace
+from opscope_tools.running.runner import compact, run_tool
+from opscope_tools.running.tool import AnyTool, ToolContext
+from opscope_tools.running.workspace import Workspace
 
 from opscope_clients import console, render
 from opscope_clients.options import arguments_of, parameters
@@ -38,7 +38,8 @@ def tool_command(tool: AnyTool) -> SessionCommand:
 def run(tool: AnyTool, arguments: dict[str, Any], workspace: Workspace) -> ToolResult:
     """Run a tool here and now, its progress on stderr."""
     with console.progress(tool.title) as sink:
-        return run_tool(tool, arguments, ToolContext(workspace, progress=sink))
+        answer: ToolResult = run_tool(tool, arguments, ToolContext(workspace, progress=sink))
+    return answer
 
 
 def show(result: ToolResult, *, as_json: bool) -> None:

@@ -15,7 +15,7 @@ from types import FrameType
 
 import click
 from opscope_schemas.errors import CancelledError, OpscopeError
-from opscope_tools.spec import ProgressSink
+from opscope_tools.running.tool import ProgressSink
 from rich.console import Console
 
 INTERRUPTED = 128 + signal.SIGINT

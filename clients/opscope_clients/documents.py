@@ -16,7 +16,7 @@ import click
 from opscope_cache.whole_files import ordinary_mode, write_whole
 from opscope_schemas.errors import OutputError
 from opscope_tools.catalog import tool_named
-from opscope_tools.runner import compact
+from opscope_tools.running.runner import compact
 
 from opscope_clients import commands, console, hub
 from opscope_clients.options import parse_object

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 import click
-from opscope_tools.index.build import build
-from opscope_tools.index.places import index_place
+from opscope_tools.index.build.build import build
+from opscope_tools.source.storage.places import index_place
 
 from opscope_clients import console
 from opscope_clients.session_options import SessionOptions

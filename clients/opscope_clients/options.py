@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import click
 from opscope_schemas.errors import InputError
-from opscope_tools.spec import AnyTool
+from opscope_tools.running.tool import AnyTool
 from pydantic.fields import FieldInfo
 
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from opscope_schemas.analysis import Analysis, Evaluated, ModelTreeResult
+from opscope_schemas.analysis import Analysis, Evaluated, ExpectedExperts, ModelTreeResult, ServingView
 from opscope_schemas.common import ToolResult
 from opscope_schemas.errors import InputError
 from opscope_schemas.report import WriteReportResult
 from opscope_schemas.tiling import TilingResult
-from opscope_tools.runner import compact
+from opscope_tools.running.runner import compact
 from pydantic import BaseModel
 from rich.console import Console
 from rich.markup import escape
@@ -29,6 +29,7 @@ def show(console: Console, result: ToolResult) -> None:
     document = getattr(result, "document", None)
     if isinstance(document, Analysis):
         _show_analysis(console, document, getattr(result, "evaluated", None))
+        _show_beside(console, getattr(result, "expected", None), getattr(result, "serving", None))
     elif isinstance(result, ModelTreeResult):
         console.print(escape(result.text))
         console.print(f"[bold]{escape(result.model_class)}[/bold]: {result.parameters:,} parameters")
@@ -86,6 +87,37 @@ def _show_analysis(console: Console, document: Analysis, evaluated: object) -> N
             f"at {escape(point)}: {evaluated.flops:,} FLOPs ({evaluated.matmul_flops:,} in matrix products), "
             f"{evaluated.memory_read:,} bytes read, {evaluated.memory_write:,} written"
         )
+        console.print(
+            f"{evaluated.parameters:,} parameters, {evaluated.weights:,} bytes of weights; no implementation reads less than "
+            f"{evaluated.floor_read:,} bytes and writes less than {evaluated.floor_write:,}"
+        )
+    for assumption in document.assumptions:
+        console.print(f"[dim]assumed:[/dim] {escape(assumption)}")
+
+
+def _show_beside(console: Console, expected: ExpectedExperts | None, serving: ServingView | None) -> None:
+    """What stands beside a document's own figures: experts under uniform routing, the pass as an engine runs it."""
+    if expected is not None:
+        console.print(
+            f"experts: totals read {expected.bound} of a layer, uniform routing is expected to read {expected.experts_read:.2f}: "
+            f"{expected.memory_read:,} bytes read in all"
+        )
+    if serving is None:
+        return
+    if serving.evaluated:
+        figures = serving.evaluated
+        console.print(
+            f"[bold]as an engine runs it[/bold]: {figures['flops']:,} FLOPs, {figures['memory_read']:,} bytes read, "
+            f"{figures['memory_write']:,} written"
+        )
+    else:
+        access = serving.memory_access
+        console.print(f"[bold]as an engine runs it[/bold]: bytes read {escape(access.read)}")
+        console.print(f"bytes written {escape(access.write)}")
+    for rule in serving.rules:
+        console.print(f"- {escape(rule.rule)}: {escape(rule.says)}")
+    for limit in serving.limits:
+        console.print(f"[dim]not in it:[/dim] {escape(limit)}")
 
 
 def _show_refused(console: Console, result: WriteReportResult) -> None:

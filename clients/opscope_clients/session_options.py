@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-from opscope_tools.session import open_workspace
-from opscope_tools.workspace import Workspace
+from opscope_tools.running.session import open_workspace
+from opscope_tools.running.workspace import Workspace
 
 
 def options() -> list[click.Option]:

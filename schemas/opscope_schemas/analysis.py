@@ -8,11 +8,12 @@ kernels of a list always add up to what holds them, and the leaves of the tree a
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from opscope_schemas.common import Frozen, ToolResult
+from opscope_schemas.formula import Rational
 
 #: marks the fields that hold a formula
 FORMULA = "formula"
@@ -57,6 +58,8 @@ class ModelInput(Frozen):
 class Kernel(Frozen):
     """One computation on one line of a forward: an operator (basic) or a call of a submodule (composite)."""
 
+    promised: ClassVar[tuple[str, ...]] = ("code", "attribute", "class_name")
+
     kernel_type: Literal["basic", "composite"]
     operation: str = Field(
         description="The operator, or for a composite kernel the reference `${{qualified.ClassName}}(parameters)`."
@@ -97,10 +100,12 @@ class Totals(Frozen):
 class Variable(Frozen):
     """A name that formulas use."""
 
+    promised: ClassVar[tuple[str, ...]] = ("kind",)
+
     name: str
     meaning: str
     config_key: str = Field(default="", description="Attribute of the config class; empty for run-time variables.")
-    default: int | None = None
+    default: Rational | None = None
     definition: FormulaText = Field(
         default="", description="Formula that the variable follows where neither config nor values set it."
     )
@@ -135,6 +140,8 @@ class GroupTotal(Frozen):
 class Analysis(Frozen):
     """What both documents share."""
 
+    promised: ClassVar[tuple[str, ...]] = ("assumptions", "conditions", "not_counted", "conventions", "parameters")
+
     class_name: str
     file: str
     line: int
@@ -145,6 +152,9 @@ class Analysis(Frozen):
     phase: Phase
     model_inputs: tuple[ModelInput, ...] = Field(default=(), description="What the traced model is called with.")
     attention: str
+    logits: Literal["all", "last", ""] = Field(
+        default="", description="Positions that logits are computed of; empty: the model's forward has no say in it."
+    )
     dtype: str = "bfloat16"
     kernels: tuple[Kernel, ...]
     totals: Totals
@@ -154,10 +164,13 @@ class Analysis(Frozen):
     not_counted: tuple[str, ...] = ()
     conventions: tuple[str, ...] = ()
     parameters: FormulaText = Field(default="0", description="Number of weights of the module.")
+    weights: FormulaText = Field(default="0", description="Their bytes, as the checkpoint stores them.")
 
 
 class ModuleAnalysis(Analysis):
     """Seed document: one module's forward, submodule calls kept as references."""
+
+    promised: ClassVar[tuple[str, ...]] = ("lines",)
 
     lines: tuple[LineTotal, ...] = ()
 
@@ -179,7 +192,43 @@ class Evaluated(Frozen):
     floor_read: int
     floor_write: int
     parameters: int
-    values: dict[str, int] = Field(description="Every variable's value at this point.")
+    weights: int = Field(default=0, description="Bytes of the weights.")
+    values: dict[str, Rational] = Field(description="Every variable's value at this point.")
+
+
+class ExpectedExperts(Frozen):
+    """What a pass is expected to read where its tokens choose experts uniformly; totals hold the bound instead."""
+
+    experts_read: float = Field(description="Experts of one layer (of the first kind).")
+    bound: int = Field(description="Those that can be touched, which totals and `evaluated` count.")
+    memory_read: int = Field(
+        description="Bytes read by the document's pass with the expected number in place of the bound."
+    )
+
+
+class ServingRule(Frozen):
+    """One change that an engine makes to the eager pass, and the bytes that it saves in the document's pass."""
+
+    rule: str
+    says: str
+    places: tuple[str, ...] = Field(default=(), description="Where it applies, file:line; the first few.")
+    saved: MemoryAccess
+    flops_added: FormulaText = Field(default="0", description="Negative where FLOPs are saved.")
+
+
+class ServingView(Frozen):
+    """The pass as an engine runs it: the document's operators under the rules, each named with what it changes."""
+
+    flops: FormulaText
+    matmul_flops: FormulaText
+    memory_access: MemoryAccess
+    rules: tuple[ServingRule, ...]
+    limits: tuple[str, ...] = Field(
+        default=(), description="What engines do beyond these rules, or was not recognised."
+    )
+    evaluated: dict[str, int] | None = Field(
+        default=None, description="flops, matmul_flops, memory_read, memory_write."
+    )
 
 
 class ModuleAnalysisResult(ToolResult):
@@ -187,6 +236,8 @@ class ModuleAnalysisResult(ToolResult):
 
     document: ModuleAnalysis
     evaluated: Evaluated | None = None
+    expected: ExpectedExperts | None = None
+    serving: ServingView | None = Field(default=None, description="With view='serving'.")
 
 
 class ModelAnalysisResult(ToolResult):
@@ -194,10 +245,14 @@ class ModelAnalysisResult(ToolResult):
 
     document: ModelAnalysis
     evaluated: Evaluated | None = None
+    expected: ExpectedExperts | None = None
+    serving: ServingView | None = Field(default=None, description="With view='serving'.")
 
 
 class ModuleNode(Frozen):
     """A module of a model, repeated siblings folded."""
+
+    promised: ClassVar[tuple[str, ...]] = ("parameters",)
 
     name: str
     class_name: str

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
+from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -11,6 +13,15 @@ class Frozen(BaseModel):
     """Immutable value; unknown fields are an error, so that a misspelt one is never lost."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    #: fields that other programs rely on: written even where they hold their default; those of base classes count too
+    promised: ClassVar[tuple[str, ...]] = ()
+
+
+@cache
+def promised_of(kind: type[BaseModel]) -> frozenset[str]:
+    """The fields of a result's type that are written whatever they hold."""
+    return frozenset(name for base in kind.__mro__ for name in vars(base).get("promised", ()))
 
 
 class Repository(Frozen):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import Field
 
 from opscope_schemas.common import Frozen
@@ -27,6 +29,8 @@ class CppPlace(Frozen):
 
 class CppFacts(Frozen):
     """What only a definition in C++ or CUDA has."""
+
+    promised: ClassVar[tuple[str, ...]] = ("arguments",)
 
     definition: bool = Field(default=True, description="False: no file that was read defines it; this declares it.")
     template: str | None = Field(default=None, description="Template parameters; empty: a full specialisation.")

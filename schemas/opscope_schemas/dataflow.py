@@ -6,12 +6,13 @@ eager execution. Sizes are formulas in bytes of one call of the analysed module,
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from opscope_schemas.analysis import FormulaText, Phase, Variable
 from opscope_schemas.common import Frozen, ToolResult
+from opscope_schemas.formula import Rational
 
 __all__ = [
     "CacheGrowth", "Communication", "Dataflow", "DataflowNumbers", "DataflowResult", "FlowOperator", "FlowTensor", "Overlap",
@@ -106,6 +107,8 @@ class Overlap(Frozen):
 class Dataflow(Frozen):
     """The graph of one call of a module in a pass."""
 
+    promised: ClassVar[tuple[str, ...]] = ("variables", "assumptions", "conditions", "not_counted")
+
     class_name: str
     file: str
     line: int
@@ -138,7 +141,7 @@ class DataflowNumbers(Frozen):
     cache_after: int | None = None
     cache_per_token: int | None = None
     weights: int | None = None
-    values: dict[str, int] = Field(description="Every variable's value at this point.")
+    values: dict[str, Rational] = Field(description="Every variable's value at this point.")
 
 
 class DataflowResult(ToolResult):

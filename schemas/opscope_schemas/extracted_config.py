@@ -6,7 +6,7 @@ an object made without arguments holds; what source does not decide has no value
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, WithJsonSchema
 
@@ -35,6 +35,8 @@ class Place(Frozen):
 class Meaning(Frozen):
     """What source says a parameter means, in its own words."""
 
+    promised: ClassVar[tuple[str, ...]] = ("file",)
+
     text: str
     file: str = OWN_FILE
     line: int
@@ -44,6 +46,8 @@ class Meaning(Frozen):
 class Override(Frozen):
     """A declaration of the same name further up the MRO, which does not count."""
 
+    promised: ClassVar[tuple[str, ...]] = ("file",)
+
     class_name: str
     file: str = OWN_FILE
     line: int
@@ -52,6 +56,8 @@ class Override(Frozen):
 
 class Derivation(Frozen):
     """A statement of a constructor that sets the parameter to something else than what was given."""
+
+    promised: ClassVar[tuple[str, ...]] = ("condition", "file")
 
     formula: str
     condition: str = Field(default="", description="Tests around the statement; empty: always.")
@@ -72,6 +78,8 @@ class Reads(Frozen):
 
 class Hyperparameter(Frozen):
     """One parameter of a configuration."""
+
+    promised: ClassVar[tuple[str, ...]] = ("file", "class_name", "kind")
 
     name: str
     file: str = OWN_FILE
@@ -99,6 +107,8 @@ class Hyperparameter(Frozen):
 class AcceptedKey(Frozen):
     """A name that the constructor takes beside its parameters, for older files for instance."""
 
+    promised: ClassVar[tuple[str, ...]] = ("file",)
+
     name: str
     file: str = OWN_FILE
     line: int
@@ -106,6 +116,8 @@ class AcceptedKey(Frozen):
 
 class Configuration(Frozen):
     """A class (or function) that is configured, with its parameters."""
+
+    promised: ClassVar[tuple[str, ...]] = ("path",)
 
     path: str = Field(default="", description="Attribute that holds it, dotted; empty: the target's own.")
     class_name: str
@@ -124,6 +136,8 @@ class Configuration(Frozen):
 
 class Constant(Frozen):
     """A constant of a file: assigned at module level, or `#define`d or `constexpr` in C++ and CUDA."""
+
+    promised: ClassVar[tuple[str, ...]] = ("condition",)
 
     name: str
     expression: str
@@ -151,7 +165,7 @@ class Setting(Frozen):
 class TuneSet(Frozen):
     """An autotune decorator."""
 
-    count: int
+    count: int | None = None
     first: tuple[str, ...] = Field(default=(), description="The first configurations, written out.")
     key: tuple[str, ...] = ()
     unresolved: str = ""
@@ -161,6 +175,8 @@ class TuneSet(Frozen):
 
 class KernelSettings(Frozen):
     """What configures one kernel; `cuda_kernel_tiling` with its `id` tells the rest."""
+
+    promised: ClassVar[tuple[str, ...]] = ("autotune",)
 
     id: str
     name: str
@@ -185,6 +201,8 @@ class KernelHook(Frozen):
 class Check(Frozen):
     """What must hold, or what is tested before something runs."""
 
+    promised: ClassVar[tuple[str, ...]] = ("condition", "message")
+
     kind: str = Field(
         description="assert, raise, validator, capability, dtype, static_assert, device_assert, launch_bounds, a macro's name."
     )
@@ -199,6 +217,8 @@ class Check(Frozen):
 
 class ExtractConfigResult(ToolResult):
     """Answer of `extract_config`."""
+
+    promised: ClassVar[tuple[str, ...]] = ("class_name", "constraints")
 
     target: str
     target_kind: TargetKind

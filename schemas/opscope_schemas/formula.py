@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import itertools
 import math
 import re
 from collections.abc import Iterable, Mapping
@@ -23,7 +24,20 @@ from typing import TypeAlias, Union
 
 from opscope_schemas.errors import ValuesError
 
-__all__ = ["STANDARD_ORDER", "Formula", "evaluate", "holds", "same_form", "turns", "variables"]
+__all__ = [
+    "STANDARD_ORDER",
+    "Call",
+    "Formula",
+    "Monomial",
+    "Rational",
+    "comparisons",
+    "evaluate",
+    "holds",
+    "same_form",
+    "turns",
+    "variables",
+    "whole_bytes",
+]
 
 #: the order in which products name their factors; other variables follow alphabetically
 STANDARD_ORDER = (
@@ -31,7 +45,8 @@ STANDARD_ORDER = (
     "num_experts", "num_experts_per_tok", "hidden_size", "intermediate_size", "moe_intermediate_size", "vocab_size",
     "image_height", "image_width", "num_frames",
 )  # fmt: skip
-_TRAILING = ("w_bytes", "a_bytes")
+_TRAILING = ("w_bytes", "a_bytes", "kv_bytes")
+_PER_ELEMENT = "_bytes"
 _NAME = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _MAX_LENGTH = 200_000
 _MAX_EXPONENT = 64
@@ -84,7 +99,11 @@ def variables(text: str) -> frozenset[str]:
     return frozenset(_NAME.findall(text))
 
 
-def evaluate(text: str, values: Mapping[str, int]) -> int:
+#: whole numbers stay ints, which are several times faster; only a division makes a fraction
+Rational: TypeAlias = int | Fraction
+
+
+def evaluate(text: str, values: Mapping[str, Rational]) -> int:
     """The exact integer that the formula has at `values`.
 
     Raises `ValuesError` for a variable that is not bound, a division by zero, a result that is not an integer, and
@@ -99,9 +118,54 @@ def evaluate(text: str, values: Mapping[str, int]) -> int:
     return int(result)
 
 
-def holds(condition: str, values: Mapping[str, int]) -> bool:
+def whole_bytes(text: str, values: Mapping[str, Rational]) -> int:
+    """As `evaluate`, rounded up: a fraction of a byte takes a byte. Elements of 4 bits may be odd in number.
+
+    >>> whole_bytes("{n} * {w_bytes}", {"n": 3, "w_bytes": Fraction(1, 2)})
+    2
+    """
+    return math.ceil(_bounded(_number(_tree(text), values, text), text))
+
+
+def holds(condition: str, values: Mapping[str, Rational]) -> bool:
     """Whether a condition such as `{cache_len} < {sliding_window}` is true at `values`."""
     return _truth(_tree(condition), values, condition)
+
+
+_SIGNS: Mapping[type[ast.cmpop], str] = {
+    ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=",
+}  # fmt: skip
+_OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+Comparison: TypeAlias = "tuple[Formula, str, Formula]"
+
+
+def comparisons(condition: str) -> list[list[Comparison]]:
+    """A condition as alternatives, each a list of comparisons that all hold.
+
+    Raises `ValuesError` for what is no condition, and for one with too many alternatives.
+
+    >>> [[f"{a} {sign} {b}" for a, sign, b in one] for one in comparisons("{a} > 1 or not ({a} == {b})")]
+    [['{a} > 1'], ['{a} != {b}']]
+    """
+    return _alternatives(_tree(condition), condition, turned=False)
+
+
+def _alternatives(node: ast.expr, text: str, *, turned: bool) -> list[list[Comparison]]:
+    match node:
+        case ast.UnaryOp(op=ast.Not()):
+            return _alternatives(node.operand, text, turned=not turned)
+        case ast.BoolOp(op=op, values=parts):
+            below = [_alternatives(part, text, turned=turned) for part in parts]
+            if isinstance(op, ast.Or) is not turned:
+                return [one for alternatives in below for one in alternatives]
+            if math.prod(map(len, below)) > _MAX_CALLS:
+                raise ValuesError(f"{text[:200]!r} has too many alternatives.")
+            return [[c for part in choice for c in part] for choice in itertools.product(*below)]
+        case ast.Compare(left=left, ops=[op], comparators=[right]):
+            sign = _SIGNS.get(type(op), "")
+            if sign:
+                return [[(_build(left, text), _OPPOSITE[sign] if turned else sign, _build(right, text))]]
+    raise ValuesError(f"{text[:200]!r} is not a condition.")
 
 
 def turns(text: str) -> frozenset[int]:
@@ -139,7 +203,7 @@ def _spread(node: ast.AST) -> int:
     return min(math.prod(below), _MAX_PARSED + 1)
 
 
-def _truth(node: ast.expr, values: Mapping[str, int], text: str) -> bool:
+def _truth(node: ast.expr, values: Mapping[str, Rational], text: str) -> bool:
     match node:
         case ast.BoolOp(op=ast.And()):
             return all(_truth(part, values, text) for part in node.values)
@@ -165,11 +229,7 @@ def _truth(node: ast.expr, values: Mapping[str, int], text: str) -> bool:
     raise ValuesError(f"{text[:200]!r} is not a condition.")
 
 
-#: whole numbers stay ints, which are several times faster; only a division makes a fraction
-Rational: TypeAlias = int | Fraction
-
-
-def _number(node: ast.expr, values: Mapping[str, int], text: str) -> Rational:
+def _number(node: ast.expr, values: Mapping[str, Rational], text: str) -> Rational:
     kind = type(node)
     if kind is ast.BinOp:
         assert isinstance(node, ast.BinOp)
@@ -179,7 +239,8 @@ def _number(node: ast.expr, values: Mapping[str, int], text: str) -> Rational:
             name = name[len(_PREFIX) :]
             if name not in values:
                 raise ValuesError(f"The variable {{{name}}} has no value.", next_step="Give it in `values`.")
-            return int(values[name])
+            value = values[name]
+            return value if isinstance(value, Fraction) and value.denominator != 1 else int(value)
         case ast.Constant(value=int(value)) if not isinstance(value, bool):
             return value
         case ast.UnaryOp(op=ast.USub(), operand=operand):
@@ -273,6 +334,8 @@ def _rank(atom: Atom) -> tuple[int, int, str]:
         return (2, 0, str(atom))
     if atom in _TRAILING:
         return (3, _TRAILING.index(atom), atom)
+    if atom.endswith(_PER_ELEMENT):
+        return (3, len(_TRAILING), atom)
     if atom in STANDARD_ORDER:
         return (0, STANDARD_ORDER.index(atom), atom)
     return (1, 0, atom)
@@ -483,7 +546,7 @@ class Formula:
             total = total + term
         return total
 
-    def evaluate(self, values: Mapping[str, int]) -> int:
+    def evaluate(self, values: Mapping[str, Rational]) -> int:
         return evaluate(str(self), values)
 
     # ---- printing
@@ -620,7 +683,9 @@ def _common(terms: Mapping[Monomial, Fraction]) -> tuple[Fraction, Monomial]:
 def _product(coefficient: Fraction, monomial: Monomial, tail: str = "") -> str:
     factors = [str(atom) if isinstance(atom, Call) else f"{{{atom}}}" for atom, _ in monomial]
     powered = [f if e == 1 else f"{f}**{e}" for f, (_, e) in zip(factors, monomial, strict=True)]
-    trailing = sum(1 for atom, _ in monomial if atom in _TRAILING)
+    trailing = sum(
+        1 for atom, _ in monomial if isinstance(atom, str) and (atom in _TRAILING or atom.endswith(_PER_ELEMENT))
+    )
     at = len(powered) - trailing  # bytes per element close a product
     powered[at:at] = [tail] if tail else []
     if coefficient.numerator != 1 or not powered:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -22,6 +22,8 @@ with warnings.catch_warnings():
 
     class Linearised(Frozen):
         """Carries the method resolution order of a class."""
+
+        promised: ClassVar[tuple[str, ...]] = ("mro",)
 
         mro: tuple[str, ...] = Field(
             default=(), description="Qualified names; a class that is not in the source goes by its import name."
@@ -39,6 +41,8 @@ class Parameter(Frozen):
 class Candidate(Frozen):
     """One of several functions or classes that a call may run."""
 
+    promised: ClassVar[tuple[str, ...]] = ("file", "line")
+
     key: str = Field(default="", description="The table's key, or the condition, that picks it.")
     callee: str = Field(description="Qualified name; empty for those that source does not tell, named last.")
     file: str = ""
@@ -47,6 +51,8 @@ class Candidate(Frozen):
 
 class Call(Frozen):
     """One computation on a line: a call, or an operator such as `operator.add`."""
+
+    promised: ClassVar[tuple[str, ...]] = ("callee", "attribute", "line")
 
     kind: Literal["op", "submodule_call", "helper_call"]
     code: str
@@ -64,6 +70,8 @@ class Call(Frozen):
 
 class ForwardLine(Frozen):
     """One computational line of a forward; `callee` is that of its most telling call, `calls` lists all of them."""
+
+    promised: ClassVar[tuple[str, ...]] = ("callee", "attribute", "condition")
 
     line: int
     end_line: int
@@ -90,6 +98,8 @@ DecoratorEffect = Literal[
 class ExplainedDecorator(Frozen):
     """What a decorator does, read off its own source."""
 
+    promised: ClassVar[tuple[str, ...]] = ("qualified_name", "file", "line")
+
     decorator: str = Field(description="As written.")
     on: Literal["forward", "class"]
     qualified_name: str = ""
@@ -102,6 +112,8 @@ class ExplainedDecorator(Frozen):
 
 class FindForwardResult(Linearised, ToolResult):
     """Answer of `find_forward`."""
+
+    promised: ClassVar[tuple[str, ...]] = ("decorators", "parameters", "lines")
 
     target: str
     class_name: str
@@ -124,6 +136,8 @@ class FindForwardResult(Linearised, ToolResult):
 class SubmoduleInfo(Frozen):
     """An attribute that holds a module; `layers.*` are the modules in the container `layers`. Where conditions pick
     the class, each alternative is an entry of its own."""
+
+    promised: ClassVar[tuple[str, ...]] = ("arguments", "line", "condition", "file")
 
     attribute: str
     class_name: str = Field(description="Qualified class; empty where source does not tell it (see `dispatch`).")
@@ -171,6 +185,17 @@ class ClassUser(Frozen):
 class ClassMatch(Linearised):
     """One class."""
 
+    promised: ClassVar[tuple[str, ...]] = (
+        "decorators",
+        "bases",
+        "submodules",
+        "subclasses",
+        "exported_as",
+        "condition",
+        "language",
+        "kind",
+    )
+
     qualified_name: str
     file: str
     line: int
@@ -201,6 +226,8 @@ class ClassMatch(Linearised):
 
 class ResolveClassResult(ToolResult):
     """Answer of `resolve_class`."""
+
+    promised: ClassVar[tuple[str, ...]] = ("matches", "suggestions")
 
     name: str
     model_type: str = Field(default="", description="Set where the name is a model type.")

@@ -6,7 +6,7 @@ what was looked for, so that "none" is a statement that can be checked.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -34,6 +34,8 @@ Section = Literal[
 
 class Place(Frozen):
     """A line of source: `name` is what it names there."""
+
+    promised: ClassVar[tuple[str, ...]] = ("condition",)
 
     name: str
     at: str = Field(description="path:line")
@@ -111,6 +113,8 @@ class EnvironmentVariable(Frozen):
 class EnvironmentSurface(Frozen):
     """The environment variables that the repository reads."""
 
+    promised: ClassVar[tuple[str, ...]] = ("variables",)
+
     variables: tuple[EnvironmentVariable, ...] = ()
     by_mechanism: dict[str, int] = Field(
         default={}, description="Distinct variables; `set` are those only set, never read."
@@ -176,6 +180,8 @@ class ConfigFolder(Frozen):
 class Candidate(Frozen):
     """A definition that may be a component."""
 
+    promised: ClassVar[tuple[str, ...]] = ("subclasses",)
+
     name: str
     at: str
     lines: int
@@ -213,6 +219,8 @@ class NestLine(Frozen):
 class CallNest(Frozen):
     """What a function does, call by call."""
 
+    promised: ClassVar[tuple[str, ...]] = ("lines",)
+
     entry: str
     at: str
     lines: tuple[NestLine, ...] = ()
@@ -222,6 +230,8 @@ class CallNest(Frozen):
 
 class LlmVerdict(Frozen):
     """Whether this is about language models, by counted signals."""
+
+    promised: ClassVar[tuple[str, ...]] = ("rule",)
 
     related: bool
     signals: tuple[Counted, ...] = ()
@@ -241,6 +251,8 @@ class RegistryFact(Frozen):
 class DistributionFact(Frozen):
     """What the metadata of a distribution says: METADATA, PKG-INFO, or the project table of pyproject.toml."""
 
+    promised: ClassVar[tuple[str, ...]] = ("summary",)
+
     name: str
     version: str = ""
     at: str = Field(description="path:line of the name.")
@@ -250,6 +262,8 @@ class DistributionFact(Frozen):
 
 class RepoMapResult(ToolResult):
     """Answer of `map_repo`."""
+
+    promised: ClassVar[tuple[str, ...]] = ("lines", "totals")
 
     repository: str
     distribution: DistributionFact | None = None

@@ -6,7 +6,7 @@ quotes by key, the variables its formulas may name, and the summary. `check_repo
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -48,6 +48,8 @@ class Pin(Frozen):
 class ReportFacts(Frozen):
     """Content of the facts file beside a report."""
 
+    promised: ClassVar[tuple[str, ...]] = ("kind", "variables", "summary", "lines")
+
     kind: ReportKind = "implementation"
     name: str
     values: dict[str, int | float] = Field(
@@ -64,6 +66,8 @@ class ReportFacts(Frozen):
 class WriteReportResult(ToolResult):
     """Answer of `write_report`."""
 
+    promised: ClassVar[tuple[str, ...]] = ("problems", "summary")
+
     path: str = Field(description="Where the report lies, or would lie, relative to the output folder.")
     ok: bool = Field(description="True: the report passed every check and was saved; false: nothing was written.")
     problems: tuple[Problem, ...] = ()
@@ -74,6 +78,8 @@ class WriteReportResult(ToolResult):
 
 class CheckReportResult(ToolResult):
     """Answer of `check_report`."""
+
+    promised: ClassVar[tuple[str, ...]] = ("problems", "summary")
 
     path: str
     ok: bool

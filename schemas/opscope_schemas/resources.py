@@ -6,7 +6,7 @@ Everything here is of basis `compiled` (a compiler said it, for one architecture
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -39,6 +39,8 @@ class LineInstructions(Frozen):
 
 class Build(Frozen):
     """One compilation of a kernel; figures are the compiler's."""
+
+    promised: ClassVar[tuple[str, ...]] = ("lines",)
 
     arch: str
     basis: Literal["compiled"] = "compiled"
@@ -74,6 +76,15 @@ class Constant(Frozen):
     error: str = Field(default="", description="The compiler's first error; empty: it has a value.")
 
 
+class NamedInstance(Frozen):
+    """An instance of a CUDA kernel that source names."""
+
+    instance: str = Field(description="As `instance` takes it.")
+    by: Literal["launch", "explicit instantiation"]
+    file: str
+    line: int
+
+
 class Fit(Frozen):
     """Whether one configuration, launched with so many threads, runs on one architecture."""
 
@@ -93,12 +104,17 @@ class Fit(Frozen):
 class Resources(Frozen):
     """Registers, spills and occupancy: by compilation, or as far as source alone tells."""
 
+    promised: ClassVar[tuple[str, ...]] = ("assumptions",)
+
     compiled: bool = False
     statement: str = "Not compiled: registers, spills and the instruction mix are not known from source alone."
     builds: tuple[Build, ...] = ()
     fits: tuple[Fit, ...] = Field(default=(), description="One row per configuration and architecture.")
     occupancy: tuple[Occupancy, ...] = Field(
         default=(), description="Without compiling: as a function of the registers per thread, one entry per step."
+    )
+    instances: tuple[NamedInstance, ...] = Field(
+        default=(), description="CUDA, with compile: the instances that source names whole; `instance` takes one."
     )
     constants: tuple[Constant, ...] = Field(
         default=(), description="CUDA: sizes that source leaves to the compiler, and what `probe` asks for."

@@ -7,7 +7,7 @@ are compile-time constants of the kernel (constexpr, template parameter, tile si
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -16,12 +16,14 @@ from opscope_schemas.resources import Resources
 
 Basis = Literal["source", "evaluated"]
 Language = Literal["triton", "cuda"]
-Level = Literal["global", "shared", "register", "tensor_core"]
+Level = Literal["global", "shared", "constant", "register", "tensor_core"]
 Scalar = bool | int | float | str | None
 
 
 class Fact(Frozen):
     """Something a source line says."""
+
+    promised: ClassVar[tuple[str, ...]] = ("file", "assumptions")
 
     line: int
     file: str = Field(default="", description="Empty: the kernel's own file.")
@@ -68,6 +70,8 @@ class TileSize(Fact):
 class Launch(Fact):
     """One launch site: the grid, and what is given beside it."""
 
+    promised: ClassVar[tuple[str, ...]] = ("num_tiles", "shared_memory")
+
     function: str = Field(default="", description="Host function that holds the launch.")
     kernel: str = Field(default="", description="The launched expression, template arguments resolved.")
     expression: str = Field(description="The grid as written.")
@@ -91,10 +95,13 @@ class IndexMapping(Fact):
     variable: str
     expression: str
     via: str = Field(default="", description="Helper function that holds the line.")
+    when: str = ""
 
 
 class TuneConfig(Fact):
     """One autotune configuration."""
+
+    promised: ClassVar[tuple[str, ...]] = ("num_warps", "num_stages")
 
     values: dict[str, Scalar]
     num_warps: Scalar = None
@@ -115,7 +122,9 @@ class Autotune(Fact):
 
     decorator: str
     expression: str
-    count: int = Field(description="Distinct configurations over all assumptions.")
+    count: int | None = Field(
+        default=None, description="Distinct configurations over all assumptions; null: unresolved."
+    )
     configs: tuple[TuneConfig, ...] = ()
     variants: tuple[TuneVariant, ...] = ()
     key: tuple[str, ...] = Field(default=(), description="Arguments whose change starts a new tuning.")
@@ -143,6 +152,8 @@ class MemoryOperation(Fact):
     coalesced: str = Field(default="", description="Whether neighbours lie side by side: yes, no, or where they do.")
     width: int | None = Field(default=None, description="CUDA: bytes that one thread moves at once.")
     bytes: str = Field(default="", description="Of one execution, by one program or thread block.")
+    when: str = Field(default="", description="Condition under which it runs; empty: always.")
+    counted: bool = Field(default=True, description="False: on a branch that `cost` does not take.")
 
 
 class SharedArray(Fact):
@@ -160,20 +171,26 @@ class SharedArray(Fact):
 class Constraint(Fact):
     """What must hold for the kernel to be compiled or launched."""
 
+    promised: ClassVar[tuple[str, ...]] = ("message",)
+
     kind: str
     condition: str
     message: str = ""
     via: str = ""
+    when: str = ""
 
 
 class Loop(Fact):
     """A loop of the kernel."""
+
+    promised: ClassVar[tuple[str, ...]] = ("kind",)
 
     variable: str
     expression: str
     trip_count: str = Field(default="", description="Formula; empty where the loop is not a counted one.")
     kind: str = ""
     via: str = ""
+    when: str = ""
 
 
 class Instruction(Fact):
@@ -182,6 +199,7 @@ class Instruction(Fact):
     operation: str
     expression: str
     via: str = ""
+    when: str = ""
 
 
 class DeviceCall(Fact):
@@ -193,6 +211,8 @@ class DeviceCall(Fact):
 
 class CostLine(Fact):
     """FLOPs and bytes that a line adds to one tile or thread block, its loops and threads counted."""
+
+    promised: ClassVar[tuple[str, ...]] = ("flops",)
 
     operation: str
     flops: str = ""
@@ -207,8 +227,10 @@ class Cost(Frozen):
     source writes it; what the compiler folds or keeps in registers is not taken off.
     """
 
+    promised: ClassVar[tuple[str, ...]] = ("lines", "variables", "conditions", "not_counted", "assumptions")
+
     basis: Basis = "evaluated"
-    flops: str
+    flops: str = Field(description="Empty, as the others: what matters of it is `not_counted`.")
     matmul_flops: str = Field(description="Of matrix products alone.")
     read_bytes: str
     write_bytes: str
@@ -234,6 +256,24 @@ class Cost(Frozen):
 
 class KernelTiling(Frozen):
     """Everything source says about how one kernel is tiled."""
+
+    promised: ClassVar[tuple[str, ...]] = (
+        "decorators",
+        "parameters",
+        "constexpr",
+        "tile",
+        "grid",
+        "num_tiles",
+        "mapping",
+        "num_warps",
+        "num_stages",
+        "autotune",
+        "loads",
+        "stores",
+        "shared_memory",
+        "constraints",
+        "resources",
+    )
 
     id: str = Field(description="path::name; tells kernels of one name apart.")
     name: str
@@ -279,6 +319,8 @@ class Unanalysed(Frozen):
 
 class TilingResult(ToolResult):
     """Answer of `cuda_kernel_tiling`."""
+
+    promised: ClassVar[tuple[str, ...]] = ("assumptions",)
 
     kernels: tuple[KernelTiling, ...]
     total: int = Field(description="Kernels that the target names; `kernels` is one page of them.")

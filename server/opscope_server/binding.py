@@ -17,8 +17,9 @@ from mcp.server.mcpserver.utilities.func_metadata import ArgModelBase, FuncMetad
 from mcp.types import CallToolResult, ResourceLink, TextContent, ToolAnnotations
 from opscope_schemas.common import ToolArguments, ToolResult
 from opscope_schemas.errors import OpscopeError
-from opscope_tools.runner import compact, encodable, json_text, look_up, run_tool, shorten_to, validate
-from opscope_tools.spec import AnyTool, ToolContext
+from opscope_tools.running.engines import warm_tracer
+from opscope_tools.running.runner import compact, encodable, json_text, look_up, run_tool, shorten_to, validate
+from opscope_tools.running.tool import AnyTool, ToolContext
 from pydantic import BaseModel, PrivateAttr
 from pydantic.json_schema import GenerateJsonSchema
 
@@ -117,6 +118,8 @@ class BoundTool(SdkTool):
             return checked, key, answer(tool, whole, budget) if whole is not None else None
 
         def computed(tool_context: ToolContext) -> CallToolResult:
+            if self._settings.warm:  # here, and not where messages are read: another thread may be making an engine
+                warm_tracer(self._work.workspace)
             return answer(tool, run_tool(tool, checked, tool_context), budget)
 
         async def report(done: float, total: float | None, message: str) -> None:

@@ -20,8 +20,8 @@ from mcp.types import (
 )
 from opscope_prompts import loader
 from opscope_schemas.errors import OpscopeError
-from opscope_tools.spec import ToolContext
-from opscope_tools.workspace import Workspace
+from opscope_tools.running.tool import ToolContext
+from opscope_tools.running.workspace import Workspace
 
 from opscope_server.resources import reports, schema_names
 from opscope_server.work import Work
@@ -61,7 +61,9 @@ _RESOURCE_NAMES: dict[str, Callable[[Workspace], Iterable[str]]] = {
 
 
 def _from_index(context: ToolContext, typed: str) -> Completion:
-    from opscope_tools.engines import index_of  # here: the parser is loaded on the first completion, not at start
+    from opscope_tools.running.engines import (
+        index_of,  # here: the parser is loaded on the first completion, not at start
+    )
 
     index = index_of(context.workspace)
     return _answer([*index.model_types(), *index.class_names()], typed)

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from opscope_schemas.errors import BusyError, CancelledError, DeadlineError
-from opscope_tools.spec import Lane, ToolContext
-from opscope_tools.workspace import Workspace
+from opscope_tools.running.tool import Lane, ToolContext
+from opscope_tools.running.workspace import Workspace
 
 from opscope_server.interrupt import Interrupted, interrupt, withdraw
 

@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def serve(options: argparse.Namespace, wire: Wire) -> None:
     """Serve as the options say; ends the process."""
-    from opscope_tools.session import open_workspace
+    from opscope_tools.running.session import open_workspace
 
     from opscope_server.access import VARIABLE, check_reach, token_of
     from opscope_server.settings import Settings, deadlines_of

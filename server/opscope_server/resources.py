@@ -15,7 +15,7 @@ from mcp.server.mcpserver.exceptions import ResourceNotFoundError
 from mcp.types import Resource
 from opscope_cache.store import recall
 from opscope_prompts import loader
-from opscope_tools.workspace import Workspace
+from opscope_tools.running.workspace import Workspace
 from pydantic_core import from_json
 
 #: below the output folder, in the order in which a report's name is looked up

@@ -17,7 +17,7 @@ from mcp import MCPError
 from mcp.server.mcpserver import Context
 from mcp.types import ClientCapabilities, ListRootsRequest, ListRootsResult, Root, RootsCapability
 from opscope_schemas.errors import OpscopeError
-from opscope_tools.workspace import DEFAULT_PACKAGES, Workspace, folder_repository
+from opscope_tools.running.workspace import DEFAULT_PACKAGES, Workspace, folder_repository
 
 #: seconds that a client gets to answer, and after which it is asked again whether its roots changed
 _PATIENCE, _AGE = 5.0, 60.0

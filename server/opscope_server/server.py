@@ -17,8 +17,8 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import CallToolResult, GetPromptResult, InputRequiredResult, Resource
 from opscope_prompts import loader
 from opscope_tools.catalog import ALL_TOOLS
-from opscope_tools.spec import AnyTool
-from opscope_tools.workspace import Workspace
+from opscope_tools.running.tool import AnyTool
+from opscope_tools.running.workspace import Workspace
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from opscope_schemas.errors import InputError
-from opscope_tools.runner import BUDGET
-from opscope_tools.spec import Lane
+from opscope_tools.running.runner import BUDGET
+from opscope_tools.running.tool import Lane
 
 from opscope_server.lanes import LaneRules
 
@@ -46,6 +46,9 @@ class Settings:
     grace: float = 3.0
     #: seconds after which a caller that has heard nothing hears that the call goes on
     heartbeat: float = 1.5
+    #: whether the first call that nothing kept answers also starts the trace worker, whose imports take seconds (OPSCOPE_WARM=0: not);
+    #: a process of its own does, which ends its workers with itself, a server inside another program does not
+    warm: bool = False
     #: level of the log on stderr (OPSCOPE_LOG_LEVEL)
     log_level: str = "WARNING"
     #: HTTP: address to bind; loopback unless the operator says otherwise
@@ -77,6 +80,7 @@ class Settings:
                 if not text.isdecimal() or int(text) < low:
                     raise InputError(f"{variable} is {text!r}; it must be a whole number of at least {low}.")
                 found[name] = int(text)
+        found["warm"] = environment.get("OPSCOPE_WARM") != "0"
         if level := environment.get("OPSCOPE_LOG_LEVEL"):
             if level.upper() not in LEVELS:
                 raise InputError(f"OPSCOPE_LOG_LEVEL is {level!r}; it must be one of {', '.join(LEVELS)}.")

@@ -18,8 +18,8 @@ from typing import Generic, TypeVar, cast
 
 import anyio
 from opscope_schemas.errors import DeadlineError
-from opscope_tools.spec import Lane, ToolContext
-from opscope_tools.workspace import Workspace
+from opscope_tools.running.tool import Lane, ToolContext
+from opscope_tools.running.workspace import Workspace
 
 from opscope_server.lanes import Lanes, Note, Outcome
 from opscope_server.settings import Settings
@@ -86,7 +86,9 @@ class Work:
 
 def _forget(workspace: Workspace) -> None:
     """What an interrupted call may have left half built."""
-    from opscope_tools.engines import forget_indexes  # here: the engines are loaded by the first call, not at start
+    from opscope_tools.running.engines import (
+        forget_indexes,  # here: the engines are loaded by the first call, not at start
+    )
 
     forget_indexes(workspace)
 

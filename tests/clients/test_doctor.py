@@ -17,9 +17,9 @@ from opscope_clients.hosts import install
 from opscope_clients.hosts.table import HOSTS, Where
 from opscope_clients.session_options import SessionOptions
 from opscope_tools.catalog import ALL_TOOLS
-from opscope_tools.index.build import build
-from opscope_tools.index.places import index_place
-from opscope_tools.workspace import folder_repository
+from opscope_tools.index.build.build import build
+from opscope_tools.running.workspace import folder_repository
+from opscope_tools.source.storage.places import index_place
 
 SCRIPT = Path(sys.executable).with_name("opscope")
 

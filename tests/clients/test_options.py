@@ -17,7 +17,7 @@ from opscope_clients.options import Kind, kind_of, parse_object
 from opscope_clients.session_options import SessionOptions
 from opscope_schemas.common import ToolArguments, ToolResult
 from opscope_schemas.errors import InputError, OutputError
-from opscope_tools.spec import Tool, ToolContext
+from opscope_tools.running.tool import Tool, ToolContext
 from pydantic import Field
 
 

@@ -15,7 +15,7 @@ from opscope_server.launch import announce
 from opscope_server.server import build_server
 from opscope_server.settings import Settings
 from opscope_server.transports import run_http
-from opscope_tools.session import open_workspace
+from opscope_tools.running.session import open_workspace
 
 
 class Events(EventStore):

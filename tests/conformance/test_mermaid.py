@@ -18,8 +18,8 @@ from opscope_tools.report.graph import INPUTS, Edge, Graph, Group, Layout, Span,
 from opscope_tools.report.markdown import Page
 from opscope_tools.report.mermaid import mermaid
 from opscope_tools.report.sources import SourceReader
-from opscope_tools.session import open_workspace
-from opscope_tools.spec import ToolContext
+from opscope_tools.running.session import open_workspace
+from opscope_tools.running.tool import ToolContext
 
 REPORTS = sorted((Path(__file__).parents[2] / "reports").rglob("*.md"))
 

@@ -24,9 +24,9 @@ from disk_hammer import KEYS, LIMIT, value_of, wrong
 from opscope_cache.store import DiskStore, MemoryStore
 from opscope_schemas.errors import OutputError
 from opscope_tools.index import open_index
-from opscope_tools.index.build import build
-from opscope_tools.index.places import index_place
-from opscope_tools.workspace import folder_repository
+from opscope_tools.index.build.build import build
+from opscope_tools.running.workspace import folder_repository
+from opscope_tools.source.storage.places import index_place
 
 HAMMER = Path(__file__).with_name("disk_hammer.py")
 FILES = 12
@@ -186,7 +186,7 @@ def indexes(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> list[
 def resealed(folder: Path) -> None:
     """Seal a copy: an index that was copied has another inode, and would be made anew for that alone."""
     from opscope_cache.trees import signature
-    from opscope_tools.index.sealed import seal_of
+    from opscope_tools.source.storage.sealed_files import seal_of
 
     for place in folder.rglob("*.sqlite"):
         seal_of(place).write_bytes(signature(place.stat()))
@@ -241,7 +241,7 @@ def test_a_folder_that_changes_under_an_open_store_heals(what: str, tmp_path: Pa
 def test_an_index_whose_file_is_removed_under_it_is_written_again(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("opscope_tools.index.database._LOOK", 0.0)
+    monkeypatch.setattr("opscope_tools.source.storage.database._LOOK", 0.0)
     expected = ask(repository, None)
     index = open_index([folder_repository("mine", repository)], MemoryStore(tmp_path))
     assert index.one("C3").line == 3
@@ -336,9 +336,9 @@ def test_a_full_disk_costs_entries_only(size: str, tmp_path: Path) -> None:
 INDEX_QUESTIONS = """
 import sys; from pathlib import Path
 from test_disk_faults import ask
-from opscope_tools.index.build import build
-from opscope_tools.index.places import index_place
-from opscope_tools.workspace import folder_repository
+from opscope_tools.index.build.build import build
+from opscope_tools.source.storage.places import index_place
+from opscope_tools.running.workspace import folder_repository
 root, folder = map(Path, sys.argv[1:])
 expected = ask(root, None)
 for _ in range(2):

@@ -21,12 +21,12 @@ from opscope_cache.store import MemoryStore
 from opscope_schemas.errors import OpscopeError
 from opscope_schemas.formula import Formula, evaluate, holds, same_form, turns, variables
 from opscope_tools.catalog import tool_named
-from opscope_tools.config_files import read_config
-from opscope_tools.engines import close_engines
 from opscope_tools.report.saving import report_path
-from opscope_tools.runner import run_tool, shorten_to
-from opscope_tools.spec import ToolContext
-from opscope_tools.workspace import Workspace, folder_repository
+from opscope_tools.running.config_files import read_config
+from opscope_tools.running.engines import close_engines
+from opscope_tools.running.runner import run_tool, shorten_to
+from opscope_tools.running.tool import ToolContext
+from opscope_tools.running.workspace import Workspace, folder_repository
 
 #: seconds of processor time that a text may take, and so many more for every thousand characters
 SECONDS, SECONDS_A_THOUSAND = 4.0, 0.5

@@ -10,9 +10,9 @@ import re
 import sys
 from pathlib import Path
 
-from opscope_tools.engines import close_engines
-from opscope_tools.spec import ToolContext
-from opscope_tools.workspace import Workspace
+from opscope_tools.running.engines import close_engines
+from opscope_tools.running.tool import ToolContext
+from opscope_tools.running.workspace import Workspace
 from opscope_tools.write_report import WRITE_REPORT, WriteReportArguments
 
 ROOT = Path(__file__).parents[2]

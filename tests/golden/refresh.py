@@ -15,7 +15,7 @@ from opscope_clients import claude_code
 from opscope_schemas.analysis import ModelAnalysis, ModuleAnalysis
 from opscope_server.binding import arguments_schema, schema_of
 from opscope_tools.catalog import ALL_TOOLS
-from opscope_tools.spec import AnyTool
+from opscope_tools.running.tool import AnyTool
 from pydantic import BaseModel
 
 ROOT = Path(__file__).parent.parent.parent

@@ -9,9 +9,9 @@ import pytest
 from gallery import MODELS, ROOT, undated
 from opscope_schemas.report import ReportFacts
 from opscope_tools.check_report import CHECK_REPORT, CheckReportArguments
-from opscope_tools.engines import close_engines
-from opscope_tools.spec import ToolContext
-from opscope_tools.workspace import Workspace
+from opscope_tools.running.engines import close_engines
+from opscope_tools.running.tool import ToolContext
+from opscope_tools.running.workspace import Workspace
 from opscope_tools.write_report import WRITE_REPORT, WriteReportArguments
 
 REPORTS = [*(f"reports/implementations/{name}-analysis.md" for name in MODELS), "reports/repos/transformers.md"]

@@ -10,7 +10,7 @@ import refresh
 from opscope_prompts import loader
 from opscope_server.binding import arguments_schema, schema_of
 from opscope_tools.catalog import ALL_TOOLS
-from opscope_tools.spec import AnyTool
+from opscope_tools.running.tool import AnyTool
 
 
 def test_every_derived_file_is_up_to_date_and_none_is_left_over() -> None:

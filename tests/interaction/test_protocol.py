@@ -16,7 +16,7 @@ from mcp.types import CallToolResult, PromptReference, ResourceTemplateReference
 from opscope_cache.store import MemoryStore
 from opscope_server.server import OpscopeServer, build_server
 from opscope_server.settings import Settings
-from opscope_tools.workspace import Workspace
+from opscope_tools.running.workspace import Workspace
 
 ERAS = ("legacy", "2026-07-28")
 

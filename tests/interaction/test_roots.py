@@ -13,7 +13,7 @@ from opscope_cache.store import MemoryStore
 from opscope_server.roots import Roots, folder_of
 from opscope_server.server import OpscopeServer, build_server
 from opscope_server.settings import Settings
-from opscope_tools.workspace import Workspace
+from opscope_tools.running.workspace import Workspace
 from pydantic import FileUrl
 
 

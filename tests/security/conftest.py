@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opscope_schemas.common import ToolResult
 from opscope_schemas.errors import OpscopeError
 from opscope_tools.catalog import tool_named
-from opscope_tools.engines import close_engines
-from opscope_tools.runner import run_tool
-from opscope_tools.spec import ToolContext
-from opscope_tools.workspace import Workspace
+from opscope_tools.running.engines import close_engines
+from opscope_tools.running.runner import run_tool
+from opscope_tools.running.tool import ToolContext
+from opscope_tools.running.workspace import Workspace
 from tally import FIGURES, SECRET, Tally, summary
 
 #: a trusted repository: functions of its own, and names that it merely imports
@@ -76,7 +77,8 @@ def answer(workspace: Workspace) -> Callable[..., str]:
 
     def ask(tool: str, **arguments: Any) -> str:
         try:
-            return run_tool(tool_named(tool), arguments, ToolContext(workspace)).model_dump_json()
+            answer: ToolResult = run_tool(tool_named(tool), arguments, ToolContext(workspace))
+            return answer.model_dump_json()
         except OpscopeError as error:
             sentence = str(error)
             assert "\n" not in sentence.strip()

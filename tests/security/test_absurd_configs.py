@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opscope_tools.engines import index_of
-from opscope_tools.workspace import Workspace
+from opscope_tools.running.engines import index_of
+from opscope_tools.running.workspace import Workspace
 
 Ask = Callable[..., str]
 SECONDS = 30

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 from opscope_cache.store import MemoryStore
-from opscope_schemas.common import Repository
+from opscope_schemas.common import Repository, ToolResult
 from opscope_schemas.errors import OpscopeError
 from opscope_tools.catalog import tool_named
-from opscope_tools.engines import close_engines
-from opscope_tools.runner import run_tool
-from opscope_tools.spec import ToolContext
-from opscope_tools.workspace import Workspace
+from opscope_tools.running.engines import close_engines
+from opscope_tools.running.runner import run_tool
+from opscope_tools.running.tool import ToolContext
+from opscope_tools.running.workspace import Workspace
 from tally import Tally
 
 #: lines of a constructor, or of a module, that would leave a mark if they ran; `kinds` are all classes of the process
@@ -106,7 +106,8 @@ def evil(tmp_path_factory: pytest.TempPathFactory, place: Path, index_folder: Pa
 
 def asked(workspace: Workspace, tool: str, arguments: dict[str, Any]) -> str:
     try:
-        return run_tool(tool_named(tool), arguments, ToolContext(workspace)).model_dump_json()
+        answer: ToolResult = run_tool(tool_named(tool), arguments, ToolContext(workspace))
+        return answer.model_dump_json()
     except OpscopeError as error:
         return str(error)
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from opscope_schemas.errors import InputError, OpscopeError
 from opscope_tools.children import Limits, protection
-from opscope_tools.costing import CostArguments
+from opscope_tools.costing.arguments import CostArguments
 from opscope_tools.count_flops import count_flops
-from opscope_tools.engines import close_engines
-from opscope_tools.session import open_workspace
-from opscope_tools.spec import ToolContext
-from opscope_tools.workspace import Workspace
+from opscope_tools.running.engines import close_engines
+from opscope_tools.running.session import open_workspace
+from opscope_tools.running.tool import ToolContext
+from opscope_tools.running.workspace import Workspace
 
 caged = pytest.mark.skipif(not protection().complete, reason="; ".join(protection().missing) or "no cage here")
 

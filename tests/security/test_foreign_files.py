@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 from opscope_schemas.errors import ConfigError, OpscopeError, PathRefusedError
-from opscope_tools import config_files
 from opscope_tools.catalog import tool_named
-from opscope_tools.config_files import read_config
-from opscope_tools.runner import result_key, validate
-from opscope_tools.workspace import Workspace
+from opscope_tools.running import config_files
+from opscope_tools.running.config_files import read_config
+from opscope_tools.running.runner import result_key, validate
+from opscope_tools.running.workspace import Workspace
 from tally import SECRET, Tally
 
 Ask = Callable[..., str]
@@ -177,9 +177,9 @@ def test_what_a_file_holds_is_not_quoted_where_it_is_no_configuration(
     tally.file(said)
 
 
-def test_fields_that_the_class_does_not_know_are_not_shown(ground: Path, answer: Ask, tally: Tally) -> None:
+def test_what_fields_hold_that_the_class_does_not_know_is_not_shown(ground: Path, answer: Ask, tally: Tally) -> None:
     path = ground / "configs/extra.json"
-    path.write_text(json.dumps({"model_type": "llama", "num_hidden_layers": 1, "notes": SECRET, SECRET: 7}))
+    path.write_text(json.dumps({"model_type": "llama", "num_hidden_layers": 1, "notes": SECRET, "more": [SECRET]}))
     for tool, arguments in TOOLS.items():
         if tool != "write_report":
             tally.file(answer(tool, **arguments, config=str(path)))

@@ -91,7 +91,7 @@ def test_an_empty_entry_of_a_search_path_does_not_open_the_folder_to_children(fo
     code = (
         "import os\nfrom opscope_tools.children import run, python_module\n"
         "os.environ['PYTHONPATH'] = os.pathsep + '.'\nos.environ['PATH'] = '.:' + os.environ['PATH']\n"
-        "print(run(python_module('opscope_tools.index.build'), seconds=60).err)\n"
+        "print(run(python_module('opscope_tools.index.build.build'), seconds=60).err)\n"
         "print(run(['git', '--version'], seconds=60).out)\n"
     )
     done = run(foreign, tally, [sys.executable, "-P", "-c", code])

@@ -21,11 +21,11 @@ from opscope_cache.store import DiskStore, MemoryStore
 from opscope_cache.trees import signature
 from opscope_schemas.errors import OpscopeError, OutputError
 from opscope_tools.index import open_index
-from opscope_tools.index.build import build
-from opscope_tools.index.places import index_place
-from opscope_tools.index.rows import decode, decode_details
-from opscope_tools.index.sealed import seal_of
-from opscope_tools.workspace import folder_repository
+from opscope_tools.index.build.build import build
+from opscope_tools.running.workspace import folder_repository
+from opscope_tools.source.python.rows import decode, decode_lines
+from opscope_tools.source.storage.places import index_place
+from opscope_tools.source.storage.sealed_files import seal_of
 
 _EVENTS = frozenset({"pickle.find_class", "marshal.load", "marshal.loads", "open"})
 _heard: list[str] | None = None
@@ -400,7 +400,7 @@ def forge(place: Path, *statements: str, values: tuple[object, ...] = ()) -> Non
     [
         "UPDATE files SET path = '../home/' || path",
         "UPDATE files SET path = NULL, signature = 7",
-        "UPDATE files SET signature = 'text', rows = 'text', details = 1.5",
+        "UPDATE files SET signature = 'text', rows = 'text', errors = 1.5",
         "UPDATE classes SET line = 'far', path = x'00ff', name = CAST(x'41ff' AS TEXT)",
         "UPDATE classes SET line = 9223372036854775807",
         "UPDATE bases SET class = NULL",
@@ -490,19 +490,20 @@ def test_a_link_in_the_place_of_an_indexs_file_is_not_followed(
 )  # fmt: skip
 def test_bytes_that_are_no_rows_are_refused(blob: bytes) -> None:
     assert decode(blob) is None
-    assert decode_details(blob) is None
+    assert decode_lines(blob) is None
 
 
 def test_nothing_that_reads_the_cache_can_decode_code() -> None:
     """No module of the cache or of the index's storage imports pickle, marshal or shelve."""
     import opscope_cache
-    import opscope_tools.index.database as storage
+    import opscope_tools.index.modules.kept_rows as kept
+    import opscope_tools.source.python.rows as rows
+    import opscope_tools.source.storage.database as storage
 
     folders = [Path(next(iter(opscope_cache.__path__))), Path(storage.__file__).parent]
     for file in (
-        *folders[0].glob("*.py"),
-        *(folders[1] / f"{n}.py" for n in ("database", "rows", "sealed", "places", "entries")),
-    ):
+        *(file for folder in folders for file in folder.glob("*.py")), Path(rows.__file__), Path(kept.__file__)
+    ):  # fmt: skip
         text = file.read_text()
         assert not [word for word in ("import pickle", "import marshal", "import shelve") if word in text], file
 

@@ -14,8 +14,8 @@ from opscope_cache.store import MemoryStore
 from opscope_schemas.errors import BusyError, CancelledError, DeadlineError, SourceError
 from opscope_server.settings import Settings
 from opscope_server.work import Work
-from opscope_tools.spec import ToolContext
-from opscope_tools.workspace import Workspace
+from opscope_tools.running.tool import ToolContext
+from opscope_tools.running.workspace import Workspace
 
 #: longer than any test takes: what waits for it waits for an event in truth
 LONG = 60.0

@@ -11,10 +11,10 @@ import toys
 from opscope_cache.store import MemoryStore
 from opscope_schemas.common import Repository
 from opscope_schemas.errors import CancelledError, InputError, OpscopeError, UnknownNameError
-from opscope_tools import runner
 from opscope_tools.catalog import tool_named
-from opscope_tools.spec import ToolContext
-from opscope_tools.workspace import Workspace
+from opscope_tools.running import runner
+from opscope_tools.running.tool import ToolContext
+from opscope_tools.running.workspace import Workspace
 
 
 @pytest.fixture

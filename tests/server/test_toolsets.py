@@ -14,8 +14,8 @@ from mcp import Client, StdioServerParameters
 from opscope_schemas.errors import UnknownNameError
 from opscope_server.binding import arguments_schema
 from opscope_tools.catalog import ALL_TOOLS, TOOLSETS, toolset
-from opscope_tools.runner import validate
-from opscope_tools.spec import AnyTool
+from opscope_tools.running.runner import validate
+from opscope_tools.running.tool import AnyTool
 
 
 def listed(*options: str) -> tuple[list[Any], str]:
@@ -51,13 +51,15 @@ def test_toolsets_together_leave_no_tool_out_and_an_unknown_one_is_named() -> No
 
 
 def test_the_whole_list_costs_an_agent_less_than_five_thousand_tokens() -> None:
-    """Name, description and arguments are what hosts hand on to the model; no output schema.
+    """Name (Claude Code's, the server's put before it), description and arguments are what hosts hand on to the model; no output schema.
 
     Three and a half characters a token is on the safe side: the tokenizer that Anthropic published with its SDK up to
     0.38 finds 4.2 in these texts.
     """
     texts = [
-        json.dumps([tool.name, tool.description, arguments_schema(tool.arguments)], separators=(",", ":"))
+        json.dumps(
+            [f"mcp__opscope__{tool.name}", tool.description, arguments_schema(tool.arguments)], separators=(",", ":")
+        )
         for tool in ALL_TOOLS
     ]
     assert sum(map(len, texts)) / 3.5 < 5000

@@ -20,7 +20,7 @@ from opscope_server.launch import announce  # noqa: E402
 from opscope_server.server import build_server  # noqa: E402
 from opscope_server.settings import Settings  # noqa: E402
 from opscope_server.transports import run_http, run_stdio  # noqa: E402
-from opscope_tools.workspace import Workspace  # noqa: E402
+from opscope_tools.running.workspace import Workspace  # noqa: E402
 from toys import TOYS  # noqa: E402
 
 if __name__ == "__main__":

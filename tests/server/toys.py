@@ -8,7 +8,7 @@ from typing import Literal
 
 from opscope_schemas.common import ToolArguments, ToolResult
 from opscope_schemas.errors import SourceError
-from opscope_tools.spec import AnyTool, Tool, ToolContext
+from opscope_tools.running.tool import AnyTool, Tool, ToolContext
 from pydantic import Field
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from opscope_schemas.extracted_config import Configuration, ExtractConfigResult, Hyperparameter
-from opscope_tools.workspace import Workspace
+from opscope_tools.running.workspace import Workspace
 
 TRUTH = Path(__file__).with_name("config_truth.py")
 

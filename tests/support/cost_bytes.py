@@ -79,13 +79,15 @@ _SCATTERED: dict[str, Callable[[Ran], int]] = {
     "masked_scatter": lambda call: int(call["source"].numel()),
     **dict.fromkeys(("slice_scatter", "select_scatter", "diagonal_scatter"), lambda call: int(call["src"].numel())),
     "index_fill": _named_slices,
-    **dict.fromkeys(("index_put", "_index_put_impl_", "_unsafe_index_put"), places_written),
+    **dict.fromkeys(("index_put", "_index_put_impl_", "_unsafe_index_put", "_unsafe_masked_index_put_accumulate"), places_written),
+    "put": lambda call: int(call["source"].numel()),
 }  # fmt: skip
 
 
 def _adds(call: Ran) -> bool:
     """Whether what is there is read to be joined with what comes."""
     joins = call.name.startswith(("scatter_add", "scatter_reduce", "index_add", "index_reduce"))
+    joins = joins or call.name.endswith("_accumulate")
     return joins or call.arguments.get("reduce") is not None or bool(call.arguments.get("accumulate"))
 
 
@@ -104,9 +106,10 @@ def _scattered(call: Ran, count: int) -> tuple[int, int]:
 
 _READ: dict[str, Callable[[Ran], int]] = {
     "embedding": _embedding, "index_select": _gathered, "gather": _gathered, "index": _gathered, "take": _gathered,
-    "_unsafe_index": _gathered, "_embedding_bag": _bag, "_grouped_mm": _experts, "grouped_mm_fallback": _experts,
-    "copy_": _source, "fill": _source, "zero": _source, "bernoulli_": _source, "normal_": _source, "uniform_": _source,
-    "random_": _source, "exponential_": _source, "nll_loss_forward": _loss, "nll_loss2d_forward": _loss,
+    "_unsafe_index": _gathered, "_unsafe_masked_index": _gathered, "_embedding_bag": _bag, "_embedding_bag_forward_only": _bag,
+    "cauchy_": _source, "geometric_": _source, "log_normal_": _source, "_grouped_mm": _experts, "grouped_mm_fallback": _experts,
+    "copy_": _source, "copy": _source, "fill": _source, "zero": _source, "bernoulli_": _source, "normal_": _source, "uniform_": _source,
+    "random_": _source, "exponential_": _source, "nll_loss": _loss, "embedding_bag": _bag, "nll_loss_forward": _loss, "nll_loss2d_forward": _loss,
 }  # fmt: skip
 
 
@@ -130,6 +133,6 @@ def _written(call: Ran) -> int:
     if call.name == "native_layer_norm":
         like = call["input"] if call["weight"] is None else call["weight"]
         return whole(first) + sum(int(t.numel()) for t in statistics) * int(like.element_size())
-    if "batch_norm" in call.name and not call.arguments.get("training", False):
+    if "batch_norm" in call.name and not call.arguments.get("training", call.name == "_batch_norm_with_update"):
         return whole(first)
     return whole(call.outputs)

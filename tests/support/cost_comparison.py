@@ -9,20 +9,23 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import partial
 from typing import Any
 
 import torch
 import trace_reference as reference
+from cost_walk import NoRuleError
 from opscope_schemas.analysis import ModuleAnalysisResult
 from opscope_schemas.errors import ConfigError, OpscopeError
-from opscope_schemas.formula import evaluate
-from opscope_tools.costing import CostArguments
+from opscope_schemas.formula import Rational, evaluate
+from opscope_tools.costing.arguments import CostArguments
 from opscope_tools.count_flops import count_flops
-from opscope_tools.spec import ToolContext
+from opscope_tools.running.tool import ToolContext
 from opscope_tools.trace.document import assignment
+from transformers.modeling_outputs import BaseModelOutput
 from transformers.models.auto import configuration_auto
 
 #: depths are cut to this, so that concrete runs cost little
@@ -33,6 +36,10 @@ _CACHES = ("past_key_values", "cache_params", "state", "mems")
 _RUN = ("batch_size", "seq_len", "cache_len", "encoder_seq_len")
 _DEPTHS = ("num_hidden_layers", "num_layers", "n_layer", "n_layers", "encoder_layers", "decoder_layers",
            "num_decoder_layers", "num_encoder_layers", "depth")  # fmt: skip
+
+
+class LargeError(RuntimeError):
+    """A concrete run at a point would take too much; that says nothing about the point."""
 
 
 @dataclass
@@ -111,6 +118,13 @@ def _cut(config: Any) -> dict[str, Any]:
     return chosen
 
 
+def _own_defaults(part: Any) -> dict[str, Any]:
+    """What the default config gives to one of its parts, where that is no default of the part's own class."""
+    usual = type(part)().to_dict()
+    given = {k: v for k, v in part.to_dict().items() if v != usual.get(k) and k not in ("stage_names", "out_indices")}
+    return {**given, "model_type": part.model_type}
+
+
 def concrete(config_class: Any, paths: dict[str, Any]) -> Any:
     """A config of that class with the values at the (dotted) paths."""
     nested: dict[str, Any] = {}
@@ -119,7 +133,7 @@ def concrete(config_class: Any, paths: dict[str, Any]) -> Any:
         holders, here, part = path.split(".")[:-1], nested, base
         for key in holders:
             part = getattr(part, key)
-            here = here.setdefault(key, {"model_type": part.model_type})
+            here = here.setdefault(key, _own_defaults(part))
         here[path.rpartition(".")[2]] = value
     return config_class(**copy.deepcopy(nested))
 
@@ -127,7 +141,7 @@ def concrete(config_class: Any, paths: dict[str, Any]) -> Any:
 # ---------------------------------------------------------------- running
 
 
-def _tensor(given: Any, values: dict[str, int], device: str) -> Any:
+def _tensor(given: Any, values: Mapping[str, Rational], device: str) -> Any:
     if given.data is not None:
         return torch.tensor(given.data, device="cpu" if device == "meta" else device)
     shape = [evaluate(size, values) for size in given.shape]
@@ -139,7 +153,7 @@ def _cache_of(result: Any) -> dict[str, Any]:
     return next(({name: held} for name in _CACHES if (held := getattr(result, name, None)) is not None), {})
 
 
-def prepared(model: Any, document: Any, filling: Any, values: dict[str, int]) -> Callable[[], None]:
+def prepared(model: Any, document: Any, filling: Any, values: Mapping[str, Rational]) -> Callable[[], None]:
     """One recorded pass, its cache filled before by the prefill that `filling` documents."""
     device = model.device.type
     arguments = {i.name: _tensor(i, values, device) for i in document.model_inputs}
@@ -151,17 +165,22 @@ def prepared(model: Any, document: Any, filling: Any, values: dict[str, int]) ->
         arguments.update(_cache_of(result))
         states = getattr(result, "encoder_last_hidden_state", None)
         if states is not None:
-            arguments["encoder_outputs"] = (states,)
-    return lambda: model(**arguments, **extra)
+            arguments["encoder_outputs"] = BaseModelOutput(last_hidden_state=states)
+    called = model.get_encoder() if document.phase == "encode" else model
+    return lambda: called(**arguments, **extra)
 
 
-def walked(document: Any, filling: Any, config: Any, values: dict[str, int]) -> Any:
+def walked(document: Any, filling: Any, config: Any, values: Mapping[str, Rational]) -> Any:
     """The reference's walk of one concrete run."""
     recipe = reference.Recipe(document.model_class, config, document.attention)
 
     def attempt(device: str) -> Any:
         model = reference.build(recipe, device, getattr(torch, document.dtype))
-        return reference.walked(prepared(model, document, filling, values))
+        held = set(map(id, model.modules()))
+        walk = reference.walked(prepared(model, document, filling, values))
+        if set(map(id, model.modules())) - held:  # layers that a first pass makes, with weights, are there in the next
+            walk = reference.walked(prepared(model, document, filling, values))
+        return walk
 
     weights = sum(p.numel() for p in reference.build(recipe, "meta").parameters())
     if weights < _SMALL:  # the meta device's strides are not always those of a kernel
@@ -170,7 +189,7 @@ def walked(document: Any, filling: Any, config: Any, values: dict[str, int]) -> 
         return attempt("meta")
     except (RuntimeError, NotImplementedError, AttributeError) as error:
         if weights > _WEIGHTS:
-            raise RuntimeError(f"{weights:,} weights are too many for a run with data; without: {error}") from error
+            raise LargeError(f"{weights:,} weights are too many for a run with data; without: {error}") from error
         return attempt("cpu")
 
 
@@ -189,19 +208,24 @@ def points(document: Any, draw: random.Random, count: int) -> Iterator[dict[str,
 
 
 def _concretely(
-    document: Any, filling: Any, config_class: Any, base: dict[str, Any], values: dict[str, int], given: dict[str, str]
+    document: Any,
+    filling: Any,
+    config_class: Any,
+    base: dict[str, Any],
+    values: Mapping[str, Rational],
+    given: dict[str, str],
 ) -> Any:
     """The reference at a point; the error where the model itself refuses the point. `given` are the fields to set."""
     changed = {key: values[name] for name, key in given.items() if name in values}
     try:
         return walked(document, filling, concrete(config_class, {**base, **changed}), values)
-    except AssertionError:
+    except NoRuleError:
         raise
     except Exception as error:
         return error
 
 
-def _filling(document: Any, given: dict[str, int], ask: Callable[[dict[str, int]], Any]) -> Any:
+def filling_at(document: Any, given: Mapping[str, Rational], ask: Callable[[dict[str, Rational]], Any]) -> Any:
     """The prefill that fills the cache of a decode pass at a point: asked for anew where its inputs hold numbers."""
     there = {**given, "seq_len": given["cache_len"]}
     wanted = {v.name: there[v.name] for v in document.variables if v.name in there}
@@ -210,13 +234,18 @@ def _filling(document: Any, given: dict[str, int], ask: Callable[[dict[str, int]
     return document
 
 
+def _whole(values: Mapping[str, int | Fraction]) -> dict[str, int]:
+    """Nothing is quantised here, so every value is a whole number."""
+    return {name: int(value) for name, value in values.items()}
+
+
 def compare(model_type: str, phase: Any, context: ToolContext, *, count: int = 2, tries: int = 4) -> Outcome:
     """Formulas of one type and phase against `count` concrete runs."""
     draw, outcome = random.Random(f"{model_type} {phase}"), Outcome(model_type, phase)
     base = overrides(model_type)
     config_class = configuration_auto.CONFIG_MAPPING[model_type]
 
-    def ask(phase: Any, values: dict[str, int] | None = None) -> ModuleAnalysisResult:
+    def ask(phase: Any, values: Mapping[str, Rational] | None = None) -> ModuleAnalysisResult:
         return count_flops(CostArguments(target=model_type, phase=phase, config=base, values=values), context)
 
     try:
@@ -249,16 +278,16 @@ def compare(model_type: str, phase: Any, context: ToolContext, *, count: int = 2
         try:
             found = ask(phase, given)
             if before is not None:
-                filling = _filling(before, given, partial(ask, "prefill"))
+                filling = filling_at(before, given, partial(ask, "prefill"))
         except ConfigError:  # the config class itself refuses the point
             continue
         except OpscopeError as error:
-            there = assignment(document.variables, given)
+            there = _whole(assignment(document.variables, given))
             if isinstance(_concretely(document, filling, config_class, base, there, fields), Exception):
                 continue  # the model does not run at the point either
             outcome.notes, outcome.state = [f"refused at {given}: {str(error)[:150]}"], "inexact"
             break
-        values = assignment(found.document.variables, {n: x for n, x in given.items() if n in outcome.kinds})
+        values = _whole(assignment(found.document.variables, {n: x for n, x in given.items() if n in outcome.kinds}))
         walk = _concretely(found.document, filling, config_class, base, values, fields)
         if isinstance(walk, Exception):
             outcome.notes = (
@@ -280,7 +309,7 @@ def compare(model_type: str, phase: Any, context: ToolContext, *, count: int = 2
         if ours != theirs:
             names = ("products", "flops", "read", "written")
             wrong = [f"{n} {a}, concretely {b}" for n, a, b in zip(names, ours, theirs, strict=True) if a != b]
-            incomplete = any("warn_if_padding" not in n for n in found.document.not_counted)  # and the document says so
+            incomplete = found.document.not_counted  # and the document says so
             outcome.state, outcome.notes = "incomplete" if incomplete else "inexact", [*wrong, f"at {given}"]
             break
     outcome.state = outcome.state or ("exact" if outcome.points else "unreferenced")

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import math
 
+import torch
 from cost_operator import Count, Ran, find, places_written
+from cost_solvers import SOLVERS
 
 # ---------------------------------------------------------------- by element
 
@@ -18,12 +20,16 @@ PER_OUTPUT: dict[str, int] = {
     **dict.fromkeys((
         "neg pow exp exp2 log log2 log10 log1p expm1 sqrt rsqrt reciprocal square abs sin cos tan asin acos atan atan2 "
         "sinh cosh tanh asinh acosh atanh erf erfc erfinv remainder fmod floor_divide frac angle cumprod lgamma digamma "
-        "leaky_relu prelu _prelu_kernel rrelu_with_noise softshrink hypot"
+        "leaky_relu prelu _prelu_kernel rrelu_with_noise softshrink hypot deg2rad rad2deg polygamma i0 igamma igammac "
+        "special_i0e special_i1 special_i1e special_zeta special_ndtri special_log_ndtr special_erfcx special_bessel_j0 "
+        "special_bessel_j1"
     ).split(), 1),
     "sigmoid": 4, "silu": 5, "glu": 5,  # negate, exp, add, divide; and a multiply
-    "mish": 5, "log_sigmoid_forward": 4, "hardsigmoid": 2, "hardswish": 3,
-    "logit": 3, "xlogy": 2, "logaddexp": 4, "special_entr": 3, "sinc": 4,
-    "addcdiv": 2, "lerp": 3, "polar": 4, "ldexp": 2, "native_dropout": 2,
+    "mish": 5, "hardsigmoid": 2, "hardswish": 3,
+    "log_sigmoid_forward": 5,  # -log(1 + exp(-x)): negate, exp, add, log, negate
+    "logit": 3, "xlogy": 2, "special_xlog1py": 2, "logaddexp": 4, "logaddexp2": 4, "special_entr": 3, "sinc": 4,
+    "addcdiv": 2, "lerp": 3, "polar": 4, "ldexp": 2, "native_dropout": 2, "_fused_dropout": 2,
+    "_transform_bias_rescale_qkv": 4,  # three biases added, q scaled
     "_softmax": 3, "_safe_softmax": 3, "softmax": 3,  # exp, add, divide
     "logcumsumexp": 3, "linalg_cross": 3,
     # weighted means of t taps, a dimension after the other: t multiplies and t - 1 adds
@@ -31,7 +37,10 @@ PER_OUTPUT: dict[str, int] = {
     "upsample_bicubic2d": 4 * 7 + 7,
 }  # fmt: skip
 
-PER_INPUT: dict[str, int] = {**dict.fromkeys("sum mean cumsum prod nansum trace count_nonzero col2im".split(), 1)}
+PER_INPUT: dict[str, int] = {
+    **dict.fromkeys("sum mean cumsum prod nansum col2im".split(), 1),
+    "multinomial": 2,  # each weight's share of their sum: add, divide
+}
 
 COMPLEX: dict[str, int] = {"neg": 2, "exp": 5, "log": 6, "square": 6, "reciprocal": 6, "abs": 4, "angle": 1}
 
@@ -40,27 +49,30 @@ NONE = frozenset((
     "clone _to_copy cat stack copy copy_ repeat roll flip rot90 constant_pad_nd reflection_pad1d reflection_pad2d "
     "reflection_pad3d replication_pad1d replication_pad2d replication_pad3d repeat_interleave pixel_shuffle "
     "pixel_unshuffle channel_shuffle native_channel_shuffle im2col tril triu where masked_fill masked_select nan_to_num "
-    "complex conj_physical nonzero nonzero_static expand_copy view_copy _pack_padded_sequence diag_embed one_hot "
-    "slice_copy select_copy permute_copy transpose_copy unbind_copy split_copy unsqueeze_copy squeeze_copy "
+    "complex _conj_physical nonzero nonzero_static expand_copy view_copy _pack_padded_sequence diag_embed one_hot "
+    "slice_copy select_copy permute_copy transpose_copy unbind_copy split_copy unsqueeze_copy squeeze_copy diagonal_copy "
+    "alias_copy as_strided_copy split_with_sizes_copy t_copy unfold_copy detach_copy view_as_real_copy view_as_complex_copy "
+    "_reshape_copy block_diag nanmedian fractional_max_pool2d fractional_max_pool3d max_unpool3d _unsafe_masked_index "
+    "_pad_packed_sequence to_dense _unique unique_dim_consecutive mkldnn_max_pool2d mkldnn_max_pool3d "
     "eq ne lt le gt ge equal isclose logical_and logical_or logical_not logical_xor bitwise_and bitwise_or bitwise_not "
     "bitwise_xor bitwise_left_shift bitwise_right_shift __and__ __or__ __xor__ __lshift__ __rshift__ __iand__ __ior__ "
     "__ixor__ __ilshift__ __irshift__ _is_all_true _is_any_true max min amax amin argmax argmin aminmax topk sort argsort "
     "kthvalue median mode maximum minimum fmax fmin clamp clamp_min clamp_max any all isnan isinf isfinite isin isposinf "
     "isneginf sign sgn signbit copysign heaviside floor ceil round trunc relu relu6 hardtanh threshold hardshrink "
     "_unique2 unique_dim unique_consecutive searchsorted bucketize cummax cummin _cummax_helper _cummin_helper histc "
-    "bincount bernoulli multinomial "
+    "bincount bernoulli "
     "max_pool1d max_pool2d max_pool3d max_pool2d_with_indices max_pool3d_with_indices adaptive_max_pool2d "
     "adaptive_max_pool3d max_unpool2d upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d "
     "_upsample_nearest_exact2d _upsample_nearest_exact3d "
     "embedding index_select gather index take _unsafe_index index_copy index_fill slice_scatter select_scatter "
-    "diagonal_scatter masked_scatter fill zero bernoulli_ normal_ uniform_ random_ exponential_"
+    "diagonal_scatter masked_scatter fill zero bernoulli_ normal_"
 ).split())  # fmt: skip
 
 #: written without anything being read; drawing a random number is no arithmetic of the model
 MADE = frozenset((
-    "arange zeros ones full zeros_like ones_like full_like new_zeros new_ones new_full scalar_tensor linspace logspace "
+    "random uniform exponential cauchy geometric log_normal arange zeros ones full zeros_like ones_like full_like new_zeros new_ones new_full scalar_tensor linspace logspace "
     "range eye tril_indices triu_indices rand randn rand_like randn_like randint randint_like randperm hann_window "
-    "hamming_window blackman_window kaiser_window _efficientzerotensor"
+    "hamming_window blackman_window kaiser_window bartlett_window _efficientzerotensor"
 ).split())  # fmt: skip
 
 
@@ -91,6 +103,22 @@ def _addcmul(call: Ran) -> int:
     return call.made * (3 if call.is_scaled("value") else 2)
 
 
+def _addr(call: Ran) -> int:
+    """alpha * x y^T + beta * c: a product of two numbers each, then as any sum with factors."""
+    return call.made * (6 if call.is_complex else 1) + sum_of(call)
+
+
+def sum_of(call: Ran) -> int:
+    """What `beta * c + alpha * product` adds to a product: an add unless beta is 0, a multiply per factor that is not 0 or 1."""
+
+    def scaling(factor: complex) -> int:
+        return 0 if factor in (0, 1) else 1 if not call.is_complex else 6 if isinstance(factor, complex) else 2
+
+    added = 0 if call["beta"] == 0 else (2 if call.is_complex else 1)
+    alpha = (1 if not call.is_complex else 6 if isinstance(call["alpha"], complex) else 2) if call["alpha"] != 1 else 0
+    return int(call.made * (added + scaling(call["beta"]) + alpha))
+
+
 # ---------------------------------------------------------------- activations with parameters
 
 
@@ -102,6 +130,16 @@ def _gelu(call: Ran) -> int:
 def _elu(call: Ran) -> int:
     """exp(x) - 1, and a multiply for each factor that is not 1."""
     return call.made * (2 + sum(call.is_scaled(name) for name in ("alpha", "scale", "input_scale")))
+
+
+def _celu(call: Ran) -> int:
+    """alpha * (exp(x / alpha) - 1)."""
+    return call.made * (4 if call.is_scaled("alpha") else 2)
+
+
+def _normal(call: Ran) -> int:
+    """mean + std * z, where one of them is a tensor."""
+    return 2 * call.made if call.inputs and not call.in_place else 0
 
 
 def _softplus(call: Ran) -> int:
@@ -123,6 +161,21 @@ def _vector_norm(call: Ran) -> int:
     orders = {0: (1, 0), 1: (2, 0), 2: (2, 1), math.inf: (1, 0), -math.inf: (1, 0), None: (2, 1)}
     each, root = orders.get(order, (3, 1))
     return each * call.taken + root * call.made
+
+
+def _trace(call: Ran) -> int:
+    """The diagonal of a matrix."""
+    return int(call["self"].diagonal().numel())
+
+
+def _count(call: Ran) -> int:
+    """An add per element, of whatever dtype."""
+    return call.taken
+
+
+def _renorm(call: Ran) -> int | None:
+    """Slices scaled to a largest norm of order 2: square, add, multiply per element; a root and a quotient per slice."""
+    return int(3 * call.taken + 2 * call["self"].shape[call["dim"]]) if call["p"] == 2 else None
 
 
 def _rows(call: Ran) -> int:
@@ -148,7 +201,7 @@ def _group_norm(call: Ran) -> int:
 def _batch_norm(call: Ran) -> int:
     """subtract, divide by stored statistics, or the layer norm's five of the batch's own; eps and root per channel."""
     x = call["input"]
-    own = call.arguments.get("training", False)
+    own = call.arguments.get("training", call.name == "_batch_norm_with_update")
     return int(x.numel() * ((5 if own else 2) + call.given("weight", "bias")) + 2 * x.shape[1])
 
 
@@ -160,7 +213,9 @@ def _weight_norm(call: Ran) -> int:
 def _log_softmax(call: Ran) -> int:
     """exp, add, subtract; a logarithm per row."""
     x = call["self"]
-    return int(3 * x.numel() + (x.numel() // x.shape[call["dim"]] if x.dim() else 1))
+    return int(
+        3 * x.numel() + (math.prod(n for i, n in enumerate(x.shape) if i != call["dim"] % x.dim()) if x.dim() else 1)
+    )
 
 
 def _logsumexp(call: Ran) -> int:
@@ -171,6 +226,29 @@ def _nll_loss(call: Ran) -> int:
     """The target's entry negated; 1 more for a mean or sum, 2 for a weight."""
     each = 1 + (call["reduction"] != 0) + 2 * call.given("weight")
     return int(call["target"].numel() * each)
+
+
+#: per element of the prediction, before the reduction
+_LOSSES = {
+    "mse_loss": 2, "smooth_l1_loss": 4, "huber_loss": 4,  # the quadratic branch: subtract, absolute value, square, scale
+    "kl_div": 3,  # y * (log y - x)
+    "soft_margin_loss": 5,  # log(1 + exp(-y * x))
+    "binary_cross_entropy": 8,  # -(y log x + (1 - y) log(1 - x))
+}  # fmt: skip
+
+
+def _loss(call: Ran) -> int:
+    each = _LOSSES[call.name] + (call["reduction"] != 0) + call.given("weight")
+    return int(call["self"].numel() * each)
+
+
+def _distance(call: Ran) -> int:
+    """Of two tensors as one point each, or of all pairs of rows."""
+    order = float(call["p"])
+    each, root = {0: (1, 0), 1: (3, 0), 2: (3, 1), math.inf: (2, 0)}.get(order, (4, 1))
+    joint = math.prod(torch.broadcast_shapes(*(t.shape for t in call.inputs)))
+    coordinates = joint if call.name == "dist" else call.made * int(call["self"].shape[-1])
+    return each * coordinates + root * call.made
 
 
 # ---------------------------------------------------------------- pools, sampling, spectra
@@ -247,28 +325,15 @@ def _index_put(call: Ran) -> int:
     return places_written(call) if call["accumulate"] else 0
 
 
+def _put(call: Ran) -> int:
+    return int(call["source"].numel()) if call["accumulate"] else 0
+
+
 def _embedding_bag(call: Ran) -> int:
     """An add per element gathered (none for the largest), a mean's division, a weight's multiply."""
     gathered = int(call["indices"].numel() * call["weight"].shape[-1])
     adds = 0 if call["mode"] == 2 else gathered
     return adds + (call.made if call["mode"] == 1 else 0) + gathered * call.given("per_sample_weights")
-
-
-# ---------------------------------------------------------------- factorisations, of `batch` matrices of n rows
-
-
-def _inverse(call: Ran) -> int:
-    """Gaussian elimination pivot by pivot, then both substitutions for each column of the identity."""
-    *batch, n, _ = call["A"].shape
-    eliminated = sum(below + 2 * below * below for below in range(n))
-    return int(math.prod(batch) * (eliminated + n * (2 * n * n - n)))
-
-
-def _triangular(call: Ran) -> int:
-    """Row i of n takes i products off each right-hand side and divides, unless the diagonal is 1: n**2, or n**2 - n."""
-    matrix = call["self"] if call.name == "linalg_solve_triangular" else call["A"]
-    n = int(matrix.shape[-1])
-    return call.made * (n - 1 if call["unitriangular"] else n)
 
 
 JOINT: dict[str, Count] = {
@@ -289,15 +354,21 @@ JOINT: dict[str, Count] = {
     "_fft_c2c": _fourier, "_fft_r2c": _fourier, "_fft_c2r": _fourier,
     "scatter": _scatter, "scatter_add": _scatter, "scatter_reduce": _scatter, "index_add": _index_add,
     "index_reduce": _index_add, "index_put": _index_put, "_index_put_impl_": _index_put, "_embedding_bag": _embedding_bag,
-    "linalg_inv_ex": _inverse, "linalg_solve_triangular": _triangular, "triangular_solve": _triangular,
+    "_unsafe_index_put": _index_put, "_unsafe_masked_index_put_accumulate": places_written, "put": _put,
+    "_embedding_bag_forward_only": _embedding_bag, "celu": _celu, "normal": _normal, "addr": _addr, "trace": _trace,
+    "count_nonzero": _count, "renorm": _renorm, **dict.fromkeys(_LOSSES, _loss), "dist": _distance, "_pdist_forward": _distance,
+    "_batch_norm_with_update": _batch_norm,
+    "_native_batch_norm_legit_functional": _batch_norm, "_grid_sampler_2d_cpu_fallback": _grid_sampler, "nll_loss": _nll_loss,
+    "embedding_bag": _embedding_bag, **SOLVERS,
 }  # fmt: skip
 
 
 def arithmetic(call: Ran) -> int | None:
     """FLOPs of an operator without a product; None where nothing is known of it."""
     name = call.name
-    if find(name, JOINT) is not None:
-        return int(find(name, JOINT)(call))
+    joint: Count | None = find(name, JOINT)
+    if joint is not None:
+        return joint(call)
     if find(name, dict.fromkeys(NONE | MADE, True)):
         return 0
     if find(name, PER_INPUT) is not None:

@@ -50,7 +50,7 @@ class Ran:
         return bool(self.arguments.get(name, 1) != 1)
 
 
-Count = Callable[[Ran], int]
+Count = Callable[[Ran], int | None]
 
 
 def ran(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Ran:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 import torch
+from cost_flops import sum_of
 from cost_operator import Count, Ran
 
 
@@ -29,17 +30,28 @@ def _addbmm(call: Ran) -> int:
 
 def _convolution(call: Ran) -> int:
     """Each output gathers the taps of one filter, on padding too; transposed, each input is spread over them."""
-    spots = call["input"].numel() if call["transposed"] else call.made
+    spots = call.inputs[0].numel() if call.arguments.get("transposed", "transpose" in call.name) else call.made
     return int(_madd(call) * spots * math.prod(call["weight"].shape[1:]))
 
 
+def _over_time(call: Ran) -> int:
+    """A filter of (taps, in, out) over (time, batch, in)."""
+    return int(2 * call.made * math.prod(call["weight"].shape[:2]))
+
+
 def _scores(call: Ran) -> int:
-    """Pairs of a query and a key in every head of the queries."""
+    """Pairs of a query and a key in every head of the queries; tensors by head, or by token."""
+    if call.name in _BY_TOKEN:
+        return int(math.prod(call["query"].shape[:-1]) * call["key"].shape[1])
     return int(math.prod(call["query"].shape[:-1]) * call["key"].shape[-2])
 
 
 def _attention(call: Ran) -> int:
     return 2 * _scores(call) * int(call["query"].shape[-1] + call["value"].shape[-1])
+
+
+_CONVOLUTIONS = ("convolution", "_convolution", "mkldnn_convolution", "_slow_conv2d_forward", "slow_conv3d_forward",
+                 "slow_conv_dilated2d", "slow_conv_dilated3d", "slow_conv_transpose2d", "slow_conv_transpose3d")  # fmt: skip
 
 
 def _rnn(call: Ran) -> int:
@@ -63,10 +75,12 @@ def _space(call: Ran) -> int:
     return math.prod(torch.broadcast_shapes(*shapes))
 
 
+_BY_TOKEN = ("_flash_attention_forward", "_efficient_attention_forward")
 #: what `scaled_dot_product_attention` becomes where it is not seen as one operator
 _KERNELS = ("_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_flash_attention",
             "_scaled_dot_product_efficient_attention", "_scaled_dot_product_cudnn_attention",
-            "_scaled_dot_product_fused_attention_overrideable", "_scaled_dot_product_attention_math")  # fmt: skip
+            "_scaled_dot_product_fused_attention_overrideable", "_scaled_dot_product_attention_math",
+            "_scaled_dot_product_attention_math_for_mps", *_BY_TOKEN)  # fmt: skip
 
 PRODUCTS: dict[str, Count] = {
     "_cdist_forward": lambda _: 0,
@@ -75,7 +89,8 @@ PRODUCTS: dict[str, Count] = {
     "vdot": _contracts("self"), "_int_mm": _contracts("self"), "addmm": _contracts("mat1"),
     "_addmm_activation": _contracts("mat1"), "baddbmm": _contracts("batch1"), "addmv": _contracts("mat"),
     "addbmm": _addbmm, "linear": _contracts("input"), "_grouped_mm": _contracts("self"),
-    "grouped_mm_fallback": _contracts("input"), "convolution": _convolution, "mkldnn_rnn_layer": _rnn,
+    "grouped_mm_fallback": _contracts("input"), "conv_tbc": _over_time, "_weight_int8pack_mm": _contracts("self"),
+    **dict.fromkeys(_CONVOLUTIONS, _convolution), "mkldnn_rnn_layer": _rnn,
     "sdpa": _attention, **dict.fromkeys(_KERNELS, _attention),
     # x W y, and the squares of a distance with their sum: a multiply-add per point, per coordinate of a pair
     "_trilinear": lambda call: 2 * _space(call),
@@ -90,10 +105,8 @@ def _nothing(_: Ran) -> int:
 
 
 def _sum(call: Ran) -> int:
-    """`beta * bias + alpha * product`: an add unless beta is 0, a multiply for each factor that is neither 0 nor 1."""
-    beta = call["beta"]
-    each = (beta != 0) + (beta not in (0, 1)) + (call["alpha"] != 1)
-    return int(call.made * int(each + (8 if call.arguments.get("use_gelu") else 0)))
+    """`beta * bias + alpha * product`; gelu's tanh form afterwards is 8."""
+    return sum_of(call) + call.made * (8 if call.arguments.get("use_gelu") else 0)
 
 
 def _bias(call: Ran) -> int:
@@ -102,7 +115,7 @@ def _bias(call: Ran) -> int:
 
 def _softmax_of_scores(call: Ran) -> int:
     """Per score: the scale 1; exp, add, divide 3; a mask that is not boolean is added."""
-    mask = call.arguments.get("attn_mask", call.arguments.get("attn_bias"))
+    mask = next((call[n] for n in ("attn_mask", "attn_bias", "bias") if call.arguments.get(n) is not None), None)
     return _scores(call) * (5 if mask is not None and mask.dtype != torch.bool else 4)
 
 
@@ -131,7 +144,8 @@ def _distance_by_product(call: Ran) -> int:
 
 BESIDE: dict[str, Count] = {
     **dict.fromkeys(("addmm", "_addmm_activation", "baddbmm", "addmv", "addbmm"), _sum),
-    **dict.fromkeys(("linear", "convolution"), _bias),
+    **dict.fromkeys(("linear", "conv_tbc", *_CONVOLUTIONS), _bias),
+    "_weight_int8pack_mm": lambda call: call.made,  # a scale per output
     **dict.fromkeys(("sdpa", *_KERNELS), _softmax_of_scores),
     "_cdist_forward": _distance,
     "_euclidean_dist": _distance_by_product,

@@ -21,23 +21,27 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 #: allocations, metadata, checks, and what has no effect in a model that is not trained
-_FREE = frozenset((
+FREE = frozenset((
     "empty empty_like empty_strided empty_permuted new_empty new_empty_strided _local_scalar_dense lift lift_fresh "
     "is_nonzero item dropout device is_same_size _assert_async _assert_scalar _assert_tensor_metadata resize_ "
     "resize_as_ set_ as_strided_ squeeze_ unsqueeze_ transpose_ t_ swapaxes_ detach_ is_pinned sym_size sym_numel "
-    "sym_stride sym_storage_offset"
+    "sym_stride sym_storage_offset _linalg_check_errors"
 ).split())  # fmt: skip
 #: views that do not say so
-_VIEWS = frozenset((
+VIEWS = frozenset((
     "_unsafe_view detach alias _reshape_alias unsafe_split unsafe_split_with_sizes unsafe_chunk resolve_conj resolve_neg"
 ).split())  # fmt: skip
 #: what sounds like a product or holds one
 _PRODUCT_LIKE = ("mm", "conv", "attention", "linear", "lstm", "gru", "rnn", "einsum", "bilinear", "matmul")
 
 
-def _to_meta(call: Ran) -> bool:
-    """A move between real memory and the meta device, which no run with data makes."""
+def _only_meta(call: Ran) -> bool:
+    """What no run with data makes: a move between real memory and the meta device."""
     return call.name == "_to_copy" and call.inputs[0].is_meta != call.outputs[0].is_meta
+
+
+class NoRuleError(AssertionError):
+    """The reference itself lacks something; it is never the model that says so."""
 
 
 class Walk(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped here
@@ -48,6 +52,8 @@ class Walk(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped here
         self.flops = self.products = self.read = self.write = 0
         self.paused = self.recording = False
         self.ops: list[tuple[str, int, int, int]] = []
+        #: numbers as tensors on the meta device: a run with data makes those of `where` too, and none for `x[mask] = 0`
+        self._numbers: list[Ran] = []
 
     def __enter__(self) -> Any:
         self.recording = True
@@ -61,9 +67,15 @@ class Walk(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped here
         kwargs = kwargs or {}
         out = func(*args, **kwargs)
         name = func._schema.name.rpartition("::")[2]
-        if not (self.paused or func.is_view or name in _FREE or name in _VIEWS):
+        if not (self.paused or func.is_view or name in FREE or name in VIEWS):
             call = ran(func, args, kwargs, out)
-            if not _to_meta(call):
+            if name == "scalar_tensor" and call.outputs[0].is_meta:
+                self._numbers.append(call)
+                return out
+            for number in self._numbers if name == "where" else ():
+                self.see(number)
+            self._numbers.clear()
+            if not _only_meta(call):
                 self.see(call)
         return out
 
@@ -71,7 +83,7 @@ class Walk(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped here
         product = find(call.name, PRODUCTS)
         flops = find(call.name, BESIDE)(call) if product else arithmetic(call)
         if flops is None:
-            raise AssertionError(f"the reference has no rule for {'complex ' * call.is_complex}{call.name}")
+            raise NoRuleError(f"the reference has no rule for {'complex ' * call.is_complex}{call.name}")
         products = int(product(call)) if product else 0
         read, write = moved(call)
         self.flops, self.products = self.flops + flops + products, self.products + products
@@ -87,7 +99,7 @@ class Products(Walk):
         if product:
             self.products += int(product(call))
         elif any(word in call.name for word in _PRODUCT_LIKE) and arithmetic(call) is None:
-            raise AssertionError(f"the reference does not know whether {call.name} is a product")
+            raise NoRuleError(f"the reference does not know whether {call.name} is a product")
 
 
 class Fused(TorchFunctionMode):  # type: ignore[misc]  # torch is untyped here

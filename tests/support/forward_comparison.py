@@ -13,8 +13,8 @@ from typing import Any
 
 from opscope_schemas.index import Call, ForwardLine
 from opscope_tools.index import ClassSymbol, ForwardDef, Index
-from opscope_tools.index.decorators import explain
-from opscope_tools.index.rows import FunctionRow
+from opscope_tools.index.forwards.decorators import explain
+from opscope_tools.source.python.rows import FunctionRow
 
 TRUTH = Path(__file__).parent / "forward_truth.py"
 _CODE_LIMIT = 300

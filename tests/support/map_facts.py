@@ -10,9 +10,9 @@ from opscope_cache.store import MemoryStore
 from opscope_schemas.common import Repository
 from opscope_schemas.repo_map import RepoMapResult
 from opscope_tools.map_repo import MAP_REPO
-from opscope_tools.runner import run_tool
-from opscope_tools.spec import ToolContext
-from opscope_tools.workspace import Workspace, folder_repository
+from opscope_tools.running.runner import run_tool
+from opscope_tools.running.tool import ToolContext
+from opscope_tools.running.workspace import Workspace, folder_repository
 
 CORPUS = Path(__file__).parents[1] / "corpus" / "survey"
 

@@ -98,7 +98,9 @@ def main() -> None:
     sys.path.insert(0, str(given.folder))
     warnings.simplefilter("ignore")
     from opscope_schemas.errors import OpscopeError
-    from opscope_tools.given import check_given
+    from opscope_tools.costing.arguments import model_spec
+    from opscope_tools.running.given import check_given
+    from opscope_tools.running.workspace import Workspace
     from opscope_tools.trace.protocol import ModelSpec
     from opscope_tools.trace.worker import configs, inspection, models
     from opscope_tools.trace.worker.fence import fenced
@@ -106,11 +108,12 @@ def main() -> None:
 
     with fenced(ModelSpec()):  # puts its hook before the ear's: what it stops is not heard
         pass
+    workspace = Workspace.create(cache_folder=given.folder / "cache")
     ear, tried, answers, problems = Ear(), 0, {"built": 0, "refused": 0}, []
     for model_type in given.types or list(configuration_auto.CONFIG_MAPPING_NAMES):
         try:
             default = configuration_auto.CONFIG_MAPPING[model_type]()
-            model_class, config_class = models.resolve(ModelSpec(model_type=model_type))[1][0]
+            model_class, config_class = models.resolve(model_spec(workspace, model_type, None))[1][0]
             assert config_class is not None
         except Exception:  # a type that has no model by itself
             continue
@@ -129,7 +132,7 @@ def main() -> None:
                 try:
                     check_given(spec.content)
                     with contextlib.nullcontext() if given.unfenced else fenced(spec):
-                        inspection._model(model_class, configs._made(config_class, spec))
+                        inspection.bare(model_class, configs.made(config_class, spec))
                     answers["built"] += 1
                 except OpscopeError:
                     answers["refused"] += 1

@@ -11,13 +11,12 @@ from __future__ import annotations
 import copy
 import importlib
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
-# inputs here are all ones: a model that counts its placeholder tokens is not to
-os.environ.setdefault("TRANSFORMERS_DISABLE_TORCH_CHECK", "1")
 
 import torch
 import transformers
@@ -46,11 +45,37 @@ def imported(qualified: str) -> Any:
     return getattr(importlib.import_module(module), name)
 
 
+_real_contains = torch.Tensor.__contains__
+_CHECKS = {name: getattr(torch, name) for name in ("_check_with", "_check_tensor_all_with")}
+
+
+def _looking(name: str) -> Callable[..., None]:
+    """torch's check, which refuses nothing where transformers asks: inputs here are all ones, and a model counts its
+    placeholder tokens. What the check looks at it computes as ever."""
+
+    def check(kind: Any, condition: Any, message: Any = None) -> None:
+        if sys._getframe(1).f_code.co_name != "torch_compilable_check":
+            _CHECKS[name](kind, condition, message)
+        elif isinstance(condition, torch.Tensor):
+            condition._is_all_true()
+
+    return check
+
+
+def _contains(tensor: Any, element: Any) -> bool:
+    """What is looked up without data is not found: padding among token ids, which only decides whether to warn."""
+    if not tensor.is_meta:
+        return bool(_real_contains(tensor, element))
+    (element == tensor).any()
+    return False
+
+
 def build(recipe: Recipe, device: str = "meta", dtype: Any = torch.bfloat16) -> Any:
     """The model in evaluation mode, its weights random, or without data on the meta device."""
     transformers.logging.set_verbosity_error()
-    # a look at the token ids that only serves a warning: documents name it under not_counted
-    transformers.PreTrainedModel.warn_if_padding_and_no_attention_mask = lambda *_: None
+    torch.Tensor.__contains__ = _contains
+    for name in _CHECKS:
+        setattr(torch, name, _looking(name))
     experts = {"experts_implementation": recipe.experts} if recipe.experts else {}
     torch.manual_seed(0)
     with torch.device(device):

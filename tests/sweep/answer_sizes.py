@@ -11,10 +11,10 @@ from collections.abc import Iterator
 
 from opscope_schemas.errors import OpscopeError
 from opscope_tools.catalog import tool_named
-from opscope_tools.engines import close_engines, index_of
-from opscope_tools.runner import run_tool, shorten_to, to_json
-from opscope_tools.spec import ToolContext
-from opscope_tools.workspace import Workspace
+from opscope_tools.running.engines import close_engines, index_of
+from opscope_tools.running.runner import run_tool, shorten_to, to_json
+from opscope_tools.running.tool import ToolContext
+from opscope_tools.running.workspace import Workspace
 
 COSTED = ("count_flops", "expand_refs", "trace_dataflow")
 

@@ -20,10 +20,10 @@ from config_comparison import Comparison, compare, live
 from opscope_cache.store import open_store
 from opscope_schemas.errors import OpscopeError
 from opscope_schemas.extracted_config import ExtractConfigResult
-from opscope_tools.extract_config import EXTRACT_CONFIG
-from opscope_tools.runner import run_tool
-from opscope_tools.spec import ToolContext
-from opscope_tools.workspace import DEFAULT_PACKAGES, Workspace, installed_repository
+from opscope_tools.extract_config.tool import EXTRACT_CONFIG
+from opscope_tools.running.runner import run_tool
+from opscope_tools.running.tool import ToolContext
+from opscope_tools.running.workspace import DEFAULT_PACKAGES, Workspace, installed_repository
 
 
 def asked(context: ToolContext, model_type: str, section: str | None = "hyperparameters") -> ExtractConfigResult:

@@ -27,8 +27,8 @@ from opscope_cache.store import open_store
 from opscope_schemas.common import Repository
 from opscope_schemas.errors import OpscopeError
 from opscope_tools.index import ClassSymbol, Index, open_index
-from opscope_tools.index.build import build
-from opscope_tools.workspace import folder_repository, installed_repository
+from opscope_tools.index.build.build import build
+from opscope_tools.running.workspace import folder_repository, installed_repository
 
 PROGRAM = Path(__file__).parents[1] / "tools" / "index" / "runtime_truth.py"
 PUBLIC = ("transformers", "torch", "torch.nn")

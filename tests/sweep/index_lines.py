@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 from forward_comparison import Tally, compare, truths
 from opscope_cache.store import MemoryStore
 from opscope_tools.index import open_index
-from opscope_tools.workspace import installed_repository
+from opscope_tools.running.workspace import installed_repository
 
 #: model types of all kinds
 TYPES = """

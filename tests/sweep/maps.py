@@ -18,9 +18,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 from map_facts import context_of, fact_count, wrong_facts
 from opscope_schemas.repo_map import RepoMapResult
 from opscope_tools.map_repo import MAP_REPO, MapRepoArguments
-from opscope_tools.runner import to_json
+from opscope_tools.running.runner import to_json
+from opscope_tools.running.workspace import folder_repository
 from opscope_tools.survey.roles import role_of
-from opscope_tools.workspace import folder_repository
 
 
 def main() -> None:

@@ -16,16 +16,18 @@ from opscope_cache import keys, trees
 from opscope_cache.store import MemoryStore
 from opscope_schemas.common import Repository
 from opscope_schemas.repo_map import RepoMapResult
-from opscope_tools import map_repo, runner
-from opscope_tools.engines import tracer_of
+from opscope_tools import map_repo
 from opscope_tools.kernels import inventory
 from opscope_tools.kernels.compiled import nvcc_build, triton_build
+from opscope_tools.kernels.compiled.cuda_instance import CudaInstance
 from opscope_tools.kernels.compiled.triton_slice import Slice
 from opscope_tools.kernels.compiled.triton_types import Choice
-from opscope_tools.spec import ToolContext
+from opscope_tools.running import runner
+from opscope_tools.running.engines import tracer_of
+from opscope_tools.running.tool import ToolContext
+from opscope_tools.running.workspace import Workspace
 from opscope_tools.trace.engine import TraceEngine
 from opscope_tools.trace.protocol import InspectRequest, ModelSpec, TraceRequest
-from opscope_tools.workspace import Workspace
 
 Patch = pytest.MonkeyPatch
 
@@ -201,7 +203,7 @@ def test_code_grammar_and_interpreter_are_part_of_the_indexs_version(monkeypatch
     for change in changes:
         before, after = versions(monkeypatch, change, keys.index_version)
         assert before != after
-    assert [folder.name for folder in read] == ["index"]
+    assert [folder.name for folder in read] == ["source", "index"]
 
 
 @pytest.fixture
@@ -242,6 +244,8 @@ def test_each_part_of_a_request_is_part_of_a_traces_key(own: Repository) -> None
         REQUEST.model_copy(update={"attention": "eager"}),
         REQUEST.model_copy(update={"inputs": {"x": ("batch_size", 1)}}),
         REQUEST.model_copy(update={"fit": False}),
+        REQUEST.model_copy(update={"plain": True}),
+        REQUEST.model_copy(update={"logits": "last"}),
         REQUEST.model_copy(update={"hints": {"seq_len": 1}}),
     ]
     one = engine(own)
@@ -250,7 +254,15 @@ def test_each_part_of_a_request_is_part_of_a_traces_key(own: Repository) -> None
     assert len(found) == len(requests)
     assert len(kinds) == 2
     fields = set(TraceRequest.model_fields) - {"model"}
-    assert fields == {"phase", "attention", "inputs", "fit", "hints"}  # a new one belongs into the list above
+    assert fields == {
+        "phase",
+        "attention",
+        "inputs",
+        "fit",
+        "plain",
+        "logits",
+        "hints",
+    }  # a new one belongs into the list above
 
 
 def test_each_fact_of_what_the_worker_imports_is_part_of_a_traces_key(
@@ -290,7 +302,7 @@ def asked_for_cuda(**changed: str) -> str:
     store = Asked()
     given = {"file": "a.cu", "instance": "k<float>", "arch": "sm_90", "content": "digest", **changed}
     nvcc_build.build_cuda(
-        Path("/repo"), given["file"], "k", given["instance"], [given["arch"]], given["content"], store,
+        Path("/repo"), CudaInstance(given["file"], "k", given["instance"]), [given["arch"]], given["content"], store,
         seconds=0, checkpoint=lambda: None, progress=lambda *_: None,
     )  # fmt: skip
     (found,) = store.asked
@@ -355,7 +367,8 @@ def test_each_part_of_a_triton_build_is_part_of_its_key(monkeypatch: Patch, newe
         "signature": {"x": "*fp16"}, "constants": {"N": 1}, "divisible": ["x"], "options": {"num_warps": 8},
         "said": {"x": "fp16"}, "config": 2,
     }  # fmt: skip
-    assert set(changes) == {one.name for one in dataclasses.fields(Choice)}
+    # what was assumed is told beside the builds, which say the same of each parameter
+    assert {*changes, "assumed"} == {one.name for one in dataclasses.fields(Choice)}
     seen = {asked_for_triton(), asked_for_triton(arch="sm_80")}
     seen |= {asked_for_triton(**{name: value}) for name, value in changes.items()}
     seen.add(asked_for_triton(dataclasses.replace(SLICE, kernel=("a.py", "other"))))

@@ -13,8 +13,9 @@ from opscope_schemas.errors import CancelledError, InputError, UnknownNameError
 from opscope_schemas.tiling import TilingResult
 from opscope_tools import kernels
 from opscope_tools.cuda_kernel_tiling import CUDA_KERNEL_TILING, TilingArguments
-from opscope_tools.spec import ToolContext
-from opscope_tools.workspace import Workspace, folder_repository
+from opscope_tools.running.runner import shorten_to, to_json
+from opscope_tools.running.tool import ToolContext
+from opscope_tools.running.workspace import Workspace, folder_repository
 from pydantic import ValidationError
 
 CORPUS = Path(__file__).parents[1] / "corpus" / "kernels"
@@ -89,6 +90,14 @@ def test_each_shorter_form_is_smaller_and_says_how_to_get_the_rest(workspace: Wo
         sizes.append(len(shorter.model_dump_json()))
     assert sizes == sorted(sizes, reverse=True)
     assert len(set(sizes)) == len(sizes)
+
+
+def test_an_answer_too_long_for_lists_still_says_what_matters_of_each_kernel(workspace: Workspace) -> None:
+    whole = ask(workspace, "shop", limit=50)
+    *_, screens, _ = CUDA_KERNEL_TILING.shorter
+    short = shorten_to(CUDA_KERNEL_TILING, whole, len(to_json(screens(whole))))
+    assert all(k.screen for k in short.kernels)
+    assert len(to_json(short)) < len(to_json(whole)) / 2
 
 
 def test_a_summary_keeps_the_count_of_autotune_configs(workspace: Workspace) -> None:

@@ -11,17 +11,19 @@ import pytest
 import toys
 from opscope_cache.store import MemoryStore, recall
 from opscope_schemas.common import Repository
-from opscope_tools import kernels, map_repo, runner
+from opscope_tools import kernels, map_repo
 from opscope_tools.cuda_kernel_tiling import _traits
 from opscope_tools.kernels import inventory
 from opscope_tools.kernels.compiled import nvcc_build, triton_build
+from opscope_tools.kernels.compiled.cuda_instance import CudaInstance
 from opscope_tools.kernels.compiled.triton_slice import Slice
 from opscope_tools.kernels.compiled.triton_types import Choice
-from opscope_tools.spec import ToolContext
+from opscope_tools.running import runner
+from opscope_tools.running.tool import ToolContext
+from opscope_tools.running.workspace import Workspace
 from opscope_tools.trace.engine import TraceEngine
 from opscope_tools.trace.flights import Running
 from opscope_tools.trace.protocol import InspectRequest, ModelSpec, TraceRequest
-from opscope_tools.workspace import Workspace
 
 GARBAGE = ["", "null", "1", '"text"', "[]", "[1]", "{}", '{"rows": 3', '{"a": "b"}', "[" * 100_000, "\ud800", "\0"]
 
@@ -81,10 +83,11 @@ def test_builds_and_constants_are_compiled_anew(store: Garbage, monkeypatch: pyt
     for module, name in ((nvcc_build, "_compile"), (nvcc_build, "_probed"), (triton_build, "_compile")):
         monkeypatch.setattr(module, name, reach)
     quiet = {"checkpoint": lambda: None, "progress": lambda *_: None}
+    wanted = CudaInstance("a.cu", "k", "k")
     with pytest.raises(Reached):
-        nvcc_build.build_cuda(Path("/r"), "a.cu", "k", "k", ["sm_90"], "digest", store, seconds=9, **quiet)  # type: ignore[arg-type]
+        nvcc_build.build_cuda(Path("/r"), wanted, ["sm_90"], "digest", store, seconds=9, **quiet)  # type: ignore[arg-type]  # of a dict of several kinds
     with pytest.raises(Reached):
-        triton_build.build_triton(Slice(("a.py", "k")), [Choice()], ["sm_90"], store, seconds=9, **quiet)  # type: ignore[arg-type]
+        triton_build.build_triton(Slice(("a.py", "k")), [Choice()], ["sm_90"], store, seconds=9, **quiet)  # type: ignore[arg-type]  # of a dict of several kinds
     if store.get("") == "[]":
         return  # no constants: an answer that reads
     with pytest.raises(Reached):

@@ -9,9 +9,9 @@ import pytest
 from opscope_cache.store import MemoryStore
 from opscope_schemas.report import WriteReportResult
 from opscope_tools.map_repo import MAP_REPO, MapRepoArguments
-from opscope_tools.runner import run_tool
-from opscope_tools.spec import ToolContext
-from opscope_tools.workspace import Workspace, folder_repository
+from opscope_tools.running.runner import run_tool
+from opscope_tools.running.tool import ToolContext
+from opscope_tools.running.workspace import Workspace, folder_repository
 from opscope_tools.write_report import WRITE_REPORT
 
 SITE = Path(str(importlib.metadata.distribution("jinja2").locate_file(""))).resolve()

@@ -16,11 +16,10 @@ from opscope_cache.store import MemoryStore
 from opscope_schemas.errors import InputError, PathRefusedError, UnknownNameError
 from opscope_schemas.extracted_config import Check, ExtractConfigResult, Hyperparameter
 from opscope_tools.cuda_kernel_tiling import CUDA_KERNEL_TILING, TilingArguments
-from opscope_tools.extract_config import EXTRACT_CONFIG
-from opscope_tools.extract_forms import BUDGET
-from opscope_tools.runner import run_tool, to_json
-from opscope_tools.spec import ToolContext
-from opscope_tools.workspace import DEFAULT_PACKAGES, Workspace, folder_repository, installed_repository
+from opscope_tools.extract_config.tool import EXTRACT_CONFIG
+from opscope_tools.running.runner import PAGE, run_tool, to_json
+from opscope_tools.running.tool import ToolContext
+from opscope_tools.running.workspace import DEFAULT_PACKAGES, Workspace, folder_repository, installed_repository
 
 CORPUS = Path(__file__).parents[1] / "corpus"
 #: one of each kind: aliases, derived sizes, experts, hybrids, encoders, composites, configurations within configurations
@@ -341,9 +340,9 @@ def test_capability_tests_and_validators_are_told_apart(context: ToolContext) ->
 @pytest.mark.parametrize("target", ["llama", "llava", "bert", "transformers/modeling_rope_utils.py"])
 def test_the_compact_answer_stays_short_and_says_what_it_left_out(context: ToolContext, target: str) -> None:
     compact, whole = ask(context, target), ask(context, target, detail="full")
-    assert len(to_json(compact)) <= BUDGET
+    assert len(to_json(compact)) <= PAGE
     assert compact.constraint_count == whole.constraint_count == len(whole.constraints)
-    assert bool(compact.shortened) == (len(to_json(whole)) > BUDGET)
+    assert bool(compact.shortened) == (len(to_json(whole)) > PAGE)
 
 
 def test_pages_of_a_section_put_together_are_the_section(context: ToolContext) -> None:

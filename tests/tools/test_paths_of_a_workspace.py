@@ -8,7 +8,7 @@ import pytest
 from opscope_cache.store import MemoryStore
 from opscope_schemas.common import Repository
 from opscope_schemas.errors import PathRefusedError
-from opscope_tools.workspace import Workspace
+from opscope_tools.running.workspace import Workspace
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ import pytest
 from opscope_cache.store import MemoryStore
 from opscope_schemas.errors import InputError, PathRefusedError, SourceError
 from opscope_schemas.index import ResolveClassResult
-from opscope_tools.resolve_class import RESOLVE_CLASS
-from opscope_tools.runner import run_tool, shorten_to, to_json
-from opscope_tools.spec import ToolContext
-from opscope_tools.workspace import DEFAULT_PACKAGES, Workspace, installed_repository
+from opscope_tools.resolve_class.tool import RESOLVE_CLASS
+from opscope_tools.running.runner import run_tool, shorten_to, to_json
+from opscope_tools.running.tool import ToolContext
+from opscope_tools.running.workspace import DEFAULT_PACKAGES, Workspace, installed_repository
 
 LLAMA = "transformers.models.llama.modeling_llama"
 

@@ -8,10 +8,10 @@ import pytest
 from opscope_cache.store import MemoryStore
 from opscope_schemas.errors import PathRefusedError, SourceError, UnknownNameError
 from opscope_schemas.index import ResolveClassResult
-from opscope_tools.resolve_class import RESOLVE_CLASS
-from opscope_tools.runner import run_tool, to_json
-from opscope_tools.spec import ToolContext
-from opscope_tools.workspace import Workspace, folder_repository, installed_repository
+from opscope_tools.resolve_class.tool import RESOLVE_CLASS
+from opscope_tools.running.runner import run_tool, to_json
+from opscope_tools.running.tool import ToolContext
+from opscope_tools.running.workspace import Workspace, folder_repository, installed_repository
 
 KERNEL = """
 template <typename T, int BLOCK>

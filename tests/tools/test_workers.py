@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 from opscope_schemas.errors import WorkerError
-from opscope_tools.workers import batches_of, read_batches
+from opscope_tools.source.workers import batches_of, read_batches
 
 WORKER = """
 import os, pickle
-from opscope_tools.workers import serve
+from opscope_tools.source.workers import serve
 seen = []
 def read(batch):
     if batch == "die":

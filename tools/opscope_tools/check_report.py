@@ -22,8 +22,8 @@ from opscope_tools.report.markdown import Page
 from opscope_tools.report.pins import pinned, repaired
 from opscope_tools.report.saving import facts_path, inside, save
 from opscope_tools.report.sources import SourceReader
-from opscope_tools.spec import Tool, ToolContext
-from opscope_tools.workspace import Workspace
+from opscope_tools.running.tool import Tool, ToolContext
+from opscope_tools.running.workspace import Workspace
 
 __all__ = ["CHECK_REPORT", "CheckReportArguments"]
 

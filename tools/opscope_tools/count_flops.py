@@ -5,10 +5,13 @@ from __future__ import annotations
 from opscope_cache.trees import IMPORTED
 from opscope_schemas.analysis import ModuleAnalysisResult
 
-from opscope_tools.costing import CostArguments, find, remarks, sources
-from opscope_tools.long_formulas import with_numbers, without_long
-from opscope_tools.spec import Tool, ToolContext
+from opscope_tools.costing.arguments import CostArguments, find, remarks, sources
+from opscope_tools.costing.long_formulas import with_numbers, without_long
+from opscope_tools.running.tool import Tool, ToolContext
 from opscope_tools.trace.document import evaluated, module_analysis
+from opscope_tools.trace.explaining import in_words
+from opscope_tools.trace.routing import expected
+from opscope_tools.trace.serving import serving
 
 
 def count_flops(arguments: CostArguments, context: ToolContext) -> ModuleAnalysisResult:
@@ -17,12 +20,16 @@ def count_flops(arguments: CostArguments, context: ToolContext) -> ModuleAnalysi
     document = module_analysis(found.tree, found.call)
     return ModuleAnalysisResult(
         document=document, evaluated=evaluated(document, found.values) if found.values is not None else None,
+        expected=expected(found.tree, found.call, document, found.values),
+        serving=serving(found.tree, found.call, found.values) if arguments.view == "serving" else None,
         sources=sources(context.workspace), notes=remarks(found),
     )  # fmt: skip
 
 
 def _without_tensors(result: ModuleAnalysisResult) -> ModuleAnalysisResult:
-    kernels = tuple(k.model_copy(update={"inputs": (), "outputs": (), "via": ()}) for k in result.document.kernels)
+    kernels = tuple(
+        in_words(k).model_copy(update={"inputs": (), "outputs": (), "via": ()}) for k in result.document.kernels
+    )
     return result.model_copy(
         update={
             "document": result.document.model_copy(update={"kernels": kernels}),
@@ -47,7 +54,7 @@ COUNT_FLOPS: Tool[CostArguments, ModuleAnalysisResult] = Tool(
         "What each line of one module's forward costs, as exact formulas in {batch_size}, {seq_len}, "
         "{hidden_size}, ...: FLOPs, matrix-product FLOPs, bytes read and written of each kernel, with file and "
         "line (a module_analysis document). Calls of submodules stay references with their totals; expand_refs "
-        "opens them. Traced on symbolic shapes, nothing estimated: `conditions` say where the formulas hold, "
+        "opens them. `conditions` say where the formulas hold, "
         "`not_counted` what is missing."
     ),
     arguments=CostArguments,

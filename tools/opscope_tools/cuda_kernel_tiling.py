@@ -14,7 +14,7 @@ from opscope_schemas.errors import UnknownNameError
 from opscope_schemas.tiling import KernelTiling, TilingResult
 from pydantic import Field, TypeAdapter
 
-from opscope_tools.spec import Tool, ToolContext
+from opscope_tools.running.tool import Tool, ToolContext
 
 if TYPE_CHECKING:
     from opscope_schemas.resources import Resources
@@ -199,7 +199,7 @@ def _operates(wanted: str, operation: str) -> bool:
 
 
 def _drawn(kernel: KernelTiling, how: str) -> KernelTiling:
-    from opscope_tools.kernels import diagrams
+    from opscope_tools.kernels.projections import drawing as diagrams
 
     return kernel.model_copy(update={"diagram": (diagrams.svg if how == "svg" else diagrams.ascii)(kernel)})
 
@@ -319,7 +319,7 @@ def summary(result: TilingResult) -> TilingResult:
 
 def screens(result: TilingResult) -> TilingResult:
     """One screen of text for each kernel."""
-    from opscope_tools.kernels import diagrams
+    from opscope_tools.kernels.projections import drawing as diagrams
 
     kernels = [
         KernelTiling(**{field: getattr(k, field) for field in _IDENTITY}, screen=diagrams.screen(k))
@@ -350,7 +350,7 @@ CUDA_KERNEL_TILING: Tool[TilingArguments, TilingResult] = Tool(
     arguments=TilingArguments,
     result=TilingResult,
     run=run,
-    shorter=(without_accesses, summary, names_only),
+    shorter=(without_accesses, summary, screens, names_only),
     fresh=lambda arguments: arguments.compile,  # the builds are kept by compiler and source
     lane=lambda arguments: "compile" if arguments.compile else "static",
 )

@@ -8,10 +8,13 @@ from opscope_cache.trees import IMPORTED
 from opscope_schemas.analysis import Kernel, ModelAnalysisResult
 from pydantic import Field
 
-from opscope_tools.costing import CostArguments, find, remarks, sources
-from opscope_tools.long_formulas import with_numbers, without_long
-from opscope_tools.spec import Tool, ToolContext
+from opscope_tools.costing.arguments import CostArguments, find, remarks, sources
+from opscope_tools.costing.long_formulas import with_numbers, without_long
+from opscope_tools.running.tool import Tool, ToolContext
 from opscope_tools.trace.document import evaluated, model_analysis, per_line, pruned
+from opscope_tools.trace.explaining import in_words
+from opscope_tools.trace.routing import expected
+from opscope_tools.trace.serving import serving
 
 
 class ExpandArguments(CostArguments):
@@ -26,6 +29,8 @@ def expand_refs(arguments: ExpandArguments, context: ToolContext) -> ModelAnalys
     document = model_analysis(found.tree, found.call, arguments.depth)
     return ModelAnalysisResult(
         document=document, evaluated=evaluated(document, found.values) if found.values is not None else None,
+        expected=expected(found.tree, found.call, document, found.values),
+        serving=serving(found.tree, found.call, found.values) if arguments.view == "serving" else None,
         sources=sources(context.workspace), notes=remarks(found),
     )  # fmt: skip
 
@@ -34,7 +39,8 @@ def _plain(kernels: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
     """Without what can be looked up: tensors (shapes stand in the operation), source text, repeated names."""
     bare: dict[str, object] = {"inputs": (), "outputs": (), "via": (), "code": "", "operator": "", "class_name": ""}
     return tuple(
-        k.model_copy(update={**bare, "kernels": _plain(k.kernels) if k.kernels is not None else None}) for k in kernels
+        in_words(k).model_copy(update={**bare, "kernels": _plain(k.kernels) if k.kernels is not None else None})
+        for k in kernels
     )
 
 
@@ -69,7 +75,7 @@ EXPAND_REFS: Tool[ExpandArguments, ModelAnalysisResult] = Tool(
     description=(
         "What a whole model or module costs: every submodule reference replaced by that module's kernels, nested, "
         "down to operators (a model_analysis document), with totals per class and per operator. A repeated layer "
-        "stands once with `repeat`; its figures already carry it. For one module's lines use count_flops."
+        "stands once with `repeat`, which its figures carry. For one module's lines use count_flops."
     ),
     arguments=ExpandArguments,
     result=ModelAnalysisResult,

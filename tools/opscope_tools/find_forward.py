@@ -10,11 +10,12 @@ from opscope_schemas.errors import SourceError
 from opscope_schemas.index import ExplainedDecorator, FindForwardResult, ForwardLine, Parameter
 from pydantic import Field
 
-from opscope_tools.config_files import Config, read_config
-from opscope_tools.engines import index_of
+from opscope_tools.costing.checkpoints import plain_target
 from opscope_tools.index import ClassSymbol, ForwardDef, Index
-from opscope_tools.index.decorators import explain
-from opscope_tools.spec import Tool, ToolContext
+from opscope_tools.index.forwards.decorators import explain
+from opscope_tools.running.config_files import Config, read_config
+from opscope_tools.running.engines import index_of
+from opscope_tools.running.tool import Tool, ToolContext
 
 AUTO_CONFIG = (
     "For an auto class (`AutoModelForCausalLM`): config.json or its folder, or an object with `model_type` or `architectures`, that "
@@ -46,7 +47,9 @@ def run(arguments: FindForwardArguments, context: ToolContext) -> FindForwardRes
 
 
 def _answer(index: Index, arguments: FindForwardArguments, context: ToolContext) -> FindForwardResult:
-    symbol = index.target(arguments.target, arguments.repo, read_config(context.workspace, arguments.config)).symbol
+    symbol = index.target(
+        plain_target(arguments.target), arguments.repo, read_config(context.workspace, arguments.config)
+    ).symbol
     context.checkpoint()
     forward = index.forward(symbol)
     if forward is None:
@@ -157,7 +160,7 @@ def _notes(
                 )
     if forward.row.stub:
         notes.append("This forward only raises NotImplementedError; subclasses provide the real one.")
-    broken = forward.unit.details.syntax_errors
+    broken = forward.unit.syntax_errors
     if broken and forward.unit is not symbol.unit:
         notes.append(f"{forward.file} has a syntax error at line {broken[0]}; what parses was read.")
     return notes
@@ -167,7 +170,7 @@ def source_notes(index: Index, symbol: ClassSymbol) -> list[str]:
     """What a reader must know of the file that defines `symbol`."""
     notes = []
     rows = symbol.unit.rows
-    errors = symbol.unit.details.syntax_errors
+    errors = symbol.unit.syntax_errors
     if errors:
         notes.append(f"{symbol.file} has a syntax error at line {errors[0]}; what parses was read.")
     if not rows.utf8:

@@ -6,11 +6,11 @@ from opscope_schemas.common import ToolArguments
 from opscope_schemas.references import FindReferencesResult, ReferenceCounts, ReferenceKind, ReferencePlace
 from pydantic import Field
 
-from opscope_tools.engines import index_of
 from opscope_tools.index import Index
-from opscope_tools.index.references import Reference, References, find
-from opscope_tools.index.sought import Sought, sought
-from opscope_tools.spec import Tool, ToolContext
+from opscope_tools.index.references.references import Reference, References, find
+from opscope_tools.index.references.subject import Sought, sought
+from opscope_tools.running.engines import index_of
+from opscope_tools.running.tool import Tool, ToolContext
 
 
 class FindReferencesArguments(ToolArguments):

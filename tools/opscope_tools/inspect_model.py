@@ -7,17 +7,17 @@ from opscope_schemas.analysis import ModelTreeResult, ModuleNode
 from opscope_schemas.common import ToolArguments
 from pydantic import Field
 
-from opscope_tools.config_files import Config
-from opscope_tools.costing import CONFIG, model_spec, running, sources, uncaged
-from opscope_tools.engines import tracer_of
-from opscope_tools.spec import Tool, ToolContext
+from opscope_tools.costing.arguments import CONFIG, model_spec, running, sources, uncaged
+from opscope_tools.running.config_files import Config
+from opscope_tools.running.engines import tracer_of
+from opscope_tools.running.tool import Tool, ToolContext
 
 
 class InspectArguments(ToolArguments):
     """Arguments of `inspect_model`."""
 
     model: str = Field(
-        description="Model type (`llama`), model class, or a config.json or its folder.",
+        description="Model type (`llama`), checkpoint (`Qwen/Qwen3-30B-A3B`), model class, or a config.json or its folder.",
         min_length=1,
         max_length=1000,
     )

@@ -11,15 +11,13 @@ from opscope_schemas.common import Frozen, Repository, ToolArguments
 from opscope_schemas.repo_map import RepoMapResult, Section
 from pydantic import Field
 
-from opscope_tools.distributions import console_scripts_of, described
-from opscope_tools.nests import shortened
-from opscope_tools.spec import Tool, ToolContext
+from opscope_tools.running.distributions import console_scripts_of, described
+from opscope_tools.running.runner import PAGE, to_json
+from opscope_tools.running.tool import Tool, ToolContext
+from opscope_tools.source.call_nesting import shortened
 from opscope_tools.survey.begun import Begun
 from opscope_tools.survey.gather import SOURCES
 from opscope_tools.survey.survey import survey
-
-#: characters that the short form may take
-_COMPACT = 24_000
 
 
 class MapRepoArguments(ToolArguments):
@@ -268,11 +266,9 @@ _SAID = "The first entries of each list (`totals` says how many there are); ask 
 
 def summary(whole: RepoMapResult) -> RepoMapResult:
     """The short form: the first entries of each list, fewer where that is still too long."""
-    from opscope_tools.runner import to_json
-
     for share in (1.0, 0.75, 0.5, 0.34, 0.2):
         shorter = _shortened(whole, share)
-        if len(to_json(shorter)) <= _COMPACT:
+        if len(to_json(shorter)) <= PAGE:
             break
     return shorter
 

@@ -6,16 +6,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from opscope_cache.trees import IMPORTED
-from opscope_schemas.analysis import ModelAnalysisResult, ModelTreeResult
 from opscope_schemas.dataflow import Dataflow, DataflowResult, Overlap
 from opscope_schemas.errors import OpscopeError
+from opscope_schemas.formula import Rational
 
-from opscope_tools.costing import CostArguments, find, remarks, sources
-from opscope_tools.long_formulas import with_numbers, without_long
+from opscope_tools.costing.arguments import CostArguments, find, remarks, sources
+from opscope_tools.costing.long_formulas import with_numbers, without_long
+from opscope_tools.expand_refs import EXPAND_REFS
+from opscope_tools.inspect_model import INSPECT_MODEL
 from opscope_tools.report.parallel import Split, communications, overlapping, strategies
 from opscope_tools.report.sources import SourceReader
-from opscope_tools.siblings import call_sibling
-from opscope_tools.spec import Tool, ToolContext
+from opscope_tools.running.runner import run_tool
+from opscope_tools.running.tool import Tool, ToolContext
 from opscope_tools.trace.dataflow import dataflow, evaluated
 from opscope_tools.trace.engine import Found
 
@@ -28,6 +30,8 @@ def trace_dataflow(arguments: DataflowArguments, context: ToolContext) -> Datafl
     """Raises what the cost tools raise. Plans are read where the model is one that has a config."""
     found, flow = _holding(find(arguments, context))
     notes = list(remarks(found))
+    if arguments.view == "serving":
+        notes.append("The graph is that of the eager pass; count_flops and expand_refs have the serving view.")
     if not flow.peak_activations:
         notes.append(
             "The peak of activations is not known: the size of a tensor depends on data, or too much on sizes."
@@ -63,7 +67,7 @@ def _holding(found: Found) -> tuple[Found, Dataflow]:
     return replace(found, tree=found.anew[0], call=found.anew[1], notes=(said,), anew=None), there
 
 
-def _memory(flow: Dataflow, values: Mapping[str, int]) -> tuple[int | None, ...]:
+def _memory(flow: Dataflow, values: Mapping[str, Rational]) -> tuple[int | None, ...]:
     numbers = evaluated(flow, values)
     return numbers.peak_activations, numbers.cache_before, numbers.cache_after
 
@@ -72,10 +76,8 @@ def _split(arguments: DataflowArguments, context: ToolContext) -> Split:
     """The module tree and the expanded pass of what was asked for; raises what these tools raise."""
     given = arguments.model_dump(exclude_defaults=True)
     config = {"config": arguments.config} if arguments.config is not None else {}
-    tree = call_sibling("inspect_model", {"model": arguments.target, **config}, context)
-    expanded = call_sibling("expand_refs", {**given, "target": arguments.target, "phase": arguments.phase}, context)
-    assert isinstance(tree, ModelTreeResult)
-    assert isinstance(expanded, ModelAnalysisResult)
+    tree = run_tool(INSPECT_MODEL, {"model": arguments.target, **config}, context)
+    expanded = run_tool(EXPAND_REFS, {**given, "target": arguments.target, "phase": arguments.phase}, context)
     return Split(SourceReader(context.workspace.repositories.values()), tree, expanded.document)
 
 
@@ -106,8 +108,8 @@ TRACE_DATAFLOW: Tool[DataflowArguments, DataflowResult] = Tool(
     title="Operator graph, tensor lifetimes and memory",
     description=(
         "The operator graph of a pass: which operator reads whose result, each tensor's shape, bytes and lifetime, "
-        "the peak of activation memory, what the KV cache (or other state) holds and grows by per token, how the "
-        "model may be split over devices (data, tensor, pipeline, sequence, expert) and the communication that "
+        "peak activation memory, what the cache holds and grows by per token, how the "
+        "model may be split over devices and the communication that "
         "needs; sizes as formulas."
     ),
     arguments=DataflowArguments,

@@ -15,16 +15,20 @@ from typing import Any, Literal
 from opscope_prompts.templates import render_template
 from opscope_schemas.analysis import ModelAnalysisResult, ModelTreeResult
 from opscope_schemas.common import Source, ToolArguments, ToolResult
-from opscope_schemas.dataflow import Dataflow, DataflowResult
+from opscope_schemas.dataflow import Dataflow
 from opscope_schemas.errors import InputError, OpscopeError, TraceError
 from opscope_schemas.extracted_config import Check, ExtractConfigResult
-from opscope_schemas.repo_map import RepoMapResult
 from opscope_schemas.report import Problem, ReportFacts, ReportKind, WriteReportResult
 from opscope_schemas.tiling import TilingResult
 from pydantic import Field
 
 from opscope_tools.check_report import exists_beside
-from opscope_tools.config_files import described
+from opscope_tools.costing.checkpoints import checkpoint_named
+from opscope_tools.cuda_kernel_tiling import CUDA_KERNEL_TILING
+from opscope_tools.expand_refs import EXPAND_REFS
+from opscope_tools.extract_config.tool import EXTRACT_CONFIG
+from opscope_tools.inspect_model import INSPECT_MODEL
+from opscope_tools.map_repo import MAP_REPO
 from opscope_tools.report.checks import Material, check
 from opscope_tools.report.facts import ImplementationFacts, default_point, position_limit
 from opscope_tools.report.markdown import Page
@@ -35,9 +39,11 @@ from opscope_tools.report.repo import RepoFacts, render_repo
 from opscope_tools.report.saving import check_writable, facts_path, inside, page_path, report_path, save
 from opscope_tools.report.sources import SourceReader
 from opscope_tools.report.webpage import web_page
+from opscope_tools.running.config_files import described
+from opscope_tools.running.runner import run_tool
+from opscope_tools.running.tool import Tool, ToolContext
 from opscope_tools.settings import PythonSource, checks_of
-from opscope_tools.siblings import call_sibling
-from opscope_tools.spec import Tool, ToolContext
+from opscope_tools.trace_dataflow import TRACE_DATAFLOW
 
 __all__ = ["WRITE_REPORT", "WriteReportArguments", "gather"]
 
@@ -91,8 +97,7 @@ def gather(arguments: WriteReportArguments, context: ToolContext) -> Implementat
     skipped: list[str] = []
     total = _steps(arguments)
     context.progress(0, total, f"inspecting {target}")
-    tree = call_sibling("inspect_model", {"model": target, **config}, context)
-    assert isinstance(tree, ModelTreeResult)
+    tree = run_tool(INSPECT_MODEL, {"model": target, **config}, context)
     answers: list[ModelAnalysisResult] = []
     flows: list[Dataflow] = []
     for phase in phases:
@@ -100,18 +105,16 @@ def gather(arguments: WriteReportArguments, context: ToolContext) -> Implementat
         context.progress(1.0 + len(answers), total, f"expanding {phase}")
         point = default_point(phase, arguments.values or {}, position_limit(tree))
         values = {name: value for name, value in point.items() if name != "cache_len" or phase == "decode"}
-        asked = {"target": target, "phase": phase, "values": values, **config}
+        asked = {"target": target, "phase": phase, "values": values, "logits": "last", **config}
         try:
-            expanded = call_sibling("expand_refs", asked, context)
+            expanded = run_tool(EXPAND_REFS, asked, context)
         except TraceError as error:
             if arguments.phases is not None or not answers:
                 raise
             skipped.append(f"{phase}: not reported: {error.message}")
             continue
-        assert isinstance(expanded, ModelAnalysisResult)
         answers.append(expanded)
-        linked = call_sibling("trace_dataflow", asked, context)
-        assert isinstance(linked, DataflowResult)
+        linked = run_tool(TRACE_DATAFLOW, asked, context)
         flows.append(linked.dataflow)
     tiling = _tiling(arguments.kernel, context)
     settings = _settings(target, config, tree, context, skipped)
@@ -141,8 +144,8 @@ def gather(arguments: WriteReportArguments, context: ToolContext) -> Implementat
 
 def _given(target: str, config: str | dict[str, Any] | None, context: ToolContext) -> Mapping[str, object] | str | None:
     """The configuration that the caller gave; a target may be one itself."""
-    own = described(context.workspace, target)
-    return str(own.path) if own is not None else config or None
+    own, checkpoint = described(context.workspace, target), checkpoint_named(target)
+    return str(own.path) if own is not None else checkpoint.name if checkpoint is not None else config or None
 
 
 def _checks(facts: ImplementationFacts) -> Iterator[Check]:
@@ -158,11 +161,9 @@ def _checks(facts: ImplementationFacts) -> Iterator[Check]:
 
 def _quietly(arguments: Mapping[str, Any], context: ToolContext) -> ExtractConfigResult:
     """What `extract_config` says; its progress is not the report's."""
-    found = call_sibling(
-        "extract_config", {**arguments, "detail": "full"}, ToolContext(context.workspace, cancelled=context.cancelled)
+    return run_tool(
+        EXTRACT_CONFIG, {**arguments, "detail": "full"}, ToolContext(context.workspace, cancelled=context.cancelled)
     )
-    assert isinstance(found, ExtractConfigResult)
-    return found
 
 
 def _settings(
@@ -191,9 +192,7 @@ def _kernel_settings(tiling: TilingResult | None, context: ToolContext) -> Itera
 def _tiling(kernel: str | None, context: ToolContext) -> TilingResult | None:
     if kernel is None:
         return None
-    answer = call_sibling("cuda_kernel_tiling", {"target": kernel}, context)
-    assert isinstance(answer, TilingResult)
-    return answer
+    return run_tool(CUDA_KERNEL_TILING, {"target": kernel}, context)
 
 
 # ---- the tool -------------------------------------------------------------------------------------------------------
@@ -262,8 +261,7 @@ def _of_repository(arguments: WriteReportArguments, path: str, context: ToolCont
     workspace = context.workspace
     repository = workspace.repository(arguments.target or arguments.name)
     context.progress(0, _steps(arguments), f"mapping {repository.name}")
-    found = call_sibling("map_repo", {"repo": repository.name, "detail": "full"}, context)
-    assert isinstance(found, RepoMapResult)
+    found = run_tool(MAP_REPO, {"repo": repository.name, "detail": "full"}, context)
     source, reader = workspace.source(repository), SourceReader([repository], context.checkpoint)
     held = found.distribution
     called = held.name if held else " and ".join(f"package {package}" for package in repository.packages)

@@ -17,7 +17,7 @@ from opscope_prompts.loader import agent_prompt
 from opscope_schemas.analysis import Analysis, ModelAnalysis, ModuleAnalysis
 from opscope_schemas.errors import InputError, OpscopeError
 from opscope_server.resources import read_schema
-from opscope_tools.runner import compact
+from opscope_tools.running.runner import compact
 from pydantic import ValidationError
 
 from opscope_clients import console

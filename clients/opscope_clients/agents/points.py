@@ -6,6 +6,7 @@ after another, then moves each variable as far as the conditions let it. The sam
 
 from __future__ import annotations
 
+import math
 import random
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -78,7 +79,7 @@ class _Search:
     def __init__(self, known: Sequence[Variable], conditions: Sequence[str]) -> None:
         self._derived = [v for v in known if v.kind == "derived" and v.definition]
         derived = {v.name for v in self._derived}
-        self._fixed = {v.name: v.default for v in known if v.kind == "fixed" and v.default is not None}
+        self._fixed = {v.name: math.ceil(v.default) for v in known if v.kind == "fixed" and v.default is not None}
         self._free = [v for v in known if v.name not in derived and v.name not in self._fixed]
         self._conditions = list(dict.fromkeys(conditions))
         self._touching = {v.name: self._that_change_with(v.name, derived) for v in self._free}
@@ -101,7 +102,7 @@ class _Search:
 
     def _first(self, variable: Variable, rng: random.Random, near: bool) -> int:
         if near and variable.default is not None and variable.default > 0:
-            return variable.default
+            return math.ceil(variable.default)
         return 1 << rng.randint(1, 8)
 
     def _repair(self, free: Point, condition: str, rng: random.Random, keep: str = "") -> None:
@@ -142,7 +143,7 @@ class _Search:
         return self._complete(free) if self._mended(free, name, random.Random(value)) else None
 
     def _move(self, free: Point, name: str, rng: random.Random, scale: int) -> None:
-        top = min(scale, 17) if name in ("w_bytes", "a_bytes") else scale
+        top = min(scale, 17) if name in ("w_bytes", "a_bytes", "kv_bytes") else scale
         for attempt in range(_MOVES):
             value = rng.randint(1, top)
             if attempt % 2:  # multiples keep what divides it
@@ -170,7 +171,7 @@ class _Search:
 
     def _complete(self, free: Mapping[str, int]) -> Point | None:
         """With what is fixed and what is derived; None where a derived value is no whole number."""
-        values = {**self._fixed, **free}
+        values: Point = {**self._fixed, **free}
         pending = list(self._derived)
         while pending:
             ready = [v for v in pending if variables(v.definition) <= values.keys()]

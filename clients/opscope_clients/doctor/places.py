@@ -11,9 +11,9 @@ from pathlib import Path
 from opscope_cache.store import default_folder
 from opscope_schemas.common import Repository
 from opscope_schemas.errors import OpscopeError
-from opscope_tools.index.places import index_place
-from opscope_tools.session import interpreter, listed, parse_repository
-from opscope_tools.workspace import DEFAULT_PACKAGES, folder_repository, installed_repository, repositories_of
+from opscope_tools.running.session import interpreter, listed, parse_repository
+from opscope_tools.running.workspace import DEFAULT_PACKAGES, folder_repository, installed_repository, repositories_of
+from opscope_tools.source.storage.places import index_place
 
 from opscope_clients.doctor.findings import Finding
 from opscope_clients.session_options import SessionOptions

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from opscope_schemas.errors import InputError
 from opscope_tools.children import protection
-from opscope_tools.session import interpreter
+from opscope_tools.running.session import interpreter
 
 from opscope_clients.doctor.findings import Finding, asked
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from opscope_schemas.errors import UnknownNameError
 from opscope_tools.catalog import toolset
-from opscope_tools.session import interpreter, parse_repository
-from opscope_tools.workspace import DEFAULT_PACKAGES, folder_repository
+from opscope_tools.running.session import interpreter, parse_repository
+from opscope_tools.running.workspace import DEFAULT_PACKAGES, folder_repository
 
 from opscope_clients.session_options import SessionOptions
 

@@ -9,7 +9,7 @@ import pytest
 from opscope_cache.store import MemoryStore
 from opscope_schemas.common import Repository
 from opscope_tools.index import Index, open_index
-from opscope_tools.workspace import folder_repository, installed_repository
+from opscope_tools.running.workspace import folder_repository, installed_repository
 
 Package = Callable[[Mapping[str, str | bytes]], Index]
 

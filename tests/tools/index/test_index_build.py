@@ -16,12 +16,13 @@ import pytest
 from filelock import FileLock
 from opscope_cache.store import MemoryStore
 from opscope_schemas.errors import SourceError
-from opscope_tools.index import Index, open_index, symbols
-from opscope_tools.index import entries as entries_module
-from opscope_tools.index.background import BackgroundBuilds
-from opscope_tools.index.build import build
-from opscope_tools.index.places import index_place, prune, sizes
-from opscope_tools.workspace import folder_repository
+from opscope_tools.index import Index, open_index
+from opscope_tools.index.build.background import BackgroundBuilds
+from opscope_tools.index.build.build import build
+from opscope_tools.running.workspace import folder_repository
+from opscope_tools.source.python import file_rows as symbols
+from opscope_tools.source.storage import entries as entries_module
+from opscope_tools.source.storage.places import index_place, prune, sizes
 
 COUNT = 150
 
@@ -121,7 +122,7 @@ def test_progress_ends_at_all_files(root: Path, cache: Path) -> None:
 def test_a_cancelled_build_keeps_what_it_has_and_can_be_taken_up(
     root: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("opscope_tools.index.build._BATCH", 500)
+    monkeypatch.setattr("opscope_tools.index.build.build._BATCH", 500)
     cancelled = threading.Event()
 
     def stop(done: int, _total: int) -> None:
@@ -147,7 +148,7 @@ def test_a_build_leaves_the_work_to_the_one_that_runs(root: Path, cache: Path) -
 
 def _process(place: Path, root: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "opscope_tools.index.build", str(place), str(root)],
+        [sys.executable, "-m", "opscope_tools.index.build.build", str(place), str(root)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
 
@@ -200,7 +201,7 @@ def test_a_damaged_index_is_replaced(root: Path, cache: Path, damage: bytes) -> 
 def test_damaged_entries_are_read_again(root: Path, cache: Path) -> None:
     place = built(root, cache)
     with sqlite3.connect(place) as connection:
-        connection.execute("UPDATE files SET rows = x'00112233445566', details = x'00'")
+        connection.execute("UPDATE files SET rows = x'00112233445566', errors = x'00'")
         connection.execute("UPDATE words SET files = x'0011223344' WHERE bucket % 3 = 0")
         connection.execute("UPDATE words SET files = NULL WHERE bucket % 3 = 1")
         connection.execute("UPDATE words SET files = 'text' WHERE bucket % 3 = 2")
@@ -235,7 +236,7 @@ def test_a_change_is_seen_by_an_index_opened_in_another_process(root: Path, cach
     answers(index)
     (root / "pkg/m9.py").write_text("class Moved: pass\n")
     code = (
-        "import sys; from pathlib import Path; from opscope_tools.index.build import build;"
+        "import sys; from pathlib import Path; from opscope_tools.index.build.build import build;"
         "assert build(Path(sys.argv[1]), Path(sys.argv[2]))"
     )
     subprocess.run([sys.executable, "-c", code, str(place_of(root, cache)), str(root)], check=True, timeout=60)

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from opscope_schemas.errors import PathRefusedError, SourceError
 from opscope_tools.index.cpp import CppIndex, CppRow, definitions
-from opscope_tools.workspace import folder_repository
+from opscope_tools.running.workspace import folder_repository
 
 CORPUS = Path(__file__).parents[2] / "corpus" / "cpp"
 FILES = sorted(CORPUS.iterdir())

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import pytest
 from opscope_schemas.index import ExplainedDecorator
 from opscope_tools.index import Index
-from opscope_tools.index.decorators import explain
+from opscope_tools.index.forwards.decorators import explain
 
 Package = Callable[[Mapping[str, str | bytes]], Index]
 

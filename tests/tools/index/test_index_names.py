@@ -10,7 +10,7 @@ import pytest
 from opscope_cache.store import MemoryStore
 from opscope_schemas.errors import AmbiguousNameError, ConfigError, PathRefusedError, SourceError, UnknownNameError
 from opscope_tools.index import Index, open_index
-from opscope_tools.workspace import folder_repository
+from opscope_tools.running.workspace import folder_repository
 
 Package = Callable[[Mapping[str, str | bytes]], Index]
 
@@ -175,8 +175,8 @@ def test_what_only_tree_sitter_cannot_read_is_no_syntax_error(package: Package) 
             "bad.py": "class Bad:\n    def forward(self, x):\n        return x, *([None] * 4)\n\ndef f(:\n",
         }
     )
-    assert index.one("Norm").unit.details.syntax_errors == ()
-    assert index.one("Bad").unit.details.syntax_errors
+    assert index.one("Norm").unit.syntax_errors == ()
+    assert index.one("Bad").unit.syntax_errors
 
 
 def test_what_parses_in_a_file_with_a_syntax_error_is_used(package: Package) -> None:
@@ -185,7 +185,7 @@ def test_what_parses_in_a_file_with_a_syntax_error_is_used(package: Package) -> 
     )
     symbol = index.one("Good")
     assert symbol.line == 1
-    assert symbol.unit.details.syntax_errors
+    assert symbol.unit.syntax_errors
 
 
 def test_a_file_that_is_not_utf8_is_read_all_the_same(package: Package) -> None:
@@ -265,12 +265,16 @@ def test_a_second_index_in_the_same_folder_reads_rows_instead_of_parsing(
     def refuse(source: bytes) -> None:
         raise AssertionError(f"parsed {len(source)} bytes again")
 
-    monkeypatch.setattr("opscope_tools.index.entries.extract", refuse)
+    monkeypatch.setattr("opscope_tools.source.storage.entries.extract", refuse)
     assert open_index([repository], store).one("Base").row == first.row
 
 
-def test_model_types_mean_their_causal_lm_class_or_else_their_main_class(installed_index: Index) -> None:
+def test_model_types_mean_the_class_that_generates_or_else_their_main_class(installed_index: Index) -> None:
     expected = {
+        "whisper": "transformers.models.whisper.modeling_whisper.WhisperForConditionalGeneration",
+        "bart": "transformers.models.bart.modeling_bart.BartForConditionalGeneration",
+        "marian": "transformers.models.marian.modeling_marian.MarianMTModel",
+        "llava": "transformers.models.llava.modeling_llava.LlavaForConditionalGeneration",
         "llama": "transformers.models.llama.modeling_llama.LlamaForCausalLM",
         "gpt_neox": "transformers.models.gpt_neox.modeling_gpt_neox.GPTNeoXForCausalLM",
         "gemma3_text": "transformers.models.gemma3.modeling_gemma3.Gemma3ForCausalLM",
@@ -281,6 +285,20 @@ def test_model_types_mean_their_causal_lm_class_or_else_their_main_class(install
         target = installed_index.target(model_type)
         assert (target.model_type, target.symbol.qualified_name) == (model_type, name)
     assert set(expected) <= set(installed_index.model_types())
+
+
+def test_a_part_of_models_is_the_class_of_its_configuration(installed_index: Index) -> None:
+    expected = {
+        "chinese_clip_text_model": ("ChineseCLIPTextModel", "chinese_clip_text_model"),
+        "musicgen_decoder": ("MusicgenForCausalLM", "musicgen_decoder"),
+        "clvp_encoder": ("ClvpEncoder", "clvp_encoder"),
+        "sam_mask_decoder": ("SamMaskDecoder", None),  # no model by itself: it runs where models call it
+    }
+    for model_type, known in expected.items():
+        target = installed_index.target(model_type)
+        assert (target.symbol.name, target.model_type) == known
+    with pytest.raises(SourceError, match="has a configuration, NougatConfig, but no class"):
+        installed_index.target("nougat")
 
 
 def test_model_types_lead_to_classes_whose_module_bears_the_name_of_the_type(installed_index: Index) -> None:

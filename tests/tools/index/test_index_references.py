@@ -15,10 +15,10 @@ from opscope_cache.store import MemoryStore
 from opscope_schemas.common import Repository
 from opscope_schemas.errors import AmbiguousNameError, SourceError, UnknownNameError
 from opscope_tools.index import Index, open_index
-from opscope_tools.index.references import find
-from opscope_tools.index.sought import sought
-from opscope_tools.index.subclasses import Subclasses
-from opscope_tools.workspace import folder_repository
+from opscope_tools.index.names.subclasses import Subclasses
+from opscope_tools.index.references.references import find
+from opscope_tools.index.references.subject import sought
+from opscope_tools.running.workspace import folder_repository
 
 LLAMA = "transformers.models.llama.modeling_llama"
 CORPUS = Path(__file__).parents[2] / "corpus/references"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from opscope_tools.index import symbols
-from opscope_tools.index.skeleton import skeleton
+from opscope_tools.source.python import file_rows as symbols
+from opscope_tools.source.python.skeleton import skeleton
 
 CASES = {
     "plain": "import a\n\n\ndef f(x: int = (1 + 2), *, y='):') -> None:\n    # why\n    z = x\n    return z\n\nB = f\n",

@@ -87,6 +87,37 @@ class M(nn.Module):
     }
 
 
+def test_a_branch_not_taken_counts_also_where_the_default_configuration_lacks_what_it_needs(package: Package) -> None:
+    index = write(
+        package,
+        """
+class M(nn.Module):
+    def __init__(self, config: Config):
+        super().__init__()
+        if config.gated is False:
+            self.out = nn.Linear(1, 1)
+        else:
+            self.out = nn.ReLU(config.cutoffs)
+        if isinstance(config.act, str):
+            self.act = nn.Identity()
+        else:
+            self.act = config.act
+    def forward(self, x):
+        return self.act(self.out(x))
+""",
+    )
+    assert held(index, "M") == {"out": {("Linear", True), ("ReLU", False)}, "act": {("Identity", True)}}
+    forward = index.forward(index.one("M"))
+    assert forward is not None
+    (line,) = index.forward_lines(forward)
+    calls = {call.attribute: call for call in line.calls}
+    assert calls["out"].callee == f"{RELU} | {LINEAR}"
+    assert (calls["act"].callee, [one.callee for one in calls["act"].candidates or line.candidates]) == (
+        "",
+        [IDENTITY, ""],
+    )
+
+
 def test_what_only_a_caller_knows_is_open(package: Package) -> None:
     index = write(
         package,

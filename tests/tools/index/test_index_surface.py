@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from opscope_cache.store import MemoryStore
 from opscope_tools.index import Index, open_index
-from opscope_tools.index.surface import FileSurface, import_graph, surface
-from opscope_tools.workspace import folder_repository
+from opscope_tools.index.references.surface import FileSurface, import_graph, surface
+from opscope_tools.running.workspace import folder_repository
 
 FILES = {
     "app/__init__.py": "from .core import run\n",

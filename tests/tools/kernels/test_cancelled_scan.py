@@ -9,7 +9,7 @@ from opscope_cache.store import MemoryStore
 from opscope_schemas.common import Repository
 from opscope_schemas.errors import CancelledError
 from opscope_tools.kernels import inventory, scan
-from opscope_tools.kernels.facts import FileFacts
+from opscope_tools.kernels.records import FileFacts
 
 KERNEL = """
 import triton

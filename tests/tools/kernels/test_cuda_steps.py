@@ -16,7 +16,7 @@ from opscope_tools.kernels import describe, scan, select
 
 SOURCE = r"""
 struct Wide { int x[8]; };
-__device__ float helper(const float* p, int i) { return p[i]; }  // expect: 4 ''
+__device__ float helper(const float* p, int i) { return p[i]; }  // expect: 4 1
 template <typename T, int VEC>
 __global__ void steps(const float* x, const half* h, const uint8_t* bytes, float* out, const int* ids, const T* t, int n, int row_stride) {
   int tid = blockIdx.x * blockDim.x + threadIdx.x;
@@ -31,23 +31,23 @@ __global__ void steps(const float* x, const half* h, const uint8_t* bytes, float
   uint4 apart = *((uint4*)(bytes + 32 * tid));  // expect: 16 2
   half one = h[threadIdx.x * row_stride];  // expect: 2 row_stride
   float gathered = x[ids[tid]];  // expect: 4 ''
-  T any = t[tid * VEC];  // expect: None VEC
+  T any = t[tid * VEC];  // expect: 4 4
   const float* row = x + blockIdx.y * n;
   float own = row[threadIdx.x];  // expect: 4 1
   const float* moved = x + threadIdx.x;
   float second = moved[threadIdx.x];  // expect: 4 2
   const float* walking = x;
   walking += threadIdx.x;
-  float third = walking[0];  // expect: 4 ''
+  float third = walking[0];  // expect: 4 1
   int changing = 0;
   if (n) changing = threadIdx.x * 3;
   float fourth = x[changing];  // expect: 4 ''
   out[(tid * 8 + n) * 4 + 1] = x[(tid * n)];  // expect: 4 32
   int doubled = tid; doubled *= 2;
-  out[doubled] = 1;  // expect: 4 ''
+  out[doubled] = 1;  // expect: 4 2
   int odd = tid, twice = tid * 2;
   out[twice] = x[odd];  // expect: 4 2
-  float part = reinterpret_cast<const float4*>(x)[tid].y;  // expect: None ''
+  float part = reinterpret_cast<const float4*>(x)[tid].y;  // expect: 4 4
   out[n - tid] = *(const float*)&h[2 * tid];  // expect: 4 1
   for (int i = threadIdx.x; i < n; i += blockDim.x) out[i] += wide.x;  // expect: 4 1
   for (int j = 0; j < n; j += threadIdx.x) own += x[j];  // expect: 4 ''

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from opscope_cache.store import MemoryStore
 from opscope_schemas.tiling import KernelTiling
-from opscope_tools.kernels import describe, diagrams, scan
-from opscope_tools.workspace import folder_repository
+from opscope_tools.kernels import describe, scan
+from opscope_tools.kernels.projections import drawing as diagrams
+from opscope_tools.running.workspace import folder_repository
 
 CORPUS = Path(__file__).parents[2] / "corpus" / "kernels"
 SVG = "{http://www.w3.org/2000/svg}"

@@ -11,8 +11,8 @@ from opscope_schemas.tiling import KernelTiling
 from opscope_tools import kernels
 from opscope_tools.cuda_kernel_tiling import CUDA_KERNEL_TILING, TilingArguments
 from opscope_tools.kernels import describe, named_file, scan
-from opscope_tools.spec import ToolContext
-from opscope_tools.workspace import Workspace, folder_repository
+from opscope_tools.running.tool import ToolContext
+from opscope_tools.running.workspace import Workspace, folder_repository
 
 CORPUS = Path(__file__).parents[2] / "corpus" / "kernels"
 
@@ -102,7 +102,7 @@ def test_accesses_of_a_body(tmp_path: Path, body: str, loads: list[str], stores:
         ("y[0] = x[0][1];", "PackedAccessor<float, 2> x, float* y", "x[...]"),
         ("float* p = magic(n); *p = 1;", "int n", "*p"),
         ("policy.load(n);", "Policy policy, int n", "policy.load(...)"),
-        ("Loader(n).Load(x, n);", "const float* x, int n", ".Load(...)"),
+        ("Loader(n).Load(x, n);", "const float* x, int n", "Loader(...).Load(...)"),
         ("*y = params.table[n];", "const Params params, float* y, int n", "params.table[...]"),
         ("if constexpr (kOn) policy.template run<4>(n);", "Policy policy, int n", "policy.run(...)"),
     ],

@@ -11,7 +11,7 @@ import pytest
 from opscope_cache.store import MemoryStore
 from opscope_schemas.tiling import KernelTiling
 from opscope_tools.kernels import Inventory, describe, parse_arch, scan
-from opscope_tools.workspace import folder_repository
+from opscope_tools.running.workspace import folder_repository
 
 CORPUS = Path(__file__).parents[2] / "corpus" / "kernels"
 

@@ -14,9 +14,9 @@ from opscope_cache.store import MemoryStore
 from opscope_schemas.common import Repository
 from opscope_schemas.errors import InputError
 from opscope_tools.kernels import describe, parse_arch, scan, select
-from opscope_tools.kernels.ctext import CSource, split_arguments
-from opscope_tools.kernels.cuda_expr import formula_text
-from opscope_tools.kernels.symbols import Oracle, Sym, combine, leaf, negated, product, render, when_text, worlds
+from opscope_tools.kernels.cuda.launch.host_expressions import formula_text
+from opscope_tools.kernels.cuda.source_text import CSource, split_arguments
+from opscope_tools.kernels.host.worlds import Oracle, Sym, combine, leaf, negated, product, render, when_text, worlds
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ import pytest
 from opscope_cache.store import MemoryStore
 from opscope_schemas.common import Repository
 from opscope_tools.kernels import describe, launches_of, scan, select
-from opscope_tools.kernels.autotune import Context
 from opscope_tools.kernels.compiled.triton_types import choices
-from opscope_tools.kernels.pymodule import Modules
-from opscope_tools.kernels.triton_find import function_of
+from opscope_tools.kernels.host.modules import Modules
+from opscope_tools.kernels.triton.decorators import Context
+from opscope_tools.kernels.triton.definitions import function_of
 
 SOURCE = """import functools
 import torch

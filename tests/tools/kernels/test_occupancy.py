@@ -14,7 +14,7 @@ from opscope_schemas.common import Repository
 from opscope_schemas.errors import InputError
 from opscope_schemas.resources import Fit
 from opscope_tools.kernels import describe, parse_arch, scan, select, static_resources
-from opscope_tools.kernels.occupancy import LIMITS, by_registers, limits_of, occupancy
+from opscope_tools.kernels.compiled.occupancy import LIMITS, by_registers, limits_of, occupancy
 
 CASES = 20_000
 _PROGRAM = r"""

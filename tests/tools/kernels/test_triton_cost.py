@@ -16,7 +16,7 @@ from opscope_cache.store import MemoryStore
 from opscope_schemas.common import Repository
 from opscope_schemas.tiling import Cost
 from opscope_tools.kernels import Inventory, describe, scan, select
-from opscope_tools.kernels.counts import evaluate
+from opscope_tools.kernels.values.notation import evaluate
 
 SCRIPT = Path(__file__).parents[2] / "support/triton_count.py"
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "int8": 1, "int32": 4, "int64": 8, "uint8": 1}

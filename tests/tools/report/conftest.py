@@ -10,8 +10,8 @@ import report_toy as toy
 from opscope_tools import write_report
 from opscope_tools.report.facts import ImplementationFacts
 from opscope_tools.report.render import Report
-from opscope_tools.spec import ToolContext
-from opscope_tools.workspace import Workspace
+from opscope_tools.running.tool import ToolContext
+from opscope_tools.running.workspace import Workspace
 
 
 @pytest.fixture
@@ -21,8 +21,8 @@ def workspace(tmp_path: Path) -> Workspace:
 
 @pytest.fixture
 def context(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> ToolContext:
-    """A context whose sibling tools answer about the toy."""
-    monkeypatch.setattr(write_report, "call_sibling", toy.answer)
+    """A context whose other tools answer about the toy."""
+    monkeypatch.setattr(write_report, "run_tool", toy.answer)
     return ToolContext(workspace)
 
 
@@ -30,7 +30,7 @@ def context(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> ToolContex
 def facts(tmp_path_factory: pytest.TempPathFactory) -> ImplementationFacts:
     """The toy's facts; frozen, so that one instance serves every test."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(write_report, "call_sibling", toy.answer)
+        patch.setattr(write_report, "run_tool", toy.answer)
         context = ToolContext(toy.workspace(tmp_path_factory.mktemp("toy")))
         return write_report.gather(write_report.WriteReportArguments(name="toy"), context)
 

@@ -29,12 +29,11 @@ from opscope_schemas.analysis import (
 from opscope_schemas.common import Repository, Source, ToolResult
 from opscope_schemas.dataflow import CacheGrowth, Dataflow, DataflowResult, FlowOperator, FlowTensor, PeakPoint
 from opscope_schemas.errors import UnknownNameError
-from opscope_tools.catalog import tool_named
 from opscope_tools.report.facts import ImplementationFacts
 from opscope_tools.report.render import Report, render
-from opscope_tools.runner import run_tool
-from opscope_tools.spec import ToolContext
-from opscope_tools.workspace import Workspace
+from opscope_tools.running.runner import run_tool
+from opscope_tools.running.tool import AnyTool, ToolContext
+from opscope_tools.running.workspace import Workspace
 
 MODELING = '''"""A toy."""
 
@@ -288,6 +287,7 @@ def _common(phase: Phase, name: str, kernels: tuple[Kernel, ...]) -> dict[str, A
         "forward_file": FILE, "forward_line": _forward(name), "attention": "sdpa", "kernels": kernels,
         "totals": totals(kernels, *(() if top else ("", False))), "variables": VARIABLES, "assumptions": ("Attention is counted dense.",),
         "conditions": ("{seq_len} > 1",) if phase == "prefill" else (), "parameters": WEIGHTS if top else f"4 * {H} ** 2",
+        "weights": f"({WEIGHTS}) * {{w_bytes}}" if top else f"4 * {H} ** 2 * {{w_bytes}}",
         "not_counted": ("the sampler",), "conventions": ("A multiply and an add are 1 FLOP each.",),
     }  # fmt: skip
 
@@ -409,10 +409,12 @@ def graph(document: ModelAnalysis) -> Dataflow:
     )  # fmt: skip
 
 
-def answer(name: str, arguments: Mapping[str, Any], context: ToolContext) -> ToolResult:
-    """What the sibling tools say about the toy; what reads source reads the toy's."""
+def answer(tool: AnyTool, arguments: Mapping[str, Any], context: ToolContext) -> ToolResult:
+    """What other tools say about the toy; what reads source reads the toy's."""
+    name = tool.name
     if name in {"extract_config", "cuda_kernel_tiling"}:
-        return run_tool(tool_named(name), arguments, context)
+        answered: ToolResult = run_tool(tool, arguments, context)
+        return answered
     phase: Phase = arguments.get("phase", "prefill")
     if name == "inspect_model":
         if arguments["model"] != "toy":

@@ -15,7 +15,7 @@ from opscope_tools.report.facts import ImplementationFacts
 from opscope_tools.report.markdown import Page
 from opscope_tools.report.render import Report
 from opscope_tools.report.sources import SourceReader
-from opscope_tools.session import open_workspace
+from opscope_tools.running.session import open_workspace
 
 ATTENTION = toy.line_of("class ToyAttention")
 NORM = toy.line_of("class ToyNorm")

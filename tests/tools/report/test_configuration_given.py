@@ -8,7 +8,7 @@ import report_toy as toy
 from opscope_tools import write_report
 from opscope_tools.report.facts import ImplementationFacts
 from opscope_tools.report.summary import summarise
-from opscope_tools.spec import ToolContext
+from opscope_tools.running.tool import ToolContext
 
 
 def head(text: str) -> str:

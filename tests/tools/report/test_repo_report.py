@@ -18,8 +18,8 @@ from opscope_tools.report.markdown import Page
 from opscope_tools.report.mermaid import mermaid
 from opscope_tools.report.outline import DEEP, REPO_SECTIONS
 from opscope_tools.report.sources import SourceReader
-from opscope_tools.spec import ToolContext
-from opscope_tools.workspace import Workspace
+from opscope_tools.running.tool import ToolContext
+from opscope_tools.running.workspace import Workspace
 from opscope_tools.write_report import WRITE_REPORT, WriteReportArguments
 
 PATH = "reports/repos/engine.md"

@@ -19,7 +19,7 @@ from opscope_tools.report.outline import SECTIONS
 from opscope_tools.report.plots import plots
 from opscope_tools.report.render import Report
 from opscope_tools.report.webpage import web_page
-from opscope_tools.spec import ToolContext
+from opscope_tools.running.tool import ToolContext
 from opscope_tools.write_report import WRITE_REPORT, WriteReportArguments
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

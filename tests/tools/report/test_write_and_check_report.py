@@ -13,8 +13,8 @@ from opscope_schemas.errors import InputError, OutputError, PathRefusedError, So
 from opscope_schemas.report import CheckReportResult, ReportFacts, WriteReportResult
 from opscope_tools.check_report import CHECK_REPORT, CheckReportArguments
 from opscope_tools.report import saving
-from opscope_tools.runner import shorten_to
-from opscope_tools.spec import ToolContext
+from opscope_tools.running.runner import shorten_to
+from opscope_tools.running.tool import ToolContext
 from opscope_tools.write_report import WRITE_REPORT, WriteReportArguments
 
 PATH = "reports/implementations/toy-analysis.md"

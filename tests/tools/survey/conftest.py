@@ -6,7 +6,7 @@ import pytest
 from map_facts import context_of
 from opscope_schemas.repo_map import RepoMapResult
 from opscope_tools.map_repo import MAP_REPO, MapRepoArguments
-from opscope_tools.workspace import installed_repository
+from opscope_tools.running.workspace import installed_repository
 
 
 @pytest.fixture(scope="session")

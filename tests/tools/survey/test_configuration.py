@@ -15,7 +15,7 @@ import click
 import pytest
 from map_facts import CORPUS, mapped
 from opscope_schemas.repo_map import RepoMapResult
-from opscope_tools.workspace import installed_repository
+from opscope_tools.running.workspace import installed_repository
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from map_facts import CORPUS, context_of, mapped
 from opscope_schemas.repo_map import RepoMapResult
 from opscope_tools.map_repo import MAP_REPO, MapRepoArguments
-from opscope_tools.workspace import installed_repository
+from opscope_tools.running.workspace import installed_repository
 
 #: imports the module with an environment that notes each name it is asked for
 _RECORDER = """
@@ -90,7 +90,7 @@ def test_the_keys_of_a_table_of_readers_are_its_variables(tmp_path: Path) -> Non
     names = [f"SHOP_{word}" for word in ("PRICE", "STOCK", "DOOR", "SIGN")]
     rows = "\n".join(f'    "{name}": lambda: int(os.getenv("{name}", "0")),' for name in names)
     (folder / "envs.py").write_text(f"import os\n\nreaders = {{\n{rows}\n}}\n")
-    from opscope_tools.workspace import folder_repository
+    from opscope_tools.running.workspace import folder_repository
 
     context = context_of(folder_repository("shop", folder), tmp_path)
     result = MAP_REPO.run(MapRepoArguments(repo="shop", detail="full"), context)

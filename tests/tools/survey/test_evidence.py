@@ -9,8 +9,8 @@ import pytest
 from opscope_cache.store import MemoryStore
 from opscope_schemas.repo_map import Component, Counted, RepoMapResult
 from opscope_tools.map_repo import MAP_REPO, MapRepoArguments
-from opscope_tools.spec import ToolContext
-from opscope_tools.workspace import Workspace, folder_repository
+from opscope_tools.running.tool import ToolContext
+from opscope_tools.running.workspace import Workspace, folder_repository
 
 ENGINE = Path(__file__).parents[2] / "corpus/survey/engine"
 

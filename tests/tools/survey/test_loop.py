@@ -14,9 +14,9 @@ from map_facts import CORPUS, context_of, mapped
 from opscope_schemas.errors import UnknownNameError
 from opscope_schemas.repo_map import CallNest, NestLine, RepoMapResult
 from opscope_tools.map_repo import MAP_REPO, MapRepoArguments
-from opscope_tools.nests import shortened
-from opscope_tools.runner import shorten_to
-from opscope_tools.workspace import folder_repository
+from opscope_tools.running.runner import shorten_to
+from opscope_tools.running.workspace import folder_repository
+from opscope_tools.source.call_nesting import shortened
 
 ENGINE = CORPUS / "engine"
 #: runs the engine and notes each call inside the package: (caller's file and line, callee's file and first line)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from opscope_tools.engines import close_engines
-from opscope_tools.spec import ToolContext
-from opscope_tools.workspace import Workspace
+from opscope_tools.running.engines import close_engines
+from opscope_tools.running.tool import ToolContext
+from opscope_tools.running.workspace import Workspace
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ import pytest
 from opscope_schemas.dataflow import DataflowResult
 from opscope_schemas.errors import ValuesError
 from opscope_schemas.formula import evaluate
-from opscope_tools.spec import ToolContext
+from opscope_tools.running.tool import ToolContext
 from opscope_tools.trace_dataflow import DataflowArguments, trace_dataflow
 
 REFERENCE = Path(__file__).parents[2] / "support" / "dataflow_reference.py"
@@ -143,7 +143,7 @@ def test_the_cache_grows_by_keys_and_values_of_all_layers(context: ToolContext) 
     cache = flow(context, "llama", phase="decode").dataflow.cache
     assert cache is not None
     sizes = {
-        "num_layers": 5, "batch_size": 3, "num_kv_heads": 2, "head_dim": 16, "a_bytes": 2, "cache_len": 7, "seq_len": 1,
+        "num_layers": 5, "batch_size": 3, "num_kv_heads": 2, "head_dim": 16, "kv_bytes": 2, "cache_len": 7, "seq_len": 1,
     }  # fmt: skip
     assert evaluate(cache.per_token, sizes) == 2 * 5 * 3 * 2 * 16 * 2
     assert evaluate(cache.after, sizes) - evaluate(cache.before, sizes) == 2 * 5 * 3 * 2 * 16 * 2

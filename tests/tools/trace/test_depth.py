@@ -14,6 +14,8 @@ from typing import Any, ClassVar
 import pytest
 import torch
 import transformers
+from opscope_tools.costing.arguments import model_spec
+from opscope_tools.running.tool import ToolContext
 from opscope_tools.trace.protocol import ModelSpec, TraceRequest
 from opscope_tools.trace.worker import attempts, models
 from opscope_tools.trace.worker.alike import first_of
@@ -59,9 +61,9 @@ def copies(model: Any) -> int:
 
 @pytest.mark.parametrize(("model_type", "phase", "level", "depth", "shares"), MODELS)
 def test_a_trace_is_the_same_whether_layers_were_shared_or_all_built(
-    model_type: str, phase: str, level: str, depth: int | None, shares: bool
+    model_type: str, phase: str, level: str, depth: int | None, shares: bool, context: ToolContext
 ) -> None:
-    spec = ModelSpec(model_type=model_type, overrides={} if depth is None else {"num_layers": depth})
+    spec = model_spec(context.workspace, model_type, {} if depth is None else {"num_layers": depth})
     _, ((model_class, config_class), *_) = models.resolve(spec)
     with_sharing, model = traced(model_class, config_class, spec, share=True, phase=phase, level=level)
     without, built = traced(model_class, config_class, spec, share=False, phase=phase, level=level)
@@ -70,14 +72,14 @@ def test_a_trace_is_the_same_whether_layers_were_shared_or_all_built(
     assert copies(built) == 0
 
 
-def test_layers_whose_weights_are_tied_by_name_are_all_built() -> None:
-    spec = ModelSpec(model_type="zamba2")
+def test_layers_whose_weights_are_tied_by_name_are_all_built(context: ToolContext) -> None:
+    spec = model_spec(context.workspace, "zamba2", None)
     _, ((model_class, config_class), *_) = models.resolve(spec)
     with pytest.raises(SharedLayerError, match="tie_weights"):
         traced(model_class, config_class, spec, share=True, level="run")
 
 
-def calls_of(layers: int) -> int:
+def calls_of(layers: int, context: ToolContext) -> int:
     """How many functions of Python a trace of a llama of so many layers calls."""
     count = 0
 
@@ -85,7 +87,7 @@ def calls_of(layers: int) -> int:
         nonlocal count
         count += event == "call"
 
-    spec = ModelSpec(model_type="llama", overrides={"num_layers": layers})
+    spec = model_spec(context.workspace, "llama", {"num_layers": layers})
     _, ((model_class, config_class), *_) = models.resolve(spec)
     before = sys.getprofile()
     sys.setprofile(seen)
@@ -96,9 +98,9 @@ def calls_of(layers: int) -> int:
     return count
 
 
-def test_a_trace_of_126_layers_takes_at_most_a_fifth_more_than_one_of_2() -> None:
-    calls_of(3)  # what is imported and remembered once
-    assert calls_of(126) <= 1.2 * calls_of(2)
+def test_a_trace_of_126_layers_takes_at_most_a_fifth_more_than_one_of_2(context: ToolContext) -> None:
+    calls_of(3, context)  # what is imported and remembered once
+    assert calls_of(126, context) <= 1.2 * calls_of(2, context)
 
 
 @pytest.mark.parametrize("look", [lambda t: t, lambda t: t.view(12), lambda t: t.transpose(0, 1)[0]])

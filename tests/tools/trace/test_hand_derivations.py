@@ -11,14 +11,14 @@ from collections.abc import Mapping
 
 from opscope_schemas.analysis import Totals
 from opscope_schemas.formula import evaluate
-from opscope_tools.costing import CostArguments
+from opscope_tools.costing.arguments import CostArguments
 from opscope_tools.count_flops import count_flops
-from opscope_tools.spec import ToolContext
+from opscope_tools.running.tool import ToolContext
 
-POINT = dict(B=3, S=7, H=48, I=80, N=6, K=2, D=10, E=5, T=2, a=2, w=2)  # noqa: C408 -- reads as the legend does
+POINT = dict(B=3, S=7, H=48, I=80, N=6, K=2, D=10, E=5, T=2, a=2, w=2, c=3)  # noqa: C408 -- reads as the legend does
 NAMES = dict(  # noqa: C408 -- reads as the legend does
     B="batch_size", S="seq_len", H="hidden_size", I="intermediate_size", N="num_heads", K="num_kv_heads", D="head_dim",
-    E="num_experts", T="num_experts_per_tok", a="a_bytes", w="w_bytes",
+    E="num_experts", T="num_experts_per_tok", a="a_bytes", w="w_bytes", c="kv_bytes",
 )  # fmt: skip
 
 
@@ -55,7 +55,7 @@ def test_mlp_is_three_products_a_silu_and_a_product_by_element(context: ToolCont
 
 def test_attention_is_four_projections_rotary_cache_and_the_fused_operator(context: ToolContext) -> None:
     values = {NAMES[k]: v for k, v in POINT.items()}
-    B, S, H, N, K, D, a, w = (POINT[k] for k in "BSHNKDaw")  # noqa: N806 -- shape letters
+    B, S, H, N, K, D, a, w, c = (POINT[k] for k in "BSHNKDawc")  # noqa: N806 -- shape letters
     rows, q, k, out = B * S, B * S * N * D, B * S * K * D, B * S * H
     projections = 2 * rows * H * (N * D) + 2 * (2 * rows * H * (K * D)) + 2 * rows * (N * D) * H
     scores = B * N * S * S
@@ -67,11 +67,11 @@ def test_attention_is_four_projections_rotary_cache_and_the_fused_operator(conte
     read = (rows * H * a + H * N * D * w) + 2 * (rows * H * a + H * K * D * w) + (q * a + N * D * H * w)
     read += sum((x * a + angles) + x // 2 * a + x * a + (x * a + angles) + 2 * x * a for x in (q, k))
     read += 2 * k * a  # the empty cache is concatenated with k and with v
-    read += (q + 2 * k) * a  # sdpa: q, k, v once
+    read += q * a + 2 * k * c  # sdpa: q, k, v once, the latter two from the cache
     read += q * a  # .contiguous() after the heads are moved back
     write = q * a + 2 * k * a + out * a
     write += sum(x * a + x // 2 * a + x * a + x * a + x * a for x in (q, k))
-    write += 2 * k * a + q * a + q * a
+    write += 2 * k * c + q * a + q * a  # the cache with k and v; sdpa; .contiguous()
     assert figures(totals_of("LlamaAttention", context), values) == (flops, matmul, read, write)
 
 

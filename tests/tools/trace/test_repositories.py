@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from opscope_schemas.errors import OpscopeError
-from opscope_tools.costing import CostArguments
+from opscope_tools.costing.arguments import CostArguments
 from opscope_tools.count_flops import count_flops
-from opscope_tools.engines import close_engines
-from opscope_tools.spec import ToolContext
-from opscope_tools.workspace import Workspace
+from opscope_tools.running.engines import close_engines
+from opscope_tools.running.tool import ToolContext
+from opscope_tools.running.workspace import Workspace
 
 SOURCE = '''
 import json

@@ -11,11 +11,11 @@ import pytest
 from opscope_cache.store import MemoryStore
 from opscope_schemas.errors import CancelledError
 from opscope_tools.catalog import tool_named
-from opscope_tools.engines import close_engines
-from opscope_tools.runner import run_tool
-from opscope_tools.spec import ToolContext
+from opscope_tools.running.engines import close_engines
+from opscope_tools.running.runner import run_tool
+from opscope_tools.running.tool import ToolContext
+from opscope_tools.running.workspace import Workspace
 from opscope_tools.trace.client import Worker
-from opscope_tools.workspace import Workspace
 
 LONG = 120.0
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from opscope_schemas.errors import OpscopeError
 from opscope_schemas.formula import evaluate
-from opscope_tools.costing import CostArguments
+from opscope_tools.costing.arguments import CostArguments
 from opscope_tools.count_flops import count_flops
-from opscope_tools.spec import ToolContext
+from opscope_tools.running.tool import ToolContext
 
 B, S, M, N = 3, 5, 8, 12  # batch, positions, in, out
 

@@ -1,4 +1,4 @@
-"""The questions that tools ask of the index: classes by name (names.py), the forward of a class and its lines, bases,
+"""The questions that tools ask of the index: classes by name (targets.py), the forward of a class and its lines, bases,
 submodules, re-exports. What reads bodies is imported by the first question that needs it, so that a new process answers
 where a class or a forward stands without it.
 """
@@ -15,17 +15,17 @@ from opscope_cache.store import Store
 from opscope_schemas.common import Repository
 from opscope_schemas.errors import SourceError
 
-from opscope_tools.index.names import Names, Target
-from opscope_tools.index.parse import Node, parse
-from opscope_tools.index.remarks import patches, remarks
-from opscope_tools.index.resolve import ClassSymbol, Found, Resolver
-from opscope_tools.index.rows import FunctionRow
-from opscope_tools.index.trees import SourceTree, Unit
+from opscope_tools.index.names.remarks import patches, remarks
+from opscope_tools.index.names.targets import Names, Target
+from opscope_tools.source.python.names import ClassSymbol, Found, Resolver
+from opscope_tools.source.python.parse import Node, parse
+from opscope_tools.source.python.repository import SourceTree, Unit
+from opscope_tools.source.python.rows import FunctionRow
 
 if TYPE_CHECKING:
     from opscope_schemas.index import ForwardLine
 
-    from opscope_tools.index.built import HeldModule
+    from opscope_tools.index.modules.held_modules import HeldModule
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +142,7 @@ class Index:
 
     def submodules(self, symbol: ClassSymbol) -> list[HeldModule]:
         """The modules that an object of the class holds, those of branches not taken by default included."""
-        from opscope_tools.index.built import submodules
+        from opscope_tools.index.modules.held_modules import submodules
 
         with self.question():
             return submodules(self.resolver, symbol)
@@ -159,8 +159,8 @@ class Index:
                 next_step="Look at the lines around it." if root.has_error else "Ask again.",
                 location=f"{forward.file}:{forward.line}",
             )
-        from opscope_tools.index.callees import Callees
-        from opscope_tools.index.lines import LineReader
+        from opscope_tools.index.forwards.callees import Callees
+        from opscope_tools.index.forwards.lines import LineReader
 
         callees = Callees(self.resolver, forward.symbol, forward.defined_in, forward.row)
         try:

@@ -10,15 +10,15 @@ from typing import Any
 from opscope_schemas.common import Repository
 from opscope_schemas.tiling import KernelTiling
 
-from opscope_tools.kernels.arch import Arch
-from opscope_tools.kernels.autotune import Context
-from opscope_tools.kernels.ctext import CSource
-from opscope_tools.kernels.cuda import CudaContext, describe_cuda
-from opscope_tools.kernels.cuda_find import KernelMacros
-from opscope_tools.kernels.facts import Inventory, KernelRef, LaunchRef, WrapperRef
-from opscope_tools.kernels.files import PYTHON, SUFFIXES, read_text, walk
-from opscope_tools.kernels.pymodule import Modules
-from opscope_tools.kernels.triton import describe_triton
+from opscope_tools.kernels.architectures import Arch
+from opscope_tools.kernels.cuda.description import CudaContext, describe_cuda
+from opscope_tools.kernels.cuda.names.definitions import KernelMacros
+from opscope_tools.kernels.cuda.source_text import CSource
+from opscope_tools.kernels.host.modules import Modules
+from opscope_tools.kernels.records import Inventory, KernelRef, LaunchRef, WrapperRef
+from opscope_tools.kernels.triton.decorators import Context
+from opscope_tools.kernels.triton.description import describe_triton
+from opscope_tools.source.files import PYTHON, SUFFIXES, read_text, walk
 
 _WHOLE = {"", "*", "."}
 
@@ -98,7 +98,8 @@ def describe(
     """
     modules = Modules(repository, lambda path: read_text(repository, path))
     context = Context(modules, arch, checkpoint)
-    cuda = _cuda_context(repository, inventory, checkpoint)
+    capability = arch.capability[0] * 100 + arch.capability[1] * 10 if arch is not None else 0
+    cuda = _cuda_context(repository, inventory, checkpoint, capability)
     described = []
     for index, kernel in enumerate(kernels):
         checkpoint()
@@ -140,12 +141,16 @@ def _means(launch: LaunchRef, kernel: KernelRef, namesakes: list[KernelRef]) -> 
     return kernel.file in beside if beside else bool(folder) or True
 
 
-def _cuda_context(repository: Repository, inventory: Inventory, checkpoint: Callable[[], None]) -> CudaContext:
+def _cuda_context(
+    repository: Repository, inventory: Inventory, checkpoint: Callable[[], None], capability: int
+) -> CudaContext:
     sources: dict[str, CSource | None] = {}
+    written = frozenset(walk(repository))
 
     def load(path: str) -> CSource | None:
         if path not in sources:
-            text = read_text(repository, path)
+            looked_for = path in written or not path.endswith(SUFFIXES)  # most names of headers are tried in vain
+            text = read_text(repository, path) if looked_for else None
             sources[path] = None if text is None else CSource(path, text)
         return sources[path]
 
@@ -165,4 +170,5 @@ def _cuda_context(repository: Repository, inventory: Inventory, checkpoint: Call
         checkpoint,
         inventory.cuda_files,
         wrappers,
+        capability,
     )

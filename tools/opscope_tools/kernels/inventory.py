@@ -18,13 +18,13 @@ from opscope_schemas.common import Frozen, Repository
 from opscope_schemas.errors import CancelledError
 from opscope_schemas.tiling import Unanalysed
 
-from opscope_tools.kernels.ctext import CSource
-from opscope_tools.kernels.cuda_cutlass import KERNEL
-from opscope_tools.kernels.cuda_find import KernelMacros, find_in_cuda, kernel_macros, worth_reading
-from opscope_tools.kernels.cuda_wrappers import may_wrap, wrapper_calls, wrappers
-from opscope_tools.kernels.facts import FileFacts, Inventory, KernelRef, MacroRef, PickerRef, WrapperRef
-from opscope_tools.kernels.files import CUDA, LIMIT, PYTHON, TEMPLATES, read_bytes, too_large, walk
-from opscope_tools.kernels.triton_find import find_in_python, worth_parsing
+from opscope_tools.kernels.cuda.launch.cutlass import KERNEL
+from opscope_tools.kernels.cuda.launch.wrappers import may_wrap, wrapper_calls, wrappers
+from opscope_tools.kernels.cuda.names.definitions import KernelMacros, find_in_cuda, kernel_macros, worth_reading
+from opscope_tools.kernels.cuda.source_text import CSource
+from opscope_tools.kernels.records import FileFacts, Inventory, KernelRef, MacroRef, PickerRef, WrapperRef
+from opscope_tools.kernels.triton.definitions import find_in_python, worth_parsing
+from opscope_tools.source.files import CUDA, LIMIT, PYTHON, TEMPLATES, read_bytes, too_large, walk
 
 Progress = Callable[[float, float | None, str], None]
 _TEMPLATE_KERNEL = re.compile(

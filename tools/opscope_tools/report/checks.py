@@ -95,7 +95,7 @@ _CHECKLIST = re.compile(r"^\s*[-*] \[[ xX]\]")
 
 def placeholders(material: Material) -> Iterator[Problem]:
     """Nothing that a template left to be filled in."""
-    known = {*STANDARD_ORDER, "w_bytes", "a_bytes", *(material.facts.variables if material.facts else ())}
+    known = {*STANDARD_ORDER, "w_bytes", "a_bytes", "kv_bytes", *(material.facts.variables if material.facts else ())}
     defined = {
         f"[{name}]" for name in re.findall(r"^[ \t]*+\[([^\]\n]++)\]:\s", material.page.text, re.MULTILINE)
     }  # links

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from opscope_schemas.analysis import Kernel, ModelAnalysis, ModuleAnalysis, ModuleNode, TensorInfo
 from opscope_schemas.errors import ValuesError
-from opscope_schemas.formula import Formula
+from opscope_schemas.formula import Formula, Rational
 
 from opscope_tools.report.facts import Figures, ImplementationFacts, short, walk
 from opscope_tools.report.flow import tile_of
@@ -167,7 +167,7 @@ def _pseudocode(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
     return pseudocode(node, path, name, notes, cost)
 
 
-def _line_cost(facts: ImplementationFacts, kernels: Sequence[Kernel], values: Mapping[str, int]) -> str:
+def _line_cost(facts: ImplementationFacts, kernels: Sequence[Kernel], values: Mapping[str, Rational]) -> str:
     """`34.4 GFLOP, r 41.9 MB, w 8.39 MB`, with the tiles of a kernel that was named; nothing where no operator runs."""
     figures = Figures.sum(kernels, values)
     if not (figures.flops or figures.bytes):
@@ -212,7 +212,7 @@ def _costs(module: ModuleAnalysis) -> list[str]:
     return [f"{label}: `{_formula(text)}`" for label, text in rows]
 
 
-def _figures(module: ModuleAnalysis, values: Mapping[str, int]) -> Figures:
+def _figures(module: ModuleAnalysis, values: Mapping[str, Rational]) -> Figures:
     return Figures.sum(module.kernels, values)
 
 
@@ -292,7 +292,7 @@ def _insights(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes
     return lines
 
 
-def _largest(module: ModuleAnalysis, values: Mapping[str, int], quotes: Quotes) -> list[str]:
+def _largest(module: ModuleAnalysis, values: Mapping[str, Rational], quotes: Quotes) -> list[str]:
     """Where most FLOPs and bytes go: by line, in a forward of one line by kernel; nothing where only one has any."""
     groups = list(_by_line(module.kernels).values())
     groups = groups if len(groups) > 1 else [[kernel] for kernel in module.kernels]

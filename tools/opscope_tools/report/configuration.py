@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from opscope_schemas.extracted_config import Check, Configuration, Hyperparameter
-from opscope_schemas.formula import holds, variables
+from opscope_schemas.formula import Rational, holds, variables
 
 from opscope_tools.report.facts import ImplementationFacts, short
 from opscope_tools.report.overview import scopes
@@ -91,7 +91,9 @@ def _nested(facts: ImplementationFacts, attribute: str) -> dict[str, int]:
     return dict(within(facts.tree.config, ""))
 
 
-def _of_parts(facts: ImplementationFacts, name: str, meaning: str, parts: Mapping[str, int], quotes: Quotes) -> Row:
+def _of_parts(
+    facts: ImplementationFacts, name: str, meaning: str, parts: Mapping[str, Rational], quotes: Quotes
+) -> Row:
     """A standard row of a composite configuration: each part's value, its own name for it and its line."""
     shown = ", ".join(_value(quotes, f"config.{path}", value) for path, value in parts.items())
     named = [f"`{path}`{at}" for path, value in parts.items() for at in [_declared(facts, path, value)]]
@@ -279,7 +281,7 @@ def constraint_lines(facts: ImplementationFacts) -> list[str]:
         "what ran."
     ]
     lines.append(
-        f"Precision: traced in {facts.main.dtype}; a_bytes and w_bytes of the formulas stand for other dtypes."
+        f"Precision: traced in {facts.main.dtype}; a_bytes, w_bytes and kv_bytes of the formulas stand for other dtypes."
     )
     lines += [f"Precision: {_quoted(check)}" for check in typed]
     lines += [f"Check: {_quoted(check)}" for check in rest if check not in aligned]

@@ -25,7 +25,7 @@ from opscope_schemas.common import Source
 from opscope_schemas.dataflow import Dataflow
 from opscope_schemas.errors import ValuesError
 from opscope_schemas.extracted_config import Check, ExtractConfigResult
-from opscope_schemas.formula import Formula, evaluate, variables
+from opscope_schemas.formula import Formula, Rational, evaluate, variables, whole_bytes
 from opscope_schemas.tiling import TilingResult
 
 from opscope_tools.report.point import point_said
@@ -72,7 +72,7 @@ def _named_limits(config: Mapping[str, object], within: str) -> Iterator[tuple[s
             yield from _named_limits(value, f"{within}{name}.")
 
 
-def default_point(phase: str, given: Mapping[str, int], limit: int | None) -> dict[str, int]:
+def default_point(phase: str, given: Mapping[str, Rational], limit: int | None) -> dict[str, Rational]:
     """Run-time variables of `phase`: one sequence, a context of `DEFAULT_CONTEXT` tokens or the model's `limit`; as many
     for an encoder to read.
 
@@ -86,7 +86,7 @@ def default_point(phase: str, given: Mapping[str, int], limit: int | None) -> di
     return {**point, "seq_len": lengths[0], "cache_len": lengths[1]}
 
 
-def bind(document: Analysis, given: Mapping[str, int], limit: int | None = None) -> dict[str, int]:
+def bind(document: Analysis, given: Mapping[str, Rational], limit: int | None = None) -> dict[str, Rational]:
     """A value for every variable of `document`: the caller's, else the default, else what its definition gives.
 
     Raises `ValuesError` for negative values, for another value than the default of a fixed variable, and for a variable
@@ -116,7 +116,7 @@ def bind(document: Analysis, given: Mapping[str, int], limit: int | None = None)
     return values
 
 
-def _refuse_bad_values(document: Analysis, values: Mapping[str, int]) -> None:
+def _refuse_bad_values(document: Analysis, values: Mapping[str, Rational]) -> None:
     for name, value in values.items():
         if value < 0:
             raise ValuesError(f"{name} is {value}; sizes cannot be negative.")
@@ -207,7 +207,7 @@ class Figures:
     write: int
 
     @classmethod
-    def sum(cls, kernels: Iterable[Kernel], values: Mapping[str, int]) -> Figures:
+    def sum(cls, kernels: Iterable[Kernel], values: Mapping[str, Rational]) -> Figures:
         """The figures of `kernels` together."""
         rows = [
             (k.flops, k.matmul_flops, k.memory_access.read, k.memory_access.write) for k in kernels
@@ -293,10 +293,10 @@ class ImplementationFacts:
     documents: tuple[ModelAnalysis, ...]
     graphs: tuple[Dataflow, ...]
     #: what the caller asked for, and per phase every variable's value where the trace evaluated its document
-    values: Mapping[str, int] = field(default_factory=dict)
+    values: Mapping[str, Rational] = field(default_factory=dict)
     #: the config.json or the overrides that the caller gave; None: the defaults of the configuration's class
     given: Mapping[str, object] | str | None = None
-    points: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    points: Mapping[str, Mapping[str, Rational]] = field(default_factory=dict)
     #: what the other tools said beside their documents
     notes: tuple[str, ...] = ()
     #: the kernels that were named, and what configures and what checks each
@@ -325,7 +325,7 @@ class ImplementationFacts:
         """The model in which the subject was traced; empty where the subject is that model."""
         return "" if self.tree.model_class == self.subject else self.tree.model_class
 
-    def called(self, document: Analysis, quote: Callable[[str, int], str] | None = None) -> str:
+    def called(self, document: Analysis, quote: Callable[[str, Rational], str] | None = None) -> str:
         """What the totals of `document` are of, as the beginning of a sentence: a whole pass, or one call in it. `quote`
         writes a number under its key."""
         cached = not self.within or "cache_len" in self._formula_names(document)
@@ -381,11 +381,16 @@ class ImplementationFacts:
         return dict(_named_limits(self.tree.config, ""))
 
     @cached_property
+    def weight_bytes(self) -> int:
+        """The weights of the main document in memory, as the checkpoint stores them."""
+        return whole_bytes(self.main.weights, self.point(self.main))
+
+    @cached_property
     def limit(self) -> int | None:
         """The config's maximum number of positions."""
         return position_limit(self.tree)
 
-    def point(self, document: Analysis) -> dict[str, int]:
+    def point(self, document: Analysis) -> dict[str, Rational]:
         """The values at which `document` is evaluated."""
         # sizes of the model are the same in every phase; a document need not list all that its formulas name
         sizes = {name: value for point in self.points.values() for name, value in point.items() if name not in _RUNTIME}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from opscope_schemas.analysis import Kernel, ModelAnalysis
-from opscope_schemas.formula import evaluate
+from opscope_schemas.formula import Rational, evaluate
 
 from opscope_tools.report.facts import ImplementationFacts
 
@@ -46,7 +46,7 @@ def kinds_of(facts: ImplementationFacts, document: ModelAnalysis) -> dict[int, K
     return found
 
 
-def _alike(kernels: Sequence[Kernel], values: Mapping[str, int]) -> Iterator[list[Kernel]]:
+def _alike(kernels: Sequence[Kernel], values: Mapping[str, Rational]) -> Iterator[list[Kernel]]:
     """Calls of one class at one attribute of one forward, at least one of which is repeated."""
     held: dict[tuple[str, str], list[Kernel]] = {}
     for kernel in kernels:

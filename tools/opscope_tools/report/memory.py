@@ -193,7 +193,7 @@ def _growth(facts: ImplementationFacts) -> tuple[bool, str]:
 
 
 def _weights(facts: ImplementationFacts) -> Row:
-    size = Formula.parse(facts.main.parameters) * Formula.var("w_bytes")
+    size = Formula.parse(facts.main.weights)
     known = "" if size == Formula.const(0) else f": `{size}` bytes"
-    held = plain_bytes(facts.tree.parameters * facts.point(facts.main)["w_bytes"])
+    held = plain_bytes(facts.weight_bytes)
     return f"weights{known} ({held})", "model construction", "every task that reads a weight", "as long as the model"

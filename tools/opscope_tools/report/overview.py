@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Mapping
 
 from opscope_schemas.analysis import Analysis, ModuleNode
-from opscope_schemas.formula import evaluate, variables
+from opscope_schemas.formula import Rational, evaluate, variables
 
 from opscope_tools.report import scan
 from opscope_tools.report.facts import ImplementationFacts, leaves, short, walk
@@ -41,7 +41,7 @@ def attention_kind(facts: ImplementationFacts) -> tuple[str, int, int] | None:
     return kind, heads, shared
 
 
-def _kept_heads(facts: ImplementationFacts, values: Mapping[str, int]) -> int | None:
+def _kept_heads(facts: ImplementationFacts, values: Mapping[str, Rational]) -> int | None:
     """Heads of the keys and values that the cache holds, where its tensors agree and the config has no name for them."""
     if facts.tree.config.get("num_key_value_heads") is not None:
         return None

@@ -14,7 +14,7 @@ from typing import Literal
 
 from opscope_schemas.analysis import Kernel, ModelAnalysis, ModelTreeResult, ModuleNode, TensorInfo
 from opscope_schemas.dataflow import Communication, Overlap, Place, Strategy
-from opscope_schemas.formula import Formula, evaluate
+from opscope_schemas.formula import Formula, Rational, evaluate
 
 from opscope_tools.report import scan
 from opscope_tools.report.facts import ImplementationFacts, locate, short
@@ -70,7 +70,7 @@ class Split:
     reader: SourceReader
     tree: ModelTreeResult
     document: ModelAnalysis
-    point: Mapping[str, int] = field(default_factory=dict)
+    point: Mapping[str, Rational] = field(default_factory=dict)
 
     @classmethod
     def of(cls, facts: ImplementationFacts) -> Split:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from opscope_schemas.analysis import GroupTotal, ModelAnalysis
-from opscope_schemas.formula import evaluate
+from opscope_schemas.formula import Rational, evaluate
 
 from opscope_tools.report import scan
 from opscope_tools.report.facts import Figures, ImplementationFacts, short
@@ -45,7 +45,7 @@ def memory_graph(facts: ImplementationFacts) -> Graph:
     )  # fmt: skip
 
 
-def _figures(group: GroupTotal, values: dict[str, int]) -> Figures:
+def _figures(group: GroupTotal, values: dict[str, Rational]) -> Figures:
     access = group.memory_access
     texts = (group.flops, group.matmul_flops, access.read, access.write)
     return Figures(*(evaluate(text, values) for text in texts))

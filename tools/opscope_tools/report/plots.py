@@ -13,7 +13,7 @@ from html import escape
 
 from opscope_schemas.analysis import ModelAnalysis
 from opscope_schemas.dataflow import Dataflow
-from opscope_schemas.formula import evaluate
+from opscope_schemas.formula import Rational, evaluate
 
 from opscope_tools.report.facts import Figures, ImplementationFacts
 from opscope_tools.report.quotes import amount, plain_bytes
@@ -65,7 +65,7 @@ def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
 # ---- roofline -------------------------------------------------------------------------------------------------------
 
 
-def roofline_plot(document: ModelAnalysis, point: dict[str, int], ridge: float, source: str) -> Plot:
+def roofline_plot(document: ModelAnalysis, point: dict[str, Rational], ridge: float, source: str) -> Plot:
     """Operators by FLOPs per byte under the roof of a device that turns compute-bound at `ridge` FLOPs per byte."""
     rows = []
     for group in document.per_operator:
@@ -130,7 +130,7 @@ def _label(x: float, y: float, text: str, taken: list[tuple[float, float, float]
 # ---- memory ---------------------------------------------------------------------------------------------------------
 
 
-def memory_plot(document: ModelAnalysis, graph: Dataflow, point: dict[str, int]) -> Plot | None:
+def memory_plot(document: ModelAnalysis, graph: Dataflow, point: dict[str, Rational]) -> Plot | None:
     """Bytes of activations that are alive during each operator; None where a size is not known."""
     sizes = {
         t.id: (evaluate(t.bytes, point) if t.bytes else None, t)

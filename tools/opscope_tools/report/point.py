@@ -9,22 +9,27 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 
 from opscope_schemas.analysis import Analysis, ModelInput
-from opscope_schemas.formula import evaluate, variables
+from opscope_schemas.formula import Rational, evaluate, variables
 
 __all__ = ["point_said"]
 
-Quote = Callable[[str, int], str]
+Quote = Callable[[str, Rational], str]
 #: an image has at most this many channels
 _CHANNELS = 4
 
 
 def point_said(
-    document: Analysis, values: Mapping[str, int], quote: Quote | None = None, *, cached: bool = True, joint: str = ", "
+    document: Analysis,
+    values: Mapping[str, Rational],
+    quote: Quote | None = None,
+    *,
+    cached: bool = True,
+    joint: str = ", ",
 ) -> str:
     """`batch 1, 64 new and 0 cached tokens`, `1 image of 224 x 224`. `quote` writes a number under its key; `cached` says
     whether the figures depend on cached tokens; `joint` stands behind the batch."""
 
-    def said(name: str, value: int) -> str:
+    def said(name: str, value: Rational) -> str:
         return quote(f"{document.phase}.{name}", value) if quote else str(value)
 
     known = document.model_inputs
@@ -37,7 +42,9 @@ def point_said(
     return joint.join([first, ", ".join(rest)]) if rest else first
 
 
-def _tokens(document: Analysis, sized: set[str], values: Mapping[str, int], said: Quote, *, cached: bool) -> list[str]:
+def _tokens(
+    document: Analysis, sized: set[str], values: Mapping[str, Rational], said: Quote, *, cached: bool
+) -> list[str]:
     """Tokens that the pass reads: of the text or of the decoder, then those of an encoder."""
     found = []
     new = values.get("seq_len", 0)
@@ -54,7 +61,7 @@ def _tokens(document: Analysis, sized: set[str], values: Mapping[str, int], said
     return found
 
 
-def _tensor(given: ModelInput, values: Mapping[str, int], said: Quote) -> Iterator[str]:
+def _tensor(given: ModelInput, values: Mapping[str, Rational], said: Quote) -> Iterator[str]:
     """An input of numbers rather than of indices; nothing where it is as long as a text, or its size is not known."""
     names = {name for size in given.shape for name in variables(size)}
     if "float" not in given.dtype or len(given.shape) < 2 or names & {"seq_len", "cache_len", "encoder_seq_len"}:

@@ -6,7 +6,10 @@ Marks are HTML comments: they belong into prose and tables, never into code fenc
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
+
+from opscope_schemas.formula import Rational
 
 from opscope_tools.report.markdown import number
 
@@ -28,9 +31,10 @@ class Quotes:
         assert self.values.setdefault(key, float(shown)) == float(shown), (key, value, self.values[key])
         return f"{shown}<!-- fact:{key} -->"
 
-    def __call__(self, key: str, value: int) -> str:
+    def __call__(self, key: str, value: Rational) -> str:
         """`value` in digits with its mark; a key stands for one number throughout a report."""
         key = "_".join(key.split())  # a mark ends at the first blank
+        value = math.ceil(value)  # a fraction of a byte takes a byte
         assert self.values.setdefault(key, value) == value, (key, value, self.values[key])
         return f"{number(value)}<!-- fact:{key} -->"
 

@@ -118,8 +118,7 @@ def _hardware(facts: ImplementationFacts, quotes: Quotes) -> str:
     optional = f" Its file declares {_listed(flags, 6)}." if flags else ""
     memory = ""
     if facts.tree.parameters:
-        held = facts.tree.parameters * facts.point(facts.main)["w_bytes"]
-        memory = f" Its weights take {quotes('weight_bytes', held)} bytes."
+        memory = f" Its weights take {quotes('weight_bytes', facts.weight_bytes)} bytes."
     return said + memory + optional
 
 

@@ -13,7 +13,6 @@ from opscope_schemas.common import Source
 from opscope_schemas.repo_map import CallNest, Candidate, Component, Counted, EntryPoint, NestLine, Place, RepoMapResult
 from opscope_schemas.report import Problem, ReportFacts, ReportSummary
 
-from opscope_tools.nests import shortened
 from opscope_tools.report.architecture import architecture_map
 from opscope_tools.report.edits import line_digests
 from opscope_tools.report.evidence import with_facts
@@ -31,6 +30,7 @@ from opscope_tools.report.pins import pinned
 from opscope_tools.report.quotes import Quotes
 from opscope_tools.report.render import Report, Template
 from opscope_tools.report.sources import SourceReader
+from opscope_tools.source.call_nesting import shortened
 
 __all__ = ["RepoFacts", "render_repo"]
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from opscope_schemas.analysis import ModelAnalysis
 from opscope_schemas.dataflow import Dataflow
+from opscope_schemas.formula import Rational
 from opscope_schemas.report import ReportSummary
 
 from opscope_tools.report import scan
@@ -66,7 +67,7 @@ def _insights(facts: ImplementationFacts) -> list[str]:
     return lines
 
 
-def _costliest(document: ModelAnalysis, graph: Dataflow, values: Mapping[str, int], whole: Figures) -> str:
+def _costliest(document: ModelAnalysis, graph: Dataflow, values: Mapping[str, Rational], whole: Figures) -> str:
     """The task with the most FLOPs, at the line of the model's source that calls it."""
     catalogue = tasks(document, graph)
     costs = {task.number: Figures.sum([o.kernel for o in task.occurrences], values).flops for task in catalogue}
@@ -76,7 +77,9 @@ def _costliest(document: ModelAnalysis, graph: Dataflow, values: Mapping[str, in
     if call and kernel.file != document.file:
         at = f"{call.attribute}, called at {call.file}:{call.line}"
     share = 100 * costs[top.number] / whole.flops
-    return f"The costliest operator of {document.phase} is {top.kind} ({at}): {share:.1f} % of its FLOPs."
+    counted = {"last": " with the logits of the last position", "all": " with the logits of all positions"}
+    said = counted.get(document.logits, "")
+    return f"The costliest operator of {document.phase}{said} is {top.kind} ({at}): {share:.1f} % of its FLOPs."
 
 
 def _optimisations(facts: ImplementationFacts) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from opscope_schemas.analysis import Kernel
-from opscope_schemas.formula import evaluate
+from opscope_schemas.formula import Rational, evaluate
 
 from opscope_tools.report.facts import Figures, ImplementationFacts, short, walk
 from opscope_tools.report.graph import INPUTS, OUTPUTS, Edge, Graph, Group, Vertex, folded
@@ -33,13 +33,13 @@ class Part:
     path: str = ""
 
 
-def parts(facts: ImplementationFacts, kernels: Sequence[Kernel], values: Mapping[str, int]) -> list[Part]:
+def parts(facts: ImplementationFacts, kernels: Sequence[Kernel], values: Mapping[str, Rational]) -> list[Part]:
     """What a forward runs, in order of execution, down to the calls inside repeated layers."""
     return _parts(kernels, short(facts.subject), "", None, values)
 
 
 def _parts(
-    kernels: Sequence[Kernel], owner: str, prefix: str, within: Kernel | None, values: Mapping[str, int]
+    kernels: Sequence[Kernel], owner: str, prefix: str, within: Kernel | None, values: Mapping[str, Rational]
 ) -> list[Part]:
     found: list[Part] = []
     outer = evaluate(within.repeat, values) if within else 1
@@ -59,7 +59,7 @@ def _parts(
     return found
 
 
-def _runs(kernels: Sequence[Kernel], outer: int, values: Mapping[str, int]) -> list[tuple[Kernel, ...]]:
+def _runs(kernels: Sequence[Kernel], outer: int, values: Mapping[str, Rational]) -> list[tuple[Kernel, ...]]:
     """Calls of one submodule on one line together, but for repeated ones; operators that follow each other together."""
     found: dict[object, list[Kernel]] = {}
     stretch = 0
@@ -80,7 +80,7 @@ def _own(run: Sequence[Kernel], owner: str) -> str:
     return f"{owner}'s own {', '.join(names[:_NAMED])}{more} (:{run[0].line})"
 
 
-def _holds_layers(call: Kernel, values: Mapping[str, int]) -> bool:
+def _holds_layers(call: Kernel, values: Mapping[str, Rational]) -> bool:
     return any(evaluate(k.repeat, values) > evaluate(call.repeat, values) for _, _, k in walk(call.kernels or (), ""))
 
 
@@ -112,7 +112,7 @@ def _missing(units: Sequence[Unit]) -> tuple[Edge, ...]:
     return () if units else (Edge(INPUTS, OUTPUTS),)
 
 
-def _title(facts: ImplementationFacts, call: Kernel, values: Mapping[str, int]) -> str:
+def _title(facts: ImplementationFacts, call: Kernel, values: Mapping[str, Rational]) -> str:
     """The whole path of a repeated call, its class and how often it runs."""
     path = path_of(facts.main.kernels, call) or call.attribute or "call"
     kind = kinds_of(facts, facts.main).get(id(call))

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from opscope_schemas.analysis import Kernel, ModelAnalysis
-from opscope_schemas.formula import evaluate
+from opscope_schemas.formula import Rational, evaluate
 
 from opscope_tools.report.facts import Figures, ImplementationFacts, is_leaf, short, walk
 from opscope_tools.report.flow import bare
@@ -108,7 +108,7 @@ def _leaves(kernels: Sequence[Kernel]) -> list[Kernel]:
 
 
 def _by_layer(
-    document: ModelAnalysis, found: Sequence[Part], values: Mapping[str, int], kinds: Mapping[int, Kind]
+    document: ModelAnalysis, found: Sequence[Part], values: Mapping[str, Rational], kinds: Mapping[int, Kind]
 ) -> list[tuple[str, tuple[Kernel, ...], Kernel | None]]:
     """The parts of a pass, those of a repeated layer put together: name, kernels, the layer."""
     rows: list[tuple[str, tuple[Kernel, ...], Kernel | None]] = []
@@ -126,7 +126,7 @@ def _by_layer(
 
 
 def _step(
-    number: int, name: str, where: str, kernel: Kernel, values: Mapping[str, int], ridge: float, times: int = 1
+    number: int, name: str, where: str, kernel: Kernel, values: Mapping[str, Rational], ridge: float, times: int = 1
 ) -> _Step:
     """One run of a kernel whose figures are those of `times` runs."""
     figures = Figures.sum([kernel], values)

@@ -15,11 +15,11 @@ from opscope_cache.trees import SUFFIXES, Signature, size_of
 from opscope_schemas.errors import CancelledError
 
 from opscope_tools.children import python_module
+from opscope_tools.source.workers import batches_of, cores, read_batches
 from opscope_tools.survey.begun import Begun
 from opscope_tools.survey.facts import FileFacts
 from opscope_tools.survey.plain_file import OTHER
 from opscope_tools.survey.reading import Reader
-from opscope_tools.workers import batches_of, cores, read_batches
 
 #: endings of the files that are read
 SOURCES = (

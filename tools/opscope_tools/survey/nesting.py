@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from opscope_schemas.repo_map import NestLine
 
-from opscope_tools.nests import shortened
+from opscope_tools.source.call_nesting import shortened
 from opscope_tools.survey.facts import ClassFact
 from opscope_tools.survey.holdings import Definition, Holdings, at
 from opscope_tools.survey.typing_of import Frame, Target, Types

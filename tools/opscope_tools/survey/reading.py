@@ -10,10 +10,10 @@ import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from opscope_tools.source.workers import serve
 from opscope_tools.survey.facts import FileFacts
 from opscope_tools.survey.plain_file import CommandReader, read_plain
 from opscope_tools.survey.python_file import read_python
-from opscope_tools.workers import serve
 
 
 class Reader:

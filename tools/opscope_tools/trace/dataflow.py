@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from opscope_schemas.analysis import Variable
 from opscope_schemas.dataflow import CacheGrowth, Dataflow, DataflowNumbers, FlowOperator, FlowTensor, PeakPoint
-from opscope_schemas.formula import Formula, Monomial, evaluate, variables
+from opscope_schemas.formula import Formula, Monomial, Rational, evaluate, variables
 
-from opscope_tools.trace.document import CallTree, shown_conditions
+from opscope_tools.trace.document import CallTree, not_counted, shown_conditions
 from opscope_tools.trace.protocol import CallRecord, KeptRecord, OpRecord, TensorRecord
 
 _ZERO, _ONE = Formula.const(0), Formula.const(1)
@@ -43,7 +43,7 @@ def dataflow(tree: CallTree, call: CallRecord) -> Dataflow:
     peaks = scope.peaks()
     cache = _cache(tree, call)
     peak = str(Formula.maximum(*(p for _, p in peaks))) if peaks else ""
-    weights = Formula.parse(call.parameters) * Formula.var("w_bytes")
+    weights = Formula.parse(call.weights)
     trace = tree.trace
     texts = [peak, str(weights), *(t.bytes for t in tensors), *(s for t in tensors for s in t.shape if s != "?")]
     texts += [o.repeat for o in operators] + (
@@ -56,7 +56,7 @@ def dataflow(tree: CallTree, call: CallRecord) -> Dataflow:
         peak_activations=peak, cache=cache, weights=str(weights),
         peaks=tuple(PeakPoint(operator=o, bytes=str(p), tensors=scope.living(o)) for o, p in peaks),
         variables=_used(trace.variables, texts), assumptions=(*ASSUMPTIONS, *trace.assumptions),
-        conditions=shown_conditions(trace), not_counted=trace.not_counted,
+        conditions=shown_conditions(tree, call), not_counted=not_counted(tree.ops_below(call)),
     )  # fmt: skip
 
 
@@ -64,7 +64,7 @@ def _placed(tree: CallTree, call: CallRecord, module: str, repeat: Formula) -> I
     prefix = tree.pattern(call)
     for child in tree.children(call):
         if isinstance(child, OpRecord):
-            yield _Placed(child, module, repeat)
+            yield _Placed(child, module, repeat * Formula.parse(child.repeat))
             continue
         path = tree.pattern(child)
         below = path[len(prefix) + 1 :] if prefix and path.startswith(prefix + ".") else path
@@ -93,7 +93,7 @@ def _carried(tree: CallTree, placed: Sequence[_Placed]) -> dict[int, set[int]]:
     for each in placed:
         for index in each.op.writes:
             made[index] = {each.op.order}  # the last that writes it
-    found: dict[int, set[int]] = {}
+    found: dict[int, set[int]] = {each.op.order: set(each.op.carried) for each in placed if each.op.carried}
     for record in tree.trace.carried:
         inside = {op.order for op in tree.ops_below(tree.trace.calls[record.call])}
         for each in placed:
@@ -177,7 +177,7 @@ class _Scope:
         return [(sums[f], f) for f in kept] if len(kept) <= _MOST_PEAKS else []
 
 
-def _traced_at(tree: CallTree) -> dict[str, int]:
+def _traced_at(tree: CallTree) -> dict[str, Rational]:
     """Every variable's value as traced: those that follow from others by their definitions."""
     values = dict(tree.trace.point)
     pending = {v.name: v.definition for v in tree.trace.variables if v.definition and v.name not in values}
@@ -254,7 +254,7 @@ def _kept(records: Iterable[KeptRecord], repeats: Mapping[int, Formula]) -> Form
 # ---------------------------------------------------------------- numbers
 
 
-def evaluated(flow: Dataflow, values: Mapping[str, int]) -> DataflowNumbers:
+def evaluated(flow: Dataflow, values: Mapping[str, Rational]) -> DataflowNumbers:
     """The formulas at a point; `values` has every variable that they use."""
 
     def number(text: str) -> int | None:

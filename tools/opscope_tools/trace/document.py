@@ -6,8 +6,6 @@ repeats is multiplied in. So a list of kernels adds up to its holder, and leaves
 
 from __future__ import annotations
 
-import random
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,15 +19,16 @@ from opscope_schemas.analysis import (
     MemoryAccess,
     ModelAnalysis,
     ModuleAnalysis,
-    TensorInfo,
     Totals,
     Variable,
 )
 from opscope_schemas.errors import TraceError, ValuesError
-from opscope_schemas.formula import Formula, evaluate, holds, variables
+from opscope_schemas.formula import Formula, Rational, evaluate, holds, variables, whole_bytes
 
+from opscope_tools.trace import conditions, explaining
+from opscope_tools.trace.explaining import plain, shown
 from opscope_tools.trace.protocol import CallRecord, OpRecord, Trace
-from opscope_tools.trace.variables import ELEMENT, RUN_HINTS
+from opscope_tools.trace.variables import ELEMENT, RUN_HINTS, is_depth
 
 CONVENTIONS = (
     "FLOPs: a multiply and an add are 1 each, so a matrix product of (m, k) and (k, n) is 2*m*n*k; a bias add is 1 per element.",
@@ -40,17 +39,24 @@ CONVENTIONS = (
     "Attention is counted dense; totals.causal_saving says what a causal kernel may skip.",
     "Bytes are those of eager execution: each operator reads each distinct input once and writes its outputs once; views are free.",
     "Broadcast inputs are read at their stored size; an embedding reads the rows it gathers and its indices.",
-    "Weights are w_bytes and activations a_bytes each where they have the model's dtype; tensors of other dtypes have their own size.",
+    "Weights are w_bytes, activations a_bytes and the KV cache's keys and values kv_bytes each where they have the model's dtype; "
+    "tensors of other dtypes have their own size.",
+    "Quantised weights are read with their scales; `evaluated` rounds a fraction of a byte up.",
     "A kernel's figures are its whole share of the document: `repeat` is already multiplied in, also in nested kernels.",
 )  # fmt: skip
 
 #: what one pass is, by phase
 _PASSES = {
-    "prefill": "Prefill: {seq_len} tokens into an empty KV cache; logits for every position.",
+    "prefill": "Prefill: {seq_len} tokens into an empty KV cache.",
     "decode": "Decode: {seq_len} new tokens against a cache that holds {cache_len} tokens of every sequence.",
-    "encode": "Encode: the encoder alone.",
+    "encode": "Encode: the encoder, or the tower that reads images or audio, alone.",
     "forward": "One forward pass: the model keeps no cache.",
 }  # fmt: skip
+#: of which positions a pass computes logits
+_LOGITS = {
+    "all": "Logits of every position.",
+    "last": "Logits of the last position alone, as generation asks for them.",
+}
 _ZERO = Formula.const(0)
 #: sizes that torch itself can name
 _LARGEST = 2**62
@@ -89,7 +95,9 @@ class Sum:
 
 
 def _op_sum(op: OpRecord) -> Sum:
-    return Sum(_parse(op.flops), _parse(op.matmul_flops), _parse(op.read), _parse(op.write), _parse(op.causal_saving))
+    """What an operator costs per call of its module: all the steps of its loop."""
+    once = Sum(_parse(op.flops), _parse(op.matmul_flops), _parse(op.read), _parse(op.write), _parse(op.causal_saving))
+    return once.times(_parse(op.repeat))
 
 
 class CallTree:
@@ -126,6 +134,13 @@ class CallTree:
                 yield child
             else:
                 yield from self.ops_below(child)
+
+    def calls_below(self, call: CallRecord) -> Iterable[CallRecord]:
+        """The call and all that it makes."""
+        yield call
+        for child in self.children(call):
+            if isinstance(child, CallRecord):
+                yield from self.calls_below(child)
 
     def instances(self, class_name: str) -> list[CallRecord]:
         return [call for call in self.trace.calls if call.class_name == class_name]
@@ -168,39 +183,33 @@ def find_instance(tree: CallTree, class_name: str, instance: str = "") -> CallRe
 # ---------------------------------------------------------------- kernels
 
 
-def _plain(text: str) -> str:
-    """A formula for prose: without braces."""
-    return re.sub(r"[{}]", "", text)
-
-
-def _tensor(info: TensorInfo) -> str:
-    shape = "[" + ", ".join(_plain(size) for size in info.shape) + "]"
-    return f"{info.name}: {shape}" if info.name else shape
-
-
 def _basic(op: OpRecord, scale: Formula) -> Kernel:
     cost = _op_sum(op).times(scale)
     name = op.operator.partition(".")[2]
-    outputs = ", ".join(_tensor(t) for t in op.outputs)
-    return Kernel(
+    outputs = ", ".join(shown(t) for t in op.outputs)
+    kernel = Kernel(
         kernel_type="basic",
-        operation=f"{name}({', '.join(_tensor(t) for t in op.inputs)}) -> {outputs}" if outputs else name,
-        analysis=(op.derivation or "not counted: no cost rule is registered") + _times(scale),
+        operation=f"{name}({', '.join(shown(t) for t in op.inputs)}) -> {outputs}" if outputs else name,
+        analysis=explaining.operator(op),
         flops=str(cost.flops), matmul_flops=str(cost.matmul), memory_access=cost.access(),
         file=op.site.file, line=op.site.line, code=op.site.code, via=op.site.via, operator=op.operator,
-        inputs=op.inputs, outputs=op.outputs, repeat=str(scale),
+        inputs=op.inputs, outputs=op.outputs, repeat=str(scale * _parse(op.repeat)),
     )  # fmt: skip
+    return _explained(kernel, cost)
 
 
-def _times(scale: Formula) -> str:
-    return "" if scale == 1 else f"; {_plain(str(scale))} times"
+def _explained(kernel: Kernel, cost: Sum) -> Kernel:
+    """The kernel with its figures in its analysis too."""
+    if kernel.analysis.startswith("not counted"):
+        return kernel
+    return kernel.model_copy(update={"analysis": explaining.with_figures(kernel.analysis, kernel, str(cost.causal))})
 
 
 def _reference(call: CallRecord) -> str:
     """`${{qualified.ClassName}}(parameters)`: tensors by name and shape, then the module's own sizes."""
-    parameters = [_tensor(t) for t in call.inputs]
+    parameters = [shown(t) for t in call.inputs]
     if call.description:
-        parameters.append(_plain(call.description))
+        parameters.append(plain(call.description))
     return f"${{{{{call.class_name}}}}}({', '.join(parameters)})"
 
 
@@ -216,14 +225,15 @@ def _composite(
     nested: tuple[Kernel, ...] | None = None
     if expand and (depth is None or depth > 0):
         nested = tuple(kernels_of(tree, call, times, expand=True, depth=None if depth is None else depth - 1))
-    return Kernel(
+    kernel = Kernel(
         kernel_type="composite", operation=_reference(call),
-        analysis=f"forward at {call.forward_file}:{call.forward_line}" + _times(times),
+        analysis=explaining.module(call, tree.ops_below(call)),
         flops=str(cost.flops), matmul_flops=str(cost.matmul), memory_access=cost.access(),
         file=site.file if site else call.file, line=site.line if site else call.line, code=site.code if site else "",
         via=site.via if site else (), attribute=attribute, class_name=call.class_name, repeat=str(times),
         inputs=call.inputs, outputs=call.outputs, kernels=nested,
     )  # fmt: skip
+    return _explained(kernel, cost)
 
 
 def kernels_of(
@@ -240,98 +250,68 @@ def kernels_of(
 
 # ---------------------------------------------------------------- conditions
 
-#: samples that take one size past another, at most
-_CROSSINGS = 120
 
+def shown_conditions(tree: CallTree, call: CallRecord) -> tuple[str, ...]:
+    """The conditions of one call's figures that people read: they say all that the guards say on which these rest.
 
-@lru_cache(maxsize=64)
-def _shown(guards: tuple[str, ...], point: tuple[tuple[str, int], ...]) -> tuple[str, ...]:
-    """The guards that some sizes of at least 2 break, without those that the others imply, and which must be at least 2.
-
-    torch records several hundred decisions, most of which every size of at least 2 satisfies (`a < a * b`). Those are
-    left out of what people read, and kept in the trace, against which values are always checked in full. Which guards
-    are needed is seen at sizes drawn at random, far from the traced ones and near them.
+    How small a size may be that the figures do not name is none of them.
     """
-    at = dict(point)
-    names = sorted({name for guard in guards for name in variables(guard)})
-    pinned = _pinned(guards)
-    start = {name: at.get(name, 2) if name in pinned else max(2, at.get(name, 2)) for name in names}
-    draw = random.Random(0)
-    first = [s for _ in range(20) for s in (_anywhere(names, draw), _nearby(start, draw), _nearby(start, draw))]
-    first += _crossed(start, guards)
-    samples = first + [
-        s for _ in range(30) for s in (_anywhere(names, draw), _nearby(start, draw), _nearby(start, draw))
-    ]
-    changed = [frozenset(name for name in names if sample[name] != start[name]) for sample in samples]
-    masks: dict[str, int] = {}
-    for guard in dict.fromkeys(guards):
-        touched, holds_there = variables(guard), _holds(guard, start)
-
-        def breaks(i: int, guard: str = guard, touched: frozenset[str] = touched, there: bool = holds_there) -> bool:
-            # most samples change a few sizes only, and most guards are about others
-            return not (_holds(guard, samples[i]) if changed[i] & touched else there)
-
-        broken = sum(1 << i for i in range(len(first)) if breaks(i))
-        if broken:
-            masks[guard] = broken + sum(1 << i for i in range(len(first), len(samples)) if breaks(i))
-    shown: list[str] = []
-    covered = 0
-    for guard in sorted(masks, key=lambda g: (not _pinned([g]), len(g), g)):
-        if masks[guard] & ~covered:
-            shown.append(guard)
-            covered |= masks[guard]
-    pinned = _pinned(shown)
-    ones = [f"{{{name}}} >= 2" for name in names if not all(_holds(g, {**at, name: 1}) for g in guards)]
-    return tuple(dict.fromkeys([*shown, *(o for o in ones if _parse_name(o) not in pinned)]))
+    trace = tree.trace
+    always = [f"{{{v.name}}} == {v.definition}" for v in trace.variables if v.kind == "derived" and v.definition]
+    if call.parent < 0:
+        return conditions.shown(guards_of(tree, call), trace.point, always)
+    own = _names_of(tree.calls_below(call))
+    always += [guard for guard in conditions.bounds_of(trace.guards) if not variables(guard) & own]
+    found = conditions.shown(guards_of(tree, call), trace.point, always)
+    return tuple(condition for condition in found if variables(condition) & own)
 
 
-def shown_conditions(trace: Trace) -> tuple[str, ...]:
-    """The conditions of a trace that people read."""
-    return _shown(trace.guards, tuple(sorted(trace.point.items())))
+def _names_of(calls: Iterable[CallRecord]) -> set[str]:
+    return {name for call in calls for name in call.names}
 
 
-def _anywhere(names: Iterable[str], draw: random.Random) -> dict[str, int]:
-    top = draw.choice((4, 16, 256, 8192))
-    return {name: draw.randint(2, top) for name in names}
+def guards_of(tree: CallTree, call: CallRecord) -> tuple[str, ...]:
+    """The conditions of a trace that one call's figures rest on.
+
+    What the call, or the construction of a module in it, asked for itself. Of what was asked elsewhere: an equality, where it
+    was put into the figures; an exact division, where they name all its sizes; any other decision from before the call that
+    may have shaped its inputs, which is one about sizes that its weights do not have too. What nobody asked for (numbers, fits)
+    holds everywhere, but for depths, which are those of layers.
+    """
+    if call.parent < 0:
+        return tree.trace.guards
+    below, merged = list(tree.calls_below(call)), set(tree.trace.merged)
+    inside, names = {c.index for c in below}, _names_of(below)
+    shaping = names - variables(call.parameters)
+
+    def rests(guard: str) -> bool:
+        asked, used = tree.trace.decided.get(guard), variables(guard)
+        if asked is None:
+            return len(below) > 1 or not all(map(is_depth, used))
+        if inside.intersection(asked):
+            return True
+        if " == " in guard:
+            return bool(names & merged) if used & merged else used <= names
+        return bool(used & shaping) and min(asked, default=-1) < call.index
+
+    return tuple(guard for guard in tree.trace.guards if rests(guard))
 
 
-def _nearby(start: Mapping[str, int], draw: random.Random) -> dict[str, int]:
-    """The traced sizes with a few of them changed: where most guards hold, each by itself can be seen to matter."""
-    found = dict(start)
-    for name in draw.sample(sorted(found), min(len(found), draw.choice((1, 1, 2, 3)))):
-        found[name] = max(
-            2, draw.choice((found[name] + 1, found[name] - 1, 2 * found[name], 3 * found[name], found[name] // 2))
-        )
-    return found
-
-
-def _crossed(start: Mapping[str, int], guards: Iterable[str]) -> list[dict[str, int]]:
-    """The traced sizes with one of them taken past another that a guard compares it with: a window and what is cached."""
-    few = sorted({tuple(sorted(variables(guard))) for guard in guards}, key=lambda names: (len(names), names))
-    pairs = dict.fromkeys((a, b) for names in few for a in names for b in names if a != b)
-    made = dict.fromkeys((a, max(2, n)) for a, b in pairs for n in (start[b], 2 * start[b] + 1, start[b] // 2))
-    return [{**start, name: value} for name, value in made if value != start[name]][:_CROSSINGS]
-
-
-def _parse_name(condition: str) -> str:
-    return next(iter(variables(condition)))
-
-
-def _pinned(conditions: Iterable[str]) -> set[str]:
-    """Variables that a condition fixes to a number."""
-    return {m.group(1) for c in conditions if (m := re.fullmatch(r"\{(\w+)\} == \d+", c))}
-
-
-def _holds(guard: str, values: Mapping[str, int]) -> bool:
+def _holds(guard: str, values: Mapping[str, Rational]) -> bool:
     try:
         return holds(guard, values)
     except ValuesError:
         return False
 
 
-def broken_guard(trace: Trace, values: Mapping[str, int]) -> str:
+def broken_guard(trace: Trace, values: Mapping[str, Rational]) -> str:
     """The first condition that `values` break; empty where the trace holds at them."""
-    return next((guard for guard in trace.guards if not _holds(guard, values)), "")
+    return next(iter(broken_guards(trace, values)), "")
+
+
+def broken_guards(trace: Trace, values: Mapping[str, Rational]) -> list[str]:
+    """Every condition that `values` break."""
+    return [guard for guard in trace.guards if not _holds(guard, values)]
 
 
 # ---------------------------------------------------------------- documents
@@ -345,11 +325,11 @@ def _common(tree: CallTree, call: CallRecord, kernels: tuple[Kernel, ...]) -> di
         flops=str(total.flops), matmul_flops=str(total.matmul), memory_access=total.access(),
         floor=MemoryAccess(read=call.floor_read, write=call.floor_write), causal_saving=str(total.causal),
     )  # fmt: skip
-    conditions = shown_conditions(trace)
+    needed = shown_conditions(tree, call)
     used: set[str] = set()
     for text in (
         *_texts(kernels), totals.flops, totals.memory_access.read, totals.memory_access.write, totals.floor.read,
-        totals.floor.write, call.parameters, *conditions,
+        totals.floor.write, call.parameters, call.weights, *needed,
     ):  # fmt: skip
         used |= variables(text)
     known = {v.name: v for v in trace.variables}
@@ -361,23 +341,30 @@ def _common(tree: CallTree, call: CallRecord, kernels: tuple[Kernel, ...]) -> di
         f"Attention implementation: {trace.attention}.",
         *trace.assumptions,
     ]
-    assumptions.append(_PASSES[trace.phase])
+    assumptions += [_PASSES[trace.phase], *([_LOGITS[trace.logits]] if trace.logits else [])]
     if trace.attention == "eager":
         assumptions.append(
             "Eager attention: totals.causal_saving is derived for the fused operator only, and is 0 here."
         )
     if any(op.operator in ("aten._grouped_mm", "transformers.grouped_mm_fallback") for op in below):
         assumptions.append(
-            "Grouped expert weights: read are the experts that can be touched, at most one per routed row."
+            "Grouped expert weights: totals read the experts that can be touched, at most one per routed row; `expected` and a "
+            "note say how many uniform routing is expected to touch."
         )
     return {
         "class_name": call.class_name, "file": call.file, "line": call.line, "forward_file": call.forward_file,
         "forward_line": call.forward_line, "model_class": trace.model_class, "instance": tree.pattern(call),
-        "phase": trace.phase, "model_inputs": trace.inputs, "dtype": trace.dtype, "attention": trace.attention, "kernels": kernels, "totals": totals,
+        "phase": trace.phase, "model_inputs": trace.inputs, "dtype": trace.dtype, "attention": trace.attention, "logits": trace.logits, "kernels": kernels, "totals": totals,
         "variables": tuple(v for v in trace.variables if v.name in used), "assumptions": tuple(assumptions),
-        "conditions": conditions, "not_counted": trace.not_counted, "conventions": CONVENTIONS,
-        "parameters": call.parameters,
+        "conditions": needed, "not_counted": not_counted(below), "conventions": CONVENTIONS,
+        "parameters": call.parameters, "weights": call.weights,
     }  # fmt: skip
+
+
+def not_counted(ops: Iterable[OpRecord]) -> tuple[str, ...]:
+    """The operators whose work is in no sum: name, line, reason."""
+    missing = (op for op in ops if not op.counted)
+    return tuple(dict.fromkeys(f"{op.operator} at {op.site.file}:{op.site.line}: {op.derivation}" for op in missing))
 
 
 def _texts(kernels: Iterable[Kernel]) -> Iterable[str]:
@@ -421,7 +408,7 @@ def model_analysis(tree: CallTree, call: CallRecord, depth: int | None = None) -
                 cost = _op_sum(child).times(scale)
                 own = own + cost
                 times, before = operators.get(child.operator, (_ZERO, Sum()))
-                operators[child.operator] = (times + scale, before + cost)
+                operators[child.operator] = (times + scale * _parse(child.repeat), before + cost)
             else:
                 walk(child, scale * _parse(child.repeat))
         count, so_far = classes.get(record.class_name, (_ZERO, Sum()))
@@ -443,7 +430,7 @@ def _groups(found: Mapping[str, tuple[Formula, Sum]]) -> tuple[GroupTotal, ...]:
 # ---------------------------------------------------------------- values
 
 
-def assignment(trace_variables: Iterable[Variable], given: Mapping[str, int]) -> dict[str, int]:
+def assignment(trace_variables: Iterable[Variable], given: Mapping[str, Rational]) -> dict[str, Rational]:
     """Every variable's value: as given, else by its definition, else its default.
 
     Names may be the standard ones or the config's own. Raises `ValuesError` for unknown names, sizes below 1 and
@@ -452,7 +439,7 @@ def assignment(trace_variables: Iterable[Variable], given: Mapping[str, int]) ->
     known = list(trace_variables)
     by_key = {v.config_key: v.name for v in known if v.config_key}
     names = {v.name for v in known}
-    values: dict[str, int] = {}
+    values: dict[str, Rational] = {}
     for name, value in given.items():
         standard = name if name in names else by_key.get(name)
         if standard is None:
@@ -463,7 +450,7 @@ def assignment(trace_variables: Iterable[Variable], given: Mapping[str, int]) ->
                 f"No variable is called {name!r}.",
                 next_step=f"Nearest names: {near}." if near else f"Variables: {', '.join(sorted(names))}.",
             )
-        if value < 1:
+        if value < (0 if name.endswith("_bytes") else 1):
             raise ValuesError(
                 f"The variable {name} is {value}, but sizes are at least 1.", next_step="Give a positive integer."
             )
@@ -491,7 +478,7 @@ def assignment(trace_variables: Iterable[Variable], given: Mapping[str, int]) ->
     return values
 
 
-def independent(trace_variables: Iterable[Variable], values: Mapping[str, int]) -> dict[str, int]:
+def independent(trace_variables: Iterable[Variable], values: Mapping[str, Rational]) -> dict[str, int]:
     """Derived variables that `values` set apart from their definition, where the config has a field for them.
 
     Raises `ValuesError` where it has none.
@@ -505,7 +492,7 @@ def independent(trace_variables: Iterable[Variable], values: Mapping[str, int]) 
                     f"{v.name} is {v.definition} in this model, so it is {follows} here, not {values[v.name]}.",
                     next_step=f"Leave {v.name} out.",
                 )
-            found[v.name] = values[v.name]
+            found[v.name] = int(values[v.name])
     return found
 
 
@@ -515,14 +502,14 @@ def _nearest(name: str, known: Iterable[str]) -> str:
     return ", ".join(difflib.get_close_matches(name, sorted(set(known)), n=4, cutoff=0.5))
 
 
-def evaluated(document: Analysis, values: Mapping[str, int]) -> Evaluated:
+def evaluated(document: Analysis, values: Mapping[str, Rational]) -> Evaluated:
     """The totals at `values`."""
     totals = document.totals
     return Evaluated(
         flops=evaluate(totals.flops, values), matmul_flops=evaluate(totals.matmul_flops, values),
-        memory_read=evaluate(totals.memory_access.read, values), memory_write=evaluate(totals.memory_access.write, values),
-        floor_read=evaluate(totals.floor.read, values), floor_write=evaluate(totals.floor.write, values),
-        parameters=evaluate(document.parameters, values),
+        memory_read=whole_bytes(totals.memory_access.read, values), memory_write=whole_bytes(totals.memory_access.write, values),
+        floor_read=whole_bytes(totals.floor.read, values), floor_write=whole_bytes(totals.floor.write, values),
+        parameters=evaluate(document.parameters, values), weights=whole_bytes(document.weights, values),
         values={v.name: values[v.name] for v in document.variables},
     )  # fmt: skip
 
@@ -568,6 +555,6 @@ def pruned(kernels: tuple[Kernel, ...], depth: int) -> tuple[Kernel, ...]:
 
 
 __all__ = [
-    "CONVENTIONS", "CallTree", "Sum", "assignment", "broken_guard", "evaluated", "find_instance", "independent", "kernels_of",
-    "model_analysis", "module_analysis", "per_line", "pruned", "shown_conditions",
+    "CONVENTIONS", "CallTree", "Sum", "assignment", "broken_guard", "broken_guards", "evaluated", "find_instance", "guards_of", "independent",
+    "kernels_of", "model_analysis", "module_analysis", "not_counted", "per_line", "pruned", "shown_conditions",
 ]  # fmt: skip

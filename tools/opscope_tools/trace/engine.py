@@ -1,8 +1,9 @@
 """What the tools call: traces from the cache or the worker, and the document that holds at given values.
 
 A trace follows one way through the model's branches and records the conditions for it. Where values break a condition
-the model is traced again with those sizes deciding the branches; if both traces then agree at the values the general
-document stands, else the special one is returned. So a number is never taken from a formula outside its conditions.
+the model is run again at them on plain numbers, every layer by itself: another way to the same figures, that can disagree.
+If it agrees the general document stands; else the model is traced on symbols whose branches are decided there. So a number
+is never taken from a formula outside its conditions.
 """
 
 from __future__ import annotations
@@ -21,21 +22,25 @@ from opscope_cache.store import Store, recall
 from opscope_cache.trees import IMPORTED, tree_at
 from opscope_schemas.analysis import Evaluated, ModelTreeResult
 from opscope_schemas.common import Repository
-from opscope_schemas.errors import CancelledError, TraceError, WorkerError
-from opscope_schemas.formula import evaluate, variables
+from opscope_schemas.errors import CancelledError, OpscopeError, TraceError, WorkerError
+from opscope_schemas.formula import Rational, evaluate, variables
 from pydantic import TypeAdapter, ValidationError
 
 from opscope_tools.children import UNLIMITED, Limits
+from opscope_tools.running.workspace import DEFAULT_PACKAGES
 from opscope_tools.trace import document as documents
 from opscope_tools.trace.client import Worker
 from opscope_tools.trace.document import CallTree
 from opscope_tools.trace.flights import Flights, Running
 from opscope_tools.trace.protocol import CallRecord, InspectRequest, ModelSpec, Trace, TraceRequest
-from opscope_tools.trace.variables import is_depth
-from opscope_tools.workspace import DEFAULT_PACKAGES
+from opscope_tools.trace.variables import RUN_HINTS, is_depth, is_element
 
 T = TypeVar("T")
 _KEPT = 32
+#: what is said of a document that is not the general one
+_OWN = "the document was traced anew at these values and holds under its own conditions."
+#: what is said where a trace on plain numbers has the totals of the general formulas
+_SECOND = "A second trace, on plain numbers and layer by layer, gave the same figures."
 #: seconds between two looks at whether a caller that waits has given up
 _POLL_SECONDS = 0.05
 #: what the worker says of a configuration: its whole numbers by name
@@ -48,7 +53,7 @@ class Found:
 
     tree: CallTree
     call: CallRecord
-    values: Mapping[str, int] | None
+    values: Mapping[str, Rational] | None
     notes: tuple[str, ...] = ()
     #: a trace at these values and the call in it, where it gave the totals of the general one, whose conditions they break
     anew: tuple[CallTree, CallRecord] | None = None
@@ -81,7 +86,17 @@ class TraceEngine:
         self._lock = threading.Lock()
         self._flights = Flights()
         self._turn = threading.Lock()
+        self._closed = threading.Event()
         self._imported = ""
+
+    def warm(self) -> None:
+        """Have the worker import what every trace needs, meanwhile; whatever goes wrong, the first trace says."""
+
+        def asked() -> None:
+            with contextlib.suppress(OpscopeError):
+                self._worker.ask("warm", {}, cancelled=self._closed, progress=lambda _: None)
+
+        threading.Thread(target=asked, name="opscope-warm", daemon=True).start()
 
     def _key(self, kind: str, request: TraceRequest | InspectRequest) -> str:
         return f"{kind}/" + keys.digest(keys.engine_version(), self._python, self._sources(), request.model_dump_json())
@@ -179,7 +194,12 @@ class TraceEngine:
         return shared
 
     def find(
-        self, request: TraceRequest, class_name: str, instance: str, given: Mapping[str, int] | None, running: Running
+        self,
+        request: TraceRequest,
+        class_name: str,
+        instance: str,
+        given: Mapping[str, Rational] | None,
+        running: Running,
     ) -> Found:
         """The trace that holds at `given` (or the general one), and the analysed call in it."""
         tree = self.trace(request, running)
@@ -193,52 +213,89 @@ class TraceEngine:
         return replace(found, notes=(*found.notes, *_beyond_positions(values)))
 
     def _at(
-        self, request: TraceRequest, class_name: str, instance: str, given: Mapping[str, int], running: Running,
-        tree: CallTree, call: CallRecord, values: dict[str, int],
+        self, request: TraceRequest, class_name: str, instance: str, given: Mapping[str, Rational], running: Running,
+        tree: CallTree, call: CallRecord, values: dict[str, Rational],
     ) -> Found:  # fmt: skip
         """The trace that holds at `values`: the general one, or one made anew."""
         own = documents.independent(tree.trace.variables, values)
         if own:  # a size that this config derives was set apart from what it follows: that is another configuration
             model = request.model.model_copy(update={"overrides": {**request.model.overrides, **own}})
             return self.find(request.model_copy(update={"model": model}), class_name, instance, given, running)
-        broken = documents.broken_guard(tree.trace, values)
-        point = tree.trace.point
-        fitted = [v.name for v in tree.trace.variables if v.kind == "fitted" and values[v.name] != point[v.name]]
-        deeper = [n for n in values if is_depth(n) and values[n] != point.get(n)]
+        broken, fitted, deeper = _apart(tree, values)
         if not (broken or fitted or deeper):
             return Found(tree, call, values)
-        hints = {k: v for k, v in values.items() if k not in ("w_bytes", "a_bytes")}
         running.progress("tracing again at these values")
-        special = self.trace(request.model_copy(update={"hints": hints, "fit": False}), running)
-        still = documents.broken_guard(special.trace, values)
-        if still:
-            raise TraceError(f"No trace holds at these values: it would need {still}.")
-        if not _called_alike(tree, special, values):
+        ones = self._at_ones(request, tree, values, running)
+        if ones is not None and _called_alike(tree, ones, values):
+            own_call = documents.find_instance(ones, class_name, instance)
+            if _figures(ones, own_call, values) == _figures(tree, call, values):
+                return Found(tree, call, values, (), (ones, own_call))
+            why = f"The general formulas need {broken}" if broken else "The stack of layers differs"
+            return Found(ones, own_call, values, (f"{why}: {_OWN}",))
+        hints = {name: int(value) for name, value in values.items() if not is_element(name)}
+        there = request.model_copy(update={"hints": hints, "fit": False})
+        plain = self.trace(there.model_copy(update={"plain": True}), running)
+        if not _called_alike(tree, plain, values):
             raise TraceError(
                 f"{tree.trace.model_class.rpartition('.')[2]} does not run on these values; other inputs than those of its "
                 "document would have to be given.",
                 next_step="Look at the forward for what it asserts of its inputs (a longest sequence, a size of images).",
             )
-        there = documents.find_instance(special, class_name, instance)
-        if _agree(tree, call, special, there, values):
-            said = "A second trace at these values gave the same figures."
-            return Found(tree, call, values, (said,), (special, there))
+        figures = _figures(plain, documents.find_instance(plain, class_name, instance), values)
+        same = figures is not None and _figures(tree, call, values) == figures
+        if same and not broken:
+            return Found(tree, call, values, (_SECOND,))
+        special, called = self._special(there, class_name, instance, values, running)
+        if same:
+            return Found(tree, call, values, (_SECOND,), (special, called))
+        if _figures(special, called, values) != figures:
+            said = "The formulas of a trace on symbols say otherwise: this document is of a run on plain numbers, at these alone."
+            return Found(plain, documents.find_instance(plain, class_name, instance), values, (said,))
         other = "The fitted formulas say otherwise" if fitted else "The stack of layers differs"
         why = f"The general formulas need {broken}" if broken else other
         return Found(
             special,
-            there,
+            called,
             values,
-            (f"{why}: the document was traced anew at these values and holds under its own conditions.",),
+            (f"{why}: {_OWN}",),
         )
 
+    def _special(
+        self, request: TraceRequest, class_name: str, instance: str, values: Mapping[str, Rational], running: Running
+    ) -> tuple[CallTree, CallRecord]:
+        """The trace on symbols whose branches are decided at `values`, and the analysed call in it."""
+        special = self.trace(request, running)
+        still = documents.broken_guard(special.trace, values)
+        if still:
+            raise TraceError(f"No trace holds at these values: it would need {still}.")
+        return special, documents.find_instance(special, class_name, instance)
+
+    def _at_ones(
+        self, request: TraceRequest, tree: CallTree, values: Mapping[str, Rational], running: Running
+    ) -> CallTree | None:
+        """The trace of one token, one sequence, or of the configuration's own sizes, where conditions break by that: all
+        other sizes are symbols in it, so that it serves every point. None where they break by something else, or it does
+        not hold at the values either."""
+        broken = {n for guard in documents.broken_guards(tree.trace, values) for n in variables(guard)}
+        apart = [
+            n for n in sorted(broken) if n in values and not is_element(n) and values[n] != tree.trace.point.get(n)
+        ]
+        hints = {n: int(values[n]) for n in apart if n not in RUN_HINTS or values[n] == 1}
+        if not hints or request.hints:
+            return None
+        try:
+            found = self.trace(request.model_copy(update={"hints": hints}), running)
+        except TraceError:
+            return None
+        return None if any(_apart(found, values)) else found
+
     def _configured(
-        self, request: TraceRequest, tree: CallTree, given: Mapping[str, int], running: Running
+        self, request: TraceRequest, tree: CallTree, given: Mapping[str, Rational], running: Running
     ) -> dict[str, int]:
         """What the config class makes of its other fields where some are given: it knows which follow from which, and
         refuses those that do not go together."""
         keys = {name: v.config_key for v in tree.trace.variables if v.config_key for name in (v.name, v.config_key)}
-        own = {keys[name]: value for name, value in given.items() if name in keys}
+        own = {keys[name]: int(value) for name, value in given.items() if name in keys}
         if not own or not tree.trace.config_class:
             return {}
         model = request.model.model_copy(update={"overrides": {**request.model.overrides, **own}})
@@ -254,6 +311,7 @@ class TraceEngine:
 
     def close(self) -> None:
         """End the workers."""
+        self._closed.set()
         self._worker.close()
         self._trusting.close()
 
@@ -263,7 +321,15 @@ def _search_roots(root: Path) -> list[Path]:
     return [root, *(folder for folder in (root / "src",) if folder.is_dir())]
 
 
-def _called_alike(general: CallTree, special: CallTree, values: Mapping[str, int]) -> bool:
+def _apart(tree: CallTree, values: Mapping[str, Rational]) -> tuple[str, list[str], list[str]]:
+    """What of a trace's record values leave: a condition, sizes that were fitted and depths that are others."""
+    trace = tree.trace
+    fitted = [v.name for v in trace.variables if v.kind == "fitted" and values.get(v.name) != trace.point[v.name]]
+    deeper = [n for n in values if is_depth(n) and values[n] != trace.point.get(n)]
+    return documents.broken_guard(trace, values), fitted, deeper
+
+
+def _called_alike(general: CallTree, special: CallTree, values: Mapping[str, Rational]) -> bool:
     """Whether a trace at the values calls the model as the general one does: the same inputs, of the sizes that it says."""
     ours, theirs = general.trace.inputs, special.trace.inputs
     if [(i.name, len(i.shape)) for i in ours] != [(i.name, len(i.shape)) for i in theirs]:
@@ -276,7 +342,7 @@ def _called_alike(general: CallTree, special: CallTree, values: Mapping[str, int
     return all(evaluate(a, values) == evaluate(b, values) for a, b in sizes if variables(a))
 
 
-def _beyond_positions(values: Mapping[str, int]) -> tuple[str, ...]:
+def _beyond_positions(values: Mapping[str, Rational]) -> tuple[str, ...]:
     """A note where a run would leave the positions that the model was made for."""
     limits = [values[name] for name in ("max_position_embeddings", "n_positions", "max_seq_len") if name in values]
     length = values.get("seq_len", 0) + values.get("cache_len", 0)
@@ -285,13 +351,7 @@ def _beyond_positions(values: Mapping[str, int]) -> tuple[str, ...]:
     return (f"{length} positions are more than the {min(limits)} that the config makes room for.",)
 
 
-def _agree(a: CallTree, one: CallRecord, b: CallTree, other: CallRecord, values: Mapping[str, int]) -> bool:
-    """Whether two traces give every total of the call the same value."""
-    first, second = _figures(a, one, values), _figures(b, other, values)
-    return first is not None and first == second
-
-
-def _figures(tree: CallTree, call: CallRecord, values: Mapping[str, int]) -> Evaluated | None:
+def _figures(tree: CallTree, call: CallRecord, values: Mapping[str, Rational]) -> Evaluated | None:
     from opscope_schemas.errors import ValuesError
 
     try:

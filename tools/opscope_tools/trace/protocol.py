@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from opscope_schemas.analysis import CallSite, ModelInput, TensorInfo, Variable
 from opscope_schemas.common import Frozen
+from opscope_schemas.formula import Rational
 from pydantic import ConfigDict, Field
 
 
@@ -32,13 +33,17 @@ class Definition(Frozen):
 
 class ModelSpec(Asked):
     """Which model, and from which configuration. No field of it is a name or a path that the worker follows, but for
-    the definitions, which the index found, and the model type, which is a key of the worker's own tables."""
+    the definitions, which the index found, and the model type, which is a key of the worker's own table of configurations."""
 
-    class_name: str = Field(default="", description="Qualified class; empty: the main class of model_type.")
-    definition: Definition | None = Field(default=None, description="The class of class_name.")
+    class_name: str = Field(default="", description="Qualified class; empty: the class that model_type means.")
+    definition: Definition | None = Field(default=None, description="The class of class_name, or of model_type.")
     model_type: str = ""
     content: dict[str, Any] = Field(default_factory=dict, description="What the config file holds.")
     overrides: dict[str, Any] = Field(default_factory=dict, description="Config attributes or standard variables.")
+    read: tuple[str, ...] = Field(
+        default=(), description="Names of the content and the overrides that code of the model reads, as source says."
+    )
+    origin: str = Field(default="", description="A sentence that says whose configuration this is.")
     factory: Definition | None = Field(default=None, description="What builds the module instead of its class.")
 
 
@@ -48,10 +53,12 @@ class TraceRequest(Asked):
     model: ModelSpec
     phase: Literal["prefill", "decode", "encode"] = "prefill"
     attention: Literal["sdpa", "eager"] = "sdpa"
+    logits: Literal["all", "last"] = "all"
     inputs: dict[str, tuple[str | int, ...]] = Field(
         default_factory=dict, description="Shapes of the forward's arguments, of a module without a config."
     )
     fit: bool = Field(default=True, description="Fit formulas where sizes cannot be symbols.")
+    plain: bool = Field(default=False, description="Plain numbers throughout, every layer run and counted by itself.")
     hints: dict[str, int] = Field(
         default_factory=dict,
         description="Sizes that decide which way branches go, by variable; the rest as configured.",
@@ -67,6 +74,14 @@ class Site(Frozen):
     via: tuple[CallSite, ...] = ()
 
 
+class ViewRecord(Frozen):
+    """What an operator reads of a tensor: a view, equal numbers for the same one, and its bytes."""
+
+    tensor: int
+    view: int
+    size: str
+
+
 class OpRecord(Frozen):
     """One operator call."""
 
@@ -74,18 +89,27 @@ class OpRecord(Frozen):
     call: int = Field(description="Index of the module call that issued it.")
     site: Site
     operator: str
-    derivation: str
+    derivation: str = Field(description="How the figures come about, or why they are not known.")
     flops: str
     matmul_flops: str
     read: str
     write: str
     causal_saving: str = "0"
     counted: bool = True
+    moves_whole: bool = Field(
+        default=False, description="Whether all of each distinct input is read once, and each output written once."
+    )
+    repeat: str = Field(default="1", description="How often it runs per call: the steps of a loop that are alike.")
     inputs: tuple[TensorInfo, ...] = ()
     outputs: tuple[TensorInfo, ...] = ()
     reads: tuple[int, ...] = Field(default=(), description="Tensors that it reads, by index; weights are none.")
     writes: tuple[int, ...] = ()
+    views: tuple[ViewRecord, ...] = Field(
+        default=(),
+        description="What it reads of each tensor, in the order of its inputs; empty where sizes are fitted.",
+    )
     after: tuple[int, ...] = Field(default=(), description="Orders of the operators whose results it reads.")
+    carried: tuple[int, ...] = Field(default=(), description="As `after`, of the step of its loop before it.")
 
 
 class CallRecord(Frozen):
@@ -103,11 +127,15 @@ class CallRecord(Frozen):
     site: Site | None = None
     repeat: str = "1"
     parameters: str = "0"
+    weights: str = Field(default="0", description="Bytes of the weights as the checkpoint stores them.")
     description: str = Field(default="", description="The module's extra_repr, in variables.")
     inputs: tuple[TensorInfo, ...] = ()
     outputs: tuple[TensorInfo, ...] = ()
     floor_read: str = "0"
     floor_write: str = "0"
+    names: tuple[str, ...] = Field(
+        default=(), description="Variables of its own figures, before what the run decided was put into them."
+    )
 
 
 class TensorRecord(Frozen):
@@ -139,6 +167,14 @@ class CarriedRecord(Frozen):
     made: int
 
 
+class IdleRecord(Frozen):
+    """A part of the model that has weights and did not run in the pass."""
+
+    path: str
+    class_name: str
+    parameters: str
+
+
 class Trace(Frozen):
     """One pass, recorded."""
 
@@ -147,19 +183,27 @@ class Trace(Frozen):
     model_type: str
     phase: str
     attention: str
+    logits: Literal["all", "last", ""] = Field(
+        default="", description="Positions that logits are computed of; empty: the forward has no argument for it."
+    )
     dtype: str = "bfloat16"
     inputs: tuple[ModelInput, ...] = ()
     calls: tuple[CallRecord, ...]
     ops: tuple[OpRecord, ...]
     variables: tuple[Variable, ...]
     guards: tuple[str, ...] = Field(description="Conditions under which the record holds, complete.")
-    point: dict[str, int] = Field(description="The sizes at which the branches were taken.")
+    decided: dict[str, tuple[int, ...]] = Field(
+        default={},
+        description="By guard: the calls that asked for it, or whose module's construction did; -1: neither.",
+    )
+    merged: tuple[str, ...] = Field(default=(), description="Sizes that equalities put others in the place of.")
+    point: dict[str, Rational] = Field(description="The sizes at which the branches were taken.")
     assumptions: tuple[str, ...] = ()
-    not_counted: tuple[str, ...] = ()
     tensors: tuple[TensorRecord, ...] = ()
     cache_before: tuple[KeptRecord, ...] = ()
     cache_after: tuple[KeptRecord, ...] = ()
     carried: tuple[CarriedRecord, ...] = ()
+    idle: tuple[IdleRecord, ...] = ()
 
 
 class InspectRequest(Asked):

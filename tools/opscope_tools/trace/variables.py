@@ -25,6 +25,7 @@ RUN_HINTS: Mapping[str, int] = {"batch_size": 3, "encoder_seq_len": 13, "seq_len
 ELEMENT: Mapping[str, tuple[str, int]] = {
     "w_bytes": ("bytes per weight element", 2),
     "a_bytes": ("bytes per activation element", 2),
+    "kv_bytes": ("bytes per element of the KV cache", 2),
 }
 
 #: standard variable -> (meaning, config attributes that hold it, most usual first)
@@ -53,6 +54,11 @@ def meaning_of(name: str) -> str:
     if name in CONFIG:
         return CONFIG[name][0]
     return f"config attribute {name}"
+
+
+def is_element(name: str) -> bool:
+    """Whether a variable is bytes per something of a tensor: no size of the model, and it may be a fraction."""
+    return name.endswith("_bytes")
 
 
 def is_depth(name: str) -> bool:

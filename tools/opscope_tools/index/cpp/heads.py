@@ -11,7 +11,7 @@ import re
 from typing import NamedTuple
 
 from opscope_tools.index.cpp.statements import CLASS_KEYS, Statement, Token
-from opscope_tools.index.cpp.text import CppText, readable
+from opscope_tools.source.cpp.text import CppText, readable
 
 SPECIFIERS = frozenset(
     "static inline virtual constexpr consteval constinit explicit friend extern mutable register thread_local typename "

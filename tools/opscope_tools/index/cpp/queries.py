@@ -19,7 +19,7 @@ from opscope_schemas.errors import PathRefusedError, SourceError
 from opscope_tools.index.cpp.files import CUDA_SUFFIXES, SUFFIXES, CppFiles
 from opscope_tools.index.cpp.rows import CLASS_KINDS, TYPE_KINDS, CppRow
 
-AT_LINE = re.compile(rf"(?P<path>.+(?:{'|'.join(re.escape(s) for s in SUFFIXES)})):(?P<line>\d+)$")
+AT_LINE = re.compile(rf"\A(?P<path>.+\.(?:{'|'.join(re.escape(s[1:]) for s in SUFFIXES)})):(?P<line>\d+)$")
 _FILES = 400  # files that one question reads
 _NAMESPACE = re.compile(r"\bnamespace\s+([A-Za-z_][\w:]*)")
 _ARGUMENTS = re.compile(r"<.*", re.DOTALL)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from opscope_tools.index.cpp.heads import Head, Place, head_of, typedef_names
 from opscope_tools.index.cpp.rows import CLASS_KINDS, CppRow
 from opscope_tools.index.cpp.statements import CLASS_KEYS, Statement, StatementReader, namespace_macro
-from opscope_tools.index.cpp.text import CppText
+from opscope_tools.source.cpp.text import CppText
 
 _SPACE = re.compile(r"\s*")
 _MACRO_CALL = re.compile(r"([A-Z_][A-Z0-9_]*)\b[ \t]*(?:\(([^()]*)\))?")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from opscope_tools.index.cpp.text import CppText
+from opscope_tools.source.cpp.text import CppText
 
 _TOKEN = re.compile(r"\s*([A-Za-z_$][\w$]*|::|->|\.\.\.|\d[\w.']*|\S)")
 _OPERATOR = re.compile(

@@ -1,7 +1,8 @@
-"""Compiles one CUDA kernel with nvcc: a file that includes the kernel's own and asks for one instantiation of it.
+"""Compiles one instance of a CUDA kernel with nvcc: a file that includes the kernel's own and asks for that instance.
 
-Headers of libraries that are not here are stood in for by empty ones, and those of torch come from its CPU wheel. Nothing
-is linked or run.
+The first step ends at PTX, which says which entry the instance is (cuda_instance.py); of all entries only that one is then
+assembled. Headers of libraries that are not here are stood in for by short ones, those of torch come from its CPU wheel.
+Nothing is linked or run.
 """
 
 from __future__ import annotations
@@ -19,7 +20,14 @@ from opscope_cache.store import Store, recall
 from opscope_schemas.resources import Build, Constant, LineInstructions
 from pydantic import TypeAdapter
 
-from opscope_tools.children import run, scratch_folder
+from opscope_tools.children import Done, run, scratch_folder
+from opscope_tools.kernels.compiled.cuda_instance import (
+    CudaInstance,
+    demangler,
+    entries_of,
+    instances_among,
+    named_entries,
+)
 from opscope_tools.kernels.compiled.process import compiled_by
 from opscope_tools.kernels.compiled.sass import Machine, in_order, read_cubin, tool
 
@@ -31,12 +39,18 @@ _SAID = {
     "registers": r"Used (\d+) registers", "barriers": r"used (\d+) barriers", "shared": r"(\d+) bytes smem",
 }  # fmt: skip
 _LINES = 12
+#: candidates that are named where an instance is none of them
+_LISTED = 8
 _CONSTANTS = TypeAdapter(list[Constant])
-#: headers of libraries whose declarations a kernel rarely needs, as an empty file
-_STANDINS = (
-    "cublas_v2.h", "cublas.h", "cublasLt.h", "cusparse.h", "cusolverDn.h", "curand_kernel.h", "curand.h", "nvml.h",
-    "c10/cuda/impl/cuda_cmake_macros.h",
-)  # fmt: skip
+#: headers of libraries that kernels rarely need, as files with no more than the handles that torch's headers speak of
+_STANDINS = {
+    "cublas_v2.h": "typedef struct cublasContext* cublasHandle_t; typedef int cublasStatus_t;",
+    "cublasLt.h": "typedef struct cublasLtContext* cublasLtHandle_t;",
+    "cusparse.h": "typedef struct cusparseContext* cusparseHandle_t; typedef int cusparseStatus_t;",
+    "cusolver_common.h": "typedef int cusolverStatus_t;",
+    "cusolverDn.h": '#include "cusolver_common.h"\ntypedef struct cusolverDnContext* cusolverDnHandle_t;',
+    **dict.fromkeys(("cublas.h", "curand_kernel.h", "curand.h", "nvml.h", "c10/cuda/impl/cuda_cmake_macros.h"), ""),
+}
 
 
 def missing() -> str:
@@ -62,13 +76,14 @@ def _version(nvcc: str) -> str:
 
 
 def build_cuda(
-    root: Path, file: str, name: str, instance: str, archs: Sequence[str], content: str,
-    store: Store, *, seconds: float, checkpoint: Callable[[], None], progress: Callable[[float, float | None, str], None],
+    root: Path, wanted: CudaInstance, archs: Sequence[str], content: str, store: Store, *, seconds: float,
+    checkpoint: Callable[[], None], progress: Callable[[float, float | None, str], None],
 ) -> tuple[list[Build], int]:  # fmt: skip
-    """One build per architecture of `instance` (`rms_norm<float, 1024>`, or the bare name), and how many time left out."""
+    """One build of an instance per architecture, and how many time left out."""
     builds, left = [], 0
+    marks = of_document([wanted.file, wanted.expression, list(wanted.namespaces), list(wanted.folders)])
     for arch in archs:
-        key = digest("nvcc build", engine_version(), version(), content, file, instance, arch)
+        key = digest("nvcc build", engine_version(), version(), content, marks, arch)
         known = recall(store, key, Build.model_validate_json)
         if known is not None:
             builds.append(known)
@@ -76,9 +91,10 @@ def build_cuda(
         if seconds <= 0:
             left += 1
             continue
-        progress(len(builds), len(archs), f"compiling {instance} for {arch}")
-        build, spent = _compile(root, file, name, instance, arch, seconds, checkpoint)
-        seconds -= spent
+        progress(len(builds), len(archs), f"compiling {wanted.spelled} for {arch}")
+        begun = time.monotonic()
+        build = _compile(root, wanted, arch, seconds, checkpoint)
+        seconds -= time.monotonic() - begun
         if build is None:
             left += 1
         else:
@@ -89,23 +105,25 @@ def build_cuda(
 
 def probe(
     root: Path, file: str, expressions: Sequence[str], arch: str, content: str, store: Store, *, seconds: float,
-    checkpoint: Callable[[], None],
+    checkpoint: Callable[[], None], folders: Sequence[str] = (),
 ) -> list[Constant]:  # fmt: skip
     """What constant expressions come to in the scope of `file`: the compiler's word where no reader of text can tell.
 
     Nothing runs: each is the initialiser of a device array, which the PTX spells out.
     """
-    key = digest("nvcc probe", engine_version(), version(), content, file, arch, of_document(list(expressions)))
+    key = digest(
+        "nvcc probe", engine_version(), version(), content, file, arch, of_document([list(expressions), list(folders)])
+    )
     known = recall(store, key, _CONSTANTS.validate_json)
     if known is not None:
         return known
     ends = time.monotonic() + seconds
-    found = _probed(root, file, expressions, arch, seconds, checkpoint)
+    found = _probed(root, file, expressions, arch, seconds, checkpoint, folders)
     if found is None:  # one that is none of C++ hides the others
         found = []
         for one in expressions:
             left = ends - time.monotonic()
-            alone = _probed(root, file, [one], arch, left, checkpoint, keep=True) if left > 0 else None
+            alone = _probed(root, file, [one], arch, left, checkpoint, folders, keep=True) if left > 0 else None
             found += alone or [Constant(expression=one, error=f"not reached in {seconds:.0f} s")]
     if all("not reached" not in one.error for one in found):
         store.put(key, _CONSTANTS.dump_json(found).decode())
@@ -113,13 +131,13 @@ def probe(
 
 
 def _probed(
-    root: Path, file: str, expressions: Sequence[str], arch: str, seconds: float, checkpoint: Callable[[], None], *,
-    keep: bool = False,
+    root: Path, file: str, expressions: Sequence[str], arch: str, seconds: float, checkpoint: Callable[[], None],
+    folders: Sequence[str], *, keep: bool = False,
 ) -> list[Constant] | None:  # fmt: skip
     values = ", ".join(f"(long long)({expression})" for expression in expressions)
     code = f'\nextern "C" __device__ const long long opscope_probe[] = {{{values}}};\n'
     with scratch_folder("nvcc") as folder:
-        command = _command(root, file, folder, arch, code, ["-ptx"])
+        command = _command(root, file, folder, arch, code, folders)
         done = compiled_by(command, folder, reads=_reads(root), seconds=seconds, checkpoint=checkpoint)
         ptx = (folder / "one.out").read_text() if not done.code and not done.timed_out else ""
     if done.timed_out:
@@ -144,45 +162,97 @@ def _probed(
     ]
 
 
-def _command(root: Path, file: str, folder: Path, arch: str, code: str, what: Sequence[str]) -> list[str]:
-    """The compiler's command for `file` with `code` after it; puts the files that it reads into `folder`."""
-    for header in _STANDINS:
+def _command(root: Path, file: str, folder: Path, arch: str, code: str, folders: Sequence[str]) -> list[str]:
+    """The command that makes PTX of `file` with `code` after it; puts the files that it reads into `folder`."""
+    for header, text in _STANDINS.items():
         standin = folder / "standins" / header
         standin.parent.mkdir(parents=True, exist_ok=True)
-        standin.write_text("#pragma once\n")
+        standin.write_text(f"#pragma once\n{text}\n")
     (folder / "one.cu").write_text(f'#include "{root / file}"\n{code}')
+    searched = [*folders, *map(str, _torch_folders()), str(folder / "standins")]
     return [
-        tool("nvcc"), *what, f"-arch={arch}", "-std=c++20", "-lineinfo", "--expt-relaxed-constexpr", "--expt-extended-lambda",
-        "-w", "-DUSE_CUDA", *_includes(root, file, folder), "-o", "one.out", "one.cu",
+        tool("nvcc"), "-ptx", f"-arch={arch}", "-std=c++20", "-lineinfo", "--expt-relaxed-constexpr", "--expt-extended-lambda",
+        "-w", "-DUSE_CUDA", *(part for path in searched for part in ("-I", path)), "-o", "one.out", "one.cu",
     ]  # fmt: skip
 
 
+class _Compiler:
+    """nvcc in one scratch folder, until its time is up."""
+
+    def __init__(
+        self, root: Path, wanted: CudaInstance, arch: str, folder: Path, checkpoint: Callable[[], None]
+    ) -> None:
+        self.root, self.wanted, self.arch, self.folder, self.checkpoint = root, wanted, arch, folder, checkpoint
+
+    def run(self, command: Sequence[str], ends: float, text: str = "") -> Done:
+        left = max(ends - time.monotonic(), 0.1)
+        return compiled_by(
+            command, self.folder, reads=_reads(self.root), seconds=left, checkpoint=self.checkpoint, text=text
+        )
+
+    def ptx(self, code: str, ends: float) -> tuple[str, Done]:
+        """The PTX of the kernel's file with `code` after it; '' where there is none."""
+        command = _command(self.root, self.wanted.file, self.folder, self.arch, code, self.wanted.folders)
+        done = self.run(command, ends)
+        return (self.folder / "one.out").read_text() if not done.code and not done.timed_out else "", done
+
+    def assembled(self, mangled: str, ends: float) -> Done:
+        """Assemble that one entry; all of them where others need one another."""
+        (self.folder / "one.ptx").write_text((self.folder / "one.out").read_text())
+        command = [tool("nvcc"), "-cubin", f"-arch={self.arch}", "-lineinfo", "-o", "one.cubin", "one.ptx", "-Xptxas"]
+        done = self.run([*command, f"-v,--entry={mangled}"], ends)
+        return self.run([*command, "-v"], ends) if done.code and "Undefined reference" in done.err + done.out else done
+
+    def demangled(self, names: Sequence[str]) -> list[str]:
+        """Names written out; as they are where nothing writes them out."""
+        if not (program := demangler()):
+            return list(names)
+        said = self.run(program, time.monotonic() + 20, "\n".join(names) + "\n").out.splitlines()
+        return said if len(said) == len(names) else list(names)
+
+
 def _compile(
-    root: Path, file: str, name: str, instance: str, arch: str, seconds: float, checkpoint: Callable[[], None],
-) -> tuple[Build | None, float]:  # fmt: skip
+    root: Path, wanted: CudaInstance, arch: str, seconds: float, checkpoint: Callable[[], None],
+) -> Build | None:  # fmt: skip
+    """The build of one instance; None where time was up."""
+    ends = time.monotonic() + seconds
+    common: dict[str, Any] = {"arch": arch, "compiler": version(), "specialisation": {"instance": wanted.spelled}}
     with scratch_folder("nvcc") as folder:
-        begun = time.monotonic()
-        command = _command(root, file, folder, arch, _asked(instance), ["-cubin", "-Xptxas", "-v"])
-        done = compiled_by(command, folder, reads=_reads(root), seconds=seconds, checkpoint=checkpoint)
-        spent = time.monotonic() - begun
-        common: dict[str, Any] = {"arch": arch, "compiler": version(), "specialisation": {"instance": instance}}
+        nvcc = _Compiler(root, wanted, arch, folder, checkpoint)
+        ptx, done = nvcc.ptx(wanted.code, ends)
         if done.timed_out:
-            return None, spent
+            return None
+        if not ptx:
+            error = _first_error(done.err + done.out, root)
+            return Build(**common, error=error + _candidates(nvcc, ends))
+        entries = named_entries(ptx, wanted.name, nvcc.demangled)
+        if len(entries) != 1:
+            among = nvcc.demangled(entries or entries_of(ptx))
+            problem = f"{len(entries)} entries of {wanted.file} are {wanted.spelled}, not one, of: {', '.join(among[:_LISTED])}"
+            return Build(**common, error=problem)
+        (mangled,) = entries
+        done = nvcc.assembled(mangled, ends)
+        if done.timed_out:
+            return None
         if done.code:
-            return Build(**common, error=_first_error(done.err + done.out, root)), spent
-        entries = read_cubin(folder / "one.out")
-        usage = _usage(done.err + done.out)
-        mangled = _entry(name, list(usage))
-        if mangled is None:
-            return Build(
-                **common, error=f"No entry of the name {name} came out of {file}; name the instance to compile."
-            ), spent
-        machine, said = entries.get(mangled, Machine()), usage[mangled]
+            return Build(**common, error=_first_error(done.err + done.out, root))
+        common["specialisation"]["entry"] = nvcc.demangled([mangled])[0]
+        machine, said = read_cubin(folder / "one.cubin").get(mangled, Machine()), _usage(done.err + done.out)[mangled]
         return Build(
             **common, registers=said["registers"], stack_bytes=said["stack"],
             spill_store_bytes=said["stores"], spill_load_bytes=said["loads"], shared_bytes=said["shared"],
             barriers=said["barriers"], instructions=in_order(machine.instructions), lines=_lines(machine, root),
-        ), spent  # fmt: skip
+        )  # fmt: skip
+
+
+def _candidates(nvcc: _Compiler, ends: float) -> str:
+    """The instances that the file makes by itself, for one whose name the compiler does not take; '' where it makes none."""
+    ptx, _ = nvcc.ptx("", ends)
+    among = instances_among(nvcc.demangled(entries_of(ptx)), nvcc.wanted.name) if ptx else []
+    if not among:
+        return ""
+    more = f" and {len(among) - _LISTED} more" if len(among) > _LISTED else ""
+    return f" (asked for {nvcc.wanted.spelled}; {nvcc.wanted.file} itself makes {', '.join(among[:_LISTED])}{more})"
 
 
 def _usage(log: str) -> dict[str, dict[str, int]]:
@@ -194,22 +264,22 @@ def _usage(log: str) -> dict[str, dict[str, int]]:
     }
 
 
-def _asked(instance: str) -> str:
-    """Code that makes the compiler emit the instance: its address taken, which nothing calls."""
-    if "<" not in instance:
-        return ""
-    return f"\nvoid* opscope_wanted() {{ return reinterpret_cast<void*>(&{instance}); }}\n"
+def _torch_folders() -> list[Path]:
+    """Torch's headers, which nvcc does not know of."""
+    base = _torch_headers()
+    return [path for path in ((base, base / "torch/csrc/api/include") if base else ()) if path.is_dir()]
 
 
-def _includes(root: Path, file: str, folder: Path) -> list[str]:
-    """Folders to look for headers in: the file's own and those above it, their `include`, then torch's, then stand-ins."""
-    parents = [root / parent for parent in Path(file).parents]
-    found = [p for parent in parents for p in (parent, parent / "include", parent / "csrc") if p.is_dir()]
-    if base := _torch_headers():
-        found += [base, base / "torch/csrc/api/include"]
-    cccl = Path(tool("nvcc")).resolve().parents[1] / "include/cccl"
-    found += [p for p in (cccl, folder / "standins") if p.is_dir()]
-    return [part for path in found for part in ("-I", str(path))]
+def provided() -> list[Path]:
+    """Every folder in which headers lie that are not the repository's: torch's, the toolkit's, the system's."""
+    return [*_torch_folders(), *_toolkit_headers(tool("nvcc")), Path("/usr/include")]
+
+
+@cache
+def _toolkit_headers(nvcc: str) -> list[Path]:
+    said = run([nvcc, "--dryrun", "-ptx", "-x", "cu", "/dev/null"], seconds=20)
+    lines = [line for line in (said.err + said.out).splitlines() if "INCLUDES=" in line]
+    return [Path(folder) for line in lines for folder in re.findall(r'"(?:-I)?(/[^"]+)"', line)]
 
 
 def _torch_headers() -> Path | None:
@@ -221,12 +291,6 @@ def _reads(root: Path) -> list[Path]:
     """What a compilation may look into: the repository and torch's headers."""
     headers = _torch_headers()
     return [root, headers] if headers else [root]
-
-
-def _entry(name: str, mangled: Sequence[str]) -> str | None:
-    """The mangled name of the kernel: `_Z` and the length of each part of its name before it; or the name itself."""
-    plain = name.rpartition("::")[2]
-    return next((m for m in mangled if m == plain or f"{len(plain)}{plain}" in m), None)
 
 
 def _first_error(text: str, root: Path) -> str:
@@ -246,4 +310,4 @@ def _lines(machine: Machine, root: Path) -> tuple[LineInstructions, ...]:
     )
 
 
-__all__ = ["build_cuda", "missing", "probe"]
+__all__ = ["build_cuda", "missing", "probe", "provided"]

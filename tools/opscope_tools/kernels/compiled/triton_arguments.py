@@ -8,14 +8,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from opscope_tools.kernels.autotune import Context
 from opscope_tools.kernels.compiled.triton_case import Case, CaseInterpreter, CaseScope, Guess, RefusedError, search
 from opscope_tools.kernels.compiled.triton_tensors import TYPES, tensor
-from opscope_tools.kernels.facts import LaunchRef
-from opscope_tools.kernels.host import HostFunction, Place, enclosing
-from opscope_tools.kernels.interpret import ModuleScope
-from opscope_tools.kernels.pymodule import PyModule
-from opscope_tools.kernels.symbols import (
+from opscope_tools.kernels.host.interpreter import ModuleScope
+from opscope_tools.kernels.host.modules import PyModule
+from opscope_tools.kernels.host.reaching import HostFunction, Place, enclosing
+from opscope_tools.kernels.host.worlds import (
     DroppedError,
     Function,
     ImportRef,
@@ -24,9 +22,15 @@ from opscope_tools.kernels.symbols import (
     canonical,
     is_concrete,
 )
-from opscope_tools.kernels.triton_body import parameters
-from opscope_tools.kernels.triton_find import FunctionNode, decorator_name, launched
+from opscope_tools.kernels.records import LaunchRef
+from opscope_tools.kernels.triton.decorators import Context
+from opscope_tools.kernels.triton.definitions import FunctionNode, decorator_name, launched
+from opscope_tools.kernels.triton.parameters import parameters
 
+#: what a launch says to the compiler, be it a parameter of the kernel too
+OPTIONS = ("num_warps", "num_stages")
+#: an input that is a size, by how it is written: a name, a tensor's dimension
+_SIZE = re.compile(r"\w+|[\w.]+\.shape\[-?\d+\]")
 _FAILURES = (UnresolvedError, RecursionError)
 
 
@@ -42,10 +46,16 @@ class Argument:
 
 @dataclass
 class Bound:
-    """One case of one launch."""
+    """One case of one launch: what it passes, and the sizes that this rests on though source does not say them."""
 
+    launch: LaunchRef | None = None
     arguments: dict[str, Argument] = field(default_factory=dict)
     options: dict[str, int] = field(default_factory=dict)
+    assumed: dict[str, int] = field(default_factory=dict)
+
+    def passes(self, given: Mapping[str, Any]) -> bool:
+        """Whether these are the values of its constexprs, as far as it says any."""
+        return all(name not in self.arguments or self.arguments[name].value == value for name, value in given.items())
 
 
 def bound(
@@ -84,8 +94,13 @@ def bound(
                 continue
             tried = search(make, site.work, {**preset, key: value})
             if tried is not None and tried[0].arguments[name].value == value:
-                preset[key], result = value, tried[0]
+                preset[key], (result, case) = value, tried
                 break
+    result.launch = launch
+    result.assumed = {
+        case.hints.get(key, key): value for key, value in case.answers.items()
+        if type(value) is int and key not in preset and key not in case.defaults and _SIZE.fullmatch(case.hints.get(key, key))
+    }  # fmt: skip
     return result
 
 
@@ -177,9 +192,10 @@ class _Site:
             return
         if name in self.constexprs or name not in self.names:
             value = case.number(value, name)
+        option = name not in self.names or name in OPTIONS  # a parameter of such a name is both
+        if option and isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 64:
+            result.options[name] = value
         if name not in self.names:
-            if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 64:
-                result.options[name] = value
             return
         self.inputs[name] = tuple(case.asked)
         written = "" if isinstance(node, tuple) else ast.unparse(node)
@@ -345,4 +361,4 @@ def unspecialised(kernel: FunctionNode) -> set[str]:
     return found
 
 
-__all__ = ["Argument", "Bound", "bound", "heuristics", "unspecialised"]
+__all__ = ["OPTIONS", "Argument", "Bound", "bound", "heuristics", "unspecialised"]

@@ -16,11 +16,11 @@ from opscope_cache.store import Store, recall
 from opscope_schemas.resources import Build, LineInstructions
 
 from opscope_tools.children import scratch_folder
+from opscope_tools.kernels.compiled.occupancy import WARP, occupancy
 from opscope_tools.kernels.compiled.process import compiled_by
 from opscope_tools.kernels.compiled.sass import Machine, in_order, read_cubin
 from opscope_tools.kernels.compiled.triton_slice import Slice
 from opscope_tools.kernels.compiled.triton_types import Choice
-from opscope_tools.kernels.occupancy import WARP, occupancy
 
 #: the compiler makes nonsense below this capability
 OLDEST = 80

@@ -14,11 +14,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from opscope_tools.kernels.autotune import Context
 from opscope_tools.kernels.compiled.triton_tensors import Tensor, tensor
-from opscope_tools.kernels.host import HostFunction, HostScope, Place
-from opscope_tools.kernels.interpret import Interpreter
-from opscope_tools.kernels.symbols import (
+from opscope_tools.kernels.host.interpreter import Interpreter
+from opscope_tools.kernels.host.reaching import HostFunction, HostScope, Place
+from opscope_tools.kernels.host.worlds import (
     Function,
     ImportRef,
     Meta,
@@ -30,6 +29,7 @@ from opscope_tools.kernels.symbols import (
     leaf,
     render,
 )  # fmt: skip
+from opscope_tools.kernels.triton.decorators import Context
 
 Guess = Callable[[str], Any]
 
@@ -39,9 +39,11 @@ _NUMERIC = {
     "cdiv", "ceil_div", "ceildiv", "div_up", "next_power_of_2", "min", "max", "int", "float", "ceil", "floor", "log2",
     "sqrt", "abs", "round", "range", "prod",
 }  # fmt: skip
-_LENGTHS = re.compile(r"(?i)^(T|L|S|N_CTX|.*seq_?len.*|.*_len|.*tokens?.*)$")
 #: what is taken for a size whose name tells nothing
 _SMALL = 16
+#: sizes of a language model's tensors by their number of dimensions: tokens and hidden size, a batch of these, heads of 128
+_MODEL = {1: (4096,), 2: (2048, 4096), 3: (16, 2048, 4096), 4: (16, 2048, 32, 128)}
+VOCABULARY = 128_256
 _TAKEN = "of a tensor taken to be contiguous"
 #: tried in turn for an input under whose first value the launch is not reached
 _OTHERS = (64, 16, 128, 256, 1024, 4096, 1, 2, 8)
@@ -91,7 +93,7 @@ class Case:
 
     def _usual(self, *names: str) -> Any:
         """The first usual value that a name tells."""
-        values = [2048 if _LENGTHS.match(name) else self.guess(name) for name in names if name]
+        values = [self.guess(name) for name in names if name]
         return next((v for v in values if v != _SMALL), _SMALL)
 
     def truth(self, text: str) -> bool:
@@ -113,10 +115,12 @@ class Case:
         key = f"{found.base}.shape[{place}]"
         if hint:
             self.hints.setdefault(key, hint)
-        last = place in (-1, rank - 1)
-        usual = (64 if rank > 2 else 1024) if last else 64 if place < 2 else 8
-        value = self.of(key, lambda: self._usual(self.hints[key]) if key in self.hints else usual)
-        return value if isinstance(value, int) else usual
+        usual = _MODEL.get(rank, (2048, 4096))
+        size = usual[place] if place == -1 or place < len(usual) else 128 if place == rank - 1 else 16
+        if (named := self.hints.get(key)) is not None:
+            size = VOCABULARY if named == "V" and rank == 2 else self._usual(named)
+        value = self.of(key, lambda: size)
+        return value if isinstance(value, int) else size
 
     def held(self, text: str) -> str:
         """What a tensor holds, as torch spells it; '' where source does not say."""
@@ -165,9 +169,8 @@ class CaseScope(HostScope):
     def _value(self, name: str, definition: Place, depth: int, run: Interpreter) -> Any:
         statement = definition.statement
         if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Tuple):
-            names = [e.id if isinstance(e, ast.Name) else "" for e in statement.targets[0].elts]
             scope = self.at(definition, depth)
-            if name in names and all(names) and (node := _unpacked(statement.value, names.index(name), len(names))):
+            if (node := _unpacked(statement.targets[0], name, statement.value)) is not None:
                 shape, index = node
                 value = self._evaluated(shape, scope, run)
                 text = _key(value) if isinstance(value, Sym) else ""
@@ -180,12 +183,17 @@ class CaseScope(HostScope):
         return leaf(f"({ast.unparse(value)})[{index}]") if found == leaf(name) else found
 
 
-def _unpacked(value: ast.expr, index: int, count: int) -> tuple[ast.expr, int] | None:
-    """`a, b, c, d = *x.shape, y` : the sequence that an element of it comes from, and its place there."""
+def _unpacked(target: ast.Tuple, name: str, value: ast.expr) -> tuple[ast.expr, int] | None:
+    """`a, b, c, d = *x.shape, y` : the sequence that `name` is an element of and its place there, behind a star from the end."""
+    names = [e.id if isinstance(e, ast.Name) else "*" if isinstance(e, ast.Starred) else "" for e in target.elts]
+    if name not in names or not all(names) or names.count("*") > 1:
+        return None
+    index, count = names.index(name), len(names)
+    behind = "*" in names[:index]
     if not isinstance(value, ast.Tuple):
-        return value, index
+        return value, index - count if behind else index
     starred = [i for i, e in enumerate(value.elts) if isinstance(e, ast.Starred)]
-    if len(starred) != 1:
+    if len(starred) != 1 or "*" in names:
         return None
     (first,), width = starred, count - len(value.elts) + 1
     inside = value.elts[first]
@@ -289,7 +297,8 @@ class CaseInterpreter(Interpreter):
         if len(operands) == 2:
             (left, right), op = operands, node.ops[0]
             if isinstance(op, ast.Is | ast.IsNot) and right is None and left is not None and not is_concrete(left):
-                return isinstance(op, ast.IsNot)
+                absent = bool(_ELSEWHERE.search(ast.unparse(node.left)))  # `torch.version.hip is not None`
+                return isinstance(op, ast.IsNot) != absent
             shapes = [_key(o) for o in operands if isinstance(o, Sym) and _key(o).endswith((".shape", ".size()"))]
             if shapes and isinstance(op, ast.Eq | ast.NotEq):
                 other = right if left is operands[0] and isinstance(left, Sym) else left
@@ -391,4 +400,4 @@ def _alternatives(key: str, case: Case) -> list[Any]:
     return []
 
 
-__all__ = ["Case", "CaseInterpreter", "CaseScope", "Meta", "RefusedError", "Tensor", "search"]
+__all__ = ["VOCABULARY", "Case", "CaseInterpreter", "CaseScope", "Meta", "RefusedError", "Tensor", "search"]

@@ -15,13 +15,13 @@ from typing import Any
 
 from opscope_schemas.errors import SourceError
 
-from opscope_tools.kernels.autotune import Context
-from opscope_tools.kernels.facts import KernelRef
-from opscope_tools.kernels.interpret import Interpreter, ModuleScope
-from opscope_tools.kernels.pymodule import PyModule
-from opscope_tools.kernels.symbols import ImportRef, Sym, UnresolvedError, worlds
-from opscope_tools.kernels.triton import device_functions
-from opscope_tools.kernels.triton_find import FunctionNode, dotted_name, function_of
+from opscope_tools.kernels.host.interpreter import Interpreter, ModuleScope
+from opscope_tools.kernels.host.modules import PyModule
+from opscope_tools.kernels.host.worlds import ImportRef, Sym, UnresolvedError, worlds
+from opscope_tools.kernels.records import KernelRef
+from opscope_tools.kernels.triton.decorators import Context
+from opscope_tools.kernels.triton.definitions import FunctionNode, dotted_name, function_of
+from opscope_tools.kernels.triton.description import device_functions
 
 #: what a signature may be made of: reading it calls nothing
 _INERT = (

@@ -16,12 +16,13 @@ from typing import Any
 from opscope_schemas.errors import InputError
 from opscope_schemas.tiling import Constexpr, KernelTiling, TuneConfig
 
-from opscope_tools.kernels.autotune import Context
-from opscope_tools.kernels.compiled.triton_arguments import Argument, Bound, bound, heuristics, unspecialised
-from opscope_tools.kernels.facts import LaunchRef
-from opscope_tools.kernels.symbols import Sym
-from opscope_tools.kernels.triton_body import parameters
-from opscope_tools.kernels.triton_find import FunctionNode, launched
+from opscope_tools.kernels.compiled.triton_arguments import OPTIONS, Argument, Bound, bound, heuristics, unspecialised
+from opscope_tools.kernels.compiled.triton_case import VOCABULARY
+from opscope_tools.kernels.host.worlds import Sym
+from opscope_tools.kernels.records import LaunchRef
+from opscope_tools.kernels.triton.decorators import Context
+from opscope_tools.kernels.triton.definitions import FunctionNode, launched
+from opscope_tools.kernels.triton.parameters import parameters
 
 #: how triton spells the types of parameters
 _TYPES = re.compile(r"\*?(?:i1|i8|i16|i32|i64|u8|u16|u32|u64|fp8\w+|fp16|bf16|fp32|fp64)$")
@@ -58,17 +59,18 @@ class Choice:
     #: parameter -> what was taken, in words
     said: dict[str, str] = field(default_factory=dict)
     config: int | None = None
+    #: sizes that no source gives
+    assumed: dict[str, Any] = field(default_factory=dict)
 
 
 def check_given(function: FunctionNode, given: Mapping[str, Any]) -> None:
     """Raises `InputError` where a caller's value is for no parameter, or is no number of warps or stages."""
-    options = ("num_warps", "num_stages")
     names = [a.arg for a, *_ in parameters(function)]
-    if unknown := sorted(set(given) - {*names, *options}):
+    if unknown := sorted(set(given) - {*names, *OPTIONS}):
         raise InputError(
             f"{function.name} has no parameter {', '.join(unknown)}.", next_step=f"Give some of {', '.join(names)}."
         )
-    for name in options:
+    for name in OPTIONS:
         value = given.get(name, 1)
         if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 64:
             raise InputError(f"{name} is {value!r}.", next_step="Give an integer from 1 to 64.")
@@ -82,11 +84,12 @@ def choices(
 
     `element`: what a pointer of no other type holds; `full`: what launching functions leave out by default is given.
     """
-    passed = _passed(function, launches, context)
-    case = _case(function, launches, context, given, element, full)
+    sites = list(launches)
+    case = _case(function, sites, context, given, element, full)
+    passed = _passed(function, [case.launch] if case.launch is not None else sites, context)
     base = Choice()
     for name, kind in given.items():
-        if name in ("num_warps", "num_stages"):
+        if name in OPTIONS:
             base.options[name] = int(kind)
     fixed = unspecialised(function)
     for parameter in kernel.parameters:
@@ -105,11 +108,12 @@ def choices(
     for index, values, options in configs:
         choice = Choice(
             dict(base.signature), dict(base.constants), list(base.divisible),
-            {**_options(kernel), **case.options, **options, **base.options}, dict(base.said), index,
+            {**_options(kernel, case), **case.options, **options, **base.options}, dict(base.said), index,
+            dict(case.assumed),
         )  # fmt: skip
         computed = _computed(function, kernel, context, case, {**values, **given}, element)
         for constexpr in kernel.constexpr:
-            _constant(choice, constexpr, values, given, case.arguments.get(constexpr.name), computed)
+            _constant(choice, constexpr, values, given, case, computed)
         found.append(choice)
     return found
 
@@ -123,12 +127,15 @@ def _case(
     function: FunctionNode, launches: Iterable[LaunchRef], context: Context, given: Mapping[str, Any], element: str,
     full: bool,
 ) -> Bound:  # fmt: skip
-    """The first launch for which a case is found; an empty one where there is none."""
+    """The first launch with a case that passes what is given, else the first with one; an empty one where there is none."""
     plain = {name: value for name, value in given.items() if not is_type(value)}
+    first: Bound | None = None
     for launch in launches:
-        if (found := bound(launch, function, context, plain, _usual, _TORCH[element], full=full)) is not None:
+        found = bound(launch, function, context, plain, _usual, _TORCH[element], full=full)
+        if found is not None and found.passes(plain):
             return found
-    return Bound()
+        first = first or found
+    return first or Bound()
 
 
 def _usual(name: str) -> Any:
@@ -146,12 +153,12 @@ def _computed(
     return heuristics(function, module, context, {**arguments, **values}, _usual, _TORCH[element])
 
 
-def _options(kernel: KernelTiling) -> dict[str, int]:
-    """Warps and stages of a launch site, where it gives a number."""
+def _options(kernel: KernelTiling, case: Bound) -> dict[str, int]:
+    """Warps and stages of a launch site, where it gives a number; of several that differ, not those of another than the case's."""
     found = {}
     for name, values in (("num_warps", kernel.num_warps), ("num_stages", kernel.num_stages)):
         plain = [int(v.value) for v in values if v.origin == "launch" and v.value.isdigit()]
-        if plain:
+        if plain and (case.launch is None or len({v.value for v in values}) == 1):
             found[name] = plain[0]
     return found
 
@@ -308,13 +315,14 @@ def _passed(function: FunctionNode, launches: Iterable[LaunchRef], context: Cont
 
 
 def _constant(
-    choice: Choice, constexpr: Constexpr, tuned: Mapping[str, Any], given: Mapping[str, Any], settled: Argument | None,
+    choice: Choice, constexpr: Constexpr, tuned: Mapping[str, Any], given: Mapping[str, Any], case: Bound,
     computed: Mapping[str, Any],
 ) -> None:  # fmt: skip
-    name = constexpr.name
+    name, settled = constexpr.name, case.arguments.get(constexpr.name)
     choice.signature[name] = "constexpr"
     if name in given:
-        choice.constants[name], choice.said[name] = given[name], f"{given[name]} (given)"
+        alone = "" if case.passes({name: given[name]}) else ", though no case of the launch was found that passes it"
+        choice.constants[name], choice.said[name] = given[name], f"{given[name]} (given{alone})"
         return
     if name in tuned and not (isinstance(tuned[name], str) and "{" in str(tuned[name])):
         choice.constants[name], choice.said[name] = tuned[name], f"{tuned[name]} (autotune)"
@@ -328,9 +336,10 @@ def _constant(
     if settled is not None and not isinstance(settled.value, Sym):
         choice.constants[name], choice.said[name] = settled.value, f"{settled.value} ({settled.said})"
         return
-    for value in constexpr.values:
-        if value.origin == "autotune":
-            continue
+    sites = [v for v in constexpr.values if v.origin != "autotune"]
+    if case.launch is not None and len({v.value for v in sites}) > 1:  # what another launch passes is of another case
+        sites = [v for v in sites if v.line == case.launch.line]
+    for value in sites:
         known, plain = _literal(value.value)
         if known:
             choice.constants[name] = plain
@@ -344,6 +353,8 @@ def _constant(
         return
     choice.constants[name] = assumed(name, [v.value for v in constexpr.values])
     choice.said[name] = f"{choice.constants[name]} (assumed: no source gives a number)"
+    if type(choice.constants[name]) is int:
+        choice.assumed[name] = choice.constants[name]
 
 
 def _literal(text: str) -> tuple[bool, Any]:
@@ -367,18 +378,28 @@ def assumed(name: str, values: list[str]) -> Any:
     if re.search(r"(?i)dtype|_type$", name):
         return "tl.bfloat16"
     if "next_power_of_2" in text and not re.search(r"(?i)dim|^D|^BD|^BK|^BV", name):
-        return 1024
-    if re.search(r"(?i)page_?size", name):
-        return 16
-    if _BLOCK.search(name):
-        return 64
-    if re.search(r"(?i)dim|^D(_|$)|^[KVD]$|head_?size", name):
-        return 64
-    if re.search(r"(?i)stride", name):
         return 4096
-    if re.search(r"(?i)^num_|^n_|^[HG]Q?$|^h_|heads|groups?|top_?k", name):
-        return 8
-    return 4096 if re.search(r"(?i)hidden|n_cols|^[NM]$|cols|rows|size", name) else 16
+    return next((value for pattern, value in _SIZES if re.search(pattern, name)), 16)
+
+
+#: what sizes of a language model are usually called, and usual ones
+_SIZES: tuple[tuple[str, int | float], ...] = (
+    (r"ndim$", 2),
+    (r"(?i)smoothing|dropout|(^|_)prob|soft_?cap", 0.0),
+    (r"(?i)(^|_)(scale|alpha|gamma|temperature|theta)$", 1.0),
+    (r"(?i)page_?size|batch", 16),
+    (r"(?i)block_?(d|dmodel|head|hdim|headdim|head_?dim)$", 128),
+    (_BLOCK.pattern, 64),
+    (r"(?i)vocab", VOCABULARY),
+    (r"^(T|L|S|N_CTX)$|(?i:seq_?len|_len$|tokens?)", 2048),
+    (r"(?i)kernel_?size|width", 4),
+    (r"(?i)hidden", 4096),
+    (r"(?i)dim|^D(_|$)|^[KVD]$|head_?size", 128),
+    (r"(?i)stride", 4096),
+    (r"(?i)^num_(q_?)?heads$|^n_(q_?)?h(eads?)?$|^h_q|^HQ?$", 32),
+    (r"(?i)^num_|^n_(?!cols|rows)|^[HG]Q?$|^h_|heads|groups?|top_?k", 8),
+    (r"(?i)n_cols|^[NM]$|cols|rows|size", 4096),
+)
 
 
 __all__ = ["Choice", "choices"]

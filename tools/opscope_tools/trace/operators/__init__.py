@@ -10,7 +10,7 @@ Bytes: each distinct input is read once at its stored size, each output written 
 Order: types.py (vocabulary and registry), then rules by class: moves.py (views, copies, comparisons, factories),
 elementwise.py, norms.py (reductions, norms, softmax, losses), products.py, attention.py, recurrent.py, gathers.py,
 images.py (pools, interpolation, sampling), spectral.py (Fourier transforms), solvers.py (linear algebra), kernels.py
-(custom kernels by name). A formula's derivation stands in its docstring or beside it. An operator that is not here
+(custom kernels by name), linear_attention.py (those of recurrent layers and around them). A formula's derivation stands in its docstring or beside it. An operator that is not here
 costs "unknown": documents list it under `not_counted`.
 """
 
@@ -22,6 +22,7 @@ from opscope_tools.trace.operators import (
     gathers,
     images,
     kernels,
+    linear_attention,
     moves,
     norms,
     products,
@@ -29,6 +30,7 @@ from opscope_tools.trace.operators import (
     solvers,
     spectral,
 )
+from opscope_tools.trace.operators.moves import free
 from opscope_tools.trace.operators.types import (
     ONE,
     ZERO,
@@ -53,9 +55,11 @@ __all__ = [
     "attention",
     "cost_of",
     "elementwise",
+    "free",
     "gathers",
     "images",
     "kernels",
+    "linear_attention",
     "moved",
     "moves",
     "norms",

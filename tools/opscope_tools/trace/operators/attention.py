@@ -57,7 +57,6 @@ def _adds(mask: Tensor) -> bool:
 
 @operator(
     "opscope.sdpa",
-    "aten.scaled_dot_product_attention",
     "aten._scaled_dot_product_flash_attention",
     "aten._scaled_dot_product_flash_attention_for_cpu",
     "aten._scaled_dot_product_efficient_attention",

@@ -31,7 +31,7 @@ _PER_ELEMENT: Mapping[str, tuple[int, str]] = {
     "softshrink": (1, "x - lambda: a subtract"),
     "hardsigmoid": (2, "x / 6 + 1 / 2: divide, add"),
     "hardswish": (3, "x * (x + 3) / 6: add, multiply, divide"),
-    "log_sigmoid_forward": (5, "log(1 / (1 + exp(-x))): negate, exp, add, divide, log"),
+    "log_sigmoid_forward": (5, "-log(1 + exp(-x)): negate, exp, add, log, negate"),
     "logit": (3, "log(x / (1 - x)): subtract, divide, log"),
     "addcdiv": (2, "a + b / c: divide, add"),
     "lerp": (3, "a + w * (b - a): subtract, multiply, add"),
@@ -67,7 +67,7 @@ def _elementwise(name: str) -> Rule:
 
 
 for _name in _PER_ELEMENT:
-    operator(f"aten.{_name}")(_elementwise(_name))
+    operator(f"aten.{_name}", complex_too=True)(_elementwise(_name))
 
 
 # ---------------------------------------------------------------- sums and products, real or complex
@@ -84,7 +84,7 @@ def _both_complex(call: Call) -> bool:
     return sum(tensor.is_complex for tensor in call.inputs) + numbers > 1
 
 
-@operator("aten.add", "aten.sub", "aten.rsub")
+@operator("aten.add", "aten.sub", "aten.rsub", complex_too=True)
 def add(call: Call) -> Cost:
     """`a + alpha * b`: 1 per output element, and a multiply more where alpha is not 1; complex: both parts."""
     count = (2 if _scaled(call, "alpha") else 1) * (2 if call.is_complex else 1)
@@ -92,7 +92,7 @@ def add(call: Call) -> Cost:
     return cost(call, count * call.out, words + (", of both complex parts" if call.is_complex else ""))
 
 
-@operator("aten.mul", "aten.multiply")
+@operator("aten.mul", "aten.multiply", complex_too=True)
 def mul(call: Call) -> Cost:
     """1 per output element. Complex: (a + bi)(c + di) is 4 multiplies and 2 adds, by a real number 2 multiplies."""
     if not call.is_complex:
@@ -103,13 +103,13 @@ def mul(call: Call) -> Cost:
     )
 
 
-@operator("aten.square")
+@operator("aten.square", complex_too=True)
 def square(call: Call) -> Cost:
     """1 per output element; complex: as a multiply, 6."""
     return cost(call, (6 if call.is_complex else 1) * call.out, "x * x")
 
 
-@operator("aten.div", "aten.true_divide", "aten.divide")
+@operator("aten.div", "aten.true_divide", "aten.divide", complex_too=True)
 def div(call: Call) -> Cost:
     """1 per output element. Complex by complex: times the conjugate 6, its squared length 3, two divides; by a real 2."""
     if not call.is_complex:
@@ -120,23 +120,21 @@ def div(call: Call) -> Cost:
     )
 
 
-@operator("aten.reciprocal")
+@operator("aten.reciprocal", complex_too=True)
 def reciprocal(call: Call) -> Cost:
     """1 per output element. Complex: conj(z) / |z|**2: negate, two squares, an add, two divides."""
     return cost(call, (6 if call.is_complex else 1) * call.out, "1 / x")
 
 
-@operator("aten.abs")
+@operator("aten.abs", complex_too=True)
 def absolute(call: Call) -> Cost:
     """1 per output element. Complex: sqrt(a**2 + b**2): two squares, an add, a root."""
     return cost(call, (4 if call.is_complex else 1) * call.out, "|x|")
 
 
 @operator("aten.addcmul")
-def addcmul(call: Call) -> Cost | None:
+def addcmul(call: Call) -> Cost:
     """`a + value * b * c`: multiply and add, and a multiply more where value is not 1."""
-    if call.is_complex:
-        return None
     return cost(call, (3 if _scaled(call, "value") else 2) * call.out, "a + b * c: multiply, add (and the scaling)")
 
 
@@ -175,7 +173,7 @@ def softplus(call: Call) -> Cost:
     )
 
 
-@operator("aten._fused_dropout", "aten.alpha_dropout")
+@operator("aten._fused_dropout")
 def training_only(call: Call) -> Cost:
     """x * kept / (1 - p): two multiplies per element."""
     return cost(call, 2 * call.out if call.inputs else ZERO, "x * kept / (1 - p): two multiplies")

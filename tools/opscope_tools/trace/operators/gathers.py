@@ -19,16 +19,14 @@ from opscope_tools.trace.operators.types import ONE, ZERO, Call, Cost, Tensor, m
 def embedding(call: Call) -> Cost:
     """Reads its indices and the rows that they name, writes them."""
     table, indices = call.inputs[0], call.inputs[-1]
-    read = call.out * table.element + indices.bytes
+    read = table.bytes_of(call.out) + indices.bytes
     return Cost(read=read, write=moved(call)[1], derivation="the rows gathered and the indices")
 
 
-@operator(
-    "aten.gather", "aten.index", "aten.take_along_dim", "aten.take", "aten._unsafe_index", "aten._unsafe_masked_index"
-)
+@operator("aten.gather", "aten.index", "aten.take", "aten._unsafe_index", "aten._unsafe_masked_index")
 def gather(call: Call) -> Cost:
     """Reads one element per output element, and the indices or the mask."""
-    read = call.out * call.inputs[0].element + read_once(call.inputs[1:])
+    read = call.inputs[0].bytes_of(call.out) + read_once(call.inputs[1:])
     return Cost(read=read, write=moved(call)[1], derivation="the elements gathered and the indices")
 
 
@@ -43,7 +41,7 @@ def embedding_bag(call: Call) -> Cost:
     mode = call.arguments.get("mode", 0)
     flops = (ZERO if mode == 2 else gathered) + (call.out if mode == 1 else ZERO)
     flops = flops + (gathered if len(call.inputs) > 3 else ZERO)
-    read = gathered * table.element + read_once(call.inputs[1:])
+    read = table.bytes_of(gathered) + read_once(call.inputs[1:])
     return Cost(flops, ZERO, read, moved(call)[1], "the rows gathered, 1 add per element")
 
 

@@ -5,7 +5,7 @@ Order: views (nothing moves), moves (bytes only), what is written without being 
 
 from __future__ import annotations
 
-from opscope_tools.trace.operators.types import ZERO, Call, Cost, cost, moved, operator
+from opscope_tools.trace.operators.types import ZERO, Call, Cost, cost, moved, operator, rule_of
 
 # ---------------------------------------------------------------- views: nothing moves
 
@@ -20,7 +20,7 @@ _VIEWS = (
     "aten.empty_strided aten.empty_permuted aten.new_empty aten.new_empty_strided aten._assert_async "
     "aten._assert_scalar aten._assert_tensor_metadata aten.dropout aten.is_same_size "
     "aten._local_scalar_dense aten.is_nonzero aten.item aten._has_compatible_shallow_copy_type aten.set_ "
-    "aten.resize_ aten.resize_as_ aten.numel aten.size"
+    "aten.resize_ aten.resize_as_ aten.numel aten.size aten.meshgrid aten._linalg_check_errors"
 ).split()
 
 
@@ -30,13 +30,18 @@ def view(_: Call) -> Cost:
     return Cost(free=True)
 
 
+def free(name: str) -> Cost | None:
+    """The cost of an operator that has none, whatever its tensors' sizes; None for any other."""
+    return Cost(free=True) if rule_of(name) is view else None
+
+
 # ---------------------------------------------------------------- copies, comparisons, selection: bytes only
 
 _COPIES = (
-    "clone _to_copy cat stack contiguous repeat roll flip rot90 tile meshgrid one_hot diag_embed "
+    "clone _to_copy cat stack repeat roll flip rot90 tile one_hot diag_embed "
     "constant_pad_nd pad reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d "
     "replication_pad3d repeat_interleave pixel_shuffle pixel_unshuffle channel_shuffle native_channel_shuffle "
-    "im2col tril triu where masked_fill masked_select nan_to_num complex conj_physical nonzero nonzero_static "
+    "im2col tril triu where masked_fill masked_select nan_to_num complex _conj_physical nonzero nonzero_static "
     "block_diag _pack_padded_sequence _pad_packed_sequence to_dense argwhere "
     # views whose result is a copy
     "alias_copy as_strided_copy detach_copy diagonal_copy expand_copy permute_copy select_copy slice_copy split_copy "

@@ -12,16 +12,19 @@ from opscope_tools.trace.operators.types import ONE, ZERO, Call, Cost, cost, mov
 # ---------------------------------------------------------------- reductions
 
 
-@operator(
-    "aten.sum",
-    "aten.mean",
-    "aten.cumsum",
-    "aten.prod",
-    "aten.nansum",
-    "aten.nanmean",
-    "aten.trace",
-    "aten.count_nonzero",
-)
+@operator("aten.count_nonzero", complex_too=True)
+def count_nonzero(call: Call) -> Cost:
+    """An add per input element."""
+    return cost(call, call.inputs[0].numel, "1 per input element")
+
+
+@operator("aten.trace")
+def trace(call: Call) -> Cost:
+    """The sum of a diagonal, which is as long as the shorter side."""
+    return cost(call, Formula.minimum(*call.inputs[0].shape), "1 per element of the diagonal")
+
+
+@operator("aten.sum", "aten.mean", "aten.cumsum", "aten.prod", "aten.nansum", complex_too=True)
 def reduction(call: Call) -> Cost | None:
     """1 per input element (a mean of n is n-1 adds and a division); sums of complex numbers add both parts."""
     if call.is_complex and call.name == "aten.prod":
@@ -74,7 +77,11 @@ def norm(call: Call) -> Cost:
 @operator("aten._softmax", "aten.softmax", "aten._safe_softmax")
 def softmax(call: Call) -> Cost:
     """exp(x) / sum(exp(x)): exp, add, divide = 3 per element (the maximum that kernels subtract first is not counted)."""
-    return cost(call, 3 * call.out, "exp(x) / sum(exp(x)): exp, add, divide = 3 per element")
+    return cost(
+        call,
+        3 * call.out,
+        "exp(x) / sum(exp(x)): exp, add, divide = 3 per element; subtracting the maximum first is left out",
+    )
 
 
 @operator("aten._log_softmax", "aten.log_softmax")
@@ -145,8 +152,8 @@ def batch_norm(call: Call) -> Cost:
     mean n more. Scale n and shift n where present.
     """
     x, affine = call.inputs[0], _affine(call)
-    trained = call.name.startswith(("aten._native_batch_norm_legit_no", "aten._batch_norm_no"))
-    own = not trained and bool(call.arguments.get("training", call.arguments.get("train", False)))
+    stored = call.name.startswith(("aten._native_batch_norm_legit_no", "aten._batch_norm_no"))
+    own = not stored and bool(call.arguments.get("training", call.arguments.get("train", "with_update" in call.name)))
     channels = x.shape[1] if len(x.shape) > 1 else ONE
     return cost(
         call, ((5 if own else 2) + affine) * x.numel + 2 * channels,

@@ -26,19 +26,32 @@ def _sum_of(call: Call, product: Formula) -> Formula:
     The product has `product` elements; the sum has the output's.
     """
     beta, alpha = call.arguments.get("beta", 1), call.arguments.get("alpha", 1)
-    extra = ZERO
-    if beta != 0:
-        extra = extra + call.out + (call.out if beta != 1 else ZERO)
-    return extra + (product if alpha != 1 else ZERO)
+    extra = _scaling(call, alpha) * product
+    return extra + ((2 if call.is_complex else 1) + _scaling(call, beta)) * call.out if beta != 0 else extra
 
 
-@operator("aten.mm", "aten.bmm", "aten.matmul", "aten.mv", "aten.dot", "aten.vdot", "aten.inner", "aten._int_mm")
+def _scaling(call: Call, factor: Any) -> int:
+    """What a multiply by a number costs per element; by 1 nothing."""
+    if factor == 1:
+        return 0
+    return _multiply(call) if isinstance(factor, complex) or not call.is_complex else 2
+
+
+def _multiply(call: Call) -> int:
+    """Complex: 4 multiplies, 2 adds."""
+    return 6 if call.is_complex else 1
+
+
+@operator(
+    "aten.mm", "aten.bmm", "aten.matmul", "aten.mv", "aten.dot", "aten.vdot", "aten._int_mm",
+    complex_too=True,
+)  # fmt: skip
 def mm(call: Call) -> Cost:
     """(m, k) @ (k, n): 2*m*n*k, per batch entry; a vector is a matrix of one row or column."""
     return _product(call, call.inputs[0])
 
 
-@operator("aten.addmm", "aten.baddbmm", "aten.addmv", "aten._addmm_activation")
+@operator("aten.addmm", "aten.baddbmm", "aten.addmv", "aten._addmm_activation", complex_too=True)
 def addmm(call: Call) -> Cost:
     """beta * bias + alpha * (a @ b): the product, an add per output element, and a multiply for a beta or alpha not 0 or 1.
 
@@ -48,30 +61,32 @@ def addmm(call: Call) -> Cost:
     return _product(call, call.inputs[1], extra, " and the bias add")
 
 
-@operator("aten.addbmm")
+@operator("aten.addbmm", complex_too=True)
 def addbmm(call: Call) -> Cost:
     """beta * bias + alpha * sum over the batch of (a @ b): one product whose contracted length is batch * k."""
     batch, _, k = call.inputs[1].shape
-    matmul = 2 * call.out * batch * k
+    matmul = (8 if call.is_complex else 2) * call.out * batch * k
     return cost(call, matmul + _sum_of(call, call.out), "2 * m * n * (batch * k) and the bias add", matmul)
 
 
-@operator("aten.addr")
+@operator("aten.addr", complex_too=True)
 def addr(call: Call) -> Cost:
     """beta * c + alpha * (x outer y): a multiply and an add per output element; no contraction, so no matrix product."""
-    return cost(call, call.out + _sum_of(call, call.out), "outer product: multiply, add per output element")
+    return cost(
+        call, _multiply(call) * call.out + _sum_of(call, call.out), "outer product: multiply, add per output element"
+    )
 
 
-@operator("aten.ger", "aten.outer")
+@operator("aten.ger", "aten.outer", complex_too=True)
 def outer(call: Call) -> Cost:
     """x outer y: a multiply per output element."""
-    return cost(call, call.out, "outer product: a multiply per output element")
+    return cost(call, _multiply(call) * call.out, "outer product: a multiply per output element")
 
 
-@operator("aten.linear", "aten.mkldnn_linear", "mkldnn._linear_pointwise")
+@operator("aten.linear", "aten.mkldnn_linear", "mkldnn._linear_pointwise", complex_too=True)
 def linear(call: Call) -> Cost:
     """x @ W^T + b: 2*m*n*k and an add per output element where there is a bias."""
-    bias = call.out if len(call.inputs) > 2 else ZERO
+    bias = (2 if call.is_complex else 1) * call.out if len(call.inputs) > 2 else ZERO
     return _product(call, call.inputs[0], bias, " and the bias add" if len(call.inputs) > 2 else "")
 
 
@@ -79,14 +94,15 @@ def linear(call: Call) -> Cost:
 def trilinear(call: Call) -> Cost:
     """sum over some dimensions of a * b * c, each first unsqueezed at its `expand` dimensions: two multiplies and an add
 
-    per point of the joint space (`nn.Bilinear` is one: x @ W @ y without the intermediate).
+    per point of the joint space (`nn.Bilinear` is one: x @ W @ y without the intermediate). One multiply-add of each point is the
+    contraction's.
     """
     shapes = [
         _unsqueezed(tensor.shape, call.arguments.get(f"expand{index}", ()))
         for index, tensor in enumerate(call.inputs[:3], 1)
     ]
     space = times(next((n for n in sizes if n != ONE), ONE) for sizes in zip(*shapes, strict=True))
-    return cost(call, 3 * space, "two multiplies and an add per point of the joint space")
+    return cost(call, 3 * space, "two multiplies and an add per point of the joint space", 2 * space)
 
 
 def _unsqueezed(shape: tuple[Formula, ...], dims: Any) -> list[Formula]:
@@ -127,7 +143,7 @@ def int4pack_mm(call: Call) -> Cost:
     "aten.convolution", "aten._convolution", "aten.conv1d", "aten.conv2d", "aten.conv3d", "aten.cudnn_convolution",
     "aten.mkldnn_convolution", "aten.thnn_conv2d", "aten._slow_conv2d_forward", "aten.slow_conv3d_forward",
     "aten._conv_depthwise2d", "aten.conv_depthwise3d", "aten.slow_conv_dilated2d", "aten.slow_conv_dilated3d",
-    "aten.miopen_convolution", "aten.miopen_depthwise_convolution", "aten.convolution_overrideable",
+    "aten.miopen_convolution", "aten.miopen_depthwise_convolution", "aten.convolution_overrideable", complex_too=True,
 )  # fmt: skip
 def convolution(call: Call) -> Cost:
     """2 * output elements * (input channels per group * kernel volume); transposed: 2 * input elements * weight per input channel.
@@ -141,13 +157,14 @@ def convolution(call: Call) -> Cost:
 
 
 @operator("aten.conv_transpose1d", "aten.conv_transpose2d", "aten.conv_transpose3d", "aten.slow_conv_transpose2d",
-          "aten.slow_conv_transpose3d", "aten.cudnn_convolution_transpose", "aten.miopen_convolution_transpose")  # fmt: skip
+          "aten.slow_conv_transpose3d", "aten.cudnn_convolution_transpose", "aten.miopen_convolution_transpose",
+          complex_too=True)  # fmt: skip
 def transposed_convolution(call: Call) -> Cost:
     """2 * input elements * (output channels per group * kernel volume)."""
     return _convolved(call, call.inputs[0].numel, times(call.inputs[1].shape[1:]))
 
 
-@operator("aten.conv_tbc")
+@operator("aten.conv_tbc", complex_too=True)
 def conv_tbc(call: Call) -> Cost:
     """Over (time, batch, channels) with a weight of (kernel, in, out): 2 * output elements * kernel * in, and the bias."""
     return _convolved(call, call.out, times(call.inputs[1].shape[:2]))
@@ -170,7 +187,7 @@ def grouped_mm(call: Call) -> Cost:
     x, w = call.inputs[0], call.inputs[1]
     matmul = 2 * call.out * x.shape[-1]
     touched = Formula.minimum(w.shape[0], x.shape[0])
-    read = x.bytes + touched * times(w.shape[1:]) * w.element
+    read = x.bytes + w.bytes_of(touched * times(w.shape[1:]))
     for other in call.inputs[2:]:
         read = read + other.bytes
     scaled = 2 * call.out if "scaled" in call.name else ZERO

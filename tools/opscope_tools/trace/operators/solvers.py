@@ -94,7 +94,7 @@ def cross(call: Call) -> Cost:
 _DISTANCES = {0.0: (1, 0), 1.0: (3, 0), 2.0: (3, 1), float("inf"): (2, 0)}
 
 
-@operator("aten._cdist_forward", "aten._pdist_forward", "aten.cdist")
+@operator("aten._cdist_forward", "aten._pdist_forward")
 def cdist(call: Call) -> Cost:
     """Of order 2: subtract, square, add per coordinate, a root per pair; 1: an absolute value in the square's place;
 

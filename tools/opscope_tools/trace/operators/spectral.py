@@ -38,19 +38,19 @@ def _transforms(call: Call, shape: Sequence[Formula], *, real: bool) -> Cost:
     return cost(call, flops + scale, f"{half} * n * ceil(log2 n) per transform; a normalisation 1 per real number")
 
 
-@operator("aten._fft_c2c")
+@operator("aten._fft_c2c", complex_too=True)
 def fft_c2c(call: Call) -> Cost:
     """Complex to complex."""
     return _transforms(call, call.inputs[0].shape, real=False)
 
 
-@operator("aten._fft_r2c")
+@operator("aten._fft_r2c", complex_too=True)
 def fft_r2c(call: Call) -> Cost:
     """Real to complex: n is the real input's length."""
     return _transforms(call, call.inputs[0].shape, real=True)
 
 
-@operator("aten._fft_c2r")
+@operator("aten._fft_c2r", complex_too=True)
 def fft_c2r(call: Call) -> Cost:
     """Complex to real: n is the real output's length."""
     return _transforms(call, call.outputs[0].shape, real=True)

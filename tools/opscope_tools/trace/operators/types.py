@@ -25,6 +25,8 @@ class Tensor:
     stored: Formula
     weight: bool = False
     key: object = None
+    #: bytes of the scales of a quantised weight, beside its elements
+    scales: Formula = ZERO
 
     @property
     def numel(self) -> Formula:
@@ -32,7 +34,14 @@ class Tensor:
 
     @property
     def bytes(self) -> Formula:
-        return self.stored * self.element
+        return self.stored * self.element + self.scales
+
+    def bytes_of(self, count: Formula) -> Formula:
+        """Bytes of so many of its elements, with their share of the scales."""
+        if not self.scales.terms:
+            return count * self.element
+        share = (self.scales * count).divided(self.numel)
+        return count * self.element + (share if share is not None else (self.scales * count).ceildiv(self.numel))
 
     @property
     def is_complex(self) -> bool:
@@ -88,19 +97,25 @@ class Cost:
 Rule = Callable[[Call], Cost | None]
 _RULES: dict[str, Rule] = {}
 _REASONS: dict[str, str] = {}
+#: rules that know what complex numbers cost
+_COMPLEX: set[str] = set()
 
 
 # ---------------------------------------------------------------- registry
 
 
-def operator(*names: str) -> Callable[[Rule], Rule]:
-    """Register a rule for operators; a second rule for the same name is a mistake and raises."""
+def operator(*names: str, complex_too: bool = False) -> Callable[[Rule], Rule]:
+    """Register a rule for operators; a second rule for the same name is a mistake and raises.
+
+    Arithmetic on complex numbers is counted only by rules that say so (`complex_too`): a count of real numbers would be too low.
+    """
 
     def register(rule: Rule) -> Rule:
         for name in names:
             if name in _RULES or name in _REASONS:
                 raise ValueError(f"the operator {name} already has a cost rule")
             _RULES[name] = rule
+        _COMPLEX.update(names if complex_too else ())
         return rule
 
     return register
@@ -124,10 +139,18 @@ def reason_of(name: str) -> str:
     return _REASONS.get(_known(name, _REASONS), "no cost rule is registered")
 
 
+def rule_of(name: str) -> Rule | None:
+    """The rule of an operator."""
+    return _RULES.get(_known(name, _RULES))
+
+
 def cost_of(call: Call) -> Cost | None:
     """The call's cost, or None where no rule is registered or the rule cannot say."""
-    rule = _RULES.get(_known(call.name, _RULES))
-    return rule(call) if rule else None
+    name = _known(call.name, _RULES)
+    found = _RULES[name](call) if name in _RULES else None
+    if found is not None and found.flops.terms and call.is_complex and name not in _COMPLEX:
+        return None
+    return found
 
 
 def _known(name: str, table: Mapping[str, object]) -> str:

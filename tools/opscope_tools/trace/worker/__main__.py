@@ -57,10 +57,11 @@ def _answer(request: dict[str, Any], say: Any) -> Any:
         return "pong"
     say("importing torch and transformers")
     from opscope_tools.trace.protocol import InspectRequest, TraceRequest
+    from opscope_tools.trace.worker.attempts import trace
 
+    if kind == "warm":
+        return "ready"
     if kind == "trace":
-        from opscope_tools.trace.worker.attempts import trace
-
         return trace(TraceRequest.model_validate(payload), say).model_dump(mode="json")
     if kind == "configure":
         from opscope_tools.trace.worker.models import configured_sizes

@@ -23,7 +23,7 @@ def alike_siblings(model: Any) -> dict[int, Any]:
     numbers: dict[Any, int] = {}
     for path, module in model.named_modules():
         if isinstance(module, torch.nn.ModuleList) and len(module) > 1:
-            for child in module:
+            for child in module.children():  # a list may also hold None
                 key = signature(child, known)
                 found[id(child)] = (path, numbers.setdefault(key, len(numbers)))
     return found

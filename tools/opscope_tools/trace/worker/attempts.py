@@ -6,8 +6,10 @@ symbols and the config's are numbers; in the end all are numbers. Fewer symbols 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -15,21 +17,39 @@ import torch
 from opscope_schemas.errors import ConfigError, OpscopeError, TraceError
 
 from opscope_tools.trace.protocol import ModelSpec, Trace, TraceRequest
-from opscope_tools.trace.worker import configs, fields, models
+from opscope_tools.trace.worker import absent, configs, fields, inspection, models
+from opscope_tools.trace.worker import layers as by_itself
+from opscope_tools.trace.worker.blueprint import Blueprint, variants
+from opscope_tools.trace.worker.definitions import imported
 from opscope_tools.trace.worker.fence import fenced
 from opscope_tools.trace.worker.fitted import fitted
 from opscope_tools.trace.worker.inputs import reads_only_tokens
-from opscope_tools.trace.worker.inspection import built
 from opscope_tools.trace.worker.layers import ModuleSession
 from opscope_tools.trace.worker.recorder import UnfoldedError
-from opscope_tools.trace.worker.session import CUTS, LEVELS, InputsError, Session, TooLongError, UntraceableError, quiet
+from opscope_tools.trace.worker.session import (
+    CUTS,
+    LEVELS,
+    Data,
+    DataError,
+    InputsError,
+    Session,
+    TooLongError,
+    UntraceableError,
+    quiet,
+)
 from opscope_tools.trace.worker.sharing import SharedLayerError
 from opscope_tools.trace.worker.stacks import stacks_of
 from opscope_tools.trace.worker.writing import written
 
 Say = Callable[[str], None]
+#: CPU seconds that a module by itself may take on symbols
+_PATIENCE = 20.0
+#: CPU seconds of a run on numbers up to which a dozen of them may be made to fit formulas
+_QUICK = 2.0
 #: sets of inputs that are tried before a model counts as one that runs on none of them
 _SETS = 20
+#: weights of a model that is run with values, at most, and sets of inputs that are tried so
+_LARGEST, _TRIED = 400_000_000, 4
 _FITTED = "their formulas are fitted to runs at several sizes, and checked at some that chose none."
 _WHY = "numbers here, because: "
 _SAID = {
@@ -39,15 +59,38 @@ _SAID = {
 }  # fmt: skip
 
 
+#: passes that ended where heads were no multiple of key/value heads, and ran where they are as many
+_alike: set[tuple[Any, str, str]] = set()
+
+
 def trace(request: TraceRequest, say: Say) -> Trace:
     """Trace one pass; raises `TraceError` or `ConfigError` with the reason."""
     with fenced(request.model):
         try:
-            return _traced(request, say)
+            return _traced_with_stand_ins(request, say)
         except ConfigError:
             raise
         except (TraceError, Exception) as error:
             raise _explained(request.model, error) from error
+
+
+def _traced_with_stand_ins(request: TraceRequest, say: Say) -> Trace:
+    """The trace; where it ends for want of a package whose kernels are known, the trace with stand-ins for them."""
+    try:
+        return _traced(request, say)
+    except OpscopeError as error:
+        definition = request.model.definition
+        own = definition is None or definition.module.startswith(("torch.", "transformers."))  # these do without
+        if definition is None or own or not absent.names_known(str(error)):
+            raise
+        first = error
+    say("tracing again: kernels of packages that are not installed by their definitions")
+    with absent.importable(definition):
+        try:
+            found = _traced(request, say)
+        except OpscopeError as error:
+            raise (first if absent.names_known(str(error)) else error) from error
+        return found.model_copy(update={"assumptions": (*found.assumptions, *filter(None, [absent.remark()]))})
 
 
 def _explained(spec: ModelSpec, error: Exception) -> Exception:
@@ -56,7 +99,7 @@ def _explained(spec: ModelSpec, error: Exception) -> Exception:
         return error
     try:
         if models.resolve(spec)[1][0][1] is not None:
-            built(spec)
+            inspection.built(spec)
     except OpscopeError as plain:
         return plain
     except Exception:  # not for want of a value: the first error says more
@@ -96,40 +139,123 @@ def _traced(request: TraceRequest, say: Say) -> Trace:
 def _widest(request: TraceRequest, model_class: Any, config_class: Any, say: Say) -> Trace:
     """The trace with as many symbols as the model's code bears."""
     if config_class is None:
-        return _by_itself(request, model_class)
+        return _by_itself(request, model_class, say)
     way = Way()
     if not reads_only_tokens(model_class):
         way = _runnable(request, model_class, config_class)
+    if request.plain:
+        return _on_numbers(request, model_class, config_class, way)
+    if way.data:
+        return _recorded(request, model_class, config_class, "none", way)
     try:
-        return _recorded(request, model_class, config_class, "all", way)
+        # the two differ in heads that are as many as key/value heads by default, and in nothing else
+        level = "alike" if (model_class, request.phase, request.attention) in _alike else "all"
+        return _recorded(request, model_class, config_class, level, way)
     except UntraceableError:
         raise
     except TraceError as error:
         first = error
     if way == Way():
         way = _runnable(request, model_class, config_class)
+    if way.data:
+        return _recorded(request, model_class, config_class, "none", way)
+    if isinstance(first, LostError) and way.loses:
+        return _recorded(request, model_class, config_class, level, way)
     return _narrower(request, model_class, config_class, way, say, first)
 
 
-def _by_itself(request: TraceRequest, module_class: Any) -> Trace:
-    """The trace of a module without a config: on the first shapes that it runs on, sizes symbols where they can be."""
+def _on_numbers(request: TraceRequest, model_class: Any, config_class: Any, way: Way) -> Trace:
+    """The trace without symbols and without folding, of which nothing is generalised."""
+    ran = partial(_ran, request, model_class, config_class, "none", fold=False, share=False)
+    try:
+        session = ran(way)
+    except UntraceableError:
+        raise
+    except TraceError:
+        if way != Way():
+            raise
+        session = ran(_runnable(request, model_class, config_class))
+    return written(session, None)
+
+
+def _by_itself(request: TraceRequest, module_class: Any, say: Say) -> Trace:
+    """The trace of a module without a config, from the first way to build and call it that runs on numbers; then its sizes
+    are symbols where its code bears them and the figures stay the same."""
+    spec = request.model
+    factory = imported(spec.factory) if spec.factory is not None else None
     first: TraceError | None = None
-    for level in ("all", "run", "none"):
-        for chosen in range(_SETS):
-            session = ModuleSession(request, module_class, level, chosen=chosen)
+    for blueprint in variants(module_class, {**spec.content, **spec.overrides}, factory, named=spec.overrides):
+        for dtype in (torch.bfloat16, torch.float32):
             try:
-                session.run()
-            except (InputsError, UntraceableError) as error:
-                first = first or error
-                break
+                return _widest_by_itself(request, module_class, blueprint, dtype, say)
+            except UntraceableError:
+                raise
             except TraceError as error:
                 first = first or error
-                continue
-            if level != "all" and first is not None:
-                session.assumptions[f"Sizes are {_WHY}{first.message}"] = None
-            return written(session, None)
     assert first is not None
     raise first
+
+
+def _widest_by_itself(
+    request: TraceRequest, module_class: Any, blueprint: Blueprint, dtype: torch.dtype, say: Say
+) -> Trace:
+    arguments: Any = None
+    at: dict[str, int] = {}
+    slow = f"{module_class.__name__} takes too long on symbolic sizes."
+
+    def ran(level: str, more: dict[str, int] | None = None) -> ModuleSession:
+        nonlocal arguments
+        for fold in (True, False):
+            session = ModuleSession(
+                request, module_class, blueprint, level, arguments=arguments, at={**at, **(more or {})}, dtype=dtype, fold=fold
+            )  # fmt: skip
+            limit = contextlib.nullcontext() if level == "none" else configs.deadline(_PATIENCE, slow)
+            try:
+                with limit:
+                    session.run()
+            except UnfoldedError:
+                continue
+            finally:
+                arguments = session.arguments
+            return session
+        raise TraceError(f"{module_class.__name__} runs differently from one time to the next.")
+
+    try:
+        ran("none")
+    except TraceError:
+        if arguments is None:
+            raise
+        at = {d.name: d.value for a in arguments for d in a.dims if d.kind == "run"}  # at these it ran
+    begun = time.process_time()
+    plain = ran("none")  # a module that nothing ran on: what looked for its input may have left something in it
+    if request.plain:
+        return written(plain, None)
+    quick = time.process_time() - begun < _QUICK
+    problem: TraceError | None = None
+    for level in by_itself.LEVELS[:-1]:
+        if problem is not None and problem.message == slow and level not in by_itself.PLAINER:
+            continue
+        say(f"tracing {module_class.__name__} again: symbols for {by_itself.SAID[level]}")
+        try:
+            session = ran(level)
+            by_itself.check_same(plain, session)
+        except TraceError as error:
+            problem = problem or error
+            continue
+        return _written_by_itself(session, problem, partial(ran, level), fit=quick)
+    return _written_by_itself(plain, problem, partial(ran, "none"), fit=quick)
+
+
+def _written_by_itself(
+    session: ModuleSession, problem: TraceError | None, run: Callable[[dict[str, int]], Any], *, fit: bool
+) -> Trace:
+    if problem is not None:
+        session.assumptions[f"{by_itself.NUMBERS[session.level]} {_WHY}{problem.message}"] = None
+        if fit and session.request.fit and fitted(session, run):
+            session.assumptions[f"Sizes that could not be symbols ({', '.join(sorted(session.fitted))}): {_FITTED}"] = (
+                None
+            )
+    return written(session, None)
 
 
 def _narrower(
@@ -151,52 +277,99 @@ def _narrower(
         }
         say(f"tracing again: {_SAID[level]}")
         try:
-            return _recorded(request, model_class, config_class, level, way, why.get(level, ""))
+            found = _recorded(request, model_class, config_class, level, way, why.get(level, ""))
         except TraceError as error:
             first = error if level == "all" else first
+            continue
+        if level == "alike":
+            _alike.add((model_class, request.phase, request.attention))
+        return found
     raise first
+
+
+class LostError(TraceError):
+    """On these symbols operators have no cost, because a size of theirs depends on data."""
 
 
 @dataclass(frozen=True)
 class Way:
-    """How a model can be run: on which set of inputs, in which dtype."""
+    """How a model can be run: on which set of inputs, in which dtype, on tensors that hold what."""
 
     chosen: int = 0
     dtype: torch.dtype = torch.bfloat16
+    data: Data = ""
+    #: whether sizes of operators depend on data even so
+    loses: bool = False
 
 
 def _recorded(request: TraceRequest, model_class: Any, config_class: Any, level: str, way: Way, why: str = "") -> Trace:
-    """The trace of a session that ran."""
+    """The trace of a session that ran. Raises `LostError` where data makes a size that it need not make on numbers."""
     session = _ran(request, model_class, config_class, level, way)
+    if session.recorder.lost_to_data and not way.loses:
+        raise LostError(f"{model_class.__name__} makes sizes of data.")
     if request.fit and fitted(session, lambda at: _ran(request, model_class, config_class, level, way, at=at)):
         session.assumptions[f"Sizes that could not be symbols ({', '.join(sorted(session.fitted))}): {_FITTED}"] = None
     if why:
         session.assumptions[why] = None
-    return written(session, stacks_of(model_class, config_class, request.model))
+    return written(session, stacks_of(model_class, config_class, session.spec))
 
 
 def _runnable(request: TraceRequest, model_class: Any, config_class: Any) -> Way:
-    """The first set of inputs that the model runs on with plain numbers: then symbols are what a trace fails on."""
-    problems: list[TraceError] = []
-    for dtype in (torch.bfloat16, torch.float32):
-        for chosen in range(_SETS):
-            try:
-                _ran(request, model_class, config_class, "none", Way(chosen, dtype))
-            except UntraceableError:
-                raise
-            except InputsError as error:
-                problems.append(error)
-                break
-            except TraceError as error:
-                problems.append(error)
-                continue
-            return Way(chosen, dtype)
-    problem = min(problems, key=_vagueness)
+    """The first set of inputs that the model runs on with plain numbers: then symbols are what a trace fails on.
+
+    Where data decides, or makes sizes of operators, the inputs are known, or failing that all tensors have values.
+    """
+    problems: dict[Way, TraceError] = {}
+    partly: Way | None = None
+    for way in _ways():
+        if partly is not None and replace(way, data="") != partly:
+            continue  # of that set it is known that it runs
+        if any(isinstance(p, InputsError) and w.dtype == way.dtype and w.data == way.data for w, p in problems.items()):
+            continue  # there are no more sets
+        if way.data and not _may_help(way, problems):
+            continue
+        if way.data == "real" and _weights(model_class, config_class, request.model) > _LARGEST:
+            continue
+        try:
+            session = _ran(request, model_class, config_class, "none", way)
+        except UntraceableError:
+            raise
+        except TraceError as error:
+            problems[way] = error
+            continue
+        if not session.recorder.lost_to_data:
+            return way
+        partly = partly or way
+        problems[way] = DataError(f"{model_class.__name__} makes sizes of data.")
+    if partly is not None:
+        return replace(partly, loses=True)
+    problem = min(problems.values(), key=lambda p: (_vagueness(p), not isinstance(p, DataError)))
     raise TraceError(
         problem.message.replace("could not be run on symbolic sizes", "cannot be run as it is configured"),
         next_step=problem.next_step or "Look at the fields that this line needs, and give them with config.",
         location=problem.location,
     )
+
+
+def _ways() -> Iterator[Way]:
+    kinds: tuple[Data, ...] = ("", "known", "real")
+    for data in kinds:
+        for dtype in (torch.bfloat16, torch.float32):
+            yield from (Way(chosen, dtype, data) for chosen in range(_SETS))
+
+
+def _may_help(way: Way, problems: dict[Way, TraceError]) -> bool:
+    """Whether values may be what the set of inputs lacked: data decided, or the model has run on it for a while."""
+    before = problems.get(replace(way, data=""))
+    if before is None or way.data == "known":
+        return isinstance(before, DataError)
+    tried = sum(w.data == "real" for w in problems)
+    return tried < _TRIED and _vagueness(before) < 2 and any(isinstance(p, DataError) for p in problems.values())
+
+
+def _weights(model_class: Any, config_class: Any, spec: ModelSpec) -> int:
+    model = inspection.bare(model_class, configs.make_config(config_class, spec))
+    return sum(p.numel() for p in model.parameters())
 
 
 def _vagueness(problem: TraceError) -> int:
@@ -214,7 +387,16 @@ def _ran(
     only look alike in one of two passes."""
     again = partial(_ran, request, model_class, config_class, level, way, at=at)
     session = Session(
-        request, model_class, config_class, level, fold=fold, share=share, chosen=way.chosen, dtype=way.dtype, at=at
+        request,
+        model_class,
+        config_class,
+        level,
+        fold=fold,
+        share=share,
+        chosen=way.chosen,
+        dtype=way.dtype,
+        at=at,
+        data=way.data,
     )
     try:
         session.run()

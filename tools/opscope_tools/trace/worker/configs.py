@@ -9,27 +9,33 @@ from __future__ import annotations
 import contextlib
 import copy
 import inspect
+import re
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from opscope_schemas.errors import ConfigError, OpscopeError, TraceError
 from transformers.models.auto import configuration_auto
 
-from opscope_tools.given import check_given
+from opscope_tools.running.given import check_given
 from opscope_tools.trace.protocol import ModelSpec
 from opscope_tools.trace.variables import CONFIG
 from opscope_tools.trace.worker import naming
 from opscope_tools.trace.worker.definitions import missing_package
-from opscope_tools.trace.worker.fields import nearest, parts, path_of, sizes
+from opscope_tools.trace.worker.fields import CONFIG_BASE, main_part, nearest, parts, path_of, sizes
 
 #: seconds of the processor that a config class gets, and fields that are looked at for the one to blame
 _PATIENCE = 10.0
 _SUSPECTS = 60
 _SEARCH = 8.0
 _SHOWN = 200
+#: fields of its own that a class must have for some overrides to be most of them
+_WHOLE = 6
+_FIELD = re.compile(r"[A-Za-z_][\w.]{0,79}", re.ASCII)
+#: what every published configuration says of itself and of the files beside it
+_DESCRIBES = frozenset("model_type architectures transformers_version torch_dtype dtype quantization_config".split())
 
 
 class _TooLongError(BaseException):
@@ -64,19 +70,23 @@ def make_config(config_class: Any, spec: ModelSpec) -> Any:
             f"{config_class.__name__} makes the model, so no factory does.", next_step="Leave `factory` out."
         )
     try:
-        return _made(config_class, spec)
+        return made(config_class, spec)
     except OpscopeError:
         raise
     except Exception as error:
-        raise refusal(config_class, config_class.__name__, error, spec, lambda s: _made(config_class, s)) from None
+        raise refusal(config_class, config_class.__name__, error, spec, lambda s: made(config_class, s)) from None
 
 
-def _made(config_class: Any, spec: ModelSpec) -> Any:
+def made(config_class: Any, spec: ModelSpec) -> Any:
+    """The configuration, or whatever its class raises."""
     base = naming.checked(_of_the_target(copy.deepcopy(spec.content), config_class), config_class)
     with deadline(_PATIENCE, f"{config_class.__name__} did not come to an end with these values."):
         reference = config_class(**base) if base else config_class()
+        whole = _is_whole(spec.overrides, config_class, reference)
         for name, value in naming.checked(spec.overrides, config_class).items():
-            real = path_of(reference, name)
+            real = path_of(reference, name) or _undeclared(config_class, reference, base, spec, name, value)
+            if not real and whole:
+                continue
             if not real:
                 raise _unknown(config_class, reference, name)
             if type(value) is int and value < 0 and not real.endswith("_id"):
@@ -86,7 +96,7 @@ def _made(config_class: Any, spec: ModelSpec) -> Any:
             check_given({real: value})  # a standard name may stand for a field with a limit
             base.pop(name, None)
             _set(base, reference, real, value)
-        return config_class(**base) if base else reference
+        return _without_unread(config_class(**base), spec) if base else reference
 
 
 def _of_the_target(content: dict[str, Any], config_class: Any) -> dict[str, Any]:
@@ -115,17 +125,101 @@ def _part_of(model_type: str, config_class: Any) -> str:
     return next((key for key, kind in whole.items() if kind is config_class), "")
 
 
+# ---- fields that the class does not declare -------------------------------------------------------------------------
+
+
+def _undeclared(config_class: Any, reference: Any, base: dict[str, Any], spec: ModelSpec, name: str, value: Any) -> str:
+    """Where a field goes that the class does not declare but code of the model reads; '' where nothing reads it."""
+    if name in _DESCRIBES:
+        return name
+    holder, _, last = name.rpartition(".")
+    main = "" if holder else main_part(reference)
+    if last in spec.read and (not holder or holder in parts(reference)):
+        return f"{main}.{name}" if main else name
+    if holder or main:
+        return ""
+    try:
+        return name if _takes(config_class, {**base, name: value}, name) else ""
+    except TypeError:  # it takes no further keyword arguments
+        return ""
+
+
+def _is_whole(given: Mapping[str, Any], config_class: Any, reference: Any) -> bool:
+    """Whether the overrides are a whole configuration: most of what the class itself declares."""
+    own = set(vars(reference)) - set(vars(CONFIG_BASE())) if issubclass(config_class, CONFIG_BASE) else set()
+    return len(own) >= _WHOLE and 2 * sum(path_of(reference, name) in own for name in given) > len(own)
+
+
+def _without_unread(config: Any, spec: ModelSpec) -> Any:
+    """The configuration without the whole numbers that nothing reads: they would look like sizes of the model."""
+    for path, name in _paths(_of_the_target(spec.content, type(config))):
+        *holders, last = path.split(".")
+        holder: Any = config
+        for part in holders:
+            holder = parts(holder).get(part, holder)
+        if type(vars(holder).get(last)) is int and not _counts(config, spec, path, name):
+            delattr(holder, last)
+    return config
+
+
+def ignored(config: Any, spec: ModelSpec) -> str:
+    """What was given and nothing reads, in a sentence; '' where everything counts.
+
+    A file names its fields only where it is the configuration that it should be: any other file's are its own affair.
+    """
+    given = [(n, n) for n in spec.overrides] + list(_paths(_of_the_target(spec.content, type(config))))
+    names = [path for path, name in given if not _counts(config, spec, path, name)]
+    shown = [
+        n for n in dict.fromkeys(names) if _FIELD.fullmatch(n) and (n in spec.overrides or _is_config(spec.content))
+    ]
+    rest = len(set(names)) - len(shown)
+    if not names:
+        return ""
+    listed = ", ".join(shown) + (f"{' and ' if shown else ''}{rest} more" if rest else "")
+    return f"Ignored of the given configuration, since neither its class nor the model's code reads them: {listed}."
+
+
+def _paths(content: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, str]]:
+    for name, value in content.items():
+        yield f"{within}{name}", name
+        if isinstance(value, Mapping) and name.endswith("_config") and name != "quantization_config":
+            yield from _paths(value, f"{within}{name}.")
+
+
+def _counts(config: Any, spec: ModelSpec, path: str, name: str) -> bool:
+    """Whether the class declares a field, takes it in its constructor, or code reads it."""
+    holder: Any = config
+    for part in path.split(".")[:-1]:
+        holder = parts(holder).get(part)
+        if holder is None:  # no configuration of its own: whatever holds it was looked at
+            return True
+    if name in spec.read or name in _DESCRIBES or (path in spec.overrides and path_of(config, path)):
+        return True
+    if name in naming.LEFT_OUT:
+        return False
+    known = {*inspect.signature(type(holder)).parameters, *getattr(type(holder), "attribute_map", {})}
+    if name in known or hasattr(type(holder), name):
+        return True
+    content = _of_the_target(spec.content, type(config))
+    return path in content and _takes(type(config), content, name)
+
+
+def _takes(config_class: Any, content: Mapping[str, Any], name: str) -> bool:
+    """Whether the constructor makes something else of a field that its class does not declare, as of rope_theta."""
+    return name not in vars(config_class(**naming.checked(dict(content), config_class)))
+
+
+def _is_config(content: Mapping[str, Any]) -> bool:
+    return content.get("model_type") in configuration_auto.CONFIG_MAPPING_NAMES
+
+
 def _unknown(config_class: Any, reference: Any, name: str) -> ConfigError:
     known = {
         *vars(reference), *getattr(config_class, "attribute_map", {}), *CONFIG, *sizes(reference),
     } - {name}  # fmt: skip
     near = ", ".join(nearest(name, sorted(map(str, known)))) or "none"
-    # some models read a standard field that their configuration class does not declare
-    unlisted = f" Where its code reads {name}, give a config.json that holds it." if name in CONFIG else ""
     shown = name if len(name) <= 100 else f"{name[:97]}..."
-    return ConfigError(
-        f"{config_class.__name__} has no field {shown!r}.", next_step=f"Nearest names: {near}.{unlisted}"
-    )
+    return ConfigError(f"{config_class.__name__} has no field {shown!r}.", next_step=f"Nearest names: {near}.")
 
 
 def _set(base: dict[str, Any], reference: Any, path: str, value: Any) -> None:
@@ -179,10 +273,10 @@ def _to_blame(config_class: Any, spec: ModelSpec, again: Callable[[ModelSpec], o
     class knows is named: it may be no configuration."""
     known = {*dir(config_class), *inspect.signature(config_class).parameters, *CONFIG}
     known |= set(getattr(config_class, "attribute_map", {}))
-    ends = time.monotonic() + _SEARCH
+    ends = time.process_time() + _SEARCH
     given = [("overrides", name) for name in spec.overrides] + [("content", name) for name in spec.content]
     for place, name in given[:_SUSPECTS]:
-        if time.monotonic() > ends:
+        if time.process_time() > ends:
             break
         held = {key: value for key, value in getattr(spec, place).items() if key != name}
         with contextlib.suppress(Exception):
@@ -193,4 +287,4 @@ def _to_blame(config_class: Any, spec: ModelSpec, again: Callable[[ModelSpec], o
     return ""
 
 
-__all__ = ["deadline", "make_config", "reason_of", "refusal"]
+__all__ = ["deadline", "ignored", "made", "make_config", "reason_of", "refusal"]

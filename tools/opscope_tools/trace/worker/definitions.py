@@ -46,12 +46,6 @@ def imported(definition: Definition) -> Any:
     return found
 
 
-def inside(definition: Definition, kind: type) -> bool:
-    """Whether a class stands below the root of a definition."""
-    file = getattr(sys.modules.get(kind.__module__), "__file__", None)
-    return file is not None and _below(file, definition.root)
-
-
 def missing_package(error: BaseException) -> str:
     """The package whose absence an error reports, itself or through those that it was raised from; '' where it reports none."""
     chain: list[BaseException] = []
@@ -150,4 +144,4 @@ def _cannot(qualified: str, error: Exception) -> NoReturn:
     ) from error
 
 
-__all__ = ["imported", "inside", "missing_package"]
+__all__ = ["imported", "missing_package"]

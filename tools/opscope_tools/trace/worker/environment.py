@@ -32,6 +32,10 @@ class HintedEnv(ShapeEnv):  # type: ignore[misc]  # torch is untyped here
         self.equal: dict[Any, Any] = {}
         #: symbols that formulas keep where two are equal
         self.preferred: set[Any] = set()
+        #: what is running or being built, and by decision all that asked for it
+        self.where: Callable[[], Any] = lambda: None
+        self.askers: dict[Any, set[Any]] = {}
+        self._asked: dict[Any, set[Any]] = {}
         self._answers: dict[Any, Any] = {}
         self._numbers: dict[Any, Any] = {}
         self._backed: dict[Any, bool] = {}
@@ -87,6 +91,7 @@ class HintedEnv(ShapeEnv):  # type: ignore[misc]  # torch is untyped here
             return super().evaluate_expr(
                 orig_expr, hint, fx_node, size_oblivious, fallback_value, forcing_spec=forcing_spec
             )
+        self._asked.setdefault(orig_expr, set()).add(self.where())
         if orig_expr not in self._answers:
             self._answers[orig_expr] = sympy.sympify(self.number(orig_expr))
             if not ShapeEnv._suppress_guards_tls():
@@ -101,8 +106,20 @@ class HintedEnv(ShapeEnv):  # type: ignore[misc]  # torch is untyped here
         else:
             holds = sympy.Eq(e, answer)
         self.decisions.append(holds)
+        self.askers.setdefault(holds, set()).update(self._asked[e])
+        self._asked[e] = self.askers[holds]  # who asks again is one of them
         if isinstance(holds, sympy.Eq):
             self._note_equal(holds.lhs, holds.rhs)
+
+    def forget(self, since: int) -> None:
+        """Take back the decisions from a number of them on."""
+        taken = self.decisions[since:]
+        del self.decisions[since:]
+        self._answers = {e: a for e, a in self._answers.items() if e not in taken and sympy.Not(e) not in taken}
+        self.equal = {}
+        for decision in self.decisions:
+            if isinstance(decision, sympy.Eq):
+                self._note_equal(decision.lhs, decision.rhs)
 
     def _note_equal(self, left: Any, right: Any) -> None:
         """Remember a symbol that equals something else, so that formulas name one of the two."""

@@ -16,7 +16,7 @@ from opscope_tools.trace.variables import CONFIG, is_depth
 #: transformers 4 spells it otherwise
 CONFIG_BASE: Any = getattr(transformers, "PreTrainedConfig", None) or transformers.PretrainedConfig
 #: config integers that are no sizes: identifiers, switches and counts of things that Python loops over
-_NO_SIZE = (
+NO_SIZE = (
     "_token_id",
     "_id",
     "layer",
@@ -56,7 +56,7 @@ def _prefix(key: str) -> str:
     return key.removesuffix("_config").removesuffix("_configs")
 
 
-def _main_part(config: Any) -> str:
+def main_part(config: Any) -> str:
     """The part that holds what the standard names mean: the text model of a composite one."""
     held = parts(config)
     named = [k for k in held if _prefix(k) in ("text", "language", "llm", "thinker", "decoder", "talker")]
@@ -76,7 +76,7 @@ def path_of(config: Any, name: str) -> str:
     own = attribute(config, name)
     if own:
         return own
-    main = _main_part(config)
+    main = main_part(config)
     ordered = sorted(parts(config), key=lambda key: key != main)
     for key in ordered:
         prefix = _prefix(key) + "_"
@@ -104,27 +104,28 @@ def put(config: Any, path: str, value: Any) -> None:
     config.__dict__[last] = value
 
 
-def sizes(config: Any) -> dict[str, str]:
+def sizes(config: Any, *, any_number: bool = False) -> dict[str, str]:
     """Variable -> path in the config, for every integer of the config that is a size and so can be a symbol.
 
     Standard names belong to the text part of a composite config; another part's sizes bear its name in front
-    (`vision_hidden_size`).
+    (`vision_hidden_size`). `any_number`: also integers whose names are those of no size.
     """
-    main = _main_part(config)
+    main = main_part(config)
     found: dict[str, str] = {}
     for key in [main] if main else []:
-        found.update({name: f"{key}.{path}" for name, path in sizes(parts(config)[key]).items()})
-    for name, path in _own_sizes(config).items():
+        inner = sizes(parts(config)[key], any_number=any_number)
+        found.update({name: f"{key}.{path}" for name, path in inner.items()})
+    for name, path in _own_sizes(config, any_number).items():
         if name not in found:
             found[name] = path
     for key, part in parts(config).items():
         if key != main:
-            for name, path in sizes(part).items():
+            for name, path in sizes(part, any_number=any_number).items():
                 found.setdefault(f"{_prefix(key)}_{name}", f"{key}.{path}")
     return found
 
 
-def _own_sizes(config: Any) -> dict[str, str]:
+def _own_sizes(config: Any, any_number: bool) -> dict[str, str]:
     found: dict[str, str] = {}
     taken: set[str] = set()
     for name in CONFIG:
@@ -135,7 +136,7 @@ def _own_sizes(config: Any) -> dict[str, str]:
     for key, value in vars(config).items():
         if key in taken or key.startswith("_") or type(value) is not int or value <= 1:
             continue
-        if is_depth(key) or not any(part in key for part in _NO_SIZE):
+        if any_number or is_depth(key) or not any(part in key for part in NO_SIZE):
             found[key] = key
     return found
 
@@ -147,6 +148,6 @@ def all_parts(config: Any) -> list[Any]:
 
 def small_fields(config: Any) -> dict[str, Any]:
     """Field -> value of a config and its main part, private ones included: what may say how layers alternate."""
-    main = _main_part(config)
+    main = main_part(config)
     held = small_fields(parts(config)[main]) if main else {}
     return {**{k.lstrip("_"): v for k, v in vars(config).items() if not k.startswith("__")}, **held}

@@ -15,12 +15,13 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from opscope_schemas.errors import TraceError
+from opscope_schemas.errors import OpscopeError, TraceError
 from opscope_schemas.formula import Call, Formula
 
 from opscope_tools.trace import operators
 from opscope_tools.trace.fitting import Fitter
 from opscope_tools.trace.variables import CONFIG, RUN_HINTS, is_depth
+from opscope_tools.trace.worker.recorder import weight_reads
 
 #: points that choose a formula together with those that only check it, and how many of them check
 _POINTS, _HELD_OUT = 12, 3
@@ -37,7 +38,7 @@ class MisfitError(TraceError):
 
 def fitted(base: Any, run: Run) -> bool:
     """Put formulas in the place of `base`'s numbers, from runs at other points; False where there are none that fit."""
-    begun = time.monotonic()
+    begun = time.process_time()
     origin = _origin(base)
     if not origin:
         return False
@@ -47,7 +48,7 @@ def fitted(base: Any, run: Run) -> bool:
     sessions, points = [base], [origin]
     draw = random.Random(0)
     refused = 0
-    while len(points) < _POINTS and refused < _REFUSALS and time.monotonic() - begun < 2 * _SECONDS:
+    while len(points) < _POINTS and refused < _REFUSALS and time.process_time() - begun < 2 * _SECONDS:
         point = {**origin, **{n: draw.choice(names[n]) for n in names}}
         if point in points:
             refused += 1
@@ -72,7 +73,8 @@ def fitted(base: Any, run: Run) -> bool:
 def _origin(base: Any) -> Point:
     """The sizes that are numbers: those of the run where the others are symbols, of the config too where it has none."""
     if base.symbolic:
-        return {n: base.symbols.hints[n] for n in base.symbols.settled() if n in RUN_HINTS}
+        asked = base.request.hints  # a size that the request asked for is to be that number
+        return {n: base.symbols.hints[n] for n in base.symbols.settled() if n in RUN_HINTS and n not in asked}
     sizes = {n: v for n, v in base.configured.items() if type(v) is int and v >= 2 and not is_depth(n)}
     return {**sizes, **base.settled}
 
@@ -86,7 +88,7 @@ def _variable(base: Any, origin: Point, run: Run, begun: float) -> dict[str, lis
         more = [value + 3, value + 8, value + 1] if name in RUN_HINTS else [2 * value, 3 * value, value // 2]
         taken = []
         for other in more:
-            if time.monotonic() - begun > _SECONDS:
+            if time.process_time() - begun > _SECONDS:
                 return found
             if other >= 1 and _tried(base, run, {**origin, name: other}) is not None:
                 taken.append(other)
@@ -94,6 +96,9 @@ def _variable(base: Any, origin: Point, run: Run, begun: float) -> dict[str, lis
                 break
         if taken:
             found[name] = list(range(2, 30)) if name in RUN_HINTS else [value, *taken]
+    if len(found) == 1:  # of one size alone, so few values make too few points
+        (name, values) = next(iter(found.items()))
+        found[name] = list(dict.fromkeys([*values, *(n * origin[name] for n in range(4, 2 * _POINTS))]))
     return found
 
 
@@ -102,9 +107,10 @@ def _tried(base: Any, run: Run, point: Point) -> Any:
     try:
         session = run(point)
         _aligned(base, session)
-    except TraceError:
+    except OpscopeError:  # the configuration's class may be what refuses
         return None
-    return session
+    taken = all(session.configured.get(name, value) == value for name, value in point.items())
+    return session if taken else None  # a class makes some of its sizes from others, whatever it is given
 
 
 def _aligned(base: Any, other: Any) -> None:
@@ -142,7 +148,10 @@ class _Fit:
         given = [self._all([i.shape for i in same]) for same in zip(*(s.given for s in self._sessions), strict=True)]
         base.recorder.ops, base.recorder.calls = ops, calls
         base.shapes, base.given_shapes = shapes, given
-        base.fit_conditions = tuple(self.conditions)
+        # smaller sizes may run otherwise: one of 1 is contiguous as it is, an interval comes to be reached
+        points = self._fitter.points
+        least = {name: max(2, min(point[name] for point in points)) for name in points[0]}
+        base.fit_conditions = (*self.conditions, *(f"{{{name}}} >= {value}" for name, value in least.items()))
         base.agreed = self._agreed()
 
     def _agreed(self) -> frozenset[str]:
@@ -215,11 +224,10 @@ class _Fit:
             figures = [self._checked(getattr(cost, n), [getattr(e.cost, n) for e in events]) for n in _FIGURES]
             flops, matmul, read, write, causal = figures
             cost = operators.Cost(flops, matmul, read, write, cost.derivation, causal_saving=causal)
-        weights = zip(*(e.weights.values() for e in events), strict=True)
         return replace(
             first, cost=cost, ran=call, inputs=self._infos([e.inputs for e in events]),
             outputs=self._infos([e.outputs for e in events]),
-            weights={k: self.formula(list(same)) for k, same in zip(first.weights, weights, strict=True)},
+            weights=weight_reads(call, cost), repeat=self.formula([e.repeat for e in events]),
         )  # fmt: skip
 
     def _checked(self, formula: Formula, figures: Sequence[Formula]) -> Formula:
@@ -236,7 +244,7 @@ class _Fit:
         stored = Formula.const(1)
         for size, kept in zip(shape, mask or (True,) * len(shape), strict=True):
             stored = stored * size if kept else stored
-        return replace(first, shape=shape, stored=stored)
+        return replace(first, shape=shape, stored=stored, scales=self.formula([t.scales for t in same]))
 
     def _infos(self, rows: Sequence[Any]) -> Any:
         return tuple(
@@ -250,7 +258,7 @@ class _Fit:
         return "?" if "?" in sizes else str(self.formula([Formula.parse(s) for s in sizes]))
 
     def _call(self, events: Sequence[Any]) -> Any:
-        names = ("input_bytes", "output_bytes", "cache_read", "cache_written")
+        names = ("input_bytes", "output_bytes", "cache_read", "cache_written", "loops")
         figures = {n: self.formula([getattr(e, n) for e in events]) for n in names}
         infos = {n: self._infos([getattr(e, n) for e in events]) for n in ("inputs", "outputs")}
         return replace(events[0], **figures, **infos)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from opscope_schemas.formula import Formula
+from collections.abc import Mapping
+
+from opscope_schemas.formula import Formula, Rational
 
 from opscope_tools.trace.operators import ZERO
 from opscope_tools.trace.worker.recorder import CallEvent, Recorder
@@ -11,9 +13,11 @@ from opscope_tools.trace.worker.recorder import CallEvent, Recorder
 class Floors:
     """Bytes that a call cannot avoid: each weight it touches, its inputs and its cache read once, its outputs written."""
 
-    def __init__(self, recorder: Recorder, repeats: dict[int, Formula]) -> None:
-        self._repeats = repeats
-        self._point = {**recorder.symbols.hints, "w_bytes": 2, "a_bytes": 2}  # compares sizes of one dtype
+    def __init__(self, recorder: Recorder, layers: dict[int, Formula], point: Mapping[str, Rational]) -> None:
+        self._layers = layers
+        stored = recorder.stored.variables() if recorder.stored is not None else {}
+        elements = dict.fromkeys(("w_bytes", "a_bytes", "kv_bytes", *stored), 2)  # of one dtype
+        self._point = {**recorder.symbols.hints, **point, **elements}
         self._children: dict[int, list[CallEvent]] = {}
         self._own: dict[int, dict[int, Formula]] = {}
         for event in recorder.calls:
@@ -36,13 +40,14 @@ class Floors:
             read, written = event.cache_read, event.cache_written
             for child in self._children.get(event.index, []):
                 weights, more, child_read, child_written = self._gathered(child)
-                times = self._repeats[child.index]
-                if times == 1:
+                times = self._layers[child.index]
+                if times == 1:  # a step of a loop reads the weights that the one before it read
                     repeated = repeated + more
                     for storage, size in weights.items():
                         single[storage] = self._larger(single.get(storage), size)
                 else:
                     repeated = repeated + times * (more + sum(weights.values(), ZERO))
+                times = times * child.loops
                 read, written = read + times * child_read, written + times * child_written
             self._known[event.index] = (single, repeated, read, written)
         return self._known[event.index]

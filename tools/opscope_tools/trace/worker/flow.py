@@ -13,6 +13,9 @@ from typing import Any, Literal
 import torch
 from opscope_schemas.analysis import TensorInfo
 from opscope_schemas.formula import Formula
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from opscope_tools.trace.operators import Tensor
 
 Kind = Literal["activation", "input", "cache", "constant", "output"]
 Measure = Callable[[Any], tuple[TensorInfo, Formula | None]]
@@ -75,8 +78,9 @@ class Flow:
         self._weights = weights
         self._measure = measure
         self._at: dict[int, int] = {}
-        #: storages that are held, so that no other takes their place
-        self._alive: list[Any] = []
+        self._views: dict[object, int] = {}
+        #: of every storage, what keeps its place from being another's, but not its memory
+        self._places: list[StorageWeakRef] = []
 
     # ---- before and after the pass
 
@@ -123,7 +127,7 @@ class Flow:
                 self.tensors[self._new(tensor, "activation", *self._measure(tensor))].born = order
             else:
                 self._at[_storage(tensor)] = known[0]
-                self._alive.append(tensor.untyped_storage())
+                self._places.append(StorageWeakRef(tensor.untyped_storage()))
 
     def ran(self, order: int, inputs: Sequence[Any], outputs: Sequence[Any]) -> Step:
         """An operator with a cost."""
@@ -151,6 +155,13 @@ class Flow:
             held.last, held.makers = order, frozenset((order,))
             writes[index] = None
         return Step(tuple(reads), tuple(writes), tuple(after))
+
+    def views(self, inputs: Sequence[Any], seen: Sequence[Tensor]) -> Iterator[tuple[int, int, Formula]]:
+        """Of each input that is no weight: its tensor, its view of it, and the bytes of that."""
+        for tensor, known in zip(inputs, seen, strict=False):
+            index = self._index(tensor)
+            if index is not None and not known.weight:
+                yield index, self._views.setdefault(known.key, len(self._views)), known.bytes
 
     def again(self, call: tuple[int, int, int], order: int, then: Sequence[Any], now: Sequence[Any]) -> None:
         """A folded sibling of a call (index, orders of its begin and end) got `now` where the first one got `then`.
@@ -188,6 +199,27 @@ class Flow:
             Held(len(self.tensors), "activation", held.info, held.size, order, order, held.makers, alias)
         )
 
+    def fold(self, orders: dict[int, int], tensors: dict[int, int]) -> None:
+        """Steps of a loop that are left out of the record: their operators and tensors are those of the step that stays."""
+        for storage, index in self._at.items():
+            self._at[storage] = tensors.get(index, index)
+        for held in self.tensors:
+            held.makers = frozenset(orders.get(order, order) for order in held.makers)
+            held.read = [orders.get(order, order) for order in held.read]
+
+    def times(self, tensor: Any, times: Formula, made: Collection[int]) -> None:
+        """A tensor `made` by a step of a loop that stands for as many, which are all kept."""
+        index = self._index(tensor)
+        if index is not None and index in made and (size := self.tensors[index].size) is not None:
+            self.tensors[index].size = size * times
+
+    def named(self, tensor: Any, first: Any) -> None:
+        """`tensor` is another name for what `first` lies in."""
+        index = self._index(first)
+        if index is not None:
+            self._at[_storage(tensor)] = index
+            self._places.append(StorageWeakRef(tensor.untyped_storage()))
+
     # ---- storages
 
     def _index(self, tensor: Any) -> int | None:
@@ -197,7 +229,7 @@ class Flow:
         index = len(self.tensors)
         self.tensors.append(Held(index, kind, info, size))
         self._at[_storage(tensor)] = index
-        self._alive.append(tensor.untyped_storage())
+        self._places.append(StorageWeakRef(tensor.untyped_storage()))
         return index
 
 
@@ -217,6 +249,23 @@ def held_by(value: Any, depth: int = _DEEPEST, seen: set[int] | None = None) -> 
             yield from held_by(item, depth - 1, seen)
     elif hasattr(value, "__dict__") and not isinstance(value, type | torch.nn.Module):
         yield from held_by(vars(value), depth - 1, seen)
+
+
+def keys_and_values(value: Any, depth: int = _DEEPEST, seen: set[int] | None = None) -> Iterator[Any]:
+    """The tensors of a cache that are the keys and values of attention, and no state of another kind."""
+    seen = set() if seen is None else seen
+    if id(value) in seen or depth < 0 or isinstance(value, torch.Tensor):
+        return
+    seen.add(id(value))
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from keys_and_values(item, depth - 1, seen)
+    elif hasattr(value, "__dict__") and not isinstance(value, type | torch.nn.Module):
+        for name, item in vars(value).items():
+            if name in ("keys", "values") and isinstance(item, torch.Tensor):
+                yield item
+            else:
+                yield from keys_and_values(item, depth - 1, seen)
 
 
 def _made(held: Held) -> int:

@@ -70,15 +70,18 @@ class Frames:
     def codes(self, kind: type) -> tuple[CodeType, ...]:
         """Code objects of a class's forward, outermost wrapper first, the function as written last."""
         if kind not in self._forward:
-            found: list[CodeType] = []
-            function: Any = getattr(kind, "forward", None)
-            while function is not None:
-                code = getattr(function, "__code__", None)
-                if code is not None:
-                    found.append(code)
-                function = getattr(function, "__wrapped__", None)
-            self._forward[kind] = tuple(found)
+            self.runs_instead(kind, getattr(kind, "forward", None))
         return self._forward[kind]
+
+    def runs_instead(self, kind: type, function: Any) -> None:
+        """The function that a class's forward is."""
+        found: list[CodeType] = []
+        while function is not None:
+            code = getattr(function, "__code__", None)
+            if code is not None:
+                found.append(code)
+            function = getattr(function, "__wrapped__", None)
+        self._forward[kind] = tuple(found)
 
     def site(self, frame: FrameType | None, kind: type | None) -> tuple[Site | None, CodeType | None]:
         """Where `frame` is in the forward of `kind`, and the code object that is that forward."""

@@ -16,15 +16,19 @@ from typing import Any
 
 import torch
 
+from opscope_tools.trace.worker.documented import documented
+
 Size = Callable[[str, int], Any]
 #: audio samples or frames of a spectrogram where the config names no length
 _SAMPLES, _FRAMES = 16000, 320
 #: how many tiles, with the whole, a picture of the tower's own size may be cut into
 _TILES = (3, 2, 5)
+#: pixels of a side that pictures have where those of the config do not run
+_SIDES = (224, 560, 640, 1024)
 #: arguments that carry something other than tokens
 _MODALITIES = (
     "pixel_values", "pixel_values_videos", "input_features", "input_values", "past_values", "hidden_states",
-    "flattened_patches", "visual_feats", "latents",
+    "flattened_patches", "visual_feats", "latents", "mel_spectrogram",
 )  # fmt: skip
 
 
@@ -90,6 +94,7 @@ class Inputs:
             for n, p in parameters.items()
             if p.default is inspect.Parameter.empty and p.kind is p.POSITIONAL_OR_KEYWORD and n != "self"
         ]
+        self._forward = forward
         self.config = config
         self.size = size
         self.dtype = dtype
@@ -112,11 +117,30 @@ class Inputs:
     # ---- sets
 
     def sets(self) -> Iterator[list[Input]]:
-        """Every set, the likeliest first."""
+        """Every set, the likeliest first; then what the docstring says of the arguments that must be given."""
         for main in self._mains():
+            more = self._documented({i.name for i in main})
+            if more:
+                yield [*main, *more]
             yield main
             if len(main) == 1 and main[0].name == "input_ids" and "attention_mask" in self.required:
                 yield [*main, Input("attention_mask", main[0].shape, torch.int64)]
+        if self.required and (alone := self._documented(set())):
+            yield alone
+
+    def _documented(self, given: set[str]) -> list[Input]:
+        """Arguments that must be given and are not, as the docstring describes them; none where it leaves one open."""
+        missing = [n for n in self.required if n not in given]
+        described = documented(self._forward, self.size, self._known, self.dtype) if missing else {}
+        return [Input(n, *described[n]) for n in missing] if all(n in described for n in missing) else []
+
+    def _known(self, word: str) -> Any:
+        """What the config says of a word for a size."""
+        if word in ("height", "width", "image_size", "image_height", "image_width", "num_channels"):
+            channels, height, width = self._image()
+            return channels if word == "num_channels" else width if word.endswith("width") else height
+        value = _number(field([self.config, *self.vision, *self.text], word), -1)
+        return None if isinstance(value, int) and value < 0 else value
 
     def _mains(self) -> Iterator[list[Input]]:
         decoder = [self.tokens("decoder_input_ids", "seq_len")] if self.encodes else []
@@ -134,6 +158,7 @@ class Inputs:
         for name, kinds in (
             ("pixel_values", self.images), ("pixel_values_videos", self.videos), ("input_features", self.spectrograms),
             ("input_values", self.waveforms), ("past_values", self.series), ("hidden_states", self.patches),
+            ("flattened_patches", self.flattened), ("mel_spectrogram", self.spectrograms),
         ):  # fmt: skip
             if name in self.names:
                 yield from kinds(name)
@@ -143,6 +168,9 @@ class Inputs:
         found = []
         if "bbox" in self.names:
             found.append(Input("bbox", (self.batch, self.size("seq_len", 16), 4), torch.int64))
+        if "task_inputs" in self.required:
+            length = _number(field([self.config, *self.text], "task_seq_len"), 16)
+            found.append(Input("task_inputs", (self.batch, length), self.dtype))
         return found
 
     # ---- kinds of input
@@ -167,8 +195,10 @@ class Inputs:
         if grid:
             yield from self._gridded(name, grid)
             return
-        if "spatial_shapes" in self.required:
+        if "spatial_shapes" in self.names:
             yield self._ragged(name)
+        if "aspect_ratio_ids" in self.required:
+            yield self._tiled(name)
         plain = Input(name, (self.batch, channels, height, width), self.dtype)
         yield [plain]
         if "image_sizes" in self.names:
@@ -179,6 +209,20 @@ class Inputs:
         frames = _number(field(self.vision, "num_frames", "frames_per_clip"), 1)
         for several in dict.fromkeys((frames, 2)):
             yield [Input(name, (self.batch, several, channels, height, width), self.dtype)]
+        if frames != 1:  # the frames of a clip one after another
+            yield [Input(name, (self.batch * frames, channels, height, width), self.dtype)]
+        for side in _SIDES:  # where the config names no size, or one of another part
+            yield [Input(name, (self.batch, channels, side, side), self.dtype)]
+
+    def _tiled(self, name: str) -> list[Input]:
+        """One picture a sequence, cut into tiles: (batch_size, 1, tiles, channels, height, width), and how it was cut."""
+        channels, height, width = self._image()
+        tiles = _number(field(self.vision, "max_num_tiles"), 4)
+        return [
+            Input(name, (self.batch, 1, tiles, channels, height, width), self.dtype),
+            Input("aspect_ratio_ids", (self.batch, 1), torch.int64, self._each(1)),
+            Input("aspect_ratio_mask", (self.batch, 1, tiles), torch.int64),
+        ]
 
     def _ragged(self, name: str) -> list[Input]:
         """Pictures of several sizes, each a list of patches (batch_size, patches, channels * patch**2)."""
@@ -221,6 +265,13 @@ class Inputs:
         if "grid_thw" in self.names:
             yield from self._gridded(name, "grid_thw")
 
+    def flattened(self, name: str) -> Iterator[list[Input]]:
+        """Patches of a picture, each with its row and column in front: (batch_size, patches, 2 + channels * patch**2)."""
+        patch, channels = _number(field(self.vision, "patch_size"), 16), _number(field(self.vision, "num_channels"), 3)
+        width = _number(field(self.vision, "patch_embed_hidden_size"), channels * patch**2)
+        count = _number(field(self.vision, "seq_len", "max_patches"), 64)
+        yield [Input(name, (self.batch, self.size("num_patches", count), 2 + width), self.dtype)]
+
     def videos(self, name: str) -> Iterator[list[Input]]:
         """Clips: (batch_size, frames, channels, height, width)."""
         channels, height, width = self._image()
@@ -229,8 +280,8 @@ class Inputs:
 
     def _bins(self) -> Any:
         names = (
-            "num_mel_bins", "feature_projection_input_dim", "input_feat_per_channel", "n_mels", "num_mels", "mel_bins",
-            "input_feat_size", "feature_size", "input_dim",
+            "input_size", "num_mel_bins", "feature_projection_input_dim", "input_feat_per_channel", "n_mels", "num_mels",
+            "mel_bins", "input_feat_size", "feature_size", "input_dim",
         )  # fmt: skip
         return _number(field(self.audio, *names), 80)
 
@@ -238,7 +289,9 @@ class Inputs:
         """Mel spectrograms: (batch_size, mels, frames), (batch_size, frames, mels) or with a channel."""
         bins = self._bins()
         positions = _number(field(self.audio, "max_source_positions"), 0)
-        frames = self.size("num_frames", 2 * positions if positions > 1 else _FRAMES)
+        window = 2 * _number(field(self.audio, "n_window"), 0)  # which some want a multiple of
+        usual = -(-_FRAMES // window) * window if window else _FRAMES
+        frames = self.size("num_frames", 2 * positions if positions > 1 else usual)
         masks = [Input(m, (self.batch, frames), torch.int64) for m in ("input_features_mask",) if m in self.required]
         for shape in ((bins, frames), (frames, bins), (1, frames, bins), (1, bins, frames)):
             yield [Input(name, (self.batch, *shape), self.dtype), *masks]
@@ -289,6 +342,8 @@ class Inputs:
         ):
             if name in self.names:
                 yield [Input(name, (self.batch, length, width), self.dtype)]
+        if "hidden_states" in self.names:
+            yield [Input("hidden_states", (self.batch, width, length), self.dtype)]
 
 
 __all__ = ["Input", "Inputs", "field", "sections"]

@@ -38,6 +38,7 @@ def _inspected(spec: ModelSpec) -> ModelTreeResult:
         model_class=_qualified(model_class), config_class=_qualified(type(config)),
         config=_plain(config.to_dict(), _known(config)),
         parameters=total, tree=tree, text="\n".join(_lines(tree)),
+        notes=tuple(filter(None, [spec.origin, configs.ignored(config, spec)])),
     )  # fmt: skip
 
 
@@ -54,7 +55,7 @@ def built(spec: ModelSpec) -> tuple[Any, Any, Any, Any]:
 
     def build(of: ModelSpec) -> tuple[Any, Any]:
         config = configs.make_config(config_class, of)
-        return config, _model(model_class, config)
+        return config, bare(model_class, config)
 
     try:
         config, model = build(spec)
@@ -73,7 +74,8 @@ def built(spec: ModelSpec) -> tuple[Any, Any, Any, Any]:
     return target, model_class, config, model
 
 
-def _model(model_class: Any, config: Any) -> Any:
+def bare(model_class: Any, config: Any) -> Any:
+    """The model of a config, without weights."""
     transformers.logging.set_verbosity_error()
     sentence = f"{model_class.__name__} took more than {_PATIENCE:.0f} s to build with these values."
     with (

@@ -35,7 +35,7 @@ _IMPLEMENTATIONS: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(_EXPERTS, frozenset(("eager", "grouped_mm", "batched_mm"))),
 }
 #: what names code or weights to fetch and is of no use to a model without weights, and tables that belong to the class
-_LEFT_OUT = frozenset(
+LEFT_OUT = frozenset(
     "auto_map custom_pipelines _auto_class attribute_map sub_configs base_config_key base_model_tp_plan base_model_pp_plan"
     " base_model_ep_plan keys_to_ignore_at_inference".split()
 )
@@ -44,7 +44,7 @@ _CHECKPOINTS = ("backbone", "timm_backbone", "backbone_checkpoint")
 
 def checked(config: Mapping[str, Any], config_class: type | None = None) -> dict[str, Any]:
     """The configuration without what is not followed; raises `ConfigError` for a name that would be followed elsewhere."""
-    held = {name: _value(name, value, config_class) for name, value in config.items() if name not in _LEFT_OUT}
+    held = {name: _value(name, value, config_class) for name, value in config.items() if name not in LEFT_OUT}
     # a trace and a listing choose the attention themselves; weights are not loaded
     return {name: value for name, value in held.items() if name not in (*_ATTENTION, "use_pretrained_backbone")}
 
@@ -107,4 +107,4 @@ def _refuse(name: str, value: Any, why: str, next_step: str) -> NoReturn:
     )
 
 
-__all__ = ["checked"]
+__all__ = ["LEFT_OUT", "checked"]

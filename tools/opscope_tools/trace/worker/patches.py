@@ -10,7 +10,9 @@ from __future__ import annotations
 import builtins
 import contextlib
 import functools
+import linecache
 import math
+import re
 import sys
 from collections.abc import Callable, Iterator
 from types import ModuleType
@@ -21,6 +23,9 @@ from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_map
+
+from opscope_tools.trace.worker.loops import joined, symbolic_range
+from opscope_tools.trace.worker.recorder import active_recorder
 
 
 class _IntMeta(type):
@@ -94,12 +99,19 @@ class SymbolicMath(ModuleType):
         return function
 
 
+_DTYPE = re.compile(r"\btorch\.\w+\(.*\bdtype=(int|float)\b")
 #: tensors of up to this many known values keep them on the way: grids of patches, sizes of images
-_KNOWN_VALUES = 1 << 16
+KNOWN_VALUES = 1 << 16
 _UTILITIES = (
     "modeling_rope_utils", "modeling_utils", "modeling_layers", "configuration_utils",
     "vision_utils", "pytorch_utils",
 )  # fmt: skip
+
+
+@functools.lru_cache(maxsize=512)
+def _as_dtypes(file: str) -> frozenset[str]:
+    """The builtins that a file gives to torch as the name of a dtype, which takes no stand-in for them."""
+    return frozenset(_DTYPE.findall("".join(linecache.getlines(file))))
 
 
 @contextlib.contextmanager
@@ -114,8 +126,14 @@ def symbolic_numbers(packages: tuple[str, ...]) -> Iterator[None]:
     saved: list[tuple[dict[str, Any], str, Any]] = []
     for module in chosen:
         names = vars(module)
-        for name, mine in (("int", SymbolicInt), ("float", SymbolicFloat), ("math", SymbolicMath("math"))):
-            if (name == "math") == (names.get(name) is math) and (name == "math" or name not in names):
+        dtypes = _as_dtypes(getattr(module, "__file__", None) or "")
+        given = {"int": SymbolicInt, "float": SymbolicFloat, "range": symbolic_range, "math": SymbolicMath("math")}
+        for name, mine in given.items():
+            if (
+                name not in dtypes
+                and (name == "math") == (names.get(name) is math)
+                and (name == "math" or name not in names)
+            ):
                 saved.append((names, name, names.get(name)))
                 names[name] = mine
     try:
@@ -147,7 +165,7 @@ def _as_values() -> Iterator[None]:
     for name in ("log", "exp", "sqrt", "sin", "cos"):  # what numpy asks of a number that it does not know
         for kind in (torch.SymInt, torch.SymFloat):
             put(kind, name, lambda self, name=name: _function(name, self))
-    put(fake_tensor, "CONSTANT_NUMEL_LIMIT", _KNOWN_VALUES)
+    put(fake_tensor, "CONSTANT_NUMEL_LIMIT", KNOWN_VALUES)
     put(pytorch_utils, "is_torchdynamo_compiling", lambda: True)  # symbols have no hash for its cached methods
     check = getattr(strict, "type_validator", None)
     if check is not None:
@@ -272,19 +290,19 @@ def settings_with_values() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def masks_as_in_inference() -> Iterator[None]:
-    """transformers keeps every mask while it thinks it is traced; inference drops masks that mask nothing. Follow that."""
-    from transformers import masking_utils
+def as_in_inference() -> Iterator[None]:
+    """What transformers does otherwise while it thinks it is traced: it keeps masks that mask nothing, and looks for no padding."""
+    from transformers import masking_utils, modeling_utils
 
-    saved = getattr(masking_utils, "is_tracing", None)
-    if saved is None:  # transformers 4 does not take fake tensors for a trace
-        yield
-        return
-    masking_utils.is_tracing = lambda *_: False
+    # transformers 4 does not take fake tensors for a trace
+    saved = [(m, m.is_tracing) for m in (masking_utils, modeling_utils) if hasattr(m, "is_tracing")]
+    for module, _ in saved:
+        module.is_tracing = lambda *_: False
     try:
         yield
     finally:
-        masking_utils.is_tracing = saved
+        for module, real in saved:
+            module.is_tracing = real
 
 
 #: ways of resampling that are one operator each
@@ -297,15 +315,22 @@ class Rewriter(TorchFunctionMode):  # type: ignore[misc]  # torch is untyped her
     `assumed` collects in words what was assumed of data that a trace does not have.
     """
 
-    def __init__(self, report: Callable[[str, list[Any], list[Any], dict[str, Any]], None]) -> None:
+    def __init__(
+        self, report: Callable[[str, list[Any], list[Any], dict[str, Any]], None], *, real: bool = False
+    ) -> None:
         super().__init__()
         self._report = report
+        #: whether tensors have values, which answers then must have too
+        self._real = real
         self.assumed: dict[str, None] = {}
         self._table: dict[Any, Callable[..., Any]] = {
             torch.nn.functional.scaled_dot_product_attention: self._sdpa,
             torch.tensor: self._tensor,
             torch.histc: self._histc,
             torch.nn.functional.pad: self._pad,
+            torch.stack: functools.partial(self._joined, torch.stack, "aten.stack"),
+            torch.cat: functools.partial(self._joined, torch.cat, "aten.cat"),
+            torch.concat: functools.partial(self._joined, torch.cat, "aten.cat"),
             torch.baddbmm: self._baddbmm,
             torch.nn.functional.group_norm: self._group_norm,
             torch.arange: self._arange,
@@ -315,6 +340,7 @@ class Rewriter(TorchFunctionMode):  # type: ignore[misc]  # torch is untyped her
             torch.nn.functional.interpolate: self._interpolate,
             torch.Tensor.baddbmm: self._baddbmm,
             torch.Tensor.__bool__: self._truth,
+            torch.Tensor.__contains__: self._contains,
         }
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -326,8 +352,8 @@ class Rewriter(TorchFunctionMode):  # type: ignore[misc]  # torch is untyped her
         return handler(*args, **(kwargs or {}))
 
     def _sdpa(
-        self, query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0,  # noqa: ARG002
-        is_causal: bool = False, scale: Any = None, enable_gqa: bool = False,  # noqa: ARG002
+        self, query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0,
+        is_causal: bool = False, scale: Any = None, enable_gqa: bool = False,
     ) -> Any:  # fmt: skip
         """The fused operator: the shapes are checked as the real one checks them, the scores never exist."""
         if query.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2]:
@@ -339,7 +365,13 @@ class Rewriter(TorchFunctionMode):  # type: ignore[misc]  # torch is untyped her
                     f"attention of {tuple(query.shape)} on keys of {tuple(key.shape)}: the heads do not divide"
                 )
         inputs = [query, key, value] + ([attn_mask] if attn_mask is not None else [])
-        out = query.new_empty((*query.shape[:-1], value.shape[-1]))
+        if self._real:
+            with _disable_current_modes():
+                out = torch.nn.functional.scaled_dot_product_attention(
+                    query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+                ).contiguous()
+        else:
+            out = query.new_empty((*query.shape[:-1], value.shape[-1]))
         self._report("opscope.sdpa", inputs, [out], {"causal": bool(is_causal), "gqa": bool(enable_gqa)})
         return out
 
@@ -353,6 +385,14 @@ class Rewriter(TorchFunctionMode):  # type: ignore[misc]  # torch is untyped her
             self.assumed["The checks that a model makes of its inputs' values hold."] = None
             return True
         return bool(torch.Tensor.__bool__(tensor))
+
+    def _contains(self, tensor: Any, element: Any) -> bool:
+        """Whether there is padding among token ids only decides whether to warn: it is looked for, and not found."""
+        # above this: the mode, torch's own handing over, `__contains__`
+        if sys._getframe(4).f_code.co_name != "warn_if_padding_and_no_attention_mask":
+            return bool(torch.Tensor.__contains__(tensor, element))
+        (element == tensor).any()
+        return False
 
     def _tensor(self, data: Any, *args: Any, **kwargs: Any) -> Any:
         if isinstance(data, torch.SymInt | torch.SymFloat):
@@ -384,21 +424,18 @@ class Rewriter(TorchFunctionMode):  # type: ignore[misc]  # torch is untyped her
         return out
 
     def _arange(self, *bounds: Any, **options: Any) -> Any:
-        """A range with a symbolic fraction as step: how many steps there are has to be said. One of numbers has values."""
+        """A range: one between fractions is one of numbers, and one of numbers has values."""
         if not any(map(_symbolic, [*bounds, *options.values()])):
             out = torch.arange(*bounds, **options)
-            if isinstance(out, FakeTensor) and 0 < out.numel() <= _KNOWN_VALUES:
+            if isinstance(out, FakeTensor) and 0 < out.numel() <= KNOWN_VALUES:
                 with _disable_current_modes():  # no operator of the model's
                     out.constant = torch.arange(*bounds, **options)
                 out.fake_mode.fake_tensor_converter.add_constant_storage_mapping(out)
             return out
-        start, end, step = bounds if len(bounds) == 3 else (0, 1, 1)
-        if len(bounds) != 3 or not isinstance(step, torch.SymFloat):
-            return torch.arange(*bounds, **options)
-        count = math.ceil((end - start) / step)
-        out = torch.empty((count,), dtype=options.get("dtype") or torch.float32, device=options.get("device"))
-        self._report("aten.arange", [], [out], {})
-        return out
+        fractions = any(isinstance(b, torch.SymFloat) for b in bounds)
+        if fractions:  # how many steps lie between them is a matter of rounding, which no formula tells
+            bounds = tuple(float(b) if isinstance(b, torch.SymFloat) else b for b in bounds)
+        return torch.arange(*bounds, **options)
 
     def _interpolate(
         self, tensor: Any, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: Any = None,
@@ -449,7 +486,23 @@ class Rewriter(TorchFunctionMode):  # type: ignore[misc]  # torch is untyped her
         self._report("aten.constant_pad_nd", [tensor], [out], {})
         return out
 
-    def _histc(self, tensor: Any, bins: Any = 100, **_: Any) -> Any:
-        out = tensor.new_empty((bins,))
+    def _joined(self, function: Any, name: str, tensors: Any, dim: int = 0, **options: Any) -> Any:
+        """What the steps of a folded loop appended to a list, stacked or put after another: of symbolic length."""
+        dim, recorder = options.pop("axis", dim), active_recorder()
+        made = None
+        if recorder is not None and recorder.parts and not options and isinstance(tensors, list | tuple):
+            made = joined(recorder, tensors, dim, new=function is torch.stack)
+        if made is None:
+            return function(tensors, dim, **options)
+        out, parts = made
+        self._report(name, parts, [out], {"dim": dim})
+        return out
+
+    def _histc(self, tensor: Any, bins: Any = 100, **given: Any) -> Any:
+        if self._real:
+            with _disable_current_modes():
+                out = torch.histc(tensor, bins, **given)
+        else:
+            out = tensor.new_empty((bins,))
         self._report("aten.histc", [tensor], [out], {})
         return out

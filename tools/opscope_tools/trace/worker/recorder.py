@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import math
+import operator
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -27,17 +28,23 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
 from opscope_tools.trace import operators
-from opscope_tools.trace.operators import ZERO, Call, Cost, Tensor
+from opscope_tools.trace.operators import ONE, ZERO, Call, Cost, Tensor
 from opscope_tools.trace.protocol import Site
 from opscope_tools.trace.worker.alike import alike_siblings, argument_signature
-from opscope_tools.trace.worker.flow import Flow, Step
+from opscope_tools.trace.worker.flow import Flow, Step, keys_and_values
 from opscope_tools.trace.worker.frames import Frames
+from opscope_tools.trace.worker.stored import StoredWeights
 from opscope_tools.trace.worker.symbols import NoFormulaError, Symbols
 
 #: operators that read some rows of a weight and not all of it
 _GATHERS = frozenset((
     "aten.embedding aten.index_select aten._grouped_mm transformers.grouped_mm_fallback aten.index aten.gather aten.take "
     "aten._unsafe_index aten._embedding_bag aten._embedding_bag_forward_only"
+).split())  # fmt: skip
+#: operators whose results Python or the shapes of other tensors depend on
+_READERS = frozenset((
+    "aten._local_scalar_dense aten.is_nonzero aten.equal aten.nonzero aten.masked_select aten._unique2 aten.unique_dim "
+    "aten.unique_consecutive aten.bincount"
 ).split())  # fmt: skip
 #: operators between two looks at the clock
 _LOOKS = 16
@@ -52,6 +59,11 @@ def traced_call(module: Any, *args: Any, **kwargs: Any) -> Any:
     return _active[-1].call(module, args, kwargs, sys._getframe(1))
 
 
+def active_recorder() -> Recorder | None:
+    """The recorder that stands behind module calls now."""
+    return _active[-1] if _active else None
+
+
 @dataclass
 class OpEvent:
     """One operator call, as recorded."""
@@ -60,6 +72,7 @@ class OpEvent:
     call: int
     site: Site
     operator: str
+    #: None where it is not known, for the reason given
     cost: Cost | None
     inputs: tuple[TensorInfo, ...]
     outputs: tuple[TensorInfo, ...]
@@ -69,6 +82,12 @@ class OpEvent:
     #: storage -> bytes that this operator reads of a weight
     weights: dict[int, Formula] = field(default_factory=dict)
     step: Step = field(default_factory=Step)
+    #: how often it runs per call, in a loop whose steps are alike; what it reads of the step before, by order
+    repeat: Formula = ONE
+    carried: tuple[int, ...] = ()
+    #: per input that is no weight: its tensor, which view of it, its bytes
+    views: tuple[tuple[int, int, Formula], ...] = ()
+    reason: str = ""
 
 
 @dataclass
@@ -85,6 +104,8 @@ class CallEvent:
     end: int = 0
     container: str = ""
     repeat: int = 1
+    #: how often a loop whose steps are alike makes it
+    loops: Formula = ONE
     #: which children of its list the call stands for; None where it stands for itself alone
     members: frozenset[int] | None = None
     inputs: tuple[TensorInfo, ...] = ()
@@ -95,6 +116,19 @@ class CallEvent:
     cache_written: Formula = ZERO
     #: the function that really ran as the forward, where a decorator put another in its place
     forward: Any = None
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What the steps of a loop appended to a list, one each; most did not run."""
+
+    tensors: tuple[Any, ...]
+    #: how many there are, as a symbol
+    count: Any
+
+    def begin(self, tensors: Any) -> bool:
+        """Whether these come first among `tensors`."""
+        return len(tensors) >= len(self.tensors) and all(map(operator.is_, self.tensors, tensors))
 
 
 def tensors_in(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
@@ -141,13 +175,25 @@ class UnfoldedError(TraceError):
 class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped here
     """Records one pass of `model` while `recording`; folds alike siblings also while not."""
 
-    def __init__(self, model: Any, symbols: Symbols, dtype: torch.dtype, *, fold: bool = True) -> None:
+    def __init__(
+        self,
+        model: Any,
+        symbols: Symbols,
+        dtype: torch.dtype,
+        *,
+        fold: bool = True,
+        stored: StoredWeights | None = None,
+    ) -> None:
         super().__init__()
         self.symbols = symbols
+        self.stored = stored
         self.frames = Frames(traced_call.__code__)
         self.calls: list[CallEvent] = []
         self.ops: list[OpEvent] = []
-        self.uncounted: dict[str, None] = {}
+        #: whether an operator has no cost because a size of it depends on data
+        self.lost_to_data = False
+        #: lines that read data which decides what runs
+        self.decided: dict[str, None] = {}
         self.recording = False
         self.ends = math.inf
         self._order = 0
@@ -162,6 +208,14 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         self._handed = 0
         #: result of a layer that was folded -> memory of its shape that was handed out for its siblings
         self._pools: dict[int, list[_Memory]] = {}
+        #: first part -> the parts that a loop's steps appended to a list
+        self.parts: dict[int, Parts] = {}
+        #: memory of parts of steps that did not run -> how many steps there are
+        self.left_out: dict[int, Any] = {}
+        #: how many calls were answered by an alike sibling's result
+        self.folded = 0
+        #: call and list of layers that it runs -> orders of the first and the last of these
+        self.spans: dict[tuple[int, str], tuple[int, int]] = {}
         #: lists of layers of which several results are read together
         self.gathered: set[str] = set()
         self._paths = {id(module): path for path, module in model.named_modules()}
@@ -170,6 +224,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
             for tensor in [*model.parameters(), *model.buffers()]
             if isinstance(tensor, torch.Tensor)
         }
+        #: storages of a KV cache's keys and values, held so that no other takes their place
+        self._cached: dict[int, Any] = {}
+        #: whether a KV cache takes new keys and values: what is made then lies in it
+        self.caching = False
         self.flow = Flow(self._weights, self._measured)
         self._alike = alike_siblings(model) if fold else {}
         #: modules that a pass which only fills the cache left out
@@ -197,6 +255,19 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         finally:
             self.recording = False
 
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """What runs meanwhile is not the model's."""
+        before, self.recording = self.recording, False
+        try:
+            yield
+        finally:
+            self.recording = before
+
+    def running(self) -> int | None:
+        """The index of the call that runs; None outside of the recorded pass."""
+        return self._stack[-1] if self.recording and self._stack else None
+
     # ---- module calls
 
     def call(self, module: Any, args: Any, kwargs: Any, caller: Any) -> Any:
@@ -207,9 +278,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
             key = (alike, argument_signature(args), argument_signature(kwargs))
             if key in self._memo:
                 event, result, then = self._memo[key]
+                self.folded += 1
                 now = [t for _, t in tensors_in((args, kwargs))]
                 if event is not None:
                     self.flow.again((event.index, event.order, event.end), self._next(), then, now)
+                    self._ran(event)
                 result = self._own(result, then, now)
                 self._descend(module, result)
                 if event is not None:
@@ -286,8 +359,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
             container=path.rpartition(".")[0], members=_members(path), inputs=self._infos(named), input_bytes=self._distinct_bytes(named),
         )  # fmt: skip
         self.calls.append(event)
+        self._ran(event)
         self._stack.append(event.index)
         return event
+
+    def _ran(self, event: CallEvent) -> None:
+        place = event.parent, event.container
+        self.spans[place] = self.spans.get(place, (self._order, 0))[0], self._order
 
     def _leave(self, event: CallEvent, result: Any) -> None:
         event.end = self._order
@@ -308,26 +386,43 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         self._order += 1
         return self._order
 
+    def keep(self, cache: Any) -> None:
+        """The keys and values that a KV cache holds lie in it."""
+        for tensor in keys_and_values(cache):
+            self._keep(tensor)
+
+    def _keep(self, tensor: Any) -> None:
+        storage = tensor.untyped_storage()
+        if tensor.dtype == self._dtype and storage._cdata not in self._weights:
+            self._cached[storage._cdata] = storage
+
     def cache_update(self, old: list[Any], new: list[Any]) -> None:
         """A KV cache took `new` tensors beside the `old` ones it held."""
         if self.recording and self._stack:
             event = self.calls[self._stack[-1]]
             with contextlib.suppress(NoFormulaError):
                 event.cache_read = event.cache_read + self._distinct_bytes([("", t) for t in old])
-                event.cache_written = event.cache_written + self._distinct_bytes([("", t) for t in new])
+                written = self._distinct_bytes([("", t) for t in new])
+                event.cache_written = event.cache_written + written.substitute({"a_bytes": Formula.var("kv_bytes")})
 
     # ---- operators
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        for _, tensor in tensors_in((args, kwargs)) if self.left_out else ():
+            if (steps := self.left_out.get(tensor.untyped_storage()._cdata)) is not None:
+                int(steps)  # read by itself and not with all others: what runs depends on how many there are
         self._dispatched += 1
         if self._dispatched % _LOOKS == 0 and time.process_time() > self.ends:  # the clock is slow to read
             raise SlowError
         result = func(*args, **kwargs)
         if self.recording and self._stack:
             name = func._schema.name.replace("::", ".") if hasattr(func, "_schema") else str(func)
+            if name in _READERS:
+                site, _ = self.frames.site(sys._getframe(1), type(self.calls[self._stack[-1]].module))
+                self.decided.update({} if site is None else {f"{site.file}:{site.line}": None})
             if not (hasattr(func, "is_view") and func.is_view):
-                arguments = _arguments(func, args, kwargs)
+                arguments = arguments_of(func, args, kwargs)
                 inputs = [tensor for _, tensor in tensors_in((args, kwargs))]
                 self.report(name, inputs, [t for _, t in tensors_in(result)], arguments)
         return result
@@ -337,6 +432,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         if not (self.recording and self._stack):
             return
         event = self.calls[self._stack[-1]]
+        for made in outputs if self.caching else ():
+            self._keep(made)
         self._note_gathered(inputs)
         reason = ""
         if name == "opscope.sdpa":
@@ -349,7 +446,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         except NoFormulaError as problem:
             if not problem.depends_on_data:
                 raise  # fewer symbols can say it
-            call, cost, reason = Call(name, (), ()), None, problem.message.rstrip(".")
+            self.lost_to_data = True
+            call, cost, reason = Call(name, (), ()), operators.free(name), problem.message.rstrip(".")
         if cost is not None and (cost.free or not (cost.flops.terms or cost.read.terms or cost.write.terms)):
             self.flow.passed(name, inputs, outputs, self._order + 1)
             return
@@ -358,22 +456,15 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         if site is None:
             file, line = self.frames.forward_definition(type(event.module))
             site = Site(file=file, line=line)
-        if cost is None:
-            self.uncounted[f"{name} at {site.file}:{site.line}: {reason or operators.reason_of(name)}"] = None
-        weights = {}
-        for raw, tensor in zip(inputs, call.inputs, strict=False):
-            if tensor.weight and cost is not None:
-                others = sum((t.bytes for t in call.inputs if t is not tensor), ZERO)
-                gathered = name in _GATHERS
-                read = Formula.minimum(cost.read - others, tensor.bytes) if gathered else tensor.bytes
-                weights[raw.untyped_storage()._cdata] = read
         order = self._next()
+        step = self.flow.ran(order, inputs, outputs)
         self.ops.append(
             OpEvent(
                 order=order, call=event.index, site=site, operator=name, cost=cost,
                 inputs=self._infos([("", t) for t in inputs]), outputs=self._infos([("", t) for t in outputs]),
-                weights=weights, ran=call, masks=tuple(tuple(_stored(t)) for t in inputs),
-                step=self.flow.ran(order, inputs, outputs),
+                weights=weight_reads(call, cost), ran=call, masks=tuple(tuple(_stored(t)) for t in inputs),
+                step=step, views=tuple(self.flow.views(inputs, call.inputs)),
+                reason="" if cost else reason or operators.reason_of(name),
             )
         )  # fmt: skip
 
@@ -385,13 +476,18 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         storage = tensor.untyped_storage()._cdata
         weight = storage in self._weights
         dtype = str(tensor.dtype).removeprefix("torch.")
-        if tensor.dtype == self._dtype:
-            element = Formula.var("w_bytes" if weight else "a_bytes")
+        scales = ZERO
+        quantised = self.stored.element(storage) if self.stored is not None and weight else None
+        if quantised is not None and self.stored is not None:
+            element = quantised
+            scales = self.stored.beside(storage, shape, self.symbols.formula)
+        elif tensor.dtype == self._dtype:
+            element = Formula.var("w_bytes" if weight else "kv_bytes" if storage in self._cached else "a_bytes")
         else:
             element = Formula.const(tensor.element_size())
         # the same view of the same memory; symbolic offsets and strides by their expressions, since they do not hash
         key = (storage, _plainly(tensor.storage_offset()), shape, tuple(map(_plainly, tensor.stride())), dtype)
-        return Tensor(shape, dtype, element, stored, weight, key)
+        return Tensor(shape, dtype, element, stored, weight, key, scales)
 
     def _infos(self, named: list[tuple[str, Any]]) -> tuple[TensorInfo, ...]:
         found = []
@@ -424,6 +520,17 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         return total
 
 
+def weight_reads(call: Call, cost: Cost | None) -> dict[int, Formula]:
+    """Storage -> bytes that an operator reads of a weight: of a table that it gathers rows from, those rows."""
+    found = {}
+    for tensor in call.inputs:
+        if tensor.weight and cost is not None and isinstance(tensor.key, tuple):
+            others = sum((t.bytes for t in call.inputs if t is not tensor), ZERO)
+            gathered = call.name in _GATHERS and not tensor.dtype.startswith(("int", "uint", "bool"))
+            found[tensor.key[0]] = Formula.minimum(cost.read - others, tensor.bytes) if gathered else tensor.bytes
+    return found
+
+
 def _plain_result(result: Any) -> Any:
     """A model's output class as a plain dictionary of what holds tensors."""
     if hasattr(result, "to_tuple") and hasattr(result, "items"):
@@ -450,7 +557,7 @@ def _members(path: str) -> frozenset[int] | None:
     return frozenset({int(last)}) if last.isdigit() else None
 
 
-def _arguments(func: Any, args: Any, kwargs: Any) -> dict[str, Any]:
+def arguments_of(func: Any, args: Any, kwargs: Any) -> dict[str, Any]:
     """Non-tensor arguments by schema name."""
     found = dict(kwargs)
     if hasattr(func, "_schema"):

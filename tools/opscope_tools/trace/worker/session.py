@@ -9,27 +9,41 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import math
+import sys
 import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import Any, Literal
 
 import torch
 import transformers
 from opscope_schemas.errors import OpscopeError, TraceError
-from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
+from opscope_schemas.formula import Formula
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+    unset_fake_temporarily,
+)
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from opscope_tools.trace.protocol import TraceRequest
 from opscope_tools.trace.variables import RUN_HINTS, is_depth
-from opscope_tools.trace.worker import configs, fields, patches
+from opscope_tools.trace.worker import absent, configs, fields, patches
+from opscope_tools.trace.worker.definitions import missing_package
 from opscope_tools.trace.worker.inputs import Input, Inputs
 from opscope_tools.trace.worker.recorder import Recorder, SlowError
 from opscope_tools.trace.worker.sharing import shared
+from opscope_tools.trace.worker.stored import StoredWeights
 from opscope_tools.trace.worker.symbols import Symbols
+from opscope_tools.trace.worker.ties import Tie, of_symbols, paths, ties
 
 DTYPE = torch.bfloat16
+#: what tensors hold: shapes alone; the inputs are known, all ones; weights and activations have values too
+Data = Literal["", "known", "real"]
 #: what is symbolic: every size, key/value heads fewer than heads; every size as configured; every size but those of
 #: images and what they are cut into; the run's sizes; nothing
 LEVELS = ("all", "alike", "uncut", "run", "none")
@@ -47,12 +61,29 @@ _CAGED = (
     "A trace has no network, starts no program and reads only the repositories that it traces: what the module needs has to "
     "lie in its own (docs/security.md)."
 )
+_GIVEN = {
+    "known": "inputs of ones were given (no padding); others may take another way, at another cost.",
+    "real": "the model ran on weights as it initialises them, with inputs of ones; other data may take another way, at "
+    "another cost.",
+}  # fmt: skip
 #: arguments that hand on what an earlier pass left, as forwards and their results call them
 _CACHES = ("past_key_values", "cache_params", "state", "mems")
+#: what is read beside tokens, and the arguments that carry it
+_TOWERS = {
+    "image": ("pixel_values",), "video": ("pixel_values_videos",), "audio": ("input_features", "input_values"),
+}  # fmt: skip
+#: what torch says where an operator needs numbers and gets a symbol
+_CONCRETE = "expected to contain only concrete integers"
+#: the argument that says of how many last positions logits are computed
+_KEEPS_LOGITS = "logits_to_keep"
 
 
 class UntraceableError(TraceError):
     """What no choice of symbols can mend."""
+
+
+class DataError(TraceError):
+    """The model takes a decision that depends on data, which these tensors do not have."""
 
 
 class TooLongError(TraceError):
@@ -82,11 +113,15 @@ class Session:
     def __init__(
         self, request: TraceRequest, model_class: Any, config_class: Any, level: str = "all", *,
         fold: bool = True, share: bool = True, chosen: int = 0, dtype: torch.dtype = DTYPE, at: dict[str, int] | None = None,
+        data: Data = "",
     ) -> None:  # fmt: skip
         self.request = request
+        #: the model as it is built: numbers that the hints ask for are in its configuration
+        self.spec = request.model
         self.level = level
-        self.fold = fold
-        self.share = share and fold
+        self.data = data
+        self.fold = fold and data != "real"  # what a sibling would return has to be worked out
+        self.share = share and self.fold
         self.chosen = chosen
         self.dtype = dtype
         self.model_class = model_class
@@ -100,8 +135,11 @@ class Session:
         #: run-time size -> the config's size that it has unless it is given
         self.following: dict[str, str] = {}
         self._sizes: dict[str, Any] = {}
+        self.stored: StoredWeights | None = None
         self.symbolic: dict[str, str] = {}
         self.phase: str = request.phase
+        #: positions that logits are computed of; empty where the forward has no argument for it
+        self.logits = ""
         #: sizes that were fitted (fitted.py), and what was found with them
         self.fitted: frozenset[str] = frozenset()
         self.fit_conditions: tuple[str, ...] = ()
@@ -109,23 +147,32 @@ class Session:
         self.shapes: dict[int, Any] = {}
         self.given_shapes: list[Any] = []
         self.given: list[Input] = []
+        #: sizes that follow from others by default, and those that the config class makes from others whatever it is given
+        self.ties: dict[str, Tie] = {}
+        self.computed: dict[str, Formula] = {}
         #: whether the config says that the model has an encoder and a decoder
         self.two_sided = False
         self._configure()
 
     def _configure(self) -> None:
         """The config, with what stays a number at the value that the hints ask for, seen by the config class."""
-        self.config = configs.make_config(self.config_class, self.request.model)
+        self.config = configs.make_config(self.config_class, self.spec)
         self.names = fields.sizes(self.config)
         held = [n for n in self.names if self.level not in SYMBOLIC or self._number(n)]
-        chosen = {
-            n: self.hints[n] for n in held if n in self.hints and self.hints[n] != fields.at(self.config, self.names[n])
-        }
-        if chosen:
-            spec = self.request.model
-            overrides = {**spec.overrides, **{self.names[n]: v for n, v in chosen.items()}}
-            self.config = configs.make_config(self.config_class, spec.model_copy(update={"overrides": overrides}))
+        chosen = {n: self.hints[n] for n in held if n in self.hints}
+        # those that have their value by default may follow from those that have not
+        if any(value != fields.at(self.config, self.names[n]) for n, value in chosen.items()):
+            overrides = {**self.spec.overrides, **{self.names[n]: v for n, v in chosen.items()}}
+            self.spec = self.spec.model_copy(update={"overrides": overrides})
+            self.config = configs.make_config(self.config_class, self.spec)
+        said = (self.request.model.origin, configs.ignored(self.config, self.request.model))
+        self.assumptions.update(dict.fromkeys(filter(None, said)))
+        if self.level in SYMBOLIC:
+            self.ties = ties(self.config_class, self.spec)
+            self.names = paths(self.config, self.ties)
         self.configured = {name: fields.at(self.config, path) for name, path in self.names.items()}
+        if self.level in SYMBOLIC:
+            self.computed = {n: t.formula for n, t in self.ties.items() if t.always and not self._number(n)}
         self.two_sided = bool(getattr(self.config, "is_encoder_decoder", False))  # a side's constructor resets it
 
     def _number(self, name: str) -> bool:
@@ -136,29 +183,55 @@ class Session:
         """Build and run; raises `TraceError` with the line of model code that could not."""
         self._make_sizes_symbolic()
         package = self.model_class.__module__.rsplit(".", 1)[0]
-        fake = FakeTensorMode(shape_env=self.symbols.env, allow_non_fake_inputs=True)
-        # with symbols nothing repeats often enough to pay for the cache keys
-        fake.cache_enabled = self.level == "none"
         try:
+            if self.data == "real":
+                torch.manual_seed(0)
+                with torch.no_grad():
+                    self.model = self._build()
+                    self.stored = StoredWeights(self.model, self.config)
+                    self.recorder = self._execute()
+                return
+            fake = FakeTensorMode(shape_env=self.symbols.env, allow_non_fake_inputs=True)
+            # with symbols nothing repeats often enough to pay for the cache keys
+            fake.cache_enabled = self.level == "none"
             # modules may also be made while the model runs
-            with fake, torch.no_grad(), patches.symbolic_numbers((package,)), patches.no_initialisation():
+            with (
+                fake,
+                torch.no_grad(),
+                patches.symbolic_numbers((package,)),
+                patches.no_initialisation(),
+                absent.counted(),
+            ):
                 layers = shared(self.model_class, self.config, wanted=self.share)
+                self.symbols.env.where = _under_construction
                 with patches.Rewriter(_unheard), patches.settings_with_values(), layers:
                     self.model = self._build()
+                self.stored = StoredWeights(self.model, self.config)
                 self.recorder = self._execute()
         except SlowError as error:
             raise TooLongError(
-                f"{self.model_class.__name__} takes more than {_PATIENCE:.0f} s on symbolic sizes."
+                f"{self.model_class.__name__} takes too long {'with values' if self.data else 'on symbolic sizes'}."
             ) from error
         except OpscopeError:
             raise
         except (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode) as error:
-            raise TraceError(
+            raise DataError(
                 f"{self.model_class.__name__} takes a decision that depends on data, which no cost formula can "
                 f"follow: {_first_line(error)}.",
                 location=_place(error),
             ) from error
         except Exception as error:
+            if self.level == "none" and _CONCRETE in str(error):  # there is no other symbol than a size of data
+                raise DataError(
+                    f"{self.model_class.__name__} makes a size of data, which no cost formula can follow.",
+                    location=_place(error),
+                ) from error
+            if package := missing_package(error):
+                raise UntraceableError(
+                    f"{self.model_class.__name__} needs the package {package}, which is not installed.",
+                    next_step=f"Install {package} beside opscope.",
+                    location=_place(error),
+                ) from error
             raise TraceError(
                 f"{self.model_class.__name__} could not be run on symbolic sizes: {type(error).__name__}: {_first_line(error)}.",
                 next_step=_CAGED if isinstance(error, PermissionError) else "",
@@ -180,13 +253,30 @@ class Session:
                 fewer = (heads // k for k in (2, 3, 5, 7) if heads % k == 0 and heads > k)
                 hints[f"{prefix}num_kv_heads"] = next(fewer, heads)
         hints.update({k: v for k, v in self.hints.items() if k in self.names})
+        made: dict[str, Any] = {}
         for name, path in self.names.items():
             value = hints[name]
-            if not self._number(name) and isinstance(value, int) and not isinstance(value, bool) and value >= 1:
-                fields.put(self.config, path, self.symbols.create(name, value))
-                self.symbolic[name] = path
+            if self._number(name) or name in self.computed or type(value) is not int or value < 1:
+                made[name] = value
+                continue
+            made[name] = self.symbols.create(name, value)
+            fields.put(self.config, path, made[name])
+            self.symbolic[name] = path
+        for name, formula in self.computed.items():
+            fields.put(self.config, self.names[name], of_symbols(formula, made))
+        self._ask_the_class()
         if "head_dim" not in self.symbolic and {"hidden_size", "num_heads"} <= self.symbolic.keys():
             self.symbols.alias("hidden_size", "num_heads", "head_dim")
+
+    def _ask_the_class(self) -> None:
+        """What the config class asserts of its fields, asked of the symbols: its answers are conditions like any other."""
+        for part in fields.all_parts(self.config):
+            for check in getattr(type(part), "__class_validators__", ()):
+                before = len(self.symbols.env.decisions)
+                try:
+                    check(part)
+                except Exception:  # a check of something else than sizes, or one that symbols do not go through
+                    self.symbols.env.forget(before)
 
     def _build(self) -> Any:
         wanted = self.request.attention
@@ -233,11 +323,12 @@ class Session:
 
     def _execute(self) -> Recorder:
         model = self.model
-        recorder = Recorder(model, self.symbols, self.dtype, fold=self.fold)
-        if self.level != "none":
+        recorder = Recorder(model, self.symbols, self.dtype, fold=self.fold, stored=self.stored)
+        self.symbols.env.where = recorder.running
+        if self.level != "none" or self.data == "real":
             recorder.ends = time.process_time() + _PATIENCE
-        rewriter = patches.Rewriter(recorder.report)
-        with rewriter, _cache_reports(recorder), _skipped_checks(recorder), patches.masks_as_in_inference():
+        rewriter = patches.Rewriter(recorder.report, real=self.data == "real")
+        with absent.counted(recorder.report), rewriter, _cache_reports(recorder), patches.as_in_inference():
             if self.request.phase == "decode":
                 self._decode(recorder)
             elif self.request.phase == "encode":
@@ -245,6 +336,10 @@ class Session:
             else:
                 self._forward(recorder)
         self.assumptions.update(rewriter.assumed)
+        if self.stored is not None and self.stored.said:
+            self.assumptions[self.stored.said] = None
+        if self.data and recorder.decided:
+            self.assumptions[f"Data decides at {', '.join(recorder.decided)}: {_GIVEN[self.data]}"] = None
         if left := Inputs.unused(model.forward, {i.name for i in self.given}, decoding=self.request.phase != "prefill"):
             self.assumptions[f"Called without {', '.join(left)}: what that would cost is not in the totals."] = None
         if self.two_sided and "decoder_input_ids" not in self._parameters():
@@ -263,7 +358,7 @@ class Session:
         for index, found in enumerate(sets):
             if index == self.chosen:
                 self.given = found
-                return {i.name: i.tensor(_empty) for i in found}
+                return {i.name: i.tensor(_ones if self.data else _empty) for i in found}
         raise InputsError(
             f"No inputs are known that {self.model_class.__name__} runs on.",
             next_step="Name a class whose forward takes token ids, images, audio or states.",
@@ -278,25 +373,39 @@ class Session:
         caches = "use_cache" in parameters and any(name in parameters for name in _CACHES)
         recorder.flow.enter(arguments)
         with recorder.phase(record=True):
-            result = self.model(**arguments, **({"use_cache": True} if caches else {}))
+            result = self.model(**arguments, **({"use_cache": True} if caches else {}), **self._last_logits())
             recorder.returned(result, _held_cache(result))
         self.phase = "prefill" if _cache_of(result) else "forward"
 
     def _encode(self, recorder: Recorder) -> None:
         arguments = self._arguments()
-        if not any(name.startswith("decoder_") for name in arguments):
-            raise UntraceableError(
-                f"{self.model_class.__name__} has no encoder beside a decoder.", next_step="Ask for prefill."
-            )
-        encoder = self.model.get_encoder()
-        accepted = inspect.signature(encoder.forward).parameters
+        if any(name.startswith("decoder_") for name in arguments):
+            encoder = self.model.get_encoder()
+            forward = encoder.forward
+        else:
+            encoder, forward = self.model, self._tower(arguments)
+            recorder.frames.runs_instead(type(encoder), forward)
+        accepted = inspect.signature(forward).parameters
         given = {k: v for k, v in arguments.items() if not k.startswith("decoder_") and k in accepted}
         recorder.flow.enter(given)
-        with recorder.phase(record=True):
+        with recorder.phase(record=True), _forward_of(encoder, forward):
             recorder.returned(encoder(**given), None)
         self.symbols.hints.pop("seq_len", None)  # the decoder's, which does not run
         self.settled.pop("seq_len", None)
         self.given = [i for i in self.given if i.name in given]
+
+    def _tower(self, arguments: dict[str, Any]) -> Any:
+        """The method by which a decoder with images or audio among its tokens reads these."""
+        methods = {word: getattr(self.model, f"get_{word}_features", None) for word in _TOWERS}
+        if not any(methods.values()):
+            raise UntraceableError(
+                f"{self.model_class.__name__} has no encoder beside a decoder, and no tower.",
+                next_step="Ask for prefill.",
+            )
+        for word, method in methods.items():
+            if method is not None and any(name in arguments for name in _TOWERS[word]):
+                return method
+        raise TraceError(f"{self.model_class.__name__} reads none of {', '.join(arguments)} in a tower.")
 
     def _decode(self, recorder: Recorder) -> None:
         """Fill the cache with {cache_len} tokens, then record {seq_len} more."""
@@ -314,15 +423,49 @@ class Session:
         stream = "decoder_input_ids" if "decoder_input_ids" in filling else "input_ids"
         if stream not in filling:
             raise UntraceableError(f"{self.model_class.__name__} decodes no token ids.", next_step="Ask for prefill.")
-        new = torch.empty((self.size("batch_size"), self.size("seq_len")), dtype=torch.int64)
+        new = (_ones if self.data else _empty)((self.size("batch_size"), self.size("seq_len")), torch.int64)
         arguments: dict[str, Any] = {stream: new, cache[0]: cache[1], **caches}
         self.given = [Input(stream, tuple(new.shape), torch.int64)]
         if stream == "decoder_input_ids" and "encoder_outputs" in parameters:
             arguments["encoder_outputs"] = _encoded(filled)
+        recorder.keep(cache[1])
         recorder.flow.enter(arguments)
         with recorder.phase(record=True):
-            result = self.model(**arguments)
+            result = self.model(**arguments, **self._last_logits())
             recorder.returned(result, _held_cache(result))
+
+    def _last_logits(self) -> dict[str, int]:
+        """The argument that asks for the logits of the last position alone, where that was asked for and the forward has it."""
+        name = _KEEPS_LOGITS if _KEEPS_LOGITS in self._parameters() else ""
+        self.logits = self.request.logits if name else ""
+        if self.request.logits == "all":
+            return {}
+        if not name:
+            self.assumptions[
+                f"The forward of {type(self.model).__name__} has no {_KEEPS_LOGITS}: it computes every position's logits, if any."
+            ] = None
+            return {}
+        return {name: 1}
+
+
+@contextlib.contextmanager
+def _forward_of(module: Any, forward: Any) -> Iterator[None]:
+    """Calls of the module run this function; its own forward comes back."""
+    vars(module)["forward"] = forward
+    try:
+        yield
+    finally:
+        del vars(module)["forward"]
+
+
+def _under_construction() -> type | None:
+    """The class of the innermost module whose constructor runs."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None:
+        if frame.f_code.co_name == "__init__" and isinstance(built := frame.f_locals.get("self"), torch.nn.Module):
+            return type(built)
+        frame = frame.f_back
+    return None
 
 
 def _unheard(*_: Any) -> None:
@@ -331,6 +474,15 @@ def _unheard(*_: Any) -> None:
 
 def _empty(shape: tuple[Any, ...], dtype: torch.dtype) -> Any:
     return torch.empty(shape, dtype=dtype)
+
+
+def _ones(shape: tuple[Any, ...], dtype: torch.dtype) -> Any:
+    """Ones, whose values stay known where tensors have none."""
+    if math.prod(shape) > patches.KNOWN_VALUES:
+        return torch.ones(shape, dtype=dtype)
+    with unset_fake_temporarily():
+        values = torch.ones(shape).tolist()
+    return torch.tensor(values, dtype=dtype)
 
 
 def _cache_of(result: Any) -> tuple[str, Any] | None:
@@ -371,36 +523,18 @@ def _cache_reports(recorder: Recorder) -> Iterator[None]:
         ]
         held = [t for t in held if t.dim() > 1]
         recorder.cache_update(held, [key_states, value_states])
-        return original(self, key_states, value_states, layer_idx, *args, **kwargs)
+        recorder.caching = True
+        try:
+            return original(self, key_states, value_states, layer_idx, *args, **kwargs)
+        finally:
+            recorder.caching = False
+            recorder.keep(self.layers[layer_idx])
 
     Cache.update = update
     try:
         yield
     finally:
         Cache.update = original
-
-
-@contextlib.contextmanager
-def _skipped_checks(recorder: Recorder) -> Iterator[None]:
-    """transformers leaves out, while tracing, a look at the token ids that only serves a warning: say so."""
-    name = "warn_if_padding_and_no_attention_mask"
-    original = getattr(transformers.PreTrainedModel, name, None)
-    if original is None:
-        yield
-        return
-    file, line = recorder.frames.code_definition(original.__code__)
-
-    def check(self: Any, _: Any, attention_mask: Any) -> None:
-        if self.config.pad_token_id is not None and attention_mask is None and recorder.recording:
-            recorder.uncounted[f"{name} at {file}:{line}: looks for padding among the first and last ids, to warn"] = (
-                None
-            )
-
-    setattr(transformers.PreTrainedModel, name, check)
-    try:
-        yield
-    finally:
-        setattr(transformers.PreTrainedModel, name, original)
 
 
 def _first_line(error: BaseException) -> str:

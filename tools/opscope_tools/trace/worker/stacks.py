@@ -1,14 +1,16 @@
 """How many layers of each kind a stack has, as a formula of the config.
 
 A stack (a ModuleList whose length is a depth of the config) may hold one kind of layer or several: dense before
-sparse ones, every sixth attending globally. The model is built again some layers deeper, on the meta device, and its
-layers are compared: the count of each kind is then a function of the depth, for which a formula over the depth and the
-config's other small integers is sought, and a formula that names such a field is tried at another value of it.
+sparse ones, every sixth attending globally. The model is built again, on the meta device, deeper than any small number of
+its config, and its layers are compared: the count of each kind is then a function of the depth. A formula over a field of
+the config is taken only where that field is seen to move the layers as the formula says, below its value and above it;
+else a plain number stands in it, and where that fits none either the count holds for the traced depth alone.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,10 +24,12 @@ from opscope_tools.trace.worker import configs, fields, patches
 from opscope_tools.trace.worker.alike import signature
 from opscope_tools.trace.worker.sharing import SharedLayerError, shared
 
-#: layers beyond the configured ones that are looked at for a pattern: periods and leading dense layers are shorter
+#: layers beyond the configured ones that are looked at for a pattern, at least
 _FURTHER = 12
-#: formulas are sought over fields up to this value
-_LARGEST = 64
+#: formulas are sought over fields up to this value, and a stack is looked at past it
+_LARGEST = 96
+#: how many other values of a field are tried, and how many of these have to be seen to move the layers
+_PROBES, _PROOFS = 6, 2
 
 Counts = tuple[int, ...]
 #: a layer's signature, and what each list of the config that is as long as its own says of it
@@ -41,6 +45,8 @@ class Stack:
     kinds: list[Any]
     #: the config's lists that say something of each layer
     lists: frozenset[str] = frozenset()
+    #: how many layers stand before one of a kind that does not run at the configured depth
+    limit: int | None = None
     _found: dict[Any, Formula | None] = field(default_factory=dict)
 
 
@@ -55,11 +61,13 @@ class Stacks:
         self.compared = False
         config = configs.make_config(config_class, spec)
         self._names = fields.sizes(config)
+        variables = {path.rpartition(".")[2]: name for name, path in reversed(self._names.items())}
         self._fields = {
-            name: value
+            variables.get(name, name): value
             for name, value in fields.small_fields(config).items()
             if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= _LARGEST
         }
+        self._seen: dict[tuple[tuple[str, int], ...], dict[str, list[Layer]] | None] = {}
         self._depths = {
             n: v for n in self._names if is_depth(n) and type(v := fields.at(config, self._names[n])) is int
         }
@@ -70,6 +78,12 @@ class Stacks:
 
     def _lists(self, changes: dict[str, int]) -> dict[str, list[Layer]] | None:
         """The layers of every list, by path, under some changes; None where the config does not take them."""
+        key = tuple(sorted(changes.items()))
+        if key not in self._seen:
+            self._seen[key] = self._looked_at(changes)
+        return self._seen[key]
+
+    def _looked_at(self, changes: dict[str, int]) -> dict[str, list[Layer]] | None:
         overrides = {**self._spec.overrides, **{self._names.get(n, n): v for n, v in changes.items()}}
         try:
             config = configs.make_config(self._config_class, self._spec.model_copy(update={"overrides": overrides}))
@@ -101,33 +115,35 @@ class Stacks:
             return self._model_class._from_config(config)
 
     def _compare(self) -> None:
-        steps = {name: _FURTHER + i for i, name in enumerate(self._depths)}
-        base = self._lists({})
-        further = self._lists({n: v + steps[n] for n, v in self._depths.items()})
-        groups = [self._depths]
-        self.compared = base is not None and further is not None
-        if further is None:  # not all at once: one by one
-            groups = [{n: v} for n, v in self._depths.items()]
-        for group in groups:
-            deeper = further if further is not None else self._lists({n: v + steps[n] for n, v in group.items()})
-            for path, layers in (base or {}).items():
+        reach = max([v for n, v in self._fields.items() if n not in self._depths], default=0)
+        steps = {name: max(_FURTHER, reach + 2 - v) + i for i, (name, v) in enumerate(self._depths.items())}
+        base = self._lists({}) or {}
+        lengths = {len(layers) for layers in base.values()}
+        alone = {n: self._lists({n: v + steps[n]}) for n, v in self._depths.items() if v in lengths}
+        if not alone or None in alone.values():  # not one by one: all at once
+            further = self._lists({n: v + steps[n] for n, v in self._depths.items()})
+            alone = {n: found if found is not None else further for n, found in alone.items()}
+        self.compared = bool(base) and None not in alone.values()
+        for name, deeper in alone.items():
+            for path, layers in base.items():
                 beyond = (deeper or {}).get(path, [])
-                variable = next(
-                    (n for n in group if len(beyond) - len(layers) == steps[n] and len(layers) == self._depths[n]), ""
-                )
-                if not variable:
+                if len(beyond) - len(layers) != steps[name] or len(layers) != self._depths[name]:
                     continue
-                names = (
-                    layers[0][1].keys() & beyond[0][1].keys()
-                )  # a list that stays as it is only happened to be as long
+                # a list that stays as it is only happened to be as long
+                names = layers[0][1].keys() & beyond[0][1].keys()
                 kinds, reached = _kinds(layers, names), _kinds(beyond, names)
                 if reached[: len(kinds)] == kinds:
-                    self._stacks[path] = Stack(variable, len(kinds), reached, frozenset(names))
+                    last = next((i for i, kind in enumerate(reached) if kind not in kinds), None)
+                    self._stacks[path] = Stack(name, len(kinds), reached[:last], frozenset(names), limit=last)
+
+    def limits(self) -> dict[str, int]:
+        """Depth variable -> the layers beyond which kinds stand that do not run at the traced depth."""
+        return {stack.variable: stack.limit for stack in self._stacks.values() if stack.limit is not None}
 
     # ---- counting
 
     def fields(self) -> dict[str, int]:
-        """The config's small integers that the counts found so far name."""
+        """Variable -> value of the config's small integers that the counts found so far name."""
         used = {
             n for stack in self._stacks.values() for f in stack._found.values() if f is not None for n in f.variables()
         }
@@ -143,13 +159,22 @@ class Stacks:
         if stack is None:
             return None
         chosen = {stack.kinds[i] for i in members}
-        if not set(stack.kinds) <= set(stack.kinds[: stack.length]):
-            return None  # further down stands a kind that does not run at this depth
         if {i for i in range(stack.length) if stack.kinds[i] in chosen} != members:
             return self._tail(stack, members)  # calls differ where modules do not
-        if members not in stack._found:
-            stack._found[members] = self._formula(path, stack, chosen)
-        return stack._found[members]
+        return self._counted(path, stack, frozenset(chosen)) or self._remainder(path, stack, chosen)
+
+    def _counted(self, path: str, stack: Stack, chosen: frozenset[Any]) -> Formula | None:
+        if chosen not in stack._found:
+            stack._found[chosen] = self._formula(path, stack, chosen)
+        return stack._found[chosen]
+
+    def _remainder(self, path: str, stack: Stack, chosen: set[Any]) -> Formula | None:
+        """What all the other kinds leave of the stack."""
+        others = dict.fromkeys(kind for kind in stack.kinds if kind not in chosen)
+        counts = [self._counted(path, stack, frozenset((kind,))) for kind in others]
+        if not counts or any(count is None for count in counts):
+            return None
+        return Formula.var(stack.variable) - sum((c for c in counts if c is not None), Formula({}))
 
     @staticmethod
     def _tail(stack: Stack, members: frozenset[int]) -> Formula | None:
@@ -168,7 +193,7 @@ class Stacks:
             return Formula.var(stack.variable) - first
         return Formula.const(1) if first < stack.length - 2 else None
 
-    def _formula(self, path: str, stack: Stack, chosen: set[Any]) -> Formula | None:
+    def _formula(self, path: str, stack: Stack, chosen: frozenset[Any]) -> Formula | None:
         running: list[int] = [0]
         for kind in stack.kinds:
             running.append(running[-1] + (kind in chosen))
@@ -177,7 +202,7 @@ class Stacks:
         if counts == tuple(range(1, len(counts) + 1)):
             return depth
         for name, make, expected in self._candidates(depth, counts):
-            if name.isdigit() or self._follows(path, stack, chosen, name, expected):
+            if name.isdigit() or self._moves(path, stack, chosen, name, expected):
                 return make
         return None
 
@@ -193,16 +218,39 @@ class Stacks:
                 if all(number(d, value) == c for d, c in enumerate(counts, 1)):
                     yield name, formula, number
 
-    def _follows(
-        self, path: str, stack: Stack, chosen: set[Any], name: str, expected: Callable[[int, int], int]
+    def _moves(
+        self, path: str, stack: Stack, chosen: frozenset[Any], name: str, expected: Callable[[int, int], int]
     ) -> bool:
-        """Whether the count still holds where the field `name` is one more."""
-        other = self._fields[name] + 1
-        seen = self._lists({name: other, stack.variable: len(stack.kinds)})
-        layers = (seen or {}).get(path)
-        if layers is None:
-            return False
-        return sum(kind in chosen for kind in _kinds(layers, stack.lists)) == expected(len(stack.kinds), other)
+        """Whether the field `name` is seen to move the layers as the formula says, wherever it would."""
+        value, depth = self._fields[name], len(stack.kinds)
+        others = dict.fromkeys((value + 1, value - 1, 2 * value + 1, value // 2, 1, 2, 3))
+        probes = [v for v in others if v >= 1 and v != value and _differs(expected, value, v, depth)]
+        proofs = 0
+        for other in probes[:_PROBES]:
+            layers = (self._lists({name: other, stack.variable: depth}) or {}).get(path)
+            if layers is None:
+                continue
+            kinds = _relabelled(_kinds(layers, stack.lists), stack.kinds)
+            running = list(itertools.accumulate(kind in chosen for kind in kinds))
+            if running != [expected(d, other) for d in range(1, depth + 1)]:
+                return False
+            proofs += 1
+            if proofs == _PROOFS:
+                break
+        return proofs > 0
+
+
+def _differs(expected: Callable[[int, int], int], value: int, other: int, depth: int) -> bool:
+    """Whether a formula says anything else of a stack at another value of its field."""
+    return any(expected(d, value) != expected(d, other) for d in range(1, depth + 1))
+
+
+def _relabelled(kinds: list[Any], known: list[Any]) -> list[Any]:
+    """Layers that another value of a field made otherwise, each as the known kind that comes first where it does."""
+    if set(kinds) <= set(known):
+        return kinds
+    names = dict(zip(dict.fromkeys(kinds), dict.fromkeys(known), strict=False))
+    return [names.get(kind, kind) for kind in kinds]
 
 
 def _kinds(layers: list[Layer], names: Iterable[str]) -> list[Any]:

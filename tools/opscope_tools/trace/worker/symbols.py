@@ -19,6 +19,7 @@ from torch._dynamo.source import ConstantSource
 from torch.fx.experimental.symbolic_shapes import DimDynamic
 from torch.utils._sympy import functions as sympy_functions
 
+from opscope_tools.trace.conditions import division
 from opscope_tools.trace.worker.environment import HintedEnv
 
 ONE = Formula.const(1)
@@ -54,6 +55,8 @@ class Symbols:
         self._divisible: set[tuple[Formula, Formula]] = set()
         self._aliases: dict[Call, Formula] = {}
         self._simplifying = False
+        #: condition -> what was running or being built when its decision was asked for
+        self.askers: dict[str, set[Any]] = {}
 
     def create(self, name: str, hint: int, *, chosen: bool = False) -> Any:
         """A symbolic integer called `name` whose branches are decided as for `hint`.
@@ -120,6 +123,8 @@ class Symbols:
             if exponent is not None and exponent.denominator == 1 and exponent >= 0:
                 return args[0] ** int(exponent)
         if isinstance(e, f.FloorDiv | f.CleanDiv):
+            if args[0].terms and all(c < 0 for c in args[0].terms.values()):  # -(-a // b) rounds up
+                return Formula.const(-1) * (Formula.const(-1) * args[0]).ceildiv(args[1])
             return args[0] // args[1]
         if isinstance(e, f.Mod | f.PythonMod) or e.func.__name__ == "Mod":
             return args[0] % args[1]
@@ -185,6 +190,12 @@ class Symbols:
             text = self._condition(decision)
             if text:
                 found[text] = None
+                self.askers.setdefault(text, set()).update(self.env.askers.get(decision, ()))
+        for a, b in self._divisible:  # told by any of the decisions that name all its sizes
+            named = a.variables() | b.variables()
+            whole = (d for d in self.env.decisions if named <= {self._names.get(s) for s in d.free_symbols})
+            text = f"{a._factor_text()} % {b._factor_text()} == 0"
+            self.askers.setdefault(text, set()).update(*(self.env.askers.get(d, ()) for d in whole))
         return list(found)
 
     def _condition(self, e: Any) -> str:
@@ -207,6 +218,10 @@ class Symbols:
                 left, right = self.simplified(left), self.simplified(right)
                 if sign == "==" and (left == right or (Formula({}) in (left, right) and self._is_learnt(left, right))):
                     return ""
+                if sign in ("<", "<=") and (right.constant() or 0) >= _UNBOUNDED:
+                    return ""
+                if sign in ("==", "!=") and left.constant() is not None:
+                    left, right = right, left
                 return f"{left} {sign} {right}"
         return ""
 
@@ -225,6 +240,8 @@ class Symbols:
 
     def _learn(self, left: Formula, right: Formula) -> None:
         """From `a % b == 0`, or `a == k * (a // b)`-like equalities: that b divides a."""
+        if (found := division(left, right)) is not None:
+            self._divisible.add(found)
         for one, other in ((left, right), (right, left)):
             if len(one.terms) != 1:
                 continue
@@ -339,6 +356,8 @@ def _call_of(op: str, *args: Formula) -> Formula:
 
 
 _INEXACT = (sympy_functions.TruncToInt, sympy_functions.FloorToInt, sympy_functions.CeilToInt)
+#: no size is larger
+_UNBOUNDED = 2**62
 _RELATIONS: dict[Any, str] = {
     sympy.Eq: "==", sympy.Ne: "!=", sympy.StrictLessThan: "<", sympy.LessThan: "<=",
     sympy.StrictGreaterThan: ">", sympy.GreaterThan: ">=",

@@ -1,0 +1,223 @@
+"""One run reads a CUDA kernel: its lists and its cost name the same lines, and pointers mean the memory they lead to."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kernel_sources import kernel_sources
+from opscope_cache.store import MemoryStore
+from opscope_schemas.common import Repository
+from opscope_schemas.tiling import Cost, KernelTiling
+from opscope_tools.kernels import describe, parse_arch, scan
+from opscope_tools.kernels.host.worlds import canonical, negated
+from opscope_tools.kernels.projections.drawing import screen
+
+CORPUS = Path(__file__).parents[2] / "corpus"
+
+
+def kernels_of(root: Path, every: int = 1, **asked: Any) -> list[KernelTiling]:
+    quiet: Any = {"checkpoint": lambda: None, "progress": lambda *_: None}
+    repository = Repository(name="r", root=root, packages=())
+    inventory = scan(repository, MemoryStore(), **quiet)
+    chosen = [k for k in inventory.kernels if k.language == "cuda" and k.role == "kernel"]
+    return describe(repository, inventory, chosen[::every], **asked, **quiet)
+
+
+def one(folder: Path, text: str, **asked: Any) -> KernelTiling:
+    (folder / "k.cu").write_text(text)
+    (kernel,) = [k for k in kernels_of(folder, **asked) if k.name == "k"]
+    return kernel
+
+
+def body(folder: Path, text: str, parameters: str = "const float* x, float* y, int n", **asked: Any) -> KernelTiling:
+    return one(folder, f"__global__ void k({parameters}) {{\n{text}\n}}\nvoid go() {{ k<<<8, 128>>>(); }}\n", **asked)
+
+
+def cost_of(kernel: KernelTiling) -> Cost:
+    assert kernel.cost is not None
+    return kernel.cost
+
+
+def listed(kernel: KernelTiling) -> list[tuple[str, str]]:
+    return [(m.expression, m.parameter) for m in (*kernel.loads, *kernel.stores) if m.level == "global"]
+
+
+# what a pointer leads to ---------------------------------------------------------------------------------------------
+
+
+def test_moving_a_pointer_through_a_pointer_to_it_is_no_access(tmp_path: Path) -> None:
+    text = """
+__device__ void advance(const float** p) { *p += 32; }
+__global__ void k(const float* x, float* y) { const float* at = x; advance(&at); y[threadIdx.x] = at[threadIdx.x]; }
+"""
+    assert listed(one(tmp_path, text)) == [("at[threadIdx.x]", "x"), ("y[threadIdx.x]", "y")]
+
+
+def test_a_fragment_in_registers_that_a_function_is_handed_is_no_global_memory(tmp_path: Path) -> None:
+    text = """
+__device__ void mma(float d[4], const float* a) { for (int i = 0; i < 4; ++i) d[i] += a[i]; }
+__global__ void k(const float* x, float* y) { float d[4] = {}; mma(d, x); y[threadIdx.x] = d[0]; }
+"""
+    assert listed(one(tmp_path, text)) == [("a[i]", "x"), ("y[threadIdx.x]", "y")]
+
+
+def test_a_pointer_that_is_set_anew_starts_where_it_was_set_last(tmp_path: Path) -> None:
+    kernel = body(tmp_path, "const float* p = x + n; float v = p[0]; p = y + n; v += p[threadIdx.x]; y[n] = v;")
+    assert listed(kernel)[:2] == [("p[0]", "x"), ("p[threadIdx.x]", "y")]
+
+
+def test_a_table_in_the_parameters_of_a_kernel_is_no_global_memory_but_what_it_points_to_is(tmp_path: Path) -> None:
+    text = "struct Lists { float* addresses[4]; int sizes[4]; };\n__global__ void k(Lists lists) {\n"
+    kernel = one(tmp_path, text + "lists.addresses[blockIdx.x][threadIdx.x] = lists.sizes[0]; }\n")
+    assert [(m.expression, m.parameter, m.coalesced) for m in (*kernel.loads, *kernel.stores)] == [
+        ("lists.addresses[blockIdx.x][threadIdx.x]", "lists", "yes")
+    ]
+
+
+def test_constant_memory_is_a_level_of_its_own(tmp_path: Path) -> None:
+    text = "__constant__ float table[64];\n__global__ void k(float* y) { y[threadIdx.x] = table[threadIdx.x]; }\n"
+    kernel = one(tmp_path, text)
+    assert [(m.level, m.expression) for m in kernel.loads] == [("constant", "table[threadIdx.x]")]
+    assert cost_of(kernel).read_bytes == "0"
+
+
+# branches ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_branch_and_a_loop_without_braces_are_read_as_what_they_are(tmp_path: Path) -> None:
+    kernel = body(tmp_path, "if (threadIdx.x < 32)\n  for (int i = 0; i < 4; ++i)\n    y[i] = x[i];\ny[n] = 0;")
+    assert [(m.expression, m.loop, m.when) for m in kernel.stores] == [
+        ("y[i]", 3, "threadIdx.x < 32"), ("y[n]", 0, ""),
+    ]  # fmt: skip
+    assert (cost_of(kernel).read_bytes, cost_of(kernel).write_bytes) == ("512", "1024")
+
+
+def test_the_side_that_is_not_taken_is_listed_with_its_condition_and_not_counted(tmp_path: Path) -> None:
+    kernel = body(
+        tmp_path,
+        "if (add) y[threadIdx.x] += x[threadIdx.x];\nelse y[threadIdx.x] = 1.f;",
+        "const float* x, float* y, bool add",
+    )
+    assert [(m.line, m.when, m.counted) for m in kernel.stores] == [(2, "add", True), (3, "not add", False)]
+    assert {line.line for line in cost_of(kernel).lines} == {2}
+
+
+def test_one_answer_never_takes_a_flag_both_ways(tmp_path: Path) -> None:
+    text = "if (mode == 1) y[0] = x[0];\nif (mode == 2) y[1] = x[1];\nif (mode == 1) y[2] = x[2];"
+    kernel = body(tmp_path, text, "const float* x, float* y, int mode")
+    assert [(m.line, m.counted) for m in kernel.loads] == [(2, True), (3, False), (4, True)]
+    given = body(tmp_path, text, "const float* x, float* y, int mode", sizes={"mode": 2})
+    assert [(m.line, m.counted) for m in given.loads] == [(2, False), (3, True), (4, False)]
+
+
+@pytest.mark.parametrize(
+    ("test", "arch", "kept"),
+    [
+        ("__CUDA_ARCH__ >= 900", "sm_80", 4), ("__CUDA_ARCH__ >= 900", "sm_90", 2), ("__CUDA_ARCH__ >= 900", "sm_100", 2),
+        ("not defined(USE_ROCM) and __CUDA_ARCH__ >= 800", "sm_75", 4),
+        ("not defined(USE_ROCM) and __CUDA_ARCH__ >= 800", "sm_80", 2),
+        ("__CUDA_ARCH__ < 700 or __CUDA_ARCH__ == 800", "sm_80", 2),
+    ],
+)  # fmt: skip
+def test_the_architecture_asked_for_decides_which_branch_is_compiled(
+    tmp_path: Path, test: str, arch: str, kept: int
+) -> None:
+    text = f"__global__ void k(float* y) {{\n#if {test}\ny[0] = 1;\n#else\ny[1] = 1;\n#endif\n}}\n"
+    kernel = one(tmp_path, text, arch=parse_arch(arch))
+    assert [m.line for m in kernel.stores] == [kept + 1]
+    assert not any(test in c for c in cost_of(kernel).conditions)
+
+
+@pytest.mark.parametrize("flag", ["ENABLE_FP8", "USE_ROCM", "SOME_FLAG"])
+def test_a_flag_around_a_kernel_counts_as_set(tmp_path: Path, flag: str) -> None:
+    kernel = one(tmp_path, f"#ifdef {flag}\n__global__ void k(float* y) {{ y[threadIdx.x] = 1; }}\n#endif\n")
+    assert listed(kernel) == [("y[threadIdx.x]", "y")]
+    assert any(f"#ifdef {flag} is met" in c for c in cost_of(kernel).conditions)
+
+
+def test_a_kernel_whose_heading_a_macro_writes_is_run_like_others(tmp_path: Path) -> None:
+    text = "#define KERNEL(name) __global__ void name(float* y)\nKERNEL(k) { y[threadIdx.x] = 1; }\n"
+    assert cost_of(one(tmp_path, text)).write_bytes == "4 * {blockDim.x}"
+
+
+# what is not known ---------------------------------------------------------------------------------------------------
+
+
+def test_a_sum_whose_main_part_is_not_counted_is_empty_and_never_zero(tmp_path: Path) -> None:
+    kernel = body(tmp_path, "for (int i = 0; i < n; ++i) copy_tile(x, y, i);\nif (n == 3) y[0] = 0;")
+    cost = cost_of(kernel)
+    assert (cost.flops, cost.matmul_flops, cost.read_bytes, cost.write_bytes, cost.intensity) == ("", "", "", "", "")
+    assert cost.not_counted == ("`copy_tile` (line 2)",)
+    assert "bytes read not counted" in screen(kernel)
+    assert not re.search(r"(?<!\d)0 (?:bytes|FLOPs)", screen(kernel))
+
+
+def test_a_statement_that_does_not_parse_is_named_with_its_line(tmp_path: Path) -> None:
+    kernel = body(tmp_path, "y[0] = x[0];\ny[1] = (((x[1];\ny[2] = x[2];")
+    assert any("(line 3)" in missing for missing in cost_of(kernel).not_counted)
+    assert any("loads and stores are incomplete" in note for note in kernel.notes)
+
+
+# assembly ------------------------------------------------------------------------------------------------------------
+
+
+def test_assembly_that_copies_and_loads_is_listed_and_counted_with_its_operand(tmp_path: Path) -> None:
+    text = """
+__device__ void copy(void* to, const void* from) {
+  const int BYTES = 16;
+  unsigned smem = static_cast<unsigned>(__cvta_generic_to_shared(to));
+  asm volatile("{ cp.async.cg.shared.global [%0], [%1], %2; }" :: "r"(smem), "l"(from), "n"(BYTES));
+}
+__global__ void k(const float* x, int* y) {
+  __shared__ float tile[512];
+  copy(&tile[4 * threadIdx.x], x + 4 * threadIdx.x);
+  int flag;
+  asm volatile("ld.global.acquire.gpu.b32 %0, [%1];" : "=r"(flag) : "l"(y + threadIdx.x));
+}
+void go() { k<<<8, 128>>>(); }
+"""
+    kernel = one(tmp_path, text)
+    assert [(m.operation, m.parameter, m.width, m.coalesced, m.via) for m in kernel.loads] == [
+        ("ld", "y", 4, "yes", ""), ("cp.async", "x", 16, "yes", "copy"),
+    ]  # fmt: skip
+    assert (cost_of(kernel).read_bytes, cost_of(kernel).not_counted) == ("2560", ())
+    assert [(i.operation, i.via) for i in kernel.instructions] == [("cp.async", "copy")]
+
+
+# the invariant -------------------------------------------------------------------------------------------------------
+
+_NAMED = re.compile(r"(?:line |:)(\d+)(?:\)|,|$)")
+
+
+def disagreements(kernel: KernelTiling) -> tuple[set[tuple[str, int]], set[tuple[str, int]]]:
+    """Lines with accesses of global memory that the lists or the cost name alone, those that `not_counted` names left out."""
+    cost = cost_of(kernel)
+    counted = [m for m in (*kernel.loads, *kernel.stores) if m.level == "global" and m.counted]
+    lists = {(m.file, m.line) for m in counted}
+    lines = {(line.file, line.line) for line in cost.lines if line.bytes}
+    named = {int(number) for text in cost.not_counted for number in _NAMED.findall(text)}
+    tests = [test for text in cost.not_counted for test in re.findall(r"what `(.*)` (?:decides|chooses)", text)]
+    spelled = {form for test in tests for plain in (test, canonical(test)[0]) for form in (plain, negated(plain))}
+    reached = {line.via for line in cost.lines}  # a function that both sides of such a test call is counted on neither
+    said = {
+        (m.file, m.line)
+        for m in counted
+        if {m.line, m.loop} & named or any(form in m.when for form in spelled) or (tests and m.via not in reached)
+    }
+    return lists - lines - said, lines - lists
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return kernel_sources(tmp_path_factory.mktemp("sources"))
+
+
+@pytest.mark.parametrize("folder", ["cuda_costs", "kernels", "kernels_own", "exllamav2"])
+def test_lists_and_cost_name_the_same_lines_of_global_memory(folder: str, sources: dict[str, Path]) -> None:
+    root = sources[folder] if folder in sources else CORPUS / folder
+    found = kernels_of(root, 3 if folder in sources else 1)
+    assert sum(bool(k.loads or k.stores) for k in found) > len(found) // 2
+    assert {k.id: d for k in found if (d := disagreements(k)) != (set(), set())} == {}

@@ -1,0 +1,82 @@
+"""`{kv_bytes}`: what lies in the KV cache is read and written with bytes per element of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from opscope_schemas.analysis import ModuleAnalysisResult
+from opscope_tools.costing.arguments import CostArguments
+from opscope_tools.count_flops import count_flops
+from opscope_tools.running.tool import ToolContext
+from opscope_tools.trace_dataflow import DataflowArguments, trace_dataflow
+
+B, CACHE, HEADS, KV, HEAD, LAYERS = 3, 17, 4, 2, 16, 3
+SMALL = {"hidden_size": 64, "intermediate_size": 112, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS,
+         "num_key_value_heads": KV, "vocab_size": 99, "head_dim": HEAD}  # fmt: skip
+#: keys and values of one token of every sequence, of all layers
+TOKEN = 2 * B * KV * HEAD * LAYERS
+
+
+def counted(
+    context: ToolContext, phase: str, config: dict[str, Any] | None = None, **values: Any
+) -> ModuleAnalysisResult:
+    point = {"batch_size": B, "seq_len": 1, "cache_len": CACHE, **values}
+    given = {"target": "llama", "phase": phase, "config": {**SMALL, **(config or {})}, "values": point}
+    return count_flops(CostArguments.model_validate(given), context)
+
+
+def moved(context: ToolContext, phase: str, **values: Any) -> tuple[int, int, int, int]:
+    found = counted(context, phase, **values).evaluated
+    assert found is not None
+    return found.memory_read, found.memory_write, found.floor_read, found.floor_write
+
+
+def test_a_decode_step_reads_the_old_cache_and_the_new_one_with_the_caches_bytes(context: ToolContext) -> None:
+    two, one = moved(context, "decode"), moved(context, "decode", kv_bytes=1)
+    # eager: the old cache is read to append to it, the new one is written, and read by attention
+    assert two[0] - one[0] == TOKEN * (CACHE + CACHE + 1)
+    assert two[1] - one[1] == TOKEN * (CACHE + 1)
+    assert (two[2] - one[2], two[3] - one[3]) == (TOKEN * CACHE, TOKEN)
+
+
+def test_a_prefill_writes_and_reads_its_new_keys_and_values_with_the_caches_bytes(context: ToolContext) -> None:
+    two, one = moved(context, "prefill", seq_len=23), moved(context, "prefill", seq_len=23, kv_bytes=1)
+    assert [a - b for a, b in zip(two, one, strict=True)] == [TOKEN * 23, TOKEN * 23, 0, TOKEN * 23]
+
+
+def test_the_caches_growth_is_in_the_caches_bytes(context: ToolContext) -> None:
+    values = {"batch_size": B, "seq_len": 1, "cache_len": CACHE, "kv_bytes": 1}
+    given = {"target": "llama", "phase": "decode", "config": SMALL, "values": values}
+    answer = trace_dataflow(DataflowArguments.model_validate(given), context)
+    assert answer.dataflow.cache is not None
+    assert "{kv_bytes}" in answer.dataflow.cache.per_token
+    assert "a_bytes" not in answer.dataflow.cache.after
+    assert answer.evaluated is not None
+    assert (answer.evaluated.cache_before, answer.evaluated.cache_per_token) == (TOKEN * CACHE, TOKEN)
+
+
+@pytest.mark.parametrize(("wanted", "element"), [({"num_bits": 8, "type": "float"}, 1), (None, 2)])
+def test_a_checkpoint_that_wants_a_quantised_cache_has_it_by_default(
+    wanted: Any, element: int, context: ToolContext
+) -> None:
+    scheme = {"quant_method": "compressed-tensors", "format": "float-quantized", "ignore": ["lm_head"], "kv_cache_scheme": wanted,
+              "config_groups": {"group_0": {"targets": ["Linear"], "weights": {"num_bits": 8, "type": "float", "strategy": "channel"}}}}  # fmt: skip
+    answer = counted(context, "decode", {"quantization_config": scheme})
+    (variable,) = (v for v in answer.document.variables if v.name == "kv_bytes")
+    assert variable.default == element
+    assert any("counts as kv_bytes each" in said for said in answer.document.assumptions) == (wanted is not None)
+    given = counted(context, "decode", {"quantization_config": scheme}, kv_bytes=element)
+    assert given.evaluated == answer.evaluated
+
+
+def test_cross_attention_reads_its_cache_and_a_mamba_state_is_no_keys_and_values(context: ToolContext) -> None:
+    values = {"batch_size": 1, "seq_len": 1, "cache_len": 9}
+    whisper = {"target": "WhisperForConditionalGeneration", "phase": "decode", "values": values}
+    assert (
+        "{kv_bytes}" in count_flops(CostArguments.model_validate(whisper), context).document.totals.memory_access.read
+    )
+    mamba = {"target": "mamba", "phase": "decode", "values": values}
+    assert (
+        "{kv_bytes}" not in count_flops(CostArguments.model_validate(mamba), context).document.totals.memory_access.read
+    )

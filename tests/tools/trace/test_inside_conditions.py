@@ -1,0 +1,164 @@
+"""A formula holds at every point inside the conditions that its document states; config fields are part of a point.
+
+The sample here is small and fixed; the sweep over all types (`make sweep-cost`) checks the same of every type.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from cost_comparison import overrides
+from inside_points import check, inside, points
+from opscope_schemas.formula import holds
+from opscope_tools.costing.arguments import CostArguments, model_spec, running
+from opscope_tools.count_flops import count_flops
+from opscope_tools.running.engines import tracer_of
+from opscope_tools.running.tool import ToolContext
+from opscope_tools.trace.conditions import shown
+from opscope_tools.trace.document import assignment, broken_guard
+from opscope_tools.trace.protocol import TraceRequest
+
+DECODERS = ["qwen2_moe", "glm4_moe_lite", "gemma3_text", "gpt2"]
+KINDS = [*DECODERS, "t5", "clip", "swin", "mamba2", "bert"]
+
+
+@pytest.mark.parametrize("phase", ["prefill", "decode"])
+@pytest.mark.parametrize("model_type", DECODERS)
+def test_random_points_inside_the_conditions_equal_a_concrete_run(
+    model_type: str, phase: Any, context: ToolContext
+) -> None:
+    found = check(model_type, phase, context, count=2)
+    assert (found.refused, found.wrong, found.unbuilt) == ("", [], []), found.line()
+
+
+#: sizes that a class makes from others, loops over the sequence, work for each layer outside of it, sizes that are fitted,
+#: builtins as dtypes, clips in one batch, states with channels first, a range between fractions
+OTHERS = [
+    *("falcon_mamba", "jamba", "recurrent_gemma", "rwkv", "xlm", "xlstm"),
+    *("xclip_vision_model", "vibevoice_acoustic_tokenizer_decoder", "idefics3_vision"),
+]
+
+
+@pytest.mark.parametrize("model_type", OTHERS)
+def test_random_points_equal_a_concrete_run_whatever_makes_the_sizes(model_type: str, context: ToolContext) -> None:
+    found = check(model_type, "prefill", context, count=3)
+    assert (found.refused, found.wrong, found.unbuilt) == ("", [], []), found.line()
+
+
+def test_sizes_that_only_symbols_hide_are_numbers_rather_than_lost(context: ToolContext) -> None:
+    """mimi pads by lengths that it computes in tensors: of numbers these are known, of symbols they would be data."""
+    document = count_flops(CostArguments(target="mimi_encoder"), context).document
+    assert document.not_counted == ()
+
+
+@pytest.mark.parametrize("model_type", KINDS)
+def test_a_point_that_meets_the_stated_conditions_meets_every_decision_of_the_trace(
+    model_type: str, context: ToolContext
+) -> None:
+    base = overrides(model_type) if model_type != "mamba2" else {}
+    spec = model_spec(context.workspace, model_type, base)
+    tree = tracer_of(context.workspace).trace(TraceRequest(model=spec), running(context))
+    document = count_flops(CostArguments(target=model_type, config=base), context).document
+    draw = random.Random(model_type)
+    reached = 0
+    for given in points(document, draw, 40):
+        values = assignment(document.variables, given)
+        assert inside(document, values)
+        rest = assignment(tree.trace.variables, given)
+        assert broken_guard(tree.trace, {**rest, **values}) == "", given
+        reached += 1
+    assert reached == 40
+
+
+def test_what_follows_is_left_out_and_what_does_not_is_shown() -> None:
+    guards = (
+        "{a} != 1", "{a} * {b} >= 2", "{b} < {a} * {b}", "{h} % {k} == 0", "({h} // {k}) > 1", "{h} != {k}",
+        "max(1, {d}) == {d}", "{d} % 2 == 0", "{d} / 2 >= 2", "(({d} + 1) // 2) == ({d} // 2)", "{t} <= {e}", "{x} == 7",
+    )  # fmt: skip
+    found = shown(guards, {"a": 3, "b": 2, "h": 8, "k": 4, "d": 8, "t": 2, "e": 6, "x": 7}, ())
+    assert set(found) == {
+        "{x} == 7", "{a} >= 2", "{d} >= 4", "{d} % 2 == 0", "{h} % {k} == 0", "({h} // {k}) > 1", "{t} <= {e}",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("definitions", [{}, {"d": "{a} // {b}"}])
+def test_conditions_are_no_weaker_than_the_guards_they_stand_for(definitions: dict[str, str]) -> None:
+    """Random guards over few sizes: at every small point, the shown conditions hold only where all guards do.
+
+    `d` is always the quotient of two others, which most guards here take to be exact.
+    """
+    draw = random.Random(5)
+    names = ("a", "b", "c", *definitions)
+    exact = ("{a} % {b} == 0", "({a} // {b}) != 1", "{a} != {b}", "{b} * {d} == {a}") if definitions else ()
+    sizes = [
+        {"a": x, "b": y, "c": z, **({"d": x // y} if definitions else {})}
+        for x in range(1, 9) for y in range(1, 9) for z in range(1, 5) if x >= y or not definitions
+    ]  # fmt: skip
+    for _ in range(150):
+        point = draw.choice(sizes)
+        drawn = (*draw.sample(exact, draw.randint(0, len(exact))), *(_guard(draw, names) for _ in range(9)))
+        guards = tuple(g for g in drawn if holds(g, point))
+        found = shown(guards, point, [f"{{{name}}} == {text}" for name, text in definitions.items()])
+        assert all(holds(c, point) for c in found)
+        for other in sizes:
+            if all(holds(c, other) for c in found):
+                assert all(holds(g, other) for g in guards), (guards, found, other)
+
+
+def _guard(draw: random.Random, names: tuple[str, ...]) -> str:
+    def term() -> str:
+        x, y = (f"{{{draw.choice(names)}}}" for _ in range(2))
+        number = draw.randint(1, 5)
+        forms = (x, f"{number} * {x}", f"{x} * {y}", f"({x} // {y})", f"({x} // {number})", f"(({x} + 1) // 2)",
+                 f"max(1, {x})", f"min({x}, {y})", f"({x} + {y})", f"{number}")  # fmt: skip
+        return draw.choice(forms)
+
+    if draw.random() < 0.25:
+        return f"{term()} % {draw.choice((*(f'{{{n}}}' for n in names), '2', '3'))} == 0"
+    if draw.random() < 0.15:
+        return f"({term()} < {term()} or {term()} == {term()})"
+    return f"{term()} {draw.choice(('==', '!=', '<', '<=', '>', '>='))} {term()}"
+
+
+@pytest.mark.parametrize("model_type", ["glm4_moe_lite", "exaone_moe", "ernie4_5_moe", "deepseek_v3", "qwen2_moe"])
+def test_a_field_of_the_config_is_one_variable(model_type: str, context: ToolContext) -> None:
+    document = count_flops(CostArguments(target=model_type), context).document
+    keys = [v.config_key for v in document.variables if v.config_key]
+    assert len(keys) == len(set(keys))
+
+
+@pytest.mark.parametrize(
+    ("model_type", "values"),
+    [
+        ("glm4_moe_lite", {"n_routed_experts": 8}),
+        ("glm4_moe_lite", {"num_layers": 51}),
+        ("ernie4_5_moe", {"num_layers": 31, "num_experts": 16}),
+        ("qwen2_moe", {"num_heads": 48, "num_kv_heads": 16, "hidden_size": 48 * 16}),
+    ],
+)
+def test_values_of_config_fields_have_the_weights_of_a_model_built_with_them(
+    model_type: str, values: dict[str, int], context: ToolContext
+) -> None:
+    import trace_reference as reference
+    from inside_points import parameters
+
+    base = overrides(model_type)
+    asked = CostArguments(target=model_type, config=base, values={"batch_size": 2, "seq_len": 8, **values})
+    result = count_flops(asked, context)
+    real = reference.config_of(
+        model_type,
+        {**base, **{reference.config_of(model_type, {}).attribute_map.get(k, k): v for k, v in _own(values).items()}},
+    )
+    assert result.evaluated is not None
+    assert result.evaluated.parameters == parameters(result.document, real)
+
+
+def _own(values: dict[str, int]) -> dict[str, int]:
+    names = {
+        "num_layers": "num_hidden_layers",
+        "num_heads": "num_attention_heads",
+        "num_kv_heads": "num_key_value_heads",
+    }
+    return {names.get(name, name): value for name, value in values.items()}

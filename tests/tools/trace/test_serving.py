@@ -1,0 +1,145 @@
+"""`view="serving"`: the pass as an engine runs it, against counts by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from opscope_schemas.analysis import ModuleAnalysisResult, ServingView
+from opscope_schemas.formula import evaluate
+from opscope_tools.costing.arguments import CostArguments
+from opscope_tools.count_flops import count_flops
+from opscope_tools.running.tool import ToolContext
+
+B, CACHE, H, I, N, K, D, V, L = 3, 17, 64, 112, 4, 2, 16, 99, 3  # noqa: E741 -- as the legend of shapes has them
+A, W, KV = 2, 3, 1  # bytes per element: three numbers, so that none passes for another
+SMALL = {"hidden_size": H, "intermediate_size": I, "num_hidden_layers": L, "num_attention_heads": N, "num_key_value_heads": K,
+         "vocab_size": V, "head_dim": D}  # fmt: skip
+BYTES = {"a_bytes": A, "w_bytes": W, "kv_bytes": KV}
+
+
+def served(
+    context: ToolContext, target: str, phase: str, config: Any = None, **values: Any
+) -> tuple[ModuleAnalysisResult, ServingView]:
+    point = {"batch_size": B, "cache_len": CACHE, **BYTES, **values}
+    given = {"target": target, "phase": phase, "view": "serving", "config": config or SMALL, "values": point}
+    answer = count_flops(CostArguments.model_validate(given), context)
+    assert answer.serving is not None
+    return answer, answer.serving
+
+
+def by_hand(new: int, held: int, masks: int) -> tuple[int, int]:
+    """One layer of Llama: `new` tokens of each sequence, `held` in the cache with them. Bytes read and written."""
+    t = B * new
+    read = write = 0
+    read += t * H * A + H * W  # the first norm: states, weight
+    write += t * H * A
+    for width in (N * D, K * D, K * D):  # q, k and v projections
+        read += t * H * A + H * width * W
+        write += t * width * A
+    for width in (N * D, K * D):  # rotary embedding of q and of k: itself, cos and sin
+        read += t * width * A + 2 * new * D * A
+        write += t * width * A
+    read += 2 * t * K * D * A  # new keys and values go into the pages
+    write += 2 * t * K * D * KV
+    read += t * N * D * A + 2 * B * held * K * D * KV + masks  # attention
+    write += t * N * D * A
+    read += t * N * D * A + N * D * H * W  # output projection
+    write += t * H * A
+    read += 2 * t * H * A + H * W  # residual add and second norm: both summands, weight; the sum and its norm
+    write += 2 * t * H * A
+    for _ in range(2):  # gate and up projections
+        read += t * H * A + H * I * W
+        write += t * I * A
+    read += 2 * t * I * A  # activation and gate
+    write += t * I * A
+    read += t * I * A + I * H * W  # down projection
+    write += t * H * A
+    read += 2 * t * H * A  # residual add
+    write += t * H * A
+    return read, write
+
+
+def test_a_decode_step_of_a_layer_moves_what_a_count_by_hand_says(context: ToolContext) -> None:
+    answer, view = served(context, "LlamaDecoderLayer", "decode", seq_len=1)
+    assert view.evaluated is not None
+    assert answer.evaluated is not None
+    assert (view.evaluated["memory_read"], view.evaluated["memory_write"]) == by_hand(1, CACHE + 1, masks=0)
+    assert (view.evaluated["flops"], view.evaluated["matmul_flops"]) == (
+        answer.evaluated.flops,
+        answer.evaluated.matmul_flops,
+    )
+
+
+def test_a_prefill_of_a_layer_moves_what_a_count_by_hand_says(context: ToolContext) -> None:
+    _, view = served(context, "LlamaDecoderLayer", "prefill", seq_len=23)
+    assert view.evaluated is not None
+    assert (view.evaluated["memory_read"], view.evaluated["memory_write"]) == by_hand(23, 23, masks=0)
+
+
+@pytest.mark.parametrize("target", ["llama", "LlamaDecoderLayer", "LlamaMLP", "qwen3_moe"])
+@pytest.mark.parametrize("phase", ["prefill", "decode"])
+def test_what_rules_save_is_the_difference_to_the_eager_pass(target: str, phase: str, context: ToolContext) -> None:
+    config = {"num_hidden_layers": L} if target == "qwen3_moe" else SMALL
+    answer, view = served(context, target, phase, config, seq_len=1 if phase == "decode" else 23)
+    assert answer.evaluated is not None
+    assert view.evaluated is not None
+    point = answer.evaluated.values | BYTES
+    read, write = (sum(evaluate(getattr(r.saved, side), point) for r in view.rules) for side in ("read", "write"))
+    assert answer.evaluated.memory_read - read == view.evaluated["memory_read"]
+    assert answer.evaluated.memory_write - write == view.evaluated["memory_write"]
+    assert read > 0
+    assert view.evaluated["memory_read"] >= answer.evaluated.floor_read - 4 * 23 * D  # angles may be made, not read
+    assert all(rule.says and rule.places for rule in view.rules)
+
+
+def test_each_rule_of_a_llama_is_named(context: ToolContext) -> None:
+    names = {rule.rule for rule in served(context, "llama", "decode", seq_len=1)[1].rules}
+    assert names >= {"paged cache", "fused norm", "fused activation", "fused rope"}
+    assert "absorbed latents" not in names
+    names = {rule.rule for rule in served(context, "llama", "prefill", seq_len=23)[1].rules}
+    assert "flash attention" in names  # heads are not repeated, and the result is not turned
+
+
+RANK, ROPE, NOPE, OUT, Q = 24, 8, 12, 16, 20
+LATENT = {"hidden_size": H, "intermediate_size": I, "moe_intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": N,
+          "num_key_value_heads": N, "vocab_size": V, "kv_lora_rank": RANK, "q_lora_rank": Q, "qk_rope_head_dim": ROPE,
+          "qk_nope_head_dim": NOPE, "v_head_dim": OUT, "n_routed_experts": 8, "n_group": 2, "topk_group": 1,
+          "num_experts_per_tok": 2, "first_k_dense_replace": 1}  # fmt: skip
+
+
+def test_latents_are_absorbed_in_decode_as_a_derivation_by_hand_says(context: ToolContext) -> None:
+    answer, view = served(context, "DeepseekV3Attention", "decode", LATENT, seq_len=1)
+    assert answer.evaluated is not None
+    assert view.evaluated is not None
+    held = CACHE + 1
+    # eager: every cached latent to keys and values of every head, then attention over these
+    eager = 2 * B * held * RANK * N * (NOPE + OUT) + 2 * B * N * held * (NOPE + ROPE + OUT)
+    # absorbed: the query into the latents, attention over these and their rotary part, its result out of them
+    absorbed = 2 * B * N * NOPE * RANK + 2 * B * N * held * (RANK + ROPE + RANK) + 2 * B * N * RANK * OUT
+    assert answer.evaluated.matmul_flops - view.evaluated["matmul_flops"] == eager - absorbed
+    assert answer.evaluated.flops - view.evaluated["flops"] == eager - absorbed
+    (rule,) = (r for r in view.rules if r.rule == "absorbed latents")
+    point = answer.evaluated.values | BYTES
+    weights = RANK * N * (NOPE + OUT) * W
+    latents, turned = B * held * RANK * KV, B * held * ROPE * KV
+    keys, values = B * N * held * (NOPE + ROPE) * A, B * N * held * OUT * A
+    query, wide = B * N * (NOPE + ROPE) * A, B * N * (RANK + ROPE) * A
+    read = latents + weights + (B * N * held * NOPE * A + turned) + query + keys + values
+    read -= weights + B * N * (NOPE + RANK) * A + wide + latents + turned
+    assert evaluate(rule.saved.read, point) == read
+    write = B * N * held * (NOPE + OUT) * A + keys + B * N * OUT * A
+    write -= B * N * (RANK + OUT) * A + B * N * RANK * A
+    assert evaluate(rule.saved.write, point) == write
+    assert any("expanded at kv_b_proj" in note for note in answer.notes)
+
+
+def test_a_prefill_expands_its_latents(context: ToolContext) -> None:
+    answer, view = served(context, "DeepseekV3Attention", "prefill", LATENT, seq_len=23)
+    assert not any("absorbed" in rule.rule for rule in view.rules)
+    assert not any("expanded at" in note for note in answer.notes)
+
+
+def test_without_the_view_nothing_is_said_of_engines(context: ToolContext) -> None:
+    given = {"target": "llama", "phase": "decode", "config": SMALL}
+    assert count_flops(CostArguments.model_validate(given), context).serving is None

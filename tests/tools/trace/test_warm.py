@@ -1,0 +1,51 @@
+"""The trace worker that is started before anybody asks for a trace."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+from opscope_server.settings import Settings
+from opscope_tools.costing.arguments import CostArguments
+from opscope_tools.count_flops import count_flops
+from opscope_tools.running.engines import close_engines, tracer_of, warm_tracer
+from opscope_tools.running.tool import ToolContext
+from opscope_tools.running.workspace import Workspace
+
+
+def test_a_warmed_worker_is_the_one_that_traces_and_is_started_once(tmp_path: Path) -> None:
+    workspace = Workspace.create(cache_folder=tmp_path)
+    try:
+        warm_tracer(workspace)
+        worker = tracer_of(workspace)._worker
+        ends = time.monotonic() + 60
+        while worker._process is None and time.monotonic() < ends:
+            time.sleep(0.02)
+        started = worker._process
+        assert started is not None
+        warm_tracer(workspace)
+        count_flops(CostArguments(target="LlamaRMSNorm"), ToolContext(workspace))
+        assert worker._process is started
+    finally:
+        close_engines(workspace)
+        workspace.store.close()
+    assert not started.running
+
+
+def test_a_workspace_closed_while_its_worker_warms_ends_it(tmp_path: Path) -> None:
+    workspace = Workspace.create(cache_folder=tmp_path)
+    warm_tracer(workspace)
+    worker = tracer_of(workspace)._worker
+    close_engines(workspace)
+    workspace.store.close()
+    for warming in [t for t in threading.enumerate() if t.name == "opscope-warm"]:
+        warming.join(60)
+        assert not warming.is_alive()
+    assert worker._process is None
+
+
+def test_warming_can_be_turned_off() -> None:
+    assert Settings.from_environment({}).warm
+    assert not Settings.from_environment({"OPSCOPE_WARM": "0"}).warm
+    assert not Settings().warm  # a server inside another program, which would have to end the worker

@@ -1,0 +1,1 @@
+"""What the tools about costs share: their arguments, the targets they take, shorter forms of long formulas."""

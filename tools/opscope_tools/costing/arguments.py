@@ -1,0 +1,190 @@
+"""What `count_flops`, `expand_refs` and `inspect_model` share: their arguments, and from a target to a model spec."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Annotated, Any, Literal
+
+from opscope_schemas.common import Source, ToolArguments
+from opscope_schemas.errors import ConfigError, UnknownNameError
+from opscope_schemas.formula import evaluate, variables
+from pydantic import Field, Strict, field_validator
+
+from opscope_tools.children import protection
+from opscope_tools.costing.checkpoints import nearest_checkpoints
+from opscope_tools.costing.config_code import read_by_code
+from opscope_tools.costing.configured import configured, of_defaults
+from opscope_tools.index import Target
+from opscope_tools.running.config_files import Config, is_whole, read_config
+from opscope_tools.running.engines import index_of, tracer_of
+from opscope_tools.running.given import check_values, fraction
+from opscope_tools.running.tool import ToolContext
+from opscope_tools.running.trust import factory, traced_class
+from opscope_tools.running.workspace import Workspace
+from opscope_tools.trace import routing
+from opscope_tools.trace.document import not_counted
+from opscope_tools.trace.engine import Found
+from opscope_tools.trace.flights import Running
+from opscope_tools.trace.heads import head
+from opscope_tools.trace.protocol import Definition, ModelSpec, TraceRequest
+from opscope_tools.trace.serving import reexpanded
+
+TARGET = "Model type (`llama`), checkpoint (`Qwen/Qwen3-8B`), class, `path.py:line` or config.json."
+CONFIG = "A config.json's path or content, or overrides."
+VALUES = "Where to evaluate: {'batch_size': 1, 'cache_len': 127}."
+
+#: parts of a model that did not run and are named
+_MOST_IDLE = 4
+#: field of a configuration that names a function of a trusted repository, which then builds the module
+_FACTORY = "factory"
+
+
+class CostArguments(ToolArguments):
+    """Arguments of a cost analysis."""
+
+    target: str = Field(description=TARGET, min_length=1, max_length=1000)
+    phase: Literal["prefill", "decode", "encode"] = Field(
+        default="prefill",
+        description="decode: seq_len tokens after cache_len; encode: encoder or tower alone.",
+    )
+    config: Config = Field(default=None, description=CONFIG)
+    values: Mapping[str, Annotated[int, Strict()] | Fraction] | None = Field(default=None, description=VALUES)
+    attention: Literal["sdpa", "eager"] = Field(default="sdpa", description="eager: scores stored.")
+    logits: Literal["all", "last"] = Field(default="all", description="last: the last position's, as generated.")
+    view: Literal["eager", "serving"] = Field(default="eager", description="serving: an engine's figures beside.")
+    inputs: dict[str, list[str | int]] | None = Field(
+        default=None,
+        description="Outside transformers: shapes of the forward's arguments ({'x': ['batch_size', 64]}); config: "
+        "the constructor's.",
+    )
+
+    @field_validator("values", mode="before")
+    @classmethod
+    def _fractions_of_bytes(cls, values: object) -> object:
+        """Bytes per element may be fractions, as text or exact; sizes are whole numbers."""
+        if not isinstance(values, dict):
+            return values
+        return {name: value if type(value) is int else fraction(name, value) for name, value in values.items()}
+
+    instance: str = Field(default="", description="Which instance (`model.layers.*.mlp`).")
+
+
+def model_spec(workspace: Workspace, target: str, config: Config) -> ModelSpec:
+    """The target as the trace worker takes it. Raises the index's errors for unknown and ambiguous names."""
+    given = read_config(workspace, config) or {}
+    overrides = given if isinstance(config, dict) and not is_whole(config) else {}
+    own = configured(workspace, target)
+    if own is not None and given and not overrides:
+        shown = config if isinstance(config, str) else "the config given"
+        raise ConfigError(f"Both {target} and {shown} are configurations.", next_step="Give one of them.")
+    content = given if given and not overrides else dict(own.content) if own is not None else {}
+    found, definition = _class_of(workspace, target if own is None else own.model_type)
+    both = {**content, **overrides}
+    code = both.get(_FACTORY)
+    return ModelSpec(
+        class_name="" if found.model_type else found.symbol.qualified_name,
+        definition=definition, model_type=found.model_type or "",
+        content=_without(content), overrides=_without(overrides),
+        read=tuple(sorted(read_by_code(index_of(workspace), found, both))) if both else (),
+        origin=own.origin if own is not None else "" if content else of_defaults(found.model_type or "", overrides),
+        factory=None if code is None else factory(workspace, code),
+    )  # fmt: skip
+
+
+def _class_of(workspace: Workspace, target: str) -> tuple[Target, Definition]:
+    try:
+        return traced_class(workspace, target)
+    except UnknownNameError as error:
+        if near := nearest_checkpoints(target):
+            raise UnknownNameError(error.kind, error.name, [*near, *error.nearest]) from None
+        raise
+
+
+def _without(config: dict[str, Any]) -> dict[str, Any]:
+    """The configuration but for the field that names code: that was looked up, and goes to the worker as a definition."""
+    return {name: value for name, value in config.items() if name != _FACTORY}
+
+
+def running(context: ToolContext) -> Running:
+    """The context as the trace engine takes it."""
+    return Running(context.cancelled, lambda text: context.progress(0, None, text))
+
+
+def find(arguments: CostArguments, context: ToolContext) -> Found:
+    """The trace to read and the call in it that the arguments ask about."""
+    workspace = context.workspace
+    check_values(arguments.values, arguments.inputs)
+    spec = model_spec(workspace, arguments.target, arguments.config)
+    inputs = {name: tuple(shape) for name, shape in (arguments.inputs or {}).items()}
+    request = TraceRequest(
+        model=spec, phase=arguments.phase, attention=arguments.attention, logits=arguments.logits, inputs=inputs
+    )
+    values = arguments.values
+    if values and arguments.phase == "decode":
+        values = {"seq_len": 1, **values}  # decoding is one token at a time unless said otherwise
+    return tracer_of(workspace).find(request, spec.class_name, arguments.instance, values, running(context))
+
+
+def sources(workspace: Workspace) -> tuple[Source, ...]:
+    """The trees that a trace runs over."""
+    return tuple(workspace.source(r) for n, r in workspace.repositories.items() if n in ("transformers", "pytorch"))
+
+
+def remarks(found: Found) -> tuple[str, ...]:
+    """What a reader of the figures must know: how the trace was chosen, what it leaves out, where else the class runs."""
+    missing = len(not_counted(found.tree.ops_below(found.call)))
+    lower = f"{missing} operation{'s are' if missing > 1 else ' is'} not counted (see not_counted): the totals are too low by their cost."
+    return (
+        *found.notes,
+        *((lower,) if missing else ()),
+        *head(found.tree, found.call, found.values),
+        *routing.notes(found.tree, found.call),
+        *idle(found),
+        *reexpanded(found.tree, found.call),
+        *variants(found),
+        *uncaged(),
+    )
+
+
+def idle(found: Found) -> tuple[str, ...]:
+    """A note on what of the whole model did not run, so that nobody takes the figures for those of all of it."""
+    trace = found.tree.trace
+    if found.call.parent >= 0 or not trace.idle:
+        return ()
+    values = {**trace.point, **(found.values or {})}
+    named = [
+        f"{part.path} ({part.class_name.rpartition('.')[2]}, {evaluate(part.parameters, values):,} parameters)"
+        for part in trace.idle[:_MOST_IDLE]
+        if variables(part.parameters) <= values.keys()
+    ]
+    more = f" and {len(trace.idle) - len(named)} more parts" if len(trace.idle) > len(named) else ""
+    whose, counts = (
+        trace.model_class.rpartition(".")[2],
+        "" if trace.phase == "encode" else "; phase='encode' counts an encoder or tower",
+    )
+    return (f"Of {whose}, {', '.join(named)}{more} did not run in this pass: no figure holds their cost{counts}.",)
+
+
+def uncaged() -> tuple[str, ...]:
+    """A note where the machine could not keep the model's code from what it has no business with."""
+    sentence = protection().sentence()
+    return (sentence,) if sentence else ()
+
+
+def variants(found: Found) -> tuple[str, ...]:
+    """A note where the class runs in several places, so that no reader takes one instance for all."""
+    tree, call = found.tree, found.call
+    paths: dict[str, None] = {}
+    for other in tree.instances(call.class_name):
+        if other.index != call.index:
+            paths[tree.pattern(other)] = None
+    paths.pop(tree.pattern(call), None)
+    if not paths:
+        return ()
+    name, shown = call.class_name.rpartition(".")[2], ", ".join(list(paths)[:6])
+    more = f" and {len(paths) - 6} more" if len(paths) > 6 else ""
+    return (f"{name} also runs at {shown}{more}; this document is of {tree.pattern(call)} (choose with `instance`).",)
+
+
+__all__ = ["CostArguments", "find", "model_spec", "remarks", "running", "sources", "uncaged"]

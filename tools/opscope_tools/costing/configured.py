@@ -1,0 +1,66 @@
+"""Targets that are configurations: a config.json or its folder, or the public name of a checkpoint of the table.
+
+And the sentence that every answer carries which speaks of no checkpoint: that its sizes are a class's defaults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from opscope_schemas.errors import ConfigError
+
+from opscope_tools.costing.checkpoints import checkpoint_named, example_of
+from opscope_tools.running.config_files import ConfigFile, described
+from opscope_tools.running.engines import index_of
+from opscope_tools.running.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class Configured:
+    """A target's own configuration, the model type that it is of, and whose it is where that is known."""
+
+    content: Mapping[str, Any]
+    model_type: str
+    origin: str = ""
+
+
+def configured(workspace: Workspace, target: str) -> Configured | None:
+    """The configuration that a target is; None where it names a model type or a class. Raises what reading a file raises,
+    `ConfigError` where it names no known model type, and the errors of a name of no checkpoint."""
+    file = described(workspace, target)
+    if file is not None:
+        return Configured(file.content, _model_type(workspace, file))
+    checkpoint = checkpoint_named(target)
+    if checkpoint is None:
+        return None
+    return Configured(checkpoint.config, checkpoint.model_type, checkpoint.sentence())
+
+
+def of_defaults(model_type: str, overrides: Mapping[str, Any] | None = None) -> str:
+    """That sizes are the defaults of a class and of no checkpoint; it names one of the model type, where the table has one."""
+    example = example_of(model_type) if model_type else ""
+    what = "but for what was given, the defaults" if overrides else "the defaults"
+    named = f"; a checkpoint of that type is {example}" if example else ""
+    return f"Configuration: {what} of the model's configuration class, which are no checkpoint's{named}."
+
+
+def _model_type(workspace: Workspace, config: ConfigFile) -> str:
+    """The model type that a configuration file is of; raises `ConfigError` where it names none that is known."""
+    named = config.content.get("model_type")
+    if not isinstance(named, str) or not named:
+        raise ConfigError(
+            f"The config file {config.path} names no model_type.",
+            next_step="Give the model type as target and the file as config.",
+        )
+    known = index_of(workspace).names.auto.of_model_type(named, index_of(workspace).names.trees(None))
+    if next(known, None) is None:
+        raise ConfigError(
+            f"The config file {config.path} is of no model type that transformers knows.",
+            next_step="Give the model type as target and the file as config.",
+        )
+    return named
+
+
+__all__ = ["Configured", "configured", "of_defaults"]

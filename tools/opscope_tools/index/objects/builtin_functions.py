@@ -1,0 +1,248 @@
+"""Functions of Python itself on interpreted values."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable
+from typing import Any
+
+from opscope_tools.index.objects.containers import Uncertain
+from opscope_tools.index.objects.natives import Args, Kwargs, Machine, known, native
+from opscope_tools.index.objects.values import (
+    MISSING,
+    Choice,
+    ClassValue,
+    FunctionValue,
+    Instance,
+    Method,
+    Native,
+    Partial,
+    RaisedError,
+    UndecidedError,
+    Unknown,
+    plain,
+)
+
+
+@native("builtins.len")
+def _len(machine: Machine, args: Args, _: Kwargs) -> Any:
+    known(args[0])
+    if isinstance(args[0], Instance):
+        return len(machine.iterate(args[0]))
+    return len(args[0])
+
+
+@native("builtins.isinstance")
+def _isinstance(machine: Machine, args: Args, _: Kwargs) -> bool:
+    value, kinds = args
+    if isinstance(value, Unknown | Choice):
+        raise UndecidedError
+    open_ = False
+    for kind in kinds if isinstance(kinds, tuple) else (kinds,):
+        found = _is(machine, value, kind)
+        if found:
+            return True
+        open_ = open_ or found is None
+    if open_:
+        raise UndecidedError
+    return False
+
+
+def _is(machine: Machine, value: Any, kind: Any) -> bool | None:
+    """Whether a value is of a kind; None where that is open."""
+    if isinstance(kind, Native) and kind.name.startswith("builtins."):
+        kind = getattr(builtins, kind.name[9:])
+    if isinstance(kind, ClassValue):
+        return isinstance(value, Instance) and kind in value.cls.mro
+    if isinstance(kind, type):
+        if isinstance(value, Instance):
+            return (
+                isinstance(value.data, kind) and machine.is_a(value.cls, kind.__name__)
+                if kind in {dict, list}
+                else (kind is object or (isinstance(value.data, str) and kind is str))
+            )
+        if isinstance(value, ClassValue):
+            return kind is type
+        return isinstance(value, kind)
+    name = getattr(kind, "name", "")
+    if isinstance(value, Instance):
+        return machine.is_a(value.cls, name) if name and not machine._outside(value.cls) else None
+    if name.rpartition(".")[2] in {"Sequence", "Iterable", "Collection"}:
+        return isinstance(value, list | tuple | str)
+    if name.rpartition(".")[2] in {"Mapping", "MutableMapping"}:
+        return isinstance(value, dict)
+    if name.rpartition(".")[2] == "Callable":
+        return isinstance(value, FunctionValue | Method | ClassValue | Native | Partial)
+    if value is None or isinstance(value, str | int | float | list | tuple | dict):
+        return False if name.startswith(("torch.", "transformers.", "numpy.")) else None
+    return None
+
+
+@native("builtins.issubclass")
+def _issubclass(_m: Machine, args: Args, _: Kwargs) -> bool:
+    value, kinds = args
+    known(value)
+    for kind in kinds if isinstance(kinds, tuple) else (kinds,):
+        known(kind)
+        if isinstance(value, ClassValue) and isinstance(kind, ClassValue) and kind in value.mro:
+            return True
+    return False
+
+
+@native("builtins.getattr", full=True)
+def _getattr(machine: Machine, args: Args, _: Kwargs) -> Any:
+    name = plain(args[1])
+    if not isinstance(name, str):
+        raise UndecidedError
+    try:
+        value = machine.get(plain(args[0]), name)
+        if plain(value) is MISSING:
+            raise RaisedError("AttributeError")
+        return value
+    except RaisedError:
+        if len(args) > 2:
+            return args[2]
+        raise
+
+
+@native("builtins.setattr", full=True)
+def _setattr(machine: Machine, args: Args, _: Kwargs) -> None:
+    name = plain(args[1])
+    machine.put(plain(args[0]), name if isinstance(name, str) else "*", args[2])
+
+
+@native("builtins.hasattr")
+def _hasattr(machine: Machine, args: Args, _: Kwargs) -> bool:
+    return machine.has(args[0], args[1])
+
+
+@native("builtins.delattr")
+def _delattr(machine: Machine, args: Args, _: Kwargs) -> None:
+    machine.remove(args[0], args[1])
+
+
+@native("builtins.type")
+def _type(_: Machine, args: Args, __: Kwargs) -> Any:
+    known(*args)
+    if len(args) != 1:
+        raise UndecidedError
+    return args[0].cls if isinstance(args[0], Instance) else type(args[0])
+
+
+@native("builtins.callable")
+def _callable(_m: Machine, args: Args, _: Kwargs) -> bool:
+    known(args[0])
+    return isinstance(args[0], FunctionValue | Method | ClassValue | Native | Partial | type) or (
+        isinstance(args[0], Instance) and args[0].module
+    )
+
+
+@native("builtins.print", "builtins.id", "builtins.repr", "builtins.hash")
+def _nothing(*_: Any) -> Any:
+    raise UndecidedError
+
+
+def _on_items(name: str, made: Callable[..., Any]) -> None:
+    """A function of Python's own whose arguments are iterated."""
+
+    def run(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
+        lists = [machine.iterate(a) if isinstance(a, Instance | list | tuple | dict | range) else a for a in args]
+        key = kwargs.pop("key", None)
+        if key is not None:
+            kwargs["key"] = lambda value: plain(machine.call(key, (value,), {}))
+        for value in args:
+            known(value)
+        return made(*lists, **kwargs)
+
+    native(f"builtins.{name}")(run)
+
+
+_LISTS: dict[str, Callable[..., Any]] = {
+    "enumerate": lambda *a, **k: list(enumerate(*a, **k)), "zip": lambda *a, **_: list(zip(*a, strict=False)),
+    "sum": sum, "sorted": sorted, "reversed": lambda a: list(reversed(a)), "list": list, "tuple": tuple,
+    "set": set, "frozenset": frozenset, "min": min, "max": max, "iter": list,
+}  # fmt: skip
+for _name, _made in _LISTS.items():
+    _on_items(_name, _made)
+
+
+def _on_numbers(name: str) -> None:
+    """A function of Python's own that needs to know all its arguments."""
+    made = getattr(builtins, name)
+
+    def run(_: Machine, args: Args, kwargs: Kwargs) -> Any:
+        known(*args, *kwargs.values())
+        return made(*args, **kwargs)
+
+    native(f"builtins.{name}")(run)
+
+
+for _name in ("abs", "round", "divmod", "ord", "chr"):
+    _on_numbers(_name)
+
+
+@native("builtins.any")
+def _any(machine: Machine, args: Args, _: Kwargs) -> bool:
+    found = [machine.truth(plain(item)) for item in machine.iterate(args[0])]
+    if True in found and not isinstance(args[0], Uncertain):
+        return True
+    if None in found or isinstance(args[0], Uncertain):
+        raise UndecidedError
+    return False
+
+
+@native("builtins.all")
+def _all(machine: Machine, args: Args, _: Kwargs) -> bool:
+    found = [machine.truth(plain(item)) for item in machine.iterate(args[0])]
+    if False in found and not isinstance(args[0], Uncertain):
+        return False
+    if None in found or isinstance(args[0], Uncertain):
+        raise UndecidedError
+    return True
+
+
+@native("builtins.map", full=True)
+def _map(machine: Machine, args: Args, _: Kwargs) -> list[Any]:
+    function, *lists = args
+    values = [machine.iterate(plain(a)) for a in lists]
+    return [machine.call(function, items, {}) for items in zip(*values, strict=False)]
+
+
+@native("builtins.filter")
+def _filter(machine: Machine, args: Args, _: Kwargs) -> list[Any]:
+    found = []
+    for item in machine.iterate(args[1]):
+        kept = machine.truth(item if args[0] is None else plain(machine.call(args[0], (item,), {})))
+        if kept is None:
+            raise UndecidedError
+        if kept:
+            found.append(item)
+    return found
+
+
+@native("builtins.next")
+def _next(_m: Machine, args: Args, _: Kwargs) -> Any:
+    if isinstance(args[0], list) and args[0] and not isinstance(args[0], Uncertain):
+        return args[0][0]
+    if len(args) > 1 and isinstance(args[0], list):
+        return args[1]
+    raise UndecidedError
+
+
+@native("builtins.dict", full=True)
+def _dict(_: Machine, args: Args, kwargs: Kwargs) -> dict[Any, Any]:
+    found: dict[Any, Any] = {}
+    for value in map(plain, args):
+        held = value.data if isinstance(value, Instance) else value
+        if isinstance(held, Unknown | Choice):
+            raise UndecidedError
+        found.update(held)
+    if "**" in kwargs:
+        raise UndecidedError
+    found.update(kwargs)
+    return found
+
+
+@native("builtins.vars")
+def _vars(_: Machine, args: Args, __: Kwargs) -> Any:
+    return args[0].attrs if isinstance(args[0], Instance) else Unknown("vars()")

@@ -1,0 +1,1 @@
+"""Who uses a definition, and what a file shows to the outside."""

@@ -1,0 +1,357 @@
+"""Description of one CUDA kernel: its definition, its launches, and the values that its template parameters take.
+
+Order: the description, the parameters, the launches, the template arguments, what measures a tile.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from opscope_schemas.tiling import (
+    BoundValue,
+    Constexpr,
+    KernelTiling,
+    Launch,
+    MemoryOperation,
+    Parameter,
+    TileSize,
+)  # fmt: skip
+
+from opscope_tools.kernels.cuda.launch.cutlass import operators
+from opscope_tools.kernels.cuda.launch.sites import CudaContext, CudaSite, read_sites
+from opscope_tools.kernels.cuda.names.definitions import Definition
+from opscope_tools.kernels.cuda.names.template_arguments import trait_constants
+from opscope_tools.kernels.cuda.run.statements import run_cuda
+from opscope_tools.kernels.cuda.source_text import CSource, split_arguments, squeeze
+from opscope_tools.kernels.host.worlds import leaf, product
+from opscope_tools.kernels.projections import cuda_lists as lists
+from opscope_tools.kernels.projections.cost import common_tiles, cuda_cost
+from opscope_tools.kernels.records import KernelRef, LaunchRef
+from opscope_tools.kernels.run.log import Record, Size
+
+_NAMED = 12
+#: expressions that are named for a tile size
+_USES = 6
+#: launches of one kernel that are described
+_LAUNCHES = 300
+
+
+def describe_cuda(
+    reference: KernelRef, launches: Sequence[LaunchRef], context: CudaContext, given: Mapping[str, Any], sizes: Mapping[str, int]
+) -> KernelTiling:  # fmt: skip
+    """Everything source says about the kernel at `reference`.
+
+    `given`: template parameters that decide branches; `sizes`: numbers for the quantities of the cost's formulas.
+    """
+    source = context.load(reference.file)
+    found = None if source is None else _definition_at(reference, source, context)
+    if source is None or found is None:
+        raise reference.moved()
+    template = _template_parameters(found, source)
+    parameters = _parameters(found, source)
+    lines = {(launch.file, launch.line): launch for launch in launches}  # a line's launches are read together
+    read = [site for launch in list(lines.values())[:_LAUNCHES] for site in read_sites(launch, reference, context)]
+    sites = read[:_LAUNCHES]
+    cut = [f"Only the first {_LAUNCHES} launches are described."] if len(lines) > _LAUNCHES or read[_LAUNCHES:] else []
+    grids = tuple(site.launch for site in sites)
+    constexprs = tuple(_with_values(t, index, sites) for index, t in enumerate(template))
+    traits = _traits(constexprs, launches, context)
+    record = _run(found, source, constexprs, grids, context, given, sizes, kernel=reference.role == "kernel")
+    every = list(record.events.values())
+    loads, stores = lists.loads_and_stores(every)
+    spelled = operators(constexprs, parameters, grids, reference.file, context.around)
+    attributes = re.findall(r"__\w+__\s*+\([^()]*(?:\([^()]*\)[^()]*)*\)|__\w+__", found.attributes)
+    return KernelTiling(
+        id=reference.id,
+        name=reference.name,
+        language="cuda",
+        role="kernel" if reference.role == "kernel" else "device_function",
+        file=reference.file,
+        line=reference.line,
+        end_line=reference.end_line,
+        decorators=tuple(attributes),
+        macro=found.macro,
+        parameters=tuple(parameters),
+        constexpr=constexprs,
+        tile=(*_tiles(record, constexprs), *traits, *spelled.tiles),
+        grid=grids,
+        num_tiles=common_tiles(grids),
+        mapping=lists.mapping(every),
+        num_warps=tuple(_warps(grids, found, source)),
+        num_stages=tuple(_stages(constexprs)),
+        loads=loads,
+        stores=stores,
+        shared_memory=lists.shared_memory(every),
+        loops=lists.loops(every),
+        instructions=lists.instructions(every),
+        calls=lists.calls(every, reference.file),
+        cost=cuda_cost(record, grids, sizes) if reference.role == "kernel" else None,
+        notes=(
+            *_notes(reference, found, grids, (*loads, *stores), lists.unresolved(every)),
+            *spelled.left.values(),
+            *cut,
+        ),
+        constraints=(*lists.constraints(every), *dict.fromkeys(c for s in sites for c in s.constraints)),
+    )
+
+
+def _run(
+    found: Definition, source: CSource, constexprs: tuple[Constexpr, ...], grids: tuple[Launch, ...], context: CudaContext,
+    given: Mapping[str, Any], sizes: Mapping[str, int], *, kernel: bool,
+) -> Record:  # fmt: skip
+    """What running the body abstractly meets."""
+    settled: dict[str, Any] = {}
+    for parameter in constexprs:
+        values = {v.value for v in parameter.values}
+        if len(values) == 1 and "..." not in parameter.type:
+            (value,) = values
+            settled[parameter.name] = _plain(value)
+    compile_time = frozenset(c.name for c in constexprs)
+    settled |= {**sizes, **given}
+    library = context.library.around(source, found.body)
+    body = _with_callees(source, found, context)
+    block = block_sizes(grids, body) if kernel else {axis: leaf(f"blockDim.{axis}") for axis in "xyz"}
+    return run_cuda(library.function(source, found), library, block, settled, compile_time)
+
+
+def _with_callees(source: CSource, found: Definition, context: CudaContext) -> str:
+    """The text of a body and of the functions of its file that it names, and these name."""
+    others = {d.name: source.statements[d.body : d.end] for d in context.definitions(source, True)}
+    text, pending = "", [source.statements[found.body : found.end]]
+    while pending:
+        part = pending.pop()
+        text += part
+        pending += [others.pop(name) for name in set(re.findall(r"[A-Za-z_]\w*", part)) & set(others)]
+    return text
+
+
+def _plain(value: str) -> Any:
+    """A template argument as a number where it is one."""
+    if value in {"true", "false"}:
+        return int(value == "true")
+    return int(value) if re.fullmatch(r"-?\d+", value) else value
+
+
+def block_sizes(grids: Sequence[Launch], body: str) -> dict[str, Any]:
+    """Threads along x, y and z: the number that all launches give, else `blockDim`; axes that no source names are 1."""
+    sizes: dict[str, Any] = {}
+    for index, axis in enumerate("xyz"):
+        given = {g.block[index] if index < len(g.block) else "1" for g in grids if g.block}
+        value = next(iter(given)) if len(given) == 1 and all(g.block for g in grids) else ""
+        if (
+            not value
+            and axis != "x"
+            and not grids
+            and not re.search(rf"\b(?:threadIdx|blockDim)\s*+\.\s*{axis}\b", body)
+        ):
+            value = "1"
+        sizes[axis] = int(value) if value.isdigit() else leaf(f"blockDim.{axis}")
+    return sizes
+
+
+def _definition_at(reference: KernelRef, source: CSource, context: CudaContext) -> Definition | None:
+    for found in context.definitions(source, reference.role != "kernel"):
+        if found.name == reference.name and source.line(found.name_position) == reference.line:
+            return found
+    return None
+
+
+def _notes(
+    reference: KernelRef, found: Definition, grids: tuple[Launch, ...], accesses: Sequence[MemoryOperation], named: list[str]
+) -> list[str]:  # fmt: skip
+    notes = []
+    if reference.role == "kernel" and not grids:
+        notes.append("No launch of it was recognised in this repository.")
+    if found.macro:
+        notes.append(f"The definition is written by the macro {found.macro}.")
+    if len({g.num_tiles for g in grids if g.num_tiles}) > 1:
+        notes.append("Launch sites use different grids; each entry of `grid` has its own num_tiles.")
+    narrow = [f"{' x '.join(g.block)} (line {g.line})" for g in grids if len(g.block) > 1 and not _wide(g.block[0])]
+    if narrow and any(o.coalesced for o in accesses):
+        notes.append(
+            "Steps and coalescing are of lanes that differ in threadIdx.x; a warp of the block "
+            f"{', '.join(dict.fromkeys(narrow))} may span several rows."
+        )
+    if named:
+        more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+        notes.append(
+            f"accesses through {', '.join(named[:_NAMED])}{more} are not resolved: loads and stores are incomplete"
+        )
+    if not accesses:
+        notes.append(
+            "No access through a pointer parameter was recognised; those through CuTe or CUTLASS are instructions."
+        )
+    return notes
+
+
+def _wide(size: str) -> bool:
+    """Whether whole warps lie along the first axis of a block."""
+    return size.isdigit() and int(size) % 32 == 0
+
+
+# parameters ----------------------------------------------------------------------------------------------------------
+
+
+def _declared(text: str) -> tuple[str, str, str]:
+    """(type, name, default) of one parameter declaration."""
+    before, _, default = text.partition("=")
+    found = re.match(r"^(.*?[\s*&>.])([A-Za-z_]\w*)\s*((?:\[[^\]]*\])*)$", before.strip(), re.DOTALL)
+    if found is None:
+        return before.strip(), "", default.strip()
+    return squeeze(found[1] + found[3]), found[2], default.strip()
+
+
+def _parameters(found: Definition, source: CSource) -> list[Parameter]:
+    position, parameters = found.parameters_position, []
+    for text in split_arguments(found.parameters):
+        kind, name, default = _declared(text)
+        at = (
+            re.compile(rf"\b{re.escape(name)}\b").search(source.statements, position, found.body)
+            if name and not found.macro
+            else None
+        )
+        if at is not None:
+            position = at.end()
+        parameters.append(
+            Parameter(name=name or kind, type=kind if name else "", pointer="*" in kind or "[" in kind, default=default,
+                      line=source.line(at.start() if at else found.name_position))
+        )  # fmt: skip
+    return parameters
+
+
+def _template_parameters(found: Definition, source: CSource) -> list[Constexpr]:
+    position, parameters = found.start, []
+    for text in split_arguments(found.template):
+        kind, name, default = _declared(text)
+        at = re.compile(rf"\b{re.escape(name)}\b").search(source.statements, position, found.body) if name else None
+        if at is not None:
+            position = at.end()
+        parameters.append(
+            Constexpr(
+                name=name or kind,
+                kind="template",
+                type=kind,
+                default=default,
+                line=source.line(at.start() if at else found.start),
+            )
+        )
+    return parameters
+
+
+# template arguments and traits -----------------------------------------------------------------------------------------
+
+
+def _with_values(parameter: Constexpr, index: int, sites: list[CudaSite]) -> Constexpr:
+    values: list[BoundValue] = []
+    for site in sites:
+        for instance in site.instances:
+            if "..." in parameter.type:
+                given = ", ".join(instance[index:])
+            else:
+                given = instance[index] if index < len(instance) else parameter.default
+            bound = [
+                BoundValue(line=i.line, file=i.file, value=i.value, origin="instantiation", basis="evaluated")
+                for i in site.given.get(given, [])
+            ] or [
+                BoundValue(
+                    line=site.launch.line, file=site.launch.file, value=given, origin="launch", basis="evaluated"
+                )
+            ]
+            values.extend(b for b in bound if given and b.value not in [v.value for v in values])
+    if not values and parameter.default:
+        values.append(BoundValue(line=parameter.line, value=parameter.default, origin="default"))
+    return parameter.model_copy(update={"values": tuple(values)})
+
+
+def _traits(constexprs: tuple[Constexpr, ...], launches: Iterable[LaunchRef], context: CudaContext) -> list[TileSize]:
+    """Tile constants of the traits classes that are passed as template arguments."""
+    spelled = [(c, v) for c in constexprs for v in c.values if re.match(r"^[\w:]+\s*+<", v.value)]
+    files = dict.fromkeys(launch.file for launch in launches)
+    sources = {s.path: s for f in files for s in context.around(f)} if spelled else {}
+    found: dict[tuple[str, int], tuple[str, list[str], list[str]]] = {}
+    for parameter, bound in spelled:
+        for constant in trait_constants(list(sources.values()), bound.value):
+            if _TILE_NAME.search(constant.name) and not constant.name.startswith(("Is_", "Share")):
+                entry = found.setdefault((constant.file, constant.line), (f"{parameter.name}::{constant.name}", [], []))
+                entry[1].append(constant.value)
+                entry[2].append(f"{constant.value} in {bound.value}")
+    return [
+        TileSize(
+            name=name,
+            file=file,
+            line=line,
+            values=tuple(dict.fromkeys(values)),
+            used_as=tuple(dict.fromkeys(uses)),
+            basis="evaluated",
+        )
+        for (file, line), (name, values, uses) in found.items()
+    ]
+
+
+_TILE_NAME = re.compile(
+    r"^k?(Block[MNK]\w*|HeadDim\w*|Tile\w*|NWarps|NThreads|Stages|Smem\w*)$|TILE|BLOCK|ROWS|COLS|WARPS|THREADS|STAGES|CTAS|SMEM"
+)
+
+
+# tiles, warps, stages ------------------------------------------------------------------------------------------------
+
+
+def _tiles(record: Record, constexprs: tuple[Constexpr, ...]) -> Iterable[TileSize]:
+    given = {c.name: tuple(v.value for v in c.values) for c in constexprs}
+    tiles = {name: Size(dict(size.uses), size.value) for name, size in record.sizes.items()}
+    for c in constexprs:
+        if (
+            re.search(r"(?i)(block|tile|head_?dim|kBlock|^B[MNK]$|_[MNK]$|rows|cols)", c.name)
+            and "bool" not in c.type
+            and c.type not in {"typename", "class"}
+        ):
+            tiles.setdefault(c.name, Size({f"template parameter {c.type} {c.name}": c.line}))
+    for name, size in tiles.items():
+        values = given.get(name) or ((size.value,) if size.value and name not in given else ())
+        yield TileSize(
+            line=next(iter(size.uses.values())),
+            name=name,
+            values=values,
+            used_as=tuple(size.uses)[:_USES],
+            basis="evaluated" if values else "source",
+        )
+
+
+def _warps(grids: tuple[Launch, ...], found: Definition, source: CSource) -> Iterable[BoundValue]:
+    """Warps per block of each launch, and the bound that the kernel declares."""
+    seen: dict[str, BoundValue] = {}
+    for launch in grids:
+        if launch.threads is not None:
+            value, basis = str(-(-launch.threads // 32)), ("a warp is 32 threads",)
+        elif launch.block:
+            value, basis = f"cdiv({product(launch.block)}, 32)", ("a warp is 32 threads",)
+        else:
+            continue
+        seen.setdefault(
+            value,
+            BoundValue(
+                line=launch.line, file=launch.file, basis="evaluated", assumptions=basis, value=value, origin="block"
+            ),
+        )
+    yield from seen.values()
+    bounds = re.search(r"__launch_bounds__\s*+\(([^;{]*?)\)\s*(?:\w|$)", found.attributes + " ")
+    if bounds:
+        limit = split_arguments(bounds[1])[0]
+        yield BoundValue(
+            line=source.line(found.name_position),
+            value=f"at most cdiv({limit}, 32)",
+            origin="attribute",
+            assumptions=("a warp is 32 threads",),
+            basis="evaluated",
+        )
+
+
+def _stages(constexprs: tuple[Constexpr, ...]) -> Iterable[BoundValue]:
+    for c in constexprs:
+        if re.search(r"(?i)stages?\b|stages?_?", c.name):
+            yield from c.values or (BoundValue(line=c.line, value=c.name, origin="instantiation"),)
+
+
+__all__ = ["CudaContext", "describe_cuda", "leaf"]

@@ -1,0 +1,1 @@
+"""Where kernels are launched from C++, and with which grids, blocks and arguments."""

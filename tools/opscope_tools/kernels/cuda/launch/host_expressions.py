@@ -1,0 +1,300 @@
+"""C++ size expressions as formulas.
+
+A small recursive-descent parser over `+ - * / % << >> ?: && || comparisons`, calls and casts. Integer constants fold,
+`(a + b - 1) / b` becomes `cdiv(a, b)`, and a name is settled by the `Resolver` (a local definition, a constant, a
+macro), or stays: bare if it is a compile-time name, in braces if it is a run-time one.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable
+from typing import Any
+
+from opscope_tools.kernels.host.worlds import COMPARISON, CONDITION, PRODUCT, SUM, Sym, combine, leaf, render
+
+_TOKEN = re.compile(
+    r"\s*(0[xX][0-9a-fA-F]+|\d+(?:\.\d*)?(?:[eE][-+]?\d+)?[uUlLfF]*|[A-Za-z_]\w*|::|->|<<|>>|<=|>=|==|!=|&&|\|\||.)"
+)
+_CAST = {
+    "int",
+    "unsigned",
+    "long",
+    "short",
+    "size_t",
+    "int64_t",
+    "int32_t",
+    "uint32_t",
+    "uint64_t",
+    "uint",
+    "float",
+    "double",
+    "std",
+    "const",
+    "char",
+    "bool",
+    "dim3",
+    "auto",
+}
+CEIL_DIV = re.compile(r"^(ceil_?div|div_?up|div_?ceil|cdiv|div_?round_?up|round_up_div|divup|ceildiv)$", re.IGNORECASE)
+_LEVELS: tuple[dict[str, ast.operator | str], ...] = (
+    {"||": "or"},
+    {"&&": "and"},
+    {"|": ast.BitOr()},
+    {"^": ast.BitXor()},
+    {"&": ast.BitAnd()},
+    {"==": "==", "!=": "!="},
+    {"<": "<", ">": ">", "<=": "<=", ">=": ">="},
+    {"<<": ast.LShift(), ">>": ast.RShift()},
+    {"+": ast.Add(), "-": ast.Sub()},
+    {"*": ast.Mult(), "/": ast.FloorDiv(), "%": ast.Mod()},
+)
+
+#: (name) -> value or None where the name is not known; value: int or Sym
+Resolver = Callable[[str], Any]
+
+
+#: characters of a size expression
+_LONGEST = 4000
+
+
+class NotAnExpressionError(Exception):
+    """Text that this parser does not read."""
+
+
+def formula(text: str, resolve: Resolver) -> Any:
+    """An int or a `Sym`; text that is no size expression, or too long for one, stays one leaf."""
+    if len(text) > _LONGEST:
+        return leaf(f"{text.strip()[:80]}...")
+    textual = getattr(resolve, "textual", None)  # macros are put in as the preprocessor does, before anything is read
+    text = text if textual is None else textual(text)
+    try:
+        parser = _Parser(_TOKEN.findall(text.strip()), resolve)
+        value = parser.ternary()
+        if parser.position != len(parser.tokens):
+            raise NotAnExpressionError(text)
+        return value
+    except (NotAnExpressionError, IndexError, RecursionError):
+        return leaf(text.strip())
+
+
+def formula_text(text: str, resolve: Resolver) -> str:
+    """The formula of an expression as text."""
+    return render(formula(text, resolve))
+
+
+class _Parser:
+    def __init__(self, tokens: list[str], resolve: Resolver) -> None:
+        self.tokens = [t for t in tokens if t.strip()]
+        self.position = 0
+        self.resolve = resolve
+
+    def peek(self, offset: int = 0) -> str:
+        index = self.position + offset
+        return self.tokens[index] if index < len(self.tokens) else ""
+
+    def take(self, expected: str = "") -> str:
+        token = self.peek()
+        if not token or (expected and token != expected):
+            raise NotAnExpressionError(token)
+        self.position += 1
+        return token
+
+    def ternary(self) -> Any:
+        test = self.level(0)
+        if self.peek() != "?":
+            return test
+        self.take()
+        first = self.ternary()
+        self.take(":")
+        second = self.ternary()
+        if isinstance(test, int):
+            return first if test else second
+        if render(first) == render(second):
+            return first
+        return Sym(f"({render(first)} if {render(test)} else {render(second)})")
+
+    def level(self, depth: int) -> Any:
+        if depth == len(_LEVELS):
+            return self.unary()
+        left = self.level(depth + 1)
+        while self.peek() in _LEVELS[depth]:
+            operator = _LEVELS[depth][self.take()]
+            left = _apply(operator, left, self.level(depth + 1))
+        return left
+
+    def unary(self) -> Any:
+        token = self.peek()
+        if token in {"-", "+", "!", "~", "&", "*"}:
+            self.take()
+            value = self.unary()
+            if isinstance(value, int) and token in {"-", "+", "!"}:
+                return {"-": -value, "+": value, "!": int(not value)}[token]
+            return Sym(
+                f"{'not ' if token == '!' else token}{render(value, PRODUCT)}", COMPARISON if token == "!" else PRODUCT
+            )
+        if token == "(" and (length := self._cast()):
+            self.position += length
+            return self.unary()
+        return self.primary()
+
+    def _cast(self) -> int:
+        """The number of tokens of a `(type)` in front, 0 where there is none."""
+        offset = 1
+        while self.peek(offset) in _CAST or (self.peek(offset) in {"::", "*"} and offset > 1):
+            offset += 1
+        if offset == 1 or self.peek(offset) != ")":
+            return 0
+        return offset + 1 if re.match(r"[\w(]", self.peek(offset + 1)) else 0
+
+    def primary(self) -> Any:
+        token = self.take()
+        if token == "(":
+            value = self.ternary()
+            self.take(")")
+            return self.suffix(render(value, PRODUCT) if not isinstance(value, int) else "", value)
+        if token[0].isdigit():
+            return _number(token)
+        if not re.match(r"[A-Za-z_]", token):
+            raise NotAnExpressionError(token)
+        return self.name(token)
+
+    def name(self, first: str) -> Any:
+        """A qualified name, with template arguments, members and calls."""
+        text = first
+        while True:
+            following = self.peek()
+            if following in {"::", ".", "->"} and re.match(r"[A-Za-z_]", self.peek(1)):
+                text += self.take() + self.take()
+            elif following == "<" and (length := self._template()):
+                text += "".join(self.tokens[self.position : self.position + length])
+                self.position += length
+            elif following == "[":
+                text += self._bracketed("[", "]")
+            elif following == "(":
+                value = self._called(text)
+                if not (isinstance(value, Sym) and value.leaf and self.peek() in {"::", ".", "->", "["}):
+                    return value
+                text = value.text.strip("{}")
+            else:
+                break
+        if text in {"true", "false"}:
+            return int(text == "true")
+        known = self.resolve(text)
+        return known if known is not None else leaf(text)
+
+    def suffix(self, text: str, value: Any) -> Any:
+        if self.peek() in {".", "->"}:
+            member = self.take() + self.take()
+            return leaf(f"({text}){member}")
+        return value
+
+    def _template(self) -> int:
+        """The number of tokens of a `<...>` that is followed by `(`, `::` or an end; 0 where `<` compares."""
+        depth, offset = 0, 0
+        while token := self.peek(offset):
+            depth += {"<": 1, "<<": 2, ">": -1, ">>": -2}.get(token, 0)
+            offset += 1
+            if depth <= 0:
+                return offset if self.peek(offset) in {"(", "::", "", ",", ")"} and depth == 0 else 0
+            if token in {";", "&&", "||", "?", "=="}:
+                return 0
+        return 0
+
+    def _bracketed(self, opening: str, closing: str) -> str:
+        depth, text = 0, ""
+        while True:
+            token = self.take()
+            depth += (token == opening) - (token == closing)
+            text += token
+            if depth == 0:
+                return text
+
+    def _called(self, name: str) -> Any:
+        start = self.position
+        self.take("(")
+        arguments: list[Any] = []
+        while self.peek() != ")":
+            arguments.append(self.ternary())
+            if self.peek() == ",":
+                self.take()
+        self.take(")")
+        last = re.sub(r"<.*", "", name).rpartition("::")[2]
+        if last in {"static_cast", "reinterpret_cast"} or last in _CAST:
+            return arguments[0] if len(arguments) == 1 else leaf(f"{name}({', '.join(map(render, arguments))})")
+        if CEIL_DIV.match(last) and len(arguments) == 2:
+            a, b = arguments
+            return (
+                -(-a // b)
+                if isinstance(a, int) and isinstance(b, int) and b
+                else Sym(f"cdiv({render(a)}, {render(b)})")
+            )
+        if last in {"min", "max"} and len(arguments) >= 2:
+            if all(isinstance(a, int) for a in arguments):
+                return min(arguments) if last == "min" else max(arguments)
+            return Sym(f"{last}({', '.join(map(render, arguments))})")
+        known = self.resolve(name + " ".join(self.tokens[start : self.position]))
+        if known is not None:
+            return known
+        text = f"{name}({', '.join(render(a) for a in arguments)})"
+        compile_time = last in {"sizeof", "size", "cosize_v", "alignof"} and "{" not in text
+        return Sym(text, leaf=True) if compile_time else leaf(text)
+
+
+def _number(token: str) -> Any:
+    digits = token.rstrip("uUlL")
+    try:
+        return int(digits, 0)
+    except ValueError:
+        return Sym(token)
+
+
+def _apply(operator: ast.operator | str, left: Any, right: Any) -> Any:
+    if isinstance(left, int) and isinstance(right, int):
+        folded = _fold(operator, left, right)
+        if folded is not None:
+            return folded
+    if isinstance(operator, str):
+        return Sym(
+            f"{render(left, COMPARISON)} {operator} {render(right, COMPARISON)}",
+            CONDITION if operator in {"or", "and"} else COMPARISON,
+        )
+    return combine(operator, left, right)
+
+
+def _fold(operator: ast.operator | str, a: int, b: int) -> int | None:
+    if isinstance(operator, str):
+        table = {
+            "or": a or b,
+            "and": a and b,
+            "==": a == b,
+            "!=": a != b,
+            "<": a < b,
+            ">": a > b,
+            "<=": a <= b,
+            ">=": a >= b,
+        }
+        return int(table[operator])
+    if max(a.bit_length(), b.bit_length()) > 64:
+        return None  # no C++ integer is as wide
+    match operator:
+        case ast.Add():
+            return a + b
+        case ast.Sub():
+            return a - b
+        case ast.Mult():
+            return a * b
+        case ast.FloorDiv() | ast.Mod():
+            if b == 0:
+                return None
+            quotient = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)  # C++ truncates towards zero
+            return quotient if isinstance(operator, ast.FloorDiv) else a - quotient * b
+        case ast.LShift() if 0 <= b < 64:
+            return a << b
+        case ast.RShift() if 0 <= b < 64:
+            return a >> b
+    return None
+
+
+__all__ = ["SUM", "Resolver", "formula", "formula_text"]

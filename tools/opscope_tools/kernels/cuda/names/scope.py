@@ -1,0 +1,308 @@
+"""Names and types of one function in the abstract run: variables block by block, template parameters, type aliases.
+
+What the function does not declare is looked up in its file: constants through host_text.py.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from opscope_tools.kernels.cuda.names.functions import Function, Library
+from opscope_tools.kernels.cuda.names.structures import Struct
+from opscope_tools.kernels.cuda.names.values import (
+    BOOL,
+    FLOAT,
+    INT,
+    UNKNOWN,
+    Type,
+    Value,
+    computed,
+    named_type,
+    pointer,
+    whole,
+)
+from opscope_tools.kernels.cuda.source_text import split_arguments
+from opscope_tools.kernels.cuda.syntax.expressions import Parser, UnreadError
+from opscope_tools.kernels.cuda.syntax.nodes import Binary, Name, Node, Number, SizeOf, TypeName
+from opscope_tools.kernels.cuda.syntax.tokens import Token, words
+from opscope_tools.kernels.host.worlds import PRODUCT, Sym, render
+from opscope_tools.kernels.values.notation import Counts
+
+_STORAGE = frozenset("static inline const constexpr __device__ __constant__ extern volatile".split())
+_STRIPPED = re.compile(r"^(?:typename|const|struct)\s++")
+
+
+@dataclass
+class Scope:
+    """What one function's names stand for."""
+
+    function: Function
+    library: Library
+    #: template parameters: types, numbers or functions
+    types: dict[str, Type] = field(default_factory=dict)
+    blocks: list[dict[str, Value]] = field(default_factory=lambda: [{}])
+    #: compile-time names of the kernel, that formulas may hold
+    compile_time: frozenset[str] = frozenset()
+
+    def find(self, name: str) -> Value | None:
+        """The variable of that name."""
+        for block in reversed(self.blocks):
+            if name in block:
+                return block[name]
+        return None
+
+    def declare(self, name: str, value: Value) -> None:
+        self.blocks[-1][name] = value
+
+    def change(self, name: str, value: Value) -> None:
+        """Give a declared variable another value."""
+        for block in reversed(self.blocks):
+            if name in block:
+                block[name] = value
+                return
+
+    def constant(self, name: str) -> Value:
+        """A constant of the file; of an unknown type where nothing tells one."""
+        if "is_same" in name:
+            return self._trait(name)  # of this function's template parameters
+        known, key = self.library.constants, (self.function.file, name)
+        if key not in known:
+            known[key] = self._constant(name)
+        found: Value = known[key]
+        if found.type.kind == "unknown" and found.number is None and name in self.compile_time:
+            return replace(found, number=Sym(name, leaf=True))
+        return found
+
+    def _constant(self, name: str) -> Value:
+        if name in {"true", "false"}:
+            return whole(int(name == "true"))
+        if name in {"nullptr", "NULL"}:
+            return Value(pointer(UNKNOWN), 0)
+        if name == "warpSize":
+            return whole(32)
+        if re.fullmatch(r"INFINITY|NAN|HUGE_VALF?|FLT_\w+|M_\w+|CUDART_\w+_F", name):
+            return Value(FLOAT, literal=True)
+        if re.match(r"(?:::)?(?:std|cuda::std|cute|ck)::is_\w+", name):
+            return self._trait(name)
+        declared = self._declared(name)
+        if declared is not None:
+            return declared
+        found = self.library.settled(self.function.code.source, name)
+        if isinstance(found, int):
+            return whole(found)
+        if isinstance(found, Sym):
+            return whole(found)
+        return Value(UNKNOWN)
+
+    def _trait(self, name: str) -> Value:
+        """`std::is_same_v<A, B>`, decided where both are told; other traits are the same in every thread."""
+        found = re.fullmatch(r".*\bis_same(?:_v)?<(.*)>(?:::value)?", name)
+        kinds = [self.read_type(part) for part in split_arguments(found[1])] if found else []
+        told = len(kinds) == 2 and kinds[0] is not None and kinds[1] is not None
+        if told and (kinds[0] == kinds[1] or "generic" not in [k.kind for k in kinds if k is not None]):
+            return whole(int(kinds[0] == kinds[1]))
+        return Value(BOOL, root=name)
+
+    def _declared(self, name: str) -> Value | None:
+        """A constant or table of the file whose type is written there; None for whole numbers and what is not found."""
+        for before, after, line in self.library.declared(self.function.code.source, name):
+            storage = before.split()
+            kind = named_type(" ".join(w for w in storage if w not in _STORAGE))
+            if kind is None:
+                continue
+            if after == "[":
+                space = "constant" if "__constant__" in storage else "global" if "__device__" in storage else "local"
+                written = f"{before.strip()} {name}[...] ({self.function.file}:{line})"
+                return Value(with_size(kind, None), space=space, definition=written)
+            if kind.kind != "int":
+                return Value(kind)
+        return None
+
+    # types -------------------------------------------------------------------------------------------------------
+
+    def type_of(self, name: TypeName) -> Type:
+        """The type that is written so; pointers included, references not."""
+        made = self._base(name)
+        for depth in range(name.pointers):
+            if depth == name.pointers - 1:
+                for _ in range(name.rows):
+                    made = with_size(made, None)
+            made = pointer(made)
+        return made
+
+    def _base(self, name: TypeName) -> Type:
+        plain = name.name
+        if not name.arguments and plain in self.types:
+            return self.types[plain]
+        known = named_type(plain) or named_type(
+            plain.rpartition("::")[2] if plain.startswith(("std::", "cuda::")) else plain
+        )
+        if known is not None:
+            return known
+        if plain in {"", "auto", "?"} or plain.startswith("decltype"):
+            return UNKNOWN
+        struct = (
+            self.library.struct(self.function.code.source, plain)
+            if "::" not in plain or plain.count("::") < 2
+            else None
+        )
+        if struct is not None:
+            return self._object(struct, name)
+        if not self._told(plain, name.arguments):
+            return UNKNOWN
+        shown = plain + (f"<{', '.join(name.arguments)}>" if name.arguments else "")
+        return Type("object", shown, f"sizeof({shown})" if not re.search(r"[()\"{}]", shown) else "")
+
+    def _object(self, struct: Struct, name: TypeName) -> Type:
+        """A structure with its fields, its template parameters settled."""
+        shown = name.name + (f"<{', '.join(name.arguments)}>" if name.arguments else "")
+        key = self.function.file, self.function.start, shown, tuple((n, t.name) for n, t in self.types.items())
+        known = self.library.objects
+        if key in known:
+            return known[key]
+        known[key] = UNKNOWN  # a structure that holds itself
+        inner = self.within(struct, name.arguments)
+        fields: dict[str, Type] = {}
+        for one in struct.fields:
+            kind = inner.type_of(one.type)
+            for _ in range(one.pointers):
+                kind = pointer(kind)
+            for dimension in reversed(one.dimensions):
+                kind = with_size(kind, inner.number(dimension) if dimension is not None else None)
+            fields[one.name] = kind
+        told = self._told(name.name, name.arguments)
+        size = _size_of(struct, list(fields.values()), inner) or (
+            f"sizeof({shown})" if told and not re.search(r"[()\"{}]", shown) else ""
+        )
+        known[key] = Type("object", shown, size, fields=fields, struct=(struct, inner))
+        return known[key]
+
+    def within(self, struct: Struct, arguments: tuple[str, ...]) -> Scope:
+        """The names inside a structure."""
+        function = Function(struct.name, struct.code, struct.start, struct.end, (), (), None, ())
+        inner = Scope(function, self.library, compile_time=self.compile_time)
+        for (name, kind), text in zip(struct.template, arguments, strict=False):
+            if kind:
+                inner.types[name] = self.read_type(text) or UNKNOWN
+            else:
+                inner.declare(name, whole(self.number_of(text)))
+        for alias in struct.aliases:
+            inner.types[alias.name] = inner.type_of(alias.type) if alias.type is not None else UNKNOWN
+        for constant in struct.constants:
+            if constant.value is not None and not constant.dimensions:
+                inner.declare(constant.name, whole(inner.number(constant.value)))
+        return inner
+
+    def number_of(self, text: str) -> Any:
+        """A whole number that a template argument spells: an int, a formula, or None."""
+        try:
+            node = Parser([Token(w, self.function.start) for w in words(text)], lambda _: False).expression()
+        except (UnreadError, RecursionError):
+            return None
+        return self.number(node)
+
+    def number(self, node: Node) -> Any:
+        """A constant expression: an int, a formula, or None."""
+        match node:
+            case Number(text=text) if text.isdigit():
+                return int(text)
+            case Name(text=text):
+                found = self.find(text) or self.constant(text)
+                return found.number
+            case Binary(operator=operator, left=left, right=right):
+                return computed(operator, self.number(left), self.number(right))
+            case SizeOf(text=text):
+                kind = self.read_type(text)
+                return (
+                    None
+                    if kind is None or not kind.size
+                    else int(kind.size)
+                    if kind.size.isdigit()
+                    else Sym(kind.size, leaf=True)
+                )
+        return None
+
+    def _told(self, plain: str, arguments: tuple[str, ...]) -> bool:
+        """Whether a type's name means the same in the kernel: a device function's own parameters do not."""
+        own = {p.name for p in self.function.template}
+        used = set(re.findall(r"[A-Za-z_]\w*", " ".join((plain, *arguments))))
+        return not (own & used - self.compile_time)
+
+    def read_type(self, text: str) -> Type | None:
+        """The type that a template argument spells; None where it spells none."""
+        text = _STRIPPED.sub("", text.strip())
+        if text in self.types:
+            return self.types[text]
+        tokens = [Token(w, 0) for w in words(text)]
+        try:
+            parser = Parser(tokens, lambda _: True)
+            found = parser.type_name()
+        except (UnreadError, RecursionError):
+            return None
+        if found is None or parser.at != len(tokens):
+            return None
+        made = self.type_of(found)
+        return made if named_type(found.name) is not None or found.name in self.types or found.arguments else None
+
+
+def _size_of(struct: Struct, kinds: list[Type], inner: Scope) -> str:
+    """Bytes of a structure as the compiler lays it out; '' where alignment or a member is not told."""
+    if not struct.whole or not kinds or any(not k.size for k in kinds):
+        return ""
+    if struct.alignment:
+        least = inner.number_of(struct.alignment)
+        plain = _size_of(replace(struct, alignment=""), kinds, inner)
+        if isinstance(least, int) and least > 0 and plain.isdigit():
+            return str(-(-int(plain) // least) * least)
+        counts = Counts()
+        return plain if plain and least is not None and counts.read(plain) == counts.read(render(least)) else ""
+    if len(kinds) == 1:
+        return kinds[0].size
+    if not all(k.size.isdigit() for k in kinds):
+        return ""
+    at, widest = 0, 1
+    for kind in kinds:
+        align, size = _alignment(kind), int(kind.size)
+        if not align:
+            return ""
+        widest = max(widest, align)
+        at = max(at, size) if struct.union else -(-at // align) * align + size
+    return str(-(-at // widest) * widest)
+
+
+def _alignment(kind: Type, known: dict[int, int] | None = None) -> int:
+    """Bytes at whose multiples a type lies; 0: not told. `known`: of the structures that were looked at."""
+    known = {} if known is None else known
+    while kind.kind == "array" and kind.of is not None:
+        kind = kind.of
+    if kind.kind in {"int", "float", "pointer", "vector"} and kind.size.isdigit():
+        return int(kind.size)
+    if kind.kind == "object" and kind.struct is not None:
+        struct = id(kind.struct)
+        if struct not in known:
+            known[struct] = 0
+            known[struct] = max((_alignment(k, known) for k in kind.fields.values()), default=0)
+        return known[struct]
+    if kind.kind == "object" and kind.lanes in {2, 4} and kind.size.isdigit():
+        return int(kind.size)
+    return 0
+
+
+def generic(name: str) -> Type:
+    """A type that is a template parameter of the kernel."""
+    return Type("generic", name, f"sizeof({name})")
+
+
+def with_size(kind: Type, length: Any) -> Type:
+    """An array of a type."""
+    total = ""
+    if isinstance(length, int) and kind.size.isdigit():
+        total = str(length * int(kind.size))
+    elif length is not None and kind.size:
+        total = f"{render(length, PRODUCT)} * {kind.size}"
+    return Type("array", f"{kind.name}[]", total, kind)
+
+
+__all__ = ["INT", "Scope", "generic", "with_size"]

@@ -1,0 +1,1 @@
+"""Python around kernels: what launchers compute before they launch."""

@@ -1,0 +1,1 @@
+"""What is told of a kernel, worked out from what its run saw."""

@@ -1,0 +1,275 @@
+"""What one tile and one launch of a kernel compute and move: the abstract run's events added up, and put on its accesses.
+
+Bytes are what the kernel asks of memory: each access in full, masked elements too, whatever a cache then saves.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+from opscope_schemas.formula import Formula
+from opscope_schemas.tiling import Cost, CostLine, Launch
+
+from opscope_tools.kernels.host.worlds import canonical, negated
+from opscope_tools.kernels.projections.accesses import moved
+from opscope_tools.kernels.run.events import Access, Arithmetic, Branch, Event, Part, Product, Unknown
+from opscope_tools.kernels.run.journal import Journal
+from opscope_tools.kernels.run.log import Entry, Lost, Record
+from opscope_tools.kernels.values.notation import evaluate, names_of
+
+_PARTS: tuple[Part, ...] = ("flops", "matmul", "read", "write")
+_COMPARES: Mapping[str, Callable[[Fraction, Fraction], bool]] = {
+    "==": operator.eq, "!=": operator.ne, "<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt,
+}  # fmt: skip
+_ASSUMED = "Every tile is full: elements that a mask leaves out count, so that tiles at the edge cost less."
+_FULL = "Every tile is full: threads that a bound leaves out count, so that blocks at the edge cost less."
+_CACHES = "Bytes are those that the kernel asks for; what a cache serves again is not taken off."
+
+
+_MOVES: Mapping[str, tuple[Part, ...]] = {
+    "load": ("read",), "store": ("write",), "atomic": ("read", "write"), "copy": ("read",),
+}  # fmt: skip
+
+
+def cost_of(
+    journal: Journal, certain: frozenset[str], grids: Sequence[Launch], sizes: Mapping[str, int], settled: Sequence[str]
+) -> Cost:
+    """The cost of one program, and of a launch where every program does the same.
+
+    `certain`: what addresses start from; `settled`: conditions under which parameters have the values of the run.
+    """
+    sums, counts = _Sums(journal, certain), journal.counts
+    uneven = f"programs do not all do the same ({'; '.join(journal.uneven)})" if journal.uneven else ""
+    tiles = dict.fromkeys(g.num_tiles for g in grids)
+    reason = uneven or _no_grid(tiles)
+    launch = None if reason else counts.read(next(iter(tiles)))
+    totals = sums.totals()
+    per_tile = ["" if f is None else counts.show(f) for f in totals]
+    per_launch = ["" if f is None or launch is None else counts.show(f * launch) for f in totals]
+    names = dict.fromkeys(n for text in (*per_tile, *per_launch) for n in names_of(text))
+    described = {
+        n: f"bytes of one element of {n.removesuffix('.element_size()')}"
+        for n in names
+        if n.endswith(".element_size()")
+    }
+    variables = {n: text for n, text in journal.variables.items() if n in names}
+    texts = _fields(per_tile, per_launch)
+    numbers, unbound = _evaluated(texts, names, sizes)
+    both = "" if totals[2] is None or totals[3] is None else counts.show(totals[2] + totals[3])
+    return Cost(
+        **texts, stage_bytes=_stage(journal, certain), lines=sums.lines(),
+        intensity=f"({per_tile[0]}) / ({both})" if per_tile[0] and both not in {"", "0"} else "",
+        variables={**variables, **described}, conditions=(*_conditions(journal), *settled),
+        not_counted=tuple(sums.missing), unbound=unbound, evaluated=numbers,
+        assumptions=(_ASSUMED, _CACHES, *((f"No cost of a launch: {reason}.",) if reason else ())),
+    )  # fmt: skip
+
+
+class _Sums:
+    """The events of a journal that a cost counts, added up by line and in all."""
+
+    def __init__(self, journal: Journal, certain: frozenset[str]) -> None:
+        self.journal, self.certain = journal, certain
+        self.total: dict[Part, Formula] = dict.fromkeys(_PARTS, Formula.const(0))
+        self.by_line: dict[tuple[str, int, str, str], list[Formula]] = {}
+        #: what is not counted, and in which loop what of it is lost and what is counted
+        self.missing: dict[str, None] = {}
+        self.lost: set[tuple[Part, int]] = set()
+        self.within: set[tuple[Part, int]] = set()
+        for event in journal.events:
+            if event.counted:
+                self._add(event)
+
+    def _add(self, event: Event) -> None:
+        match event:
+            case Access():
+                parts = _MOVES[event.what]
+                size = moved(event, self.certain, self.journal)
+                if size is None:
+                    self._miss(event, f"the {event.what} of a tile of unknown shape", parts)
+                else:
+                    self._put(event, event.what, Formula.const(0), size, parts)
+            case Arithmetic(sources=sources) if not sources or not sources <= self.journal.indices:
+                self._put(event, event.operation, event.flops, Formula.const(0), ["flops"])
+            case Product():
+                self._put(event, event.operation, event.flops, Formula.const(0), ["flops", "matmul"])
+            case Unknown():
+                index = event.sources and event.sources <= self.journal.indices
+                if not index and (not event.roots or self.certain & set(event.roots)):
+                    self._miss(event, event.what, event.loses)
+
+    def _put(self, event: Event, operation: str, flops: Formula, size: Formula, parts: Iterable[Part]) -> None:
+        flops, size = flops * event.times, size * event.times
+        entry = self.by_line.setdefault((event.file, event.line, event.via, operation), [Formula.const(0)] * 2)
+        entry[0], entry[1] = entry[0] + flops, entry[1] + size
+        for part in parts:
+            self.total[part] = self.total[part] + (flops if part in {"flops", "matmul"} else size)
+            self.within.add((part, event.loop))
+
+    def _miss(self, event: Event, what: str, parts: Iterable[Part]) -> None:
+        self.missing.setdefault(f"{what} (line {event.line})")
+        self.lost |= {(part, event.loop) for part in parts}
+
+    def totals(self) -> list[Formula | None]:
+        """FLOPs, of these products, bytes read and written; None where nothing of what matters of it is counted."""
+        missing: set[Part] = {
+            part for part, loop in self.lost if self.total[part] == 0 or (loop and (part, loop) not in self.within)
+        }
+        if "matmul" in missing:  # they are most of it
+            missing.add("flops")
+        return [None if part in missing else self.total[part] for part in _PARTS]
+
+    def lines(self) -> tuple[CostLine, ...]:
+        show = self.journal.counts.show
+        return tuple(
+            CostLine(file=file, line=line, via=via, operation=operation, basis="evaluated",
+                     flops=show(flops) if flops != 0 else "", bytes=show(size) if operation in _MOVES else "")
+            for (file, line, via, operation), (flops, size) in self.by_line.items() if flops != 0 or operation in _MOVES
+        )  # fmt: skip
+
+
+def _conditions(journal: Journal) -> tuple[str, ...]:
+    """Branches that were taken to be so, each where it was first."""
+    found: dict[tuple[str, bool], str] = {}
+    for event in journal.events:
+        if isinstance(event, Branch) and event.counted and event.holds is not None:
+            shown = event.test if event.holds else negated(event.test)
+            found.setdefault(canonical(shown), f"{shown} (line {event.line})")
+    return tuple(found.values())
+
+
+def _fields(per_tile: Sequence[str], per_launch: Sequence[str]) -> dict[str, Any]:
+    """The four formulas of a tile and, where they are known, of a launch under their names in `Cost`."""
+    fields = ("flops", "matmul_flops", "read_bytes", "write_bytes")
+    return {
+        **dict(zip(fields, per_tile, strict=True)),
+        **{f"launch_{f}": t for f, t in zip(fields, per_launch, strict=True) if t},
+    }
+
+
+def cuda_cost(record: Record, grids: Sequence[Launch], sizes: Mapping[str, int]) -> Cost:
+    """The cost of one thread block, and of a launch where every block does the same."""
+    zero, counts = Formula.const(0), record.counts
+    missing = dict(record.not_counted)
+    total, matmul, read, write = zero, zero, zero, zero
+    lines: dict[tuple[str, int, str, str], list[Formula]] = {}
+    reached: dict[Part, int] = {}
+    for entry, count in record.entries.items():
+        times = record.times[entry.times] * count
+        product = times * Formula.const(entry.product) if entry.product else zero
+        flops = times * entry.flops + product if entry.flops else product
+        loaded = times * counts.read(entry.read) if entry.read else zero
+        stored = times * counts.read(entry.written) if entry.written else zero
+        if "threadIdx" in counts.show(flops + loaded + stored):
+            lost = Lost(_parts_of(entry), entry.loops)
+            missing.setdefault(f"{entry.operation} at line {entry.line}, which differs from thread to thread", lost)
+            continue
+        for part in _parts_of(entry):
+            reached[part] = max(reached.get(part, 0), entry.loops)
+        line = lines.setdefault((entry.file, entry.line, entry.via, entry.operation), [zero, zero])
+        line[0], line[1] = line[0] + flops, line[1] + loaded + stored
+        total, matmul, read, write = total + flops, matmul + product, read + loaded, write + stored
+    shown = tuple(
+        CostLine(file=file, line=line, via=via, operation=operation, basis="evaluated",
+                 flops=counts.show(flops) if flops != 0 else "", bytes=counts.show(size) if size != 0 else "")
+        for (file, line, via, operation), (flops, size) in lines.items() if flops != 0 or size != 0
+    )  # fmt: skip
+    reason, launch = _of_launch(record, grids)
+    told = [_told(part, reached, missing.values()) for part in _PARTS]
+    sums = list(zip((total, matmul, read, write), told, strict=True))
+    per_block = [counts.show(f) if known else "" for f, known in sums]
+    per_launch = ["" if launch is None or not known else counts.show(f * launch) for f, known in sums]
+    texts = _fields(per_block, per_launch)
+    names = dict.fromkeys(n for text in texts.values() for n in names_of(text))
+    numbers, unbound = _evaluated(texts, names, sizes)
+    against = [condition for condition in record.conditions if contradicted(condition, sizes)]
+    said = [f"Nothing was evaluated: the sizes given are against the condition {c}." for c in against[:1]]
+    both = counts.show(read + write)
+    whole = told[0] and told[2] and told[3] and both != "0"
+    return Cost(
+        **texts, intensity=f"({per_block[0]}) / ({both})" if whole else "", lines=shown,
+        variables={n: text for n, text in record.variables.items() if n in names}, conditions=tuple(record.conditions),
+        not_counted=tuple(missing), unbound=unbound,
+        assumptions=(_FULL, _CACHES, *record.assumptions, *((f"No cost of a launch: {reason}.",) if reason else ()), *said),
+        evaluated={} if against else numbers,
+    )  # fmt: skip
+
+
+def _parts_of(entry: Entry) -> frozenset[Part]:
+    """The parts of a cost that an entry adds to."""
+    amounts = (entry.flops or entry.product, entry.product, entry.read, entry.written)
+    return frozenset(part for part, amount in zip(_PARTS, amounts, strict=True) if amount)
+
+
+def _told(part: Part, reached: Mapping[Part, int], missing: Iterable[Lost]) -> bool:
+    """Whether a sum says something: what is not counted of it stands no deeper in loops than what is."""
+    lost = [one.loops for one in missing if part in one.parts]
+    return not lost or (part in reached and max(lost) <= reached[part])
+
+
+def contradicted(condition: str, sizes: Mapping[str, int]) -> bool:
+    """Whether a condition that compares two formulas does not hold at the sizes that are given."""
+    found = re.match(r"^(.*?) (==|!=|<=|>=|<|>) (.*?)(?: \(.*line \d+.*\))?$", condition)
+    if found is None or re.search(r"&&|\|\||\b(?:and|or)\b", condition):
+        return False
+    left, right = (evaluate(text, sizes) for text in (found[1], found[3]))
+    return left is not None and right is not None and not _COMPARES[found[2]](left, right)
+
+
+def _of_launch(record: Record, grids: Sequence[Launch]) -> tuple[str, Formula | None]:
+    """(why a launch has no cost, the number of blocks of every launch)."""
+    tiles = dict.fromkeys(g.num_tiles for g in grids)
+    reason = f"blocks do not all do the same ({'; '.join(record.uneven)})" if record.uneven else _no_grid(tiles)
+    return reason, None if reason else record.counts.read(next(iter(tiles)))
+
+
+def common_tiles(grids: Sequence[Launch]) -> str:
+    """The number of tiles where all resolved launch sites agree on it; else the alternatives, joined by `or`."""
+    return " or ".join(dict.fromkeys(g.num_tiles for g in grids if g.num_tiles))
+
+
+def _no_grid(tiles: Mapping[str, None]) -> str:
+    if not tiles:
+        return "no launch was found"
+    return "launches use different grids" if len(tiles) > 1 else "the grid is not resolved" if "" in tiles else ""
+
+
+def _evaluated(
+    texts: Mapping[str, str], names: Iterable[str], sizes: Mapping[str, int]
+) -> tuple[dict[str, int | float], tuple[str, ...]]:  # fmt: skip
+    """The formulas that `sizes` bind as numbers, with FLOPs per byte, and the names that it does not give."""
+    if not sizes:
+        return {}, ()
+    every = sizes.get("element_size()")  # one word for the elements of all tensors
+    if every is not None:
+        sizes = {**{n: every for n in names if n.endswith(".element_size()")}, **sizes}
+    numbers = {name: _plain(number) for name, text in texts.items() if (number := evaluate(text, sizes)) is not None}
+    moved = numbers.get("read_bytes", 0) + numbers.get("write_bytes", 0)
+    if moved and {"flops", "read_bytes", "write_bytes"} <= set(numbers):
+        numbers["intensity"] = round(numbers["flops"] / moved, 3)
+    return numbers, tuple(n for n in names if n not in sizes)
+
+
+def _stage(journal: Journal, certain: frozenset[str]) -> str:
+    """Bytes that one iteration of the products' loop loads as operands; '' where not all of them come so, in one loop."""
+    products = [e for e in journal.events if isinstance(e, Product) and e.counted]
+    loops = {e.loop for e in products}
+    places = dict.fromkeys(place for e in products for place in e.operands)
+    if len(loops) != 1 or loops == {0} or -1 in places:
+        return ""
+    total = Formula.const(0)
+    for place in places:
+        access = journal.events[place]
+        size = moved(access, certain, journal) if isinstance(access, Access) and access.loop in loops else None
+        if size is None:
+            return ""
+        total = total + size
+    return journal.counts.show(total)
+
+
+def _plain(number: Fraction) -> int | float:
+    return number.numerator if number.denominator == 1 else float(number)

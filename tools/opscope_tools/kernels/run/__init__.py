@@ -1,0 +1,1 @@
+"""What the abstract runs of CUDA and of Triton kernels share."""

@@ -1,0 +1,254 @@
+"""One pass over a Python file: Triton kernels, their launch sites, and kernels of other Python-embedded languages.
+
+A kernel is a function whose decorators lead to `triton.jit` through the file's imports, whatever wraps it
+(`autotune`, `heuristics`, a project's own caching decorator).
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from opscope_schemas.tiling import Unanalysed
+
+from opscope_tools.kernels.host.modules import Modules, PyModule, make_module
+from opscope_tools.kernels.host.reaching import HostFunction, Place, enclosing
+from opscope_tools.kernels.records import FileFacts, KernelRef, LaunchRef
+
+_LANGUAGES = (b"triton", b"gluon", b"cute", b"numba")
+_LAUNCH = re.compile(rb"\[\s*+\(?\s*+(?:grid|lambda)\b|kernel\w*\s*+\[|\w\[\([^\]\n]*\)\]\(")
+_SOURCE_TEXT = re.compile(r"^[ \t]*+@(?:\w+\.)?triton\.jit\b|^[ \t]*+@triton\.jit\b", re.MULTILINE)
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def worth_parsing(data: bytes) -> bool:
+    """Whether a file may define kernels, or has the shape of a launch; a cheap test that spares most files the parser."""
+    if b"jit" in data and any(language in data for language in _LANGUAGES):
+        return True
+    if b"prim_func" in data or (b".kernel" in data and (b"cutlass" in data or b"cuda" in data)):
+        return True
+    return _LAUNCH.search(data) is not None
+
+
+def find_in_python(path: str, text: str) -> FileFacts:
+    """The facts of one file; a file that does not parse yields a note."""
+    try:
+        module = make_module(path, text)
+    except (SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None) or 1
+        return FileFacts(
+            note=f"{path}:{line} does not parse as Python ({getattr(error, 'msg', error)}); it was left out."
+        )
+    except RecursionError:
+        return FileFacts(note=f"{path} is nested too deeply to be read; it was left out.")
+    return FileFacts(
+        kernels=tuple(_kernels(module)),
+        launches=tuple(_launches(module)),
+        not_analysed=tuple(_other_languages(module)),
+    )
+
+
+def dotted_name(node: ast.expr, module: PyModule) -> str:
+    """`tr.jit` as `triton.jit`, through the file's imports; empty where the node is not a dotted name."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return ""
+    return ".".join([module.imports.get(node.id, node.id), *reversed(parts)])
+
+
+def decorator_name(node: ast.expr, module: PyModule) -> str:
+    """The dotted name of a decorator, called or not."""
+    return dotted_name(node.func if isinstance(node, ast.Call) else node, module)
+
+
+def is_triton_jit(dotted: str) -> bool:
+    """`triton.jit`, also through a project's re-export (`vllm.triton_utils.triton.jit`)."""
+    return (
+        dotted == "triton.jit"
+        or dotted.endswith(".triton.jit")
+        or dotted in {"triton.runtime.jit", "triton.runtime.jit.jit"}
+    )
+
+
+def of_language(dotted: str) -> str:
+    """`load` of `triton.language.load`, `tl.load` and of a project's own door to it (`vllm.triton_utils.tl.load`); else ''."""
+    *where, last = dotted.split(".")
+    return last if {"triton", "tl", "language", "libdevice"} & set(where) else ""
+
+
+def uses_program_id(node: ast.AST) -> bool:
+    """Whether a function asks for its program id itself."""
+    return any(
+        isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute | ast.Name) and _last(n.func) == "program_id"
+        for n in ast.walk(node)
+    )
+
+
+def _last(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def jitted_functions(module: PyModule) -> Iterator[FunctionNode]:
+    """Functions that `triton.jit` compiles: decorated, or passed to it by name."""
+    passed = {
+        node.args[0].id
+        for node in module.calls
+        if node.args and isinstance(node.args[0], ast.Name) and _last(node.func) == "jit"
+        and is_triton_jit(dotted_name(node.func, module))
+    }  # fmt: skip
+    for function in module.functions:
+        if any(is_triton_jit(decorator_name(d, module)) for d in function.decorator_list) or function.name in passed:
+            yield function
+
+
+def function_of(reference: KernelRef, modules: Modules) -> tuple[PyModule, FunctionNode]:
+    """A Triton kernel's module and definition; raises `SourceError` where it is no longer where it was found."""
+    module = modules.load(reference.file)
+    for function in module.functions if module is not None else ():
+        if module is not None and function.name == reference.name and function.lineno == reference.line:
+            return module, function
+    raise reference.moved()
+
+
+def _kernels(module: PyModule) -> Iterator[KernelRef]:
+    for function in jitted_functions(module):
+        around = [*function.decorator_list, *wrappers(function, module)]
+        tuned = any("autotune" in decorator_name(d, module) for d in around)
+        entry = tuned or uses_program_id(function)
+        yield KernelRef(
+            name=function.name, language="triton", role="kernel" if entry else "device_function", file=module.path,
+            line=function.lineno, end_line=function.end_lineno or function.lineno,
+        )  # fmt: skip
+
+
+def launched(node: ast.Call) -> tuple[ast.expr, ast.expr] | None:
+    """(kernel, grid) of `kernel[grid](...)`, `kernel.run(grid=...)` or `kernel.warmup(grid=...)`."""
+    if isinstance(node.func, ast.Subscript):
+        return node.func.value, node.func.slice
+    if isinstance(node.func, ast.Attribute) and node.func.attr in {"run", "warmup"}:
+        for keyword in node.keywords:
+            if keyword.arg == "grid":
+                return node.func.value, keyword.value
+    return None
+
+
+def _launches(module: PyModule) -> Iterator[LaunchRef]:
+    """Calls that have the shape of a launch; which of them mean a kernel is known once all files are read."""
+    hosts: dict[ast.AST, HostFunction] = {}
+    for node in module.calls:
+        if (parts := launched(node)) is not None:
+            chain = [hosts.setdefault(h.node, h) for h in enclosing(module, node)]
+            top = hosts.setdefault(
+                module.tree, chain[-1] if chain[-1].node is module.tree else HostFunction.of(module.tree)
+            )
+            names = tuple(dict.fromkeys(_kernel_names(parts[0], [*chain, top], chain[0].place_of(node))))
+            if names:
+                yield LaunchRef(
+                    callees=names, file=module.path, line=node.lineno, imported_from=module.imports.get(names[0], "")
+                )
+
+
+def _meant(name: str, chain: list[HostFunction], place: Place | None) -> Iterator[ast.expr]:
+    """What a name may stand for at a place: the assignments of the innermost function that has it which reach the place."""
+    for depth, host in enumerate(chain):
+        if name in host.parameters():
+            return
+        known = [p for p in host.definitions.get(name, []) if isinstance(p.statement, ast.Assign)]
+        if depth == 0 and place is not None:
+            known = list(_reaching(known, place))
+        if name in host.definitions:
+            for one in known:
+                if isinstance(one.statement, ast.Assign) and any(
+                    isinstance(t, ast.Name) for t in one.statement.targets
+                ):
+                    yield one.statement.value
+            return
+
+
+def _reaching(known: list[Place], place: Place) -> Iterator[Place]:
+    """Of assignments in order, those that a place may see: none that a later one hides, or that stands on another branch."""
+    here, assigned = dict(place.branch), set[tuple[ast.stmt, str]]()
+    for one in reversed([p for p in known if p.order < place.order]):
+        if any(here.get(compound, block) != block for compound, block in one.branch):
+            continue
+        yield one
+        assigned |= set(one.branch[-1:])
+        whole = {(c, b) for c, _ in one.branch[-1:] if isinstance(c, ast.If) for b in ("body", "orelse")}
+        around = one.branch[:-1] if whole and whole <= assigned else one.branch  # both sides say what it is
+        if around == place.branch[: len(around)]:
+            return
+
+
+def _kernel_names(node: ast.expr, chain: list[HostFunction], place: Place | None, depth: int = 4) -> Iterator[str]:
+    """Names that a launched expression can stand for."""
+    if depth == 0:
+        return
+    parts: list[ast.expr] = []
+    match node:
+        case ast.Attribute(attr=name):
+            yield name
+        case ast.Name(id=name):
+            yield name
+            parts = list(_meant(name, chain, place))
+        case ast.IfExp(body=body, orelse=orelse):
+            parts = [body, orelse]
+        case ast.Dict(values=values):
+            parts = values
+        case ast.Subscript(value=value):
+            parts = [value]
+        case ast.Call(args=[first, *_]):  # wrap_triton(kernel), triton.autotune(...)(kernel), functools.partial(kernel)
+            parts = [first]
+    for part in parts:
+        yield from _kernel_names(part, chain, place, depth - 1)
+
+
+def wrappers(function: FunctionNode, module: PyModule) -> list[ast.expr]:
+    """What a kernel is handed to as a decorator is: `triton.autotune(...)(kernel)`, outermost last."""
+    return [
+        node.func for node in module.calls
+        if isinstance(node.func, ast.Call) and node.args and _innermost(node.args[0]) == function.name
+        and decorator_name(node.func, module).rpartition(".")[2] in {"autotune", "heuristics"}
+    ]  # fmt: skip
+
+
+def _innermost(node: ast.expr) -> str:
+    """`kernel` of `triton.jit(kernel)` and of `triton.heuristics(...)(kernel)`."""
+    while isinstance(node, ast.Call) and node.args:
+        node = node.args[0]
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+#: how a decorator's or caller's dotted name ends -> the language that it belongs to
+_OTHER = (
+    (re.compile(r"(^|\.)gluon\.jit$"), "Gluon"),
+    (re.compile(r"(^|\.)cute\.(kernel|jit)$"), "CuTe-DSL"),
+    (re.compile(r"(^|\.)(cuda\.tile|cuda_tile|cutile|ct)\.kernel$"), "cuTile"),
+    (re.compile(r"(^|\.)(T|tilelang\.language|tilelang)\.(prim_func|macro)$"), "TileLang"),
+    (re.compile(r"(^|\.)numba\.cuda\.jit$"), "Numba CUDA"),
+)
+
+
+def _other_languages(module: PyModule) -> Iterator[Unanalysed]:
+    for function in module.functions:
+        for decorator in function.decorator_list:
+            form = _form(decorator_name(decorator, module))
+            if form:
+                yield Unanalysed(form=form, name=function.name, file=module.path, line=function.lineno)
+                break
+    for node in module.strings:
+        if isinstance(node.value, str) and "triton.jit" in node.value:
+            for match in _SOURCE_TEXT.finditer(node.value):
+                named = re.search(r"\bdef\s++([\w{}]+)", node.value[match.end() :])
+                line = node.lineno + node.value.count("\n", 0, match.start())
+                yield Unanalysed(
+                    form="Triton source in a string", name=named[1] if named else "", file=module.path, line=line
+                )
+
+
+def _form(dotted: str) -> str:
+    return next((form for pattern, form in _OTHER if pattern.search(dotted)), "")

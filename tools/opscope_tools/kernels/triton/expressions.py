@@ -1,0 +1,409 @@
+"""Expressions in the abstract run of a Triton kernel: names, arithmetic, subscripts, calls and what a test comes to.
+
+The operations of the language are in operations.py, the statements around these in run.py.
+"""
+
+from __future__ import annotations
+
+import ast
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from opscope_tools.kernels.host.modules import Modules, PyModule
+from opscope_tools.kernels.host.worlds import COMPARE
+from opscope_tools.kernels.run.events import Branch
+from opscope_tools.kernels.run.paths import Answers, Status, Step, Test
+from opscope_tools.kernels.triton.definitions import FunctionNode, dotted_name, of_language
+from opscope_tools.kernels.triton.operations import Asked, Operation, Operations
+from opscope_tools.kernels.triton.tiles import (
+    Value,
+    broadcast,
+    combined,
+    combined_text,
+    compare,
+    folded,
+    literal,
+    padded,
+    sources_of,
+)  # fmt: skip
+from opscope_tools.kernels.values.notation import names_of
+
+_ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow)
+_IDS = {"program_id", "num_programs"}
+
+#: a callable that finds the device function of a name: (module, function), or None
+Finder = Callable[[PyModule, str], tuple[PyModule, FunctionNode] | None]
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What all functions of a kernel share: where names lead, and what is a test in other words."""
+
+    modules: Modules
+    find: Finder
+    #: names that the compiler is given
+    compile_time: frozenset[str] = frozenset()
+    #: a flag -> the test that it is the answer to
+    rules: dict[str, str] = field(default_factory=dict)
+
+
+class Expressions(Operations):
+    """What one function's walk does with expressions."""
+
+    module: PyModule
+    around: Surroundings
+    env: dict[str, Value]
+    answers: Answers
+    arguments: frozenset[str]
+
+    @abstractmethod
+    def called(self, op: Operation) -> Value:
+        """A function that is no operation of the language."""
+
+    def value(self, node: ast.expr) -> Value:
+        match node:
+            case ast.Constant(value=constant):
+                return literal(constant)
+            case ast.Name(id=name):
+                found = self.env[name] if name in self.env else replace(self.of_module(name), text=name)
+                self.asked.ids = self.asked.ids or found.ids
+                return found
+            case ast.Tuple(elts=elements) | ast.List(elts=elements):
+                return Value(items=tuple(self.value(e) for e in elements))
+            case ast.BinOp(op=op, left=left, right=right):
+                return self.binary(op, *self.operands(node, left, right), node)
+            case ast.UnaryOp(op=op, operand=operand):
+                return self.unary(op, self.value(operand), node)
+            case ast.Compare(left=left, comparators=comparators):
+                parts = [self.value(p) for p in (left, *comparators)]
+                return Value(broadcast(parts), sources=sources_of(parts))
+            case ast.BoolOp(values=values):
+                parts = [self.value(p) for p in values]
+                return Value(broadcast(parts), sources=sources_of(parts))
+            case ast.IfExp():
+                return self.choice(node)
+            case ast.Subscript(value=base, slice=index):
+                return self.subscript(self.value(base), index)
+            case ast.Attribute(value=base, attr=name):
+                return self.attribute(node, base, name)
+            case ast.Call():
+                return self.call(node)
+        return Value(None)
+
+    def asking(self, node: ast.expr) -> tuple[Value, Asked]:
+        """The value of a whole expression, and what it asked for."""
+        kept, self.asked = self.asked, Asked(node)
+        found, asked = self.value(node), self.asked
+        self.asked = kept
+        return replace(found, ids=asked.ids and not asked.data), asked
+
+    def operands(self, node: ast.BinOp, left: ast.expr, right: ast.expr) -> tuple[Value, Value]:
+        """Both sides; a product of the program's id and a compile-time name is kept in mind."""
+        kept, found, ids = self.asked.ids, [], []
+        for side in (left, right):
+            self.asked.ids = False
+            found.append(self.value(side))
+            ids.append(self.asked.ids)
+        self.asked.ids = kept or any(ids)
+        if isinstance(node.op, ast.Mult):
+            for other, size, order in ((0, 1, (left, right)), (1, 0, (right, left))):
+                if ids[other] and found[size].text in self.around.compile_time:
+                    product = " * ".join(
+                        ast.unparse(n) if not isinstance(n, ast.BinOp) else f"({ast.unparse(n)})" for n in order
+                    )
+                    self.asked.scaled.append((found[size].text, product))
+        return found[0], found[1]
+
+    def unary(self, op: ast.unaryop, found: Value, node: ast.expr) -> Value:
+        if isinstance(op, ast.USub):
+            if found.data:
+                self.compute(node, found.shape, found.sources, 1)
+            elif found.known and isinstance(found.constant, int | float):
+                return literal(-found.constant)
+            return replace(
+                found, text=f"-{found.text}" if found.text else "", constant=None, known=False, name="", roots=()
+            )
+        return replace(found, text="", data=False, known=False, name="", roots=())
+
+    def choice(self, node: ast.IfExp) -> Value:
+        """The side that a test takes; the other is met on its path."""
+        holds, status = self.answer(node.test, usual=True)
+        test, (taken, other) = self.test(node.test), (node.body, node.orelse) if holds else (node.orelse, node.body)
+        kept = self.path, self.answers
+        self.path = (*kept[0], self.step(node.test, holds, status))
+        found = self.value(taken)
+        self.path = (*kept[0], self.step(node.test, not holds, "other"))
+        if not isinstance(test, bool):
+            self.answers = self.answers.supposing(test, not holds)
+        self.value(other)
+        self.path, self.answers = kept
+        return found
+
+    # tests -------------------------------------------------------------------------------------------------------
+
+    def step(self, test: ast.expr, holds: bool, status: Status) -> Step:
+        return Step(ast.unparse(test), holds, status, test.lineno)
+
+    def answer(self, test: ast.expr, usual: bool) -> tuple[bool, Status]:
+        """How a test goes, and whether a constant says so; where nothing does, `usual` is taken for granted from here on."""
+        asked = self.test(test)
+        if isinstance(asked, bool):
+            self.short(test, asked)
+            return asked, "taken"
+        self.asking(test)
+        known = self.answers.implied(asked)
+        if known is not None:
+            return known, "assumed"
+        self.suppose(test, asked, self.answers, usual)
+        self.put(Branch, test, test=ast.unparse(test), holds=usual)
+        return usual, "assumed"
+
+    def short(self, test: ast.expr, holds: bool) -> None:
+        """The parts of a test that constants settle: those behind the part that does are met on its other path."""
+        if not isinstance(test, ast.BoolOp):
+            return
+        kept = self.path
+        for part in test.values:
+            self.asking(part)
+            if self.path is kept and self.test(part) is holds and holds == isinstance(test.op, ast.Or):
+                self.path = (*kept, self.step(part, not holds, "other"))
+        self.path = kept
+
+    def suppose(self, test: ast.expr, asked: Test, answers: Answers, holds: bool) -> None:
+        """Enter an answer, and the one value that it leaves a quantity."""
+        answers.put(asked, holds)
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            test, holds = test.operand, not holds
+        if (
+            isinstance(test, ast.Compare)
+            and len(test.ops) == 1
+            and isinstance(test.ops[0], ast.Eq if holds else ast.NotEq)
+        ):
+            name, other = self.key(self.quiet(test.left, plain=True)), self.quiet(test.comparators[0])
+            if name and other.known:
+                answers.equal[name] = other.constant
+
+    def test(self, node: ast.expr) -> Test | bool:
+        """A test by the quantities that it asks for; True or False where constants settle it."""
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            inner = self.test(node.operand)
+            return not inner if isinstance(inner, bool) else ("not", inner)
+        if isinstance(node, ast.BoolOp):
+            ends = isinstance(node.op, ast.Or)
+            parts = [self.test(v) for v in node.values]
+            if ends in parts:
+                return ends
+            left = [p for p in parts if not isinstance(p, bool)]
+            return ("or" if ends else "and", *left) if len(left) > 1 else left[0] if left else not ends
+        if isinstance(node, ast.Compare) and len(node.ops) == 1:
+            return self.comparison(node)
+        found = self.quiet(node, plain=True)
+        name = self.key(found)
+        rule = self.around.rules.get(name, name)
+        if name and self.answers.known(rule) is not None:
+            return rule
+        if name in self.answers.equal:
+            return bool(self.answers.equal[name])
+        return bool(found.constant) if found.known else rule or self.own(node)
+
+    def comparison(self, node: ast.Compare) -> Test | bool:
+        op, sides = node.ops[0], [self.quiet(s, plain=True) for s in (node.left, node.comparators[0])]
+        names = [self.key(s) or (s.text if s.known else "") for s in sides]
+        said = f"{names[0]} {COMPARE[type(op)][0]} {names[1]}" if all(names) else ""
+        if said and self.answers.known(said) is not None:
+            return said
+        left, right = (self.settled(s) for s in sides)
+        if isinstance(op, ast.Is | ast.IsNot) and left.known and right.known and right.constant is None:
+            return (left.constant is None) == isinstance(op, ast.Is)
+        decided = compare(op, left.constant, right.constant) if left.known and right.known else None
+        return decided if decided is not None else said or self.own(node)
+
+    def own(self, node: ast.expr) -> str:
+        """A test that no other one is compared with."""
+        return f"{ast.unparse(node)}@{self.via}:{node.lineno}"
+
+    def key(self, found: Value) -> str:
+        """By what name the answers know a scalar; '' where they do not."""
+        if found.name or found.known or not found.text or found.shape != () or found.items is not None:
+            return found.name
+        plain = found.text.replace("{", "").replace("}", "")
+        local = found.sources or self.journal.local_names & set(names_of(found.text))
+        return f"{plain}@{self.via}{sorted(found.sources)}" if local else plain
+
+    def settled(self, found: Value) -> Value:
+        """A scalar with the value that an answer leaves it."""
+        name = self.key(found)
+        if name in self.answers.equal:
+            return replace(found, constant=self.answers.equal[name], known=True)
+        answer = self.answers.known(self.around.rules.get(name, name)) if name else None
+        return found if answer is None else replace(found, constant=answer, known=True)
+
+    def quiet(self, node: ast.expr, plain: bool = False) -> Value:
+        """A value without what computing it costs: constants only. `plain`: not as the answers to tests leave it."""
+        match node:
+            case ast.Constant(value=value):
+                return literal(value)
+            case ast.Name(id=name):
+                found = self.env[name] if name in self.env else self.of_module(name)
+                return found if plain else self.settled(found)
+            case ast.BinOp(op=op, left=left, right=right):
+                a, b = self.quiet(left, plain), self.quiet(right, plain)
+                known = self.constants(op, a, b)
+                scalars = a.shape == b.shape == () and not (a.data or b.data)
+                return (
+                    known or Value(text=combined_text(op, a, b), sources=a.sources | b.sources)
+                    if scalars
+                    else Value(None)
+                )
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() as value)):
+                return literal(-value)
+            case ast.Attribute():
+                named = of_language(dotted_name(node, self.module))
+                return literal(f"tl.{named}") if named else Value(None)
+        return Value(None)
+
+    # names -------------------------------------------------------------------------------------------------------
+
+    def defined(self, name: str) -> tuple[PyModule, str] | None:
+        """The file that defines a name of this one, and what it is called there; None where that is not here."""
+        if name in self.module.imports and not self.module.bindings(name):
+            return self.around.modules.resolve(self.module.imports[name], self.module.path)
+        return self.module, name
+
+    def of_module(self, name: str) -> Value:
+        """A constant that the file defines or imports: `MODE: tl.constexpr = tl.constexpr(0)`."""
+        where, local = self.defined(name) or (self.module, "")
+        for statement in reversed(where.bindings(local)):
+            value = statement.value if isinstance(statement, ast.Assign | ast.AnnAssign) else None
+            if isinstance(value, ast.Call) and ast.unparse(value.func).endswith("constexpr") and value.args:
+                value = value.args[0]
+            try:
+                plain = ast.literal_eval(value) if value is not None else None
+            except ValueError:
+                break
+            return literal(plain, local if isinstance(plain, int) else "") if value is not None else Value(name=name)
+        return Value(name=name)
+
+    def attribute(self, node: ast.Attribute, base: ast.expr, name: str) -> Value:
+        if named := of_language(dotted_name(node, self.module)):
+            return literal(f"tl.{named}")
+        found = self.value(base) if isinstance(base, ast.Name) and base.id in self.env else Value(None)
+        if name == "T" and found.shape is not None:
+            return replace(found, shape=found.shape[::-1], strides=found.strides[::-1])
+        if name == "shape" and found.shape is not None:
+            return Value(items=tuple(Value(text=s) for s in found.shape))
+        return Value(text="{" + ast.unparse(node) + "}")
+
+    def subscript(self, found: Value, index: ast.expr) -> Value:
+        parts = list(index.elts) if isinstance(index, ast.Tuple) else [index]
+        if found.items is not None and len(parts) == 1 and isinstance(parts[0], ast.Constant):
+            position = parts[0].value
+            if isinstance(position, int) and -len(found.items) <= position < len(found.items):
+                return found.items[position]
+        if (
+            found.name and found.shape == () and not isinstance(index, ast.Slice | ast.Tuple)
+        ):  # of several handed as one
+            return Value(text=f"{{{found.name}[{ast.unparse(index)}]}}", roots=found.roots)
+        if found.shape is None or not all(
+            isinstance(p, ast.Slice) or (isinstance(p, ast.Constant) and p.value is None) for p in parts
+        ):
+            return Value(None, data=found.data, sources=found.sources)
+        shape, strides, left = [], [], list(zip(found.shape, padded(found), strict=True))
+        for part in parts:
+            if isinstance(part, ast.Constant):
+                shape.append("1")
+                strides.append("0")
+            elif left:
+                size, stride = left.pop(0)
+                shape.append(size)
+                strides.append(stride)
+        for size, stride in left:
+            shape.append(size)
+            strides.append(stride)
+        return replace(found, shape=tuple(shape), strides=tuple(strides), text="")
+
+    def constants(self, op: ast.operator, a: Value, b: Value) -> Value | None:
+        if not (a.known and b.known and isinstance(a.constant, int) and isinstance(b.constant, int)):
+            return None
+        made = folded(op, a.constant, b.constant)
+        if made is None:
+            return None
+        plain = a.text == repr(a.constant) and b.text == repr(b.constant)
+        return literal(made, "" if plain else combined_text(op, a, b))
+
+    def binary(self, op: ast.operator, a: Value, b: Value, node: ast.AST) -> Value:
+        if (known := self.constants(op, a, b)) is not None:
+            return known
+        shape = broadcast([a, b])
+        whole = isinstance(op, ast.BitAnd | ast.BitOr | ast.BitXor | ast.LShift | ast.RShift | ast.FloorDiv | ast.Mod)
+        data = not whole and (a.data or b.data or (shape != () and any(isinstance(v.constant, float) for v in (a, b))))
+        if a.block or b.block:
+            return a if a.block else b
+        accumulates = isinstance(op, ast.Add) and (a.product or b.product)
+        sources = a.sources | b.sources
+        if data and isinstance(op, _ARITHMETIC) and not accumulates:
+            self.compute(node, shape, sources, 1)
+        text = combined_text(op, a, b) if shape == () and not data and not a.data and not b.data else ""
+        steps = combined(op, a, b, shape) if shape is not None else ()
+        roots = a.roots + b.roots if isinstance(op, ast.Add) else a.roots if isinstance(op, ast.Sub) else ()
+        return Value(
+            shape, text, data, sources, tuple(dict.fromkeys(roots)), strides=steps, element=a.element or b.element
+        )
+
+    # calls -------------------------------------------------------------------------------------------------------
+
+    def call(self, node: ast.Call) -> Value:
+        name, receiver = self.operation(node)
+        arguments = [*receiver, *(a for a in node.args if not isinstance(a, ast.Starred))]
+        given = {k.arg: k.value for k in node.keywords if k.arg}
+        operation = Operation(name, node, arguments, given, method=bool(receiver))
+        return self.operate(operation) if name else self.called(operation)
+
+    def operation(self, node: ast.Call) -> tuple[str, list[ast.expr]]:
+        """(`load`, what it is a method of) of `tl.load` and `descriptor.load`; ('', []) of calls of other functions."""
+        dotted = dotted_name(node.func, self.module)
+        if name := self.wrapped(node, dotted):
+            return name, []
+        if name := self.alias(node.func):
+            return name, []
+        if self.around.find(self.module, node.func.id if isinstance(node.func, ast.Name) else dotted) is not None:
+            return "", []
+        if dotted in {"min", "max"} or (dotted := of_language(dotted)):
+            return dotted, []
+        return (node.func.attr, [node.func.value]) if isinstance(node.func, ast.Attribute) else ("", [])
+
+    def wrapped(self, node: ast.Call, dotted: str) -> str:
+        """`program_id` of a helper module that stands for `tl.program_id`: `tle.program_id(0)`."""
+        if isinstance(node.func, ast.Name):
+            dotted = self.module.imports.get(node.func.id, "")
+        last = dotted.rpartition(".")[2]
+        if last not in _IDS or of_language(dotted) or "." not in dotted or dotted.split(".")[0] in self.arguments:
+            return ""
+        found = self.around.find(self.module, dotted)
+        if found is None:
+            what = f"{dotted}, of which no device function was found here; it is taken for tl.{last}"
+        elif any(
+            isinstance(n, ast.Attribute | ast.Name) and dotted_name(n, found[0]).endswith(f".{last}")
+            for n in ast.walk(found[1])
+        ):
+            what = f"a device function over tl.{last} ({found[0].path}:{found[1].lineno})"
+        else:
+            return ""
+        self.journal.wrapped.setdefault(ast.unparse(node.func), what)
+        return last
+
+    def alias(self, node: ast.expr) -> str:
+        """`exp` of a file that says `exp = tl.exp`, here or where the name is imported from; '' for other names."""
+        if not isinstance(node, ast.Name):
+            return ""
+        where, local = self.defined(node.id) or (self.module, "")
+        for statement in reversed(where.bindings(local)):
+            for inner in ast.walk(statement):
+                if isinstance(inner, ast.Assign) and any(
+                    isinstance(t, ast.Name) and t.id == local for t in inner.targets
+                ):
+                    found = of_language(dotted_name(inner.value, where))
+                    if found:
+                        return found
+        return ""

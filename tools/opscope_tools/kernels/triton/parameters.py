@@ -1,0 +1,37 @@
+"""The parameters of a Triton kernel: what the compiler is given and what a launch is."""
+
+from __future__ import annotations
+
+import ast
+
+from opscope_schemas.tiling import Parameter
+
+from opscope_tools.kernels.triton.definitions import FunctionNode
+
+
+def parameters(function: FunctionNode) -> list[tuple[ast.arg, str, str, bool]]:
+    """(argument, annotation, default, is constexpr) of each parameter, in order."""
+    spec = function.args
+    plain = [*spec.posonlyargs, *spec.args]
+    defaults: list[ast.expr | None] = [None] * (len(plain) - len(spec.defaults)) + list(spec.defaults)
+    pairs = [*zip(plain, defaults, strict=True), *zip(spec.kwonlyargs, spec.kw_defaults, strict=True)]
+    found = []
+    for argument, default in pairs:
+        annotation = ast.unparse(argument.annotation) if argument.annotation else ""
+        constexpr = annotation.strip("'\"").rpartition(".")[2] == "constexpr"
+        found.append((argument, annotation, ast.unparse(default) if default is not None else "", constexpr))
+    return found
+
+
+def compile_time(function: FunctionNode) -> frozenset[str]:
+    """The names that the compiler is given."""
+    return frozenset(a.arg for a, _, _, constexpr in parameters(function) if constexpr)
+
+
+def runtime_parameters(function: FunctionNode, pointers: frozenset[str]) -> list[Parameter]:
+    """The run-time parameters; a pointer by its annotation or because an address starts from it."""
+    return [
+        Parameter(name=a.arg, line=a.lineno, type=annotation, default=default,
+                  pointer=a.arg in pointers or annotation.strip("'\"").startswith("*") or "pointer_type" in annotation)
+        for a, annotation, default, constexpr in parameters(function) if not constexpr
+    ]  # fmt: skip

@@ -1,0 +1,397 @@
+"""The abstract run of a Triton kernel: what one program computes and moves, and everything else that its lines tell.
+
+One run over the kernel and the device functions that it calls puts down events (`kernels/run/events.py`); all that is
+told of the kernel is worked out from them. A `Value` knows the shape of a tile, the parameters that its address starts
+from and how its offset steps along each axis; nothing is executed. Both sides of a branch are run: the one that constants
+decide or that is assumed is counted, the other stands on a path of its own. Conventions: a product of m x k by k x n is
+2*m*n*k, adding it to an accumulator is part of it; arithmetic on data is 1 per element of its result, a sum 1 per element
+that goes in; index arithmetic, comparisons, casts and moves are 0. Masked elements count.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from opscope_schemas.formula import Formula
+
+from opscope_tools.kernels.host.modules import PyModule
+from opscope_tools.kernels.host.worlds import canonical
+from opscope_tools.kernels.run.events import Access, Call, Event, Loop, Product, TooManyStepsError
+from opscope_tools.kernels.run.events import Mapping as Mapped
+from opscope_tools.kernels.run.journal import Journal
+from opscope_tools.kernels.run.paths import Answers, Path, Step, counted, when
+from opscope_tools.kernels.triton.definitions import FunctionNode, dotted_name
+from opscope_tools.kernels.triton.expressions import Expressions, Surroundings
+from opscope_tools.kernels.triton.operations import Asked, Operation, clip
+from opscope_tools.kernels.triton.parameters import parameters
+from opscope_tools.kernels.triton.tiles import Value, at_least_none, literal, trip_count, turns
+from opscope_tools.kernels.values.notation import names_of
+
+_DEPTH = 6
+
+
+def run_kernel(function: FunctionNode, module: PyModule, around: Surroundings, fixed: Mapping[str, Any]) -> Journal:
+    """Run a kernel abstractly; `fixed`: parameters of one value."""
+    journal = Journal()
+    walk = Walk(module, function, around, journal, Answers())
+    for argument, _, _, constexpr in parameters(function):
+        name = argument.arg
+        shown = name if constexpr else "{" + name + "}"
+        if name in fixed:
+            whole = isinstance(fixed[name], int) and not isinstance(fixed[name], bool)
+            value = literal(fixed[name], shown if whole else "")
+        else:
+            value = Value(text=shown)
+        walk.env[name] = replace(value, name=name, roots=() if constexpr else (name,))
+    try:
+        walk.block(function.body)
+    except TooManyStepsError:
+        walk.lost("what comes behind the first steps of a very long run", function, "flops", "matmul", "read", "write")
+    except RecursionError:
+        walk.lost("expressions that are nested too deeply", function, "flops", "matmul", "read", "write")
+    return journal
+
+
+class Walk(Expressions):
+    """The statements of one function."""
+
+    def __init__(
+        self, module: PyModule, function: FunctionNode, around: Surroundings, journal: Journal, answers: Answers,
+        caller: Walk | None = None, via: str = "",
+    ) -> None:  # fmt: skip
+        path, times, line = (caller.path, caller.times, caller.line) if caller else ((), Formula.const(1), 0)
+        super().__init__(journal, module.path if via else "", via, path, times, line)
+        self.module, self.around, self.answers = module, around, answers
+        self.depth: int = caller.depth + 1 if caller else 0
+        self.arguments = frozenset(a.arg for a, *_ in parameters(function))
+        self.env: dict[str, Value] = {}
+        #: how much of `path` the caller's is, and what is given back there and on paths that are not taken
+        self.entered = len(path)
+        self.returned: Value | None = None
+        self.returned_aside: Value | None = None
+        #: what the side of a test that is not taken left in names: a later branch on the same test finds it so
+        self.sides: dict[tuple[str, bool], tuple[dict[str, Value], dict[str, str]]] = {}
+
+    # statements --------------------------------------------------------------------------------------------------
+
+    def block(self, statements: list[ast.stmt]) -> bool:
+        """Run statements; whether every way through them leaves the block."""
+        return any(self.statement(s) for s in statements)
+
+    def statement(self, statement: ast.stmt) -> bool:
+        self.journal.step()
+        match statement:
+            case ast.Assign(targets=targets, value=value):
+                self.assign(targets, value, statement)
+            case ast.AnnAssign(target=target, value=value) if value is not None:
+                self.assign([target], value, statement)
+            case ast.AugAssign(target=target, op=op, value=value):
+                self.into, kept = ast.unparse(target), self.asked
+                self.asked = Asked(value)
+                made = self.binary(op, *self.operands(ast.BinOp(target, op, value), target, value), statement)
+                self.bind(target, replace(made, ids=self.asked.ids and not self.asked.data))
+                self.into, self.asked = "", kept
+            case ast.Expr(value=value):
+                self.asking(value)
+            case ast.Return(value=value):
+                self.give_back(self.asking(value)[0] if value is not None else Value())
+                return True
+            case ast.Continue() | ast.Break():
+                return True
+            case ast.If():
+                return self.branch(statement)
+            case ast.For():
+                self.loop(statement)
+            case ast.While():
+                self.until(statement)
+            case ast.With():
+                return self.block(statement.body)
+            case ast.Assert(test=test, msg=message):
+                self.check("assert", statement, test, message)
+        return False
+
+    def give_back(self, value: Value) -> None:
+        if counted(self.path[self.entered :]):
+            self.returned = self.returned or value
+        else:
+            self.returned_aside = self.returned_aside or value
+
+    def assign(self, targets: list[ast.expr], value: ast.expr, statement: ast.stmt) -> None:
+        self.into = ", ".join(ast.unparse(t) for t in targets)
+        pairs = [pair for target in targets for pair in _matched(target, value)]
+        found: dict[int, tuple[Value, Asked]] = {}
+        for _, part in pairs:
+            if id(part) not in found:
+                found[id(part)] = self.asking(part)
+        for target, part in pairs:
+            made, asked = found[id(part)]
+            for name in _names(target):
+                self.definitions[name] = f"{clip(ast.unparse(part))} ({self.module.path}:{statement.lineno})"
+                if made.ids:
+                    self.put(
+                        Mapped, statement, axis=", ".join(asked.axes), variable=name, text=ast.unparse(part),
+                        scaled=tuple(asked.scaled), sources=made.sources,
+                    )  # fmt: skip
+            self.bind(target, made)
+        self.into = ""
+
+    def bind(self, target: ast.expr, value: Value) -> None:
+        if isinstance(target, ast.Name):
+            if value.shape == () and value.items is None and not value.known and not 0 < len(value.text) <= 120:
+                if value.sources or "program_id(" in value.text or self.journal.varying & set(names_of(value.text)):
+                    self.journal.varying.add(target.id)
+                self.journal.local_names.add(target.id)
+                value = replace(value, text="{" + target.id + "}")
+            self.env[target.id] = value
+        elif isinstance(target, ast.Tuple | ast.List):
+            items = value.items or ()
+            for index, element in enumerate(target.elts):
+                found = items[index] if index < len(items) else Value(None, data=value.data)
+                self.bind(element, replace(found, ids=found.ids or value.ids))
+
+    # branches ----------------------------------------------------------------------------------------------------
+
+    def branch(self, statement: ast.If) -> bool:
+        """Both sides, the one that is taken first; the rest is on the path of the side that does not leave."""
+        leaves = isinstance(statement.body[-1], ast.Return | ast.Continue | ast.Break)
+        idle = leaves or all(isinstance(s, ast.Pass) for s in statement.body)  # an early exit is the exception
+        test = self.test(statement.test)
+        holds, status = self.answer(statement.test, usual=not idle)
+        before, answers = self.path, self.answers
+        sides = (statement.body, statement.orelse) if holds else (statement.orelse, statement.body)
+        env, definitions = dict(self.env), dict(self.definitions)
+        self.path = (*before, self.step(statement.test, holds, status))
+        first = self.block(sides[0])
+        rest = self.path[len(before) + 1 :]  # where a way through it left: what goes on is what did not
+        taken = self.env, self.definitions
+        other: Step = self.step(statement.test, not holds, "other")
+        key = canonical(ast.unparse(statement.test))
+        written = self.sides.setdefault((key[0], key[1] != holds), ({}, {}))
+        self.env, self.definitions, self.path = {**env, **written[0]}, {**definitions, **written[1]}, (*before, other)
+        self.answers = answers if isinstance(test, bool) else answers.supposing(test, not holds)
+        if not isinstance(test, bool):
+            self.suppose(statement.test, test, self.answers, not holds)
+        second = self.block(sides[1])
+        written[0].update({n: v for n, v in self.env.items() if env.get(n) is not v})
+        written[1].update({n: v for n, v in self.definitions.items() if definitions.get(n) != v})
+        if first and not second:
+            return False  # what follows is gone to on the other path only
+        taken[0].update(_joined(taken[0], self.env))
+        self.answers, (self.env, self.definitions) = answers, taken
+        self.path = before
+        if rest:
+            self.path = (*before, *rest) if second else (*before, _either(rest, (other,)))
+        return first and second
+
+    # loops -------------------------------------------------------------------------------------------------------
+
+    def loop(self, statement: ast.For) -> None:
+        call, target = statement.iter, ast.unparse(statement.target)
+        name = dotted_name(call.func, self.module) if isinstance(call, ast.Call) else ""
+        if not isinstance(call, ast.Call) or name.rpartition(".")[2] not in {"range", "static_range"}:
+            self.asking(call)
+            self.bind(statement.target, Value(None))
+            self.put(Loop, statement, variable=target, text=ast.unparse(call), kind="for")
+            self.repeat(self.unknown(statement.lineno, ast.unparse(call)), statement)
+            return
+        bounds = [self.asking(a)[0] for a in call.args]
+        for bound in bounds:
+            self.index(bound)
+        texts = [b.text for b in bounds]
+        known = bool(texts) and all(texts)
+        trips = trip_count(texts) if known else ""
+        self.put(Loop, statement, variable=target, text=ast.unparse(call), trips=trips, kind=name)
+        self.journal.varying.add(target)
+        self.journal.counters.add(target)
+        self.journal.local_names.add(target)
+        self.bind(statement.target, Value(text="{" + target + "}"))
+        self.repeat(
+            at_least_none(trips, texts) if known else self.unknown(statement.lineno, ast.unparse(call)), statement
+        )
+
+    def until(self, statement: ast.While) -> None:
+        """A loop with a test: as often as what the body adds to a side of a comparison lets it hold."""
+        text, trips = ast.unparse(statement.test), self.counted_turns(statement)
+        self.put(Loop, statement, variable="", text=text, trips=trips, kind="while")
+        self.asking(statement.test)
+        self.repeat(f"max({trips}, 0)" if trips else self.unknown(statement.lineno, text), statement)
+
+    def counted_turns(self, statement: ast.While) -> str:
+        """How often `while name + more < bound` runs where its body adds the same to the name once; '' for other loops."""
+        test = statement.test
+        if not isinstance(test, ast.Compare) or len(test.ops) != 1:
+            return ""
+        changed = _stored(statement.body)
+        moving = [n.id for n in ast.walk(test) if isinstance(n, ast.Name) and n.id in changed]
+        added = [s for s in statement.body if isinstance(s, ast.AugAssign) and ast.unparse(s.target) in moving]
+        writes = [
+            n
+            for s in statement.body
+            for n in ast.walk(s)
+            if isinstance(n, ast.Name) and n.id in moving and isinstance(n.ctx, ast.Store)
+        ]
+        leaves = any(isinstance(n, ast.Break | ast.Continue | ast.Return) for s in statement.body for n in ast.walk(s))
+        if (
+            len(moving) != 1
+            or len(added) != 1
+            or len(writes) != 1
+            or leaves
+            or not isinstance(added[0].op, ast.Add | ast.Sub)
+        ):
+            return ""
+        if not _is_term(test.left, moving[0]) or changed & {
+            n.id for n in ast.walk(added[0].value) if isinstance(n, ast.Name)
+        }:
+            return ""
+        first, bound, step = (self.quiet(n).text for n in (test.left, test.comparators[0], added[0].value))
+        if not first or not bound or not step:
+            return ""
+        down = f"-{step}" if step.isidentifier() or step.isdigit() else ""
+        return turns(first, test.ops[0], bound, step if isinstance(added[0].op, ast.Add) else down) if step else ""
+
+    def unknown(self, line: int, written: str, what: str = "iterations") -> str:
+        """A quantity of its own for a trip count that is no formula."""
+        name = f"{what} of the loop at line {line}"
+        self.journal.variables[name] = written
+        return "{" + name + "}"
+
+    def repeat(self, trip: str, loop: ast.For | ast.While) -> None:
+        journal = self.journal
+        if journal.counters & set(names_of(trip)):  # another count in each iteration around it: its mean
+            trip = self.unknown(loop.lineno, trip, "mean iterations")
+        if counted(self.path) and ("program_id(" in trip or journal.varying & set(names_of(trip))):
+            journal.uneven[trip] = None
+        stored = _stored(loop.body)
+        self.forget(stored)
+        kept, env, place = (self.times, self.line, self.path), dict(self.env), len(journal.events)
+        answers = self.answers.copy()
+        self.times, self.line = self.times * journal.counts.factor(trip), loop.lineno
+        self.block(loop.body)
+        self.path = kept[2]
+        moved = [
+            n for n in stored & set(env) if env[n].strides != self.env[n].strides and env[n].shape == self.env[n].shape
+        ]
+        if moved:  # steps that change from iteration to iteration: none is told
+            del journal.events[place:]
+            self.answers = answers
+            self.env = {**env, **{n: replace(env[n], strides=("",) * len(env[n].shape or ())) for n in moved}}
+            self.block(loop.body)
+        self.times, self.line, self.path = kept
+        self.forget(stored)
+
+    def forget(self, names: set[str]) -> None:
+        """What a loop changes has no one value, in it and after it."""
+        for name in names & set(self.env):
+            old = self.env[name]
+            if old.shape == () and old.items is None:
+                self.journal.local_names.add(name)
+                self.env[name] = replace(old, text="{" + name + "}", name="", constant=None, known=False)
+
+    # calls of device functions -----------------------------------------------------------------------------------
+
+    def called(self, op: Operation) -> Value:
+        """A device function, run with what it is handed."""
+        spelled = op.node.func.id if isinstance(op.node.func, ast.Name) else dotted_name(op.node.func, self.module)
+        if spelled in {"float", "int", "bool", "len"}:
+            for plain in op.arguments:
+                self.value(plain)
+            return Value(known=isinstance(op.arguments[0], ast.Constant) if op.arguments else False)
+        found = self.around.find(self.module, spelled)
+        values = [self.handed(a) for a in op.arguments]
+        named = {name: self.handed(v) for name, v in op.given.items()}
+        followed = found is not None and self.depth < _DEPTH and found[1].name not in self.via.split(" > ")
+        if found is not None:
+            self.put(Call, op.node, name=spelled, followed=followed)
+        if found is None or not followed:
+            handed = [*values, *named.values()]
+            roots = () if any(v.data for v in handed) else tuple(r for v in handed for r in v.roots)
+            if roots or any(v.data for v in handed):
+                self.lost(ast.unparse(op.node.func), op.node, "flops", "matmul", "read", "write", roots=roots)
+            return Value(None)
+        module, function = found
+        via = f"{self.via} > {function.name}" if self.via else function.name
+        inner = Walk(module, function, self.around, self.journal, self.answers, self, via)
+        specs = parameters(function)
+        given = {**dict(zip([a.arg for a, *_ in specs], values, strict=False)), **named}
+        for argument, _, default, _ in specs:
+            if argument.arg in given:
+                inner.env[argument.arg] = given[argument.arg]
+            elif default:
+                inner.env[argument.arg] = inner.value(ast.parse(default, mode="eval").body)
+        place = len(self.journal.events)
+        inner.block(function.body)
+        self.asked.data = self.asked.data or any(_is_data(e) for e in self.journal.events[place:])
+        result = inner.returned or inner.returned_aside or Value()
+        self.asked.ids = self.asked.ids or result.ids
+        return result
+
+    def handed(self, node: ast.expr) -> Value:
+        """An argument, which by itself may be told by the program's id."""
+        found, asked = self.asking(node)
+        self.asked.data = self.asked.data or asked.data
+        self.asked.axes += asked.axes
+        return found
+
+
+def _joined(taken: dict[str, Value], other: dict[str, Value]) -> dict[str, Value]:
+    """What a branch adds to the names of the side that is taken: what only the other side defines, and what it says of ids."""
+    return {
+        name: replace(taken[name], ids=True) if name in taken else value for name, value in other.items()
+        if name not in taken or (value.ids and not taken[name].ids)
+    }  # fmt: skip
+
+
+def _either(path: Path, other: Path) -> Step:
+    """One step for two ways of which both go on."""
+    test = when([path, other])
+    return Step(test, True, "other")
+
+
+def _matched(target: ast.expr, value: ast.expr) -> list[tuple[ast.expr, ast.expr]]:
+    """The targets of an assignment with what each is given: `a, b = x, y` one by one."""
+    if isinstance(target, ast.Tuple | ast.List) and isinstance(value, ast.Tuple | ast.List):
+        starred = any(isinstance(e, ast.Starred) for e in (*target.elts, *value.elts))
+        if len(target.elts) != len(value.elts) or starred:
+            return [(target, value)]
+        return [pair for t, v in zip(target.elts, value.elts, strict=True) for pair in _matched(t, v)]
+    return [(target, value)]
+
+
+def _names(target: ast.expr) -> list[str]:
+    if isinstance(target, ast.Name):
+        return [target.id]
+    return [n for e in target.elts for n in _names(e)] if isinstance(target, ast.Tuple | ast.List) else []
+
+
+def _stored(statements: list[ast.stmt]) -> set[str]:
+    """Names that statements change."""
+    return {
+        node.id for statement in statements for node in ast.walk(statement)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }  # fmt: skip
+
+
+def _is_term(node: ast.expr, name: str) -> bool:
+    """Whether an expression is a name, or a sum in which it stands once and alone."""
+    if isinstance(node, ast.Name):
+        return node.id == name
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
+        inside = [
+            side
+            for side in (node.left, node.right)
+            if any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(side))
+        ]
+        return (
+            len(inside) == 1
+            and _is_term(inside[0], name)
+            and not (isinstance(node.op, ast.Sub) and inside[0] is node.right)
+        )
+    return False
+
+
+def _is_data(event: Event) -> bool:
+    """Whether something is loaded or multiplied here, so that what comes of it is data."""
+    return isinstance(event, Product) or (isinstance(event, Access) and event.what != "store")

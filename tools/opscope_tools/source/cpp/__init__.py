@@ -1,0 +1,1 @@
+"""The text of C, C++ and CUDA files."""
