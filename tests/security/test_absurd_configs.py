@@ -93,7 +93,7 @@ def test_absurd_points_and_shapes_are_refused_before_a_trace(arguments: dict[str
     before = time.monotonic()
     said = answer("count_flops", target="LlamaMLP", **arguments)
     assert said[:1] != "{"
-    assert time.monotonic() - before < 10
+    assert time.monotonic() - before < SECONDS
 
 
 def test_a_missing_package_is_named(answer: Ask) -> None:

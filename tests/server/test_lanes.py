@@ -157,25 +157,34 @@ def test_a_call_that_waits_can_be_cancelled_and_makes_room(tmp_path: Path) -> No
 
 def test_the_deadline_is_kept_in_the_queue_too_and_says_what_to_do(tmp_path: Path) -> None:
     async def story(work: Work) -> tuple[BaseException, BaseException]:
-        gate = Gate()
+        begun, held = threading.Event(), threading.Event()
         found: list[BaseException] = []
 
-        async def first() -> None:
-            found.append(await failure(work.run("static", gate)))
+        def deaf(context: ToolContext) -> None:
+            del context
+            begun.set()
+            held.wait(LONG)  # in C: its slot is free only when the story says so
 
-        async with anyio.create_task_group() as group:
-            group.start_soon(first)
-            await gate.has_begun()
-            waited = await failure(work.run("static", lambda _: "second"))
+        async def first() -> None:
+            found.append(await failure(work.run("static", deaf)))
+
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(first)
+                assert await anyio.to_thread.run_sync(begun.wait, LONG)
+                waited = await failure(work.run("static", lambda _: "second"))
+        finally:
+            held.set()
         return found[0], waited
 
-    ran, waited = run(story, tmp_path, deadlines={"static": 0.1}, grace=LONG)
+    ran, waited = run(story, tmp_path, deadlines={"static": 0.5}, grace=LONG)
     assert isinstance(ran, DeadlineError)
     assert str(ran) == (
-        "The call took longer, and questions about source may take 0.1 s; it was stopped. Ask for less (a narrower "
+        "The call took longer, and questions about source may take 0.5 s; it was stopped. Ask for less (a narrower "
         "target, one repository, fewer rows), or have OPSCOPE_DEADLINE_STATIC raised."
     )
     assert isinstance(waited, DeadlineError)
+    assert str(waited).startswith("The call waited ")
 
 
 def test_a_tool_that_looks_is_stopped_at_the_deadline(tmp_path: Path) -> None:
