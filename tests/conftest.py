@@ -7,9 +7,14 @@ from pathlib import Path
 
 import pytest
 from filelock import FileLock
+from hypothesis import settings
 from opscope_tools.index.build.build import build
 from opscope_tools.running.workspace import DEFAULT_PACKAGES, installed_repository
 from opscope_tools.source.storage.places import index_place
+
+#: how long an example takes is the machine's affair, not a property of the code
+settings.register_profile("any machine")
+settings.load_profile("any machine")
 
 #: servers that tests start trace what they are asked, and nothing in advance
 os.environ.setdefault("OPSCOPE_WARM", "0")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from opscope_clients.hosts.edits import MISSING, UnreadableError
 from opscope_clients.hosts.table import JSON, JSONC, TOML
@@ -111,7 +111,6 @@ def kept(old: str, new: str) -> bool:
     return all(character in rest for character in old)
 
 
-@settings(deadline=None)
 @given(documents(PLAIN))
 def test_an_entry_put_into_plain_json_is_read_by_any_json_reader_beside_all_that_was_there(
     document: tuple[dict[str, Any], str],
@@ -122,7 +121,6 @@ def test_an_entry_put_into_plain_json_is_read_by_any_json_reader_beside_all_that
     }  # fmt: skip
 
 
-@settings(deadline=None)
 @given(documents())
 def test_an_entry_put_in_leaves_every_character_where_it_was_and_taken_out_gives_the_text_back(
     document: tuple[dict[str, Any], str],
@@ -135,7 +133,6 @@ def test_an_entry_put_in_leaves_every_character_where_it_was_and_taken_out_gives
     assert JSONC.take(new, PATH, made) == text
 
 
-@settings(deadline=None)
 @given(documents(), st.dictionaries(KEYS, VALUES, max_size=3))
 def test_replacing_an_entry_changes_nothing_but_its_value(
     document: tuple[dict[str, Any], str], other: dict[str, Any]
@@ -145,7 +142,6 @@ def test_replacing_an_entry_changes_nothing_but_its_value(
     assert JSONC.put(JSONC.put(first, PATH, other), PATH, ENTRY) == first
 
 
-@settings(deadline=None)
 @given(documents(), st.sampled_from(["first", "last", "between"]))
 def test_an_entry_is_taken_out_wherever_it_stands_and_its_neighbours_keep_their_bytes(
     document: tuple[dict[str, Any], str], place: str
@@ -271,7 +267,6 @@ def loaded(text: str) -> dict[str, Any]:
     return tomllib.loads(text.replace("\r\n", "\n"))
 
 
-@settings(deadline=None)
 @given(tables())
 def test_a_table_is_appended_to_toml_and_taken_out_again_without_a_trace(text: str) -> None:
     new = TOML.put(text, SERVER, ENTRY)
@@ -285,7 +280,6 @@ def test_a_table_is_appended_to_toml_and_taken_out_again_without_a_trace(text: s
         assert TOML.take(new, SERVER, []) == text
 
 
-@settings(deadline=None)
 @given(tables(), st.sampled_from(["# mine\n", "\n# mine\n[z]\nq = 1\n", "\n\n[z]\nq = 1 # mine\n"]))
 def test_what_a_user_writes_behind_the_table_stays_when_it_is_taken_out(text: str, more: str) -> None:
     new = TOML.put(text, SERVER, ENTRY) + more
@@ -294,7 +288,6 @@ def test_what_a_user_writes_behind_the_table_stays_when_it_is_taken_out(text: st
     assert left.startswith(text)
 
 
-@settings(deadline=None)
 @given(tables())
 def test_replacing_a_table_leaves_the_rest_as_it_was(text: str) -> None:
     first = TOML.put(text, SERVER, ENTRY) + "\n[z]\nq = 1\n"
@@ -337,7 +330,6 @@ def test_toml_that_cannot_be_read_is_refused_with_its_line(text: str, line: int)
     assert refused.value.line == line
 
 
-@settings(deadline=None)
 @given(st.text(st.sampled_from("a\"'\\\n\r\t\0\x1b\x7f\x85é\u2028\U0001f600#[]={}")))
 def test_any_string_goes_into_toml_and_back(text: str) -> None:
     entry = {"command": text, "args": [text]}
@@ -355,7 +347,6 @@ def attempt(edit: Callable[[], str]) -> str | UnreadableError:
         return refused
 
 
-@settings(deadline=None)
 @given(st.text(st.sampled_from('{}[]",:/* \n\\a1t'), max_size=40))
 def test_any_text_is_edited_or_refused_with_a_line_of_its_own_as_json(text: str) -> None:
     new = attempt(lambda: JSONC.put(text, PATH, ENTRY))
@@ -369,7 +360,6 @@ def test_any_text_is_edited_or_refused_with_a_line_of_its_own_as_json(text: str)
 TOKENS = ["[", "]", '"', "'", "=", ".", "#", "\n", " ", "a", "1", "mcp_servers", "opscope", "{", "}", ","]
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from(TOKENS), max_size=25))
 def test_any_text_is_edited_or_refused_with_a_line_of_its_own_as_toml(parts: list[str]) -> None:
     text = "".join(parts)

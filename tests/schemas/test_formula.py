@@ -36,13 +36,13 @@ formulas = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(formulas, values)
 def test_a_formula_reads_back_as_the_same_number(formula: Formula, at: dict[str, int]) -> None:
     assert Formula.parse(str(formula)).evaluate(at) == evaluate(str(formula), at)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(formulas, formulas, values)
 def test_algebra_agrees_with_arithmetic(a: Formula, b: Formula, at: dict[str, int]) -> None:
     x, y = a.evaluate(at), b.evaluate(at)
@@ -55,7 +55,7 @@ def test_algebra_agrees_with_arithmetic(a: Formula, b: Formula, at: dict[str, in
         assert (a // b).evaluate(at) == x // y
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(formulas, values)
 def test_substitution_agrees_with_evaluation(formula: Formula, at: dict[str, int]) -> None:
     replaced = formula.substitute({"seq_len": Formula.var("batch_size") + 2})

@@ -173,7 +173,7 @@ def test_every_single_changed_coefficient_is_found_with_its_values(kind: str, re
 
 
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_any_variable_exchanged_for_another_or_any_term_added_is_found(data: st.DataObject, model: Document) -> None:
     said = free_of(model)
     path, text = data.draw(st.sampled_from(sorted(leaves(said), key=str)))

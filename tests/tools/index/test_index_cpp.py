@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from opscope_schemas.errors import PathRefusedError, SourceError
 from opscope_tools.index.cpp import CppIndex, CppRow, definitions
@@ -147,7 +147,7 @@ def _seconds(source: str) -> float:
     return time.process_time() - start
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150)
 @given(st.sampled_from(FILES), st.integers(0, 4000), st.integers(0, 4000), st.binary(max_size=12))
 def test_any_damage_to_a_file_leaves_rows_inside_the_file(path: Path, start: int, length: int, put: bytes) -> None:
     source = path.read_bytes()
