@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
 import shutil
 import subprocess
 import sys
@@ -127,3 +128,12 @@ def test_every_module_tells_its_maintainer_what_is_in_it() -> None:
     for name in modules():
         module = importlib.import_module(name)
         assert module.__doc__ or not Path(str(module.__file__)).read_text(), f"{name} has no docstring"
+
+
+#: what the page names as a file or a folder of ours; a file with a line is somebody else's
+NAMED = sorted(set(re.findall(r"[a-z_/]*[a-z_](?:\.py\b(?!:)|/)", (ROOT / "docs" / "architecture.md").read_text())))
+
+
+def test_the_page_about_the_architecture_names_what_the_tree_holds() -> None:
+    assert len(NAMED) > 40
+    assert [n for n in NAMED if not any((base / n).exists() for base in (ROOT, ROOT / "tools" / "opscope_tools"))] == []
