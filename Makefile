@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: analyze test lint setup golden fuzz mutants gallery conformance second faults clients bench-load bench-server bench-calls bench-index bench-cost bench-kernels bench-reports bench-map bench-gpu security sweep sweep-checkpoints sweep-cost sweep-index sweep-kernels sweep-instances sweep-prose sweep-configs sweep-answers sweep-names clean
+.PHONY: analyze test lint setup golden fuzz mutants mutants-drawn gallery conformance second faults clients bench-load bench-server bench-calls bench-index bench-cost bench-kernels bench-reports bench-map bench-gpu security sweep sweep-checkpoints sweep-cost sweep-index sweep-kernels sweep-instances sweep-prose sweep-configs sweep-answers sweep-names clean
 
 analyze: $(STAMP)
 	$(BIN)/opscope analyze $(TARGET)
@@ -36,6 +36,10 @@ fuzz: $(STAMP)
 # takes one guard after another away and sees whether a test notices; GUARDS='words' for some of them
 mutants: $(STAMP)
 	$(BIN)/python tests/mutants/run.py $(GUARDS)
+
+# changes operators, comparisons and numbers of formulas, keys, checks, names and occupancy at random; DRAWN='--count 50 --seed 1 formula'
+mutants-drawn: $(STAMP)
+	$(BIN)/python tests/mutants/drawn.py $(DRAWN)
 
 # the reports under reports/; VLLM=PATH of its unpacked source for that one too
 gallery: $(STAMP)

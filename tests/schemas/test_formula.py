@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import re
 from types import ModuleType
 
 import opscope_schemas.errors
@@ -56,10 +57,14 @@ def test_algebra_agrees_with_arithmetic(a: Formula, b: Formula, at: dict[str, in
 
 
 @settings(max_examples=100)
-@given(formulas, values)
-def test_substitution_agrees_with_evaluation(formula: Formula, at: dict[str, int]) -> None:
-    replaced = formula.substitute({"seq_len": Formula.var("batch_size") + 2})
-    assert replaced.evaluate(at) == formula.evaluate({**at, "seq_len": at["batch_size"] + 2})
+@given(formulas, formulas, values)
+def test_substitution_agrees_with_evaluation(one: Formula, other: Formula, at: dict[str, int]) -> None:
+    """Inside every kind of call too, in its first and in its second place."""
+    b, s = Formula.var("batch_size"), Formula.var("seq_len")
+    calls = [one // (s + 7), (one + s) % 5, (s * 3).ceildiv(b), Formula.minimum(one, s), Formula.maximum(s, other)]
+    for formula in (one, other, sum(calls, one * other)):
+        replaced = formula.substitute({"seq_len": b + 2})
+        assert replaced.evaluate(at) == formula.evaluate({**at, "seq_len": at["batch_size"] + 2})
 
 
 @pytest.mark.parametrize(
@@ -110,6 +115,26 @@ def test_products_name_their_factors_in_the_standard_order_and_common_factors_on
         str(6 * b * s * h * i + 4 * b * s * h)
         == "2 * {batch_size} * {seq_len} * {hidden_size} * (3 * {intermediate_size} + 2)"
     )
+
+
+@pytest.mark.parametrize(
+    ("terms", "printed"),
+    [
+        ("b*s + b*h + s*h", "{batch_size} * ({seq_len} + {hidden_size}) + {seq_len} * {hidden_size}"),
+        ("b*s + s*h + h*n + z", "{seq_len} * ({batch_size} + {hidden_size}) + {num_heads} * {hidden_size} + {zeta}"),
+        ("s*s*b + s*b + 7", "{batch_size} * {seq_len} * ({seq_len} + 1) + 7"),
+        ("b*s + b", "{batch_size} * ({seq_len} + 1)"),
+        ("7 - b - s*s + z*h*n", "{num_heads} * {hidden_size} * {zeta} + 7 - {seq_len}**2 - {batch_size}"),
+        ("z*h*a*n*s*b", "{batch_size} * {seq_len} * {num_heads} * {hidden_size} * {zeta} * {a_bytes}"),
+        ("a*w*z*(s//n)", "{zeta} * ({seq_len} // {num_heads}) * {w_bytes} * {a_bytes}"),
+    ],
+)  # fmt: skip
+def test_sums_are_printed_from_the_highest_degree_down_and_grouped_by_what_most_terms_share(
+    terms: str, printed: str
+) -> None:
+    names = {"b": "batch_size", "s": "seq_len", "h": "hidden_size", "n": "num_heads", "z": "zeta", "a": "a_bytes", "w": "w_bytes"}  # fmt: skip
+    text = re.sub(r"[a-z]", lambda m: "{" + names[m[0]] + "}", terms)
+    assert str(Formula.parse(text)) == printed
 
 
 def test_exact_divisions_are_carried_out() -> None:
