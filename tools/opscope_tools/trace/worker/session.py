@@ -55,7 +55,7 @@ CUTS = (
     "num_frames", "grid_size", "downsample_ratio", "pool_size",
 )  # fmt: skip
 #: CPU seconds that a run on symbols may take before plain numbers are tried
-_PATIENCE = 60.0
+_PATIENCE = 45.0
 #: what a refusal by the system means here
 _CAGED = (
     "A trace has no network, starts no program and reads only the repositories that it traces: what the module needs has to "
