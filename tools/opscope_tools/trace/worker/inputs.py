@@ -246,7 +246,7 @@ class Inputs:
         merge = _number(field(self.vision, "spatial_merge_size", "merge_size"), 1)
         side = patch * merge
         rows, columns = (height // side) * merge, (width // side) * merge
-        frames = _number(field(self.vision, "temporal_patch_size"), 1)
+        frames = _number(field(self.vision, "temporal_patch_size", "patch_temporal"), 1)
         grids = Input(grid, (self.batch, 3), torch.int64, self._each(1, rows, columns))
         more = []
         if "merge_sizes" in self.required:
