@@ -151,7 +151,7 @@ class Record:
 
     def met(self, event: Event) -> None:
         """Put down an event; of an expression that is met again what is alike each time."""
-        key = type(event), event.place, getattr(event, "what", ""), getattr(event, "text", "")
+        key = type(event), event.place, *(getattr(event, name, "") for name in ("what", "text", "space"))
         known = self.events.get(key)
         if known is None or (event.counted and not known.counted):
             self.events[key] = event
@@ -195,7 +195,6 @@ def _alike(one: Event, other: Event) -> Event:
         changes |= {"roots": roots, "steps": one.steps if one.steps == other.steps else ()}
         changes |= {"width": one.width if one.width == other.width else None}
         changes |= {"element_bytes": one.element_bytes if one.element_bytes == other.element_bytes else ""}
-        changes |= {"space": one.space if one.space == other.space else "unknown"}
     elif isinstance(one, Loop) and isinstance(other, Loop):
         changes |= {"trips": one.trips if one.trips == other.trips else ""}
     elif isinstance(one, Call) and isinstance(other, Call):

@@ -49,8 +49,9 @@ def run_cuda(
         missing.setdefault("what comes behind the first steps of a very long run", Lost())
     except RecursionError:
         missing.setdefault("expressions that are nested too deeply", Lost())
-    if not log.sums.entries and function.code.left_out(function.start, function.end):
-        missing.setdefault("what stands in branches of #if that are not taken: the rest does nothing", Lost())
+    else:
+        if not log.sums.entries and function.code.left_out(function.start, function.end):
+            missing.setdefault("what stands in branches of #if that are not taken: the rest does nothing", Lost())
     return log
 
 

@@ -143,23 +143,20 @@ class Declarations:
                 return computed(operator, *numbers)
         return None
 
-    def items(self, state: State, node: Braced) -> None:
+    def items(self, state: State, node: Braced) -> list[Value]:
+        """What stands in braces, however deep."""
+        made = []
         for item in node.items:
-            if isinstance(item, Braced):
-                self.items(state, item)
-            else:
-                self.value(state, item)
+            made += self.items(state, item) if isinstance(item, Braced) else [self.value(state, item)]
+        return made
 
     def initial(self, state: State, node: Declare, kind: Type) -> Value:
         assert node.value is not None
         if isinstance(node.value, Braced) and node.value.type is None and kind.struct is not None:
             return self.built(state, kind, [self.value(state, i) for i in node.value.items])
         if isinstance(node.value, Braced) and node.value.type is None:
-            self.items(state, node.value)
-            single = (
-                self.value(state, node.value.items[0]) if len(node.value.items) == 1 and kind.kind == "int" else None
-            )
-            return converted(single, kind) if single is not None else Value(kind)
+            values = self.items(state, node.value)
+            return converted(values[0], kind) if len(values) == 1 and kind.kind == "int" else Value(kind)
         found = self.value(state, node.value)
         if node.type.name == "auto":
             if found.type.kind == "array" and found.type.of is not None:
