@@ -124,6 +124,19 @@ def test_every_name_that_a_module_exports_exists() -> None:
         assert not missing, f"{name}.__all__ names {missing}"
 
 
+def storeys(kind: type) -> int:
+    """How many classes of ours stand on one another up to this one, protocols left out."""
+    ours = [b for b in kind.__bases__ if b.__module__.startswith("opscope_") and not getattr(b, "_is_protocol", False)]
+    return 1 + max(map(storeys, ours), default=0)
+
+
+def test_what_runs_a_kernel_is_made_of_parts_and_not_of_storeys() -> None:
+    modules_ = [importlib.import_module(name) for name in modules() if name.startswith("opscope_tools.kernels.")]
+    kinds = {k for module in modules_ for k in vars(module).values() if isinstance(k, type)}
+    assert len(kinds) > 100
+    assert {k.__name__: storeys(k) for k in kinds if storeys(k) > (1 if ".cuda.run." in k.__module__ else 3)} == {}
+
+
 def test_every_module_tells_its_maintainer_what_is_in_it() -> None:
     for name in modules():
         module = importlib.import_module(name)

@@ -14,6 +14,7 @@ from opscope_schemas.tiling import Cost, KernelTiling
 from opscope_tools.kernels import describe, parse_arch, scan
 from opscope_tools.kernels.host.worlds import canonical, negated
 from opscope_tools.kernels.projections.drawing import screen
+from opscope_tools.kernels.run import log
 
 CORPUS = Path(__file__).parents[2] / "corpus"
 
@@ -62,6 +63,23 @@ __device__ void mma(float d[4], const float* a) { for (int i = 0; i < 4; ++i) d[
 __global__ void k(const float* x, float* y) { float d[4] = {}; mma(d, x); y[threadIdx.x] = d[0]; }
 """
     assert listed(one(tmp_path, text)) == [("a[i]", "x"), ("y[threadIdx.x]", "y")]
+
+
+def test_a_function_that_is_handed_global_and_then_shared_memory_reads_both(tmp_path: Path) -> None:
+    text = """
+__device__ float get(const float* p) { return p[threadIdx.x]; }
+__global__ void k(const float* x, float* y) { __shared__ float t[32]; y[threadIdx.x] = get(x) + get(t); }
+"""
+    kernel = one(tmp_path, text)
+    assert [(m.level, m.expression, m.parameter, m.via) for m in kernel.loads] == [
+        ("global", "p[threadIdx.x]", "x", "get"), ("shared", "p[threadIdx.x]", "", "get"),
+    ]  # fmt: skip
+    assert cost_of(kernel).read_bytes == "4 * {blockDim.x}"
+
+
+def test_a_number_in_braces_is_read_once(tmp_path: Path) -> None:
+    kernel = body(tmp_path, "int v{x[threadIdx.x]};\ny[threadIdx.x] = v;", "const int* x, float* y")
+    assert cost_of(kernel).read_bytes == "512"
 
 
 def test_a_pointer_that_is_set_anew_starts_where_it_was_set_last(tmp_path: Path) -> None:
@@ -159,6 +177,40 @@ def test_a_statement_that_does_not_parse_is_named_with_its_line(tmp_path: Path) 
     kernel = body(tmp_path, "y[0] = x[0];\ny[1] = (((x[1];\ny[2] = x[2];")
     assert any("(line 3)" in missing for missing in cost_of(kernel).not_counted)
     assert any("loads and stores are incomplete" in note for note in kernel.notes)
+
+
+def test_what_a_side_that_is_not_taken_took_for_granted_is_said_where_it_is_taken_for_granted_again(
+    tmp_path: Path,
+) -> None:
+    text = """
+__global__ void k(float* y, bool flag) {
+  if (threadIdx.x % 32 == 0) {
+    if (flag) { y[0] = 2; } else { y[1] = 2; }
+  }
+}
+"""
+    cost = cost_of(one(tmp_path, text))
+    assert cost.write_bytes == "4 * ({blockDim.x} // 32)"
+    assert "{blockDim.x} is a multiple of 32." in cost.assumptions
+
+
+def test_what_was_counted_before_a_very_long_run_ends_stays_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log, "MOST_STEPS", 500)
+    deep = "".join(
+        f"__device__ float f{i}(float z) {{ return {' + '.join([f'f{i - 1}(z)'] * 5)}; }}\n" for i in range(1, 5)
+    )
+    text = "__device__ float f0(float z) { return z * z; }\n" + deep
+    text += "__global__ void k(const float* x, float* y) { y[threadIdx.x] = x[threadIdx.x]; if (y[0] > 0) y[1] = f4(x[1]); }\n"
+    kernel = one(tmp_path, text + "void go() { k<<<8, 128>>>(); }\n")
+    cost = cost_of(kernel)
+    assert "what comes behind the first steps of a very long run" in cost.not_counted
+    assert [(line.operation, line.bytes) for line in cost.lines] == [("load", "1024"), ("store", "512")]
+    text += "__global__ void late(float* y) {\n#ifdef OLD\ny[0] = 1;\n#endif\nif (blockIdx.x == 3) y[1] = f4(1.f * threadIdx.x);\n}\n"
+    (tmp_path / "k.cu").write_text(text)
+    (late,) = [k for k in kernels_of(tmp_path) if k.name == "late"]
+    assert cost_of(late).not_counted == ("what comes behind the first steps of a very long run",)
 
 
 # assembly ------------------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from opscope_tools.kernels.cuda.launch.cutlass import operators
 from opscope_tools.kernels.cuda.launch.sites import CudaContext, CudaSite, read_sites
 from opscope_tools.kernels.cuda.names.definitions import Definition
 from opscope_tools.kernels.cuda.names.template_arguments import trait_constants
-from opscope_tools.kernels.cuda.run.statements import run_cuda
+from opscope_tools.kernels.cuda.run.kernel import run_cuda
 from opscope_tools.kernels.cuda.source_text import CSource, split_arguments, squeeze
 from opscope_tools.kernels.host.worlds import leaf, product
 from opscope_tools.kernels.projections import cuda_lists as lists

@@ -154,11 +154,11 @@ def _fields(per_tile: Sequence[str], per_launch: Sequence[str]) -> dict[str, Any
 def cuda_cost(record: Record, grids: Sequence[Launch], sizes: Mapping[str, int]) -> Cost:
     """The cost of one thread block, and of a launch where every block does the same."""
     zero, counts = Formula.const(0), record.counts
-    missing = dict(record.not_counted)
+    missing = dict(record.sums.not_counted)
     total, matmul, read, write = zero, zero, zero, zero
     lines: dict[tuple[str, int, str, str], list[Formula]] = {}
     reached: dict[Part, int] = {}
-    for entry, count in record.entries.items():
+    for entry, count in record.sums.entries.items():
         times = record.times[entry.times] * count
         product = times * Formula.const(entry.product) if entry.product else zero
         flops = times * entry.flops + product if entry.flops else product
@@ -186,13 +186,13 @@ def cuda_cost(record: Record, grids: Sequence[Launch], sizes: Mapping[str, int])
     texts = _fields(per_block, per_launch)
     names = dict.fromkeys(n for text in texts.values() for n in names_of(text))
     numbers, unbound = _evaluated(texts, names, sizes)
-    against = [condition for condition in record.conditions if contradicted(condition, sizes)]
+    against = [condition for condition in record.sums.conditions if contradicted(condition, sizes)]
     said = [f"Nothing was evaluated: the sizes given are against the condition {c}." for c in against[:1]]
     both = counts.show(read + write)
     whole = told[0] and told[2] and told[3] and both != "0"
     return Cost(
         **texts, intensity=f"({per_block[0]}) / ({both})" if whole else "", lines=shown,
-        variables={n: text for n, text in record.variables.items() if n in names}, conditions=tuple(record.conditions),
+        variables={n: text for n, text in record.variables.items() if n in names}, conditions=tuple(record.sums.conditions),
         not_counted=tuple(missing), unbound=unbound,
         assumptions=(_FULL, _CACHES, *record.assumptions, *((f"No cost of a launch: {reason}.",) if reason else ()), *said),
         evaluated={} if against else numbers,

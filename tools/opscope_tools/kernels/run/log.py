@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -11,7 +13,6 @@ from typing import Any
 from opscope_schemas.formula import Formula
 
 from opscope_tools.kernels.run.events import Access, Call, Event, Loop, Part, TooManyStepsError
-from opscope_tools.kernels.run.paths import Path, counted
 from opscope_tools.kernels.values.notation import Counts
 
 #: nodes that one run looks at: more is generated text, or loops in loops that are taken one iteration at a time
@@ -61,21 +62,57 @@ class Size:
 
 
 @dataclass
+class Sums:
+    """What a part of a run adds up to."""
+
+    entries: Counter[Entry] = field(default_factory=Counter)
+    not_counted: dict[str, Lost] = field(default_factory=dict)
+    conditions: dict[str, None] = field(default_factory=dict)
+
+    @property
+    def nothing(self) -> bool:
+        """Whether it costs nothing, for certain."""
+        return not self.entries and not self.not_counted
+
+    @property
+    def parts(self) -> frozenset[Part]:
+        """The parts of a cost that it has something of."""
+        found = {part for lost in self.not_counted.values() for part in lost.parts}
+        for entry in self.entries:
+            told: dict[Part, Any] = {
+                "flops": entry.flops or entry.product, "matmul": entry.product, "read": entry.read, "write": entry.written
+            }  # fmt: skip
+            found |= {part for part, amount in told.items() if amount}
+        return frozenset(found)
+
+    def same(self, other: Sums) -> bool:
+        """Whether two cost the same: on other lines perhaps, but all of it counted."""
+        return not (self.not_counted or other.not_counted) and self._sums() == other._sums()
+
+    def _sums(self) -> dict[tuple[Any, ...], int]:
+        made: Counter[tuple[Any, ...]] = Counter()
+        for entry, count in self.entries.items():
+            made["flops", entry.times] += entry.flops * count
+            for kind, size in (("read", entry.read), ("written", entry.written)):
+                if size:
+                    made[kind, size, entry.times] += count
+            if entry.product:
+                made["product", entry.product, entry.times] += count
+        return {k: v for k, v in made.items() if v}
+
+
+@dataclass
 class Record:
     """Of one kernel; shared by the runs of its functions."""
 
     counts: Counts = field(default_factory=Counts)
-    entries: Counter[Entry] = field(default_factory=Counter)
-    conditions: dict[str, None] = field(default_factory=dict)
-    not_counted: dict[str, Lost] = field(default_factory=dict)
+    sums: Sums = field(default_factory=Sums)
     #: what was met, each expression once on its way
     events: dict[tuple[Any, ...], Event] = field(default_factory=dict)
     #: compile-time names that measure a tile
     sizes: dict[str, Size] = field(default_factory=dict)
     #: functions whose assertions are put down
     checked: set[tuple[int, str]] = field(default_factory=set)
-    #: the way to what is met
-    path: Path = ()
     #: functions that were entered in branches that are not taken
     entered: set[tuple[int, str]] = field(default_factory=set)
     assumptions: dict[str, None] = field(default_factory=dict)
@@ -105,63 +142,48 @@ class Record:
             self.times.append(times)
         return self._places[times]
 
-    def step(self) -> None:
-        """Count a node. Raises `TooManyStepsError`."""
+    def step(self, counts: bool) -> None:
+        """Count a node; `counts`: whether a cost counts what it does. Raises `TooManyStepsError`."""
         self.steps += 1
-        if not counted(self.path):
-            self.steps_aside += 1
+        self.steps_aside += not counts
         if self.steps > MOST_STEPS or self.steps_aside > _MOST_ASIDE:
             raise TooManyStepsError
 
     def met(self, event: Event) -> None:
         """Put down an event; of an expression that is met again what is alike each time."""
-        key = type(event), event.place, getattr(event, "what", ""), getattr(event, "text", "")
+        key = type(event), event.place, *(getattr(event, name, "") for name in ("what", "text", "space"))
         known = self.events.get(key)
         if known is None or (event.counted and not known.counted):
             self.events[key] = event
         elif known != event and event.counted == known.counted:
             self.events[key] = _alike(known, event)
 
-    def supposed(self) -> Supposed:
-        """Begin to run the side of a branch that is not taken: what it changes here is undone by `restore`."""
+    @contextmanager
+    def supposed(self) -> Iterator[None]:
+        """A side that is not taken: of what it puts down the events are kept."""
         kept = {name: copy(getattr(self, name)) for name in _OF_A_SIDE}
-        return Supposed(self.aside(), kept)
+        with self.apart():
+            yield
+        vars(self).update(kept)
 
-    def restore(self, supposed: Supposed) -> None:
-        """End what `supposed` began."""
-        self.back(supposed.aside)
-        for name, value in supposed.kept.items():
-            setattr(self, name, value)
+    @contextmanager
+    def apart(self) -> Iterator[Sums]:
+        """Sums of what is met meanwhile, which `add` puts to the others."""
+        kept, self.sums = self.sums, Sums()
+        try:
+            yield self.sums
+        finally:
+            self.sums = kept
 
-    def aside(self) -> tuple[Any, ...]:
-        """Begin to record apart from what there is; `back` ends it."""
-        kept = self.entries, self.not_counted, self.conditions
-        self.entries, self.not_counted, self.conditions = Counter(), {}, {}
-        return kept
-
-    def back(self, kept: tuple[Any, ...]) -> Apart:
-        """End what `aside` began, and give what was recorded since."""
-        made = Apart(self.entries, self.not_counted, self.conditions)
-        self.entries, self.not_counted, self.conditions = kept
-        return made
-
-    def add(self, apart: Apart) -> None:
-        """Put to the record what was kept apart."""
-        self.entries.update(apart.entries)
-        self.not_counted.update(apart.not_counted)
-        self.conditions.update(apart.conditions)
+    def add(self, apart: Sums) -> None:
+        """Put to the sums what was kept apart."""
+        self.sums.entries.update(apart.entries)
+        self.sums.not_counted.update(apart.not_counted)
+        self.sums.conditions.update(apart.conditions)
 
 
 #: what the side of a branch that is not taken leaves as it was
-_OF_A_SIDE = ("path", "settled", "equal", "of_blocks", "counters", "uneven", "assumptions", "variables", "quantities")
-
-
-@dataclass(frozen=True)
-class Supposed:
-    """What there was before a branch that is not taken."""
-
-    aside: tuple[Any, ...]
-    kept: dict[str, Any]
+_OF_A_SIDE = ("settled", "equal", "of_blocks", "counters", "uneven", "assumptions", "variables", "quantities")
 
 
 def _alike(one: Event, other: Event) -> Event:
@@ -173,47 +195,8 @@ def _alike(one: Event, other: Event) -> Event:
         changes |= {"roots": roots, "steps": one.steps if one.steps == other.steps else ()}
         changes |= {"width": one.width if one.width == other.width else None}
         changes |= {"element_bytes": one.element_bytes if one.element_bytes == other.element_bytes else ""}
-        changes |= {"space": one.space if one.space == other.space else "unknown"}
     elif isinstance(one, Loop) and isinstance(other, Loop):
         changes |= {"trips": one.trips if one.trips == other.trips else ""}
     elif isinstance(one, Call) and isinstance(other, Call):
         changes |= {"followed": one.followed or other.followed}
     return replace(one, **changes)
-
-
-@dataclass(frozen=True)
-class Apart:
-    entries: Counter[Entry]
-    not_counted: dict[str, Lost]
-    conditions: dict[str, None]
-
-    @property
-    def nothing(self) -> bool:
-        """Whether it costs nothing, for certain."""
-        return not self.entries and not self.not_counted
-
-    @property
-    def parts(self) -> frozenset[Part]:
-        """The parts of a cost that it has something of."""
-        found = {part for lost in self.not_counted.values() for part in lost.parts}
-        for entry in self.entries:
-            told: dict[Part, Any] = {
-                "flops": entry.flops or entry.product, "matmul": entry.product, "read": entry.read, "write": entry.written
-            }  # fmt: skip
-            found |= {part for part, amount in told.items() if amount}
-        return frozenset(found)
-
-    def same(self, other: Apart) -> bool:
-        """Whether two cost the same: on other lines perhaps, but all of it counted."""
-        return not (self.not_counted or other.not_counted) and self._sums() == other._sums()
-
-    def _sums(self) -> dict[tuple[Any, ...], int]:
-        made: Counter[tuple[Any, ...]] = Counter()
-        for entry, count in self.entries.items():
-            made["flops", entry.times] += entry.flops * count
-            for kind, size in (("read", entry.read), ("written", entry.written)):
-                if size:
-                    made[kind, size, entry.times] += count
-            if entry.product:
-                made["product", entry.product, entry.times] += count
-        return {k: v for k, v in made.items() if v}

@@ -63,6 +63,10 @@ class Scope:
                 block[name] = value
                 return
 
+    def called(self, name: str) -> list[Function]:
+        """The device functions that a name may mean here."""
+        return self.library.called(name.rpartition("::")[2], self.function.code.source)
+
     def constant(self, name: str) -> Value:
         """A constant of the file; of an unknown type where nothing tells one."""
         if "is_same" in name:

@@ -301,6 +301,38 @@ def thread_index(axis: str, size: Any) -> Value:
     return Value(INT, name, (((axis, 1, None), 1),), 0, frozenset({"thread"}), step=int(axis == "x"))
 
 
+def literal(text: str) -> Value:
+    """A literal."""
+    plain = text.replace("'", "")
+    if re.fullmatch(r"(?:0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)[uUlL]*", plain):
+        digits = plain.rstrip("uUlL")
+        octal = len(digits) > 1 and digits[0] == "0" and digits.isdigit()
+        kind = LONG if "l" in plain.lower() and "x" not in plain.lower() else INT
+        return replace(
+            whole(
+                int(digits, 8) if octal and not set(digits) & {"8", "9"} else int(digits, 0) if not octal else None,
+                kind,
+            ),
+            literal=True,
+        )
+    return Value(FLOAT if plain[-1:] in {"f", "F"} else DOUBLE, literal=True)
+
+
+def converted(found: Value, kind: Type) -> Value:
+    """A value as one of another type."""
+    if kind.kind == "unknown" or kind is found.type:
+        return found
+    if kind.kind == "pointer":
+        space = found.space if found.type.kind in {"pointer", "array"} or found.origin else ""
+        return replace(found, type=kind, space=space, number=found.number if found.number == 0 else None, where="")
+    if kind.kind == "int" and found.type.kind in {"int", "unknown"} and kind.name != "bool":
+        return replace(found, type=kind)
+    if kind.name == "bool":
+        return replace(found, type=BOOL)
+    made = Value(kind, varies=found.varies, literal=found.literal and kind.kind == "float")
+    return replace(made, origin=found.origin, space=found.space) if kind.kind == "object" else made
+
+
 def difference(a: Any, b: Any) -> Any:
     """`a - b` as a formula in parentheses where it is one."""
     made = computed("-", a, b)
@@ -309,5 +341,5 @@ def difference(a: Any, b: Any) -> Any:
 
 __all__ = [
     "BOOL", "DOUBLE", "FLOAT", "HALF", "INT", "LONG", "SUM", "UNKNOWN", "UNTOLD", "VOID", "Kind", "Type", "Value", "arithmetic",
-    "computed", "difference", "lane_step", "named_type", "pointer", "thread_index", "told", "whole",
+    "computed", "converted", "difference", "lane_step", "literal", "named_type", "pointer", "thread_index", "told", "whole",
 ]  # fmt: skip

@@ -1,5 +1,4 @@
-"""What the abstract run of a CUDA kernel puts down: events on their way, FLOPs and bytes with their lines, what is assumed
-and what is missing.
+"""Accesses to memory in the abstract run of a CUDA kernel: where a pointer leads to, and what reading and writing there does.
 
 `read` is where an access costs: a place in memory becomes a value. Every access is listed and counted here, in one step.
 """
@@ -12,9 +11,8 @@ from typing import Any, Literal
 
 from opscope_schemas.formula import Formula
 
-from opscope_tools.kernels.cuda.names.scope import Scope
-from opscope_tools.kernels.cuda.names.values import UNTOLD, Type, Value, lane_step
-from opscope_tools.kernels.cuda.run.decisions import Guards
+from opscope_tools.kernels.cuda.names.values import UNKNOWN, UNTOLD, Type, Value, lane_step, told
+from opscope_tools.kernels.cuda.run.state import State
 from opscope_tools.kernels.cuda.syntax.nodes import (
     Call,
     Cast,
@@ -28,147 +26,116 @@ from opscope_tools.kernels.cuda.syntax.nodes import (
     within,
 )
 from opscope_tools.kernels.host.worlds import render
-from opscope_tools.kernels.run.events import Access, Part, Space, Unknown
-from opscope_tools.kernels.run.log import EVERY, FLOPS, MEMORY, Entry, Lost, Record
+from opscope_tools.kernels.run.events import Access, Space
+from opscope_tools.kernels.run.log import MEMORY
 from opscope_tools.kernels.values.notation import Counts
-from opscope_tools.kernels.values.threads import Threads
 
 _DATA = frozenset({"data"})
 _SPACES: dict[str, Space] = {"global": "global", "shared": "shared", "constant": "constant"}
+#: what reading through a pointer into a memory reads
+_WHERE = {"global": "global", "local": "", "shared": "shared", "constant": "constant", "parameter": ""}
 
 
-class Account:
-    """The record, as one function writes to it."""
+def pointed(state: State, base: Value, varies: frozenset[str], step: Any) -> Value:
+    """What a pointer or array leads to; `step`: how far the next lane's lies from it, in bytes."""
+    kind = base.type.of or UNKNOWN
+    where = _WHERE.get(base.space, "unknown")
+    if base.type.kind == "array" and not base.space:
+        where = ""
+    inner = base.space if kind.kind == "array" else ""
+    if kind.kind == "pointer":  # where a pointer in memory leads to: what the host hands over is global
+        inner = "global" if base.space in {"global", "parameter"} else base.held or state.spaces.get(base.root, "")
+    more = _DATA if where in {"global", "shared"} else frozenset[str]()
+    return Value(
+        kind, varies=varies | more, space=inner, where=where if kind.kind != "array" else "", root=base.root,
+        step=told(step) if where or kind.kind == "array" or (base.space == "parameter" and step == 0) else UNTOLD, origin=base.origin, assumed=base.assumed,
+    )  # fmt: skip
 
-    def __init__(self, record: Record, scope: Scope, block: dict[str, Any], file: str, via: str) -> None:
-        self.record, self.scope, self.block_sizes, self.file, self.via = record, scope, block, file, via
-        self.threads: Threads
-        #: how often what is met runs in every thread
-        self.times = Formula.const(1)
-        self.guards = Guards(record)
-        #: lines of the loops of this function that are open, and how many are around its call
-        self.loops: list[int] = []
-        self.loops_around = 0
-        self._total: tuple[Threads | None, Formula, int] = (None, self.times, 0)
 
-    def line(self, node: Node) -> int:
-        return self.scope.function.code.source.line(node.position)
+def read(state: State, found: Value, node: Node, operation: str = "load", written: Node | None = None) -> Value:
+    """A place as a value; `written`: the address, where that is not the node."""
+    if found.type.kind == "array" or not found.where:
+        return found
+    if found.where == "unknown":
+        text = shown(node)
+        state.missing(f"the access through `{text}`", node, MEMORY, text)
+    else:
+        access(state, node, found, "load", operation, written=written)
+    step = 0 if lane_step(found) == 0 else UNTOLD
+    return replace(
+        found,
+        where="",
+        varies=found.varies | _DATA,
+        digits=(),
+        number=found.number if found.root else None,
+        step=step,
+    )
 
-    def at(self, node: Node) -> dict[str, Any]:
-        """Where an event is, and on which way."""
-        return {
-            "file": self.file, "line": self.line(node), "node": node.position, "via": self.via,
-            "path": self.record.path, "loop": self.loops[-1] if self.loops else 0,
-        }  # fmt: skip
 
-    def total(self) -> int:
-        """How often what is met runs in the block, as its place in the record."""
-        threads, times, total = self._total
-        if threads is not self.threads or times is not self.times:
-            total = self.record.place(self.threads.total(self.record.counts) * self.times)
-            for text in self.threads.assumed:
-                self.record.assumptions.setdefault(text + ".")
-            self._total = self.threads, self.times, total
-        return total
+def access(
+    state: State, node: Node, found: Value, what: Literal["load", "store", "atomic", "copy"], operation: str = "",
+    moved: tuple[str, str] | None = None, written: Node | None = None,
+) -> None:  # fmt: skip
+    """An access, listed and counted; `moved`: bytes read and written where they are not those of its type."""
+    size = found.type.size
+    _list(state, node, found, what, operation or what, written or node)
+    if found.where != "global":
+        return
+    if moved is None and not size:
+        state.missing(f"the {what} of `{shown(node)}`, of a size that is not told", node, MEMORY)
+        return
+    reads, writes = moved or ("" if what == "store" else size, "" if what in {"load", "copy"} else size)
+    state.put(node, "load" if what == "copy" else what, read=reads, written=writes)
 
-    def put(
-        self, node: Node, operation: str, flops: int = 0, *, product: Fraction = Fraction(0), read: str = "", written: str = ""
-    ) -> None:  # fmt: skip
-        """FLOPs and bytes of one execution."""
-        if flops or product or read or written:
-            loops = self.loops_around + len(self.loops)
-            entry = Entry(
-                self.file, self.line(node), self.via, operation, self.total(), flops, product, read, written, loops
-            )
-            self.record.entries[entry] += 1
 
-    def missing(self, what: str, node: Node, loses: frozenset[Part] = EVERY, through: str = "") -> None:
-        """Say that something is not counted; `through`: how an access that may hide in it is spelled."""
-        where = f"{self.file}:" if self.file else "line "
-        lost = Lost(loses, self.loops_around + len(self.loops))
-        self.record.not_counted.setdefault(f"{what} ({where}{self.line(node)})", lost)
-        self.record.met(Unknown(**self.at(node), what=through, reason=what, loses=loses))
-
-    def condition(self, text: str, node: Node) -> None:
-        """Say what is taken for granted."""
-        where = f"{self.file}:" if self.file else "line "
-        self.record.conditions.setdefault(f"{text} ({where}{self.line(node)})")
-
-    def read(self, found: Value, node: Node, operation: str = "load", written: Node | None = None) -> Value:
-        """A place as a value; `written`: the address, where that is not the node."""
-        if found.type.kind == "array" or not found.where:
-            return found
-        if found.where == "unknown":
-            shown = self.shown(node)
-            self.missing(f"the access through `{shown}`", node, MEMORY, shown)
-        else:
-            self.access(node, found, "load", operation, written=written)
-        step = 0 if lane_step(found) == 0 else UNTOLD
-        return replace(
-            found,
-            where="",
-            varies=found.varies | _DATA,
-            digits=(),
-            number=found.number if found.root else None,
-            step=step,
+def _list(
+    state: State,
+    node: Node,
+    found: Value,
+    what: Literal["load", "store", "atomic", "copy"],
+    operation: str,
+    written: Node,
+) -> None:
+    if found.where not in _SPACES:
+        return
+    size = found.type.size
+    step = _elements(lane_step(found), found.type, state.log.counts)
+    state.log.met(
+        Access(
+            **state.at(node), what=what, operation=operation, space=_SPACES[found.where], roots=found.origin, element_bytes=size,
+            text=spelled(written) or shown(written), steps=(step,) if step else (), width=int(size) if size.isdigit() else None,
+            definition=_definition(state, written), assumes=found.assumed,
         )
+    )  # fmt: skip
 
-    def access(
-        self, node: Node, found: Value, what: Literal["load", "store", "atomic", "copy"], operation: str = "",
-        moved: tuple[str, str] | None = None, written: Node | None = None,
-    ) -> None:  # fmt: skip
-        """An access, listed and counted; `moved`: bytes read and written where they are not those of its type."""
-        size = found.type.size
-        self._list(node, found, what, operation or what, written or node)
-        if found.where != "global":
-            return
-        if moved is None and not size:
-            self.missing(f"the {what} of `{self.shown(node)}`, of a size that is not told", node, MEMORY)
-            return
-        reads, writes = moved or ("" if what == "store" else size, "" if what in {"load", "copy"} else size)
-        self.put(node, "load" if what == "copy" else what, read=reads, written=writes)
 
-    def _list(
-        self, node: Node, found: Value, what: Literal["load", "store", "atomic", "copy"], operation: str, written: Node
-    ) -> None:
-        if found.where not in _SPACES:
-            return
-        size = found.type.size
-        step = _elements(lane_step(found), found.type, self.record.counts)
-        self.record.met(
-            Access(
-                **self.at(node), what=what, operation=operation, space=_SPACES[found.where], roots=found.origin, element_bytes=size,
-                text=spelled(written) or self.shown(written), steps=(step,) if step else (), width=int(size) if size.isdigit() else None,
-                definition=self._definition(written), assumes=found.assumed,
-            )
-        )  # fmt: skip
+def _definition(state: State, node: Node) -> str:
+    """How the variable from which an address starts was set."""
+    for one in within(node):
+        if isinstance(one, Name) and (found := state.scope.find(one.text)) is not None:
+            if found.type.kind in {"pointer", "array", "object"}:
+                return found.definition
+        elif isinstance(one, Name) and (declared := state.scope.constant(one.text)).type.kind == "array":
+            return declared.definition
+    return ""
 
-    def _definition(self, node: Node) -> str:
-        """How the variable from which an address starts was set."""
-        for one in within(node):
-            if isinstance(one, Name) and (found := self.scope.find(one.text)) is not None:
-                if found.type.kind in {"pointer", "array", "object"}:
-                    return found.definition
-            elif isinstance(one, Name) and (declared := self.scope.constant(one.text)).type.kind == "array":
-                return declared.definition
-        return ""
 
-    def shown(self, node: Node) -> str:
-        """An expression as a reader recognises it."""
-        match node:
-            case Name(text=text) | Number(text=text):
-                return text
-            case Index(base=base):
-                return f"{self.shown(base)}[...]"
-            case Member(base=base, name=name, arrow=arrow):
-                return f"{self.shown(base)}{'->' if arrow else '.'}{name}"
-            case Call(function=function):
-                return f"{self.shown(function)}(...)"
-            case Unary(operator=operator, operand=operand):
-                return f"{operator}{self.shown(operand)}"
-            case Cast(operand=operand):
-                return self.shown(operand)
-        return "..."
+def shown(node: Node) -> str:
+    """An expression as a reader recognises it."""
+    match node:
+        case Name(text=text) | Number(text=text):
+            return text
+        case Index(base=base):
+            return f"{shown(base)}[...]"
+        case Member(base=base, name=name, arrow=arrow):
+            return f"{shown(base)}{'->' if arrow else '.'}{name}"
+        case Call(function=function):
+            return f"{shown(function)}(...)"
+        case Unary(operator=operator, operand=operand):
+            return f"{operator}{shown(operand)}"
+        case Cast(operand=operand):
+            return shown(operand)
+    return "..."
 
 
 def _elements(step: object, kind: Type, counts: Counts) -> str:
@@ -196,4 +163,4 @@ def _elements(step: object, kind: Type, counts: Counts) -> str:
     return "" if UNTOLD in text else text.replace("{", "").replace("}", "")
 
 
-__all__ = ["EVERY", "FLOPS", "MEMORY", "Account"]
+__all__ = ["access", "pointed", "read", "shown"]

@@ -7,15 +7,11 @@ memory costs where a place becomes a value. Calls are in calls.py, statements in
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
 from opscope_tools.kernels.cuda.names.values import (
     BOOL,
-    DOUBLE,
-    FLOAT,
     INT,
     LONG,
     UNKNOWN,
@@ -24,15 +20,19 @@ from opscope_tools.kernels.cuda.names.values import (
     Value,
     arithmetic,
     computed,
+    converted,
     lane_step,
-    named_type,
+    literal,
     pointer,
     thread_index,
     told,
     whole,
 )  # fmt: skip
-from opscope_tools.kernels.cuda.run.accesses import FLOPS, MEMORY, Account
-from opscope_tools.kernels.cuda.run.decisions import Decision
+from opscope_tools.kernels.cuda.run.accesses import access, pointed, read, shown
+from opscope_tools.kernels.cuda.run.decisions import Decision, Guards
+from opscope_tools.kernels.cuda.run.instructions import maps, used_in_place
+from opscope_tools.kernels.cuda.run.state import Calls, State
+from opscope_tools.kernels.cuda.run.variables import bind, keep_space, set_part
 from opscope_tools.kernels.cuda.syntax.nodes import (
     Assign,
     Binary,
@@ -52,83 +52,65 @@ from opscope_tools.kernels.cuda.syntax.nodes import (
     spelled,
 )
 from opscope_tools.kernels.host.worlds import COMPARISON, Sym, leaf, negated, render
-from opscope_tools.kernels.run.log import Apart
+from opscope_tools.kernels.run.log import FLOPS, MEMORY, Sums
 from opscope_tools.kernels.run.paths import Status
 
 _COMPARES = frozenset({"<", "<=", ">", ">=", "==", "!="})
 _DATA = frozenset({"data"})
-#: what reading through a pointer into a memory reads
-_WHERE = {"global": "global", "local": "", "shared": "shared", "constant": "constant", "parameter": ""}
 
 
-class Expressions(Account, ABC):
-    """The expressions of one function."""
+class Expressions:
+    """What expressions come to."""
 
-    # what is put down --------------------------------------------------------------------------------------------
+    calls: Calls
 
-    # values ------------------------------------------------------------------------------------------------------
+    def __init__(self, guards: Guards) -> None:
+        self.guards = guards
 
-    def value(self, node: Node) -> Value:
+    def value(self, state: State, node: Node) -> Value:
         """What an expression comes to, its costs put down."""
-        return self.read(self.place(node), node)
+        return read(state, self.place(state, node), node)
 
-    def place(self, node: Node) -> Value:
+    def place(self, state: State, node: Node) -> Value:
         """What an expression stands for; reading it is not yet put down."""
-        self.record.step()
+        state.step()
         match node:
             case Name():
-                return self.named(node)
+                return _named(state, node)
             case Number():
-                return number(node.text)
+                return literal(node.text)
             case Binary():
-                return self.binary(node)
+                return self.binary(state, node)
             case Call():
-                return self.call(node)
+                return self.calls.call(state, node)
             case Index():
-                return self.indexed(node)
+                return self.indexed(state, node)
             case Member():
-                return self.member(node)
+                return self.member(state, node)
             case Assign():
-                return self.assign(node)
+                return self.assign(state, node)
             case Unary():
-                return self.unary(node)
+                return self.unary(state, node)
             case Cast():
-                return self.cast(node)
+                return self.cast(state, node)
             case Conditional():
-                return self.conditional(node)
+                return self.conditional(state, node)
             case Braced():
-                return self.braced(node)
+                return self.braced(state, node)
             case Sequence(parts=parts):
-                return [self.value(p) for p in parts][-1]
+                return [self.value(state, p) for p in parts][-1]
             case SizeOf(text=text):
-                return self.size_of(text)
+                return _size_of(state, text)
             case Lambda():
-                return Value(UNKNOWN, function=(node, self))
+                return Value(UNKNOWN, function=(node, state))
         return Value(UNKNOWN, varies=_DATA)
 
-    def named(self, node: Name) -> Value:
-        for block in reversed(self.scope.blocks):
-            if node.text in block:
-                found = block[node.text]
-                if found.root != node.text:
-                    found = block[node.text] = replace(found, root=node.text)
-                return found
-        return self.scope.constant(node.text if node.arguments is None else f"{node.text}<{', '.join(node.arguments)}>")  # fmt: skip
-
-    def size_of(self, text: str) -> Value:
-        kind = self.scope.read_type(text)
-        if kind is None and (found := self.scope.find(text.strip())) is not None:
-            kind = found.type
-        if kind is None or not kind.size:
-            return whole(None, LONG)
-        return whole(int(kind.size) if kind.size.isdigit() else Sym(kind.size, leaf=True), LONG)
-
-    def member(self, node: Member) -> Value:
-        if isinstance(node.base, Name) and self.scope.find(node.base.text) is None:
-            built = self.built_in(node, node.base.text, node.name)
+    def member(self, state: State, node: Member) -> Value:
+        if isinstance(node.base, Name) and state.scope.find(node.base.text) is None:
+            built = _built_in(state, node, node.base.text, node.name)
             if built is not None:
                 return built
-        base = self.value(node.base) if node.arrow else self.place(node.base)
+        base = self.value(state, node.base) if node.arrow else self.place(state, node.base)
         if node.name in base.parts and not node.arrow:
             return replace(base.parts[node.name], root=base.root)
         of = base.type.of if node.arrow and base.type.kind == "pointer" else base.type
@@ -141,12 +123,12 @@ class Expressions(Account, ABC):
             )
         if kind is UNKNOWN and not where:  # of a parameter: not told, but the same in every thread
             given = base.space == "global" and not base.varies
-            number = leaf(self.shown(node)) if given else None
+            number = leaf(shown(node)) if given else None
             varies = base.varies | (frozenset() if given else _DATA)
             return Value(kind, number, varies=varies, root=base.root, origin=base.origin)
         space = base.space if kind.kind != "pointer" or where == "" else "global"
         number = (
-            leaf(self.shown(node))
+            leaf(shown(node))
             if base.space == "global" and not where and not base.varies and kind.kind == "int"
             else None
         )
@@ -164,22 +146,8 @@ class Expressions(Account, ABC):
             origin=base.origin,
         )
 
-    def built_in(self, node: Member, name: str, axis: str) -> Value | None:
-        """`threadIdx.x` and its like."""
-        if axis not in {"x", "y", "z"}:
-            return None
-        if name == "threadIdx":
-            return thread_index(axis, self.block_sizes[axis])
-        if name == "blockDim":
-            return whole(self.block_sizes[axis])
-        if name == "blockIdx":
-            self.record.of_blocks.add(f"blockIdx.{axis}")
-            self.used_in_place(node, f"blockIdx.{axis}")
-            return whole(leaf(f"blockIdx.{axis}"), INT, frozenset({"block"}))
-        return whole(leaf(f"gridDim.{axis}")) if name == "gridDim" else None
-
-    def indexed(self, node: Index) -> Value:
-        base, index = self.value(node.base), self.value(node.index)
+    def indexed(self, state: State, node: Index) -> Value:
+        base, index = self.value(state, node.base), self.value(state, node.index)
         varies = base.varies | index.varies
         if base.type.kind not in {"pointer", "array"} or base.type.of is None:
             if base.type.kind in {"vector", "object"} and base.space != "global" and base.type.of is not None:
@@ -187,44 +155,13 @@ class Expressions(Account, ABC):
             known = base.type.kind in {"int", "float"}
             where = "" if known else "unknown"
             return Value(UNKNOWN, varies=varies | _DATA, where=where, root=base.root, origin=base.origin)
-        return self.pointed(base, varies, moved(base, "+", index))
-
-    def pointed(self, base: Value, varies: frozenset[str], step: Any) -> Value:
-        """What a pointer or array leads to; `step`: how far the next lane's lies from it, in bytes."""
-        kind = base.type.of or UNKNOWN
-        where = _WHERE.get(base.space, "unknown")
-        if base.type.kind == "array" and not base.space:
-            where = ""
-        inner = base.space if kind.kind == "array" else ""
-        if kind.kind == "pointer":  # where a pointer in memory leads to: what the host hands over is global
-            inner = "global" if base.space in {"global", "parameter"} else base.held or self.record_space(base.root)
-        more = _DATA if where in {"global", "shared"} else frozenset[str]()
-        return Value(
-            kind, varies=varies | more, space=inner, where=where if kind.kind != "array" else "", root=base.root,
-            step=told(step) if where or kind.kind == "array" or (base.space == "parameter" and step == 0) else UNTOLD, origin=base.origin, assumed=base.assumed,
-        )  # fmt: skip
-
-    @abstractmethod
-    def on(self, node: Node, test: str, holds: bool, status: Status) -> AbstractContextManager[None]:
-        """What is met meanwhile is met where the test went so."""
-
-    @abstractmethod
-    def maps(self, node: Node, name: str, value: Node, made: Value) -> None:
-        """Put down that a variable is made of the indices of thread and block, where it is."""
-
-    @abstractmethod
-    def used_in_place(self, node: Node, axis: str) -> None:
-        """Put down that a statement asks for the index of the block."""
-
-    @abstractmethod
-    def record_space(self, root: str) -> str:
-        """The memory that pointers in a local array lead to."""
+        return pointed(state, base, varies, moved(base, "+", index))
 
     # operators ---------------------------------------------------------------------------------------------------
 
-    def unary(self, node: Unary) -> Value:
+    def unary(self, state: State, node: Unary) -> Value:
         if node.operator == "&":
-            found = self.place(node.operand)
+            found = self.place(state, node.operand)
             if found.type.kind == "array" and found.where == "":
                 return replace(found, type=pointer(found.type), where="")
             held = found.type.kind in {"pointer", "array"} and not found.where  # a variable, not what it leads to
@@ -239,13 +176,13 @@ class Expressions(Account, ABC):
                 origin=() if held else found.origin,
             )
         if node.operator in {"++", "--"}:
-            return self.step(node)
-        found = self.value(node.operand)
+            return self.step(state, node)
+        found = self.value(state, node.operand)
         match node.operator:
             case "*":
                 if found.type.kind not in {"pointer", "array"}:
                     return Value(UNKNOWN, varies=found.varies | _DATA, where="unknown")
-                return self.pointed(found, found.varies, lane_step(found))
+                return pointed(state, found, found.varies, lane_step(found))
             case "!":
                 return Value(
                     BOOL,
@@ -256,93 +193,52 @@ class Expressions(Account, ABC):
             case "-":
                 if found.type.arithmetic:
                     if not found.literal:
-                        self.put(node, "arithmetic", found.type.lanes)
+                        state.put(node, "arithmetic", found.type.lanes)
                     return Value(found.type, varies=found.varies, literal=found.literal)
                 if found.type.kind == "unknown":
-                    self.missing(f"`{self.shown(node)}`, of a type that is not told", node, FLOPS)
+                    state.missing(f"`{shown(node)}`, of a type that is not told", node, FLOPS)
                 return replace(arithmetic("-", whole(0), found, found.type), literal=found.literal)
             case "~":
                 return Value(found.type, ~found.number if isinstance(found.number, int) else None, varies=found.varies)
         return found
 
-    def step(self, node: Unary) -> Value:
+    def step(self, state: State, node: Unary) -> Value:
         """`++` and `--`."""
-        place = self.place(node.operand)
-        old = self.read(place, node.operand)
+        place = self.place(state, node.operand)
+        old = read(state, place, node.operand)
         if old.type.arithmetic:
-            self.put(node, "arithmetic", old.type.lanes)
+            state.put(node, "arithmetic", old.type.lanes)
         if place.where:
-            self.access(node.operand, place, "store", f"store {node.operator}")
+            access(state, node.operand, place, "store", f"store {node.operator}")
         new = arithmetic(node.operator[0], old, whole(1), old.type) if old.type.kind == "int" else old
         if isinstance(node.operand, Name):
-            self.bind(node.operand.text, replace(new, space=old.space))
+            bind(state, node.operand.text, replace(new, space=old.space))
         return old if node.postfix else new
 
-    def binary(self, node: Binary) -> Value:
+    def binary(self, state: State, node: Binary) -> Value:
         if node.operator in {"&&", "||"}:
-            return self.joined(node)
-        a, b = self.value(node.left), self.value(node.right)
-        return self.operate(node, node.operator, a, b)
+            return self.joined(state, node)
+        a, b = self.value(state, node.left), self.value(state, node.right)
+        return _operated(state, node, node.operator, a, b)
 
-    def operate(self, node: Node, operator: str, a: Value, b: Value) -> Value:
-        """An operator on two values."""
-        varies = a.varies | b.varies
-        if operator in _COMPARES:
-            made = computed(operator, a.number, b.number) if a.type.kind != "pointer" else None
-            return Value(BOOL, made if isinstance(made, int) else None, varies=varies, test=(operator, a, b))
-        kinds = {a.type.kind, b.type.kind}
-        if kinds & {"pointer", "array"}:
-            base = a if a.type.kind in {"pointer", "array"} else b
-            if kinds <= {"pointer", "array"}:
-                return Value(LONG, varies=varies)
-            kind = base.type if base.type.kind == "pointer" else pointer(base.type.of or UNKNOWN)
-            step = told(moved(base, operator, b if base is a else a))
-            return replace(base, type=kind, varies=varies, number=None, digits=(), literal=False, step=step)
-        if a.type.arithmetic or b.type.arithmetic:
-            return self.floating(node, operator, a, b)
-        if kinds == {"int"}:
-            wide = a.type if int(a.type.size or 4) >= int(b.type.size or 4) else b.type
-            return arithmetic(operator, a, b, wide if int(wide.size or 4) > 4 else INT)
-        if operator in {"%", "<<", ">>", "&", "|", "^"} and "object" not in kinds:
-            return replace(arithmetic(operator, a, b, INT), digits=(), offset=None)
-        if kinds <= {"int", "unknown"} and not (a.varies | b.varies) & _DATA:  # of sizes and indices
-            return replace(arithmetic(operator, a, b, UNKNOWN), type=UNKNOWN)
-        self.missing(f"`{operator}` of {a.type.name or b.type.name or 'a type that is not told'}", node, FLOPS)
-        return Value(a.type if a.type.kind == "object" else UNKNOWN, varies=varies)
-
-    def floating(self, node: Node, operator: str, a: Value, b: Value) -> Value:
-        varies, literal = a.varies | b.varies, a.literal and b.literal
-        if {a.type.kind, b.type.kind} & {"unknown", "object"}:
-            other = a if a.type.kind in {"unknown", "object"} else b
-            self.missing(f"`{operator}` of {other.type.name or 'a type that is not told'}", node, FLOPS)
-            return Value(UNKNOWN, varies=varies)
-        kind = _wider(a.type, b.type)
-        if not literal:
-            self.put(node, "arithmetic", kind.lanes)
-        if kind.kind == "generic":
-            self.record.assumptions.setdefault(f"{kind.name} is a floating-point type: its arithmetic counts.")
-        return Value(kind, varies=varies, literal=literal)
-
-    def joined(self, node: Binary) -> Value:
+    def joined(self, state: State, node: Binary) -> Value:
         """`&&` and `||`: the right side is looked at where the left one leaves it open."""
-        a = self.value(node.left)
-        decision = self.decide(a)
+        a = self.value(state, node.left)
+        decision = self.guards.decide(a, state.threads)
         holds = node.operator == "&&"
         if decision.outcome is (not holds):
             return Value(BOOL, int(not holds), varies=a.varies, test=a.test)
-        kept, threads = self.record.aside(), self.threads
-        left = decision.yes if holds else decision.no
+        threads, left = state.threads, decision.yes if holds else decision.no
         if decision.outcome == "threads" and left is not None:
-            self.threads = left
-        with self.on(node, spelled(node.left), holds, _status(decision, holds)):
-            b = self.value(node.right)
-        self.threads = threads
-        apart = self.record.back(kept)
+            state.threads = left
+        with state.log.apart() as apart, state.on(node, spelled(node.left), holds, _status(decision, holds)):
+            b = self.value(state, node.right)
+        state.threads = threads
         open_ = decision.outcome == "open" or (decision.outcome == "threads" and left is None)
         if open_ and not apart.nothing:
-            self.missing("what stands behind `&&` or `||` of a test that data decides", node, apart.parts)
+            state.missing("what stands behind `&&` or `||` of a test that data decides", node, apart.parts)
         else:
-            self.record.add(apart)
+            state.log.add(apart)
         number = None
         if isinstance(a.number, int) and isinstance(b.number, int):
             number = int(bool(a.number) and bool(b.number)) if holds else int(bool(a.number) or bool(b.number))
@@ -350,33 +246,33 @@ class Expressions(Account, ABC):
             number = b.number
         return Value(BOOL, number, varies=a.varies | b.varies, test=("and" if holds else "or", a, b))
 
-    def conditional(self, node: Conditional) -> Value:
-        test = self.value(node.test)
-        decision = self.decide(test)
+    def conditional(self, state: State, node: Conditional) -> Value:
+        test = self.value(state, node.test)
+        decision = self.guards.decide(test, state.threads)
         if decision.outcome in {True, False} and not decision.assumed:
-            return self.value(node.first if decision.outcome else node.second)
-        threads, made = self.threads, list[tuple[Value, Apart]]()
+            return self.value(state, node.first if decision.outcome else node.second)
+        threads, made = state.threads, list[tuple[Value, Sums]]()
         for part, left in ((node.first, decision.yes), (node.second, decision.no)):
-            kept, first_ = self.record.aside(), part is node.first
-            self.threads = left if decision.outcome == "threads" and left is not None else threads
-            with self.on(node, node.text, first_, _status(decision, first_)):
-                made.append((self.value(part), self.record.back(kept)))
-        self.threads = threads
+            holds = part is node.first
+            state.threads = left if decision.outcome == "threads" and left is not None else threads
+            with state.log.apart() as apart, state.on(node, node.text, holds, _status(decision, holds)):
+                made.append((self.value(state, part), apart))
+        state.threads = threads
         (first, one), (second, other) = made
         if decision.outcome == "threads" and decision.yes is not None and decision.no is not None:
-            self.record.add(one)
-            self.record.add(other)
+            state.log.add(one)
+            state.log.add(other)
         elif one.same(other):
-            self.record.add(one)
+            state.log.add(one)
         elif decision.outcome in {True, False}:
-            self.rely(decision, node, node.text)
-            self.record.add(one if decision.outcome else other)
+            rely(state, decision, node, node.text)
+            state.log.add(one if decision.outcome else other)
             return first if decision.outcome else second
         else:
-            self.missing(f"what `{node.text}` chooses", node, one.parts | other.parts)
+            state.missing(f"what `{node.text}` chooses", node, one.parts | other.parts)
         kind = _wider(first.type, second.type) if first.type.arithmetic or second.type.arithmetic else first.type
         kind = second.type if kind.kind == "unknown" or (first.literal and first.type.kind == "int") else kind
-        number = self.chosen(test, first, second)
+        number = _chosen(test, first, second)
         space = (
             first.space
             if first.space == second.space or second.number == 0
@@ -391,99 +287,141 @@ class Expressions(Account, ABC):
             origin=tuple(dict.fromkeys((*first.origin, *second.origin))),
         )  # fmt: skip
 
-    def chosen(self, test: Value, first: Value, second: Value) -> Any:
-        """The formula of a conditional between two whole numbers."""
-        if first.number is None or second.number is None or len(test.test) != 3 or test.test[0] not in _COMPARES:
-            return None
-        a, b = test.test[1].number, test.test[2].number
-        if a is None or b is None or test.varies & {"thread", "loop"}:
-            return None
-        asked = f"{render(a, COMPARISON + 1)} {test.test[0]} {render(b, COMPARISON + 1)}"
-        return Sym(f"({render(first.number)} if {asked} else {render(second.number)})")
-
-    def decide(self, test: Value) -> Decision:
-        return self.guards.decide(test, self.threads)
-
-    def rely(self, decision: Decision, node: Node, text: str) -> None:
-        """Put down what a decision takes for granted; `text` is the test as written."""
-        if decision.conditions and len(text) <= 120 and isinstance(decision.outcome, bool):
-            plain = re.sub(r"^! ?(?=[\w.]+$)", "not ", text)
-            self.condition(
-                plain if decision.outcome else plain[4:] if plain.startswith("not ") else negated(plain), node
-            )
-            return
-        for one in decision.conditions:
-            self.condition(one, node)
-
     # casts and assignments ---------------------------------------------------------------------------------------
 
-    def cast(self, node: Cast) -> Value:
-        kind = self.scope.type_of(node.type)
+    def cast(self, state: State, node: Cast) -> Value:
+        kind = state.scope.type_of(node.type)
         if node.type.reference and kind.kind != "unknown":
-            return replace(self.place(node.operand), type=kind)
-        found = self.value(node.operand)
-        return self.converted(found, kind)
+            return replace(self.place(state, node.operand), type=kind)
+        found = self.value(state, node.operand)
+        return converted(found, kind)
 
-    def converted(self, found: Value, kind: Type) -> Value:
-        """A value as one of another type."""
-        if kind.kind == "unknown" or kind is found.type:
-            return found
-        if kind.kind == "pointer":
-            space = found.space if found.type.kind in {"pointer", "array"} or found.origin else ""
-            return replace(found, type=kind, space=space, number=found.number if found.number == 0 else None, where="")
-        if kind.kind == "int" and found.type.kind in {"int", "unknown"} and kind.name != "bool":
-            return replace(found, type=kind)
-        if kind.name == "bool":
-            return replace(found, type=BOOL)
-        made = Value(kind, varies=found.varies, literal=found.literal and kind.kind == "float")
-        return replace(made, origin=found.origin, space=found.space) if kind.kind == "object" else made
-
-    def braced(self, node: Braced) -> Value:
-        values = [self.value(item) for item in node.items]
+    def braced(self, state: State, node: Braced) -> Value:
+        values = [self.value(state, item) for item in node.items]
         varies = frozenset[str]().union(*(v.varies for v in values))
-        kind = self.scope.type_of(node.type) if node.type is not None else UNKNOWN
+        kind = state.scope.type_of(node.type) if node.type is not None else UNKNOWN
         if len(values) == 1 and kind.kind in {"int", "float", "unknown"}:
-            return self.converted(values[0], kind)
+            return converted(values[0], kind)
         return Value(kind, varies=varies)
 
-    def assign(self, node: Assign) -> Value:
+    def assign(self, state: State, node: Assign) -> Value:
         compound = node.operator[:-1]
-        new = self.value(node.value)
-        target = self.place(node.target)
+        new = self.value(state, node.value)
+        target = self.place(state, node.target)
         if compound:
-            new = self.operate(node, compound, self.read(target, node.target), new)
+            new = _operated(state, node, compound, read(state, target, node.target), new)
         elif target.type.kind == "object" and new.type.kind in {"int", "float"} and not target.type.fields:
-            self.missing(f"`=` of {target.type.name}", node, FLOPS)
+            state.missing(f"`=` of {target.type.name}", node, FLOPS)
         if target.where == "unknown":
-            self.missing(f"the store through `{self.shown(node.target)}`", node, MEMORY, self.shown(node.target))
+            state.missing(f"the store through `{shown(node.target)}`", node, MEMORY, shown(node.target))
         elif target.where:
-            self.access(node.target, target, "store", f"store {node.operator}" if compound else "store")
-        made = self.converted(new, target.type)
+            access(state, node.target, target, "store", f"store {node.operator}" if compound else "store")
+        made = converted(new, target.type)
         if isinstance(node.target, Name):
             if not compound:
-                self.maps(node, node.target.text, node.value, made)
-            self.bind(node.target.text, made)
+                maps(state, node, node.target.text, node.value, made)
+            bind(state, node.target.text, made)
         elif isinstance(node.target, Member) and target.root and not target.where:
-            self.set_part(target.root, node.target.name, replace(made, where="", root=""))
+            set_part(state, target.root, node.target.name, replace(made, where="", root=""))
         elif target.root and new.type.kind in {"pointer", "array"} and not target.where:
-            self.keep_space(target.root, made.space)
+            keep_space(state, target.root, made.space)
         return replace(made, where="", root="")
 
-    @abstractmethod
-    def keep_space(self, root: str, space: str) -> None:
-        """Put down where a pointer that is stored in a local array leads to."""
 
-    @abstractmethod
-    def set_part(self, root: str, name: str, value: Value) -> None:
-        """Put down what a field of a variable is set to."""
+def _named(state: State, node: Name) -> Value:
+    for block in reversed(state.scope.blocks):
+        if node.text in block:
+            found = block[node.text]
+            if found.root != node.text:
+                found = block[node.text] = replace(found, root=node.text)
+            return found
+    return state.scope.constant(node.text if node.arguments is None else f"{node.text}<{', '.join(node.arguments)}>")  # fmt: skip
 
-    @abstractmethod
-    def bind(self, name: str, value: Value) -> None:
-        """Give a variable a value."""
 
-    @abstractmethod
-    def call(self, node: Call) -> Value:
-        """A call."""
+def _size_of(state: State, text: str) -> Value:
+    kind = state.scope.read_type(text)
+    if kind is None and (found := state.scope.find(text.strip())) is not None:
+        kind = found.type
+    if kind is None or not kind.size:
+        return whole(None, LONG)
+    return whole(int(kind.size) if kind.size.isdigit() else Sym(kind.size, leaf=True), LONG)
+
+
+def _built_in(state: State, node: Member, name: str, axis: str) -> Value | None:
+    """`threadIdx.x` and its like."""
+    if axis not in {"x", "y", "z"}:
+        return None
+    if name == "threadIdx":
+        return thread_index(axis, state.block[axis])
+    if name == "blockDim":
+        return whole(state.block[axis])
+    if name == "blockIdx":
+        state.log.of_blocks.add(f"blockIdx.{axis}")
+        used_in_place(state, node, f"blockIdx.{axis}")
+        return whole(leaf(f"blockIdx.{axis}"), INT, frozenset({"block"}))
+    return whole(leaf(f"gridDim.{axis}")) if name == "gridDim" else None
+
+
+def _operated(state: State, node: Node, operator: str, a: Value, b: Value) -> Value:
+    """An operator on two values."""
+    varies = a.varies | b.varies
+    if operator in _COMPARES:
+        made = computed(operator, a.number, b.number) if a.type.kind != "pointer" else None
+        return Value(BOOL, made if isinstance(made, int) else None, varies=varies, test=(operator, a, b))
+    kinds = {a.type.kind, b.type.kind}
+    if kinds & {"pointer", "array"}:
+        base = a if a.type.kind in {"pointer", "array"} else b
+        if kinds <= {"pointer", "array"}:
+            return Value(LONG, varies=varies)
+        kind = base.type if base.type.kind == "pointer" else pointer(base.type.of or UNKNOWN)
+        step = told(moved(base, operator, b if base is a else a))
+        return replace(base, type=kind, varies=varies, number=None, digits=(), literal=False, step=step)
+    if a.type.arithmetic or b.type.arithmetic:
+        return _floating(state, node, operator, a, b)
+    if kinds == {"int"}:
+        wide = a.type if int(a.type.size or 4) >= int(b.type.size or 4) else b.type
+        return arithmetic(operator, a, b, wide if int(wide.size or 4) > 4 else INT)
+    if operator in {"%", "<<", ">>", "&", "|", "^"} and "object" not in kinds:
+        return replace(arithmetic(operator, a, b, INT), digits=(), offset=None)
+    if kinds <= {"int", "unknown"} and not (a.varies | b.varies) & _DATA:  # of sizes and indices
+        return replace(arithmetic(operator, a, b, UNKNOWN), type=UNKNOWN)
+    state.missing(f"`{operator}` of {a.type.name or b.type.name or 'a type that is not told'}", node, FLOPS)
+    return Value(a.type if a.type.kind == "object" else UNKNOWN, varies=varies)
+
+
+def _floating(state: State, node: Node, operator: str, a: Value, b: Value) -> Value:
+    varies, literal = a.varies | b.varies, a.literal and b.literal
+    if {a.type.kind, b.type.kind} & {"unknown", "object"}:
+        other = a if a.type.kind in {"unknown", "object"} else b
+        state.missing(f"`{operator}` of {other.type.name or 'a type that is not told'}", node, FLOPS)
+        return Value(UNKNOWN, varies=varies)
+    kind = _wider(a.type, b.type)
+    if not literal:
+        state.put(node, "arithmetic", kind.lanes)
+    if kind.kind == "generic":
+        state.log.assumptions.setdefault(f"{kind.name} is a floating-point type: its arithmetic counts.")
+    return Value(kind, varies=varies, literal=literal)
+
+
+def _chosen(test: Value, first: Value, second: Value) -> Any:
+    """The formula of a conditional between two whole numbers."""
+    if first.number is None or second.number is None or len(test.test) != 3 or test.test[0] not in _COMPARES:
+        return None
+    a, b = test.test[1].number, test.test[2].number
+    if a is None or b is None or test.varies & {"thread", "loop"}:
+        return None
+    asked = f"{render(a, COMPARISON + 1)} {test.test[0]} {render(b, COMPARISON + 1)}"
+    return Sym(f"({render(first.number)} if {asked} else {render(second.number)})")
+
+
+def rely(state: State, decision: Decision, node: Node, text: str) -> None:
+    """Put down what a decision takes for granted; `text` is the test as written."""
+    if decision.conditions and len(text) <= 120 and isinstance(decision.outcome, bool):
+        plain = re.sub(r"^! ?(?=[\w.]+$)", "not ", text)
+        state.condition(plain if decision.outcome else plain[4:] if plain.startswith("not ") else negated(plain), node)
+        return
+    for one in decision.conditions:
+        state.condition(one, node)
 
 
 def _status(decision: Decision, holds: bool) -> Status:
@@ -509,23 +447,6 @@ def moved(base: Value, operator: str, by: Value) -> Any:
     return computed(operator, start, computed("*", step, int(size) if size.isdigit() else Sym(size, leaf=True)))
 
 
-def number(text: str) -> Value:
-    """A literal."""
-    plain = text.replace("'", "")
-    if re.fullmatch(r"(?:0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)[uUlL]*", plain):
-        digits = plain.rstrip("uUlL")
-        octal = len(digits) > 1 and digits[0] == "0" and digits.isdigit()
-        kind = LONG if "l" in plain.lower() and "x" not in plain.lower() else INT
-        return replace(
-            whole(
-                int(digits, 8) if octal and not set(digits) & {"8", "9"} else int(digits, 0) if not octal else None,
-                kind,
-            ),
-            literal=True,
-        )
-    return Value(FLOAT if plain[-1:] in {"f", "F"} else DOUBLE, literal=True)
-
-
 def _wider(a: Type, b: Type) -> Type:
     """The type of arithmetic on two."""
     for kind in ("vector", "generic"):
@@ -539,4 +460,4 @@ def _wider(a: Type, b: Type) -> Type:
     return a if int(a.size or 4) >= int(b.size or 4) else b
 
 
-__all__ = ["Expressions", "named_type", "number"]
+__all__ = ["Expressions", "rely"]

@@ -1,0 +1,248 @@
+"""Functions that the abstract run of a CUDA kernel enters: device functions, methods, constructors and lambdas.
+
+Each is run in a `State` of its own with what it is handed: types of arguments settle its template parameters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from opscope_tools.kernels.cuda.checks import assertions
+from opscope_tools.kernels.cuda.names.functions import Function
+from opscope_tools.kernels.cuda.names.scope import Scope
+from opscope_tools.kernels.cuda.names.values import UNKNOWN, UNTOLD, VOID, Type, Value, converted, named_type, pointer
+from opscope_tools.kernels.cuda.run.state import Runs, State, Values
+from opscope_tools.kernels.cuda.run.variables import forget, writes
+from opscope_tools.kernels.cuda.syntax.expressions import UnreadError
+from opscope_tools.kernels.cuda.syntax.nodes import Lambda, Name, TypeName
+from opscope_tools.kernels.cuda.syntax.statements import Reader
+from opscope_tools.kernels.cuda.syntax.tokens import Token, words
+from opscope_tools.kernels.host.worlds import render
+from opscope_tools.kernels.run.events import Check
+
+DEPTH = 8
+
+
+class Functions:
+    """Functions, run with what they are handed."""
+
+    statements: Runs
+
+    def __init__(self, values: Values) -> None:
+        self.value = values.value
+
+    def closure(self, state: State, found: Value, values: list[Value]) -> Value:
+        """A lambda, run among the variables of where it was written."""
+        node, owner = found.function
+        if not isinstance(node, Lambda) or state.depth >= DEPTH:
+            return Value(UNKNOWN, varies=frozenset({"data"}))
+        scope = owner.scope
+        given = {
+            name: _handed(kind, value, scope.type_of(kind))
+            for (kind, name), value in zip(node.parameters, values, strict=False)
+        }
+        inner = replace(
+            owner, threads=state.threads, times=state.times, path=state.path, depth=state.depth + 1, returned=[], left=set(),
+            loops_around=state.deep - len(owner.loops),
+        )  # fmt: skip
+        deep = len(scope.blocks)
+        scope.blocks.append(given)
+        try:
+            self.statements.inner(inner, node.body)
+        finally:
+            del scope.blocks[deep:]
+        forget(owner, writes(owner, node.body), "loop")  # what it captures, perhaps in each of many calls
+        return _one(inner.returned)
+
+    def function(self, state: State, function: Function, arguments: tuple[str, ...], values: list[Value]) -> Value:
+        """A device function; `arguments`: of its template."""
+        settled = self._settled(state, function, arguments, values)
+        types = {n: t for n, t in settled.items() if isinstance(t, Type)}
+        names = {n: v for n, v in settled.items() if isinstance(v, Value)}
+        compile_time = state.scope.compile_time - {p.name for p in function.template}
+        scope = Scope(function, state.scope.library, types, [names], compile_time)
+        for (kind, name), value in zip(function.parameters, values, strict=False):
+            made = value if value.function is not None else _handed(kind, value, scope.type_of(kind))
+            scope.declare(name, replace(made, root=""))
+        inner = state.entered(scope, function.name)
+        file_tests(inner)
+        self.statements.run(inner, function.body)
+        return replace(_returned(inner, function.returns), root="")
+
+    def method(self, state: State, base: Value, name: str, values: list[Value]) -> Value | None:
+        """A method of a structure that is known; None where it is not."""
+        if base.type.struct is None or state.depth >= DEPTH:
+            return None
+        struct, scope = base.type.struct
+        method = struct.called(name, len(values))
+        if method is None:
+            return None
+        fields = {}
+        for field, kind in base.type.fields.items():
+            where = "global" if base.where == "global" else ""
+            fields[field] = base.parts.get(field) or Value(
+                kind, varies=base.varies, space=base.space or where if kind.kind in {"pointer", "array"} else "",
+                where=where if kind.kind != "array" else "",
+            )  # fmt: skip
+        given: dict[str, Value] = {}
+        inner = _within(state, scope, [fields, given], f"{struct.name}.{name}")
+        inner.this = base
+        for (kind, parameter), value in zip(method.parameters, values, strict=True):
+            made = _handed(kind, value, inner.scope.type_of(kind))
+            given[parameter] = replace(made, root="", where=made.where if kind.reference else "")
+        self.statements.run(inner, method.body)
+        return replace(_returned(inner, method.returns), root="")
+
+    def built(self, state: State, kind: Type, values: list[Value]) -> Value:
+        """An object of a structure, from what its constructor or its braces are given."""
+        struct, scope = kind.struct
+        method = struct.called(struct.name, len(values))
+        if method is None:
+            if len(values) == 1 and values[0].type.name == kind.name:
+                return values[0]
+            names = [f.name for f in struct.fields]
+            parts = dict(zip(names, values, strict=False)) if struct.whole and not struct.methods else {}
+            return Value(kind, parts={n: converted(v, kind.fields[n]) for n, v in parts.items()})
+        given = {name: replace(v, root="", where="") for (_, name), v in zip(method.parameters, values, strict=True)}
+        inner = _within(state, scope, [{}, given], struct.name)
+        parts = {n: converted(self.value(inner, v), kind.fields[n]) for n, v in method.starts if n in kind.fields}
+        self.statements.run(inner, method.body)
+        return Value(kind, parts={n: replace(v, root="", where="") for n, v in parts.items()})
+
+    def _settled(
+        self, state: State, function: Function, arguments: tuple[str, ...], values: list[Value]
+    ) -> dict[str, Any]:
+        """What the template parameters of a callee stand for: a type, a value or a function."""
+        made: dict[str, Any] = {}
+        for parameter, text in zip(function.template, arguments, strict=False):
+            found = state.scope.read_type(text) if parameter.type else self._argument(state, text)
+            if found is not None:
+                made[parameter.name] = found
+        for parameter in function.template:
+            if parameter.type and parameter.name not in made:
+                deduced = _deduced(parameter.name, function, values)
+                if deduced is not None:
+                    made[parameter.name] = deduced
+            if parameter.name not in made and parameter.default and not parameter.type:
+                default = self._argument(state, parameter.default, made)
+                if default is not None:
+                    made[parameter.name] = default
+            elif parameter.name not in made and parameter.default:
+                kind = made.get(parameter.default) or named_type(parameter.default)
+                if kind is not None:
+                    made[parameter.name] = kind
+        return made
+
+    def _argument(self, state: State, text: str, made: dict[str, Any] | None = None) -> Value | None:
+        """A template argument that is no type: a number, or the function that it names."""
+        if made and text in made:
+            found = made[text]
+            return found if isinstance(found, Value) else None
+        try:
+            reader = Reader([Token(w, state.scope.function.start) for w in words(text)], lambda _: False)
+            node = reader.expression()
+        except (UnreadError, RecursionError):
+            return None
+        if isinstance(node, Name):
+            variable = state.scope.find(node.text)
+            if variable is None and state.scope.called(node.text):
+                return Value(UNKNOWN, function=node.text)
+        with state.log.apart():
+            found = self.value(state, node)
+        return replace(found, root="", varies=frozenset())
+
+
+def _within(state: State, scope: Scope, blocks: list[dict[str, Value]], name: str) -> State:
+    """Inside a structure's method."""
+    inner = Scope(scope.function, state.scope.library, dict(scope.types), [*scope.blocks, *blocks], scope.compile_time)
+    return state.entered(inner, name)
+
+
+def _handed(kind: TypeName, value: Value, of: Type) -> Value:
+    """What a parameter of a type is handed."""
+    return value if kind.reference and value.type.kind != "unknown" else converted(value, of)
+
+
+def file_tests(state: State) -> None:
+    """What the `#if`s inside a body take for granted, and what it asserts."""
+    function = state.scope.function
+    if (key := (id(function), state.via)) not in state.log.checked:
+        state.log.checked.add(key)
+        for c in assertions(function.code.source, function.start, function.end, state.file, state.via):
+            state.log.met(
+                Check(
+                    file=c.file, line=c.line, node=len(state.log.events), via=c.via, path=state.path,
+                    kind=c.kind, condition=c.condition, message=c.message,
+                )
+            )  # fmt: skip
+    for place, text in function.code.tests_of(function.start, function.end):
+        state.log.sums.conditions.setdefault(f"{text} ({state.named(function.code.source.line(place))})")
+
+
+def by_types(functions: list[Function], values: list[Value]) -> list[Function]:
+    """Of several functions of one name those whose parameters are of the types that are given."""
+    found = []
+    for function in functions:
+        own = {p.name for p in function.template}
+        fits = True
+        for (kind, _), value in zip(function.parameters, values, strict=False):
+            if kind.name in own:
+                fits = fits and (kind.pointers == 0 or value.type.kind in {"pointer", "array"})
+                continue
+            wanted = named_type(kind.name)
+            given = value.type
+            for _ in range(kind.pointers):
+                given = given.of if given.kind in {"pointer", "array"} and given.of is not None else VOID
+            fits = (
+                fits
+                and wanted is not None
+                and (wanted.kind, wanted.size, wanted.lanes) == (given.kind, given.size, given.lanes)
+            )
+        if fits:
+            found.append(function)
+    return found
+
+
+def _deduced(name: str, function: Function, values: list[Value]) -> Type | None:
+    for (kind, _), value in zip(function.parameters, values, strict=False):
+        if kind.name != name or kind.arguments:
+            continue
+        of: Type | None = value.type
+        for _ in range(kind.pointers):
+            of = of.of if of is not None and of.kind in {"pointer", "array"} else None
+        if of is not None and of.kind == "array" and of.of is not None:
+            of = pointer(of.of)
+        if of is not None and of.kind != "unknown":
+            return of
+    return None
+
+
+def _returned(state: State, returns: TypeName | None) -> Value:
+    """What a function gives back, as the type that its heading says."""
+    found = _one(state.returned)
+    of = UNKNOWN if returns is None or returns.reference else state.scope.type_of(returns)
+    return found if found.type.kind == "void" or of.kind in {"unknown", "pointer"} else converted(found, of)
+
+
+def _one(values: list[Value]) -> Value:
+    """What a function gives back."""
+    if not values:
+        return Value(VOID)
+    if len(values) == 1:
+        return replace(values[0], root="")
+    varies = frozenset[str]().union(*(v.varies for v in values)) | {"data"}
+    spaces = {v.space for v in values}
+    numbers = {render(v.number) for v in values}
+    known = next((v.type for v in values if v.type.kind != "unknown"), UNKNOWN)
+    return Value(
+        known,
+        values[0].number if len(numbers) == 1 else None,
+        varies=varies,
+        space=spaces.pop() if len(spaces) == 1 else "",
+        step=UNTOLD,
+        origin=tuple(dict.fromkeys(o for v in values for o in v.origin)),
+    )
+
+
+__all__ = ["DEPTH", "Functions", "by_types", "file_tests"]

@@ -1,0 +1,157 @@
+"""Where the abstract run of a CUDA kernel is: one function that was entered, and how what it meets is put down.
+
+The parts of the run are handed a `State`. kernel.py joins those that need one another, through the Protocols here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Literal, Protocol
+
+from opscope_schemas.formula import Formula
+
+from opscope_tools.kernels.cuda.names.scope import Scope
+from opscope_tools.kernels.cuda.names.values import Value
+from opscope_tools.kernels.cuda.syntax.nodes import Block, Call, Node
+from opscope_tools.kernels.run.events import Part, Unknown
+from opscope_tools.kernels.run.log import EVERY, Entry, Lost, Record
+from opscope_tools.kernels.run.paths import Path, Status, Step, counted
+from opscope_tools.kernels.values.threads import Threads
+
+#: how statements end
+Flow = Literal["", "return", "break", "continue"]
+
+
+@dataclass
+class State:
+    """One function that is run."""
+
+    log: Record
+    scope: Scope
+    #: threads of a block along x, y and z
+    block: dict[str, Any]
+    #: which of them come to what is met, and how often it runs in each
+    threads: Threads
+    times: Formula = field(default_factory=lambda: Formula.const(1))
+    path: Path = ()
+    file: str = ""
+    #: functions that were entered, joined by " > "
+    via: str = ""
+    depth: int = 0
+    #: the object whose method this is
+    this: Value | None = None
+    #: lines of the loops of this function that are open, and how many are around its call
+    loops: list[int] = field(default_factory=list)
+    loops_around: int = 0
+    returned: list[Value] = field(default_factory=list)
+    #: ways in which some threads left early
+    left: set[str] = field(default_factory=set)
+    #: where pointers that local arrays hold lead to
+    spaces: dict[str, str] = field(default_factory=dict)
+    #: numbers that are made of the indices of thread and block
+    indices: set[str] = field(default_factory=set)
+    #: the statement that is run
+    statement: Node = field(default_factory=lambda: Block(0, []))
+    _total: tuple[Threads | None, Formula | None, int] = (None, None, 0)
+
+    def entered(self, scope: Scope, name: str) -> State:
+        """Inside a function that is called here."""
+        return State(
+            self.log, scope, self.block, self.threads, self.times, self.path, scope.function.file,
+            f"{self.via} > {name}" if self.via else name, self.depth + 1, loops_around=self.deep,
+        )  # fmt: skip
+
+    @property
+    def deep(self) -> int:
+        """Loops around what is met."""
+        return self.loops_around + len(self.loops)
+
+    @property
+    def counted(self) -> bool:
+        """Whether a cost counts what is met."""
+        return not self.path or counted(self.path)
+
+    @contextmanager
+    def on(self, node: Node, test: str, holds: bool, status: Status) -> Iterator[None]:
+        """What is met meanwhile is met where the test went so."""
+        kept = self.path
+        self.path = (*kept, Step(test, holds, status, self.line(node)))
+        try:
+            yield
+        finally:
+            self.path = kept
+
+    def step(self) -> None:
+        """Count a node. Raises `TooManyStepsError`."""
+        self.log.step(self.counted)
+
+    # what is put down --------------------------------------------------------------------------------------------
+
+    def line(self, node: Node) -> int:
+        return self.scope.function.code.source.line(node.position)
+
+    def at(self, node: Node) -> dict[str, Any]:
+        """Where an event is, and on which way."""
+        return {
+            "file": self.file, "line": self.line(node), "node": node.position, "via": self.via, "path": self.path,
+            "loop": self.loops[-1] if self.loops else 0,
+        }  # fmt: skip
+
+    def total(self) -> int:
+        """How often what is met runs in the block, as its place in the log."""
+        threads, times, total = self._total
+        if threads is not self.threads or times is not self.times:
+            total = self.log.place(self.threads.total(self.log.counts) * self.times)
+            for text in self.threads.assumed:
+                self.log.assumptions.setdefault(text + ".")
+            self._total = self.threads, self.times, total
+        return total
+
+    def put(
+        self, node: Node, operation: str, flops: int = 0, *, product: Fraction = Fraction(0), read: str = "", written: str = ""
+    ) -> None:  # fmt: skip
+        """FLOPs and bytes of one execution."""
+        if flops or product or read or written:
+            entry = Entry(
+                self.file, self.line(node), self.via, operation, self.total(), flops, product, read, written, self.deep
+            )
+            self.log.sums.entries[entry] += 1
+
+    def missing(self, what: str, node: Node, loses: frozenset[Part] = EVERY, through: str = "") -> None:
+        """Say that something is not counted; `through`: how an access that may hide in it is spelled."""
+        self.log.sums.not_counted.setdefault(f"{what} ({self.named(self.line(node))})", Lost(loses, self.deep))
+        self.log.met(Unknown(**self.at(node), what=through, reason=what, loses=loses))
+
+    def condition(self, text: str, node: Node) -> None:
+        """Say what is taken for granted."""
+        self.log.sums.conditions.setdefault(f"{text} ({self.named(self.line(node))})")
+
+    def named(self, line: int) -> str:
+        """A line, for reading."""
+        return f"{self.file}:{line}" if self.file else f"line {line}"
+
+
+class Values(Protocol):
+    """What expressions come to."""
+
+    def value(self, state: State, node: Node) -> Value: ...
+    def place(self, state: State, node: Node) -> Value: ...
+
+
+class Calls(Protocol):
+    """What calls come to."""
+
+    def call(self, state: State, node: Call) -> Value: ...
+
+
+class Runs(Protocol):
+    """Statements, one after the other or with a block of names of their own."""
+
+    def run(self, state: State, statements: Sequence[Node]) -> Flow: ...
+    def inner(self, state: State, node: Node | None) -> Flow: ...
+
+
+__all__ = ["Calls", "Flow", "Runs", "State", "Values"]
