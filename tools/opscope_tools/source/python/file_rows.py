@@ -6,15 +6,14 @@ parse; `syntax_errors` parses all of it, when a question asks for them.
 
 from __future__ import annotations
 
-import ast
 import re
 import textwrap
-import warnings
 from collections.abc import Iterator
 from typing import TypeGuard
 
 from msgspec.structs import replace
 
+from opscope_tools.source.python.imports import branches
 from opscope_tools.source.python.parse import Node, dotted, line_of, named, parse, text_of
 from opscope_tools.source.python.rows import (
     AssignRow,
@@ -26,6 +25,7 @@ from opscope_tools.source.python.rows import (
     Row,
 )  # fmt: skip
 from opscope_tools.source.python.skeleton import skeleton
+from opscope_tools.source.python.trees import tree_of
 
 #: characters of an assigned value that a row keeps
 VALUE_LIMIT = 400
@@ -65,13 +65,7 @@ def _python_reads(source: bytes) -> bool:
 
     Asked only where tree-sitter reports an error. Bytes that are no UTF-8 are replaced; they are noted by themselves.
     """
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # warnings about the analysed source's own literals are not ours
-            ast.parse(source.decode("utf-8-sig", "replace"))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    return True
+    return tree_of(source.decode("utf-8-sig", "replace")) is not None
 
 
 def _errors(node: Node) -> Iterator[int]:
@@ -144,13 +138,10 @@ def _compound(node: Node, kind: str, guard: Guard) -> Iterator[Row]:
 def _if(node: Node, guard: Guard) -> Iterator[Row]:
     condition = text_of(node.child_by_field_name("condition"))
     body = node.child_by_field_name("consequence")
-    checking = condition in {"TYPE_CHECKING", "typing.TYPE_CHECKING"}
-    negated = condition.startswith("not ")
+    first, other = branches(condition, guard)
     if body is not None:
-        yield from _statements(
-            body,
-            Guard(_both(guard.condition, condition), guard.fallback or negated, guard.type_checking or checking),
-        )
+        yield from _statements(body, replace(first, condition=_both(guard.condition, condition)))
+    negated = condition.startswith("not ")
     before = _both(guard.condition, condition[4:] if negated else f"not ({condition})")
     for clause in named(node):
         if clause.type in {"elif_clause", "else_clause"}:
@@ -160,8 +151,7 @@ def _if(node: Node, guard: Guard) -> Iterator[Row]:
                 own = text_of(clause.child_by_field_name("condition"))
                 case, before = _both(before, own), _both(before, f"not ({own})")
             if inner is not None:
-                fallback = guard.fallback or not (negated or checking)
-                yield from _statements(inner, Guard(case, fallback, guard.type_checking))
+                yield from _statements(inner, replace(other, condition=case))
 
 
 def _try(node: Node, guard: Guard) -> Iterator[Row]:
