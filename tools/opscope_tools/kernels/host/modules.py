@@ -13,6 +13,7 @@ from opscope_schemas.common import Repository
 from opscope_tools.source.files import read_text
 from opscope_tools.source.python.imports import heads
 from opscope_tools.source.python.names import Resolver
+from opscope_tools.source.python.repository import SourceTree
 from opscope_tools.source.python.trees import parsed
 
 _COMPOUND = (ast.If, ast.For, ast.While, ast.Try, ast.With)
@@ -137,7 +138,7 @@ class Modules:
 
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
-        self._names = Resolver([repository])
+        self._names = Resolver([SourceTree(repository)])
         self._loaded: dict[str, PyModule | None] = {}
         self._resolved: dict[tuple[str, str], tuple[PyModule, str] | None] = {}
 
@@ -155,8 +156,8 @@ class Modules:
         """The module and name that `package.module.name` leads to in the file `beside`, through re-exports."""
         asked = dotted, beside.rpartition("/")[0]
         if asked not in self._resolved:
-            found = self._names.bound(dotted, beside) if "." in dotted else None
-            module = self.load(found[0].file) if found is not None else None
-            there = found is not None and module is not None and found[1] in found[0].bindings.get(found[1].name, ())
-            self._resolved[asked] = (module, found[1].name) if there else None
+            self._resolved[asked] = None
+            if "." in dotted and (bound := self._names.bound(dotted, beside)) is not None:
+                module = self.load(bound[0].file)
+                self._resolved[asked] = (module, bound[1].name) if module is not None else None
         return self._resolved[asked]

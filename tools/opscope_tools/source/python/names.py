@@ -12,9 +12,6 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from pathlib import Path
-
-from opscope_schemas.common import Repository
 
 from opscope_tools.source.python.bindings import Branches, deletes
 from opscope_tools.source.python.exports import Exports, exports_of
@@ -37,15 +34,10 @@ _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$")
 
 
 class Resolver:
-    """Lookups over several repositories."""
+    """Lookups over the trees of several repositories."""
 
-    def __init__(
-        self,
-        repositories: Sequence[Repository],
-        folder: Path | None = None,
-        on_cold: Callable[[SourceTree], None] | None = None,
-    ) -> None:
-        self.trees = [SourceTree(repository, folder, on_cold) for repository in repositories]
+    def __init__(self, trees: Sequence[SourceTree]) -> None:
+        self.trees = trees
         self._evaluator = Evaluator(self)
         self._branches = Branches(self.available, self._evaluator)
         self._nesting = Nesting()
@@ -326,31 +318,39 @@ class Resolver:
 
     def absolute(self, name: str, trees: Sequence[SourceTree] | None = None) -> Iterator[Found]:
         """What a fully dotted name means, once for each tree that knows it."""
-        return (found for found in self._absolute(name, trees, "") if found.kind != "external")
+        answers = (self._absolute(tree, name) for tree in (trees if trees is not None else self.trees))
+        return (found for found in answers if found.kind != "external")
 
     def bound(self, name: str, beside: str = "") -> tuple[Unit, Row] | None:
-        """The statement that binds a fully dotted name as the file `beside` knows it, behind imports; an assignment that
-        gives another thing the name is not followed."""
-        for found in self._absolute(name, None, beside):
+        """The statement of a module's own level that binds a fully dotted name as the file `beside` knows it, behind imports;
+        an assignment that gives another thing the name is not followed."""
+        for tree in self.trees:
+            found, rest = self.reached(tree, name, beside)
             unit, row = found.alias or (found.unit, found.row)
-            if unit is not None and row is not None:
+            if unit is not None and row is not None and not rest:
                 return unit, row
         return None
 
-    def _absolute(self, name: str, trees: Sequence[SourceTree] | None, beside: str) -> Iterator[Found]:
+    def reached(self, tree: SourceTree, name: str, beside: str = "") -> tuple[Found, list[str]]:
+        """What a fully dotted name leads to in a tree through modules alone, and what is left of the name then. What a
+        package binds comes before a module of the same name, as for `from package import name`."""
         parts = name.split(".")
-        for tree in trees if trees is not None else self.trees:
-            for size in range(len(parts), 0, -1):
-                file = tree.locate(".".join(parts[:size]), beside)
-                if file is None:
-                    continue
-                unit = tree.unit(file)
-                found: Found | None = Found("module", unit.name, unit)
-                for part in parts[size:]:
-                    found = self.member(found, part) if found is not None else None
-                if found is not None:
-                    yield found
-                break
+        sizes = range(len(parts), 0, -1)
+        for size in (*sizes[1:2], *sizes[:1], *sizes[2:]):
+            file = tree.locate(".".join(parts[:size]), beside)
+            if file is not None:
+                unit, rest = tree.unit(file), parts[size:]
+                found = Found("module", unit.name, unit)
+                while rest and found.kind == "module":
+                    found = self.member(found, rest.pop(0))
+                return found, rest
+        return Found("external", name), []
+
+    def _absolute(self, tree: SourceTree, name: str) -> Found:
+        found, rest = self.reached(tree, name)
+        for part in rest:
+            found = self.member(found, part)
+        return found
 
     def bases(self, symbol: ClassSymbol) -> list[Base]:
         """The bases of a class as Python takes them."""
