@@ -408,7 +408,7 @@ filled = triton.jit(filled)
     own = Repository(name="own", root=tmp_path, packages=())
     inventory = scanned(own)
     (reference,) = select(inventory, "filled")
-    modules = Modules(own, lambda path: (tmp_path / path).read_text())
+    modules = Modules(own)
     cut = sliced(reference, Context(modules, None, lambda: None), lambda path: (tmp_path / path).read_text())
     text = cut.files["ops.py"].splitlines()
     assert text[:4] == ["def filled(X, B):", text[1], "def one():", "    return 1.0"]

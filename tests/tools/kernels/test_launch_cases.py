@@ -77,7 +77,7 @@ def choice(tmp_path: Path, target: str, given: dict[str, Any] | None = None, sou
     inventory = scan(own, MemoryStore(), **quiet)
     (reference,) = select(inventory, target)
     (kernel,) = describe(own, inventory, [reference], **quiet)
-    context = Context(Modules(own, {"ops.py": source}.get), None, lambda: None)
+    context = Context(Modules(own), None, lambda: None)
     _, function = function_of(reference, context.modules)
     return choices(function, kernel, launches_of(inventory, reference), context, given or {})[0]
 

@@ -59,7 +59,7 @@ class Index:
         folder: Path | None = None,
         on_cold: Callable[[SourceTree], None] | None = None,
     ) -> None:
-        self.resolver = Resolver(repositories, folder, on_cold)
+        self.resolver = Resolver([SourceTree(repository, folder, on_cold) for repository in repositories])
         self.names = Names(self.resolver)
 
     def close(self) -> None:

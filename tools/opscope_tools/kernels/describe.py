@@ -96,7 +96,7 @@ def describe(
 
     `given`: values of constexprs that decide branches; `sizes`: numbers for the quantities of cost formulas.
     """
-    modules = Modules(repository, lambda path: read_text(repository, path))
+    modules = Modules(repository)
     context = Context(modules, arch, checkpoint)
     capability = arch.capability[0] * 100 + arch.capability[1] * 10 if arch is not None else 0
     cuda = _cuda_context(repository, inventory, checkpoint, capability)

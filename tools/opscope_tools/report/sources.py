@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from opscope_schemas.common import Repository
+
+from opscope_tools.source.python.trees import tree_of
 
 __all__ = ["SourceReader", "Span"]
 
@@ -96,7 +97,7 @@ class SourceReader:
         """The syntax tree of a Python file; None for other files and for files that do not parse."""
         if path not in self._trees:
             lines = self.lines(path) if path.endswith(".py") else None
-            self._trees[path] = _parsed(lines) if lines is not None else None
+            self._trees[path] = tree_of("\n".join(lines)) if lines is not None else None
         return self._trees[path]
 
     def spans(self, path: str) -> list[Span]:
@@ -122,15 +123,6 @@ class SourceReader:
         """Lines on which `word` stands as a whole word, 1-based."""
         pattern = re.compile(rf"(?<![\w]){re.escape(word)}(?![\w])")
         return [number for number, text in enumerate(self.lines(path) or [], 1) if pattern.search(text)]
-
-
-def _parsed(lines: list[str]) -> ast.Module | None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # other people's invalid escapes are not our warnings
-        try:
-            return ast.parse("\n".join(lines))
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return None
 
 
 def _walk(node: ast.AST, prefix: str) -> Iterable[Span]:

@@ -10,6 +10,6 @@ from opscope_tools.settings.checks import checks_of, definitions_named
 from opscope_tools.settings.hooks import kernel_hooks
 from opscope_tools.settings.meanings import Meanings
 from opscope_tools.settings.reads import Reader, config_reads
-from opscope_tools.settings.source import PythonSource
+from opscope_tools.source.python.trees import PythonSource
 
 __all__ = ["Meanings", "PythonSource", "Reader", "checks_of", "config_reads", "definitions_named", "kernel_hooks"]

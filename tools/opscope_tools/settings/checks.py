@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from opscope_schemas.extracted_config import Check
 
 from opscope_tools.settings.messages import Bound, said_within
-from opscope_tools.settings.source import PythonSource
+from opscope_tools.source.python.trees import PythonSource
 
 __all__ = ["checks_of", "definitions_named"]
 

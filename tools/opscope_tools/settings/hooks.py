@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from opscope_schemas.extracted_config import KernelHook
 
-from opscope_tools.settings.source import PythonSource
+from opscope_tools.source.python.trees import PythonSource
 
 _KERNEL = re.compile(r"kernel", re.IGNORECASE)
 _LAUNCHES = re.compile(r"(^|_)kernel(_|$)")

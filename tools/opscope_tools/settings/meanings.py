@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 
 from opscope_schemas.extracted_config import Meaning
 
-from opscope_tools.settings.source import PythonSource
+from opscope_tools.source.python.trees import PythonSource
 
 _LIMIT = 600
 _ENTRY = re.compile(

@@ -12,7 +12,7 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from opscope_tools.settings.source import PythonSource
+from opscope_tools.source.python.trees import PythonSource
 
 _LIKE = re.compile(r"(^|_)(config|configuration|cfg|conf|args|params|hparams)$")
 _WORD = re.compile(r"[A-Za-z_][\w.]*")

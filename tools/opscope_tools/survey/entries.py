@@ -239,7 +239,7 @@ def _scripts(held: Holdings, manifests: Manifests) -> Iterator[EntryPoint]:
         module, _, function = target.partition(":")
         definition = held.definition(f"{module}.{function}" if function else module)
         there = definition.at if definition else ""
-        if not there and (facts := held.modules.get(module)):
+        if not there and (facts := held.module(module)):
             there = at(facts.path, _named_line(held, facts.path, function))
         place = where or there
         if place:

@@ -91,7 +91,7 @@ def _named(held: Holdings, facts: FileFacts, read: EnvironmentFact) -> Iterator[
             yield facts, read.key, read.line
     elif read.kind == "name":
         module, _, constant = read.key.rpartition(".")
-        there = held.modules.get(module)
+        there = held.module(module)
         if there is not None and constant in there.constants:
             yield there, *there.constants[constant]
     elif read.kind == "attribute":  # a name that a class and those below it each give

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from opscope_tools.source.python.rows import Guard
+
 
 @dataclass(slots=True)
 class Hit:
@@ -74,17 +76,21 @@ class ClassFact:
 
 @dataclass(slots=True)
 class ImportFact:
-    """`from module import member as name` with relative dots resolved; `optional` inside a `try` with an except.
+    """`from module import member as name` with relative dots resolved, and what the name `stands` for; `optional` inside a
+    `try` with an except.
 
-    `line` is that of the name, `statement` that of the statement, which may hold several.
+    `line` is that of the name, `statement` that of the statement, which may hold several; `guard` is what a statement of the
+    module's own level stands under.
     """
 
     module: str
     member: str
     name: str
+    stands: str
     line: int
     statement: int
     optional: bool = False
+    guard: Guard | None = None
 
 
 @dataclass(slots=True)
@@ -155,6 +161,9 @@ class FileFacts:
     classes: tuple[ClassFact, ...] = ()
     functions: tuple[FunctionFact, ...] = ()
     imports: tuple[ImportFact, ...] = ()
+    exports: tuple[str, ...] | None = None
+    #: line of a definition at the module's own level -> what it stands under
+    guards: dict[int, Guard] = field(default_factory=dict)
     environment: tuple[EnvironmentFact, ...] = ()
     named_calls: tuple[NamedCall, ...] = ()
     self_sets: tuple[tuple[str, str, str], ...] = ()

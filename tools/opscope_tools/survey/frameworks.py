@@ -47,16 +47,15 @@ _LOOKED_FOR = {
 def frameworks(held: Holdings) -> list[Counted]:
     """Each framework that source files import, the most used first; CUDA and Triton with their kernels as places."""
     found = []
-    own = {name.partition(".")[0] for name in held.names.values()}
     python = [facts for facts in held.source if facts.language == "python"]
     for name, modules in _IMPORTS.items():
-        foreign = set(modules) - own
+        foreign = set(modules) - held.own
         lines = [
             (f, line)
             for f in python
             for line in sorted({one.statement for one in f.imports if one.module.partition(".")[0] in foreign})
         ]
-        if modules[0] in own and modules[0] in held.modules:  # the framework itself: every file of it
+        if modules[0] in held.own:  # the framework itself: every file of it
             lines += [(f, 1) for f in python if held.names[f.path].partition(".")[0] == modules[0]]
         if lines:
             found.append(_counted(name, lines))

@@ -7,18 +7,25 @@ for any of those that bear it.
 from __future__ import annotations
 
 import ast
-import warnings
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
+from opscope_cache.trees import Signature
+from opscope_schemas.common import Repository
+
+from opscope_tools.source.python.imports import heads
+from opscope_tools.source.python.names import Resolver
+from opscope_tools.source.python.repository import SourceTree, Unit
+from opscope_tools.source.python.rows import ClassRow, FileRows, FunctionRow, Guard, ImportRow, Row
+from opscope_tools.source.python.trees import PythonSource
 from opscope_tools.survey.facts import ClassFact, FileFacts, FunctionFact, Hit
 from opscope_tools.survey.module import Function, chain, parameters_of
 from opscope_tools.survey.roles import DEMOTED, role_of
 
-_DEEPEST = 6
+_ALWAYS = Guard()
 #: syntax trees kept; each takes some megabytes
 _TREES = 40
 
@@ -50,60 +57,66 @@ class Definition:
         return self.fact.end_line - self.fact.line + 1
 
 
-def module_names(files: Mapping[str, object]) -> tuple[dict[str, str], set[str]]:
-    """Python file -> dotted name of its module, and the folders that are packages.
+class Scanned(SourceTree):
+    """The repository as the scan has read it: what a file says of names comes from its facts."""
 
-    The name begins with the first package or module below the repository's top, `src`, or whatever folder holds it.
-    """
-    packages = {f.rpartition("/")[0] for f in files if f.endswith("/__init__.py")}
-    holders = sorted({p.rpartition("/")[0] for p in packages if p.rpartition("/")[0] not in packages}, key=len)
-    names = {}
-    for file in files:
-        if file.endswith(".py"):
-            names[file] = _module_name(file, packages, holders)
-    return names, packages
+    def __init__(self, repository: Repository, files: Mapping[str, Signature]) -> None:
+        super().__init__(repository)
+        self._python = {file: signature for file, signature in files.items() if file.endswith(".py")}
+        self._made: dict[str, Unit] = {}
+        self.by_path: dict[str, FileFacts] = {}
+
+    def _now(self) -> Mapping[str, Signature]:
+        return self._python
+
+    def _holds(self, file: str) -> bool:
+        return file in self.by_path
+
+    def unit(self, file: str) -> Unit:
+        """The module in `file`, with what its facts say at its own level."""
+        if file not in self._made:
+            rows = FileRows(tuple(_rows(self.by_path[file])), self.by_path[file].exports, None)
+            self._made[file] = Unit(self, file, self.module_name(file), file.endswith("__init__.py"), rows)
+        return self._made[file]
 
 
-def _module_name(file: str, packages: set[str], holders: list[str]) -> str:
-    inner = file
-    for holder in holders:
-        start = f"{holder}/" if holder else ""
-        if file.startswith(start):
-            rest = file[len(start) :]
-            if f"{start}{rest.partition('/')[0]}" in packages:
-                inner = rest
-                break
-    return inner.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+def _rows(facts: FileFacts) -> Iterator[Row]:
+    """What binds names at the file's own level; of a class or function the name and the place."""
+    for one in facts.imports:
+        if one.guard is not None:
+            yield ImportRow(one.name, one.module if one.member else one.stands, one.member, one.statement, one.guard)
+    for made in facts.classes:
+        if "." not in made.path:
+            guard = facts.guards.get(made.line, _ALWAYS)
+            yield ClassRow(made.path, made.line, made.end_line, made.line, (), (), (), guard)
+    for defined in facts.functions:
+        guard = facts.guards.get(defined.line, _ALWAYS)
+        yield FunctionRow(defined.path, defined.line, defined.end_line, (), "()", "", False, guard)
 
 
 class Holdings:
     """The facts of every file of a repository."""
 
-    def __init__(self, root: Path, files: list[FileFacts], names: Mapping[str, str], packages: set[str]) -> None:
-        self.root = root
+    def __init__(self, tree: Scanned, files: list[FileFacts], names: Mapping[str, str]) -> None:
+        self.root = tree.repository.root
         self.files = files
         self.names = names
-        self.packages = packages
+        self.own = set(tree.top_packages())
+        self.packages = {file.removesuffix("/__init__.py") for file in names if file.endswith("/__init__.py")}
         self.by_path = {facts.path: facts for facts in files}
-        found = {facts.path: role_of(facts.path, packages) for facts in files}
+        found = {facts.path: role_of(facts.path, self.packages) for facts in files}
         self.roles = {path: role for path, (role, _) in found.items()}
         #: file -> the folder or file whose name gives the role
         self.role_folders = {path: folder for path, (_, folder) in found.items()}
-        self._trees: dict[str, ast.Module] = {}
-        self._lines: dict[str, list[str]] = {}
+        tree.by_path = self.by_path
+        self._tree, self._resolver = tree, Resolver([tree])
+        self._sources: dict[str, PythonSource] = {}
+        self._nodes: dict[str, dict[str, ast.ClassDef | Function]] = {}
         self._above: dict[str, list[Definition]] = {}
         self._below: dict[str, list[Definition]] = {}
         self._aliases: dict[str, dict[str, str]] = {}
-        self._followed: dict[str, Definition | None] = {}
+        self._followed: dict[tuple[str, str], Definition | None] = {}
         self._import_files: dict[str, set[str]] = {}
-        self.modules: dict[str, FileFacts] = {}
-        for path, name in names.items():
-            if path in self.by_path:
-                self.modules.setdefault(name, self.by_path[path])
-        for path in names:  # a package inside a folder without `__init__.py` is imported by both names
-            if path in self.by_path:
-                whole = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-                self.modules.setdefault(whole, self.by_path[path])
 
     @cached_property
     def python(self) -> list[FileFacts]:
@@ -134,90 +147,66 @@ class Holdings:
             found.setdefault((definition.file.path, definition.fact.path), definition)
         return found
 
-    @cached_property
-    def _bound(self) -> dict[str, dict[str, str]]:
-        """File -> name -> dotted name that its imports bind it to; `*` lists the modules taken whole."""
-        return {
-            facts.path: {
-                i.name if i.member != "*" else f"*{n}": f"{i.module}.{i.member}" if i.member not in {"", "*"} else i.module
-                for n, i in enumerate(facts.imports) if i.member
-            }
-            for facts in self.python
-        }  # fmt: skip
+    def module(self, dotted: str, beside: str = "") -> FileFacts | None:
+        """The file of a module, as the file `beside` may import it."""
+        file = self._tree.locate(dotted, beside)
+        return self.by_path[file] if file is not None else None
 
     def definition(self, dotted: str, near: FileFacts | None = None) -> Definition | None:
         """What a dotted name leads to: in the file `near` where it is plain, else by its module and re-exports."""
         if near is not None and (own := self._defined.get((near.path, dotted))):
             return own
-        return self._follow(dotted, 0)
+        return self._imported(dotted, near.path if near is not None else "")
+
+    def _imported(self, dotted: str, beside: str) -> Definition | None:
+        """What an imported name leads to; each name is followed once, but for files outside packages."""
+        folder = beside.rpartition("/")[0]
+        key = dotted, "" if folder in self.packages else folder
+        if key not in self._followed:
+            found, rest = self._resolver.reached(self._tree, dotted, beside)
+            name = ".".join([found.row.name, *rest]) if found.row is not None else ""
+            self._followed[key] = self._defined.get((found.unit.file, name)) if found.unit is not None else None
+        return self._followed[key]
 
     def dotted(self, node: ast.AST | None, file: FileFacts) -> str:
         """`a.b.c` of an expression in `file`, its head's import followed; empty where it is no chain of names."""
-        return chain(node, self._heads(file))
-
-    def _heads(self, file: FileFacts) -> dict[str, str]:
         if file.path not in self._aliases:
-            self._aliases[file.path] = {
-                i.name: f"{i.module}.{i.member}" if i.member else (i.module if i.name != i.module.partition(".")[0] else i.name)
-                for i in file.imports if i.member != "*"
-            }  # fmt: skip
-        return self._aliases[file.path]
-
-    def _follow(self, dotted: str, depth: int) -> Definition | None:
-        parts = dotted.split(".")
-        for size in range(len(parts) - 1, 0, -1):
-            module = self.modules.get(".".join(parts[:size]))
-            if module is not None:
-                return self._inside(module, parts[size:], depth)
-        return None
-
-    def _inside(self, module: FileFacts, rest: list[str], depth: int) -> Definition | None:
-        if own := self._defined.get((module.path, ".".join(rest))):
-            return own
-        if depth >= _DEEPEST:
-            return None
-        bound = self._bound[module.path]
-        target = bound.get(rest[0])
-        if target is not None:
-            return self._follow(".".join([target, *rest[1:]]), depth + 1)
-        for name, whole in bound.items():
-            if name.startswith("*") and (found := self._follow(".".join([whole, *rest]), depth + 1)):
-                return found
-        return None
+            tree = self.tree(file.path)
+            statements = [n for n in ast.walk(tree) if isinstance(n, ast.Import | ast.ImportFrom)]
+            self._aliases[file.path] = heads(tree, self._tree.unit(file.path).package, statements)
+        return chain(node, self._aliases[file.path])
 
     # bodies, read again for the few definitions whose calls are followed
 
+    def _source(self, path: str) -> PythonSource:
+        """A file's text and tree. The last ones asked for are kept."""
+        if path not in self._sources:
+            text = ""
+            with suppress(OSError):
+                text = (self.root / path).read_text(encoding="utf-8-sig", errors="replace").replace("\f", " ")
+            while len(self._sources) >= _TREES:
+                gone = next(iter(self._sources))
+                del self._sources[gone]
+                self._nodes.pop(gone, None)
+            self._sources[path] = PythonSource(path, text)
+        return self._sources[path]
+
     def tree(self, path: str) -> ast.Module:
-        """The syntax tree of a file; empty where it does not parse any more. The last ones asked for are kept."""
-        if path not in self._trees:
-            try:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    source = (self.root / path).read_text(encoding="utf-8-sig", errors="replace").replace("\f", " ")
-                    tree = ast.parse(source)
-            except (OSError, SyntaxError, ValueError, RecursionError):
-                source, tree = "", ast.Module(body=[], type_ignores=[])
-            while len(self._trees) >= _TREES:
-                gone = next(iter(self._trees))
-                del self._trees[gone], self._lines[gone]
-            self._trees[path], self._lines[path] = tree, source.split("\n")
-        return self._trees[path]
+        """The syntax tree of a file; empty where it does not parse any more."""
+        return self._source(path).tree or ast.Module(body=[], type_ignores=[])
 
     def lines(self, path: str) -> list[str]:
-        """The lines of a file whose tree is kept."""
-        self.tree(path)
-        return self._lines[path]
+        """The lines of a file."""
+        return self._source(path).lines
 
     def node(self, path: str, name: str) -> ast.ClassDef | Function | None:
         """The class or function `name` (`Class.method`) of a file."""
-        body: list[ast.stmt] = self.tree(path).body
-        found: ast.ClassDef | Function | None = None
-        for part in name.split("."):
-            found = next((n for n in _definitions(body) if n.name == part and not _overload(n)), None)
-            if found is None:
-                return None
-            body = found.body
-        return found
+        if path not in self._nodes:
+            found = self._nodes[path] = {}
+            for inside, node in self._source(path).definitions:
+                if not _overload(node):
+                    found.setdefault(inside, node)
+        return self._nodes[path].get(name)
 
     def parameters(self, path: str, function: str) -> list[str]:
         """The names of a function's parameters, without self; empty where it is not found."""
@@ -240,25 +229,19 @@ class Holdings:
             for one in facts.imports:
                 if not one.member or one.member == "*":
                     continue
-                found = self._imported(f"{one.module}.{one.member}")
+                found = self._imported(f"{one.module}.{one.member}", facts.path)
                 if found is not None and found.file is not facts:
                     seen.add(found.at)
             counted.update(seen)
         return counted
-
-    def _imported(self, dotted: str) -> Definition | None:
-        """What an imported name leads to; each name is followed once."""
-        if dotted not in self._followed:
-            self._followed[dotted] = self._follow(dotted, 0)
-        return self._followed[dotted]
 
     def imports_of(self, path: str) -> set[str]:
         """The files that a file imports: where the names come from, behind re-exports, and the modules."""
         if path not in self._import_files:
             found = set()
             for one in self.by_path[path].imports:
-                there = self._imported(f"{one.module}.{one.member}") if one.member not in {"", "*"} else None
-                whole = self.modules.get(f"{one.module}.{one.member}") or self.modules.get(one.module)
+                there = self._imported(f"{one.module}.{one.member}", path) if one.member not in {"", "*"} else None
+                whole = self.module(f"{one.module}.{one.member}", path) or self.module(one.module, path)
                 if there is not None or whole is not None:
                     found.add(there.file.path if there is not None else whole.path if whole is not None else "")
             self._import_files[path] = found - {path}
@@ -339,18 +322,6 @@ class Holdings:
     def count(self, topic: str) -> int:
         """How many lines of the source a topic has."""
         return sum(facts.topics[topic][0] for facts in self.source if topic in facts.topics)
-
-
-def _definitions(body: Sequence[ast.stmt]) -> Iterator[ast.ClassDef | Function]:
-    """The classes and functions of a body, those under `if`, `try` and `with` included."""
-    for statement in body:
-        if isinstance(statement, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            yield statement
-        else:
-            for field in ("body", "orelse", "finalbody"):
-                yield from _definitions(getattr(statement, field, []))
-            for handler in getattr(statement, "handlers", []):
-                yield from _definitions(handler.body)
 
 
 def _overload(node: ast.ClassDef | Function) -> bool:

@@ -9,18 +9,18 @@ from __future__ import annotations
 import ast
 import bisect
 import re
-import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from operator import attrgetter
 from typing import Any, TypeVar
 
+from opscope_tools.source.python.imports import exports, heads, imported, standing
+from opscope_tools.source.python.trees import Definition, parsed
 from opscope_tools.survey.facts import ImportFact
 
 N = TypeVar("N", bound=ast.AST)
 Function = ast.FunctionDef | ast.AsyncFunctionDef
-Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 _SHOWN = 160
 #: where a name in capitals may stand for a variable of the environment
 CAPITALS = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+|[A-Z][A-Z0-9]{2,}")
@@ -44,13 +44,18 @@ class Module:
         self.path, self.name, self.source = path, name, text
         self.is_package = path.endswith("__init__.py")
         self.lines = text.splitlines()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # escapes that Python warns about are not ours
-            self.tree = ast.parse(text)
+        self.tree = parsed(text)
         self._nodes: defaultdict[type[ast.AST], list[ast.AST]] = defaultdict(list)
         _sort(self.tree, self._nodes)
-        self.aliases: dict[str, str] = {}
         self._dotted: dict[int, str] = {}
+        self._guards = {node: guard for _, guard, node in standing(self.tree.body)}
+        self.exports = exports(self._guards)
+        #: of definitions under a condition, by line
+        self.guards = {
+            node.lineno: guard
+            for node, guard in self._guards.items()
+            if guard.condition and isinstance(node, Definition)
+        }
         self.imports = tuple(self._read_imports())
         self.spans: list[tuple[int, int, str, Definition]] = [*self._read_spans()]
         self._starts = [span[0] for span in self.spans]
@@ -142,37 +147,16 @@ class Module:
             yield min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)]), last, path, node
 
     def _read_imports(self) -> Iterator[ImportFact]:
-        tried = [
-            (node.body[0].lineno, node.body[-1].end_lineno or 0) for node in self.all(ast.Try) if node.handlers
-        ]  # fmt: skip
-        for node in sorted(self.all(ast.Import), key=_line):
-            for alias in node.names:
-                name = alias.asname or alias.name.partition(".")[0]
-                self.aliases[name] = alias.name if alias.asname else name
-                optional = any(first <= node.lineno <= last for first, last in tried)
-                yield ImportFact(alias.name, "", name, alias.lineno, node.lineno, optional)
-        for imported in sorted(self.all(ast.ImportFrom), key=_line):
-            module = self.absolute(imported.module or "", imported.level)
-            optional = any(first <= imported.lineno <= last for first, last in tried)
-            for alias in imported.names:
-                self.aliases[alias.asname or alias.name] = f"{module}.{alias.name}"
-                yield ImportFact(
-                    module,
-                    alias.name,
-                    alias.asname or alias.name,
-                    alias.lineno,
-                    imported.lineno,
-                    optional,
-                )
-
-    def absolute(self, module: str, level: int) -> str:
-        """The module that a relative import names."""
-        if not level:
-            return module
-        parts = self.name.split(".")
-        drop = level - 1 if self.is_package else level
-        base = parts[: len(parts) - drop] if drop <= len(parts) else []
-        return ".".join([*base, module] if module else base)
+        found: list[ast.Import | ast.ImportFrom] = [*self.all(ast.Import), *self.all(ast.ImportFrom)]
+        nodes = sorted(found, key=_line)
+        package = self.name if self.is_package else self.name.rpartition(".")[0]
+        self.aliases = heads(self.tree, package, nodes)
+        tried = [(node.body[0].lineno, node.body[-1].end_lineno or 0) for node in self.all(ast.Try) if node.handlers]
+        for node in nodes:
+            optional = any(first <= node.lineno <= last for first, last in tried)
+            for one in imported(node, package):
+                guard = self._guards.get(node)
+                yield ImportFact(*one, node.lineno, optional, guard)
 
     def _read_constants(self) -> Iterator[tuple[str, tuple[str, int]]]:
         """Strings in capitals that module-level names (`NAME`) and class attributes (`Class.NAME`) stand for, with lines."""

@@ -44,7 +44,7 @@ def _fill(facts: FileFacts, module: Module) -> None:
     definitions = DefinitionReader(module)
     facts.classes = tuple(definitions.classes())
     facts.functions = tuple(definitions.functions())
-    facts.imports = module.imports
+    facts.imports, facts.exports, facts.guards = module.imports, module.exports, module.guards
     environment = EnvironmentReader(module)
     facts.environment = tuple(environment.reads()) if module.mentions(_READS) else ()
     facts.named_calls = tuple(environment.calls())

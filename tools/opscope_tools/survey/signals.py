@@ -108,7 +108,6 @@ def _dependencies(held: Holdings, manifests: Manifests) -> Iterator[tuple[str, P
     for name, where, text in manifests.dependencies:
         if _known(name):
             yield where.rpartition(":")[0] + name, Place(name=name, at=where, text=text), 1
-    own = {name.partition(".")[0] for name in held.names.values()}
     for facts in held.files:
         if not held.demoted(facts.path):
             for hit in facts.hits("dep"):
@@ -116,5 +115,5 @@ def _dependencies(held: Holdings, manifests: Manifests) -> Iterator[tuple[str, P
                     yield facts.path + hit.name, Place(name=hit.name, at=at(facts.path, hit.line), text=hit.text), 1
             for one in facts.imports:
                 top = one.module.partition(".")[0]
-                if top in _PACKAGES and top not in own:
+                if top in _PACKAGES and top not in held.own:
                     yield top, Place(name=top, at=at(facts.path, one.statement)), 1

@@ -210,7 +210,7 @@ class Subjects:
         counted: Counter[str] = Counter()
         first: dict[str, Place] = {}
         files: set[str] = set()
-        own = {name.partition(".")[0] for name in self.held.names.values()}
+        own = self.held.own
         for facts, hit in self.held.topic("kernel.optional"):
             if hit.name in own:
                 continue

@@ -27,7 +27,7 @@ from opscope_tools.survey.engine_loop import EngineLoops
 from opscope_tools.survey.entries import Manifests, entry_points
 from opscope_tools.survey.environment import environment_of
 from opscope_tools.survey.gather import SOURCES, Progress, gather
-from opscope_tools.survey.holdings import Holdings, at, module_names
+from opscope_tools.survey.holdings import Holdings, Scanned, at
 from opscope_tools.survey.signals import llm_verdict
 from opscope_tools.survey.subjects import Subjects
 
@@ -137,8 +137,8 @@ def _read(
     progress: Progress,
     begun: Begun | None,
 ) -> tuple[Holdings, Manifests]:
-    root = Path(repository.root)
-    names, packages = module_names(files)
+    root, tree = Path(repository.root), Scanned(repository, files)
+    names = {file: tree.module_name(file) for file in files if file.endswith(".py")}
     if not files:
         raise SourceError(
             f"The repository {repository.name} holds no file that can be read.",
@@ -146,7 +146,7 @@ def _read(
         )
     manifests = Manifests(root, files, installed)
     facts = gather(root, files, names, manifests.names, checkpoint=checkpoint, progress=progress, begun=begun)
-    return Holdings(root, facts, names, packages), manifests
+    return Holdings(tree, facts, names), manifests
 
 
 def _commands(held: Holdings) -> list[Command]:

@@ -17,7 +17,7 @@ from opscope_tools.index.forwards.meanings import Scope
 from opscope_tools.index.forwards.tensors import is_checkpoint, is_dropout, weight
 from opscope_tools.index.forwards.training import Vanishing, ends, truth
 from opscope_tools.index.forwards.values import PLAIN, Values
-from opscope_tools.source.python.file_rows import cut_short
+from opscope_tools.source.python.imports import cut_short
 from opscope_tools.source.python.parse import Node, dotted, line_of, named, text_of
 from opscope_tools.source.python.rows import FunctionRow
 

@@ -21,6 +21,7 @@ from opscope_tools.source.python.made_classes import call_of
 from opscope_tools.source.python.names import Resolver
 from opscope_tools.source.python.repository import SourceTree, Unit
 from opscope_tools.source.python.rows import AssignRow
+from opscope_tools.source.python.trees import tree_of
 
 _MODELING_AUTO = "transformers.models.auto.modeling_auto"
 _CONFIGURATION_AUTO = "transformers.models.auto.configuration_auto"
@@ -208,10 +209,8 @@ def _plain(model_type: str) -> str:
 
 def _statements(unit: Unit) -> list[ast.stmt]:
     """The statements of a module's own level; none where Python cannot read the file."""
-    try:
-        return ast.parse(unit.tree.source(unit.file).decode("utf-8-sig", "replace")).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return []
+    tree = tree_of(unit.tree.source(unit.file).decode("utf-8-sig", "replace"))
+    return tree.body if tree is not None else []
 
 
 def _is_name(node: ast.expr, name: str) -> bool:

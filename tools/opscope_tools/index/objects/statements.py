@@ -36,7 +36,7 @@ from opscope_tools.index.objects.values import (
     plain,
     turn,
 )
-from opscope_tools.source.python.names import absolute
+from opscope_tools.source.python.imports import absolute
 from opscope_tools.source.python.syntax import Function, Text
 
 _TURNS = 4000
@@ -242,7 +242,7 @@ class Statements(Branches):
         return NEXT
 
     def _import_from(self, node: ast.ImportFrom, frame: Frame) -> int:
-        name = absolute(frame.unit, "." * node.level + (node.module or ""))
+        name = absolute(frame.unit.package, "." * node.level + (node.module or ""))
         module = self.resolver.module(name, frame.unit.tree)
         for alias in node.names:
             value: Any = MISSING

@@ -11,7 +11,7 @@ import re
 from opscope_tools.index.references.local_scopes import Binding, Scopes, enclosing, path_of
 from opscope_tools.index.references.occurrences import Excerpt
 from opscope_tools.index.references.set_attributes import SetAttribute, set_attributes
-from opscope_tools.source.python.names import ClassSymbol, Found, Resolver, absolute
+from opscope_tools.source.python.names import ClassSymbol, Found, Resolver
 from opscope_tools.source.python.parse import Node, dotted, named, text_of
 from opscope_tools.source.python.repository import Unit
 from opscope_tools.source.python.rows import AssignRow, FunctionRow, Row
@@ -362,23 +362,9 @@ def imported(resolver: Resolver, unit: Unit, node: Node, name: str) -> Found | N
     if statement.type == "import_statement":
         full = text_of(member)
         target = full if node.type == "aliased_import" else full.split(".", 1)[0]
-        module = resolver.module(target, unit.tree)
-        return Found("module", target, module) if module is not None else Found("external", target)
+        return resolver.module_found(target, unit)
     source = text_of(statement.child_by_field_name("module_name")).replace(" ", "")
-    return imported_member(resolver, unit, source, text_of(member) or name)
-
-
-def imported_member(resolver: Resolver, unit: Unit, source: str, member: str) -> Found | None:
-    """What `from source import member` means in `unit`; None where the module is there but the name is not."""
-    target = absolute(unit, source)
-    module = resolver.module(target, unit.tree)
-    if module is None:
-        return Found("external", f"{target}.{member}")
-    found = resolver.lookup(module, member)
-    if found is None:
-        inner = resolver.module(f"{target}.{member}", unit.tree)
-        found = Found("module", inner.name, inner) if inner is not None else None
-    return found
+    return resolver.imported(unit, source, text_of(member) or name)
 
 
 def declared(resolver: Resolver, unit: Unit, annotation: str) -> Classes:

@@ -15,7 +15,8 @@ from typing import Literal
 from opscope_tools.index.references.local_scopes import Scopes, enclosing, path_of
 from opscope_tools.index.references.occurrences import Excerpt, occurrences
 from opscope_tools.index.references.receivers import Lineage, Receivers
-from opscope_tools.source.python.names import Resolver, absolute
+from opscope_tools.source.python.imports import absolute
+from opscope_tools.source.python.names import Resolver
 from opscope_tools.source.python.parse import Node, line_of, named, text_of
 from opscope_tools.source.python.repository import SourceTree, Unit
 from opscope_tools.source.python.rows import ClassRow, FunctionRow, ImportRow, Row
@@ -126,7 +127,7 @@ def _imports(unit: Unit) -> Iterator[Import]:
         if isinstance(row, ClassRow):
             pending.extend(row.body)
         elif isinstance(row, ImportRow):
-            module = absolute(unit, row.module)
+            module = absolute(unit.package, row.module)
             yield Import(
                 module, row.member, row.name, row.line, _file(unit.tree, module, row.member), row.guard.type_checking
             )
@@ -160,7 +161,7 @@ class _Reader:
                 continue
             within = path_of(statement)
             source = statement.child_by_field_name("module_name")
-            module = absolute(self.unit, text_of(source).replace(" ", "")) if source is not None else ""
+            module = absolute(self.unit.package, text_of(source).replace(" ", "")) if source is not None else ""
             for child in [n for n in named(statement) if source is None or n.id != source.id]:
                 member = "*" if child.type == "wildcard_import" else text_of(child.child_by_field_name("name") or child)
                 name = text_of(child.child_by_field_name("alias")) or member

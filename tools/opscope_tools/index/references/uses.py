@@ -11,7 +11,7 @@ from typing import Literal
 
 from opscope_tools.index.references.local_scopes import Scopes, binding_of, enclosing, path_of
 from opscope_tools.index.references.occurrences import Excerpt, occurrences
-from opscope_tools.index.references.receivers import Lineage, Receivers, imported_member
+from opscope_tools.index.references.receivers import Lineage, Receivers
 from opscope_tools.index.references.subject import Sought
 from opscope_tools.source.python.names import ClassSymbol, Found, Resolver
 from opscope_tools.source.python.parse import Node, dotted, line_of, text_of
@@ -202,7 +202,7 @@ class Reader:
         module = statement.child_by_field_name("module_name")
         if module is None or node.start_byte < module.end_byte:
             return "import", False
-        verdict = self._same(imported_member(self.resolver, self.unit, text_of(module).replace(" ", ""), self.word))
+        verdict = self._same(self.resolver.imported(self.unit, text_of(module).replace(" ", ""), self.word))
         if verdict and aliased is not None:
             visible = not enclosing(node)
             self.aliases[text_of(aliased.child_by_field_name("alias"))] = visible

@@ -269,7 +269,7 @@ def _triton(
     def read(path: str) -> str | None:
         return read_text(repository, path)
 
-    context = Context(Modules(repository, read), None, checkpoint)
+    context = Context(Modules(repository), None, checkpoint)
     cut = sliced(reference, context, read)
     _, function = function_of(reference, context.modules)
     check_given(function, given)

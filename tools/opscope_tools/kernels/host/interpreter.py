@@ -42,8 +42,9 @@ class ModuleScope:
             return run.globals[key]
         statements = self.module.bindings(name)
         if not statements:
-            if name in self.module.imports:
-                return run.imported(self.module.imports[name], self.module)
+            dotted = self.module.leads_to(name)
+            if name in self.module.imports or (self.module.stars and run.modules.resolve(dotted, self.module.path)):
+                return run.imported(dotted, self.module)
             raise KeyError(name)
         run.globals[key] = Sym(name, leaf=True)  # a definition that needs itself stays a name
         scope = LocalScope(self, {})

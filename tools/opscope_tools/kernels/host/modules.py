@@ -1,18 +1,20 @@
-"""Python files of a repository, parsed once and found by their dotted name, without importing any.
-
-`PyModule` holds a file's tree, its import table and its top-level bindings; `Modules` loads them and resolves an
-absolute or relative dotted name to the module that defines it.
+"""Python files of a repository, parsed once: `PyModule` holds a file's tree, its nodes by kind and its top-level bindings,
+`Modules` loads them by path or by a dotted name that leads to one.
 """
 
 from __future__ import annotations
 
 import ast
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from opscope_schemas.common import Repository
+
+from opscope_tools.source.files import read_text
+from opscope_tools.source.python.imports import heads
+from opscope_tools.source.python.names import Resolver
+from opscope_tools.source.python.repository import SourceTree
+from opscope_tools.source.python.trees import parsed
 
 _COMPOUND = (ast.If, ast.For, ast.While, ast.Try, ast.With)
 
@@ -25,12 +27,17 @@ class PyModule:
     tree: ast.Module
     #: local name -> dotted name it was imported from, anywhere in the file
     imports: dict[str, str] = field(default_factory=dict)
+    #: whether names come from `import *` too
+    stars: bool = False
     #: nodes of the whole file by kind, from one walk: walking is what reading a large repository spends its time on
     functions: list[ast.FunctionDef | ast.AsyncFunctionDef] = field(default_factory=list)
     calls: list[ast.Call] = field(default_factory=list)
-    assignments: list[ast.Assign] = field(default_factory=list)
     strings: list[ast.Constant] = field(default_factory=list)
     _bindings: dict[str, list[ast.stmt]] | None = None
+
+    def leads_to(self, name: str) -> str:
+        """The dotted name that an import of the file may bind `name` to; empty where none does."""
+        return self.imports.get(name) or (f"{self.dotted}.{name}" if self.stars else "")
 
     @property
     def dotted(self) -> str:
@@ -48,29 +55,23 @@ class PyModule:
         return self._bindings.get(name, [])
 
 
-def parse_python(text: str) -> ast.Module:
-    """The tree; raises `SyntaxError`. Warnings about the analysed source's own literals are not ours."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return ast.parse(text)
-
-
 def make_module(path: str, text: str) -> PyModule:
     """A file parsed, with its imports."""
-    module = PyModule(path, parse_python(text))
+    module = PyModule(path, parsed(text))
     package = module.dotted if path.endswith("__init__.py") else module.dotted.rpartition(".")[0]
+    statements: list[ast.Import | ast.ImportFrom] = []
     for node in _walk(module.tree):
         match node:
             case ast.Call():
                 module.calls.append(node)
             case ast.Constant(value=str()):
                 module.strings.append(node)
-            case ast.Assign():
-                module.assignments.append(node)
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 module.functions.append(node)
             case ast.Import() | ast.ImportFrom():
-                _import(module, node, package)
+                statements.append(node)
+    module.stars = any(alias.name == "*" for node in statements for alias in node.names)
+    module.imports = heads(module.tree, package, statements)
     return module
 
 
@@ -91,22 +92,6 @@ def _walk(tree: ast.AST) -> Iterator[ast.AST]:
                 elif isinstance(value, ast.AST) and not isinstance(value, _LEAVES):
                     below.append(value)
         level = below
-
-
-def _import(module: PyModule, node: ast.Import | ast.ImportFrom, package: str) -> None:
-    """Enter the names that an import binds."""
-    if isinstance(node, ast.Import):
-        for alias in node.names:
-            top = alias.name if alias.asname else alias.name.split(".")[0]
-            module.imports.setdefault(alias.asname or top, top)
-        return
-    base = node.module or ""
-    if node.level:
-        parts = package.split(".") if package else []
-        parts = parts[: len(parts) - (node.level - 1)] if node.level > 1 else parts
-        base = ".".join([*parts, base] if base else parts)
-    for alias in node.names:
-        module.imports.setdefault(alias.asname or alias.name, f"{base}.{alias.name}" if base else alias.name)
 
 
 def bound_names(statement: ast.stmt) -> Iterator[str]:
@@ -149,51 +134,30 @@ def blocks(statement: ast.stmt) -> list[list[ast.stmt]]:
 
 
 class Modules:
-    """Loads modules by dotted name or path; `read` returns a file's text, or None."""
+    """Loads the Python files of a repository; names lead where the import rules of source/python/names.py say."""
 
-    def __init__(self, repository: Repository, read: Callable[[str], str | None]) -> None:
+    def __init__(self, repository: Repository) -> None:
         self._repository = repository
-        self._read = read
+        self._names = Resolver([SourceTree(repository)])
         self._loaded: dict[str, PyModule | None] = {}
+        self._resolved: dict[tuple[str, str], tuple[PyModule, str] | None] = {}
 
     def load(self, path: str) -> PyModule | None:
         """The module at `path`, None where it is missing or does not parse."""
         if path not in self._loaded:
-            text = self._read(path)
+            text = read_text(self._repository, path)
             try:
                 self._loaded[path] = None if text is None else make_module(path, text)
             except (SyntaxError, ValueError, RecursionError):
                 self._loaded[path] = None
         return self._loaded[path]
 
-    def find(self, dotted: str, beside: str = "") -> PyModule | None:
-        """The module of that dotted name; a checkout may keep packages below `src`, or beside the importing file."""
-        if not dotted:
-            return None
-        relative = dotted.replace(".", "/")
-        for root in self._roots(beside, dotted.split(".")[0]):
-            for candidate in (f"{root}{relative}.py", f"{root}{relative}/__init__.py"):
-                if (module := self.load(candidate)) is not None:
-                    return module
-        return None
-
-    def _roots(self, beside: str, top: str) -> Iterator[str]:
-        """Prefixes at which the top package may lie: the root, `src`, then the folders above the importing file."""
-        yield ""
-        yield "src/"
-        parts = Path(beside).parts[:-1]
-        for depth in range(len(parts), 0, -1):
-            if parts[depth - 1] == top:
-                yield "".join(f"{p}/" for p in parts[: depth - 1])
-        for depth in range(len(parts), 0, -1):
-            yield "".join(f"{p}/" for p in parts[:depth])
-
-    def resolve(self, dotted: str, beside: str = "", depth: int = 6) -> tuple[PyModule, str] | None:
-        """The module and name that `package.module.name` leads to, through re-exports."""
-        base, _, name = dotted.rpartition(".")
-        module = self.find(base, beside)
-        if module is None or depth == 0:
-            return None
-        if not module.bindings(name) and name in module.imports and module.imports[name] != dotted:
-            return self.resolve(module.imports[name], module.path, depth - 1)
-        return (module, name) if module.bindings(name) else None
+    def resolve(self, dotted: str, beside: str = "") -> tuple[PyModule, str] | None:
+        """The module and name that `package.module.name` leads to in the file `beside`, through re-exports."""
+        asked = dotted, beside.rpartition("/")[0]
+        if asked not in self._resolved:
+            self._resolved[asked] = None
+            if "." in dotted and (bound := self._names.bound(dotted, beside)) is not None:
+                module = self.load(bound[0].file)
+                self._resolved[asked] = (module, bound[1].name) if module is not None else None
+        return self._resolved[asked]

@@ -215,8 +215,8 @@ def device_functions(context: Context) -> Finder:
     def find(module: PyModule, name: str) -> tuple[PyModule, FunctionNode] | None:
         if name in (own := table(module)):
             return module, own[name]
-        dotted = name if "." in name else module.imports.get(name)
-        if dotted is None or is_triton_jit(dotted) or dotted.startswith("triton."):
+        dotted = name if "." in name else module.leads_to(name)
+        if not dotted or is_triton_jit(dotted) or dotted.startswith("triton."):
             return None
         resolved = context.modules.resolve(dotted, module.path)
         if resolved is not None and resolved[1] in (other := table(resolved[0])):

@@ -267,9 +267,8 @@ class Expressions(Operations):
 
     def defined(self, name: str) -> tuple[PyModule, str] | None:
         """The file that defines a name of this one, and what it is called there; None where that is not here."""
-        if name in self.module.imports and not self.module.bindings(name):
-            return self.around.modules.resolve(self.module.imports[name], self.module.path)
-        return self.module, name
+        dotted = "" if self.module.bindings(name) else self.module.leads_to(name)
+        return self.around.modules.resolve(dotted, self.module.path) if dotted else (self.module, name)
 
     def of_module(self, name: str) -> Value:
         """A constant that the file defines or imports: `MODE: tl.constexpr = tl.constexpr(0)`."""

@@ -6,15 +6,14 @@ parse; `syntax_errors` parses all of it, when a question asks for them.
 
 from __future__ import annotations
 
-import ast
 import re
 import textwrap
-import warnings
 from collections.abc import Iterator
 from typing import TypeGuard
 
 from msgspec.structs import replace
 
+from opscope_tools.source.python.imports import exports, further_sides, handling, matched, sides, tried
 from opscope_tools.source.python.parse import Node, dotted, line_of, named, parse, text_of
 from opscope_tools.source.python.rows import (
     AssignRow,
@@ -26,11 +25,10 @@ from opscope_tools.source.python.rows import (
     Row,
 )  # fmt: skip
 from opscope_tools.source.python.skeleton import skeleton
+from opscope_tools.source.python.trees import tree_of
 
 #: characters of an assigned value that a row keeps
 VALUE_LIMIT = 400
-#: characters of the conditions that a statement stands under: a row for each of a thousand branches holds them
-CONDITION_LIMIT = 2000
 _INNER_CLASS = re.compile(rb"\n[ \t]+class[ \t\\]")
 _LAZY_FOLDER = re.compile(rb"define_import_structure\(\s*([^,\n]*)")
 
@@ -65,13 +63,7 @@ def _python_reads(source: bytes) -> bool:
 
     Asked only where tree-sitter reports an error. Bytes that are no UTF-8 are replaced; they are noted by themselves.
     """
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # warnings about the analysed source's own literals are not ours
-            ast.parse(source.decode("utf-8-sig", "replace"))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    return True
+    return tree_of(source.decode("utf-8-sig", "replace")) is not None
 
 
 def _errors(node: Node) -> Iterator[int]:
@@ -142,31 +134,23 @@ def _compound(node: Node, kind: str, guard: Guard) -> Iterator[Row]:
 
 
 def _if(node: Node, guard: Guard) -> Iterator[Row]:
-    condition = text_of(node.child_by_field_name("condition"))
     body = node.child_by_field_name("consequence")
-    checking = condition in {"TYPE_CHECKING", "typing.TYPE_CHECKING"}
-    negated = condition.startswith("not ")
+    first, other = sides(guard, text_of(node.child_by_field_name("condition")))
     if body is not None:
-        yield from _statements(
-            body,
-            Guard(_both(guard.condition, condition), guard.fallback or negated, guard.type_checking or checking),
-        )
-    before = _both(guard.condition, condition[4:] if negated else f"not ({condition})")
+        yield from _statements(body, first)
     for clause in named(node):
         if clause.type in {"elif_clause", "else_clause"}:
             inner = clause.child_by_field_name("consequence") or clause.child_by_field_name("body")
-            case = before
+            case = other
             if clause.type == "elif_clause":
-                own = text_of(clause.child_by_field_name("condition"))
-                case, before = _both(before, own), _both(before, f"not ({own})")
+                case, other = further_sides(other, text_of(clause.child_by_field_name("condition")))
             if inner is not None:
-                fallback = guard.fallback or not (negated or checking)
-                yield from _statements(inner, Guard(case, fallback, guard.type_checking))
+                yield from _statements(inner, case)
 
 
 def _try(node: Node, guard: Guard) -> Iterator[Row]:
     line = line_of(node)
-    inside = Guard(_both(guard.condition, "try"), guard.fallback, guard.type_checking, line)
+    inside = tried(guard, line)
     for clause in named(node):
         if clause.type == "block":
             yield from _statements(clause, inside)
@@ -174,8 +158,7 @@ def _try(node: Node, guard: Guard) -> Iterator[Row]:
             parts = named(clause)
             condition = " ".join(["except", *(text_of(part) for part in parts[:-1])])
             if parts:
-                handling = Guard(_both(guard.condition, condition), True, guard.type_checking, line)
-                yield from _statements(parts[-1], handling)
+                yield from _statements(parts[-1], handling(guard, line, condition))
         elif clause.type in {"else_clause", "finally_clause"}:
             for inner in named(clause):
                 yield from _statements(inner, inside if clause.type == "else_clause" else guard)
@@ -188,22 +171,7 @@ def _match(node: Node, guard: Guard) -> Iterator[Row]:
         pattern = ", ".join(text_of(part) for part in named(case) if part.type == "case_pattern")
         inner = case.child_by_field_name("consequence")
         if inner is not None:
-            condition = _both(guard.condition, f"match {subject}: {pattern}")
-            yield from _statements(inner, Guard(condition, guard.fallback or pattern == "_", guard.type_checking))
-
-
-def cut_short(first: str, second: str) -> str:
-    """What stands for two conditions that are too long together; empty where they are not. `...` holds nobody knows when."""
-    if len(first) + len(second) <= CONDITION_LIMIT:
-        return ""
-    return first if first.endswith("...") else f"{first} and ..." if first and len(first) <= CONDITION_LIMIT else "..."
-
-
-def _both(first: str, second: str) -> str:
-    short = cut_short(first, second)
-    if short or not first:
-        return short or second
-    return " and ".join(f"({part})" if re.search(r"\b(or|if|lambda)\b", part) else part for part in (first, second))
+            yield from _statements(inner, matched(guard, subject, pattern))
 
 
 def _import(node: Node, guard: Guard) -> Iterator[Row]:
@@ -318,26 +286,11 @@ def _pair(key: Node | None, value: Node | None) -> tuple[str, str]:
 
 
 def _exports(root: Node) -> tuple[str, ...] | None:
-    """`__all__`, with what `+=`, `.extend` and `.append` add to it; see `FileRows.exports` for parts not spelt out."""
     if b"__all__" not in (root.text or b""):
         return None
-    names: list[str] = []
-    found = False
-    for statement in _expression_statements(root):
-        for node in named(statement):
-            target: Node | None = None
-            value: Node | None = None
-            if node.type in {"assignment", "augmented_assignment"}:
-                target, value = node.child_by_field_name("left"), node.child_by_field_name("right")
-            elif node.type == "call":
-                function = node.child_by_field_name("function")
-                if dotted(function) in {"__all__.extend", "__all__.append"} and function is not None:
-                    target = function.child_by_field_name("object")
-                    value = node.child_by_field_name("arguments")
-            if target is not None and target.type == "identifier" and target.text == b"__all__":
-                found = True
-                names.extend(_listed(value))
-    return tuple(names) if found else None
+    texts = [text for node in _expression_statements(root) if b"__all__" in (text := node.text or b"")]
+    trees = [tree_of(text.decode("utf-8", "replace")) for text in texts]
+    return exports(statement for tree in trees if tree is not None for statement in tree.body)
 
 
 def _expression_statements(block: Node) -> Iterator[Node]:
@@ -347,31 +300,6 @@ def _expression_statements(block: Node) -> Iterator[Node]:
             yield node
         elif node.type.endswith(("_statement", "_clause")) or node.type == "block":
             yield from _expression_statements(node)
-
-
-def _listed(node: Node | None) -> list[str]:
-    """The strings of a list, tuple or sum of such; `*module` for `module.__all__`, `$name` for a name, `?` for what is
-    computed."""
-    if node is None:
-        return []
-    kind = node.type
-    if kind == "string":
-        return [text_of(child) for child in node.named_children if child.type == "string_content"]
-    if kind in {"attribute", "identifier"}:
-        text = text_of(node).lstrip("*")  # the grammar reads `*a.b` as `(*a).b`
-        if text == "__all__":  # what it holds so far
-            return []
-        if not re.fullmatch(r"[\w.]+", text):
-            return ["?"]
-        return [f"*{text.removesuffix('.__all__')}" if text.endswith(".__all__") else f"${text}"]
-    if kind == "call" and text_of(node.child_by_field_name("function")) in {"list", "tuple", "sorted", "set"}:
-        return _listed(node.child_by_field_name("arguments"))
-    if kind in {
-        "list", "tuple", "set", "argument_list", "binary_operator", "list_splat", "expression_list",
-        "parenthesized_expression", "concatenated_string",
-    }:  # fmt: skip
-        return [name for child in named(node) for name in _listed(child)]
-    return ["?"]
 
 
 def _definition(node: Node, guard: Guard, decorators: tuple[str, ...], first_line: int) -> Row:

@@ -75,13 +75,15 @@ class ClassSymbol:
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """What a name leads to. `external`: nothing in the registered source; `name` is then the name as far as known."""
+    """What a name leads to. `external`: nothing in the registered source; `name` is then the name as far as known.
+    `alias` is the assignment that gives the thing another name, where one stands between, and the module of it."""
 
     kind: Literal["class", "function", "module", "value", "external"]
     name: str
     unit: Unit | None = None
     row: Row | None = None
     symbol: ClassSymbol | None = None
+    alias: tuple[Unit, Row] | None = None
 
     @property
     def in_source(self) -> bool:

@@ -31,6 +31,7 @@ from opscope_tools.source.python.plain_values import (
     item_at,
 )
 from opscope_tools.source.python.rows import AssignRow, FunctionRow
+from opscope_tools.source.python.trees import tree_of
 
 if TYPE_CHECKING:
     from opscope_tools.source.python.names import Resolver
@@ -368,21 +369,15 @@ def _expression_tree(text: str) -> ast.expr | None:
 def _definition(unit: Unit, row: FunctionRow) -> ast.FunctionDef | None:
     """The syntax tree of one function, read from its lines alone."""
     lines = unit.tree.source(unit.file).decode("utf-8", "replace").split("\n")[row.line - 1 : row.end_line]
-    try:
-        tree = ast.parse(textwrap.dedent("\n".join(lines)))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-    first = tree.body[0] if tree.body else None
+    tree = tree_of(textwrap.dedent("\n".join(lines)))
+    first = tree.body[0] if tree is not None and tree.body else None
     return first if isinstance(first, ast.FunctionDef) else None
 
 
 def _whole_value(unit: Unit, row: AssignRow) -> str:
     """The value of an assignment that is too long for its row."""
-    try:
-        tree = ast.parse(unit.tree.source(unit.file).decode("utf-8-sig", "replace"))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return "..."
-    for node in ast.walk(tree):
+    tree = tree_of(unit.tree.source(unit.file).decode("utf-8-sig", "replace"))
+    for node in ast.walk(tree) if tree is not None else ():
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.lineno == row.line and node.value is not None:
             return ast.unparse(node.value)
     return "..."

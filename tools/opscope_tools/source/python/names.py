@@ -11,15 +11,14 @@ import builtins
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from pathlib import Path
-
-from opscope_schemas.common import Repository
+from dataclasses import replace
 
 from opscope_tools.source.python.bindings import Branches, deletes
 from opscope_tools.source.python.exports import Exports, exports_of
 from opscope_tools.source.python.file_rows import VALUE_LIMIT
 from opscope_tools.source.python.found import Base, ClassSymbol, Found
 from opscope_tools.source.python.guards import Evaluator
+from opscope_tools.source.python.imports import absolute
 from opscope_tools.source.python.linearisation import linearised
 from opscope_tools.source.python.looks import Ask, Looks, said, unchanged
 from opscope_tools.source.python.lookup_cache import Memory, Step, Trail
@@ -29,21 +28,16 @@ from opscope_tools.source.python.outside import installed_version, is_installed,
 from opscope_tools.source.python.repository import SourceTree, Unit
 from opscope_tools.source.python.rows import AssignRow, ClassRow, FunctionRow, ImportRow, Row
 
-__all__ = ["Base", "ClassSymbol", "Exports", "Found", "Resolver", "absolute"]
+__all__ = ["Base", "ClassSymbol", "Exports", "Found", "Resolver"]
 
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$")
 
 
 class Resolver:
-    """Lookups over several repositories."""
+    """Lookups over the trees of several repositories."""
 
-    def __init__(
-        self,
-        repositories: Sequence[Repository],
-        folder: Path | None = None,
-        on_cold: Callable[[SourceTree], None] | None = None,
-    ) -> None:
-        self.trees = [SourceTree(repository, folder, on_cold) for repository in repositories]
+    def __init__(self, trees: Sequence[SourceTree]) -> None:
+        self.trees = trees
         self._evaluator = Evaluator(self)
         self._branches = Branches(self.available, self._evaluator)
         self._nesting = Nesting()
@@ -56,15 +50,17 @@ class Resolver:
         called with every lookup and may raise."""
         return self._memory.question(checkpoint, apart=apart)
 
-    def module(self, name: str, near: SourceTree | None = None) -> Unit | None:
-        """The module called `name`, looked for in the tree that asks and then in the others."""
-        for tree in sorted(self.trees, key=lambda tree: tree is not near):
-            file = tree.locate(name)
+    def module(self, name: str, near: SourceTree | Unit | None = None) -> Unit | None:
+        """The module called `name`, looked for in the tree that asks, or as the module that asks may import it, and then in
+        the other trees."""
+        home, beside = (near.tree, near.file) if isinstance(near, Unit) else (near, "")
+        for tree in sorted(self.trees, key=lambda tree: tree is not home):
+            file = tree.locate(name, beside if tree is home else "")
             if file is not None:
                 return tree.unit(file)
         return None
 
-    def module_found(self, name: str, near: SourceTree | None = None) -> Found:
+    def module_found(self, name: str, near: Unit | None = None) -> Found:
         """The module called `name` as a lookup gives it."""
         unit = self.module(name, near)
         return Found("module", name, unit) if unit is not None else Found("external", name)
@@ -138,7 +134,7 @@ class Resolver:
             if served is not None:
                 return served
         if unit.is_package:
-            inner = self.module(f"{unit.name}.{name}", unit.tree)
+            inner = self.module(f"{unit.name}.{name}", unit)
             if inner is not None:
                 return Found("module", inner.name, inner)
         return None
@@ -179,7 +175,7 @@ class Resolver:
         if _DOTTED.match(row.value) and not hasattr(builtins, row.value.split(".", 1)[0]):
             found = self.dotted(unit, row.value, row.line, trail)
             if found is not None:
-                return found
+                return replace(found, alias=(unit, row))
         made = self._made(unit, row.value, row, trail)
         if made is not None:
             return Found("class", made.qualified_name, unit, made.row, made)
@@ -211,25 +207,25 @@ class Resolver:
 
     def imported(self, unit: Unit, module: str, member: str, trail: Trail | None = None) -> Found | None:
         """What `from module import member` in `unit` binds; None where the module is there and has no such name."""
-        target = absolute(unit, module)
-        holder = self.module(target, unit.tree)
+        target = absolute(unit.package, module)
+        holder = self.module(target, unit)
         if holder is None:
             return Found("external", f"{target}.{member}")
         found = self.lookup(holder, member, 0, trail)
         if found is None:
-            inner = self.module(f"{target}.{member}", unit.tree)
+            inner = self.module(f"{target}.{member}", unit)
             found = Found("module", inner.name, inner) if inner is not None else None
         return found
 
     def _import(self, unit: Unit, row: ImportRow, name: str, trail: Trail) -> Found | None:
-        target = absolute(unit, row.module)
+        target = absolute(unit.package, row.module)
         if row.member == "*":
-            module = self.module(target, unit.tree)
+            module = self.module(target, unit)
             if module is None or not self._exposed(module, name, trail):
                 return None
             return self.lookup(module, name, 0, trail)
         if not row.member:
-            return self.module_found(target, unit.tree)
+            return self.module_found(target, unit)
         return self.imported(unit, row.module, row.member, trail) or Found("external", f"{target}.{row.member}")
 
     def _exposed(self, module: Unit, name: str, trail: Trail) -> bool:
@@ -247,7 +243,7 @@ class Resolver:
         """A name of a package that fills itself on demand: from its table, or from the `__all__` of files below."""
         submodule = unit.lazy_exports().get(name)
         if submodule is not None:
-            module = self.module(f"{unit.name}.{submodule}", unit.tree)
+            module = self.module(f"{unit.name}.{submodule}", unit)
             found = self.lookup(module, name, 0, trail) if module is not None else None
             if found is not None:
                 return found
@@ -277,7 +273,7 @@ class Resolver:
         if found.kind == "module" and found.unit is not None:
             inner = self.lookup(found.unit, part, 0, trail)
             if inner is None:
-                module = self.module(f"{found.name}.{part}", found.unit.tree)
+                module = self.module(f"{found.name}.{part}", found.unit)
                 inner = Found("module", module.name, module) if module is not None else None
             if inner is not None:
                 return inner
@@ -322,19 +318,39 @@ class Resolver:
 
     def absolute(self, name: str, trees: Sequence[SourceTree] | None = None) -> Iterator[Found]:
         """What a fully dotted name means, once for each tree that knows it."""
+        answers = (self._absolute(tree, name) for tree in (trees if trees is not None else self.trees))
+        return (found for found in answers if found.kind != "external")
+
+    def bound(self, name: str, beside: str = "") -> tuple[Unit, Row] | None:
+        """The statement of a module's own level that binds a fully dotted name as the file `beside` knows it, behind imports;
+        an assignment that gives another thing the name is not followed."""
+        for tree in self.trees:
+            found, rest = self.reached(tree, name, beside)
+            unit, row = found.alias or (found.unit, found.row)
+            if unit is not None and row is not None and not rest:
+                return unit, row
+        return None
+
+    def reached(self, tree: SourceTree, name: str, beside: str = "") -> tuple[Found, list[str]]:
+        """What a fully dotted name leads to in a tree through modules alone, and what is left of the name then. What a
+        package binds comes before a module of the same name, as for `from package import name`."""
         parts = name.split(".")
-        for tree in trees if trees is not None else self.trees:
-            for size in range(len(parts), 0, -1):
-                file = tree.locate(".".join(parts[:size]))
-                if file is None:
-                    continue
-                unit = tree.unit(file)
-                found: Found | None = Found("module", unit.name, unit)
-                for part in parts[size:]:
-                    found = self.member(found, part) if found is not None else None
-                if found is not None and found.kind != "external":
-                    yield found
-                break
+        sizes = range(len(parts), 0, -1)
+        for size in (*sizes[1:2], *sizes[:1], *sizes[2:]):
+            file = tree.locate(".".join(parts[:size]), beside)
+            if file is not None:
+                unit, rest = tree.unit(file), parts[size:]
+                found = Found("module", unit.name, unit)
+                while rest and found.kind == "module":
+                    found = self.member(found, rest.pop(0))
+                return found, rest
+        return Found("external", name), []
+
+    def _absolute(self, tree: SourceTree, name: str) -> Found:
+        found, rest = self.reached(tree, name)
+        for part in rest:
+            found = self.member(found, part)
+        return found
 
     def bases(self, symbol: ClassSymbol) -> list[Base]:
         """The bases of a class as Python takes them."""
@@ -386,17 +402,6 @@ class Resolver:
         """The linearisation (C3) of `symbol`: definitions, and names for what is not in source, `object` last."""
         with self.question():
             return linearised(symbol, self.bases, self._memory.orders)
-
-
-def absolute(unit: Unit, module: str) -> str:
-    """The absolute name of a module as `from module import ...` in `unit` means it."""
-    stem = module.lstrip(".")
-    dots = len(module) - len(stem)
-    if not dots:
-        return module
-    package = unit.package.split(".") if unit.package else []
-    package = package[: len(package) - (dots - 1)] if dots > 1 else package
-    return ".".join([*package, stem] if stem else package)
 
 
 def _may_hold(tree: SourceTree, module: str) -> bool:

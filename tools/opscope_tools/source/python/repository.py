@@ -161,17 +161,28 @@ class SourceTree:
         note("folders", self.repository.name, "", lambda: _joined(self._folders[1]))
         return self._folders[1]
 
-    def locate(self, module: str) -> str | None:
-        """The file of a dotted module name; None where the repository has none."""
+    def locate(self, module: str, beside: str = "") -> str | None:
+        """The file of a dotted module name, as the file `beside` may import it where one asks; None where the repository
+        has none."""
         parts = module.split(".")
         if not all(parts) or (self.repository.packages and parts[0] not in self.repository.packages):
             return None
-        for folder in self.folders:
+        for folder in (*self.folders, *self._above_script(beside, parts[0])):
             stem = "/".join([folder, *parts] if folder else parts)
             for file in (f"{stem}/__init__.py", f"{stem}.py"):
                 if self.holds(file):
                     return file
         return None
+
+    def _above_script(self, file: str, top: str) -> Iterator[str]:
+        """Where else a file outside packages may import `top` from: its own folder, and what holds a folder `top` above it."""
+        folder = file.rpartition("/")[0]
+        if not folder or self.repository.packages or self.holds(f"{folder}/__init__.py"):
+            return
+        yield folder
+        for above in (folder, *_above(folder)):
+            if above.rpartition("/")[2] == top:
+                yield above.rpartition("/")[0]
 
     def holds(self, file: str) -> bool:
         """Whether `file` is a regular file of the repository; one that a symlink leads out of it is not."""

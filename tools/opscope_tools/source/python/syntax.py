@@ -10,7 +10,6 @@ import ast
 import io
 import re
 import tokenize
-import warnings
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -18,6 +17,7 @@ from weakref import WeakKeyDictionary
 
 from opscope_tools.source.python.repository import Unit
 from opscope_tools.source.python.rows import AssignRow, FunctionRow
+from opscope_tools.source.python.trees import parsed
 
 _VALUE_LIMIT = 400
 _REPAIRS = 8
@@ -132,9 +132,7 @@ def _parsed(lines: list[bytes]) -> ast.Module | None:
     lines = list(lines)
     for _ in range(_REPAIRS):
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # warnings about the analysed source's own literals are not ours
-                return ast.parse(b"\n".join(lines).decode("utf-8", "replace"))
+            return parsed(b"\n".join(lines).decode("utf-8", "replace"))
         except SyntaxError as error:
             at = (error.lineno or 0) - 1
             if not 0 <= at < len(lines):

@@ -10,6 +10,21 @@ from functools import cached_property
 Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
+def parsed(text: str) -> ast.Module:
+    """The tree of a file; raises `SyntaxError`, `ValueError`, `RecursionError` or `MemoryError` where Python cannot read it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # warnings about the analysed source's own literals are not ours
+        return ast.parse(text)
+
+
+def tree_of(text: str) -> ast.Module | None:
+    """The tree of a file; None where Python cannot read it."""
+    try:
+        return parsed(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
 class PythonSource:
     """One file; `tree` is None where Python cannot read it."""
 
@@ -20,12 +35,7 @@ class PythonSource:
     @cached_property
     def tree(self) -> ast.Module | None:
         """The syntax tree."""
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # warnings about the analysed source's own literals are not ours
-                return ast.parse(self.text)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return None
+        return tree_of(self.text)
 
     def line(self, number: int) -> str:
         """The 1-based line; empty outside the file."""
