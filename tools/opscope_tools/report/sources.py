@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from opscope_schemas.common import Repository
 
-from opscope_tools.source.python.trees import tree_of
+from opscope_tools.source.python.trees import definitions, tree_of
 
 __all__ = ["SourceReader", "Span"]
 
@@ -104,7 +104,8 @@ class SourceReader:
         """Every class and function of a Python file, outer before inner."""
         if path not in self._spans:
             tree = self.tree(path)
-            self._spans[path] = list(_walk(tree, "")) if tree is not None else []
+            inside = definitions(tree) if tree is not None else ()
+            self._spans[path] = [Span(name, node.lineno, node.end_lineno or node.lineno, node) for name, node in inside]
         return self._spans[path]
 
     def enclosing(self, path: str, line: int) -> list[Span]:
@@ -123,16 +124,6 @@ class SourceReader:
         """Lines on which `word` stands as a whole word, 1-based."""
         pattern = re.compile(rf"(?<![\w]){re.escape(word)}(?![\w])")
         return [number for number, text in enumerate(self.lines(path) or [], 1) if pattern.search(text)]
-
-
-def _walk(node: ast.AST, prefix: str) -> Iterable[Span]:
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            name = f"{prefix}{child.name}"
-            yield Span(name, child.lineno, child.end_lineno or child.lineno, child)
-            yield from _walk(child, f"{name}.")
-        elif isinstance(child, ast.If | ast.Try | ast.With):
-            yield from _walk(child, prefix)
 
 
 def _first_line(span: Span) -> int:

@@ -16,13 +16,13 @@ from functools import cached_property
 from opscope_cache.trees import Signature
 from opscope_schemas.common import Repository
 
-from opscope_tools.source.python.imports import heads
+from opscope_tools.source.python.imports import chain, heads
 from opscope_tools.source.python.names import Resolver
 from opscope_tools.source.python.repository import SourceTree, Unit
 from opscope_tools.source.python.rows import ClassRow, FileRows, FunctionRow, Guard, ImportRow, Row
 from opscope_tools.source.python.trees import PythonSource
 from opscope_tools.survey.facts import ClassFact, FileFacts, FunctionFact, Hit
-from opscope_tools.survey.module import Function, chain, parameters_of
+from opscope_tools.survey.module import Function, parameters_of
 from opscope_tools.survey.roles import DEMOTED, role_of
 
 _ALWAYS = Guard()

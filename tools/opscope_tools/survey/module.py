@@ -10,12 +10,12 @@ import ast
 import bisect
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from opscope_tools.source.python.imports import exports, heads, imported, standing
+from opscope_tools.source.python.imports import chain, exports, heads, imported, standing
 from opscope_tools.source.python.trees import Definition, parsed
 from opscope_tools.survey.facts import ImportFact
 
@@ -24,17 +24,6 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 _SHOWN = 160
 #: where a name in capitals may stand for a variable of the environment
 CAPITALS = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+|[A-Z][A-Z0-9]{2,}")
-
-
-def chain(node: ast.AST | None, heads: Mapping[str, str]) -> str:
-    """`a.b.c` of an expression, its head as `heads` has it; empty where it is no chain of names."""
-    parts: list[str] = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    if not isinstance(node, ast.Name):
-        return ""
-    return ".".join([heads.get(node.id, node.id), *reversed(parts)])
 
 
 class Module:
@@ -48,7 +37,7 @@ class Module:
         self._nodes: defaultdict[type[ast.AST], list[ast.AST]] = defaultdict(list)
         _sort(self.tree, self._nodes)
         self._dotted: dict[int, str] = {}
-        self._guards = {node: guard for _, guard, node in standing(self.tree.body)}
+        self._guards = {node: guard for guard, node in standing(self.tree.body)}
         self.exports = exports(self._guards)
         #: of definitions under a condition, by line
         self.guards = {

@@ -11,6 +11,7 @@ import re
 from opscope_tools.index.references.local_scopes import Binding, Scopes, enclosing, path_of
 from opscope_tools.index.references.occurrences import Excerpt
 from opscope_tools.index.references.set_attributes import SetAttribute, set_attributes
+from opscope_tools.source.python.imports import spelt
 from opscope_tools.source.python.names import ClassSymbol, Found, Resolver
 from opscope_tools.source.python.parse import Node, dotted, named, text_of
 from opscope_tools.source.python.repository import Unit
@@ -354,17 +355,8 @@ def _iterated(loop: Node, name: str) -> Node | None:
 
 def imported(resolver: Resolver, unit: Unit, node: Node, name: str) -> Found | None:
     """What an import statement binds to `name`; `node` is the imported name inside the statement."""
-    statement, member = node.parent, node
-    if node.type == "aliased_import":
-        member = node.child_by_field_name("name") or node
-    if statement is None:
-        return None
-    if statement.type == "import_statement":
-        full = text_of(member)
-        target = full if node.type == "aliased_import" else full.split(".", 1)[0]
-        return resolver.module_found(target, unit)
-    source = text_of(statement.child_by_field_name("module_name")).replace(" ", "")
-    return resolver.imported(unit, source, text_of(member) or name)
+    found = spelt(text_of(node.parent), unit.package)
+    return next((resolver.binds(unit, one) for one in found if one.name == name), None)
 
 
 def declared(resolver: Resolver, unit: Unit, annotation: str) -> Classes:

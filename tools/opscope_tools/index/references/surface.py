@@ -15,7 +15,7 @@ from typing import Literal
 from opscope_tools.index.references.local_scopes import Scopes, enclosing, path_of
 from opscope_tools.index.references.occurrences import Excerpt, occurrences
 from opscope_tools.index.references.receivers import Lineage, Receivers
-from opscope_tools.source.python.imports import absolute
+from opscope_tools.source.python.imports import absolute, spelt
 from opscope_tools.source.python.names import Resolver
 from opscope_tools.source.python.parse import Node, line_of, named, text_of
 from opscope_tools.source.python.repository import SourceTree, Unit
@@ -160,14 +160,9 @@ class _Reader:
             if statement is None or all(node.type == "class_definition" for node in enclosing(statement)):
                 continue
             within = path_of(statement)
-            source = statement.child_by_field_name("module_name")
-            module = absolute(self.unit.package, text_of(source).replace(" ", "")) if source is not None else ""
-            for child in [n for n in named(statement) if source is None or n.id != source.id]:
-                member = "*" if child.type == "wildcard_import" else text_of(child.child_by_field_name("name") or child)
-                name = text_of(child.child_by_field_name("alias")) or member
-                target, part = (module, member) if module else (member, "")
-                bound = name if module or child.type == "aliased_import" else name.split(".", 1)[0]
-                yield Import(target, part, bound, line, _file(self.unit.tree, target, part), within=within)
+            for one in spelt(text_of(statement), self.unit.package):
+                file = _file(self.unit.tree, one.module, one.member)
+                yield Import(one.module, one.member, one.name, line, file, within=within)
 
     # the environment
 

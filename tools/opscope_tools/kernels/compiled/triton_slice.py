@@ -22,6 +22,7 @@ from opscope_tools.kernels.records import KernelRef
 from opscope_tools.kernels.triton.decorators import Context
 from opscope_tools.kernels.triton.definitions import FunctionNode, dotted_name, function_of
 from opscope_tools.kernels.triton.description import device_functions
+from opscope_tools.source.python.imports import imported
 
 #: what a signature may be made of: reading it calls nothing
 _INERT = (
@@ -157,13 +158,9 @@ class _Slicer:
 
 def _imported(module: PyModule, name: str) -> list[str]:
     """Every place in triton that the file imports the name from: which is there depends on triton's version."""
-    found = [
-        f"{node.module}.{alias.name}"
-        for node in ast.walk(module.tree)
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] == "triton"
-        for alias in node.names
-        if (alias.asname or alias.name) == name
-    ]
+    nodes = [node for node in ast.walk(module.tree) if isinstance(node, ast.ImportFrom) and not node.level]
+    stands = [one.stands for node in nodes for one in imported(node, "") if one.name == name]
+    found = [dotted for dotted in stands if dotted.startswith("triton.")]
     return sorted(found, key=lambda dotted: "libdevice" not in dotted)
 
 

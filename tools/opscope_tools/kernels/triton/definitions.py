@@ -15,6 +15,7 @@ from opscope_schemas.tiling import Unanalysed
 from opscope_tools.kernels.host.modules import Modules, PyModule, make_module
 from opscope_tools.kernels.host.reaching import HostFunction, Place, enclosing
 from opscope_tools.kernels.records import FileFacts, KernelRef, LaunchRef
+from opscope_tools.source.python.imports import chain
 
 _LANGUAGES = (b"triton", b"gluon", b"cute", b"numba")
 _LAUNCH = re.compile(rb"\[\s*+\(?\s*+(?:grid|lambda)\b|kernel\w*\s*+\[|\w\[\([^\]\n]*\)\]\(")
@@ -52,13 +53,7 @@ def find_in_python(path: str, text: str) -> FileFacts:
 
 def dotted_name(node: ast.expr, module: PyModule) -> str:
     """`tr.jit` as `triton.jit`, through the file's imports; empty where the node is not a dotted name."""
-    parts: list[str] = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    if not isinstance(node, ast.Name):
-        return ""
-    return ".".join([module.imports.get(node.id, node.id), *reversed(parts)])
+    return chain(node, module.imports)
 
 
 def decorator_name(node: ast.expr, module: PyModule) -> str:

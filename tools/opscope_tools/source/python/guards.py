@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary
 
 from opscope_tools.source.python.file_rows import VALUE_LIMIT
 from opscope_tools.source.python.found import Found
+from opscope_tools.source.python.imports import imported
 from opscope_tools.source.python.looks import Looks, noting, pass_on
 from opscope_tools.source.python.plain_values import (
     UNKNOWN,
@@ -346,17 +347,12 @@ class Evaluator:
             self._block(statement.body, scope)
 
     def _import(self, statement: ast.Import | ast.ImportFrom, scope: _Scope) -> None:
-        for alias in statement.names:
-            if isinstance(statement, ast.Import):
-                module = alias.name if alias.asname else alias.name.split(".", 1)[0]
-                if not self._resolver.available(alias.name):
-                    raise RaisedError
-                scope.names[alias.asname or module] = self._resolver.module_found(module)
-                continue
-            found = self._resolver.imported(scope.unit, "." * statement.level + (statement.module or ""), alias.name)
+        for one in imported(statement, scope.unit.package):
+            there = one.member or self._resolver.available(one.module)
+            found = self._resolver.binds(scope.unit, one) if there else None
             if found is None:
                 raise RaisedError
-            scope.names[alias.asname or alias.name] = self._of_found(found, scope.depth)
+            scope.names[one.name] = self._of_found(found, scope.depth)
 
 
 def _expression_tree(text: str) -> ast.expr | None:

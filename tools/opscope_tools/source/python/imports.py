@@ -9,15 +9,25 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from opscope_tools.source.python.rows import Guard
+from opscope_tools.source.python.trees import tree_of
 
 #: characters of the conditions that a statement stands under: a row for each of a thousand branches holds them
 CONDITION_LIMIT = 2000
+
+
+def chain(node: ast.AST | None, known: Mapping[str, str]) -> str:
+    """`a.b.c` of an expression, its head as `heads` has it; empty where it is no chain of names."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    return ".".join([known.get(node.id, node.id), *reversed(parts)]) if isinstance(node, ast.Name) else ""
 
 
 class Imported(NamedTuple):
@@ -55,8 +65,17 @@ def imported(node: ast.Import | ast.ImportFrom, package: str) -> Iterator[Import
         yield Imported(alias.name, "", alias.asname or top, alias.name if alias.asname else top, alias.lineno)
 
 
+def spelt(statement: str, package: str) -> Iterator[Imported]:
+    """The same of the text of a statement."""
+    tree = tree_of(statement)
+    for node in tree.body if tree is not None else ():
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield from imported(node, package)
+
+
 def heads(tree: ast.Module, package: str, statements: Iterable[ast.Import | ast.ImportFrom]) -> dict[str, str]:
-    """Name -> what it stands for, for every name that the import statements of a file bind, in functions too."""
+    """Name -> what it stands for, for every name that the import statements of a file bind; what its own level binds comes
+    before what functions do."""
     found: dict[str, str] = {}
     several = False
     for node in statements:
@@ -64,19 +83,11 @@ def heads(tree: ast.Module, package: str, statements: Iterable[ast.Import | ast.
             several = several or found.get(one.name, one.stands) != one.stands
             found[one.name] = one.stands
     if several:  # which is rare, so that other files are spared the walk
-        found = {one.name: one.stands for node in _from_worst(tree) for one in imported(node, package)}
+        own = [(g, n) for g, n in standing(tree.body) if isinstance(n, ast.Import | ast.ImportFrom)]
+        own.sort(key=lambda each: (not each[0].fallback, not each[0].type_checking, each[1].lineno))
+        found |= {one.name: one.stands for _, node in own for one in imported(node, package)}
     found.pop("*", None)
     return found
-
-
-def _from_worst(tree: ast.Module) -> Iterator[ast.Import | ast.ImportFrom]:
-    """The import statements of a file, in functions too; those that count come last."""
-    ranked = [
-        ((-depth, not guard.fallback, not guard.type_checking, node.lineno), node)
-        for depth, guard, node in standing(tree.body, within=True)
-        if isinstance(node, ast.Import | ast.ImportFrom)
-    ]
-    return (node for _, node in sorted(ranked, key=lambda each: each[0]))
 
 
 def exports(statements: Iterable[ast.stmt]) -> tuple[str, ...] | None:
@@ -132,45 +143,35 @@ def _listed(node: ast.expr) -> list[str]:
 _PLAIN = Guard()
 
 
-def standing(
-    body: Iterable[ast.stmt], guard: Guard = _PLAIN, *, within: bool = False
-) -> Iterator[tuple[int, Guard, ast.stmt]]:
-    """Every statement of a module's own level that holds no others at that level, with what it stands under; with `within`,
-    those of functions and classes too, after how many of these they stand in."""
+def standing(body: Iterable[ast.stmt], guard: Guard = _PLAIN) -> Iterator[tuple[Guard, ast.stmt]]:
+    """Every statement of a module's own level that holds no others at that level, with what it stands under."""
     for node in body:
         if isinstance(node, ast.If):
-            yield from _of_if(node, guard, within)
+            yield from _of_if(node, guard)
         elif isinstance(node, ast.Try | ast.TryStar):
-            inside = tried(guard, node.lineno)
-            yield from standing([*node.body, *node.orelse], inside, within=within)
+            yield from standing([*node.body, *node.orelse], tried(guard, node.lineno))
             for handler in node.handlers:
-                caught = [ast.unparse(handler.type)] if handler.type is not None else []
-                condition = " ".join(["except", *caught])
-                yield from standing(handler.body, handling(guard, node.lineno, condition), within=within)
-            yield from standing(node.finalbody, guard, within=within)
+                caught = f"except {ast.unparse(handler.type)}" if handler.type is not None else "except"
+                yield from standing(handler.body, handling(guard, node.lineno, caught))
+            yield from standing(node.finalbody, guard)
         elif isinstance(node, ast.Match):
             for case in node.cases:
-                pattern = ast.unparse(case.pattern)
-                yield from standing(case.body, matched(guard, ast.unparse(node.subject), pattern), within=within)
+                yield from standing(case.body, matched(guard, ast.unparse(node.subject), ast.unparse(case.pattern)))
         elif isinstance(node, ast.With | ast.AsyncWith | ast.For | ast.AsyncFor | ast.While):
-            yield from standing(node.body, guard, within=within)
+            yield from standing(node.body, guard)
         else:
-            yield 0, guard, node
-            if within and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                for depth, below, inner in standing(node.body, within=True):
-                    yield depth + 1, below, inner
+            yield guard, node
 
 
-def _of_if(node: ast.If, guard: Guard, within: bool) -> Iterator[tuple[int, Guard, ast.stmt]]:
+def _of_if(node: ast.If, guard: Guard) -> Iterator[tuple[Guard, ast.stmt]]:
     first, other = sides(guard, ast.unparse(node.test))
-    yield from standing(node.body, first, within=within)
+    yield from standing(node.body, first)
     rest = node.orelse
     while len(rest) == 1 and isinstance(rest[0], ast.If) and rest[0].col_offset == node.col_offset:  # elif
-        clause = rest[0]
-        case, other = further_sides(other, ast.unparse(clause.test))
-        yield from standing(clause.body, case, within=within)
-        rest = clause.orelse
-    yield from standing(rest, other, within=within)
+        case, other = further_sides(other, ast.unparse(rest[0].test))
+        yield from standing(rest[0].body, case)
+        rest = rest[0].orelse
+    yield from standing(rest, other)
 
 
 def sides(outside: Guard, condition: str) -> tuple[Guard, Guard]:

@@ -18,7 +18,7 @@ from opscope_tools.source.python.exports import Exports, exports_of
 from opscope_tools.source.python.file_rows import VALUE_LIMIT
 from opscope_tools.source.python.found import Base, ClassSymbol, Found
 from opscope_tools.source.python.guards import Evaluator
-from opscope_tools.source.python.imports import absolute
+from opscope_tools.source.python.imports import Imported, absolute
 from opscope_tools.source.python.linearisation import linearised
 from opscope_tools.source.python.looks import Ask, Looks, said, unchanged
 from opscope_tools.source.python.lookup_cache import Memory, Step, Trail
@@ -209,13 +209,17 @@ class Resolver:
         """What `from module import member` in `unit` binds; None where the module is there and has no such name."""
         target = absolute(unit.package, module)
         holder = self.module(target, unit)
-        if holder is None:
-            return Found("external", f"{target}.{member}")
-        found = self.lookup(holder, member, 0, trail)
-        if found is None:
-            inner = self.module(f"{target}.{member}", unit)
-            found = Found("module", inner.name, inner) if inner is not None else None
+        found = self.lookup(holder, member, 0, trail) if holder is not None else None
+        if (
+            found is None
+        ):  # of a package that is just being asked (`from . import x`), or a folder without `__init__.py`
+            inner = self.module_found(f"{target}.{member}", unit)
+            found = inner if holder is None or inner.unit is not None else None
         return found
+
+    def binds(self, unit: Unit, one: Imported) -> Found | None:
+        """What an import inside a function of `unit` binds; None as for `imported`."""
+        return self.imported(unit, one.module, one.member) if one.member else self.module_found(one.stands, unit)
 
     def _import(self, unit: Unit, row: ImportRow, name: str, trail: Trail) -> Found | None:
         target = absolute(unit.package, row.module)
@@ -272,9 +276,6 @@ class Resolver:
         """The attribute `part` of what was found."""
         if found.kind == "module" and found.unit is not None:
             inner = self.lookup(found.unit, part, 0, trail)
-            if inner is None:
-                module = self.module(f"{found.name}.{part}", found.unit)
-                inner = Found("module", module.name, module) if module is not None else None
             if inner is not None:
                 return inner
         if found.symbol is not None:

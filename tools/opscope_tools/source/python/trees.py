@@ -44,7 +44,7 @@ class PythonSource:
     @cached_property
     def definitions(self) -> list[tuple[str, Definition]]:
         """Every class and function with its dotted path, outer before inner."""
-        return list(_definitions(self.tree, "")) if self.tree is not None else []
+        return list(definitions(self.tree)) if self.tree is not None else []
 
     def class_at(self, line: int) -> ast.ClassDef | None:
         """The class whose `class` keyword stands on the line."""
@@ -60,11 +60,12 @@ class PythonSource:
         return max(inside)[1] if inside else ""
 
 
-def _definitions(node: ast.AST, path: str) -> Iterator[tuple[str, Definition]]:
+def definitions(node: ast.AST, path: str = "") -> Iterator[tuple[str, Definition]]:
+    """Every class and function below a node with its dotted path, outer before inner."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             inner = f"{path}.{child.name}" if path else child.name
             yield inner, child
-            yield from _definitions(child, inner)
+            yield from definitions(child, inner)
         elif isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case):
-            yield from _definitions(child, path)
+            yield from definitions(child, path)
