@@ -12,9 +12,9 @@ from opscope_cache.store import MemoryStore
 from opscope_schemas.common import Repository
 from opscope_schemas.tiling import Cost, KernelTiling
 from opscope_tools.kernels import describe, parse_arch, scan
-from opscope_tools.kernels.host.worlds import canonical, negated
+from opscope_tools.kernels.cuda.run import kernel as run
 from opscope_tools.kernels.projections.drawing import screen
-from opscope_tools.kernels.run import log
+from opscope_tools.kernels.values.conditions import canonical, negated
 
 CORPUS = Path(__file__).parents[2] / "corpus"
 
@@ -197,7 +197,7 @@ __global__ void k(float* y, bool flag) {
 def test_what_was_counted_before_a_very_long_run_ends_stays_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log, "MOST_STEPS", 500)
+    monkeypatch.setattr(run, "MOST_STEPS", 500)
     deep = "".join(
         f"__device__ float f{i}(float z) {{ return {' + '.join([f'f{i - 1}(z)'] * 5)}; }}\n" for i in range(1, 5)
     )

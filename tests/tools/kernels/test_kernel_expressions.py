@@ -16,7 +16,8 @@ from opscope_schemas.errors import InputError
 from opscope_tools.kernels import describe, parse_arch, scan, select
 from opscope_tools.kernels.cuda.launch.host_expressions import formula_text
 from opscope_tools.kernels.cuda.source_text import CSource, split_arguments
-from opscope_tools.kernels.host.worlds import Oracle, Sym, combine, leaf, negated, product, render, when_text, worlds
+from opscope_tools.kernels.host.worlds import Oracle, Sym, combine, leaf, product, render, worlds
+from opscope_tools.kernels.values.conditions import negated, when_text
 
 
 @pytest.mark.parametrize(

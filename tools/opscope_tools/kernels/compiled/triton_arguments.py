@@ -19,13 +19,13 @@ from opscope_tools.kernels.host.worlds import (
     ImportRef,
     Sym,
     UnresolvedError,
-    canonical,
     is_concrete,
 )
 from opscope_tools.kernels.records import LaunchRef
 from opscope_tools.kernels.triton.decorators import Context
 from opscope_tools.kernels.triton.definitions import FunctionNode, decorator_name, launched
 from opscope_tools.kernels.triton.parameters import parameters
+from opscope_tools.kernels.values.conditions import canonical
 
 #: what a launch says to the compiler, be it a parameter of the kernel too
 OPTIONS = ("num_warps", "num_stages")

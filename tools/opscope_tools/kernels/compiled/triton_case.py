@@ -24,12 +24,12 @@ from opscope_tools.kernels.host.worlds import (
     Oracle,
     Sym,
     UnresolvedError,
-    canonical,
     is_concrete,
     leaf,
     render,
 )  # fmt: skip
 from opscope_tools.kernels.triton.decorators import Context
+from opscope_tools.kernels.values.conditions import canonical
 
 Guess = Callable[[str], Any]
 

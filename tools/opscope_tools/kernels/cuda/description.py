@@ -29,7 +29,7 @@ from opscope_tools.kernels.host.worlds import leaf, product
 from opscope_tools.kernels.projections import cuda_lists as lists
 from opscope_tools.kernels.projections.cost import common_tiles, cuda_cost
 from opscope_tools.kernels.records import KernelRef, LaunchRef
-from opscope_tools.kernels.run.log import Record, Size
+from opscope_tools.kernels.run.log import Log, Size
 
 _NAMED = 12
 #: expressions that are named for a tile size
@@ -58,8 +58,8 @@ def describe_cuda(
     grids = tuple(site.launch for site in sites)
     constexprs = tuple(_with_values(t, index, sites) for index, t in enumerate(template))
     traits = _traits(constexprs, launches, context)
-    record = _run(found, source, constexprs, grids, context, given, sizes, kernel=reference.role == "kernel")
-    every = list(record.events.values())
+    log = _run(found, source, constexprs, grids, context, given, sizes, kernel=reference.role == "kernel")
+    every = log.events
     loads, stores = lists.loads_and_stores(every)
     spelled = operators(constexprs, parameters, grids, reference.file, context.around)
     attributes = re.findall(r"__\w+__\s*+\([^()]*(?:\([^()]*\)[^()]*)*\)|__\w+__", found.attributes)
@@ -75,7 +75,7 @@ def describe_cuda(
         macro=found.macro,
         parameters=tuple(parameters),
         constexpr=constexprs,
-        tile=(*_tiles(record, constexprs), *traits, *spelled.tiles),
+        tile=(*_tiles(log, constexprs), *traits, *spelled.tiles),
         grid=grids,
         num_tiles=common_tiles(grids),
         mapping=lists.mapping(every),
@@ -87,7 +87,7 @@ def describe_cuda(
         loops=lists.loops(every),
         instructions=lists.instructions(every),
         calls=lists.calls(every, reference.file),
-        cost=cuda_cost(record, grids, sizes) if reference.role == "kernel" else None,
+        cost=cuda_cost(log, grids, sizes) if reference.role == "kernel" else None,
         notes=(
             *_notes(reference, found, grids, (*loads, *stores), lists.unresolved(every)),
             *spelled.left.values(),
@@ -100,7 +100,7 @@ def describe_cuda(
 def _run(
     found: Definition, source: CSource, constexprs: tuple[Constexpr, ...], grids: tuple[Launch, ...], context: CudaContext,
     given: Mapping[str, Any], sizes: Mapping[str, int], *, kernel: bool,
-) -> Record:  # fmt: skip
+) -> Log:  # fmt: skip
     """What running the body abstractly meets."""
     settled: dict[str, Any] = {}
     for parameter in constexprs:
@@ -298,9 +298,9 @@ _TILE_NAME = re.compile(
 # tiles, warps, stages ------------------------------------------------------------------------------------------------
 
 
-def _tiles(record: Record, constexprs: tuple[Constexpr, ...]) -> Iterable[TileSize]:
+def _tiles(log: Log, constexprs: tuple[Constexpr, ...]) -> Iterable[TileSize]:
     given = {c.name: tuple(v.value for v in c.values) for c in constexprs}
-    tiles = {name: Size(dict(size.uses), size.value) for name, size in record.sizes.items()}
+    tiles = {name: Size(dict(size.uses), size.value) for name, size in log.sizes.items()}
     for c in constexprs:
         if (
             re.search(r"(?i)(block|tile|head_?dim|kBlock|^B[MNK]$|_[MNK]$|rows|cols)", c.name)

@@ -9,7 +9,7 @@ from opscope_schemas.formula import Formula
 from opscope_schemas.tiling import MemoryOperation
 
 from opscope_tools.kernels.run.events import Access, Event
-from opscope_tools.kernels.run.journal import Journal
+from opscope_tools.kernels.run.log import Log
 from opscope_tools.kernels.run.paths import when
 
 E = TypeVar("E", bound=Event)
@@ -27,36 +27,36 @@ def root_of(access: Access, certain: frozenset[str]) -> str:
     return next((r for r in access.roots if r in certain), access.roots[0] if access.roots else "")
 
 
-def moved(access: Access, certain: frozenset[str], journal: Journal) -> Formula | None:
+def moved(access: Access, certain: frozenset[str], log: Log) -> Formula | None:
     """Bytes of one execution; None where the shape is not known."""
     if access.shape is None:
         return None
     element = access.element_bytes or f"{{{root_of(access, certain) or 'element'}.element_size()}}"
-    return journal.counts.read(element) * journal.counts.size(access.shape)
+    return log.counts.read(element) * log.counts.size(access.shape)
 
 
-def loads(journal: Journal, certain: frozenset[str]) -> list[MemoryOperation]:
+def loads(log: Log, certain: frozenset[str]) -> list[MemoryOperation]:
     """What is read."""
-    return _listed(journal, certain, {"load"})
+    return _listed(log, certain, {"load"})
 
 
-def stores(journal: Journal, certain: frozenset[str]) -> list[MemoryOperation]:
+def stores(log: Log, certain: frozenset[str]) -> list[MemoryOperation]:
     """What is written, or read and written."""
-    return _listed(journal, certain, {"store", "atomic", "copy"})
+    return _listed(log, certain, {"store", "atomic", "copy"})
 
 
-def _listed(journal: Journal, certain: frozenset[str], kinds: set[str]) -> list[MemoryOperation]:
-    accesses = [e for e in journal.events if isinstance(e, Access) and e.what in kinds and e.space != "register"]
+def _listed(log: Log, certain: frozenset[str], kinds: set[str]) -> list[MemoryOperation]:
+    accesses = [e for e in log.events if isinstance(e, Access) and e.what in kinds and e.space != "register"]
     made = []
     for alike in grouped(accesses):
         first = next((a for a in alike if a.counted and a.shape is not None), alike[0])
-        size, shape = moved(first, certain, journal), first.shape or ()
+        size, shape = moved(first, certain, log), first.shape or ()
         made.append(MemoryOperation(
             line=first.line, file=first.file, operation=first.operation, level="global", expression=first.text,
             parameter=root_of(first, certain), variable=first.into, definition=first.definition, mask=first.mask,
             mask_definition=first.mask_definition, loop=first.loop, via=first.via, shape=shape,
             strides=first.steps if first.steps and len(first.steps) == len(shape) else (), coalesced=coalesced(first),
-            bytes=journal.counts.show(size) if size is not None else "", when=when([a.path for a in alike]),
+            bytes=log.counts.show(size) if size is not None else "", when=when([a.path for a in alike]),
             counted=any(a.counted for a in alike),
         ))  # fmt: skip
     return made

@@ -14,11 +14,10 @@ from typing import Any
 from opscope_schemas.formula import Formula
 from opscope_schemas.tiling import Cost, CostLine, Launch
 
-from opscope_tools.kernels.host.worlds import canonical, negated
 from opscope_tools.kernels.projections.accesses import moved
 from opscope_tools.kernels.run.events import Access, Arithmetic, Branch, Event, Part, Product, Unknown
-from opscope_tools.kernels.run.journal import Journal
-from opscope_tools.kernels.run.log import Entry, Lost, Record
+from opscope_tools.kernels.run.log import Entry, Log, Lost
+from opscope_tools.kernels.values.conditions import canonical, negated
 from opscope_tools.kernels.values.notation import evaluate, names_of
 
 _PARTS: tuple[Part, ...] = ("flops", "matmul", "read", "write")
@@ -36,14 +35,14 @@ _MOVES: Mapping[str, tuple[Part, ...]] = {
 
 
 def cost_of(
-    journal: Journal, certain: frozenset[str], grids: Sequence[Launch], sizes: Mapping[str, int], settled: Sequence[str]
+    log: Log, certain: frozenset[str], grids: Sequence[Launch], sizes: Mapping[str, int], settled: Sequence[str]
 ) -> Cost:
     """The cost of one program, and of a launch where every program does the same.
 
     `certain`: what addresses start from; `settled`: conditions under which parameters have the values of the run.
     """
-    sums, counts = _Sums(journal, certain), journal.counts
-    uneven = f"programs do not all do the same ({'; '.join(journal.uneven)})" if journal.uneven else ""
+    sums, counts = _Sums(log, certain), log.counts
+    uneven = f"programs do not all do the same ({'; '.join(log.uneven)})" if log.uneven else ""
     tiles = dict.fromkeys(g.num_tiles for g in grids)
     reason = uneven or _no_grid(tiles)
     launch = None if reason else counts.read(next(iter(tiles)))
@@ -56,31 +55,31 @@ def cost_of(
         for n in names
         if n.endswith(".element_size()")
     }
-    variables = {n: text for n, text in journal.variables.items() if n in names}
+    variables = {n: text for n, text in log.variables.items() if n in names}
     texts = _fields(per_tile, per_launch)
     numbers, unbound = _evaluated(texts, names, sizes)
     both = "" if totals[2] is None or totals[3] is None else counts.show(totals[2] + totals[3])
     return Cost(
-        **texts, stage_bytes=_stage(journal, certain), lines=sums.lines(),
+        **texts, stage_bytes=_stage(log, certain), lines=sums.lines(),
         intensity=f"({per_tile[0]}) / ({both})" if per_tile[0] and both not in {"", "0"} else "",
-        variables={**variables, **described}, conditions=(*_conditions(journal), *settled),
+        variables={**variables, **described}, conditions=(*_conditions(log), *settled),
         not_counted=tuple(sums.missing), unbound=unbound, evaluated=numbers,
         assumptions=(_ASSUMED, _CACHES, *((f"No cost of a launch: {reason}.",) if reason else ())),
     )  # fmt: skip
 
 
 class _Sums:
-    """The events of a journal that a cost counts, added up by line and in all."""
+    """The events of a log that a cost counts, added up by line and in all."""
 
-    def __init__(self, journal: Journal, certain: frozenset[str]) -> None:
-        self.journal, self.certain = journal, certain
+    def __init__(self, log: Log, certain: frozenset[str]) -> None:
+        self.log, self.certain = log, certain
         self.total: dict[Part, Formula] = dict.fromkeys(_PARTS, Formula.const(0))
         self.by_line: dict[tuple[str, int, str, str], list[Formula]] = {}
         #: what is not counted, and in which loop what of it is lost and what is counted
         self.missing: dict[str, None] = {}
         self.lost: set[tuple[Part, int]] = set()
         self.within: set[tuple[Part, int]] = set()
-        for event in journal.events:
+        for event in log.events:
             if event.counted:
                 self._add(event)
 
@@ -88,17 +87,17 @@ class _Sums:
         match event:
             case Access():
                 parts = _MOVES[event.what]
-                size = moved(event, self.certain, self.journal)
+                size = moved(event, self.certain, self.log)
                 if size is None:
                     self._miss(event, f"the {event.what} of a tile of unknown shape", parts)
                 else:
                     self._put(event, event.what, Formula.const(0), size, parts)
-            case Arithmetic(sources=sources) if not sources or not sources <= self.journal.indices:
+            case Arithmetic(sources=sources) if not sources or not sources <= self.log.indices:
                 self._put(event, event.operation, event.flops, Formula.const(0), ["flops"])
             case Product():
                 self._put(event, event.operation, event.flops, Formula.const(0), ["flops", "matmul"])
             case Unknown():
-                index = event.sources and event.sources <= self.journal.indices
+                index = event.sources and event.sources <= self.log.indices
                 if not index and (not event.roots or self.certain & set(event.roots)):
                     self._miss(event, event.what, event.loses)
 
@@ -124,7 +123,7 @@ class _Sums:
         return [None if part in missing else self.total[part] for part in _PARTS]
 
     def lines(self) -> tuple[CostLine, ...]:
-        show = self.journal.counts.show
+        show = self.log.counts.show
         return tuple(
             CostLine(file=file, line=line, via=via, operation=operation, basis="evaluated",
                      flops=show(flops) if flops != 0 else "", bytes=show(size) if operation in _MOVES else "")
@@ -132,10 +131,10 @@ class _Sums:
         )  # fmt: skip
 
 
-def _conditions(journal: Journal) -> tuple[str, ...]:
+def _conditions(log: Log) -> tuple[str, ...]:
     """Branches that were taken to be so, each where it was first."""
     found: dict[tuple[str, bool], str] = {}
-    for event in journal.events:
+    for event in log.events:
         if isinstance(event, Branch) and event.counted and event.holds is not None:
             shown = event.test if event.holds else negated(event.test)
             found.setdefault(canonical(shown), f"{shown} (line {event.line})")
@@ -151,15 +150,15 @@ def _fields(per_tile: Sequence[str], per_launch: Sequence[str]) -> dict[str, Any
     }
 
 
-def cuda_cost(record: Record, grids: Sequence[Launch], sizes: Mapping[str, int]) -> Cost:
+def cuda_cost(log: Log, grids: Sequence[Launch], sizes: Mapping[str, int]) -> Cost:
     """The cost of one thread block, and of a launch where every block does the same."""
-    zero, counts = Formula.const(0), record.counts
-    missing = dict(record.sums.not_counted)
+    zero, counts = Formula.const(0), log.counts
+    missing = dict(log.sums.not_counted)
     total, matmul, read, write = zero, zero, zero, zero
     lines: dict[tuple[str, int, str, str], list[Formula]] = {}
     reached: dict[Part, int] = {}
-    for entry, count in record.sums.entries.items():
-        times = record.times[entry.times] * count
+    for entry, count in log.sums.entries.items():
+        times = log.times[entry.times] * count
         product = times * Formula.const(entry.product) if entry.product else zero
         flops = times * entry.flops + product if entry.flops else product
         loaded = times * counts.read(entry.read) if entry.read else zero
@@ -178,7 +177,7 @@ def cuda_cost(record: Record, grids: Sequence[Launch], sizes: Mapping[str, int])
                  flops=counts.show(flops) if flops != 0 else "", bytes=counts.show(size) if size != 0 else "")
         for (file, line, via, operation), (flops, size) in lines.items() if flops != 0 or size != 0
     )  # fmt: skip
-    reason, launch = _of_launch(record, grids)
+    reason, launch = _of_launch(log, grids)
     told = [_told(part, reached, missing.values()) for part in _PARTS]
     sums = list(zip((total, matmul, read, write), told, strict=True))
     per_block = [counts.show(f) if known else "" for f, known in sums]
@@ -186,15 +185,15 @@ def cuda_cost(record: Record, grids: Sequence[Launch], sizes: Mapping[str, int])
     texts = _fields(per_block, per_launch)
     names = dict.fromkeys(n for text in texts.values() for n in names_of(text))
     numbers, unbound = _evaluated(texts, names, sizes)
-    against = [condition for condition in record.sums.conditions if contradicted(condition, sizes)]
+    against = [condition for condition in log.sums.conditions if contradicted(condition, sizes)]
     said = [f"Nothing was evaluated: the sizes given are against the condition {c}." for c in against[:1]]
     both = counts.show(read + write)
     whole = told[0] and told[2] and told[3] and both != "0"
     return Cost(
         **texts, intensity=f"({per_block[0]}) / ({both})" if whole else "", lines=shown,
-        variables={n: text for n, text in record.variables.items() if n in names}, conditions=tuple(record.sums.conditions),
+        variables={n: text for n, text in log.variables.items() if n in names}, conditions=tuple(log.sums.conditions),
         not_counted=tuple(missing), unbound=unbound,
-        assumptions=(_FULL, _CACHES, *record.assumptions, *((f"No cost of a launch: {reason}.",) if reason else ()), *said),
+        assumptions=(_FULL, _CACHES, *log.assumptions, *((f"No cost of a launch: {reason}.",) if reason else ()), *said),
         evaluated={} if against else numbers,
     )  # fmt: skip
 
@@ -220,11 +219,11 @@ def contradicted(condition: str, sizes: Mapping[str, int]) -> bool:
     return left is not None and right is not None and not _COMPARES[found[2]](left, right)
 
 
-def _of_launch(record: Record, grids: Sequence[Launch]) -> tuple[str, Formula | None]:
+def _of_launch(log: Log, grids: Sequence[Launch]) -> tuple[str, Formula | None]:
     """(why a launch has no cost, the number of blocks of every launch)."""
     tiles = dict.fromkeys(g.num_tiles for g in grids)
-    reason = f"blocks do not all do the same ({'; '.join(record.uneven)})" if record.uneven else _no_grid(tiles)
-    return reason, None if reason else record.counts.read(next(iter(tiles)))
+    reason = f"blocks do not all do the same ({'; '.join(log.uneven)})" if log.uneven else _no_grid(tiles)
+    return reason, None if reason else log.counts.read(next(iter(tiles)))
 
 
 def common_tiles(grids: Sequence[Launch]) -> str:
@@ -254,21 +253,21 @@ def _evaluated(
     return numbers, tuple(n for n in names if n not in sizes)
 
 
-def _stage(journal: Journal, certain: frozenset[str]) -> str:
+def _stage(log: Log, certain: frozenset[str]) -> str:
     """Bytes that one iteration of the products' loop loads as operands; '' where not all of them come so, in one loop."""
-    products = [e for e in journal.events if isinstance(e, Product) and e.counted]
+    products = [e for e in log.events if isinstance(e, Product) and e.counted]
     loops = {e.loop for e in products}
     places = dict.fromkeys(place for e in products for place in e.operands)
     if len(loops) != 1 or loops == {0} or -1 in places:
         return ""
     total = Formula.const(0)
     for place in places:
-        access = journal.events[place]
-        size = moved(access, certain, journal) if isinstance(access, Access) and access.loop in loops else None
+        access = log.events[place]
+        size = moved(access, certain, log) if isinstance(access, Access) and access.loop in loops else None
         if size is None:
             return ""
         total = total + size
-    return journal.counts.show(total)
+    return log.counts.show(total)
 
 
 def _plain(number: Fraction) -> int | float:

@@ -10,7 +10,7 @@ from opscope_schemas.tiling import Constraint, DeviceCall, IndexMapping, Instruc
 
 from opscope_tools.kernels.projections.accesses import grouped
 from opscope_tools.kernels.run import events
-from opscope_tools.kernels.run.journal import Journal
+from opscope_tools.kernels.run.log import Log
 from opscope_tools.kernels.run.paths import when
 from opscope_tools.kernels.values.notation import names_of
 
@@ -20,12 +20,12 @@ _MOST_USES = 6
 E = TypeVar("E", bound=events.Event)
 
 
-def mapping(journal: Journal) -> list[IndexMapping]:
+def mapping(log: Log) -> list[IndexMapping]:
     """Lines that turn a program's id into where its tile lies."""
     return [
         IndexMapping(line=e.line, file=e.file, axis=e.axis, variable=e.variable, expression=e.text, via=e.via, when=condition)
-        for e, condition in _each(journal, events.Mapping)
-        if not any(_is_tile(journal.events[source]) for source in e.sources - journal.indices)
+        for e, condition in _each(log, events.Mapping)
+        if not any(_is_tile(log.events[source]) for source in e.sources - log.indices)
     ]  # fmt: skip
 
 
@@ -33,37 +33,37 @@ def _is_tile(source: events.Event) -> bool:
     return isinstance(source, events.Access) and source.shape != ()
 
 
-def loops(journal: Journal) -> list[Loop]:
+def loops(log: Log) -> list[Loop]:
     """Loops; one that runs another number of times when it is come to again stands twice."""
     return [
         Loop(
             line=e.line, file=e.file, variable=e.variable, expression=e.text, trip_count=e.trips, kind=e.kind, via=e.via,
             when=condition,
         )
-        for e, condition in _each(journal, events.Loop)
+        for e, condition in _each(log, events.Loop)
     ]  # fmt: skip
 
 
-def instructions(journal: Journal) -> list[Instruction]:
+def instructions(log: Log) -> list[Instruction]:
     return [
         Instruction(line=e.line, file=e.file, operation=e.operation, expression=e.text, via=e.via, when=condition)
-        for e, condition in _each(journal, events.Instruction)
+        for e, condition in _each(log, events.Instruction)
     ]
 
 
-def constraints(journal: Journal) -> list[Constraint]:
+def constraints(log: Log) -> list[Constraint]:
     return [
         Constraint(
             line=e.line, file=e.file, kind=e.kind, condition=e.condition, message=e.message, via=e.via, when=condition
         )
-        for e, condition in _each(journal, events.Check)
+        for e, condition in _each(log, events.Check)
     ]
 
 
-def calls(journal: Journal) -> list[DeviceCall]:
+def calls(log: Log) -> list[DeviceCall]:
     """Functions that are called, each where it is first."""
     found: dict[str, DeviceCall] = {}
-    for event in journal.events:
+    for event in log.events:
         if isinstance(event, events.Call):
             made = DeviceCall(line=event.line, file=event.file, name=event.name, followed=event.followed)
             known = found.setdefault(event.name, made)
@@ -72,11 +72,11 @@ def calls(journal: Journal) -> list[DeviceCall]:
     return list(found.values())
 
 
-def tile_sizes(journal: Journal, compile_time: frozenset[str], values: Table[str, tuple[str, ...]]) -> list[TileSize]:
+def tile_sizes(log: Log, compile_time: frozenset[str], values: Table[str, tuple[str, ...]]) -> list[TileSize]:
     """The compile-time names that measure tiles, with the values found for them."""
     uses: dict[str, dict[str, tuple[str, int]]] = {}
     scaled: list[tuple[str, str, events.Event]] = []
-    for event in journal.events:
+    for event in log.events:
         if isinstance(event, events.Allocation):
             for name in dict.fromkeys(n for size in event.dimensions for n in names_of(size) if n in compile_time):
                 uses.setdefault(name, {}).setdefault(event.text, (event.file, event.line))
@@ -94,10 +94,10 @@ def tile_sizes(journal: Journal, compile_time: frozenset[str], values: Table[str
     ]  # fmt: skip
 
 
-def _each(journal: Journal, kind: type[E]) -> list[tuple[E, str]]:
+def _each(log: Log, kind: type[E]) -> list[tuple[E, str]]:
     """Every event of a kind once, with the condition that it stands under."""
     found: list[tuple[E, str]] = []
-    for alike in grouped([e for e in journal.events if isinstance(e, kind)]):
+    for alike in grouped([e for e in log.events if isinstance(e, kind)]):
         told: dict[tuple[object, ...], list[E]] = {}
         for event in alike:
             same = tuple(getattr(event, name) for name in ("variable", "trips", "text") if hasattr(event, name))

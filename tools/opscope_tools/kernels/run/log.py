@@ -1,11 +1,13 @@
-"""What the abstract run of a CUDA kernel leaves: FLOPs and bytes by line, and all that the sums rest on or lack."""
+"""What the abstract run of a kernel leaves: the events that it met, and all that their formulas rest on or lack.
+
+Costs of CUDA are added up on the way (`Sums`), since a line of it runs in many turns, calls and threads.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from copy import copy
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
@@ -13,14 +15,11 @@ from typing import Any
 from opscope_schemas.formula import Formula
 
 from opscope_tools.kernels.run.events import Access, Call, Event, Loop, Part, TooManyStepsError
+from opscope_tools.kernels.run.paths import Answers
 from opscope_tools.kernels.values.notation import Counts
 
-#: nodes that one run looks at: more is generated text, or loops in loops that are taken one iteration at a time
-MOST_STEPS = 120_000
-#: of these, nodes of branches that are not taken
+#: steps of branches that are not taken
 _MOST_ASIDE = 40_000
-
-
 EVERY: frozenset[Part] = frozenset({"flops", "matmul", "read", "write"})
 MEMORY: frozenset[Part] = frozenset({"read", "write"})
 FLOPS: frozenset[Part] = frozenset({"flops"})
@@ -34,7 +33,7 @@ class Entry:
     line: int
     via: str
     operation: str
-    #: how often, in the block: a place in `Record.times`
+    #: how often, in the block: a place in `Log.times`
     times: int
     flops: int = 0
     #: FLOPs of a matrix product; a fraction, since a warp makes it together
@@ -102,66 +101,75 @@ class Sums:
 
 
 @dataclass
-class Record:
+class Log:
     """Of one kernel; shared by the runs of its functions."""
 
+    #: steps that a run takes: more is generated text, or loops in loops that are taken one iteration at a time
+    most_steps: int
     counts: Counts = field(default_factory=Counts)
+    #: in the order in which they were met first
+    events: list[Event] = field(default_factory=list)
+    #: places in `events` of the loads whose values are addresses, bounds or masks
+    indices: set[int] = field(default_factory=set)
     sums: Sums = field(default_factory=Sums)
-    #: what was met, each expression once on its way
-    events: dict[tuple[Any, ...], Event] = field(default_factory=dict)
-    #: compile-time names that measure a tile
-    sizes: dict[str, Size] = field(default_factory=dict)
-    #: functions whose assertions are put down
-    checked: set[tuple[int, str]] = field(default_factory=set)
-    #: functions that were entered in branches that are not taken
-    entered: set[tuple[int, str]] = field(default_factory=set)
-    assumptions: dict[str, None] = field(default_factory=dict)
-    #: quantities of the formulas that only this run names
-    variables: dict[str, str] = field(default_factory=dict)
-    #: amounts that differ between blocks
-    uneven: dict[str, None] = field(default_factory=dict)
-    #: tests that were taken to be so, by their formula
-    settled: dict[str, bool] = field(default_factory=dict)
-    #: quantities that a test was taken to give one value, and that value
-    equal: dict[str, Any] = field(default_factory=dict)
-    #: names that differ between blocks, and counters of loops
-    of_blocks: set[str] = field(default_factory=set)
-    counters: set[str] = field(default_factory=set)
-    #: names of quantities, and where each is declared
-    quantities: dict[str, str] = field(default_factory=dict)
-    steps: int = 0
-    steps_aside: int = 0
     #: every formula of how often something runs, once
     times: list[Formula] = field(default_factory=list)
-    _places: dict[Formula, int] = field(default_factory=dict)
+    #: compile-time names that measure a tile
+    sizes: dict[str, Size] = field(default_factory=dict)
+    answers: Answers = field(default_factory=Answers)
+    assumptions: dict[str, None] = field(default_factory=dict)
+    #: quantities of the formulas that are no names of the source, and what they are
+    variables: dict[str, str] = field(default_factory=dict)
+    #: amounts that differ between programs or blocks
+    uneven: dict[str, None] = field(default_factory=dict)
+    #: names that a function of the kernel gives to what has no formula, and where
+    names: dict[str, str] = field(default_factory=dict)
+    #: names that differ between programs or blocks, and counters of loops
+    varying: set[str] = field(default_factory=set)
+    counters: set[str] = field(default_factory=set)
+    #: what stands for a word of the language: how it is spelled, and what that is
+    wrapped: dict[str, str] = field(default_factory=dict)
+    steps: int = 0
+    steps_aside: int = 0
+    #: of events that may be met again, and of formulas
+    _places: dict[Any, int] = field(default_factory=dict)
 
-    def place(self, times: Formula) -> int:
-        """Where a formula of how often something runs stands."""
-        if times not in self._places:
-            self._places[times] = len(self.times)
-            self.times.append(times)
-        return self._places[times]
-
-    def step(self, counts: bool) -> None:
-        """Count a node; `counts`: whether a cost counts what it does. Raises `TooManyStepsError`."""
+    def step(self, counts: bool = True) -> None:
+        """Count a step; `counts`: whether a cost counts what it does. Raises `TooManyStepsError`."""
         self.steps += 1
         self.steps_aside += not counts
-        if self.steps > MOST_STEPS or self.steps_aside > _MOST_ASIDE:
+        if self.steps > self.most_steps or self.steps_aside > _MOST_ASIDE:
             raise TooManyStepsError
+
+    def put(self, event: Event) -> int:
+        """Put down an event, and say where it stands."""
+        self.events.append(event)
+        return len(self.events) - 1
 
     def met(self, event: Event) -> None:
         """Put down an event; of an expression that is met again what is alike each time."""
         key = type(event), event.place, *(getattr(event, name, "") for name in ("what", "text", "space"))
-        known = self.events.get(key)
-        if known is None or (event.counted and not known.counted):
-            self.events[key] = event
+        place = self._places.setdefault(key, len(self.events))
+        if place == len(self.events):
+            self.events.append(event)
+            return
+        known = self.events[place]
+        if event.counted and not known.counted:
+            self.events[place] = event
         elif known != event and event.counted == known.counted:
-            self.events[key] = _alike(known, event)
+            self.events[place] = _alike(known, event)
+
+    def place(self, times: Formula) -> int:
+        """Where a formula of how often something runs stands."""
+        place = self._places.setdefault(times, len(self.times))
+        if place == len(self.times):
+            self.times.append(times)
+        return place
 
     @contextmanager
     def supposed(self) -> Iterator[None]:
         """A side that is not taken: of what it puts down the events are kept."""
-        kept = {name: copy(getattr(self, name)) for name in _OF_A_SIDE}
+        kept = {name: getattr(self, name).copy() for name in _OF_A_SIDE}
         with self.apart():
             yield
         vars(self).update(kept)
@@ -183,7 +191,7 @@ class Record:
 
 
 #: what the side of a branch that is not taken leaves as it was
-_OF_A_SIDE = ("settled", "equal", "of_blocks", "counters", "uneven", "assumptions", "variables", "quantities")
+_OF_A_SIDE = ("answers", "varying", "counters", "uneven", "assumptions", "variables", "names")
 
 
 def _alike(one: Event, other: Event) -> Event:

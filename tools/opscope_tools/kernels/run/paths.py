@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from opscope_tools.kernels.host.worlds import canonical, negated, when_text
+from opscope_tools.kernels.values.conditions import canonical, negated, when_text
 
 #: taken: a constant decides; some: threads or programs do; assumed: a parameter, so that it is a
 #: condition of the answer; other: the side that is not assumed; open: data decides

@@ -25,10 +25,10 @@ from opscope_tools.kernels.host.worlds import (
     UnresolvedError,
     is_concrete,
     render,
-    when_text,
     worlds,
 )  # fmt: skip
 from opscope_tools.kernels.triton.definitions import FunctionNode, decorator_name, wrappers
+from opscope_tools.kernels.values.conditions import when_text
 
 #: ways in which the tests of one configuration list may turn out that are followed
 _LISTS = 160

@@ -66,13 +66,13 @@ def describe_triton(
             del settled[name]
     taken = {n: why for n, why in reasons.items() if n in settled and n in asked - {*given, *sizes}}
     around = Surroundings(context.modules, device_functions(context), compile_time(function), _rules(constexprs))
-    journal = run_kernel(function, module, around, {**settled, **given, **sizes})
-    pointers = accesses.pointers(journal.events)
+    log = run_kernel(function, module, around, {**settled, **given, **sizes})
+    pointers = accesses.pointers(log.events)
     values = {c.name: tuple(dict.fromkeys(v.value for v in c.values)) for c in constexprs}
-    tiles = lines.tile_sizes(journal, around.compile_time, values)
+    tiles = lines.tile_sizes(log, around.compile_time, values)
     grids = tuple(launch for place in places for launch in place.grids({t.name for t in tiles}))
-    constraints = [*lines.constraints(journal), *_unique(c for site in sites for c in site.constraints)]
-    instructions, calls = lines.instructions(journal), lines.calls(journal)
+    constraints = [*lines.constraints(log), *_unique(c for site in sites for c in site.constraints)]
+    instructions, calls = lines.instructions(log), lines.calls(log)
     assumed = [f"{name} is {settled[name]}: {why}" for name, why in taken.items()]
     return KernelTiling(
         id=reference.id,
@@ -88,22 +88,22 @@ def describe_triton(
         tile=tuple(tiles),
         grid=grids,
         num_tiles=common_tiles(grids),
-        mapping=tuple(lines.mapping(journal)),
+        mapping=tuple(lines.mapping(log)),
         num_warps=tuple(_option("num_warps", tuned, sites)),
         num_stages=tuple(_option("num_stages", tuned, sites)),
         autotune=tuned,
         heuristics=tuple(heuristics),
-        loads=tuple(accesses.loads(journal, pointers)),
-        stores=tuple(accesses.stores(journal, pointers)),
+        loads=tuple(accesses.loads(log, pointers)),
+        stores=tuple(accesses.stores(log, pointers)),
         instructions=tuple(instructions),
-        loops=tuple(lines.loops(journal)),
+        loops=tuple(lines.loops(log)),
         constraints=tuple(constraints),
         calls=tuple(calls),
-        cost=cost_of(journal, pointers, grids, sizes, assumed) if reference.role == "kernel" else None,
+        cost=cost_of(log, pointers, grids, sizes, assumed) if reference.role == "kernel" else None,
         resources=Resources(),
         notes=(
             *_notes(reference, grids, calls, products=any(i.operation.startswith("tl.dot") for i in instructions)),
-            *(f"{spelled} is {what}." for spelled, what in journal.wrapped.items()),
+            *(f"{spelled} is {what}." for spelled, what in log.wrapped.items()),
         ),
     )
 

@@ -228,7 +228,7 @@ class Expressions(Operations):
         if found.name or found.known or not found.text or found.shape != () or found.items is not None:
             return found.name
         plain = found.text.replace("{", "").replace("}", "")
-        local = found.sources or self.journal.local_names & set(names_of(found.text))
+        local = found.sources or self.log.names.keys() & set(names_of(found.text))
         return f"{plain}@{self.via}{sorted(found.sources)}" if local else plain
 
     def settled(self, found: Value) -> Value:
@@ -389,7 +389,7 @@ class Expressions(Operations):
             what = f"a device function over tl.{last} ({found[0].path}:{found[1].lineno})"
         else:
             return ""
-        self.journal.wrapped.setdefault(ast.unparse(node.func), what)
+        self.log.wrapped.setdefault(ast.unparse(node.func), what)
         return last
 
     def alias(self, node: ast.expr) -> str:

@@ -25,16 +25,15 @@ from opscope_tools.kernels.host.worlds import (
     Sym,
     UnresolvedError,
     is_concrete,
-    negated,
     product,
     render,
-    when_text,
     worlds,
 )  # fmt: skip
 from opscope_tools.kernels.records import LaunchRef
 from opscope_tools.kernels.triton.decorators import Context
 from opscope_tools.kernels.triton.definitions import FunctionNode, launched
 from opscope_tools.kernels.triton.parameters import parameters
+from opscope_tools.kernels.values.conditions import negated, when_text
 
 #: launch options that are not parameters of the kernel
 _OPTIONS = {

@@ -27,7 +27,7 @@ from opscope_tools.kernels.run.events import (
     Product,
     Unknown,
 )  # fmt: skip
-from opscope_tools.kernels.run.journal import Journal
+from opscope_tools.kernels.run.log import Log
 from opscope_tools.kernels.run.paths import Path, counted
 from opscope_tools.kernels.triton.tiles import (
     Shape,
@@ -96,8 +96,8 @@ class Asked:
 class Operations(ABC):
     """What one function's walk does with calls of the language."""
 
-    def __init__(self, journal: Journal, file: str, via: str, path: Path, times: Formula, line: int) -> None:
-        self.journal, self.file, self.via, self.path = journal, file, via, path
+    def __init__(self, log: Log, file: str, via: str, path: Path, times: Formula, line: int) -> None:
+        self.log, self.file, self.via, self.path = log, file, via, path
         #: how often what is met runs in one program, and the line of the innermost loop around it
         self.times, self.line = times, line
         #: what the statement gives its value to, and what its expression has asked for so far
@@ -144,7 +144,7 @@ class Operations(ABC):
         if shape is None:
             self.lost("arithmetic on a tile of unknown shape", node, "flops", sources=sources)
             return
-        flops = per_element * self.journal.counts.size(shape)
+        flops = per_element * self.log.counts.size(shape)
         self.put(Arithmetic, node, operation="arithmetic", flops=flops, sources=sources)
 
     def lost(self, what: str, node: ast.AST, *parts: Part, **rests_on: Any) -> None:
@@ -152,9 +152,9 @@ class Operations(ABC):
         self.put(Unknown, node, what=what, loses=frozenset(parts), **rests_on)
 
     def put(self, event: type[Event], node: ast.AST, /, **fields: Any) -> int:
-        """Put an event down, and say where in the journal it stands."""
+        """Put an event down, and say where in the log it stands."""
         line, column = getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
-        return self.journal.put(event(
+        return self.log.put(event(
             file=self.file, line=line, node=column, via=self.via, path=self.path, times=self.times, loop=self.line, **fields,
         ))  # fmt: skip
 
@@ -186,7 +186,7 @@ class Operations(ABC):
 
     def index(self, value: Value) -> None:
         if counted(self.path):
-            self.journal.indices |= value.sources | sources_of(value.items or ())
+            self.log.indices |= value.sources | sources_of(value.items or ())
 
     # operations, by triton's names -------------------------------------------------------------------------------
 
@@ -336,7 +336,7 @@ class Operations(ABC):
             return Value(None, data=True)
         shape = (*a.shape[:-1], b.shape[-1])
         self.put(
-            Product, op.node, operation="tl.dot", flops=2 * self.journal.counts.size((*shape, a.shape[-1])),
+            Product, op.node, operation="tl.dot", flops=2 * self.log.counts.size((*shape, a.shape[-1])),
             operands=(a.loaded, b.loaded),
         )  # fmt: skip
         return Value(shape, data=True, sources=a.sources | b.sources, product=True)
@@ -406,7 +406,7 @@ class Operations(ABC):
 
     def table(self, found: Value) -> tuple[str, ...]:
         """What holds an address that was loaded."""
-        load = self.journal.events[found.loaded] if found.loaded >= 0 else None
+        load = self.log.events[found.loaded] if found.loaded >= 0 else None
         return load.roots if isinstance(load, Access) else ()
 
     op_to_tensor = op_logical_not = op_advance = _same

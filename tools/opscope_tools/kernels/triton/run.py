@@ -18,25 +18,27 @@ from typing import Any
 from opscope_schemas.formula import Formula
 
 from opscope_tools.kernels.host.modules import PyModule
-from opscope_tools.kernels.host.worlds import canonical
 from opscope_tools.kernels.run.events import Access, Call, Event, Loop, Product, TooManyStepsError
 from opscope_tools.kernels.run.events import Mapping as Mapped
-from opscope_tools.kernels.run.journal import Journal
+from opscope_tools.kernels.run.log import Log
 from opscope_tools.kernels.run.paths import Answers, Path, Step, counted, when
 from opscope_tools.kernels.triton.definitions import FunctionNode, dotted_name
 from opscope_tools.kernels.triton.expressions import Expressions, Surroundings
 from opscope_tools.kernels.triton.operations import Asked, Operation, clip
 from opscope_tools.kernels.triton.parameters import parameters
 from opscope_tools.kernels.triton.tiles import Value, at_least_none, literal, trip_count, turns
+from opscope_tools.kernels.values.conditions import canonical
 from opscope_tools.kernels.values.notation import names_of
 
 _DEPTH = 6
+#: statements that one run looks at: more is generated text
+_MOST_STEPS = 60_000
 
 
-def run_kernel(function: FunctionNode, module: PyModule, around: Surroundings, fixed: Mapping[str, Any]) -> Journal:
+def run_kernel(function: FunctionNode, module: PyModule, around: Surroundings, fixed: Mapping[str, Any]) -> Log:
     """Run a kernel abstractly; `fixed`: parameters of one value."""
-    journal = Journal()
-    walk = Walk(module, function, around, journal, Answers())
+    log = Log(_MOST_STEPS)
+    walk = Walk(module, function, around, log, log.answers)
     for argument, _, _, constexpr in parameters(function):
         name = argument.arg
         shown = name if constexpr else "{" + name + "}"
@@ -52,18 +54,18 @@ def run_kernel(function: FunctionNode, module: PyModule, around: Surroundings, f
         walk.lost("what comes behind the first steps of a very long run", function, "flops", "matmul", "read", "write")
     except RecursionError:
         walk.lost("expressions that are nested too deeply", function, "flops", "matmul", "read", "write")
-    return journal
+    return log
 
 
 class Walk(Expressions):
     """The statements of one function."""
 
     def __init__(
-        self, module: PyModule, function: FunctionNode, around: Surroundings, journal: Journal, answers: Answers,
+        self, module: PyModule, function: FunctionNode, around: Surroundings, log: Log, answers: Answers,
         caller: Walk | None = None, via: str = "",
     ) -> None:  # fmt: skip
         path, times, line = (caller.path, caller.times, caller.line) if caller else ((), Formula.const(1), 0)
-        super().__init__(journal, module.path if via else "", via, path, times, line)
+        super().__init__(log, module.path if via else "", via, path, times, line)
         self.module, self.around, self.answers = module, around, answers
         self.depth: int = caller.depth + 1 if caller else 0
         self.arguments = frozenset(a.arg for a, *_ in parameters(function))
@@ -82,7 +84,7 @@ class Walk(Expressions):
         return any(self.statement(s) for s in statements)
 
     def statement(self, statement: ast.stmt) -> bool:
-        self.journal.step()
+        self.log.step()
         match statement:
             case ast.Assign(targets=targets, value=value):
                 self.assign(targets, value, statement)
@@ -141,9 +143,9 @@ class Walk(Expressions):
     def bind(self, target: ast.expr, value: Value) -> None:
         if isinstance(target, ast.Name):
             if value.shape == () and value.items is None and not value.known and not 0 < len(value.text) <= 120:
-                if value.sources or "program_id(" in value.text or self.journal.varying & set(names_of(value.text)):
-                    self.journal.varying.add(target.id)
-                self.journal.local_names.add(target.id)
+                if value.sources or "program_id(" in value.text or self.log.varying & set(names_of(value.text)):
+                    self.log.varying.add(target.id)
+                self.log.names.setdefault(target.id, "")
                 value = replace(value, text="{" + target.id + "}")
             self.env[target.id] = value
         elif isinstance(target, ast.Tuple | ast.List):
@@ -204,9 +206,9 @@ class Walk(Expressions):
         known = bool(texts) and all(texts)
         trips = trip_count(texts) if known else ""
         self.put(Loop, statement, variable=target, text=ast.unparse(call), trips=trips, kind=name)
-        self.journal.varying.add(target)
-        self.journal.counters.add(target)
-        self.journal.local_names.add(target)
+        self.log.varying.add(target)
+        self.log.counters.add(target)
+        self.log.names.setdefault(target, "")
         self.bind(statement.target, Value(text="{" + target + "}"))
         self.repeat(
             at_least_none(trips, texts) if known else self.unknown(statement.lineno, ast.unparse(call)), statement
@@ -255,27 +257,27 @@ class Walk(Expressions):
     def unknown(self, line: int, written: str, what: str = "iterations") -> str:
         """A quantity of its own for a trip count that is no formula."""
         name = f"{what} of the loop at line {line}"
-        self.journal.variables[name] = written
+        self.log.variables[name] = written
         return "{" + name + "}"
 
     def repeat(self, trip: str, loop: ast.For | ast.While) -> None:
-        journal = self.journal
-        if journal.counters & set(names_of(trip)):  # another count in each iteration around it: its mean
+        log = self.log
+        if log.counters & set(names_of(trip)):  # another count in each iteration around it: its mean
             trip = self.unknown(loop.lineno, trip, "mean iterations")
-        if counted(self.path) and ("program_id(" in trip or journal.varying & set(names_of(trip))):
-            journal.uneven[trip] = None
+        if counted(self.path) and ("program_id(" in trip or log.varying & set(names_of(trip))):
+            log.uneven[trip] = None
         stored = _stored(loop.body)
         self.forget(stored)
-        kept, env, place = (self.times, self.line, self.path), dict(self.env), len(journal.events)
+        kept, env, place = (self.times, self.line, self.path), dict(self.env), len(log.events)
         answers = self.answers.copy()
-        self.times, self.line = self.times * journal.counts.factor(trip), loop.lineno
+        self.times, self.line = self.times * log.counts.factor(trip), loop.lineno
         self.block(loop.body)
         self.path = kept[2]
         moved = [
             n for n in stored & set(env) if env[n].strides != self.env[n].strides and env[n].shape == self.env[n].shape
         ]
         if moved:  # steps that change from iteration to iteration: none is told
-            del journal.events[place:]
+            del log.events[place:]
             self.answers = answers
             self.env = {**env, **{n: replace(env[n], strides=("",) * len(env[n].shape or ())) for n in moved}}
             self.block(loop.body)
@@ -287,7 +289,7 @@ class Walk(Expressions):
         for name in names & set(self.env):
             old = self.env[name]
             if old.shape == () and old.items is None:
-                self.journal.local_names.add(name)
+                self.log.names.setdefault(name, "")
                 self.env[name] = replace(old, text="{" + name + "}", name="", constant=None, known=False)
 
     # calls of device functions -----------------------------------------------------------------------------------
@@ -313,7 +315,7 @@ class Walk(Expressions):
             return Value(None)
         module, function = found
         via = f"{self.via} > {function.name}" if self.via else function.name
-        inner = Walk(module, function, self.around, self.journal, self.answers, self, via)
+        inner = Walk(module, function, self.around, self.log, self.answers, self, via)
         specs = parameters(function)
         given = {**dict(zip([a.arg for a, *_ in specs], values, strict=False)), **named}
         for argument, _, default, _ in specs:
@@ -321,9 +323,9 @@ class Walk(Expressions):
                 inner.env[argument.arg] = given[argument.arg]
             elif default:
                 inner.env[argument.arg] = inner.value(ast.parse(default, mode="eval").body)
-        place = len(self.journal.events)
+        place = len(self.log.events)
         inner.block(function.body)
-        self.asked.data = self.asked.data or any(_is_data(e) for e in self.journal.events[place:])
+        self.asked.data = self.asked.data or any(_is_data(e) for e in self.log.events[place:])
         result = inner.returned or inner.returned_aside or Value()
         self.asked.ids = self.asked.ids or result.ids
         return result

@@ -64,6 +64,8 @@ class Calls:
 
     def __init__(self, values: Values, functions: Functions) -> None:
         self.value, self.place, self.functions = values.value, values.place, functions
+        #: functions that were entered where no cost counts them, each with the way to it
+        self._listed: set[tuple[int, str]] = set()
 
     def call(self, state: State, node: Call) -> Value:
         instructions(state, node, f"{spelled(node.function)}(")
@@ -290,9 +292,9 @@ class Calls:
         if function is None or not followed:
             return self.unknown(state, node, [read(state, p, a) for p, a in zip(places, node.arguments, strict=True)])
         if not state.counted:  # to list what it does, once is enough
-            if (key := (id(function), state.via)) in state.log.entered:
+            if (key := (id(function), state.via)) in self._listed:
                 return Value(UNKNOWN, varies=frozenset({"data"}))
-            state.log.entered.add(key)
+            self._listed.add(key)
         values = [
             place if kind.reference else read(state, place, argument)
             for (kind, _), place, argument in zip(function.parameters, places, node.arguments, strict=False)

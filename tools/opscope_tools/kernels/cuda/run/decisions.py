@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from opscope_tools.kernels.cuda.names.values import Value, computed
-from opscope_tools.kernels.host.worlds import COMPARISON, Sym, canonical, negated, render
-from opscope_tools.kernels.run.log import Record
+from opscope_tools.kernels.host.worlds import COMPARISON, Sym, render
+from opscope_tools.kernels.run.log import Log
+from opscope_tools.kernels.values.conditions import canonical, negated
 from opscope_tools.kernels.values.notation import Counts
 from opscope_tools.kernels.values.threads import Digit, Threads
 
@@ -44,8 +45,8 @@ OPEN = Decision("open")
 class Guards:
     """Decisions for one run."""
 
-    def __init__(self, record: Record) -> None:
-        self.record = record
+    def __init__(self, log: Log) -> None:
+        self.log = log
         self._forced = False
 
     def decide(self, test: Value, threads: Threads, wanted: bool = True, forced: bool = False) -> Decision:
@@ -57,15 +58,15 @@ class Guards:
         """Take what a decision assumed to be the other way round."""
         if decision.rests is not None:
             name, value = decision.rests
-            self.record.equal.pop(name, None)
+            self.log.answers.equal.pop(name, None)
             if value is not None:
-                self.record.equal[name] = value
+                self.log.answers.equal[name] = value
         if len(decision.conditions) != 1:
             return
         plain, positive = canonical(decision.conditions[0])
-        self.record.settled[plain] = not positive
-        for name in [n for n in self.record.equal if plain.startswith((f"{n.strip('{}')} ", n))]:
-            del self.record.equal[name]
+        self.log.answers.given[plain] = not positive
+        for name in [n for n in self.log.answers.equal if plain.startswith((f"{n.strip('{}')} ", n))]:
+            del self.log.answers.equal[name]
 
     def _decide(self, test: Value, threads: Threads, wanted: bool) -> Decision:
         if isinstance(test.number, int):
@@ -93,7 +94,7 @@ class Guards:
             return OPEN
         if (same := re.fullmatch(r".*\bis_same\w*+<\s*+([^,]*+),(.*)>[\w:]*", name)) is not None:
             return self._equal(f"type {same[1].rstrip()}", same[2].strip(), True, wanted, name)
-        known = self.record.equal.get(render(test.number)) if test.number is not None else None
+        known = self.log.answers.equal.get(render(test.number)) if test.number is not None else None
         if isinstance(known, int):
             return Decision(bool(known), conditions=(name.strip("{}") if known else negated(name.strip("{}")),))
         text = name.strip("{}") if test.type.kind != "pointer" else f"{name} != nullptr"
@@ -101,13 +102,13 @@ class Guards:
 
     def _assumed(self, text: str, wanted: bool) -> Decision:
         plain, positive = canonical(text)
-        known = self.record.settled.setdefault(plain, wanted == positive)
+        known = self.log.answers.given.setdefault(plain, wanted == positive)
         outcome = known == positive
         return Decision(outcome, conditions=(text if outcome else negated(text),))
 
     def _equal(self, name: str, value: Any, equal: bool, wanted: bool, text: str) -> Decision:
         """Whether a quantity has a value: it has one at most, so that of several such tests one is met."""
-        known = self.record.equal
+        known = self.log.answers.equal
         if name in known:
             same = known[name] == value
             told = same or (isinstance(known[name], int) and isinstance(value, int))
@@ -135,7 +136,7 @@ class Guards:
         if b.outcome == "threads":
             if b.yes is None:
                 return OPEN
-            return Decision("threads", b.yes, threads.without(b.yes, self.record.counts), conditions, rests)
+            return Decision("threads", b.yes, threads.without(b.yes, self.log.counts), conditions, rests)
         return Decision(a.outcome, a.yes, a.no, conditions, rests)
 
     def _compared(self, operator: str, a: Value, b: Value, threads: Threads, wanted: bool) -> Decision:
@@ -147,7 +148,7 @@ class Guards:
             and b.number is not None
             and not a.varies & {"block", "loop", "data"}
         ):
-            found = _threads(operator, a, b.number, threads, self.record.counts)
+            found = _threads(operator, a, b.number, threads, self.log.counts)
             if found is not None:
                 return found
         varies = a.varies | b.varies
@@ -160,7 +161,7 @@ class Guards:
             return OPEN
         if not varies and operator in {"==", "!="}:
             return self._equal(render(a.number), b.number, operator == "==", wanted, text)
-        known = self.record.equal.get(render(a.number)) if not varies else None
+        known = self.log.answers.equal.get(render(a.number)) if not varies else None
         if isinstance(known, int) and isinstance(b.number, int):
             outcome = bool(computed(operator, known, b.number))
             return Decision(outcome, conditions=(text if outcome else negated(text),))

@@ -51,9 +51,10 @@ from opscope_tools.kernels.cuda.syntax.nodes import (
     Unary,
     spelled,
 )
-from opscope_tools.kernels.host.worlds import COMPARISON, Sym, leaf, negated, render
+from opscope_tools.kernels.host.worlds import COMPARISON, Sym, leaf, render
 from opscope_tools.kernels.run.log import FLOPS, MEMORY, Sums
 from opscope_tools.kernels.run.paths import Status
+from opscope_tools.kernels.values.conditions import negated
 
 _COMPARES = frozenset({"<", "<=", ">", ">=", "==", "!="})
 _DATA = frozenset({"data"})
@@ -356,7 +357,7 @@ def _built_in(state: State, node: Member, name: str, axis: str) -> Value | None:
     if name == "blockDim":
         return whole(state.block[axis])
     if name == "blockIdx":
-        state.log.of_blocks.add(f"blockIdx.{axis}")
+        state.log.varying.add(f"blockIdx.{axis}")
         used_in_place(state, node, f"blockIdx.{axis}")
         return whole(leaf(f"blockIdx.{axis}"), INT, frozenset({"block"}))
     return whole(leaf(f"gridDim.{axis}")) if name == "gridDim" else None

@@ -31,6 +31,24 @@ class Functions:
 
     def __init__(self, values: Values) -> None:
         self.value = values.value
+        #: functions whose assertions are put down, each with the way to it
+        self._asserted: set[tuple[int, str]] = set()
+
+    def run(self, state: State) -> None:
+        """The body of the function, with what the `#if`s in it take for granted and what it asserts."""
+        function = state.scope.function
+        if (key := (id(function), state.via)) not in self._asserted:
+            self._asserted.add(key)
+            for c in assertions(function.code.source, function.start, function.end, state.file, state.via):
+                state.log.met(
+                    Check(
+                        file=c.file, line=c.line, node=len(state.log.events), via=c.via, path=state.path, kind=c.kind,
+                        condition=c.condition, message=c.message,
+                    )
+                )  # fmt: skip
+        for place, text in function.code.tests_of(function.start, function.end):
+            state.log.sums.conditions.setdefault(f"{text} ({state.named(function.code.source.line(place))})")
+        self.statements.run(state, function.body)
 
     def closure(self, state: State, found: Value, values: list[Value]) -> Value:
         """A lambda, run among the variables of where it was written."""
@@ -66,8 +84,7 @@ class Functions:
             made = value if value.function is not None else _handed(kind, value, scope.type_of(kind))
             scope.declare(name, replace(made, root=""))
         inner = state.entered(scope, function.name)
-        file_tests(inner)
-        self.statements.run(inner, function.body)
+        self.run(inner)
         return replace(_returned(inner, function.returns), root="")
 
     def method(self, state: State, base: Value, name: str, values: list[Value]) -> Value | None:
@@ -164,22 +181,6 @@ def _handed(kind: TypeName, value: Value, of: Type) -> Value:
     return value if kind.reference and value.type.kind != "unknown" else converted(value, of)
 
 
-def file_tests(state: State) -> None:
-    """What the `#if`s inside a body take for granted, and what it asserts."""
-    function = state.scope.function
-    if (key := (id(function), state.via)) not in state.log.checked:
-        state.log.checked.add(key)
-        for c in assertions(function.code.source, function.start, function.end, state.file, state.via):
-            state.log.met(
-                Check(
-                    file=c.file, line=c.line, node=len(state.log.events), via=c.via, path=state.path,
-                    kind=c.kind, condition=c.condition, message=c.message,
-                )
-            )  # fmt: skip
-    for place, text in function.code.tests_of(function.start, function.end):
-        state.log.sums.conditions.setdefault(f"{text} ({state.named(function.code.source.line(place))})")
-
-
 def by_types(functions: list[Function], values: list[Value]) -> list[Function]:
     """Of several functions of one name those whose parameters are of the types that are given."""
     found = []
@@ -245,4 +246,4 @@ def _one(values: list[Value]) -> Value:
     )
 
 
-__all__ = ["DEPTH", "Functions", "by_types", "file_tests"]
+__all__ = ["DEPTH", "Functions", "by_types"]

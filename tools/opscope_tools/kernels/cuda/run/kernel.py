@@ -17,22 +17,25 @@ from opscope_tools.kernels.cuda.names.values import INT, UNKNOWN, Value, whole
 from opscope_tools.kernels.cuda.run.calls import Calls
 from opscope_tools.kernels.cuda.run.decisions import Guards
 from opscope_tools.kernels.cuda.run.expressions import Expressions
-from opscope_tools.kernels.cuda.run.functions import Functions, file_tests
+from opscope_tools.kernels.cuda.run.functions import Functions
 from opscope_tools.kernels.cuda.run.loops import Loops
 from opscope_tools.kernels.cuda.run.state import State
 from opscope_tools.kernels.cuda.run.statements import Statements
 from opscope_tools.kernels.cuda.run.variables import Declarations
 from opscope_tools.kernels.host.worlds import Sym, leaf, render
 from opscope_tools.kernels.run.events import TooManyStepsError, Unknown
-from opscope_tools.kernels.run.log import EVERY, Lost, Record
+from opscope_tools.kernels.run.log import EVERY, Log, Lost
 from opscope_tools.kernels.values.threads import whole as whole_block
+
+#: nodes that one run looks at
+MOST_STEPS = 120_000
 
 
 def run_cuda(
     function: Function, library: Library, block: Mapping[str, Any], given: Mapping[str, Any], compile_time: frozenset[str]
-) -> Record:  # fmt: skip
+) -> Log:  # fmt: skip
     """Run a kernel abstractly. `block`: threads along x, y, z; `given`: template parameters of one value."""
-    log = Record()
+    log = Log(MOST_STEPS)
     missing = log.sums.not_counted
     if function.unread:
         missing.setdefault(function.unread, Lost())
@@ -42,9 +45,8 @@ def run_cuda(
     _template(scope, given)
     _parameters(scope, given, log)
     state = State(log, scope, dict(block), whole_block(dict(block)))
-    file_tests(state)
     try:
-        _statements(log).run(state, function.body)
+        _run(state)
     except TooManyStepsError:
         missing.setdefault("what comes behind the first steps of a very long run", Lost())
     except RecursionError:
@@ -55,15 +57,15 @@ def run_cuda(
     return log
 
 
-def _statements(log: Record) -> Statements:
-    """The parts of a run, joined."""
-    guards = Guards(log)
+def _run(state: State) -> None:
+    """Make the parts of a run, join them and hand them the kernel."""
+    guards = Guards(state.log)
     expressions = Expressions(guards)
     functions, loops = Functions(expressions), Loops(expressions)
     calls = expressions.calls = Calls(expressions, functions)
     statements = Statements(expressions, guards, calls, Declarations(expressions, functions), loops)
     functions.statements = loops.statements = statements
-    return statements
+    functions.run(state)
 
 
 def _template(scope: Scope, given: Mapping[str, Any]) -> None:
@@ -81,15 +83,15 @@ def _template(scope: Scope, given: Mapping[str, Any]) -> None:
             scope.declare(name, Value(INT, Sym(name, leaf=True)))
 
 
-def _parameters(scope: Scope, given: Mapping[str, Any], log: Record) -> None:
+def _parameters(scope: Scope, given: Mapping[str, Any], log: Log) -> None:
     """The parameters: numbers keep their names, and a value that is given decides tests alone."""
     for kind, name in scope.function.parameters:
         of = scope.type_of(kind)
         space = "global" if of.kind in {"pointer", "object", "unknown"} else ""
         number = leaf(name) if of.kind in {"int", "unknown"} else None
-        log.quantities[name] = ""
+        log.names[name] = ""
         if number is not None and isinstance(given.get(name), int):
-            log.equal[render(number)] = int(given[name])
+            log.answers.equal[render(number)] = int(given[name])
         origin = (name,) if space and not re.fullmatch(r"dim3|\w+\d", of.name) else ()
         scope.declare(name, Value(of, number, space=space, origin=origin))
 

@@ -141,7 +141,7 @@ class Loops:
             changed |= writes(state, node.step)
         if isinstance(node, For | While) and node.test is not None:
             changed |= writes(state, node.test)
-        if depends(each, state.log.of_blocks) or depends(threads.factor, state.log.of_blocks):
+        if depends(each, state.log.varying) or depends(threads.factor, state.log.varying):
             state.log.uneven[render(each if not isinstance(each, int) else threads.factor)] = None
         parts = [node.body, node.test if isinstance(node, While | For) else None]
         steady = even(state, changed, [*parts, node.step if isinstance(node, For) else None])

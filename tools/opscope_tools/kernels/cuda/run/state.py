@@ -17,7 +17,7 @@ from opscope_tools.kernels.cuda.names.scope import Scope
 from opscope_tools.kernels.cuda.names.values import Value
 from opscope_tools.kernels.cuda.syntax.nodes import Block, Call, Node
 from opscope_tools.kernels.run.events import Part, Unknown
-from opscope_tools.kernels.run.log import EVERY, Entry, Lost, Record
+from opscope_tools.kernels.run.log import EVERY, Entry, Log, Lost
 from opscope_tools.kernels.run.paths import Path, Status, Step, counted
 from opscope_tools.kernels.values.threads import Threads
 
@@ -29,7 +29,7 @@ Flow = Literal["", "return", "break", "continue"]
 class State:
     """One function that is run."""
 
-    log: Record
+    log: Log
     scope: Scope
     #: threads of a block along x, y and z
     block: dict[str, Any]

@@ -34,8 +34,9 @@ from opscope_tools.kernels.cuda.syntax.nodes import (
     leaves,
     spelled,
 )
-from opscope_tools.kernels.host.worlds import negated, render
+from opscope_tools.kernels.host.worlds import render
 from opscope_tools.kernels.run.events import TooManyStepsError, Unknown
+from opscope_tools.kernels.values.conditions import negated
 
 
 class Statements:
@@ -243,12 +244,12 @@ class Statements:
         """The case that an earlier test decides, else the first, which is then taken to be so."""
         name = render(subject.number)
         numbers = [[self.value(state, v).number for v in values] for values, _, _ in node.cases]
-        if name in state.log.equal:
-            known = state.log.equal[name]
+        if name in state.log.answers.equal:
+            known = state.log.answers.equal[name]
             default = next((i for i, (_, default, _) in enumerate(node.cases) if default), len(node.cases))
             return next((i for i, values in enumerate(numbers) if known in values), default)
         if subject.number is not None and numbers[0]:
-            state.log.equal[name] = numbers[0][0]
+            state.log.answers.equal[name] = numbers[0][0]
         return 0
 
 

@@ -186,13 +186,13 @@ def _defined(state: State, node: Node) -> str:
 def _own_name(state: State, node: Declare, varies: frozenset[str]) -> Any:
     """The name of a variable as a quantity of formulas; of several variables of a name, with its line."""
     line = f"{state.file}:{state.line(node)}" if state.file else f"line {state.line(node)}"
-    name = node.name if state.log.quantities.setdefault(node.name, line) == line else f"{node.name} of {line}"
+    name = node.name if state.log.names.setdefault(node.name, line) == line else f"{node.name} of {line}"
     if varies & {"thread", "loop"}:
         state.log.counters.add(name)
     else:
         state.log.variables.setdefault(name, f"{node.name} ({line}), the same in every thread of a block")
         if varies & {"block", "data"}:
-            state.log.of_blocks.add(name)
+            state.log.varying.add(name)
     return leaf(name)
 
 
