@@ -69,9 +69,9 @@ def changes(source: str) -> list[tuple[int, int, str]]:
         elif isinstance(node, ast.BoolOp):
             for left, right in zip(node.values, node.values[1:], strict=False):
                 found += between(left, right, _OPERATORS)
-        elif isinstance(node, ast.Constant) and type(node.value) in (int, bool):
+        elif isinstance(node, ast.Constant) and isinstance(node.value, int):
             start, end = at(node.lineno, node.col_offset), at(node.end_lineno or 0, node.end_col_offset or 0)
-            found.append((start, end, str(not node.value) if isinstance(node.value, bool) else str(node.value + 1)))
+            found.append((start, end, str(not node.value if isinstance(node.value, bool) else node.value + 1)))
         elif isinstance(node, ast.If | ast.IfExp):
             start, end = (
                 at(node.test.lineno, node.test.col_offset),

@@ -11,6 +11,7 @@ from opscope_schemas.errors import AmbiguousNameError, ConfigError, PathRefusedE
 from opscope_tools.index import Index, open_index
 from opscope_tools.running.workspace import folder_repository
 from opscope_tools.source.python.file_rows import extract
+from opscope_tools.source.python.rows import FileRows
 from opscope_tools.source.storage import entries
 
 Package = Callable[[Mapping[str, str | bytes]], Index]
@@ -387,7 +388,12 @@ def test_a_dotted_name_is_answered_without_reading_the_whole_tree(
 ) -> None:
     index = open_index([tree.repository for tree in installed_index.resolver.trees], MemoryStore())
     read: list[int] = []
-    monkeypatch.setattr(entries, "extract", lambda source: (read.append(len(source)), extract(source))[1])
+
+    def counted(source: bytes) -> FileRows:
+        read.append(len(source))
+        return extract(source)
+
+    monkeypatch.setattr(entries, "extract", counted)
     symbol = index.one("transformers.models.llama.modeling_llama.LlamaAttention")
     forward = index.forward(symbol)
     assert forward is not None
