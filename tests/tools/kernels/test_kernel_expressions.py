@@ -185,3 +185,8 @@ def test_a_c_compiler_gives_these_macros_the_same_values(tmp_path: Path) -> None
     subprocess.run(["cc", "-o", tmp_path / "m", tmp_path / "m.c"], check=True)
     said = subprocess.run([tmp_path / "m"], check=True, capture_output=True, text=True).stdout.split()
     assert said == ["5", "7", "3", "9", "16", "20", "12", "7", "6"]
+
+
+def test_a_block_that_ends_inside_a_condition_ends_there() -> None:
+    source = CSource("f.cu", "void f() {\n#if A\n  x();\n}\n#else\n  y();\n}\n#endif\nvoid g() {}\n")
+    assert source.line(source.block_end(source.statements.index("{"))) == 7

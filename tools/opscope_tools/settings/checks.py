@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from opscope_schemas.extracted_config import Check
 
 from opscope_tools.settings.messages import Bound, said_within
-from opscope_tools.source.python.trees import PythonSource
+from opscope_tools.source.python.trees import PythonSource, expression_of
 
 __all__ = ["checks_of", "definitions_named"]
 
@@ -220,11 +220,8 @@ def _mentioned(node: ast.AST) -> tuple[str, ...]:
 
 def _words_of(text: str) -> set[str]:
     """What a test or a field's name mentions; of text that is no expression nothing."""
-    try:
-        tree = ast.parse(text, mode="eval")
-    except (SyntaxError, ValueError, RecursionError):
-        return set()
-    return {word for node in ast.walk(tree) for word in _mentioned(node)}
+    tree = expression_of(text)
+    return {word for node in ast.walk(tree) for word in _mentioned(node)} if tree is not None else set()
 
 
 def _bracketed(test: str) -> str:

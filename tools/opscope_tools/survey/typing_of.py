@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from opscope_tools.source.python.trees import expression_of
 from opscope_tools.survey.facts import ClassFact, FileFacts
 from opscope_tools.survey.holdings import Definition, Holdings, at
 from opscope_tools.survey.module import Function, parameters_of
@@ -140,10 +141,7 @@ class Types:
     def annotation(self, node: ast.expr | None, file: FileFacts, *, classes: bool = False) -> list[Definition]:
         """Classes that an annotation names: `A`, `A | None`, `Optional[A]`, `"A"`; with `classes`, those of `type[A]`."""
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            try:
-                node = ast.parse(node.value, mode="eval").body
-            except SyntaxError:
-                return []
+            node = expression_of(node.value)
         if isinstance(node, ast.BinOp):
             return self.annotation(node.left, file, classes=classes) + self.annotation(
                 node.right, file, classes=classes
@@ -220,13 +218,10 @@ class Types:
             ]
         return []
 
-    def _held(self, said: ast.expr, file: FileFacts) -> list[Definition]:
+    def _held(self, said: ast.expr | None, file: FileFacts) -> list[Definition]:
         """The classes that an annotation of a container says are in it: `list[A]`, `deque[A] | None`."""
         if isinstance(said, ast.Constant) and isinstance(said.value, str):
-            try:
-                said = ast.parse(said.value, mode="eval").body
-            except SyntaxError:
-                return []
+            return self._held(expression_of(said.value), file)
         if isinstance(said, ast.BinOp):
             return self._held(said.left, file) + self._held(said.right, file)
         if not isinstance(said, ast.Subscript):

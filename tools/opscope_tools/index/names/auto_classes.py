@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 from opscope_schemas.errors import ConfigError
 
 from opscope_tools.source.python.found import ClassSymbol, Found
+from opscope_tools.source.python.imports import imported
 from opscope_tools.source.python.made_classes import call_of
 from opscope_tools.source.python.names import Resolver
 from opscope_tools.source.python.repository import SourceTree, Unit
@@ -147,10 +148,8 @@ class AutoClasses:
 
         for statement in _statements(unit):
             if isinstance(statement, ast.ImportFrom):
-                members = [alias.name for alias in statement.names if (alias.asname or alias.name) == name]
-                if members:
-                    module = "." * statement.level + (statement.module or "")
-                    entries = other(self._resolver.imported(unit, module, members[0]))
+                for one in imported(statement, unit.package):
+                    entries = other(self._resolver.binds(unit, one)) if one.name == name else entries
             elif isinstance(statement, ast.Assign) and any(_is_name(target, name) for target in statement.targets):
                 entries = contents(statement.value)
             elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):

@@ -36,7 +36,7 @@ from opscope_tools.index.objects.values import (
     plain,
     turn,
 )
-from opscope_tools.source.python.imports import absolute
+from opscope_tools.source.python.imports import imported
 from opscope_tools.source.python.syntax import Function, Text
 
 _TURNS = 4000
@@ -232,29 +232,11 @@ class Statements(Branches):
         kind = raised.id if isinstance(raised, ast.Name) else "Exception"
         raise RaisedError(kind, explicit=True)
 
-    def _import(self, node: ast.Import, frame: Frame) -> int:
-        for alias in node.names:
-            top = alias.name if alias.asname else alias.name.split(".", 1)[0]
-            module = self.resolver.module(top, frame.unit.tree)
-            value = self.module_value(module) if module is not None else self.external(top)
+    def _import(self, node: ast.Import | ast.ImportFrom, frame: Frame) -> int:
+        for one in imported(node, frame.unit.package):
+            value = self.found(self.resolver.binds(frame.unit, one), one.member)
             self.touch(frame.local)
-            frame.local[alias.asname or top] = value
-        return NEXT
-
-    def _import_from(self, node: ast.ImportFrom, frame: Frame) -> int:
-        name = absolute(frame.unit.package, "." * node.level + (node.module or ""))
-        module = self.resolver.module(name, frame.unit.tree)
-        for alias in node.names:
-            value: Any = MISSING
-            if module is not None:
-                value = self.found(self.resolver.lookup(module, alias.name), alias.name)
-                if value is MISSING:
-                    inner = self.resolver.module(f"{name}.{alias.name}", frame.unit.tree)
-                    value = self.module_value(inner) if inner is not None else MISSING
-            self.touch(frame.local)
-            frame.local[alias.asname or alias.name] = (
-                self.external(f"{name}.{alias.name}") if value is MISSING else value
-            )
+            frame.local[one.name] = self.external(one.stands) if value is MISSING else value
         return NEXT
 
     def _def(self, node: ast.FunctionDef, frame: Frame) -> int:
@@ -448,7 +430,7 @@ _HANDLERS: dict[type[ast.stmt], Callable[[Any, Any, Frame], int]] = {
     ast.Assign: Statements._assign, ast.AnnAssign: Statements._annotated, ast.AugAssign: Statements._augmented,
     ast.Expr: Statements._expression, ast.If: Branches.run_if, ast.For: Statements._for, ast.While: Statements._while,
     ast.With: Statements._with, ast.Try: Statements._try, ast.Return: Statements._return, ast.Raise: Statements._raise,
-    ast.Delete: Statements._delete, ast.Import: Statements._import, ast.ImportFrom: Statements._import_from,
+    ast.Delete: Statements._delete, ast.Import: Statements._import, ast.ImportFrom: Statements._import,
     ast.FunctionDef: Statements._def, ast.ClassDef: Statements._class, ast.Break: Statements._break,
     ast.Continue: Statements._continue,
 }  # fmt: skip

@@ -158,8 +158,8 @@ class _Slicer:
 
 def _imported(module: PyModule, name: str) -> list[str]:
     """Every place in triton that the file imports the name from: which is there depends on triton's version."""
-    nodes = [node for node in ast.walk(module.tree) if isinstance(node, ast.ImportFrom) and not node.level]
-    stands = [one.stands for node in nodes for one in imported(node, "") if one.name == name]
+    nodes = [node for node in ast.walk(module.tree) if isinstance(node, ast.ImportFrom)]
+    stands = [one.stands for node in nodes for one in imported(node, module.package) if one.name == name]
     found = [dotted for dotted in stands if dotted.startswith("triton.")]
     return sorted(found, key=lambda dotted: "libdevice" not in dotted)
 

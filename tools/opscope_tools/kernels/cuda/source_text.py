@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from opscope_tools.kernels.records import MacroRef
+from opscope_tools.source.cpp.text import spaces
 
 _NOISE = re.compile(
     r"//(?:\\\n|[^\n])*|/\*.*?\*/|R\"([^\s()\\]{0,16})\(.*?\)\1\"|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])'", re.DOTALL
@@ -22,11 +23,6 @@ _DEFINE = re.compile(r"#[ \t]*define[ \t]+(\w+)(\([^)]*\))?((?:\\\r?\n|[^\n])*)"
 _BRANCHES = frozenset({"if", "ifdef", "ifndef", "elif", "else", "endif"})
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+["<]([^">]+)[">]', re.MULTILINE)
 _OPENING = {"(": ")", "[": "]", "{": "}"}
-
-
-def _blank(text: str) -> str:
-    """Spaces of the same length, in as many lines."""
-    return " " * len(text) if "\n" not in text else "\n".join(" " * len(line) for line in text.split("\n"))
 
 
 class CSource:
@@ -54,7 +50,7 @@ class CSource:
     def _without_noise(self, match: re.Match[str]) -> str:
         if match[0].startswith("R"):
             self.raw_strings.append((match.start(), match[0]))
-        return _blank(match[0])
+        return spaces(match[0])
 
     def _without_preprocessor(self) -> str:
         code, parts, done = self.code, [], 0
@@ -69,7 +65,7 @@ class CSource:
                 self.defines.append((first, definition.end()))
             elif line[1] in _BRANCHES:
                 self._directives.append((first, line[1]))
-            parts += [code[done:position], _blank(line[0])]
+            parts += [code[done:position], spaces(line[0])]
             done = line.end()
             position = code.find("#", done)
         return "".join([*parts, code[done:]])
@@ -109,26 +105,13 @@ class CSource:
             yield MacroRef(name=match[1], parameters=parameters, body=body, file=self.path, line=self.line(first))
 
     def block_end(self, opening: int) -> int:
-        """Position of the `}` that closes the `{` at `opening`; branches of one `#if` count once."""
-        depth, stack = 0, []
-        start = bisect.bisect_left(self._directives, (opening, ""))
-        events = iter(self._directives[start:])
-        upcoming = next(events, None)
-        for match in re.compile(r"[{}]").finditer(self.statements, opening):
-            while upcoming is not None and upcoming[0] < match.start():
-                if upcoming[1] in {"if", "ifdef", "ifndef"}:
-                    stack.append(depth)
-                elif upcoming[1] in {"elif", "else"} and stack:
-                    depth = stack[-1]
-                elif upcoming[1] == "endif" and stack:
-                    stack.pop()
-                upcoming = next(events, None)
-            depth += 1 if match[0] == "{" else -1
-            if depth <= 0 and not stack:
-                return match.start()
-            if depth < 0:
-                depth = 0
-        return len(self.statements) - 1
+        """Position of the `}` that closes the `{` at `opening`; of the branches of one `#if` the last counts."""
+        last = len(self.statements) - 1
+        return min(self._ends.get(opening, last), last)
+
+    @cached_property
+    def _ends(self) -> dict[int, int]:
+        return dict(self.all_blocks)
 
     @cached_property
     def all_blocks(self) -> list[tuple[int, int]]:

@@ -44,6 +44,11 @@ class PyModule:
         """`liger_kernel.ops.utils` for `liger_kernel/ops/utils.py`."""
         return self.path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
+    @property
+    def package(self) -> str:
+        """The package that relative imports start from."""
+        return self.dotted if self.path.endswith("__init__.py") else self.dotted.rpartition(".")[0]
+
     def bindings(self, name: str) -> list[ast.stmt]:
         """Top-level statements that bind or change `name`, in order."""
         if self._bindings is None:
@@ -58,7 +63,6 @@ class PyModule:
 def make_module(path: str, text: str) -> PyModule:
     """A file parsed, with its imports."""
     module = PyModule(path, parsed(text))
-    package = module.dotted if path.endswith("__init__.py") else module.dotted.rpartition(".")[0]
     statements: list[ast.Import | ast.ImportFrom] = []
     for node in _walk(module.tree):
         match node:
@@ -71,7 +75,7 @@ def make_module(path: str, text: str) -> PyModule:
             case ast.Import() | ast.ImportFrom():
                 statements.append(node)
     module.stars = any(alias.name == "*" for node in statements for alias in node.names)
-    module.imports = heads(module.tree, package, statements)
+    module.imports = heads(module.tree, module.package, statements)
     return module
 
 

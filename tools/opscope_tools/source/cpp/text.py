@@ -71,7 +71,8 @@ def readable(text: str) -> str:
     return " ".join(text.replace("\\\n", " ").split())
 
 
-def _spaces(text: str, newline: str = "\n") -> str:
+def spaces(text: str, newline: str = "\n") -> str:
+    """Spaces of the same length, in as many lines."""
     if "\n" not in text:
         return " " * len(text)
     return newline.join([" " * len(line) for line in text.split("\n")])
@@ -80,10 +81,10 @@ def _spaces(text: str, newline: str = "\n") -> str:
 def _blank(match: re.Match[str]) -> str:
     found = match[0]
     if found[0] == "R":
-        return f' "{_spaces(found[2:-1], _INNER_NEWLINE)}"'
+        return f' "{spaces(found[2:-1], _INNER_NEWLINE)}"'
     if found[0] in "\"'":
-        return f"{found[0]}{_spaces(found[1:-1], _INNER_NEWLINE)}{found[0]}"
-    return _spaces(found, _INNER_NEWLINE)
+        return f"{found[0]}{spaces(found[1:-1], _INNER_NEWLINE)}{found[0]}"
+    return spaces(found, _INNER_NEWLINE)
 
 
 class CppText:
@@ -191,7 +192,7 @@ class CppText:
                 if macro is not None:
                     text = readable(match[2][macro.end() : macro.end() + _MACRO_TEXT])
                     self.macros.append(Macro(start, end, macro[1], text))
-            parts += (code[at:start], _spaces(match[0].replace(_INNER_NEWLINE, "\n")))
+            parts += (code[at:start], spaces(match[0].replace(_INNER_NEWLINE, "\n")))
             at = end
         parts.append(code[at:])
         self.code = "".join(parts)
@@ -223,7 +224,7 @@ class CppText:
             if event.dead and since < 0:
                 since = event.position
             elif since >= 0 and not event.dead:
-                self.code = self.code[:since] + _spaces(self.code[since : event.position]) + self.code[event.position :]
+                self.code = self.code[:since] + spaces(self.code[since : event.position]) + self.code[event.position :]
                 since = -1
 
     def _match_braces(self) -> None:

@@ -32,7 +32,7 @@ from opscope_tools.source.python.plain_values import (
     item_at,
 )
 from opscope_tools.source.python.rows import AssignRow, FunctionRow
-from opscope_tools.source.python.trees import tree_of
+from opscope_tools.source.python.trees import expression_of, tree_of
 
 if TYPE_CHECKING:
     from opscope_tools.source.python.names import Resolver
@@ -107,7 +107,7 @@ class Evaluator:
         """What an expression of `unit` comes to, or `UNKNOWN`."""
         if not depth:
             self._state.steps = 0
-        tree = _expression_tree(text)
+        tree = expression_of(text)
         if tree is None or depth > _DEPTH:
             return UNKNOWN
         self.reads(unit)
@@ -353,13 +353,6 @@ class Evaluator:
             if found is None:
                 raise RaisedError
             scope.names[one.name] = self._of_found(found, scope.depth)
-
-
-def _expression_tree(text: str) -> ast.expr | None:
-    try:
-        return ast.parse(text.strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
 
 
 def _definition(unit: Unit, row: FunctionRow) -> ast.FunctionDef | None:

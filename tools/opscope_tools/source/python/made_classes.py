@@ -9,6 +9,7 @@ import ast
 from collections.abc import Sequence
 
 from opscope_tools.source.python.rows import AssignRow, ClassRow, Guard, Row
+from opscope_tools.source.python.trees import expression_of
 
 #: callee, where it is not in the source -> the base of what it makes; "" for the callee itself
 _FACTORIES = {
@@ -27,10 +28,7 @@ def call_of(text: str) -> tuple[str, ast.Call] | None:
     """(callee, call) of an expression that is the call of a dotted name."""
     if not text.endswith(")"):
         return None
-    try:
-        tree = ast.parse(text.strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
+    tree = expression_of(text)
     if not isinstance(tree, ast.Call) or not isinstance(tree.func, ast.Name | ast.Attribute):
         return None
     return ast.unparse(tree.func), tree

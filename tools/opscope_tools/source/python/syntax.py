@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 
 from opscope_tools.source.python.repository import Unit
 from opscope_tools.source.python.rows import AssignRow, FunctionRow
-from opscope_tools.source.python.trees import parsed
+from opscope_tools.source.python.trees import expression_of, parsed
 
 _VALUE_LIMIT = 400
 _REPAIRS = 8
@@ -157,12 +157,9 @@ def value(unit: Unit, row: AssignRow) -> Value | None:
 
 def _value(unit: Unit, source: Source, row: AssignRow) -> Value | None:
     if len(row.value) < _VALUE_LIMIT and "#" not in row.value:
-        try:
-            node: ast.AST = ast.parse(row.value, mode="eval").body
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            pass
-        else:
-            return Value(unit, [row.value.encode()], row.line, node)  # type: ignore[arg-type]
+        spelt = expression_of(row.value)
+        if spelt is not None:
+            return Value(unit, [row.value.encode()], row.line, spelt)
     lines = _statement(source.lines, row.line - 1)
     tree = _parsed([lines[0].lstrip(), *lines[1:]]) if lines else None
     node = tree.body[0] if tree is not None and tree.body else ast.Pass()

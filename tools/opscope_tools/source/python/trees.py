@@ -25,6 +25,14 @@ def tree_of(text: str) -> ast.Module | None:
         return None
 
 
+def expression_of(text: str) -> ast.expr | None:
+    """The tree of an expression; None where the text is none."""
+    try:
+        return ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
 class PythonSource:
     """One file; `tree` is None where Python cannot read it."""
 
