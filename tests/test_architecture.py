@@ -1,12 +1,14 @@
-"""The arrows between packages, the weight of starting a server, and that each of these checks can fail."""
+"""The arrows between packages, the weight of starting a server, how deep classes inherit, and that these checks can fail."""
 
 from __future__ import annotations
 
+import ast
 import importlib
 import pkgutil
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -127,3 +129,72 @@ def test_every_module_tells_its_maintainer_what_is_in_it() -> None:
     for name in modules():
         module = importlib.import_module(name)
         assert module.__doc__ or not Path(str(module.__file__)).read_text(), f"{name} has no docstring"
+
+
+#: how many classes of ours may stand in one line of inheritance, and the folders that are let off for now
+STOREYS = 3
+LET_OFF: tuple[str, ...] = ("opscope_tools.kernels.cuda.run.",)
+
+
+@cache
+def trees(folder: Path) -> dict[str, ast.Module]:
+    """The modules below `folder` by their dotted names."""
+    names = {file: ".".join(file.relative_to(folder).with_suffix("").parts) for file in sorted(folder.rglob("*.py"))}
+    return {name.removesuffix(".__init__"): ast.parse(file.read_text()) for file, name in names.items()}
+
+
+def named(tree: ast.Module, module: str) -> dict[str, str]:
+    """What the names of a module stand for: its own classes, and what it imports."""
+    found = {node.name: f"{module}.{node.name}" for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            start = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+            found |= {alias.asname or alias.name: f"{start}{alias.name}" for alias in node.names}
+    return found
+
+
+def too_deep(folder: Path) -> list[list[str]]:
+    """Lines of inheritance among the classes below `folder` that are too long, each from the class upwards."""
+    parents: dict[str, list[str]] = {}
+    meant: dict[str, str] = {}
+    for module, tree in trees(folder).items():
+        names = named(tree, module)
+        meant |= {f"{module}.{name}": whole for name, whole in names.items()}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                bases = [ast.unparse(base).partition("[")[0].partition(".") for base in node.bases]
+                parents[f"{module}.{node.name}"] = [names.get(a, a) + dot + b for a, dot, b in bases]
+
+    def line(name: str) -> list[str]:
+        while name not in parents and name in meant:  # exported once more by another module
+            name = meant[name]
+        return [name, *max(map(line, parents[name]), key=len, default=[])] if name in parents else []
+
+    lines = [line(name) for name in parents if not name.startswith(LET_OFF)]
+    return [found for found in lines if len(found) > STOREYS]
+
+
+def stubs(folder: Path) -> list[str]:
+    """Lines that raise NotImplementedError."""
+    return [
+        f"{module}:{node.lineno}" for module, tree in trees(folder).items() for node in ast.walk(tree)
+        if isinstance(node, ast.Raise) and node.exc and ast.unparse(node.exc).startswith("NotImplementedError")
+    ]  # fmt: skip
+
+
+def test_parts_are_handed_to_each_other_instead_of_inheriting() -> None:
+    assert too_deep(ROOT / "tools") == []
+
+
+def test_nothing_is_left_to_a_subclass_by_a_stub() -> None:
+    assert stubs(ROOT / "tools") == []
+
+
+def test_deep_inheritance_and_a_stub_are_seen(tmp_path: Path) -> None:
+    (tmp_path / "low.py").write_text(
+        "class A: ...\nclass B(A): ...\nclass C(B):\n    def f(self):\n        raise NotImplementedError('above')\n"
+    )
+    (tmp_path / "middle.py").write_text("import low\nfrom low import C\n\nclass D(low.C): ...\n")
+    (tmp_path / "high.py").write_text("from middle import C as Base\n\nclass E(Base[int]): ...\n")
+    assert too_deep(tmp_path) == [["high.E", "low.C", "low.B", "low.A"], ["middle.D", "low.C", "low.B", "low.A"]]
+    assert stubs(tmp_path) == ["low:5"]
