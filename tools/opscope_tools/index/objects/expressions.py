@@ -136,13 +136,11 @@ class Expressions:
         while here is not None:
             if node.id in here.local:
                 value = here.local[node.id]
-                if not absent(value):
+                if type(value) is not Choice or not absent(value):
                     return value
             here = here.closure
         value = self.names.name(frame.unit, node.id, frame.before)
-        if value is MISSING:
-            return Unknown(node.id)
-        return value
+        return Unknown(node.id) if value is MISSING else value
 
     def _attribute(self, node: ast.Attribute, frame: Frame) -> Any:
         return self.attributes.get(self.ev(node.value, frame), node.attr)

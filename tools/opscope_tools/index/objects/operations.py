@@ -119,9 +119,7 @@ class Operations:
             raise UndecidedError
         check_binary(step, left, right)
         result = made(left, right)
-        if isinstance(left, Uncertain) or isinstance(right, Uncertain):
-            return Uncertain(result)
-        return result
+        return Uncertain(result) if isinstance(left, Uncertain) or isinstance(right, Uncertain) else result
 
     def compared(self, step: ast.cmpop, left: Any, right: Any) -> bool:
         if isinstance(step, ast.Eq | ast.NotEq | ast.Is | ast.IsNot):

@@ -69,28 +69,29 @@ class Statements:
         }  # fmt: skip
 
     def block(self, statements: Sequence[ast.stmt], frame: Frame) -> int:
+        state, handlers = self.state, self.handlers
         for number, statement in enumerate(statements):
-            if self.state.strict and frame.open:  # an earlier branch may have returned
+            if state.strict and frame.open:  # an earlier branch may have returned
                 self.branches.lose(statement, frame)
-            handler = self.handlers.get(type(statement))
+            handler = handlers.get(type(statement))
             if handler is None:
                 continue
             try:
                 ended = handler(statement, frame)
             except UndecidedError:
                 self.branches.lose(statement, frame)
-                if self.state.strict and any(isinstance(inner, ast.Return) for inner in ast.walk(statement)):
+                if state.strict and any(isinstance(inner, ast.Return) for inner in ast.walk(statement)):
                     raise  # what the function returns is not known
                 continue
             except RaisedError as error:
                 # inside `try` the handler decides; a constructor goes on with what else it sets
-                if self.state.trying or not self._goes_on(error, frame):
+                if state.trying or not self._goes_on(error, frame):
                     raise
                 self._forget(statement, frame)
                 self.branches.lose(statement, frame)
                 continue
             if ended:
-                if ended == RETURN and isinstance(statement, ast.If) and self.state.live is True:
+                if ended == RETURN and isinstance(statement, ast.If) and state.live is True:
                     self._unreached(statement, statements[number + 1 :], frame)
                 return ended
         return NEXT

@@ -41,15 +41,10 @@ def _isinstance(_: Interpreter, args: Args, __: Kwargs) -> bool:
     value, kinds = args
     if isinstance(value, Unknown | Choice):
         raise UndecidedError
-    open_ = False
-    for kind in kinds if isinstance(kinds, tuple) else (kinds,):
-        found = _is(value, kind)
-        if found:
-            return True
-        open_ = open_ or found is None
-    if open_:
+    found = [_is(value, kind) for kind in (kinds if isinstance(kinds, tuple) else (kinds,))]
+    if None in found and True not in found:
         raise UndecidedError
-    return False
+    return True in found
 
 
 def _is(value: Any, kind: Any) -> bool | None:
