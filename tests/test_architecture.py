@@ -1,13 +1,15 @@
-"""The arrows between packages, the weight of starting a server, and that each of these checks can fail."""
+"""The arrows between packages, the weight of starting a server, how deep classes inherit, and that these checks can fail."""
 
 from __future__ import annotations
 
+import ast
 import importlib
 import pkgutil
 import re
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -150,3 +152,70 @@ NAMED = sorted(set(re.findall(r"[a-z_/]*[a-z_](?:\.py\b(?!:)|/)", (ROOT / "docs"
 def test_the_page_about_the_architecture_names_what_the_tree_holds() -> None:
     assert len(NAMED) > 40
     assert [n for n in NAMED if not any((base / n).exists() for base in (ROOT, ROOT / "tools" / "opscope_tools"))] == []
+
+
+#: how many classes of ours may stand in one line of inheritance
+STOREYS = 3
+
+
+@cache
+def trees(folder: Path) -> dict[str, ast.Module]:
+    """The modules below `folder` by their dotted names."""
+    names = {file: ".".join(file.relative_to(folder).with_suffix("").parts) for file in sorted(folder.rglob("*.py"))}
+    return {name.removesuffix(".__init__"): ast.parse(file.read_text()) for file, name in names.items()}
+
+
+def named(tree: ast.Module, module: str) -> dict[str, str]:
+    """What the names of a module stand for: its own classes, and what it imports."""
+    found = {node.name: f"{module}.{node.name}" for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            start = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+            found |= {alias.asname or alias.name: f"{start}{alias.name}" for alias in node.names}
+    return found
+
+
+def too_deep(folder: Path) -> list[list[str]]:
+    """Lines of inheritance among the classes below `folder` that are too long, each from the class upwards."""
+    parents: dict[str, list[str]] = {}
+    meant: dict[str, str] = {}
+    for module, tree in trees(folder).items():
+        names = named(tree, module)
+        meant |= {f"{module}.{name}": whole for name, whole in names.items()}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                bases = [ast.unparse(base).partition("[")[0].partition(".") for base in node.bases]
+                parents[f"{module}.{node.name}"] = [names.get(a, a) + dot + b for a, dot, b in bases]
+
+    def line(name: str) -> list[str]:
+        while name not in parents and name in meant:  # exported once more by another module
+            name = meant[name]
+        return [name, *max(map(line, parents[name]), key=len, default=[])] if name in parents else []
+
+    return [found for name in parents if len(found := line(name)) > STOREYS]
+
+
+def stubs(folder: Path) -> list[str]:
+    """Lines that raise NotImplementedError."""
+    return [
+        f"{module}:{node.lineno}" for module, tree in trees(folder).items() for node in ast.walk(tree)
+        if isinstance(node, ast.Raise) and node.exc and ast.unparse(node.exc).startswith("NotImplementedError")
+    ]  # fmt: skip
+
+
+def test_parts_are_handed_to_each_other_instead_of_inheriting() -> None:
+    assert too_deep(ROOT / "tools") == []
+
+
+def test_nothing_is_left_to_a_subclass_by_a_stub() -> None:
+    assert stubs(ROOT / "tools") == []
+
+
+def test_deep_inheritance_and_a_stub_are_seen(tmp_path: Path) -> None:
+    (tmp_path / "low.py").write_text(
+        "class A: ...\nclass B(A): ...\nclass C(B):\n    def f(self):\n        raise NotImplementedError('above')\n"
+    )
+    (tmp_path / "middle.py").write_text("import low\nfrom low import C\n\nclass D(low.C): ...\n")
+    (tmp_path / "high.py").write_text("from middle import C as Base\n\nclass E(Base[int]): ...\n")
+    assert too_deep(tmp_path) == [["high.E", "low.C", "low.B", "low.A"], ["middle.D", "low.C", "low.B", "low.A"]]
+    assert stubs(tmp_path) == ["low:5"]

@@ -18,7 +18,7 @@ from opscope_schemas.extracted_config import ConfigurationKind, ParameterKind
 from opscope_tools.index.configurations.constructor_steps import Constructor, Set, Taken, constructor
 from opscope_tools.index.modules.held_modules import interpreting
 from opscope_tools.index.modules.shown_values import OPEN, Shown, shown
-from opscope_tools.index.objects import ClassValue, Instance, Machine
+from opscope_tools.index.objects import ClassValue, Instance, Interpreter
 from opscope_tools.index.objects.values import (
     MISSING,
     ExhaustedError,
@@ -30,6 +30,7 @@ from opscope_tools.index.objects.values import (
 )
 from opscope_tools.source.python.names import ClassSymbol, Resolver
 from opscope_tools.source.python.rows import AssignRow, FunctionRow
+from opscope_tools.source.python.syntax import parameters
 
 __all__ = ["Declared", "Held", "ReadConfiguration", "read_configuration"]
 
@@ -85,8 +86,8 @@ def read_configuration(
 ) -> ReadConfiguration:
     """The configuration of a class; of a torch module the parameters of its constructor. `given` are values to make a
     second object with, whose values become `effective`."""
-    with interpreting(resolver, symbol, strict=True) as (machine, _):
-        return _Reading(machine, given or {}).of_class(machine.class_value(symbol))
+    with interpreting(resolver, symbol, strict=True) as (interpreter, _):
+        return _Reading(interpreter, given or {}).of_class(interpreter.names.class_value(symbol))
 
 
 @dataclass(frozen=True)
@@ -109,19 +110,21 @@ class _Doubt:
 
 
 class _Reading:
-    def __init__(self, machine: Machine, given: Mapping[str, Any]) -> None:
-        self.machine, self.given = machine, given
+    def __init__(self, interpreter: Interpreter, given: Mapping[str, Any]) -> None:
+        self.interpreter, self.given = interpreter, given
 
     def of_class(self, cls: ClassValue) -> ReadConfiguration:
-        machine = self.machine
+        interpreter = self.interpreter
         parents = [base.symbol for base in cls.mro if isinstance(base, ClassValue)]
-        kind = machine.record_kind(cls)
-        module = machine.is_module(cls)
-        machine.allow()
+        kind = interpreter.records.kind(cls)
+        module = cls.is_module()
+        interpreter.state.allow()
         found = ReadConfiguration(cls.symbol, _kind(kind or ("arguments" if module else "class")), parents)
-        built = constructor(machine, cls)
+        built = constructor(interpreter, cls)
         found.taken = built.taken
-        found.aliases = {} if module else {a: str(n) for a, n in machine.aliases(cls).items() if isinstance(n, str)}
+        found.aliases = (
+            {} if module else {a: str(n) for a, n in interpreter.classes.aliases(cls).items() if isinstance(n, str)}
+        )
         found.others = {name for base in cls.mro if isinstance(base, ClassValue) for name in base.symbol.members}
         if kind:
             self._record(cls, found, built)
@@ -137,12 +140,12 @@ class _Reading:
     # what is declared
 
     def _record(self, cls: ClassValue, found: ReadConfiguration, built: Constructor) -> None:
-        machine = self.machine
-        holders = machine.field_holders(cls)
-        defaults = {each.name: each for each in machine.fields(cls)}
+        interpreter = self.interpreter
+        holders = interpreter.records.field_holders(cls)
+        defaults = {each.name: each for each in interpreter.records.fields(cls)}
         known: dict[str, Held] = {}
         for name, classes in holders.items():
-            declared = [_row(base, name, machine) for base in reversed(classes)]
+            declared = [_row(base, name, interpreter) for base in reversed(classes)]
             stored = found.aliases.get(name, name)  # a field may itself go by the name of another attribute
             earlier = known.get(stored)
             if earlier is not None:
@@ -155,14 +158,14 @@ class _Reading:
 
     def _default(self, declared: FieldValue) -> Shown | None:
         if declared.default is not MISSING:
-            return shown(self.machine, declared.default)
+            return shown(declared.default)
         if declared.default_factory is MISSING:
             return None
-        return shown(self.machine, self._attempted(declared.default_factory))
+        return shown(self._attempted(declared.default_factory))
 
     def _attempted(self, factory: Any) -> Any:
         try:
-            return self.machine.call(factory, (), {})
+            return self.interpreter.call(factory, (), {})
         except (RaisedError, UndecidedError, ExhaustedError, RecursionError):
             return Unknown("")
 
@@ -174,23 +177,17 @@ class _Reading:
             if code.name != "__init__":
                 continue
             node = code.node.args
-            for parameter, default in _parameters(node)[1:]:
+            for parameter, default in parameters(node)[1:]:
                 if parameter.arg in passed:
                     continue
                 text = code.text(default) if default is not None else ""
                 annotation = code.text(parameter.annotation) if parameter.annotation is not None else ""
-                declared = Declared(
-                    f"{holder.qualified_name}.__init__",
-                    code.unit.file,
-                    code.line(parameter),
-                    annotation,
-                    text,
-                    holder.symbol,
-                )
+                owner = f"{holder.qualified_name}.__init__"
+                declared = Declared(owner, code.unit.file, code.line(parameter), annotation, text, holder.symbol)
                 if parameter.arg in known:
                     known[parameter.arg].declared.append(declared)
                     continue
-                value = None if default is None else shown(self.machine, self._evaluated(default, holder, code))
+                value = None if default is None else shown(self._evaluated(default, holder, code))
                 known[parameter.arg] = Held(parameter.arg, "argument", [declared], value, value or OPEN)
             passed |= _passed(code.node)
             if node.kwarg is None:
@@ -204,7 +201,7 @@ class _Reading:
     def _evaluated(self, node: ast.expr, holder: ClassValue, code: Any) -> Any:
         frame = Frame(code.unit, code, {}, holder=holder)
         try:
-            return self.machine.full(node, frame)
+            return self.interpreter.full(node, frame)
         except (RaisedError, UndecidedError, ExhaustedError, RecursionError):
             return Unknown(code.text(node))
 
@@ -215,18 +212,18 @@ class _Reading:
             for row in base.symbol.row.body:
                 if isinstance(row, AssignRow) and not row.name.startswith("_") and (row.value or row.entries):
                     earlier = known[row.name].declared if row.name in known else []
-                    value = shown(self.machine, self.machine.member(cls, row.name)[1])
+                    value = shown(self.interpreter.classes.member(cls, row.name)[1])
                     known[row.name] = Held(row.name, "class attribute", [_row(base, row.name), *earlier], value, value)
 
     # what an object holds
 
     def _made(self, cls: ClassValue, kwargs: dict[str, Any]) -> Instance | None:
-        machine = self.machine
-        machine.lost.clear()
-        machine.live, machine.depth, machine.branch, machine.trying = True, 0, 0, 0
-        machine.allow()
+        interpreter = self.interpreter
+        interpreter.state.lost.clear()
+        interpreter.state.at_top()
+        interpreter.state.allow()
         try:
-            made = machine.call(cls, (), kwargs)
+            made = interpreter.call(cls, (), kwargs)
         except (RaisedError, UndecidedError, ExhaustedError, RecursionError):
             return None
         return made if isinstance(made, Instance) else None
@@ -267,24 +264,21 @@ class _Reading:
             )
 
     def _value(self, held: Held, value: Any, depth: int) -> None:
-        held.value = shown(self.machine, value)
+        held.value = shown(value)
         inner = held.value.instance
         if inner is not None and depth < _DEEPEST:
-            self.machine.wake(inner)
+            inner.wake()
             sub = self._of_instance(inner, depth + 1)
             held.sub = sub
 
     def _of_instance(self, this: Instance, depth: int) -> ReadConfiguration:
         """A configuration that another one holds, with the values that this object has."""
-        cls, machine = this.cls, self.machine
-        found = ReadConfiguration(
-            cls.symbol,
-            _kind(machine.record_kind(cls) or "class"),
-            [b.symbol for b in cls.mro if isinstance(b, ClassValue)],
-        )
-        built = constructor(machine, cls)
+        cls, interpreter = this.cls, self.interpreter
+        parents = [base.symbol for base in cls.mro if isinstance(base, ClassValue)]
+        found = ReadConfiguration(cls.symbol, _kind(interpreter.records.kind(cls) or "class"), parents)
+        built = constructor(interpreter, cls)
         found.taken = built.taken
-        found.aliases = {a: str(n) for a, n in machine.aliases(cls).items() if isinstance(n, str)}
+        found.aliases = {a: str(n) for a, n in interpreter.classes.aliases(cls).items() if isinstance(n, str)}
         found.others = {name for base in cls.mro if isinstance(base, ClassValue) for name in base.symbol.members}
         if found.kind == "class":
             self._plain(cls, found, built, attributes=True)
@@ -300,7 +294,7 @@ class _Reading:
             each = built.escapes[0]
             return _Doubt(names, True, f"`{each.formula}` gets the object ({each.within}, {each.file}:{each.line})")
         anything, why = False, ""
-        for statement, owner in self.machine.lost:
+        for statement, owner in self.interpreter.state.lost:
             if owner is not this:
                 continue
             text = _first_line(statement)
@@ -330,10 +324,10 @@ class _Reading:
         for held in found.held:
             if held.name not in this.attrs or "*" in this.attrs or doubt.about(held.name):
                 continue
-            held.effective = shown(self.machine, this.attrs[held.name])
+            held.effective = shown(this.attrs[held.name])
             inner = held.effective.instance
             if inner is not None and held.sub is not None and inner.cls.symbol.same(held.sub.symbol):
-                self.machine.wake(inner)
+                inner.wake()
                 self._effective(held.sub, inner, _Doubt())
 
 
@@ -382,24 +376,16 @@ def _kind(text: str) -> ConfigurationKind:
     return cast(ConfigurationKind, text)
 
 
-def _row(base: ClassValue, name: str, machine: Machine | None = None) -> Declared:
+def _row(base: ClassValue, name: str, interpreter: Interpreter | None = None) -> Declared:
     row = base.symbol.members[name]
     annotation = row.annotation if isinstance(row, AssignRow) else ""
     text = row.value if isinstance(row, AssignRow) else ""
-    if isinstance(row, AssignRow) and not text and machine is not None:
-        specifier = machine.annotated(base, row)
+    if isinstance(row, AssignRow) and not text and interpreter is not None:
+        specifier = interpreter.records.annotated(base, row)
         text = ast.unparse(specifier) if specifier is not None else ""
     if isinstance(row, FunctionRow):
         text = ""
     return Declared(base.qualified_name, base.symbol.file, row.line, annotation, text, base.symbol)
-
-
-def _parameters(node: ast.arguments) -> list[tuple[ast.arg, ast.expr | None]]:
-    positional = [*node.posonlyargs, *node.args]
-    missing: list[ast.expr | None] = [None] * (len(positional) - len(node.defaults))
-    return [
-        *zip(positional, [*missing, *node.defaults], strict=True), *zip(node.kwonlyargs, node.kw_defaults, strict=True)
-    ]  # fmt: skip
 
 
 def _passed(node: ast.AST) -> set[str]:

@@ -46,12 +46,12 @@ def file_constants(resolver: Resolver, repository: str, file: str) -> list[FileC
     if not rows:
         return []
     found = []
-    with interpreting(resolver, _anchor(unit), strict=True) as (machine, _):
+    with interpreting(resolver, _anchor(unit), strict=True) as (interpreter, _):
         for row in rows:
-            machine.allow()
+            interpreter.state.allow()
             value = OPEN
             if _plain(resolver, unit, row, 0):
-                value = shown(machine, machine.global_value(unit, row, f"{unit.name}.{row.name}"))
+                value = shown(interpreter.names.global_value(unit, row, f"{unit.name}.{row.name}"))
             literal = _literal(row.value)
             if value.known and not isinstance(value.data, _SIMPLE):
                 continue

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from opscope_tools.index.objects import ClassValue, Machine
+from opscope_tools.index.objects import ClassValue, Interpreter
 from opscope_tools.index.objects.attributes import ACCESSORS
 from opscope_tools.index.objects.values import FunctionValue, OfClass, Property, Static
 from opscope_tools.source.python.rows import FunctionRow
@@ -62,15 +62,15 @@ class Constructor:
     before: set[str] = field(default_factory=set)
 
 
-def constructor(machine: Machine, cls: ClassValue) -> Constructor:
+def constructor(interpreter: Interpreter, cls: ClassValue) -> Constructor:
     """The constructor of a class, with the methods that finish a record."""
-    reader = _Reader(machine, cls)
-    holder, init = machine.member(cls, "__init__")
-    if isinstance(init, FunctionValue) and not machine.generates_init(cls, holder):
+    reader = _Reader(interpreter, cls)
+    holder, init = interpreter.classes.member(cls, "__init__")
+    if isinstance(init, FunctionValue) and not interpreter.records.generates_init(cls, holder):
         reader.follow(holder, init)
-    if machine.is_record(cls):
-        for name in (*_HOOKS, *machine.after_hooks(cls)):
-            holder, hook = machine.member(cls, name)
+    if interpreter.records.kind(cls):
+        for name in (*_HOOKS, *interpreter.records.after_hooks(cls)):
+            holder, hook = interpreter.classes.member(cls, name)
             if isinstance(hook, FunctionValue):
                 reader.follow(holder, hook)
         reader.found.before = _set_before(cls)
@@ -109,8 +109,8 @@ def _set_before(cls: ClassValue) -> set[str]:
 
 
 class _Reader:
-    def __init__(self, machine: Machine, cls: ClassValue) -> None:
-        self.machine, self.cls = machine, cls
+    def __init__(self, interpreter: Interpreter, cls: ClassValue) -> None:
+        self.interpreter, self.cls = interpreter, cls
         self.found = Constructor()
         self.seen: set[int] = set()
 
@@ -128,8 +128,8 @@ class _Reader:
 
     def method(self, name: str, after: ClassValue | None = None) -> None:
         """Follow what `self.name(...)` or `super().name(...)` calls."""
-        holder, found = self.machine.member(self.cls, name, after)
-        if name == "__init__" and self.machine.generates_init(self.cls, holder, after):
+        holder, found = self.interpreter.classes.member(self.cls, name, after)
+        if name == "__init__" and self.interpreter.records.generates_init(self.cls, holder, after):
             return
         if isinstance(found, OfClass | Static):
             found = found.function
@@ -137,7 +137,7 @@ class _Reader:
             self.follow(holder, found)
 
     def setter(self, name: str) -> None:
-        holder, found = self.machine.member(self.cls, name)
+        holder, found = self.interpreter.classes.member(self.cls, name)
         if isinstance(found, Property) and isinstance(found.setter, FunctionValue):
             self.follow(holder, found.setter)
 
@@ -204,17 +204,10 @@ class _Body:
                 self.reader.setter(inner.attr)
 
     def _set(self, name: str, formula: str, node: ast.AST, tests: tuple[str, ...], value: ast.expr | None) -> None:
-        name = self.reader.machine.aliases(self.reader.cls).get(name, name)
+        name = self.reader.interpreter.classes.aliases(self.reader.cls).get(name, name)
+        file, line = self.code.unit.file, self.code.line(node)
         self.reader.found.sets.append(
-            Set(
-                name,
-                formula[:400],
-                " and ".join(tests)[:400],
-                self.within,
-                self.code.unit.file,
-                self.code.line(node),
-                value,
-            )
+            Set(name, formula[:400], " and ".join(tests)[:400], self.within, file, line, value)
         )
 
     def _own(self, node: ast.AST) -> bool:
@@ -265,11 +258,11 @@ class _Body:
         inner = function.value if isinstance(function, ast.Attribute) and function.attr in ACCESSORS else None
         if not isinstance(inner, ast.Attribute) or not isinstance(inner.value, ast.Name | ast.Attribute):
             return False
-        machine = self.reader.machine
-        found = machine.resolver.dotted(self.code.unit, ast.unparse(inner.value))
+        interpreter = self.reader.interpreter
+        found = interpreter.names.resolver.dotted(self.code.unit, ast.unparse(inner.value))
         if found is None or found.symbol is None:
             return False
-        holder, held = machine.member(machine.class_value(found.symbol), inner.attr)
+        holder, held = interpreter.classes.member(interpreter.names.class_value(found.symbol), inner.attr)
         assert isinstance(function, ast.Attribute)
         called = getattr(held, ACCESSORS[function.attr]) if isinstance(held, Property) else None
         if isinstance(called, FunctionValue):
@@ -285,7 +278,7 @@ class _Body:
             return True
         if not all(part.isidentifier() for part in name.split(".")):
             return isinstance(function, ast.Attribute)  # a method of what another call gave
-        found = self.reader.machine.resolver.dotted(self.code.unit, name)
+        found = self.reader.interpreter.names.resolver.dotted(self.code.unit, name)
         return found is not None and found.in_source
 
     def _take(self, key: ast.expr, node: ast.AST) -> None:

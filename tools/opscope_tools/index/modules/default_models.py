@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from opscope_tools.index.objects import ClassValue, Instance, Machine
+from opscope_tools.index.objects import ClassValue, Instance, Interpreter
 from opscope_tools.index.objects.values import ExhaustedError, RaisedError, UndecidedError, plain
 from opscope_tools.source.python.names import ClassSymbol
 from opscope_tools.source.python.repository import Unit
@@ -13,7 +13,7 @@ from opscope_tools.source.python.rows import AssignRow
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
-def models_above(machine: Machine, cls: ClassValue) -> list[ClassValue]:
+def models_above(interpreter: Interpreter, cls: ClassValue) -> list[ClassValue]:
     """The classes of the file (or else of its folder) with a default configuration whose construction may make `cls`.
 
     A model that only hands its own configuration on to another such model (`self.model = XModel(config)`) adds nothing.
@@ -27,9 +27,9 @@ def models_above(machine: Machine, cls: ClassValue) -> list[ClassValue]:
                     bodies[table.name] = (None, f"{table.value} {table.entries}")
             for path, row in unit.classes():
                 if "." not in path:
-                    held = machine.class_value(ClassSymbol(unit, path, row))
+                    held = interpreter.names.class_value(ClassSymbol(unit, path, row))
                     bodies[row.name] = (held, "\n".join(lines[row.line : row.end_line]))
-        found = _above(machine, cls, bodies)
+        found = _above(interpreter, cls, bodies)
         if found:
             return found
     return []
@@ -45,7 +45,9 @@ def _neighbours(cls: ClassValue) -> list[Unit]:
     return [*(unit for unit in units if not unit.secondary), cls.symbol.unit] if units else []
 
 
-def _above(machine: Machine, cls: ClassValue, bodies: dict[str, tuple[ClassValue | None, str]]) -> list[ClassValue]:
+def _above(
+    interpreter: Interpreter, cls: ClassValue, bodies: dict[str, tuple[ClassValue | None, str]]
+) -> list[ClassValue]:
     named = {name: set(_WORD.findall(text)) & bodies.keys() - {name} for name, (_, text) in bodies.items()}
     reaching = {cls.name}
     grown = True
@@ -54,7 +56,7 @@ def _above(machine: Machine, cls: ClassValue, bodies: dict[str, tuple[ClassValue
         grown = bool(more)
         reaching |= more
     held_by = {name: held for name, (held, _) in bodies.items() if held is not None and name in reaching}
-    models = {name: held for name, held in held_by.items() if _has_configuration(machine, held)}
+    models = {name: held for name, held in held_by.items() if _has_configuration(interpreter, held)}
     found = []
     for name, held in models.items():
         text = bodies[name][1]
@@ -62,7 +64,7 @@ def _above(machine: Machine, cls: ClassValue, bodies: dict[str, tuple[ClassValue
         passes = name != cls.name and all(
             other in models
             and _hands_on(text, other)
-            and _config_class(machine, models[other]) is _config_class(machine, held)
+            and _config_class(interpreter, models[other]) is _config_class(interpreter, held)
             for other in inner
         )
         if not passes:
@@ -77,24 +79,24 @@ def _hands_on(text: str, name: str) -> bool:
     return changes is None and all(re.fullmatch(r"\s*(config|self\.config)\s*", call) for call in calls)
 
 
-def _config_class(machine: Machine, cls: ClassValue) -> ClassValue | None:
+def _config_class(interpreter: Interpreter, cls: ClassValue) -> ClassValue | None:
     try:
-        found = plain(machine.get(cls, "config_class"))
+        found = plain(interpreter.attributes.get(cls, "config_class"))
     except (RaisedError, UndecidedError):
         return None
     return found if isinstance(found, ClassValue) else None
 
 
-def _has_configuration(machine: Machine, cls: ClassValue) -> bool:
-    return machine.is_module(cls) and _config_class(machine, cls) is not None
+def _has_configuration(interpreter: Interpreter, cls: ClassValue) -> bool:
+    return cls.is_module() and _config_class(interpreter, cls) is not None
 
 
-def configuration(machine: Machine, cls: ClassValue) -> Instance | None:
+def configuration(interpreter: Interpreter, cls: ClassValue) -> Instance | None:
     """The default configuration of a model class: of its `config_class`, or of what its `config` is declared as."""
-    machine.allow()
+    interpreter.state.allow()
     try:
-        config = _config_class(machine, cls)
-        made = machine.call(config, (), {}) if config is not None else None
+        config = _config_class(interpreter, cls)
+        made = interpreter.call(config, (), {}) if config is not None else None
     except (RaisedError, UndecidedError, ExhaustedError):
         return None
     return made if isinstance(made, Instance) else None

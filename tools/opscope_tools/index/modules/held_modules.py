@@ -12,7 +12,7 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -22,7 +22,7 @@ from opscope_schemas.errors import SourceError
 from opscope_tools.index.modules.default_models import configuration, models_above
 from opscope_tools.index.modules.kept_rows import keep, kept
 from opscope_tools.index.modules.rows_of_objects import HeldModule, merged, rows
-from opscope_tools.index.objects import ClassValue, Instance, Machine, annotated
+from opscope_tools.index.objects import ClassValue, Instance, Interpreter
 from opscope_tools.index.objects.values import (
     Choice,
     ExhaustedError,
@@ -33,11 +33,12 @@ from opscope_tools.index.objects.values import (
 )
 from opscope_tools.source.python.looks import Looks, noting, settled
 from opscope_tools.source.python.names import ClassSymbol, Resolver
+from opscope_tools.source.python.syntax import parameters
 
 __all__ = ["HeldModule", "attributes", "built_model", "interpreting", "submodules"]
 
 #: answers that are kept at once, source files and models of an interpreter, interpreters
-_KEPT, _UNITS, _MODELS, _MACHINES = 2000, 250, 60, 6
+_KEPT, _UNITS, _MODELS, _INTERPRETERS = 2000, 250, 60, 6
 _PLAIN = re.compile(r"\"?((int|float|str|bool|bytes|None|dict|list|tuple)(\[(?>[\w, .\[\]|]*\]))?( *+\| *+)?)++\"?")
 
 
@@ -69,53 +70,53 @@ LOCK = threading.RLock()
 _answers: WeakKeyDictionary[Resolver, dict[tuple[str, str, str, int], tuple[list[HeldModule], Looks]]] = (
     WeakKeyDictionary()
 )
-_machines: WeakKeyDictionary[Resolver, OrderedDict[tuple[str, str, bool], _Kept]] = WeakKeyDictionary()
+_interpreters: WeakKeyDictionary[Resolver, OrderedDict[tuple[str, str, bool], _Kept]] = WeakKeyDictionary()
 
 
 @dataclass(eq=False)
 class _Kept:
     """An interpreter, and all that it has looked at."""
 
-    machine: Machine
+    interpreter: Interpreter
     looks: Looks = field(default_factory=dict)
 
 
 @contextmanager
-def interpreting(resolver: Resolver, symbol: ClassSymbol, *, strict: bool = False) -> Iterator[tuple[Machine, Looks]]:
+def interpreting(resolver: Resolver, of: ClassSymbol, *, strict: bool = False) -> Iterator[tuple[Interpreter, Looks]]:
     """An interpreter for questions about the class's file, and what it looks at; what it knows is kept until something
     of that changes. `strict`: one for values, which takes what may not have run for undecided. What it changes is
     undone."""
     with LOCK:
-        machines = _machines.setdefault(resolver, OrderedDict())
-        name = (symbol.repository.name, symbol.file, strict)
-        known = machines.pop(name, None)
-        if known is None or len(known.machine.units) > _UNITS or not resolver.unchanged(known.looks):
-            known = _Kept(Machine(resolver, symbol.unit.tree))
-            known.machine.strict = strict
-        machines[name] = known
-        while len(machines) > _MACHINES:
-            machines.popitem(last=False)
-        machine = known.machine
-        machine.reset()
+        interpreters = _interpreters.setdefault(resolver, OrderedDict())
+        name = (of.repository.name, of.file, strict)
+        known = interpreters.pop(name, None)
+        if known is None or len(known.interpreter.names.units) > _UNITS or not resolver.unchanged(known.looks):
+            known = _Kept(Interpreter(resolver, of.unit.tree))
+            known.interpreter.state.strict = strict
+        interpreters[name] = known
+        while len(interpreters) > _INTERPRETERS:
+            interpreters.popitem(last=False)
+        interpreter = known.interpreter
+        interpreter.state.reset()
         # apart: what another question looked up was not looked at here
         with resolver.question(apart=True), noting(known.looks):
-            symbol.unit.tree.unit(symbol.file)
-            machine.begin()
+            of.unit.tree.unit(of.file)
+            interpreter.state.begin()
             try:
-                yield machine, known.looks
+                yield interpreter, known.looks
             finally:
-                machine.end(undo=True)
+                interpreter.state.end(undo=True)
 
 
 def _answer(resolver: Resolver, symbol: ClassSymbol) -> tuple[list[HeldModule], Looks]:
-    with interpreting(resolver, symbol) as (machine, looks):
-        cls = machine.class_value(symbol)
-        found, whole = read_alone(machine, cls)
+    with interpreting(resolver, symbol) as (interpreter, looks):
+        cls = interpreter.names.class_value(symbol)
+        found, whole = read_alone(interpreter, cls)
         modules = [row for row in found if row.kind == "module"]
-        if machine.is_module(cls) and (
+        if cls.is_module() and (
             not whole or any(row.at_default is not True or row.condition or row.dispatch for row in modules)
         ):
-            found = _in_context(machine, cls, found)
+            found = _in_context(interpreter, cls, found)
         return found, settled(looks)
 
 
@@ -129,9 +130,9 @@ class _Model:
     whole: bool
 
 
-def _in_context(machine: Machine, cls: ClassValue, alone: list[HeldModule]) -> list[HeldModule]:
+def _in_context(interpreter: Interpreter, cls: ClassValue, alone: list[HeldModule]) -> list[HeldModule]:
     """What the class holds in the models that build it; where none does, what the class read by itself tells."""
-    models = [model for root in models_above(machine, cls) if (model := _model(machine, root)) is not None]
+    models = [model for root in models_above(interpreter, cls) if (model := _model(interpreter, root)) is not None]
     holding = [model for model in models if cls.qualified_name in model.rows]
     holding = [model for model in holding if not model.failed] or holding
     if not holding:
@@ -142,75 +143,75 @@ def _in_context(machine: Machine, cls: ClassValue, alone: list[HeldModule]) -> l
     return merged(found)
 
 
-def _model(machine: Machine, root: ClassValue) -> _Model | None:
+def _model(interpreter: Interpreter, root: ClassValue) -> _Model | None:
     """The model of a class, read once; None where it has no default configuration."""
-    known = machine.models.get(id(root))
+    known = interpreter.models.get(id(root))
     if isinstance(known, _Model):
         return known
-    config = configuration(machine, root)
+    config = configuration(interpreter, root)
     if config is None:
         return None
-    if len(machine.models) >= _MODELS:
-        machine.models.clear()
-    machine.deep, machine.exhausted = True, False
-    failures = machine.failures
-    machine.log.clear()
-    build(machine, root, (config,))
-    found = _Model(rows_by_class(machine), failures != machine.failures, not machine.exhausted)
-    machine.models[id(root)] = found
+    if len(interpreter.models) >= _MODELS:
+        interpreter.models.clear()
+    interpreter.state.deep, interpreter.state.exhausted = True, False
+    failures = interpreter.state.failures
+    interpreter.state.log.clear()
+    build(interpreter, root, (config,))
+    found = _Model(rows_by_class(interpreter), failures != interpreter.state.failures, not interpreter.state.exhausted)
+    interpreter.models[id(root)] = found
     return found
 
 
-def rows_by_class(machine: Machine) -> dict[str, list[HeldModule]]:
+def rows_by_class(interpreter: Interpreter) -> dict[str, list[HeldModule]]:
     """The rows of everything built, by qualified class name."""
     found: dict[str, list[HeldModule]] = {}
-    for this in {id(this): this for this in machine.log}.values():
-        found.setdefault(this.cls.qualified_name, []).extend(rows(machine, this))
+    for this in {id(this): this for this in interpreter.state.log}.values():
+        found.setdefault(this.cls.qualified_name, []).extend(rows(this))
     return {name: merged(held) for name, held in found.items()}
 
 
-def build(machine: Machine, cls: ClassValue, args: tuple[Any, ...]) -> Instance | None:
+def build(interpreter: Interpreter, cls: ClassValue, args: tuple[Any, ...]) -> Instance | None:
     """An object of the class, as far as it can be built."""
-    machine.live, machine.depth, machine.branch, machine.trying = True, 0, 0, 0
-    machine.allow()
+    interpreter.state.at_top()
+    interpreter.state.allow()
     try:
-        made = machine.construct(cls, args, {})
+        made = interpreter.calls.construct(cls, args, {})
     except ExhaustedError:
-        machine.exhausted = True
+        interpreter.state.exhausted = True
         return None
     except (RaisedError, UndecidedError, RecursionError):
         return None
     return made if isinstance(made, Instance) else None
 
 
-def read_alone(machine: Machine, cls: ClassValue) -> tuple[list[HeldModule], bool]:
+def read_alone(interpreter: Interpreter, cls: ClassValue) -> tuple[list[HeldModule], bool]:
     """The modules of the class, its parameters being what their defaults and annotations say; and whether its
     constructor was read to its end and holds nothing that a caller hands it."""
-    machine.deep = False
-    machine.serial += 1
-    this = Instance(cls, module=machine.is_module(cls), serial=machine.serial)
-    if isinstance(machine.member(cls, "__init__")[1], Unknown):
+    interpreter.state.deep = False
+    interpreter.state.serial += 1
+    this = Instance(cls, module=cls.is_module(), serial=interpreter.state.serial)
+    if isinstance(interpreter.classes.member(cls, "__init__")[1], Unknown):
         raise SourceError(
             f"The constructor of {cls.name} nests expressions too deeply to be read, or does not parse.",
             location=f"{cls.symbol.file}:{cls.symbol.line}",
         )
-    machine.allow()
+    interpreter.state.allow()
     whole = True
-    failures = machine.failures
+    failures = interpreter.state.failures
     try:
-        machine.initialise(this, (), own_arguments(machine, cls))
+        interpreter.calls.initialise(this, (), own_arguments(interpreter, cls))
     except (RaisedError, UndecidedError, ExhaustedError, RecursionError):
         whole = False
-    whole = whole and failures == machine.failures and not _is_filled_by_others(machine, this)
-    return merged(rows(machine, this)), whole
+    whole = whole and failures == interpreter.state.failures and not _is_filled_by_others(interpreter, this)
+    return merged(rows(this)), whole
 
 
-def _is_filled_by_others(machine: Machine, this: Instance) -> bool:
+def _is_filled_by_others(interpreter: Interpreter, this: Instance) -> bool:
     """Whether who makes the object decides on modules of it: it holds a parameter, or an attribute that is None here
     and set from outside in the same file."""
     if _holds_parameters(this, 0):
         return True
-    init = machine.member(this.cls, "__init__")[1]
+    init = interpreter.classes.member(this.cls, "__init__")[1]
     if isinstance(init, FunctionValue) and _keeps_optional(init):
         return True
     empty = [name for name, value in this.attrs.items() if value is None]
@@ -223,12 +224,9 @@ def _is_filled_by_others(machine: Machine, this: Instance) -> bool:
 def _keeps_optional(init: FunctionValue) -> bool:
     """Whether the constructor stores a parameter whose default is None and that may be a module."""
     node = init.code.node
-    parameters = [*node.args.posonlyargs, *node.args.args]
-    pairs = [*zip(reversed(parameters), reversed(node.args.defaults), strict=False)]
-    pairs += [(p, d) for p, d in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True) if d is not None]
     optional = {
         parameter.arg
-        for parameter, default in pairs
+        for parameter, default in parameters(node.args)
         if isinstance(default, ast.Constant)
         and default.value is None
         and not (parameter.annotation and _PLAIN.fullmatch(init.code.text(parameter.annotation)))
@@ -253,35 +251,24 @@ def _holds_parameters(value: Any, depth: int) -> bool:
     return False
 
 
-def own_arguments(machine: Machine, cls: ClassValue) -> dict[str, Any]:
+def own_arguments(interpreter: Interpreter, cls: ClassValue) -> dict[str, Any]:
     """Values for the parameters that have no default: a default configuration where one is declared, else unknown. What
     else a module is handed is for its parts; of other objects it is not known either."""
-    init = machine.member(cls, "__init__")[1]
+    init = interpreter.classes.member(cls, "__init__")[1]
     if not isinstance(init, FunctionValue):
         return {}
     node = init.code.node.args
-    given: dict[str, Any] = {"*": Unknown(node.vararg.arg)} if node.vararg and not machine.is_module(cls) else {}
-    defaults = len(node.args) - len(node.defaults)
-    for number, parameter in enumerate([*node.posonlyargs, *node.args][1:], 1):
-        if number >= defaults + len(node.posonlyargs):
-            break
+    given: dict[str, Any] = {"*": Unknown(node.vararg.arg)} if node.vararg and not cls.is_module() else {}
+    positional = [*node.posonlyargs, *node.args]
+    for parameter in positional[1 : len(positional) - len(node.defaults)]:
         name = parameter.arg
-        declared = None
-        if parameter.annotation is not None and init.holder is not None:
-            declared = annotated(machine, init.holder, init.code.text(parameter.annotation))
-        made: Any = None
-        if name == "config":
-            made = configuration(machine, cls)
-        if made is None and declared is not None and not machine.is_module(declared) and machine.is_record(declared):
-            try:
-                made = machine.call(declared, (), {})
-            except (RaisedError, UndecidedError, ExhaustedError):
-                made = None
-        given[name] = (
-            made
-            if made is not None
-            else _parameter(name, init.code.text(parameter.annotation) if parameter.annotation else "")
-        )
+        annotation = init.code.text(parameter.annotation) if parameter.annotation is not None else ""
+        declared = interpreter.names.annotation(init.holder, annotation) if init.holder is not None else None
+        made: Any = configuration(interpreter, cls) if name == "config" else None
+        if made is None and declared is not None and not declared.is_module() and interpreter.records.kind(declared):
+            with suppress(RaisedError, UndecidedError, ExhaustedError):
+                made = interpreter.call(declared, (), {})
+        given[name] = made if made is not None else _parameter(name, annotation)
     return given
 
 
@@ -297,9 +284,11 @@ def built_model(
 ) -> dict[str, list[HeldModule]]:
     """What each module class holds in a model of class `symbol` built from its default configuration (or from that of
     the class `config`)."""
-    with interpreting(resolver, symbol) as (machine, _):
-        machine.deep = True
-        cls = machine.class_value(symbol)
-        made = machine.call(machine.class_value(config), (), {}) if config is not None else configuration(machine, cls)
-        build(machine, cls, (made,) if made is not None else ())
-        return {name: [row for row in found if row.kind == "module"] for name, found in rows_by_class(machine).items()}
+    with interpreting(resolver, symbol) as (interpreter, _):
+        interpreter.state.deep = True
+        cls = interpreter.names.class_value(symbol)
+        own = interpreter.names.class_value(config) if config is not None else None
+        made = configuration(interpreter, cls) if own is None else interpreter.call(own, (), {})
+        build(interpreter, cls, (made,) if made is not None else ())
+        held = rows_by_class(interpreter)
+        return {name: [row for row in found if row.kind == "module"] for name, found in held.items()}

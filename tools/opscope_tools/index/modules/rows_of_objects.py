@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from opscope_tools.index.objects import ClassValue, Instance, Machine
+from opscope_tools.index.objects import ClassValue, Instance
 from opscope_tools.index.objects.values import (
     MISSING,
     Choice,
@@ -62,10 +62,10 @@ class HeldModule:
     text: str = ""
 
 
-def rows(machine: Machine, this: Instance) -> list[HeldModule]:
+def rows(this: Instance) -> list[HeldModule]:
     """What the instance's attributes hold, containers flattened."""
-    reader = _Reader(machine, this)
-    own = machine.container(this.cls)
+    reader = _Reader(this)
+    own = this.cls.container()
     for name, value in list(this.attrs.items()):
         shown = reader.part(this, name, value) if own and name.isdigit() else _pattern(name)
         reader.flatten(shown, value, "", True, this.places.get((name, id(value))))
@@ -78,7 +78,6 @@ def _pattern(name: str) -> str:
 
 @dataclass(eq=False)
 class _Reader:
-    machine: Machine
     owner: Instance
     found: list[HeldModule] = field(default_factory=list)
 
@@ -171,7 +170,7 @@ class _Reader:
     ) -> None:
         symbol = value.cls.symbol
         self.row(attribute, kind, symbol, symbol.qualified_name, condition, live, place, self.site(value))
-        if self.machine.container(value.cls) and symbol.module.startswith("torch.") and value.waiting is None:
+        if value.cls.container() and symbol.module.startswith("torch.") and value.waiting is None:
             for name, child in list(value.attrs.items()):
                 self.flatten(f"{attribute}.{self.part(value, name, child)}", child, condition, live, place, kind)
 

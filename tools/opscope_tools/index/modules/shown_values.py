@@ -7,9 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from opscope_tools.index.objects import ClassValue, Instance, Machine
-from opscope_tools.index.objects.containers import Uncertain
-from opscope_tools.index.objects.values import MISSING, Choice, FunctionValue, Native, Unknown, plain
+from opscope_tools.index.objects import ClassValue, Instance
+from opscope_tools.index.objects.values import MISSING, Choice, FunctionValue, Native, Uncertain, Unknown, plain
 
 __all__ = ["OPEN", "Shown", "shown"]
 
@@ -30,7 +29,7 @@ class Shown:
 OPEN = Shown(False)
 
 
-def shown(machine: Machine, value: Any, depth: int = 0) -> Shown:
+def shown(value: Any, depth: int = 0) -> Shown:
     """The value as data: mappings with text keys, sets and tuples as lists, classes and functions by name."""
     value = plain(value)
     if value is None or isinstance(value, bool):
@@ -44,22 +43,19 @@ def shown(machine: Machine, value: Any, depth: int = 0) -> Shown:
     if isinstance(value, Unknown):
         return Shown(True, value.name) if _DTYPE.fullmatch(value.name) else Shown(False, None, value.text or value.name)
     if isinstance(value, Choice):
-        return Shown(
-            False,
-            None,
-            "; ".join(_option(machine, option, depth) for option in value.options if option.live is not False),
-        )
+        options = [option for option in value.options if option.live is not False]
+        return Shown(False, None, "; ".join(_option(option, depth) for option in options))
     if value is MISSING or isinstance(value, Uncertain) or depth > _DEEPEST:
         return OPEN
     if isinstance(value, Instance):
-        return _instance(machine, value, depth)
+        return _instance(value, depth)
     if isinstance(value, list | tuple | set | frozenset):
-        items = [shown(machine, item, depth + 1) for item in value]
+        items = [shown(item, depth + 1) for item in value]
         if isinstance(value, set | frozenset):
             items.sort(key=lambda item: repr(item.data))
         return _all(items, [item.data for item in items])
     if isinstance(value, dict):
-        inner = {str(plain(key)): shown(machine, item, depth + 1) for key, item in value.items()}
+        inner = {str(plain(key)): shown(item, depth + 1) for key, item in value.items()}
         return _all(list(inner.values()), {key: item.data for key, item in inner.items()})
     if isinstance(value, ClassValue):
         return Shown(True, value.qualified_name)
@@ -72,8 +68,8 @@ def shown(machine: Machine, value: Any, depth: int = 0) -> Shown:
     return Shown(True, repr(value)) if isinstance(value, bytes | complex | range | slice) else OPEN
 
 
-def _option(machine: Machine, option: Any, depth: int) -> str:
-    inner = shown(machine, option.value, depth + 1)
+def _option(option: Any, depth: int) -> str:
+    inner = shown(option.value, depth + 1)
     return f"{inner.data!r} where {option.condition}" if inner.known else f"{inner.text} where {option.condition}"
 
 
@@ -82,11 +78,11 @@ def _all(items: list[Shown], data: Any) -> Shown:
     return Shown(True, data) if unknown is None else Shown(False, None, unknown.text)
 
 
-def _instance(machine: Machine, value: Instance, depth: int) -> Shown:
-    if machine.is_a(value.cls, "enum.Enum") and "name" in value.attrs:
+def _instance(value: Instance, depth: int) -> Shown:
+    if value.cls.is_enum() and "name" in value.attrs:
         return Shown(True, f"{value.cls.name}.{value.attrs['name']}")
     if value.module:
         return Shown(False, None, f"{value.cls.name}(...)")
     if value.data is not None:
-        return shown(machine, value.data, depth + 1)
+        return shown(value.data, depth + 1)
     return Shown(True, value.cls.qualified_name, "", value)

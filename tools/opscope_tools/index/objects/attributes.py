@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
-from opscope_tools.index.objects import containers
-from opscope_tools.index.objects.base import Base
+from opscope_tools.index.objects.classes import Classes, Names, external
+from opscope_tools.index.objects.known import containers
 from opscope_tools.index.objects.memo import same
+from opscope_tools.index.objects.operations import Operations
+from opscope_tools.index.objects.parts import Calling
+from opscope_tools.index.objects.records import Records
 from opscope_tools.index.objects.sizes import check_method
+from opscope_tools.index.objects.state import State
 from opscope_tools.index.objects.values import (
     MISSING,
+    Args,
     Choice,
     ClassValue,
     FieldValue,
     FunctionValue,
     Instance,
+    Kwargs,
     Method,
     ModuleValue,
     Native,
@@ -34,11 +42,6 @@ from opscope_tools.index.objects.values import (
     plain,
 )
 
-Args = tuple[Any, ...]
-Kwargs = dict[str, Any]
-#: bases without source that add nothing that a constructor would look at
-_EMPTY_BASES = {"object", "abc.ABC", "typing.Generic", "typing.Protocol"}
-DATA_BASES = {"dict": dict, "collections.OrderedDict": dict, "list": list, "collections.UserDict": dict}
 _MUTATING = frozenset(
     "append extend insert pop remove clear update setdefault add discard sort reverse popitem".split()
 )
@@ -59,10 +62,16 @@ def _is_data(value: Any, name: str) -> bool:
     return isinstance(value, _DATA) and (not name.startswith("_") or name in _OPERATORS)
 
 
-class Attributes(Base):
-    """Attribute access and calls."""
+@dataclass(eq=False)
+class Attributes:
+    """Attribute access."""
 
-    # attributes
+    names: Names
+    classes: Classes
+    records: Records
+    operations: Operations
+    state: State
+    calling: Calling
 
     def get(self, value: Any, name: str) -> Any:
         """`value.name`; raises `RaisedError` where source proves that there is no such attribute."""
@@ -72,13 +81,13 @@ class Attributes(Base):
         if kind is ClassValue:
             return self._of_class(value, name)
         if kind is ModuleValue:
-            return self._of_file(value, name)
+            return self.names.of_file(value.unit, name)
         if kind is Super:
             return self._of_super(value, name)
         if kind is Choice:
             return choice([Option(o.condition, self._of_option(o.value, name), o.live) for o in value.options])
         if kind is Unknown:
-            return self.external(f"{value.name}.{name}") if value.name else Unknown(f"{value.text}.{name}")
+            return external(f"{value.name}.{name}") if value.name else Unknown(f"{value.text}.{name}")
         if kind in {Method, FunctionValue, Native, Partial, Property, Static, OfClass}:
             return self._of_callable(value, name)
         if kind is FieldValue:
@@ -108,10 +117,10 @@ class Attributes(Base):
 
         def run(_: Any, args: Args, kwargs: Kwargs) -> Any:
             if name in _MUTATING:
-                self.touch(value)
-                self.changes += 1
+                self.state.touch(value)
+                self.state.changes += 1
                 if not isinstance(value, list):
-                    args = (*(self.open(a) for a in args[:1]), *args[1:])
+                    args = (*(opened(a) for a in args[:1]), *args[1:])
             check_method(value, name, args)
             return getattr(value, name)(*args, **kwargs)
 
@@ -130,50 +139,27 @@ class Attributes(Base):
             return function.code.name
         return Unknown(name)
 
-    def _of_file(self, module: ModuleValue, name: str) -> Any:
-        unit = module.unit
-        found = self._globals.get((id(unit), name), MISSING)
-        if found is MISSING:
-            if (id(unit), name) in self._absent:
-                raise RaisedError("AttributeError")
-            found = self.found(self.resolver.lookup(unit, name), name)
-            if found is not MISSING:
-                self._globals[id(unit), name] = found
-        if found is not MISSING:
-            return found
-        native = self.native(f"{unit.name}.{name}")
-        if native is not MISSING:
-            return native
-        if name in {"__name__", "__package__"}:
-            return unit.name
-        if unit.name.split(".", 1)[0] == "torch":  # most of it is defined in C++
-            return Unknown(name, name=f"{unit.name}.{name}")
-        self._absent.add((id(unit), name))
-        raise RaisedError("AttributeError")
-
-    def foreign(self, module: str) -> bool:
-        """Whether the module is torch's, and torch is not what the question is about: its classes are taken as they
-        stand and its functions are not run."""
-        return module.split(".", 1)[0] == "torch" and not self.home.locate("torch")
-
     def _of_super(self, value: Super, name: str) -> Any:
         cls = value.this if isinstance(value.this, ClassValue) else value.this.cls
-        holder, found = self.member(cls, name, value.holder)
-        if name == "__init__" and isinstance(value.this, Instance) and self.generates_init(cls, holder, value.holder):
+        holder, found = self.classes.member(cls, name, value.holder)
+        if (
+            name == "__init__"
+            and isinstance(value.this, Instance)
+            and self.records.generates_init(cls, holder, value.holder)
+        ):
             this = value.this
-            return Native(name, lambda _, args, kwargs: self.fill_record(this, args, kwargs), full=True)
-        if found is not MISSING and not self._is_torch_module(holder):
+            return Native(
+                name,
+                lambda interpreter, args, kwargs: interpreter.calls.fill_record(this, args, kwargs),
+                full=True,
+            )
+        if found is not MISSING and not of_torch(holder):
             return self.bind(found, value.this)
         if isinstance(value.this, Instance):
             native = self._native_member(value.this, name)
             if native is not MISSING:
                 return native
         return Native(name, lambda *_: None)  # object's own
-
-    def _is_torch_module(self, holder: ClassValue | None) -> bool:
-        return holder is not None and holder.qualified_name.startswith(
-            ("torch.nn.modules.module.", "torch.nn.modules.container.")
-        )
 
     def bind(self, found: Any, this: Any) -> Any:
         """A member of a class as an attribute of `this` (an instance, or a class)."""
@@ -183,9 +169,8 @@ class Attributes(Base):
         if kind is Property:
             readable = isinstance(this, Instance) or found.of_class
             if readable and isinstance(found.getter, FunctionValue):
-                return self.run(
-                    found.getter, (this.cls if found.of_class and isinstance(this, Instance) else this,), {}
-                )
+                owner = this.cls if found.of_class and isinstance(this, Instance) else this
+                return self.calling.call(found.getter, (owner,), {})
             return found if isinstance(this, ClassValue) else Unknown("property")
         if kind is OfClass:
             return Method(found.function, this.cls if isinstance(this, Instance) else this)
@@ -195,14 +180,11 @@ class Attributes(Base):
 
     def _of_class(self, cls: ClassValue, name: str) -> Any:
         self.prepare(cls)
-        holder, found = self.member(cls, name)
+        holder, found = self.classes.member(cls, name)
         if found is not MISSING:
-            if (
-                self._is_enum(cls)
-                and holder is cls
-                and not isinstance(found, FunctionValue | OfClass | Static | Property)
-            ):
-                return self._enum_member(cls, name, found)
+            bound = isinstance(found, FunctionValue | OfClass | Static | Property)
+            if holder is cls and not bound and cls.is_enum():
+                return enum_member(cls, name, found)
             return self.bind(found, cls)
         if name in {"__name__", "__qualname__"}:
             return cls.name
@@ -211,48 +193,23 @@ class Attributes(Base):
         if name == "__mro__":
             return tuple(base for base in cls.mro if isinstance(base, ClassValue))
         if name == "__bases__":
-            bases = [self.resolver.base(cls.symbol, text) for text in cls.symbol.row.bases]
-            return tuple(Unknown(base) if isinstance(base, str) else self.class_value(base) for base in bases)
+            bases = [self.names.resolver.base(cls.symbol, text) for text in cls.symbol.row.bases]
+            return tuple(Unknown(base) if isinstance(base, str) else self.names.class_value(base) for base in bases)
         if name == "__dict__":
-            return {key: self.own(cls, key) for key in [*cls.space, *cls.added] if self.own(cls, key) is not MISSING}
+            held = ((key, self.classes.own(cls, key)) for key in [*cls.space, *cls.added])
+            return {key: value for key, value in held if value is not MISSING}
         if name == "__init__":
             return Native(name, lambda *_: None)
-        if self._outside(cls):
+        if cls.outside():
             return Unknown(name)
         raise RaisedError("AttributeError")
 
-    def _is_enum(self, cls: ClassValue) -> bool:
-        return self.is_a(cls, "enum.Enum")
-
-    def _enum_member(self, cls: ClassValue, name: str, value: Any) -> Any:
-        key = f"enum {name}"
-        if key not in cls.kinds:
-            cls.kinds[key] = Instance(cls, {"value": value, "name": name}, value)
-        return cls.kinds[key]
-
-    def _outside(self, cls: ClassValue) -> bool:
-        """Whether a base of the class has no source, so that it may have any attribute."""
-        known: bool | None = cls.kinds.get("outside")
-        if known is None:
-            known = cls.kinds["outside"] = any(
-                isinstance(base, str) and base not in _EMPTY_BASES and base not in DATA_BASES for base in cls.mro
-            )
-        return known
-
-    def aliases(self, cls: ClassValue) -> dict[str, str]:
-        """`attribute_map`: names that the class stores under another name."""
-        known: dict[str, str] | None = cls.kinds.get("map")
-        if known is None:
-            found = self.member(cls, "attribute_map")[1] if not self.is_module(cls) else MISSING
-            known = cls.kinds["map"] = found if isinstance(found, dict) else {}
-        return known
-
     def _of_instance(self, this: Instance, name: str) -> Any:
         cls = this.cls
-        aliases = self.aliases(cls)
+        aliases = self.classes.aliases(cls)
         name = aliases.get(name, name)
         if not (this.module and name in this.attrs):
-            holder, found = self.member(cls, name)
+            holder, found = self.classes.member(cls, name)
         else:
             holder, found = None, MISSING
         if type(found) is Property:
@@ -261,13 +218,13 @@ class Attributes(Base):
             return self.bind(found, this)
         if name in this.attrs and not absent(this.attrs[name]):
             return this.attrs[name]
-        if this.waiting is not None and found is MISSING and self._may_set(cls, name):
-            if self.live is False:
+        if this.waiting is not None and found is MISSING and _may_set(cls, name):
+            if self.state.live is False:
                 return Unknown(name)
-            self.wake(this)
+            this.wake()
             if name in this.attrs:
                 return this.attrs[name]
-        if found is not MISSING and not self._is_torch_module(holder):
+        if found is not MISSING and not of_torch(holder):
             return self.bind(found, this)
         native = self._native_member(this, name)
         if native is not MISSING:
@@ -276,19 +233,9 @@ class Attributes(Base):
             return cls
         if name == "__dict__":
             return this.attrs
-        if self._outside(cls) or (this.module and self.foreign(cls.symbol.module) and self._may_set(cls, name)):
+        if cls.outside() or (this.module and self.names.foreign(cls.symbol.module) and _may_set(cls, name)):
             return Unknown(name)
         raise RaisedError("AttributeError")
-
-    def _may_set(self, cls: ClassValue, name: str) -> bool:
-        """Whether the files of the class and its bases hold the name at all."""
-        key = f"text {name}"
-        known: bool | None = cls.kinds.get(key)
-        if known is None:
-            word = name.encode()
-            units = {base.symbol.unit for base in cls.mro if isinstance(base, ClassValue)}
-            known = cls.kinds[key] = any(word in unit.tree.source(unit.file) for unit in units)
-        return known
 
     def _native_member(self, this: Instance, name: str) -> Any:
         if this.module:
@@ -312,13 +259,13 @@ class Attributes(Base):
 
         def run(_: Any, args: Args, __: Kwargs) -> Any:
             if name == "keys":
-                return self.iterate(this)
+                return self.operations.iterate(this)
             if name == "get":
                 try:
-                    return self.item(this, args[0])
+                    return self.operations.item(this, args[0])
                 except RaisedError:
                     return args[1] if len(args) > 1 else None
-            pairs = [(key, self.item(this, key)) for key in self.iterate(this)]
+            pairs = [(key, self.operations.item(this, key)) for key in self.operations.iterate(this)]
             return pairs if name == "items" else [value for _, value in pairs]
 
         return Native(name, run)
@@ -342,64 +289,78 @@ class Attributes(Base):
         if type(this) is Choice:
             this = plain(this)
         if isinstance(this, ClassValue):
-            self.touch(this.added)
+            self.state.touch(this.added)
             this.added[name] = value
             return
         if not isinstance(this, Instance):
             return
-        name = self.aliases(this.cls).get(name, name)
+        name = self.classes.aliases(this.cls).get(name, name)
         if not this.module:
-            found = self.member(this.cls, name)[1]
+            found = self.classes.member(this.cls, name)[1]
             if type(found) is Property and isinstance(found.setter, FunctionValue):
-                self.run(found.setter, (this, value), {})
+                self.calling.call(found.setter, (this, value), {})
                 return
             if not same(this.attrs.get(name, MISSING), value):
-                self.changes += 1
+                self.state.changes += 1
         else:
             self.own_copy(this)
-        self.touch(this.attrs)
+        self.state.touch(this.attrs)
         this.attrs[name] = value
 
     def own_copy(self, this: Instance) -> None:
         """An instance whose attributes are about to differ from those of its equal counts for itself."""
         if this.shared:
             this.shared = False
-            self.log.append(this)
+            self.state.log.append(this)
 
     def remove(self, this: Any, name: str) -> None:
         """`del this.name`."""
         if isinstance(this, Instance):
-            name = self.aliases(this.cls).get(name, name)
-            self.touch(this.attrs)
+            name = self.classes.aliases(this.cls).get(name, name)
+            self.state.touch(this.attrs)
             this.attrs.pop(name, None)
-            self.changes += 1
-
-    def open(self, value: Any) -> Any:
-        """The value for a function of Python's own."""
-        value = plain(value)
-        if type(value) is list and any(type(item) in {Choice, Turn} for item in value):
-            return [plain(item) for item in value if not absent(item)]
-        return value
-
-    # of the parts above
-
-    def generates_init(self, cls: ClassValue, holder: ClassValue | None, after: ClassValue | None = None) -> bool:
-        raise NotImplementedError
-
-    def fill_record(self, this: Instance, args: Args, kwargs: Kwargs) -> None:
-        raise NotImplementedError
+            self.state.changes += 1
 
     def prepare(self, cls: ClassValue) -> None:
-        raise NotImplementedError
+        """Run what the bases of a class do when it is defined (`__init_subclass__`), once."""
+        if cls.ready:
+            return
+        cls.ready = True
+        for base in cls.mro[1:]:
+            if isinstance(base, ClassValue):
+                self.prepare(base)
+        holder, hook = self.classes.member(cls, "__init_subclass__", cls)
+        if isinstance(hook, OfClass) and isinstance(hook.function, FunctionValue) and not of_torch(holder):
+            with self.state.apart(), suppress(RaisedError, UndecidedError):
+                self.calling.call(Method(hook.function, cls), (), {})
 
-    def wake(self, this: Instance) -> None:
-        raise NotImplementedError
 
-    def call(self, function: Any, args: Args, kwargs: Kwargs) -> Any:
-        raise NotImplementedError
+def _may_set(cls: ClassValue, name: str) -> bool:
+    """Whether the files of the class and its bases hold the name at all."""
+    key = f"text {name}"
+    known: bool | None = cls.kinds.get(key)
+    if known is None:
+        word = name.encode()
+        units = {base.symbol.unit for base in cls.mro if isinstance(base, ClassValue)}
+        known = cls.kinds[key] = any(word in unit.tree.source(unit.file) for unit in units)
+    return known
 
-    def iterate(self, value: Any) -> list[Any]:
-        raise NotImplementedError
 
-    def item(self, value: Any, key: Any) -> Any:
-        raise NotImplementedError
+def of_torch(holder: ClassValue | None) -> bool:
+    """Whether a member is one of torch's own modules, which are known instead of interpreted."""
+    return holder is not None and holder.qualified_name.startswith(
+        ("torch.nn.modules.module.", "torch.nn.modules.container.")
+    )
+
+
+def enum_member(cls: ClassValue, name: str, value: Any) -> Instance:
+    found: Instance = cls.kinds.setdefault(f"enum {name}", Instance(cls, {"value": value, "name": name}, value))
+    return found
+
+
+def opened(value: Any) -> Any:
+    """The value for a function of Python's own."""
+    value = plain(value)
+    if type(value) is list and any(type(item) in {Choice, Turn} for item in value):
+        return [plain(item) for item in value if not absent(item)]
+    return value

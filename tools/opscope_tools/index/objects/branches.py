@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from opscope_tools.index.objects.expressions import makes
-from opscope_tools.index.objects.literals import Literals
+from opscope_tools.index.objects.expressions import Expressions, makes
+from opscope_tools.index.objects.parts import Execution
+from opscope_tools.index.objects.state import Changes, State
 from opscope_tools.index.objects.values import (
     MISSING,
     Choice,
@@ -26,15 +28,19 @@ from opscope_tools.index.objects.values import (
 NEXT, RETURN, BREAK, CONTINUE = range(4)
 #: methods that add modules to a container
 ADDING = {"append", "extend", "insert", "update", "add_module", "register_module"}
-Changes = list[tuple[Any, Any, Any]]
 
 
-class Branches(Literals):
+@dataclass(eq=False)
+class Branches:
     """Execution of `if`."""
 
+    expressions: Expressions
+    state: State
+    execution: Execution
+
     def run_if(self, node: ast.If, frame: Frame) -> int:
-        taken = self.test(node.test, frame)
-        shown = self.text(node.test, frame)
+        taken = self.expressions.test(node.test, frame)
+        shown = self.expressions.text(node.test, frame)
         failed = f"not ({shown})"
         if taken is None:
             return self._open(node, shown, failed, frame)
@@ -42,7 +48,7 @@ class Branches(Literals):
         condition, other = (shown, failed) if taken else (failed, shown)
         skipped = self.skipped(no, other, frame) if self.worth(no, frame) else []
         if not isinstance(frame.this, Instance) or not frame.this.module:
-            ended = self.block(yes, frame)
+            ended = self.execution.block(yes, frame)
         else:
             ended = self._conditioned(yes, condition, other, frame)
         self.leave(skipped, other)
@@ -51,13 +57,13 @@ class Branches(Literals):
     def _conditioned(self, block: Sequence[ast.stmt], condition: str, other: str, frame: Frame) -> int:
         """Run a branch that is taken; the modules that it sets carry its condition, those that it takes away (`other`
         is then the condition under which they stay) are kept as what another configuration would have."""
-        self.begin()
+        self.state.begin()
         passed, frame.passed = frame.passed, both(frame.passed, condition)
         try:
-            ended = self.block(block, frame)
+            ended = self.execution.block(block, frame)
         finally:
             frame.passed = passed
-            changed = self.end(undo=False)
+            changed = self.state.end(undo=False)
         for container, before, after in changed:
             for key, old, new in differences(container, before, after):
                 if modular(new):
@@ -72,7 +78,7 @@ class Branches(Literals):
 
     def worth(self, block: Sequence[ast.stmt], frame: Frame) -> bool:
         """Whether a branch that is not taken might set modules or return one."""
-        if not block or (self.live is False and self.depth > 3):
+        if not block or (self.state.live is False and self.state.depth > 3):
             return False
         module = isinstance(frame.this, Instance) and frame.this.module
         if not module and not any(isinstance(s, ast.Return) for s in block):
@@ -83,20 +89,16 @@ class Branches(Literals):
 
     def skipped(self, block: Sequence[ast.stmt], condition: str, frame: Frame) -> Changes:
         """What a branch that is not taken would have changed."""
-        branch, self.branch = self.branch, self.depth if self.live is True else self.branch
-        live, self.live = self.live, False
-        trying, self.trying = self.trying, 0
-        passed, frame.passed = frame.passed, both(frame.passed, condition)
-        self.begin()
-        steps = self.limit
+        state = self.state
+        trying, limit, passed = state.trying, state.limit, frame.passed
+        state.trying, frame.passed = 0, both(passed, condition)
         try:
-            self.block(block, frame)
+            with state.branching(False, undo=True) as changed:
+                self.execution.block(block, frame)
         except (RaisedError, UndecidedError):
             pass
         finally:
-            self.limit = steps
-            changed = self.end(undo=True)
-            self.live, self.trying, frame.passed, self.branch = live, trying, passed, branch
+            state.trying, state.limit, frame.passed = trying, limit, passed
         return changed
 
     def leave(self, skipped: Changes, condition: str) -> None:
@@ -132,24 +134,21 @@ class Branches(Literals):
 
     def tried(self, block: Sequence[ast.stmt], condition: str, frame: Frame) -> tuple[Changes, int]:
         """What a branch changes and how it ends (-1: it raises); the changes are undone."""
-        branch, self.branch = self.branch, self.depth if self.live is True else self.branch
-        live, self.live = self.live, False if self.live is False else None
-        passed, frame.passed = frame.passed, both(frame.passed, condition)
-        was_open = frame.open
-        self.begin()
-        try:
-            ended = self.block(block, frame)
-        except RaisedError:
-            ended = -1
-        finally:
-            changed = self.end(undo=True)
-            self.live, frame.passed, frame.open, self.branch = live, passed, was_open, branch
+        passed, was_open = frame.passed, frame.open
+        frame.passed = both(passed, condition)
+        with self.state.branching(None, undo=True) as changed:
+            try:
+                ended = self.execution.block(block, frame)
+            except RaisedError:
+                ended = -1
+            finally:
+                frame.passed, frame.open = passed, was_open
         return changed, ended
 
     def lose(self, statement: ast.stmt, frame: Frame) -> None:
         """Note a statement that could not be followed: what it would have changed of an object is not known."""
-        if self.live is not False and isinstance(frame.this, Instance) and not frame.this.module:
-            self.lost.append((statement, frame.this))
+        if self.state.live is not False and isinstance(frame.this, Instance) and not frame.this.module:
+            self.state.lost.append((statement, frame.this))
 
     def _merge(self, first: Changes, second: Changes, shown: str, failed: str) -> None:
         slots: dict[int, tuple[Any, dict[Any, list[Any]]]] = {}
@@ -162,13 +161,9 @@ class Branches(Literals):
             for key, (yes, no) in keys.items():
                 options = [Option(c, v, None) for c, v in ((shown, yes), (failed, no)) if v is not MISSING]
                 if isinstance(container, list):
-                    self._merge_list(container, key, options)
+                    container.extend(choice([option]) for option in options)
                 elif options:
                     store(container, key, choice(options))
-
-    def _merge_list(self, container: list[Any], key: Any, options: list[Option]) -> None:
-        del key
-        container.extend(choice([option]) for option in options)
 
 
 def builds(statement: ast.stmt) -> bool:

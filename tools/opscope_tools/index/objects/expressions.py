@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from opscope_tools.index.objects import containers
-from opscope_tools.index.objects.attributes import Args, Kwargs
-from opscope_tools.index.objects.containers import Uncertain
-from opscope_tools.index.objects.memo import same
-from opscope_tools.index.objects.objects import Objects
-from opscope_tools.index.objects.sizes import check_binary
+from opscope_tools.index.objects.attributes import Attributes
+from opscope_tools.index.objects.calls import Calls
+from opscope_tools.index.objects.classes import Names
+from opscope_tools.index.objects.operations import Operations
+from opscope_tools.index.objects.state import State
 from opscope_tools.index.objects.values import (
     MISSING,
+    Args,
     Choice,
     ClassValue,
     ExhaustedError,
     Frame,
     FunctionValue,
     Instance,
+    Kwargs,
     Option,
     RaisedError,
     Site,
     Super,
+    Uncertain,
     UndecidedError,
     Unknown,
     absent,
@@ -34,16 +36,10 @@ from opscope_tools.index.objects.values import (
 )
 from opscope_tools.source.python.syntax import Text
 
-_BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: operator.pow, ast.BitOr: operator.or_,
-    ast.BitAnd: operator.and_, ast.BitXor: operator.xor, ast.LShift: operator.lshift, ast.RShift: operator.rshift,
-}  # fmt: skip
+#: evaluates one kind of expression
+Handler = Callable[[Any, Frame], Any]
 _UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
     ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.invert,
-}  # fmt: skip
-_ORDER: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
-    ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
 }  # fmt: skip
 #: errors of Python's own operations that the interpreted code may catch
 _ERRORS = (
@@ -58,12 +54,26 @@ _ERRORS = (
 )
 #: a table of more classes than this is not spelled out as alternatives
 ALTERNATIVES = 8
-_TURNS = 4000
 _SILENT = {"logger", "logging", "warnings"}
 
 
-class Expressions(Objects):
+@dataclass(eq=False)
+class Expressions:
     """Evaluation of expressions."""
+
+    names: Names
+    operations: Operations
+    attributes: Attributes
+    calls: Calls
+    state: State
+
+    def __post_init__(self) -> None:
+        #: literals.py adds its own
+        self.handlers: dict[type[ast.expr], Handler] = {
+            ast.Name: self._name, ast.Attribute: self._attribute, ast.Subscript: self._subscript, ast.Slice: self._slice,
+            ast.BinOp: self._binary, ast.UnaryOp: self._unary, ast.BoolOp: self._boolean, ast.Compare: self._compare,
+            ast.IfExp: self._conditional, ast.Call: self._call,
+        }  # fmt: skip
 
     def ev(self, node: ast.expr, frame: Frame) -> Any:
         value = plain(self.full(node, frame))
@@ -75,14 +85,15 @@ class Expressions(Objects):
         kind = type(node)
         if kind is ast.Constant:
             return node.value  # type: ignore[attr-defined]
-        self.steps += 1
-        if self.steps > self.limit:
+        state = self.state
+        state.steps += 1
+        if state.steps > state.limit:
             raise ExhaustedError
-        handler = HANDLERS.get(kind)
+        handler = self.handlers.get(kind)
         if handler is None:
             return Unknown(self.text(node, frame))
         try:
-            return handler(self, node, frame)
+            return handler(node, frame)
         except UndecidedError:
             return Unknown(self.text(node, frame))
         except _ERRORS as error:
@@ -93,26 +104,9 @@ class Expressions(Objects):
         code: Text = frame.code
         return code.text(node)[:400]
 
-    def truth(self, value: Any) -> bool | None:
-        """The truth of a value; None where source does not tell."""
-        kind = type(value)
-        if kind is Unknown:
-            return None
-        if kind is Choice:
-            found = {self.truth(plain(o.value)) for o in value.options if o.live is not False}
-            return found.pop() if len(found) == 1 else None
-        if kind is Uncertain:
-            return None
-        if kind is Instance:
-            if value.module:
-                return bool(containers.items(value)) if self.container(value.cls) else True
-            if value.data is not None:
-                return bool(value.data)
-            return None if self.member(value.cls, "__bool__")[0] or self.member(value.cls, "__len__")[0] else True
-        try:
-            return bool(value)
-        except UndecidedError:
-            return None
+    def head(self, loop: ast.For | ast.comprehension, frame: Frame) -> str:
+        """What a loop runs over, as written."""
+        return f"for {self.text(loop.target, frame)} in {self.text(loop.iter, frame)}"
 
     def test(self, node: ast.expr, frame: Frame) -> bool | None:
         """The truth of a condition."""
@@ -129,33 +123,11 @@ class Expressions(Objects):
             inner = self.test(node.operand, frame)
             return None if inner is None else not inner
         try:
-            return self.truth(self.ev(node, frame))
+            return self.operations.truth(self.ev(node, frame))
         except RaisedError:
-            if self.trying:
+            if self.state.trying:
                 raise
             return None
-
-    def iterate(self, value: Any) -> list[Any]:
-        """The items of a value; raises `UndecidedError` where source does not tell."""
-        if isinstance(value, Instance):
-            if value.module and self.container(value.cls):
-                if self.container(value.cls) == "ModuleDict":
-                    return list(value.attrs)
-                return containers.items(value)
-            if value.data is not None:
-                return list(value.data)
-            if self._is_enum(value.cls):
-                raise UndecidedError
-            found = self.member(value.cls, "__iter__")[1]
-            if isinstance(found, FunctionValue):
-                return self.iterate(plain(self.run(found, (value,), {}, value)))
-            raise UndecidedError
-        if isinstance(value, ClassValue | Unknown | Choice | FunctionValue):
-            raise UndecidedError
-        if isinstance(value, range) and len(value) > _TURNS:
-            raise UndecidedError
-        found_items = list(value)
-        return [item for item in found_items if not absent(item)]
 
     # names and attributes
 
@@ -164,27 +136,25 @@ class Expressions(Objects):
         while here is not None:
             if node.id in here.local:
                 value = here.local[node.id]
-                if not absent(value):
+                if type(value) is not Choice or not absent(value):
                     return value
             here = here.closure
-        value = self.name(frame.unit, node.id, frame.before)
-        if value is MISSING:
-            return Unknown(node.id)
-        return value
+        value = self.names.name(frame.unit, node.id, frame.before)
+        return Unknown(node.id) if value is MISSING else value
 
     def _attribute(self, node: ast.Attribute, frame: Frame) -> Any:
-        return self.get(self.ev(node.value, frame), node.attr)
+        return self.attributes.get(self.ev(node.value, frame), node.attr)
 
     def _subscript(self, node: ast.Subscript, frame: Frame) -> Any:
         value = self.ev(node.value, frame)
         key = self.ev(node.slice, frame)
-        before = self.serial
+        before = self.state.serial
         try:
             found = self._table(value, key, node, frame)
         except UndecidedError:
-            return Unknown(self.text(node, frame), classes=self.table_classes(value))
+            return Unknown(self.text(node, frame), classes=_table_classes(value))
         if isinstance(found, Unknown) and not found.classes:
-            return Unknown(self.text(node, frame), classes=self.table_classes(value))
+            return Unknown(self.text(node, frame), classes=_table_classes(value))
         self.mark(found, node, frame, None, before)
         return found
 
@@ -197,41 +167,7 @@ class Expressions(Objects):
                 if isinstance(node.slice, ast.Constant):
                     return value[key]
                 return choice([Option(f"{shown} == {k!r}", v, (k == key) if known else None) for k, v in held])
-        return self.item(value, key)
-
-    def item(self, value: Any, key: Any) -> Any:
-        """`value[key]`."""
-        if isinstance(value, Instance):
-            if value.module and self.container(value.cls):
-                return containers.item(value, key)
-            found = self.member(value.cls, "__getitem__")[1]
-            if isinstance(found, FunctionValue):
-                return self.run(found, (value, key), {}, value)
-            if value.data is not None:
-                return value.data[key]
-            raise UndecidedError
-        if isinstance(value, ClassValue) and not self._is_enum(value):
-            return value  # a generic class with its parameters
-        if isinstance(value, type):
-            return value
-        if isinstance(value, Uncertain):
-            if value and all(same(item, value[0]) for item in value):
-                return value[0]
-            raise UndecidedError
-        if isinstance(key, Unknown | Choice):
-            raise UndecidedError
-        return value[key]
-
-    def table_classes(self, value: Any) -> list[ClassValue]:
-        """The module classes in a table."""
-        held = value.data if isinstance(value, Instance) else value
-        found: list[ClassValue] = []
-        if isinstance(held, dict) and not isinstance(held, Uncertain):
-            for entry in held.values():
-                first = entry[0] if isinstance(entry, tuple) and entry else entry
-                if isinstance(first, ClassValue) and self.is_module(first) and first not in found:
-                    found.append(first)
-        return found
+        return self.operations.item(value, key)
 
     def _slice(self, node: ast.Slice, frame: Frame) -> slice:
         parts = [None if part is None else self.ev(part, frame) for part in (node.lower, node.upper, node.step)]
@@ -242,15 +178,7 @@ class Expressions(Objects):
     # operations
 
     def _binary(self, node: ast.BinOp, frame: Frame) -> Any:
-        left, right = self.ev(node.left, frame), self.ev(node.right, frame)
-        made = _BINARY.get(type(node.op))
-        if made is None or isinstance(left, Instance) or isinstance(right, Instance):
-            raise UndecidedError
-        check_binary(node.op, left, right)
-        result = made(left, right)
-        if isinstance(left, Uncertain) or isinstance(right, Uncertain):
-            return Uncertain(result)
-        return result
+        return self.operations.binary(node.op, self.ev(node.left, frame), self.ev(node.right, frame))
 
     def _unary(self, node: ast.UnaryOp, frame: Frame) -> Any:
         if isinstance(node.op, ast.Not):
@@ -265,7 +193,7 @@ class Expressions(Objects):
         value: Any = None
         for part in node.values:
             value = self.ev(part, frame)
-            found = self.truth(value)
+            found = self.operations.truth(value)
             if found is None:
                 rest = node.values[node.values.index(part) + 1 :]
                 if any(self.test(later, frame) is stop for later in rest if not stop):
@@ -279,45 +207,10 @@ class Expressions(Objects):
         left = self.ev(node.left, frame)
         for step, right_node in zip(node.ops, node.comparators, strict=True):
             right = self.ev(right_node, frame)
-            if not self._compared(step, left, right):
+            if not self.operations.compared(step, left, right):
                 return False
             left = right
         return True
-
-    def _compared(self, step: ast.cmpop, left: Any, right: Any) -> bool:
-        if isinstance(step, ast.Eq | ast.NotEq | ast.Is | ast.IsNot):
-            return self.equal(left, right, isinstance(step, ast.Is | ast.IsNot)) is isinstance(step, ast.Eq | ast.Is)
-        if isinstance(step, ast.In | ast.NotIn):
-            return self._within(left, right) is isinstance(step, ast.In)
-        return bool(_ORDER[type(step)](data_of(left), data_of(right)))
-
-    def equal(self, left: Any, right: Any, identity: bool = False) -> bool:
-        if isinstance(left, Unknown) and isinstance(right, Unknown) and left.name and left.name == right.name:
-            return True
-        if isinstance(left, Unknown | Choice) or isinstance(right, Unknown | Choice):
-            raise UndecidedError
-        if left is right:
-            return True
-        if identity and (left is None or right is None):
-            return False
-        return bool(data_of(left) == data_of(right))
-
-    def _within(self, left: Any, right: Any) -> bool:
-        if isinstance(right, Instance):
-            found = self.member(right.cls, "__contains__")[1]
-            if isinstance(found, FunctionValue):
-                answer = self.truth(plain(self.run(found, (right, left), {}, right)))
-                if answer is None:
-                    raise UndecidedError
-                return answer
-            if right.module:
-                return isinstance(left, str) and left in right.attrs
-            right = right.data if right.data is not None else self.iterate(right)
-        if isinstance(right, list | tuple | dict | set) and not right and not isinstance(right, Uncertain):
-            return False
-        if isinstance(left, Unknown | Choice) or isinstance(right, Unknown | Choice | ClassValue | Uncertain):
-            raise UndecidedError
-        return bool(data_of(left) in right)
 
     def _conditional(self, node: ast.IfExp, frame: Frame) -> Any:
         taken = self.test(node.test, frame)
@@ -329,14 +222,16 @@ class Expressions(Objects):
         ):
             if live is False and not (isinstance(frame.this, Instance) and frame.this.module and makes(value)):
                 continue
-            made.append(Option(condition, self.under(live, partial(self._safe, value, frame)), live))
+            with self.state.within(live):
+                made.append(Option(condition, self.safe(value, frame), live))
         return made[0].value if len(made) == 1 and not _modular(made[0].value) else choice(made)
 
-    def _safe(self, node: ast.expr, frame: Frame) -> Any:
+    def safe(self, node: ast.expr, frame: Frame, *, when_open: bool = True) -> Any:
+        """The value; what fails in a branch that is not taken (or open) is not known: another configuration has it."""
         try:
             return self.full(node, frame)
         except RaisedError:
-            if self.live:
+            if self.state.live or (self.state.live is None and not when_open):
                 raise
             return Unknown(self.text(node, frame))
 
@@ -351,11 +246,11 @@ class Expressions(Objects):
         if isinstance(root, ast.Name) and root.id in _SILENT and isinstance(node.func, ast.Attribute):
             return Unknown(root.id)
         function = self.full(node.func, frame)
-        whole = isinstance(function, ClassValue) and bool(self.container(function))
+        whole = isinstance(function, ClassValue) and bool(function.container())
         args, kwargs = self.arguments(node, frame, whole=whole)
-        before = self.serial
+        before = self.state.serial
         try:
-            value = self.call(function, args, kwargs)
+            value = self.calls.call(function, args, kwargs)
         except UndecidedError:
             value = Unknown(self.text(node, frame))
         if isinstance(value, Unknown) and not value.text:
@@ -380,14 +275,14 @@ class Expressions(Objects):
             if isinstance(argument, ast.Starred):
                 value = self.ev(argument.value, frame)
                 try:
-                    args.extend(value if whole and isinstance(value, list) else self.iterate(value))
+                    args.extend(value if whole and isinstance(value, list) else self.operations.iterate(value))
                 except UndecidedError:
                     kwargs["**"] = Unknown(self.text(argument, frame))
             else:
-                args.append(self._argument(argument, frame))
+                args.append(self.safe(argument, frame, when_open=False))
         for keyword in node.keywords:
             if keyword.arg is not None:
-                kwargs[keyword.arg] = self._argument(keyword.value, frame)
+                kwargs[keyword.arg] = self.safe(keyword.value, frame, when_open=False)
                 continue
             value = self.ev(keyword.value, frame)
             value = value.data if isinstance(value, Instance) and value.data is not None else value
@@ -396,15 +291,6 @@ class Expressions(Objects):
             else:
                 kwargs["**"] = Unknown(self.text(keyword.value, frame))
         return tuple(args), kwargs
-
-    def _argument(self, node: ast.expr, frame: Frame) -> Any:
-        """An argument; what fails in a branch that is not taken (a field that another configuration has) is not known."""
-        try:
-            return self.full(node, frame)
-        except RaisedError:
-            if self.live is not False:
-                raise
-            return Unknown(self.text(node, frame))
 
     def mark(self, value: Any, node: ast.expr, frame: Frame, function: Any, before: int) -> None:
         """Note on new instances where, and in what words, they were asked for."""
@@ -434,10 +320,50 @@ class Expressions(Objects):
             Site(owner, frame.unit, code.line(node), arguments[:400], dispatch[:400], repeat, node.col_offset)
         )
 
-    # of the part above
+    # targets of assignments
 
     def assign(self, target: ast.expr, value: Any, frame: Frame) -> None:
-        raise NotImplementedError
+        if isinstance(target, ast.Name):
+            self.state.bind(frame, target.id, value)
+        elif isinstance(target, ast.Attribute):
+            self.attributes.put(self.ev(target.value, frame), target.attr, value)
+        elif isinstance(target, ast.Tuple | ast.List):
+            self._unpack(target.elts, plain(value), frame)
+        elif isinstance(target, ast.Starred):
+            self.assign(target.value, value, frame)
+        elif isinstance(target, ast.Subscript):
+            self._put_item(self.ev(target.value, frame), target, value, frame)
+
+    def _unpack(self, targets: Sequence[ast.expr], value: Any, frame: Frame) -> None:
+        try:
+            items: list[Any] = self.operations.iterate(value)
+        except (UndecidedError, TypeError):
+            items = []
+        stars = [number for number, target in enumerate(targets) if isinstance(target, ast.Starred)]
+        if stars and len(items) >= len(targets) - 1:
+            first, after = stars[0], len(targets) - stars[0] - 1
+            last = len(items) - after
+            items = [*items[:first], items[first:last], *items[last:]]
+        if len(items) != len(targets):
+            items = [Unknown(self.text(target, frame)) for target in targets]
+        for target, item in zip(targets, items, strict=True):
+            self.assign(target, item, frame)
+
+    def _put_item(self, owner: Any, target: ast.Subscript, value: Any, frame: Frame) -> None:
+        key = self.ev(target.slice, frame)
+        if isinstance(owner, Instance) and owner.module:
+            names = list(owner.attrs)
+            if isinstance(key, int) and -len(names) <= key < len(names):
+                key = names[key]
+            self.attributes.put(owner, key if isinstance(key, str) else "*", value)
+            return
+        if isinstance(owner, Instance) and owner.data is not None:
+            owner = owner.data
+        if isinstance(key, Unknown | Choice) and isinstance(owner, dict):
+            key = "*"
+        if isinstance(owner, dict | list):
+            self.state.touch(owner)
+            owner[key] = value
 
     def assign_unknown(self, target: ast.expr, frame: Frame) -> None:
         """Bind the names of a target to nothing known."""
@@ -445,10 +371,34 @@ class Expressions(Objects):
             if isinstance(node, ast.Name):
                 self.assign(node, Unknown(node.id), frame)
 
+    def delete(self, node: ast.Delete, frame: Frame) -> None:
+        for target in node.targets:
+            if isinstance(target, ast.Attribute):
+                self.attributes.remove(self.ev(target.value, frame), target.attr)
+            elif isinstance(target, ast.Name):
+                self.state.touch(frame.local)
+                frame.local.pop(target.id, None)
+            elif isinstance(target, ast.Subscript):
+                owner = self.ev(target.value, frame)
+                key = self.ev(target.slice, frame)
+                if isinstance(owner, dict | list):
+                    self.state.touch(owner)
+                    del owner[key]
+                elif isinstance(owner, Instance) and owner.module:
+                    names = list(owner.attrs)
+                    self.attributes.remove(owner, names[key] if isinstance(key, int) else key)
 
-def data_of(value: Any) -> Any:
-    """An enum member or a dict subclass by what it holds."""
-    return value.data if isinstance(value, Instance) and value.data is not None else value
+
+def _table_classes(value: Any) -> list[ClassValue]:
+    """The module classes in a table."""
+    held = value.data if isinstance(value, Instance) else value
+    found: list[ClassValue] = []
+    if isinstance(held, dict) and not isinstance(held, Uncertain):
+        for entry in held.values():
+            first = entry[0] if isinstance(entry, tuple) and entry else entry
+            if isinstance(first, ClassValue) and first.is_module() and first not in found:
+                found.append(first)
+    return found
 
 
 def makes(node: ast.AST) -> bool:
@@ -465,18 +415,3 @@ def makes(node: ast.AST) -> bool:
 
 def _modular(value: Any) -> bool:
     return isinstance(value, ClassValue | Choice | FunctionValue) or (isinstance(value, Instance) and value.module)
-
-
-#: how each kind of expression is evaluated; literals.py adds its own
-HANDLERS: dict[type[ast.expr], Callable[[Any, Any, Frame], Any]] = {
-    ast.Name: Expressions._name,
-    ast.Attribute: Expressions._attribute,
-    ast.Subscript: Expressions._subscript,
-    ast.Slice: Expressions._slice,
-    ast.BinOp: Expressions._binary,
-    ast.UnaryOp: Expressions._unary,
-    ast.BoolOp: Expressions._boolean,
-    ast.Compare: Expressions._compare,
-    ast.IfExp: Expressions._conditional,
-    ast.Call: Expressions._call,
-}

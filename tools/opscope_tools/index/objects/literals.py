@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from opscope_tools.index.objects.containers import Uncertain
-from opscope_tools.index.objects.expressions import HANDLERS, Expressions, data_of, makes
+from opscope_tools.index.objects.expressions import Expressions, Handler, makes
+from opscope_tools.index.objects.operations import Operations
 from opscope_tools.index.objects.sizes import check_format
+from opscope_tools.index.objects.state import State
 from opscope_tools.index.objects.values import (
     Choice,
     ClassValue,
@@ -17,10 +19,12 @@ from opscope_tools.index.objects.values import (
     Instance,
     Loop,
     Option,
+    Uncertain,
     UndecidedError,
     Unknown,
     absent,
     choice,
+    data_of,
     label,
     plain,
     turn,
@@ -28,19 +32,32 @@ from opscope_tools.index.objects.values import (
 from opscope_tools.source.python.syntax import Function, Text
 
 
-class Literals(Expressions):
+@dataclass(eq=False)
+class Literals:
     """Evaluation of what builds values."""
+
+    expressions: Expressions
+    operations: Operations
+    state: State
+
+    def handlers(self) -> dict[type[ast.expr], Handler]:
+        return {
+            ast.List: self._list, ast.Tuple: self._tuple, ast.Set: self._set, ast.Dict: self._dict,
+            ast.JoinedStr: self._joined, ast.Lambda: self._lambda, ast.NamedExpr: self._walrus,
+            ast.ListComp: self._comprehension, ast.SetComp: self._comprehension, ast.GeneratorExp: self._comprehension,
+            ast.DictComp: self._dict_comprehension,
+        }  # fmt: skip
 
     def _items(self, nodes: Sequence[ast.expr], frame: Frame) -> list[Any]:
         found: list[Any] = []
         uncertain = False
         for node in nodes:
             if isinstance(node, ast.Starred):
-                value = self.ev(node.value, frame)
-                found.extend(self.iterate(value))
+                value = self.expressions.ev(node.value, frame)
+                found.extend(self.operations.iterate(value))
                 uncertain = uncertain or isinstance(value, Uncertain)
             else:
-                found.append(self._safe(node, frame) if self.live is not True else self.full(node, frame))
+                found.append(self.expressions.safe(node, frame))
         return Uncertain(found) if uncertain else found
 
     def _list(self, node: ast.List, frame: Frame) -> Any:
@@ -57,13 +74,13 @@ class Literals(Expressions):
         found: dict[Any, Any] = {}
         for key, value in zip(node.keys, node.values, strict=True):
             if key is None:
-                spread = self.ev(value, frame)
+                spread = self.expressions.ev(value, frame)
                 spread = spread.data if isinstance(spread, Instance) else spread
                 if not isinstance(spread, dict):
                     raise UndecidedError
                 found.update(spread)
             else:
-                found[self.ev(key, frame)] = self.full(value, frame)
+                found[self.expressions.ev(key, frame)] = self.expressions.full(value, frame)
         return found
 
     def _joined(self, node: ast.JoinedStr, frame: Frame) -> Any:
@@ -74,15 +91,15 @@ class Literals(Expressions):
                 pattern.append(str(part.value))
             elif isinstance(part, ast.FormattedValue):
                 pattern.append("*")
-                value = data_of(self.ev(part.value, frame))
-                spec = self.ev(part.format_spec, frame) if part.format_spec is not None else ""
+                value = data_of(self.expressions.ev(part.value, frame))
+                spec = self.expressions.ev(part.format_spec, frame) if part.format_spec is not None else ""
                 if isinstance(value, Unknown | Choice | Instance | FunctionValue) or not isinstance(spec, str):
                     known = False
                 else:
                     check_format(spec)
                     parts.append(format(value.name if isinstance(value, ClassValue) else value, spec))
         if not known:
-            unknown = Unknown(self.text(node, frame))
+            unknown = Unknown(self.expressions.text(node, frame))
             unknown.pattern = "".join(pattern)
             return unknown
         return label("".join(parts), "".join(pattern)) if frame.repeat else "".join(parts)
@@ -92,20 +109,19 @@ class Literals(Expressions):
         return FunctionValue(Function(frame.unit, code.lines, code.first, node, "<lambda>"), frame, frame.holder)
 
     def _walrus(self, node: ast.NamedExpr, frame: Frame) -> Any:
-        value = self.full(node.value, frame)
-        self.touch(frame.local)
-        frame.local[node.target.id] = value
+        value = self.expressions.full(node.value, frame)
+        self.state.bind(frame, node.target.id, value)
         return value
 
     # comprehensions
 
     def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, frame: Frame) -> Any:
-        found = self._collect(node.generators, frame, lambda: self._safe(node.elt, frame), makes(node.elt))
+        found = self._collect(node.generators, frame, lambda: self.expressions.safe(node.elt, frame), makes(node.elt))
         return {data_of(plain(item)) for item in found} if isinstance(node, ast.SetComp) else found
 
     def _dict_comprehension(self, node: ast.DictComp, frame: Frame) -> Any:
         def one() -> Any:
-            return (self.ev(node.key, frame), self._safe(node.value, frame))
+            return (self.expressions.ev(node.key, frame), self.expressions.safe(node.value, frame))
 
         found = self._collect(node.generators, frame, one, False)
         if isinstance(found, Uncertain):
@@ -114,8 +130,8 @@ class Literals(Expressions):
 
     def _collect(self, loops: list[ast.comprehension], frame: Frame, one: Callable[[], Any], makes: bool) -> list[Any]:
         before = dict(frame.local)
-        heads = (f"for {self.text(g.target, frame)} in {self.text(g.iter, frame)}" for g in loops)
-        ifs = (f" if {self.text(test, frame)}" for g in loops for test in g.ifs)
+        heads = (self.expressions.head(loop, frame) for loop in loops)
+        ifs = (f" if {self.expressions.text(test, frame)}" for g in loops for test in g.ifs)
         frame.repeat.append(" ".join(heads) + "".join(ifs))
         try:
             return self._loop(loops, frame, one, makes)
@@ -129,9 +145,9 @@ class Literals(Expressions):
         if not loops:
             return [one()]
         head, *rest = loops
-        source = self.ev(head.iter, frame)
+        source = self.expressions.ev(head.iter, frame)
         try:
-            values = self.iterate(source)
+            values = self.operations.iterate(source)
         except UndecidedError:
             values = []
             source = Uncertain()
@@ -139,19 +155,20 @@ class Literals(Expressions):
         if not values:
             if not makes and not uncertain:
                 return []
-            self.assign_unknown(head.target, frame)
-            if any(self.test(test, frame) is False for test in head.ifs):
+            self.expressions.assign_unknown(head.target, frame)
+            if any(self.expressions.test(test, frame) is False for test in head.ifs):
                 return []
             live = None if uncertain else False
-            made = self.under(live, lambda: self._loop(rest, frame, one, makes))
+            with self.state.within(live):
+                made = self._loop(rest, frame, one, makes)
             items = [choice([Option("", item, live)]) for item in made]
             return Uncertain(items) if uncertain else [item for item in items if absent(item)]
         found: list[Any] = []
         loop = Loop()
         folds = isinstance(source, range) and not rest and not head.ifs
         for number, value in enumerate(values):
-            self.assign(head.target, turn(value, loop) if folds else value, frame)
-            kept = [self.test(test, frame) for test in head.ifs]
+            self.expressions.assign(head.target, turn(value, loop) if folds else value, frame)
+            kept = [self.expressions.test(test, frame) for test in head.ifs]
             if False in kept:
                 continue
             if None in kept:
@@ -161,20 +178,3 @@ class Literals(Expressions):
                 found = found * len(values)
                 break
         return Uncertain(found) if uncertain else found
-
-
-HANDLERS.update(
-    {
-        ast.List: Literals._list,
-        ast.Tuple: Literals._tuple,
-        ast.Set: Literals._set,
-        ast.Dict: Literals._dict,
-        ast.JoinedStr: Literals._joined,
-        ast.Lambda: Literals._lambda,
-        ast.NamedExpr: Literals._walrus,
-        ast.ListComp: Literals._comprehension,
-        ast.SetComp: Literals._comprehension,
-        ast.GeneratorExp: Literals._comprehension,
-        ast.DictComp: Literals._dict_comprehension,
-    }
-)

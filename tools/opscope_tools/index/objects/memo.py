@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from opscope_tools.index.objects.values import (
+    Args,
     Choice,
     ClassValue,
     FunctionValue,
     Instance,
+    Kwargs,
     Label,
     ModuleValue,
     Native,
@@ -16,9 +18,6 @@ from opscope_tools.index.objects.values import (
     UndecidedError,
     Unknown,
 )
-
-Args = tuple[Any, ...]
-Kwargs = dict[str, Any]
 
 
 def same(first: Any, second: Any) -> bool:

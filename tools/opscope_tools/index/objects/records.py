@@ -1,4 +1,4 @@
-"""Records: dataclasses and what resembles them (pydantic, attrs, msgspec, named tuples): fields, defaults, constructors.
+"""Records: dataclasses and what resembles them (pydantic, attrs, msgspec, named tuples): fields and their defaults.
 
 Which classes of an MRO contribute fields is decided as `dataclasses` does it: a subclass that is not itself made a record
 only adds plain class attributes.
@@ -8,21 +8,12 @@ from __future__ import annotations
 
 import ast
 import re
-from typing import Any
+from dataclasses import dataclass
 
-from opscope_tools.index.objects.attributes import Args, Attributes, Kwargs
-from opscope_tools.index.objects.values import (
-    MISSING,
-    ClassValue,
-    FieldValue,
-    Frame,
-    FunctionValue,
-    Instance,
-    RaisedError,
-    UndecidedError,
-    Unknown,
-)
+from opscope_tools.index.objects.classes import Classes
+from opscope_tools.index.objects.values import MISSING, ClassValue, FieldValue, Frame
 from opscope_tools.source.python import syntax as code
+from opscope_tools.source.python.names import Resolver
 from opscope_tools.source.python.rows import AssignRow, FunctionRow
 
 #: base class outside the source -> what its subclasses are
@@ -40,15 +31,16 @@ _DEEPEST_ALIAS = 6
 _MADE = re.compile(r"(\w+\.)*(attr|attrs|ib|attrib|field|Field)\(")
 
 
-class Records(Attributes):
-    """Construction of record instances."""
+@dataclass(eq=False)
+class Records:
+    """Which classes are records, and of what."""
 
-    def is_record(self, cls: ClassValue) -> bool:
-        """Whether the class is a record, by decoration or by a base that says so (PEP 681)."""
-        return bool(self.record_kind(cls))
+    resolver: Resolver
+    classes: Classes
 
-    def record_kind(self, cls: ClassValue) -> str:
-        """`dataclass`, `pydantic`, `attrs`, `msgspec`, `namedtuple`; empty where the class is no record."""
+    def kind(self, cls: ClassValue) -> str:
+        """`dataclass`, `pydantic`, `attrs`, `msgspec`, `namedtuple`, by decoration or by a base that says so (PEP 681);
+        empty where the class is no record."""
         known: str | None = cls.kinds.get("record")
         if known is None:
             kinds = (_BASES.get(base, "") if isinstance(base, str) else self._own_kind(base) for base in cls.mro)
@@ -117,7 +109,7 @@ class Records(Attributes):
         if known is not None:
             return known
         found: dict[str, list[ClassValue]] = {}
-        private = self.record_kind(cls) == "pydantic"
+        private = self.kind(cls) == "pydantic"
         for base in reversed(cls.mro):
             if not isinstance(base, ClassValue) or not self._contributes(base):
                 continue
@@ -126,7 +118,7 @@ class Records(Attributes):
                     continue
                 if "ClassVar" in row.annotation or row.annotation.rpartition(".")[2] == "KW_ONLY":
                     found.pop(row.name, None)
-                elif row.annotation or (self.record_kind(cls) == "attrs" and _MADE.match(row.value)):
+                elif row.annotation or (self.kind(cls) == "attrs" and _MADE.match(row.value)):
                     found[row.name] = [*(b for b in found.get(row.name, []) if b is not base), base]
         cls.kinds["fields"] = found
         return found
@@ -136,7 +128,7 @@ class Records(Attributes):
         return [self._field(holders[-1], name) for name, holders in self.field_holders(cls).items()]
 
     def _field(self, cls: ClassValue, name: str) -> FieldValue:
-        value = self.member(cls, name)[1]
+        value = self.classes.member(cls, name)[1]
         field = value if isinstance(value, FieldValue) else FieldValue(value, MISSING, name)
         if field.default is MISSING and field.default_factory is MISSING:
             row = cls.symbol.members.get(name)
@@ -144,7 +136,7 @@ class Records(Attributes):
             if specifier is not None and row is not None:
                 unit = cls.symbol.unit
                 text = code.Value(unit, [ast.unparse(specifier).encode()], row.line, specifier)
-                field = self._declared(cls, specifier, Frame(unit, text, {}, holder=cls)) or field
+                field = self.classes.declared(cls, specifier, Frame(unit, text, {}, holder=cls)) or field
         return FieldValue(field.default, field.default_factory, name)
 
     def annotated(self, cls: ClassValue, row: AssignRow) -> ast.Call | None:
@@ -153,7 +145,7 @@ class Records(Attributes):
         if not row.annotation or not self._by_pydantic(cls):
             return None
         specifiers = [
-            s for s in self._metadata(cls, row.annotation) if isinstance(s, ast.Call) and self._specifies(cls, s)
+            s for s in self._metadata(cls, row.annotation) if isinstance(s, ast.Call) and self.classes.specifies(cls, s)
         ]
         defaults = [s for s in specifiers if _gives_default(s)]
         return defaults[-1] if defaults else None
@@ -181,13 +173,13 @@ class Records(Attributes):
         known: bool | None = cls.kinds.get("pydantic")
         if known is None:
             made = (self._decorator(cls, text.split("(", 1)[0].strip()) for text in cls.symbol.row.decorators)
-            known = self.record_kind(cls) == "pydantic" or any(_PYDANTIC in names for names in made)
+            known = self.kind(cls) == "pydantic" or any(_PYDANTIC in names for names in made)
             cls.kinds["pydantic"] = known
         return known
 
     def generates_init(self, cls: ClassValue, holder: ClassValue | None, after: ClassValue | None = None) -> bool:
         """Whether the constructor (of the classes behind `after`) is the one that makes a record, and not `holder`'s."""
-        if not self.record_kind(cls):
+        if not self.kind(cls):
             return False
         passed = after is None
         for base in cls.mro:
@@ -197,35 +189,6 @@ class Records(Attributes):
                 return True
             passed = passed or base is after
         return False
-
-    def fill_record(self, this: Instance, args: Args, kwargs: Kwargs) -> None:
-        given = dict(kwargs)
-        positional = list(args)
-        passed: dict[str, Any] = {}
-        holders = self.field_holders(this.cls)
-        for field in self.fields(this.cls):
-            if positional:
-                value = positional.pop(0)
-            elif field.name in given:
-                value = given.pop(field.name)
-            elif field.default_factory is not MISSING:
-                value = self.attempt(field.default_factory, (), {})
-            else:
-                value = field.default if field.default is not MISSING else Unknown(field.name)
-            row = holders[field.name][-1].symbol.members.get(field.name)
-            if isinstance(row, AssignRow) and "InitVar" in row.annotation:
-                passed[field.name] = value
-            else:
-                self.put(this, field.name, value)
-        for name in ("__attrs_post_init__", "__post_init__", "model_post_init"):
-            hook = self.member(this.cls, name)[1]
-            if isinstance(hook, FunctionValue):
-                context = (Unknown("context"),) if name == "model_post_init" else ()
-                self.run(hook, (this, *context), {**given, **passed}, this)
-        for name in self.after_hooks(this.cls):
-            hook = self.member(this.cls, name)[1]
-            if isinstance(hook, FunctionValue):
-                self.run(hook, (this,), {}, this)
 
     def after_hooks(self, cls: ClassValue) -> list[str]:
         """Methods that pydantic calls on the finished object."""
@@ -241,13 +204,6 @@ class Records(Attributes):
             ]  # fmt: skip
             known = cls.kinds["after"] = list(dict.fromkeys(after))
         return known
-
-    def attempt(self, function: Any, args: Args, kwargs: Kwargs) -> Any:
-        """The result of a call, unknown where it fails."""
-        try:
-            return self.call(function, args, kwargs)
-        except (RaisedError, UndecidedError):
-            return Unknown()
 
 
 def _gives_default(node: ast.Call) -> bool:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
+from opscope_tools.index.objects.attributes import Attributes
 from opscope_tools.index.objects.branches import (
     ADDING,
     BREAK,
@@ -14,12 +17,15 @@ from opscope_tools.index.objects.branches import (
     NEXT,
     RETURN,
     Branches,
-    Changes,
     differences,
     modular,
     store,
 )
-from opscope_tools.index.objects.containers import Uncertain
+from opscope_tools.index.objects.calls import Calls
+from opscope_tools.index.objects.classes import Names, external
+from opscope_tools.index.objects.expressions import Expressions
+from opscope_tools.index.objects.operations import TURNS, Operations
+from opscope_tools.index.objects.state import Changes, State
 from opscope_tools.index.objects.values import (
     MISSING,
     Choice,
@@ -30,64 +36,72 @@ from opscope_tools.index.objects.values import (
     Option,
     Place,
     RaisedError,
+    Uncertain,
     UndecidedError,
     Unknown,
     choice,
-    plain,
     turn,
 )
 from opscope_tools.source.python.imports import imported
-from opscope_tools.source.python.syntax import Function, Text
+from opscope_tools.source.python.names import ClassSymbol
+from opscope_tools.source.python.syntax import Function
 
-_TURNS = 4000
 
-
-class Statements(Branches):
+@dataclass(eq=False)
+class Statements:
     """Execution of function bodies."""
 
-    def body(self, function: FunctionValue, frame: Frame) -> Any:
-        node = function.code.node
-        if isinstance(node, ast.Lambda):
-            return self.full(node.body, frame)
-        try:
-            self.block(node.body, frame)
-        except RaisedError:
-            if not (frame.open and frame.returns):
-                raise  # what fails after a branch that may have returned is not sure to be reached
-        return choice(frame.returns) if frame.returns else None
+    names: Names
+    operations: Operations
+    attributes: Attributes
+    calls: Calls
+    expressions: Expressions
+    branches: Branches
+    state: State
+
+    def __post_init__(self) -> None:
+        self.handlers: dict[type[ast.stmt], Callable[[Any, Frame], int | None]] = {
+            ast.Assign: self._assign, ast.AnnAssign: self._assign, ast.AugAssign: self._augmented,
+            ast.Expr: self._expression, ast.If: self.branches.run_if, ast.For: self._for, ast.While: self._while,
+            ast.With: self._with, ast.Try: self._try, ast.Return: self._return, ast.Raise: self._raise,
+            ast.Delete: self.expressions.delete, ast.Import: self._import, ast.ImportFrom: self._import,
+            ast.FunctionDef: self._def, ast.ClassDef: self._class, ast.Break: lambda *_: BREAK,
+            ast.Continue: lambda *_: CONTINUE,
+        }  # fmt: skip
 
     def block(self, statements: Sequence[ast.stmt], frame: Frame) -> int:
+        state, handlers = self.state, self.handlers
         for number, statement in enumerate(statements):
-            if self.strict and frame.open:  # an earlier branch may have returned
-                self.lose(statement, frame)
-            handler = _HANDLERS.get(type(statement))
+            if state.strict and frame.open:  # an earlier branch may have returned
+                self.branches.lose(statement, frame)
+            handler = handlers.get(type(statement))
             if handler is None:
                 continue
             try:
-                ended: int = handler(self, statement, frame)
+                ended = handler(statement, frame)
             except UndecidedError:
-                self.lose(statement, frame)
-                if self.strict and any(isinstance(inner, ast.Return) for inner in ast.walk(statement)):
+                self.branches.lose(statement, frame)
+                if state.strict and any(isinstance(inner, ast.Return) for inner in ast.walk(statement)):
                     raise  # what the function returns is not known
                 continue
             except RaisedError as error:
                 # inside `try` the handler decides; a constructor goes on with what else it sets
-                if self.trying or not self._goes_on(error, frame):
+                if state.trying or not self._goes_on(error, frame):
                     raise
                 self._forget(statement, frame)
-                self.lose(statement, frame)
+                self.branches.lose(statement, frame)
                 continue
-            if ended != NEXT:
-                if ended == RETURN and isinstance(statement, ast.If) and self.live is True:
+            if ended:
+                if ended == RETURN and isinstance(statement, ast.If) and state.live is True:
                     self._unreached(statement, statements[number + 1 :], frame)
                 return ended
         return NEXT
 
     def _unreached(self, left_by: ast.If, rest: Sequence[ast.stmt], frame: Frame) -> None:
         """What stands behind a branch that returned is the other alternative."""
-        if self.worth(rest, frame):
-            failed = f"not ({self.text(left_by.test, frame)})"
-            self.leave(self.skipped(rest, failed, frame), failed)
+        if self.branches.worth(rest, frame):
+            failed = f"not ({self.expressions.text(left_by.test, frame)})"
+            self.branches.leave(self.branches.skipped(rest, failed, frame), failed)
 
     def _goes_on(self, error: RaisedError, frame: Frame) -> bool:
         """Whether a failure ends no more than its statement: what a constructor sets before and after stands."""
@@ -100,37 +114,25 @@ class Statements(Branches):
 
     def _forget(self, statement: ast.stmt, frame: Frame) -> None:
         """A statement that failed leaves its targets unknown."""
-        if self.live is True and frame.code.name == "__init__" and _sets(statement):
-            self.failures += 1
-        targets: list[ast.expr] = []
-        if isinstance(statement, ast.Assign):
-            targets = statement.targets
-        elif isinstance(statement, ast.AnnAssign | ast.AugAssign):
-            targets = [statement.target]
+        if self.state.live is True and frame.code.name == "__init__" and _sets(statement):
+            self.state.failures += 1
         value = getattr(statement, "value", None)
-        shown = self.text(value, frame) if isinstance(value, ast.expr) else ""
-        for target in targets:
-            try:
-                self.assign(target, Unknown(shown, failed=True), frame)
-            except (RaisedError, UndecidedError):
-                continue
+        shown = self.expressions.text(value, frame) if isinstance(value, ast.expr) else ""
+        for target in _targets(statement):
+            with suppress(RaisedError, UndecidedError):
+                self.expressions.assign(target, Unknown(shown, failed=True), frame)
 
     # simple statements
 
-    def _assign(self, node: ast.Assign, frame: Frame) -> int:
-        value = self.full(node.value, frame)
-        for target in node.targets:
-            self.set_to(target, value, node.value, frame)
-        return NEXT
-
-    def _annotated(self, node: ast.AnnAssign, frame: Frame) -> int:
+    def _assign(self, node: ast.Assign | ast.AnnAssign, frame: Frame) -> None:
         if node.value is not None:
-            self.set_to(node.target, self.full(node.value, frame), node.value, frame)
-        return NEXT
+            value = self.expressions.full(node.value, frame)
+            for target in _targets(node):
+                self._set_to(target, value, node.value, frame)
 
-    def set_to(self, target: ast.expr, value: Any, node: ast.expr, frame: Frame) -> None:
+    def _set_to(self, target: ast.expr, value: Any, node: ast.expr, frame: Frame) -> None:
         """`target = value`, noting of an attribute by which expression it was set."""
-        self.assign(target, value, frame)
+        self.expressions.assign(target, value, frame)
         if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
             owner = frame.local.get(target.value.id)
             if isinstance(owner, Instance):
@@ -138,134 +140,57 @@ class Statements(Branches):
                 for option in options:
                     owner.places[target.attr, id(option)] = Place(option, frame.holder, frame.code, node)
 
-    def _augmented(self, node: ast.AugAssign, frame: Frame) -> int:
-        target, value = node.target, self.ev(node.value, frame)
-        known = self.ev(target, frame)
+    def _augmented(self, node: ast.AugAssign, frame: Frame) -> None:
+        target, value = node.target, self.expressions.ev(node.value, frame)
+        known = self.expressions.ev(target, frame)
         if isinstance(known, Instance) and known.module:
-            self.call(self.get(known, "extend"), (value,), {})
-            return NEXT
-        if isinstance(known, list) and isinstance(node.op, ast.Add) and not isinstance(known, Uncertain):
-            self.touch(known)
-            known.extend(self.iterate(value))
-            return NEXT
-        load = ast.BinOp(left=_load(target), op=node.op, right=node.value)
-        self.assign(target, self.full(ast.copy_location(load, node), frame), frame)
-        return NEXT
+            self.calls.call(self.attributes.get(known, "extend"), (value,), {})
+        elif isinstance(known, list) and isinstance(node.op, ast.Add) and not isinstance(known, Uncertain):
+            self.state.touch(known)
+            known.extend(self.operations.iterate(value))
+        else:
+            load = ast.BinOp(left=target, op=node.op, right=node.value)
+            self.expressions.assign(target, self.expressions.full(ast.copy_location(load, node), frame), frame)
 
-    def assign(self, target: ast.expr, value: Any, frame: Frame) -> None:
-        if isinstance(target, ast.Name):
-            self.touch(frame.local)
-            frame.local[target.id] = value
-        elif isinstance(target, ast.Attribute):
-            self.put(self.ev(target.value, frame), target.attr, value)
-        elif isinstance(target, ast.Tuple | ast.List):
-            self._unpack(target.elts, plain(value), frame)
-        elif isinstance(target, ast.Starred):
-            self.assign(target.value, value, frame)
-        elif isinstance(target, ast.Subscript):
-            self._put_item(self.ev(target.value, frame), target, value, frame)
-
-    def _unpack(self, targets: Sequence[ast.expr], value: Any, frame: Frame) -> None:
-        try:
-            items: list[Any] = self.iterate(value)
-        except (UndecidedError, TypeError):
-            items = []
-        stars = [number for number, target in enumerate(targets) if isinstance(target, ast.Starred)]
-        if stars and len(items) >= len(targets) - 1:
-            first, after = stars[0], len(targets) - stars[0] - 1
-            last = len(items) - after
-            items = [*items[:first], items[first:last], *items[last:]]
-        if len(items) != len(targets):
-            items = [Unknown(self.text(target, frame)) for target in targets]
-        for target, item in zip(targets, items, strict=True):
-            self.assign(target, item, frame)
-
-    def _put_item(self, owner: Any, target: ast.Subscript, value: Any, frame: Frame) -> None:
-        key = self.ev(target.slice, frame)
-        if isinstance(owner, Instance) and owner.module:
-            names = list(owner.attrs)
-            if isinstance(key, int) and -len(names) <= key < len(names):
-                key = names[key]
-            self.put(owner, key if isinstance(key, str) else "*", value)
-            return
-        if isinstance(owner, Instance) and owner.data is not None:
-            owner = owner.data
-        if isinstance(key, Unknown | Choice) and isinstance(owner, dict):
-            key = "*"
-        if isinstance(owner, dict | list):
-            self.touch(owner)
-            owner[key] = value
-
-    def _expression(self, node: ast.Expr, frame: Frame) -> int:
+    def _expression(self, node: ast.Expr, frame: Frame) -> None:
         if not isinstance(node.value, ast.Constant):
-            self.full(node.value, frame)
-        return NEXT
-
-    def _delete(self, node: ast.Delete, frame: Frame) -> int:
-        for target in node.targets:
-            if isinstance(target, ast.Attribute):
-                self.remove(self.ev(target.value, frame), target.attr)
-            elif isinstance(target, ast.Name):
-                self.touch(frame.local)
-                frame.local.pop(target.id, None)
-            elif isinstance(target, ast.Subscript):
-                owner = self.ev(target.value, frame)
-                key = self.ev(target.slice, frame)
-                if isinstance(owner, dict | list):
-                    self.touch(owner)
-                    del owner[key]
-                elif isinstance(owner, Instance) and owner.module:
-                    names = list(owner.attrs)
-                    self.remove(owner, names[key] if isinstance(key, int) else key)
-        return NEXT
+            self.expressions.full(node.value, frame)
 
     def _return(self, node: ast.Return, frame: Frame) -> int:
-        value = self.full(node.value, frame) if node.value is not None else None
-        frame.returns.append(Option(frame.passed, value, self._open_or_live(frame)))
+        value = self.expressions.full(node.value, frame) if node.value is not None else None
+        live = None if frame.open and self.state.live is True else self.state.live
+        frame.returns.append(Option(frame.passed, value, live))
         return RETURN
 
-    def _open_or_live(self, frame: Frame) -> bool | None:
-        return None if frame.open and self.live is True else self.live
-
-    def _raise(self, node: ast.Raise, _: Frame) -> int:
+    def _raise(self, node: ast.Raise, _: Frame) -> None:
         raised = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
-        kind = raised.id if isinstance(raised, ast.Name) else "Exception"
-        raise RaisedError(kind, explicit=True)
+        raise RaisedError(raised.id if isinstance(raised, ast.Name) else "Exception", explicit=True)
 
-    def _import(self, node: ast.Import | ast.ImportFrom, frame: Frame) -> int:
+    def _import(self, node: ast.Import | ast.ImportFrom, frame: Frame) -> None:
         for one in imported(node, frame.unit.package):
-            value = self.found(self.resolver.binds(frame.unit, one), one.member)
-            self.touch(frame.local)
-            frame.local[one.name] = self.external(one.stands) if value is MISSING else value
-        return NEXT
+            value = self.names.found(self.names.resolver.binds(frame.unit, one), one.member)
+            self.state.bind(frame, one.name, external(one.stands) if value is MISSING else value)
 
-    def _def(self, node: ast.FunctionDef, frame: Frame) -> int:
-        code: Text = frame.code
-        self.touch(frame.local)
-        frame.local[node.name] = FunctionValue(
-            Function(frame.unit, code.lines, code.first, node, node.name), frame, frame.holder
-        )
-        return NEXT
+    def _def(self, node: ast.FunctionDef, frame: Frame) -> None:
+        function = Function(frame.unit, frame.code.lines, frame.code.first, node, node.name)
+        self.state.bind(frame, node.name, FunctionValue(function, frame, frame.holder))
 
-    def _class(self, node: ast.ClassDef, frame: Frame) -> int:
-        code: Text = frame.code
-        line = code.line(node)
+    def _class(self, node: ast.ClassDef, frame: Frame) -> None:
+        line = frame.code.line(node)
         found: Any = Unknown(node.name)
         for path, row in frame.unit.classes():
             if row.name == node.name and line <= row.line <= line + 3 + len(node.decorator_list):
-                found = self.class_value(_symbol(frame.unit, path, row))
-        self.touch(frame.local)
-        frame.local[node.name] = found
-        return NEXT
+                found = self.names.class_value(ClassSymbol(frame.unit, path, row))
+        self.state.bind(frame, node.name, found)
 
     # loops and the rest
 
     def _for(self, node: ast.For, frame: Frame) -> int:
-        source = self.ev(node.iter, frame)
-        frame.repeat.append(f"for {self.text(node.target, frame)} in {self.text(node.iter, frame)}")
+        source = self.expressions.ev(node.iter, frame)
+        frame.repeat.append(self.expressions.head(node, frame))
         try:
             try:
-                values = self.iterate(source)
+                values = self.operations.iterate(source)
             except (UndecidedError, TypeError):
                 values, source = [], Uncertain()
             if not values:
@@ -275,12 +200,12 @@ class Statements(Branches):
             frame.repeat.pop()
 
     def _no_turn(self, node: ast.For, frame: Frame, *, known: bool) -> int:
-        self.assign_unknown(node.target, frame)
+        self.expressions.assign_unknown(node.target, frame)
         if known:
-            if self.worth(node.body, frame):
-                self.leave(self.skipped(node.body, "", frame), "")
+            if self.branches.worth(node.body, frame):
+                self.branches.leave(self.branches.skipped(node.body, "", frame), "")
             return NEXT
-        changes, _ = self.tried(node.body, "", frame)
+        changes, _ = self.branches.tried(node.body, "", frame)
         for container, before, after in changes:
             for key, _, new in differences(container, before, after):
                 if isinstance(container, list):
@@ -293,65 +218,59 @@ class Statements(Branches):
         loop = Loop()
         folds = isinstance(source, range) and len(values) > 2
         previous: list[tuple[int, Any, Any]] | None = None
-        for number, value in enumerate(values[:_TURNS]):
-            self.assign(node.target, turn(value, loop) if isinstance(source, range) else value, frame)
+        for number, value in enumerate(values[:TURNS]):
+            self.expressions.assign(node.target, turn(value, loop) if isinstance(source, range) else value, frame)
             if folds and number < 2:
-                self.begin()
+                self.state.begin()
             ended = self.block(node.body, frame)
             if folds and number < 2:
-                shown = _shape(self.end(undo=False), frame, node.target)
+                shown = _shape(self.state.end(undo=False), frame, node.target)
                 if number and not loop.used and shown is not None and shown == previous:
                     return self._repeat(shown, len(values) - 2)
                 previous = shown
-            if ended == BREAK:
-                break
-            if ended == RETURN:
-                return RETURN
+            if ended in {BREAK, RETURN}:
+                return RETURN if ended == RETURN else NEXT
         return NEXT
 
     def _repeat(self, shown: list[tuple[int, Any, Any]], times: int) -> int:
         """The turns that are left, all like the second: what it appended is appended as often."""
         for _, container, added in shown:
+            self.state.touch(container)
             if isinstance(container, list):
-                self.touch(container)
                 container.extend(container[-added:] * times)
-            elif added:
-                self.touch(container)
-                last = list(container.values())[-added:]
-                for value in last * times:
+            else:
+                for value in list(container.values())[-added:] * times:
                     container[str(len(container))] = value
         return NEXT
 
     def _while(self, node: ast.While, frame: Frame) -> int:
         for _ in range(200):
-            taken = self.test(node.test, frame)
+            taken = self.expressions.test(node.test, frame)
             if taken is not True:
                 if taken is None:
-                    self.lose(node, frame)
+                    self.branches.lose(node, frame)
                 return NEXT
             ended = self.block(node.body, frame)
-            if ended == BREAK:
-                return NEXT
-            if ended == RETURN:
-                return RETURN
-        self.lose(node, frame)
+            if ended in {BREAK, RETURN}:
+                return RETURN if ended == RETURN else NEXT
+        self.branches.lose(node, frame)
         return NEXT
 
     def _with(self, node: ast.With, frame: Frame) -> int:
         for item in node.items:
             if item.optional_vars is not None:
-                self.assign_unknown(item.optional_vars, frame)
+                self.expressions.assign_unknown(item.optional_vars, frame)
         return self.block(node.body, frame)
 
     def _try(self, node: ast.Try, frame: Frame) -> int:
-        trying = self.trying
-        self.trying += 1
+        trying = self.state.trying
+        self.state.trying += 1
         unknown = Unknown.made
         try:
             ended = self.block(node.body, frame)
         except RaisedError as error:
-            self.trying = trying
-            if self.strict and not error.explicit and Unknown.made != unknown:
+            self.state.trying = trying
+            if self.state.strict and not error.explicit and Unknown.made != unknown:
                 raise UndecidedError from None  # it may be our not knowing that failed
             for handler in node.handlers:
                 if _catches(handler.type, error.kind):
@@ -360,27 +279,22 @@ class Statements(Branches):
             else:
                 raise
         else:
-            self.trying = trying
+            self.state.trying = trying
             if ended == NEXT:
                 ended = self.block(node.orelse, frame)
         finally:
-            self.trying = trying
+            self.state.trying = trying
         if node.finalbody:
             later = self.block(node.finalbody, frame)
             ended = later if later != NEXT else ended
         return ended
 
-    def _break(self, *_: Any) -> int:
-        return BREAK
 
-    def _continue(self, *_: Any) -> int:
-        return CONTINUE
-
-
-def _symbol(unit: Any, path: str, row: Any) -> Any:
-    from opscope_tools.source.python.names import ClassSymbol
-
-    return ClassSymbol(unit, path, row)
+def _targets(statement: ast.stmt) -> list[ast.expr]:
+    """What an assignment assigns to."""
+    if isinstance(statement, ast.Assign):
+        return statement.targets
+    return [statement.target] if isinstance(statement, ast.AnnAssign | ast.AugAssign) else []
 
 
 def _catches(node: ast.expr | None, kind: str) -> bool:
@@ -393,10 +307,6 @@ def _catches(node: ast.expr | None, kind: str) -> bool:
         if name == kind or (isinstance(caught, type) and isinstance(raised, type) and issubclass(raised, caught)):
             return True
     return False
-
-
-def _load(target: ast.expr) -> ast.expr:
-    return target
 
 
 def _sets(statement: ast.stmt) -> bool:
@@ -424,13 +334,3 @@ def _shape(changes: Changes, frame: Frame, target: ast.expr) -> list[tuple[int, 
             return None
         found.append((id(container), container, grown))
     return found
-
-
-_HANDLERS: dict[type[ast.stmt], Callable[[Any, Any, Frame], int]] = {
-    ast.Assign: Statements._assign, ast.AnnAssign: Statements._annotated, ast.AugAssign: Statements._augmented,
-    ast.Expr: Statements._expression, ast.If: Branches.run_if, ast.For: Statements._for, ast.While: Statements._while,
-    ast.With: Statements._with, ast.Try: Statements._try, ast.Return: Statements._return, ast.Raise: Statements._raise,
-    ast.Delete: Statements._delete, ast.Import: Statements._import, ast.ImportFrom: Statements._import,
-    ast.FunctionDef: Statements._def, ast.ClassDef: Statements._class, ast.Break: Statements._break,
-    ast.Continue: Statements._continue,
-}  # fmt: skip

@@ -8,14 +8,24 @@ modules, instances). Using an unknown value in an operation raises `UndecidedErr
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
+
+from opscope_tools.index.names.torch_modules import MODULE
 
 if TYPE_CHECKING:
     from opscope_tools.source.python.names import ClassSymbol
     from opscope_tools.source.python.repository import Unit
     from opscope_tools.source.python.syntax import Function
+
+Args = tuple[Any, ...]
+Kwargs = dict[str, Any]
+_CONTAINER = re.compile(r"torch\.nn\.(?:\w+\.)*(ModuleList|Sequential|ModuleDict)")
+#: bases without source that add nothing that a constructor would look at, and those that hold data
+_EMPTY_BASES = {"object", "abc.ABC", "typing.Generic", "typing.Protocol"}
+DATA_BASES = {"dict": dict, "collections.OrderedDict": dict, "list": list, "collections.UserDict": dict}
 
 
 class UndecidedError(Exception):
@@ -103,6 +113,10 @@ class Choice(Abstract):
         return f"Choice({self.options})"
 
 
+class Uncertain(list[Any]):
+    """The items of a loop whose number of turns is not known: one turn's."""
+
+
 class Loop:
     """Whether anything looked at the number of a loop's turn; where nothing did, its turns are all alike."""
 
@@ -172,6 +186,25 @@ def plain(value: Any) -> Any:
     return value
 
 
+def single(value: Any) -> Any:
+    """The value to compute with, where there is one."""
+    value = plain(value)
+    if value is MISSING:
+        raise RaisedError("AttributeError")
+    return value
+
+
+def known(*values: Any) -> None:
+    """Raise `UndecidedError` unless source tells all the values."""
+    if any(isinstance(value, Unknown | Choice | Uncertain) for value in values):
+        raise UndecidedError
+
+
+def data_of(value: Any) -> Any:
+    """An enum member or a dict subclass by what it holds."""
+    return value.data if isinstance(value, Instance) and value.data is not None else value
+
+
 def absent(value: Any) -> bool:
     """Whether the value stands only in branches that are not taken."""
     return type(value) is Choice and all(option.live is False for option in value.options)
@@ -199,6 +232,40 @@ class ClassValue:
     def qualified_name(self) -> str:
         return self.symbol.qualified_name
 
+    def names(self) -> list[str]:
+        """Qualified, of the classes of the MRO."""
+        return [base if isinstance(base, str) else base.qualified_name for base in self.mro]
+
+    def is_a(self, qualified: str) -> bool:
+        known: bool | None = self.kinds.get(qualified)
+        if known is None:
+            known = self.kinds[qualified] = qualified in self.names()
+        return known
+
+    def is_module(self) -> bool:
+        """Whether the class is a torch.nn.Module, as far as source tells."""
+        return self.is_a(MODULE) or self.is_a("torch.nn.Module")
+
+    def is_enum(self) -> bool:
+        return self.is_a("enum.Enum")
+
+    def container(self) -> str:
+        """`ModuleList`, `Sequential` or `ModuleDict` where the class is one of them."""
+        known: str | None = self.kinds.get("")
+        if known is None:
+            found = [match[1] for name in self.names() if (match := _CONTAINER.fullmatch(name))]
+            known = self.kinds[""] = found[0] if found else ""
+        return known
+
+    def outside(self) -> bool:
+        """Whether a base of the class has no source, so that it may have any attribute."""
+        known: bool | None = self.kinds.get("outside")
+        if known is None:
+            known = self.kinds["outside"] = any(
+                isinstance(base, str) and base not in _EMPTY_BASES and base not in DATA_BASES for base in self.mro
+            )
+        return known
+
 
 @dataclass(eq=False, slots=True, repr=False)
 class FunctionValue:
@@ -219,8 +286,8 @@ class Method:
 
 @dataclass(eq=False, slots=True, repr=False)
 class Property:
-    getter: FunctionValue | None = None
-    setter: FunctionValue | None = None
+    getter: Any = None
+    setter: Any = None
     of_class: bool = False
 
 
@@ -296,7 +363,7 @@ class Place:
 
 @dataclass(eq=False, slots=True, repr=False)
 class Instance:
-    """An object. `waiting` holds the arguments of a constructor that has not been run; `data` is what an instance of a
+    """An object. `waiting` runs its constructor, where that has not been done; `data` is what an instance of a
     list or dict subclass holds; `shared`: its attributes are those of an equal instance; `places` where attributes were
     set, by their names and the ids of what they were set to."""
 
@@ -304,12 +371,18 @@ class Instance:
     attrs: dict[str, Any] = field(default_factory=dict)
     data: Any = None
     sites: list[Site] = field(default_factory=list)
-    waiting: tuple[tuple[Any, ...], dict[str, Any]] | None = None
+    waiting: Callable[[Instance], None] | None = None
     shared: bool = False
     module: bool = False
     serial: int = 0
     key: tuple[int, Any] | None = None
     places: dict[tuple[str, int], Place] = field(default_factory=dict)
+
+    def wake(self) -> None:
+        """Run the constructor where it waits."""
+        act, self.waiting = self.waiting, None
+        if act is not None:
+            act(self)
 
 
 @dataclass(eq=False, slots=True, repr=False)
@@ -327,6 +400,3 @@ class Frame:
     passed: str = ""
     open: bool = False
     before: int = 0
-
-
-Expression = ast.expr

@@ -95,6 +95,13 @@ class Value(Text):
     node: ast.expr
 
 
+def parameters(arguments: ast.arguments) -> list[tuple[ast.arg, ast.expr | None]]:
+    """The named parameters in order, each with its default."""
+    positional = [*arguments.posonlyargs, *arguments.args]
+    defaults = [*([None] * (len(positional) - len(arguments.defaults))), *arguments.defaults]
+    return [*zip(positional, defaults, strict=True), *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)]
+
+
 _sources: WeakKeyDictionary[Unit, Source] = WeakKeyDictionary()
 
 

@@ -6,11 +6,14 @@ The children of a container stand in its `attrs` under the names that torch give
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from opscope_tools.index.objects.parts import Access
 from opscope_tools.index.objects.values import (
     MISSING,
+    Args,
     Instance,
+    Kwargs,
     Native,
     RaisedError,
     UndecidedError,
@@ -19,24 +22,15 @@ from opscope_tools.index.objects.values import (
     plain,
 )
 
-if TYPE_CHECKING:
-    from opscope_tools.index.objects.attributes import Attributes
-
-Args = tuple[Any, ...]
-Kwargs = dict[str, Any]
 #: methods of torch.nn.Module that give the module back
 _SAME = frozenset(
     "to cuda cpu eval train half float double bfloat16 apply requires_grad_ share_memory type to_empty xpu".split()
 )
 
 
-class Uncertain(list[Any]):
-    """The items of a loop whose number of turns is not known: one turn's."""
-
-
-def fill(machine: Attributes, this: Instance, args: Args, kwargs: Kwargs) -> None:
+def fill(attributes: Access, this: Instance, args: Args, kwargs: Kwargs) -> None:
     """What the constructor of a container does with its arguments."""
-    kind = machine.container(this.cls)
+    kind = this.cls.container()
     if not kind:
         return
     values = list(args) or [value for name, value in kwargs.items() if name == "modules"]
@@ -44,39 +38,35 @@ def fill(machine: Attributes, this: Instance, args: Args, kwargs: Kwargs) -> Non
         kind = "ModuleDict"
     if kind == "Sequential":
         for value in values:
-            add(machine, this, value)
+            add(attributes, this, value)
     elif values:
-        extend(machine, this, plain(values[0]))
+        extend(attributes, this, plain(values[0]))
 
 
-def add(machine: Attributes, this: Instance, value: Any) -> None:
-    put(machine, this, str(len(this.attrs)), value)
+def add(attributes: Access, this: Instance, value: Any) -> None:
+    attributes.put(this, str(len(this.attrs)), value)
 
 
-def put(machine: Attributes, this: Instance, name: str, value: Any) -> None:
-    machine.put(this, name, value)
-
-
-def extend(machine: Attributes, this: Instance, values: Any) -> None:
+def extend(attributes: Access, this: Instance, values: Any) -> None:
     """Add the items of a list, or the pairs of a dict."""
     if values is None:
         return
     if isinstance(values, Instance) and values.module:
         pairs = list(values.attrs.items())
-        values = dict(pairs) if machine.container(this.cls) == "ModuleDict" else [value for _, value in pairs]
+        values = dict(pairs) if this.cls.container() == "ModuleDict" else [value for _, value in pairs]
     if isinstance(values, Instance) and values.data is not None:
         values = values.data
     if isinstance(values, dict):
         for name, value in values.items():
-            put(machine, this, name if isinstance(name, str) else str(name), value)
+            attributes.put(this, name if isinstance(name, str) else str(name), value)
     elif isinstance(values, list | tuple):
         for value in values:
-            if machine.container(this.cls) == "ModuleDict" and isinstance(value, list | tuple) and len(value) == 2:
-                put(machine, this, str(plain(value[0])), value[1])
+            if this.cls.container() == "ModuleDict" and isinstance(value, list | tuple) and len(value) == 2:
+                attributes.put(this, str(plain(value[0])), value[1])
             else:
-                add(machine, this, value)
+                add(attributes, this, value)
     else:
-        put(machine, this, "*", Unknown(getattr(values, "text", "")))
+        attributes.put(this, "*", Unknown(getattr(values, "text", "")))
 
 
 def children(this: Instance) -> list[tuple[str, Any]]:
@@ -113,61 +103,40 @@ def item(this: Instance, key: Any) -> Any:
         raise RaisedError("IndexError") from None
 
 
-def member(machine: Attributes, this: Instance, name: str) -> Any:
+def member(attributes: Access, this: Instance, name: str) -> Any:
     """A method that torch gives modules; MISSING where it has no such method, or none that a constructor needs."""
     if name in _SAME:
         return Native(name, lambda *_: this)
     if name == "training":
         return True
     if name == "_modules":
-        machine.own_copy(this)
+        attributes.own_copy(this)
         return this.attrs
     if name in {"parameters", "named_parameters", "buffers", "named_buffers", "state_dict"}:
         return Native(name, lambda *_: Unknown(name))
-    made = _METHODS.get(name) or (_CONTAINER_METHODS.get(name) if machine.container(this.cls) else None)
+    made = _METHODS.get(name) or (_CONTAINER_METHODS.get(name) if this.cls.container() else None)
     if made is None:
         return MISSING
     act = made
-    return Native(name, lambda _, args, kwargs: act(machine, this, args, kwargs), full=True)
+    return Native(name, lambda _, args, kwargs: act(attributes, this, args, kwargs), full=True)
 
 
-def _init(machine: Attributes, this: Instance, args: Args, kwargs: Kwargs) -> None:
-    fill(machine, this, args, kwargs)
-
-
-def _add_module(machine: Attributes, this: Instance, args: Args, kwargs: Kwargs) -> None:
+def _add_module(attributes: Access, this: Instance, args: Args, kwargs: Kwargs) -> None:
     values = [*args, *kwargs.values()]
     if len(values) == 2 and isinstance(plain(values[0]), str):
-        put(machine, this, plain(values[0]), values[1])
+        attributes.put(this, plain(values[0]), values[1])
     elif len(values) == 2:
-        put(machine, this, getattr(plain(values[0]), "pattern", "") or "*", values[1])
+        attributes.put(this, getattr(plain(values[0]), "pattern", "") or "*", values[1])
 
 
-def _register(machine: Attributes, this: Instance, args: Args, _: Kwargs) -> None:
+def _register(attributes: Access, this: Instance, args: Args, _: Kwargs) -> None:
     name = plain(args[0]) if args else None
     if isinstance(name, str) and name not in this.attrs:
-        put(machine, this, name, Unknown(name))
+        attributes.put(this, name, Unknown(name))
 
 
-def _children(_: Attributes, this: Instance, __: Args, ___: Kwargs) -> list[Any]:
-    return [value for _, value in children(this)]
-
-
-def _named_children(_: Attributes, this: Instance, __: Args, ___: Kwargs) -> list[Any]:
-    return children(this)
-
-
-def _modules(_: Attributes, this: Instance, __: Args, ___: Kwargs) -> list[Any]:
-    found: list[Any] = []
-    pending = [this]
-    while pending and len(found) < 5000:
-        here = pending.pop(0)
-        found.append(here)
-        pending.extend(value for _, value in children(here))
-    return found
-
-
-def _named_modules(_: Attributes, this: Instance, __: Args, ___: Kwargs) -> list[Any]:
+def _tree(this: Instance) -> list[Any]:
+    """(path, module) of the module itself and of all below it."""
     found: list[Any] = []
     pending: list[tuple[str, Instance]] = [("", this)]
     while pending and len(found) < 5000:
@@ -177,68 +146,60 @@ def _named_modules(_: Attributes, this: Instance, __: Args, ___: Kwargs) -> list
     return found
 
 
-def _submodule(machine: Attributes, this: Instance, args: Args, _: Kwargs) -> Any:
+def _submodule(attributes: Access, this: Instance, args: Args, _: Kwargs) -> Any:
     found: Any = this
     for part in str(plain(args[0])).split(".") if args else ():
-        found = plain(machine.get(found, part))
+        found = plain(attributes.get(found, part))
     return found
 
 
-def _setattr(machine: Attributes, this: Instance, args: Args, _: Kwargs) -> None:
+def _setattr(attributes: Access, this: Instance, args: Args, _: Kwargs) -> None:
     if len(args) == 2 and isinstance(plain(args[0]), str):
-        machine.put(this, plain(args[0]), args[1])
+        attributes.put(this, plain(args[0]), args[1])
 
 
-def _append(machine: Attributes, this: Instance, args: Args, kwargs: Kwargs) -> Instance:
+def _append(attributes: Access, this: Instance, args: Args, kwargs: Kwargs) -> Instance:
     for value in (*args, *kwargs.values()):
-        add(machine, this, value)
+        add(attributes, this, value)
     return this
 
 
-def _extend(machine: Attributes, this: Instance, args: Args, _: Kwargs) -> Instance:
-    extend(machine, this, plain(args[0]) if args else None)
+def _extend(attributes: Access, this: Instance, args: Args, _: Kwargs) -> Instance:
+    extend(attributes, this, plain(args[0]) if args else None)
     return this
 
 
-def _insert(machine: Attributes, this: Instance, args: Args, _: Kwargs) -> Instance:
+def _insert(attributes: Access, this: Instance, args: Args, _: Kwargs) -> Instance:
     held = list(this.attrs.values())
     if len(args) == 2 and isinstance(plain(args[0]), int):
         held.insert(plain(args[0]), args[1])
-        machine.touch(this.attrs)
+        attributes.state.touch(this.attrs)
         this.attrs.clear()
         this.attrs.update({str(number): value for number, value in enumerate(held)})
     return this
 
 
-def _pop(machine: Attributes, this: Instance, args: Args, _: Kwargs) -> Any:
+def _pop(attributes: Access, this: Instance, args: Args, _: Kwargs) -> Any:
     found = item(this, plain(args[0]) if args else -1)
-    machine.touch(this.attrs)
+    attributes.state.touch(this.attrs)
     name = next((name for name, value in this.attrs.items() if value is found), None)
     if name is not None:
         del this.attrs[name]
     return found
 
 
-def _keys(_: Attributes, this: Instance, __: Args, ___: Kwargs) -> list[Any]:
-    return [name for name, value in this.attrs.items() if not absent(value)]
-
-
-def _values(_: Attributes, this: Instance, __: Args, ___: Kwargs) -> list[Any]:
-    return items(this)
-
-
-def _items(_: Attributes, this: Instance, __: Args, ___: Kwargs) -> list[Any]:
-    return [(name, value) for name, value in this.attrs.items() if not absent(value)]
-
-
 _Act = Callable[[Any, Instance, Args, Kwargs], Any]
 _METHODS: dict[str, _Act] = {
-    "__init__": _init, "add_module": _add_module, "register_module": _add_module, "register_buffer": _register,
-    "register_parameter": _register, "children": _children, "named_children": _named_children, "modules": _modules,
-    "named_modules": _named_modules,
-    "get_submodule": _submodule, "__setattr__": _setattr,
+    "__init__": fill, "add_module": _add_module, "register_module": _add_module, "register_buffer": _register,
+    "register_parameter": _register, "get_submodule": _submodule, "__setattr__": _setattr,
+    "children": lambda _, this, *__: [child for _, child in children(this)],
+    "named_children": lambda _, this, *__: children(this),
+    "modules": lambda _, this, *__: [module for _, module in _tree(this)],
+    "named_modules": lambda _, this, *__: _tree(this),
 }  # fmt: skip
 _CONTAINER_METHODS: dict[str, _Act] = {
-    "append": _append, "extend": _extend, "insert": _insert, "pop": _pop, "keys": _keys, "values": _values,
-    "items": _items, "update": _extend,
+    "append": _append, "extend": _extend, "insert": _insert, "pop": _pop, "update": _extend,
+    "keys": lambda _, this, *__: [name for name, value in this.attrs.items() if not absent(value)],
+    "values": lambda _, this, *__: items(this),
+    "items": lambda _, this, *__: [pair for pair in this.attrs.items() if not absent(pair[1])],
 }  # fmt: skip

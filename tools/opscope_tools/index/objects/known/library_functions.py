@@ -12,19 +12,23 @@ import operator
 import re
 from typing import Any
 
-from opscope_tools.index.objects.base import Base
-from opscope_tools.index.objects.natives import Args, Kwargs, Machine, known, native
+from opscope_tools.index.objects.classes import Names
+from opscope_tools.index.objects.interpreter import Interpreter
+from opscope_tools.index.objects.known.table import native
 from opscope_tools.index.objects.sizes import ITEMS, check_binary
 from opscope_tools.index.objects.values import (
     MISSING,
+    Args,
     ClassValue,
     FieldValue,
     Instance,
+    Kwargs,
     Native,
     Partial,
     RaisedError,
     UndecidedError,
     Unknown,
+    known,
     plain,
 )
 from opscope_tools.source.python.outside import installed_version, is_installed
@@ -34,86 +38,90 @@ from opscope_tools.source.python.rows import AssignRow
 
 
 @native("functools.partial", full=True)
-def _partial(_: Machine, args: Args, kwargs: Kwargs) -> Partial:
+def _partial(_: Interpreter, args: Args, kwargs: Kwargs) -> Partial:
     return Partial(plain(args[0]), args[1:], kwargs)
 
 
 @native("functools.wraps", "functools.lru_cache", "functools.update_wrapper")
-def _unchanged(_: Machine, __: Args, ___: Kwargs) -> Any:
+def _unchanged(_: Interpreter, __: Args, ___: Kwargs) -> Any:
     return Native("wraps", lambda _, args, __: args[0])
 
 
 @native("functools.reduce")
-def _reduce(machine: Machine, args: Args, _: Kwargs) -> Any:
-    return functools.reduce(lambda a, b: plain(machine.call(args[0], (a, b), {})), machine.iterate(args[1]), *args[2:])
+def _reduce(interpreter: Interpreter, args: Args, _: Kwargs) -> Any:
+    return functools.reduce(
+        lambda a, b: plain(interpreter.calls.call(args[0], (a, b), {})),
+        interpreter.operations.iterate(args[1]),
+        *args[2:],
+    )
 
 
 @native("copy.copy", "copy.deepcopy")
-def _copy(machine: Machine, args: Args, _: Kwargs) -> Any:
-    return copied(machine, args[0], {})
+def _copy(interpreter: Interpreter, args: Args, _: Kwargs) -> Any:
+    return copied(interpreter, args[0], {})
 
 
-def copied(machine: Machine, value: Any, seen: dict[int, Any]) -> Any:
+def copied(interpreter: Interpreter, value: Any, seen: dict[int, Any]) -> Any:
     """A deep copy; the attributes of modules are shared, since nobody asks for theirs apart."""
     if id(value) in seen:
         return seen[id(value)]
     if isinstance(value, Instance):
-        machine.serial += 1
-        made = Instance(value.cls, {}, None, [], value.waiting, value.module, value.module, machine.serial)
+        interpreter.state.serial += 1
+        made = Instance(value.cls, {}, None, [], value.waiting, value.module, value.module, interpreter.state.serial)
         seen[id(value)] = made
         made.sites, made.places = list(value.sites), dict(value.places)
-        made.attrs.update({k: v if value.module else copied(machine, v, seen) for k, v in value.attrs.items()})
-        made.data = copied(machine, value.data, seen) if value.data is not None else None
+        made.attrs.update({k: v if value.module else copied(interpreter, v, seen) for k, v in value.attrs.items()})
+        made.data = copied(interpreter, value.data, seen) if value.data is not None else None
         return made
     if isinstance(value, list):
-        return type(value)(copied(machine, item, seen) for item in value)
+        return type(value)(copied(interpreter, item, seen) for item in value)
     if isinstance(value, dict):
-        return {key: copied(machine, item, seen) for key, item in value.items()}
+        return {key: copied(interpreter, item, seen) for key, item in value.items()}
     return value
 
 
 @native("collections.defaultdict")
-def _defaultdict(machine: Machine, args: Args, _: Kwargs) -> Any:
+def _defaultdict(interpreter: Interpreter, args: Args, _: Kwargs) -> Any:
     made = args[0] if args else None
-    return collections.defaultdict(lambda: plain(machine.call(made, (), {})))
+    return collections.defaultdict(lambda: plain(interpreter.calls.call(made, (), {})))
 
 
 @native("itertools.chain")
-def _chain(machine: Machine, args: Args, _: Kwargs) -> list[Any]:
-    return [item for value in args for item in machine.iterate(value)]
+def _chain(interpreter: Interpreter, args: Args, _: Kwargs) -> list[Any]:
+    return [item for value in args for item in interpreter.operations.iterate(value)]
 
 
-@native("itertools.accumulate")
-def _accumulate(machine: Machine, args: Args, _: Kwargs) -> list[Any]:
-    return list(itertools.accumulate(machine.iterate(args[0])))
+@native("itertools.accumulate", "numpy.cumsum")
+def _accumulate(interpreter: Interpreter, args: Args, _: Kwargs) -> list[Any]:
+    return list(itertools.accumulate(interpreter.operations.iterate(args[0])))
 
 
 @native("itertools.product")
-def _product(machine: Machine, args: Args, _: Kwargs) -> list[Any]:
-    lists = [machine.iterate(value) for value in args]
+def _product(interpreter: Interpreter, args: Args, _: Kwargs) -> list[Any]:
+    lists = [interpreter.operations.iterate(value) for value in args]
     if math.prod(map(len, lists)) > ITEMS // 10:
         raise UndecidedError
     return list(itertools.product(*lists))
 
 
 @native("operator.mul", "operator.add")
-def _operator(_: Machine, args: Args, __: Kwargs) -> Any:
+def _operator(_: Interpreter, args: Args, __: Kwargs) -> Any:
     return operator.mul(*args)
 
 
 @native("importlib.import_module")
-def _import_module(machine: Machine, args: Args, _: Kwargs) -> Any:
+def _import_module(interpreter: Interpreter, args: Args, _: Kwargs) -> Any:
     name, package = args[0], args[1] if len(args) > 1 else ""
     full = f"{package}{name}" if name.startswith(".") else name
-    unit = machine.resolver.module(full, machine.home)
-    return machine.module_value(unit) if unit is not None else Unknown(full, name=full)
+    unit = interpreter.names.resolver.module(full, interpreter.names.home)
+    return interpreter.names.module_value(unit) if unit is not None else Unknown(full, name=full)
 
 
 def _on_text(name: str) -> None:
     """A search of the `re` module, where it surely ends: short, few repetitions, and none of a group."""
     made = getattr(re, name)
 
-    def run(_: Machine, args: Args, __: Kwargs) -> Any:
+    def run(_: Interpreter, args: Args, __: Kwargs) -> Any:
         known(*args)
         pattern, text = args[:2]
         if not isinstance(pattern, str) or not isinstance(text, str) or len(args) > 2:
@@ -150,7 +158,7 @@ class Version(tuple[int, ...]):
 
 
 @native("packaging.version.parse", "packaging.version.Version")
-def _version(_: Machine, args: Args, __: Kwargs) -> Version:
+def _version(_: Interpreter, args: Args, __: Kwargs) -> Version:
     known(*args)
     if isinstance(args[0], Version):
         return args[0]
@@ -161,7 +169,7 @@ def _version(_: Machine, args: Args, __: Kwargs) -> Version:
 
 
 @native("importlib.metadata.version")
-def _installed_version(_m: Machine, args: Args, _: Kwargs) -> str:
+def _installed_version(_i: Interpreter, args: Args, _: Kwargs) -> str:
     """The version of an installed package; of one that is registered by path nobody knows it."""
     if not isinstance(args[0], str) or not re.fullmatch(r"\w[\w.-]*", args[0]):
         raise UndecidedError
@@ -172,10 +180,10 @@ def _installed_version(_m: Machine, args: Args, _: Kwargs) -> str:
 
 
 @native("importlib.util.find_spec")
-def _find_spec(machine: Machine, args: Args, _: Kwargs) -> Any:
+def _find_spec(interpreter: Interpreter, args: Args, _: Kwargs) -> Any:
     if not isinstance(args[0], str):
         raise UndecidedError
-    there = any(tree.locate(args[0]) is not None for tree in machine.resolver.trees) or is_installed(
+    there = any(tree.locate(args[0]) is not None for tree in interpreter.names.resolver.trees) or is_installed(
         args[0].split(".")[0]
     )
     return Native("spec", lambda *_: Unknown()) if there else None
@@ -184,47 +192,38 @@ def _find_spec(machine: Machine, args: Args, _: Kwargs) -> Any:
 class _Annotations(dict[str, Any]):
     """The annotations of a class, each evaluated when it is asked for."""
 
-    def __init__(self, machine: Machine, classes: list[ClassValue]) -> None:
+    def __init__(self, names: Names, classes: list[ClassValue]) -> None:
         super().__init__()
-        self._machine, self._classes = machine, classes
+        self._names, self._classes = names, classes
 
     def get(self, name: Any, default: Any = None) -> Any:
         for cls in self._classes:
             for row in cls.symbol.row.body:
                 if isinstance(row, AssignRow) and row.name == name and row.annotation:
-                    found = annotated(self._machine, cls, row.annotation)
+                    found = self._names.annotation(cls, row.annotation)
                     return default if found is None else found
         return default
 
 
-def annotated(machine: Base, cls: ClassValue, text: str) -> ClassValue | None:
-    """The class that an annotation in the class's file names."""
-    stem = text.strip("\"' ").split("[", 1)[0].strip()
-    if not stem.replace(".", "").replace("_", "").isalnum():
-        return None
-    found = machine.resolver.dotted(cls.symbol.unit, stem)
-    return machine.class_value(found.symbol) if found is not None and found.symbol is not None else None
-
-
 @native("inspect.get_annotations")
-def _get_annotations(machine: Machine, args: Args, _: Kwargs) -> Any:
-    return _Annotations(machine, [args[0]])
+def _get_annotations(interpreter: Interpreter, args: Args, _: Kwargs) -> Any:
+    return _Annotations(interpreter.names, [args[0]])
 
 
 @native("typing.get_type_hints")
-def _get_type_hints(machine: Machine, args: Args, _: Kwargs) -> Any:
-    return _Annotations(machine, [base for base in args[0].mro if isinstance(base, ClassValue)])
+def _get_type_hints(interpreter: Interpreter, args: Args, _: Kwargs) -> Any:
+    return _Annotations(interpreter.names, [base for base in args[0].mro if isinstance(base, ClassValue)])
 
 
 @native("dataclasses.dataclass", "huggingface_hub.dataclasses.strict")
-def _dataclass(_: Machine, args: Args, __: Kwargs) -> Any:
+def _dataclass(_: Interpreter, args: Args, __: Kwargs) -> Any:
     return args[0] if args else Native("dataclass", lambda _, args, __: args[0])
 
 
 @native("dataclasses.fields")
-def _fields(machine: Machine, args: Args, _: Kwargs) -> list[FieldValue]:
+def _fields(interpreter: Interpreter, args: Args, _: Kwargs) -> list[FieldValue]:
     cls = args[0].cls if isinstance(args[0], Instance) else args[0]
-    found = machine.fields(cls)
+    found = interpreter.records.fields(cls)
     for field in found:
         field.default = dataclasses.MISSING if field.default is MISSING else field.default
         field.default_factory = dataclasses.MISSING if field.default_factory is MISSING else field.default_factory
@@ -232,7 +231,7 @@ def _fields(machine: Machine, args: Args, _: Kwargs) -> list[FieldValue]:
 
 
 @native("dataclasses.field", full=True)
-def _field(_: Machine, __: Args, kwargs: Kwargs) -> FieldValue:
+def _field(_: Interpreter, __: Args, kwargs: Kwargs) -> FieldValue:
     return FieldValue(kwargs.get("default", MISSING), kwargs.get("default_factory", MISSING))
 
 
@@ -257,7 +256,7 @@ class Numbers(list[float]):
 
 
 @native("torch.linspace", "numpy.linspace")
-def _linspace(_: Machine, args: Args, kwargs: Kwargs) -> Numbers:
+def _linspace(_: Interpreter, args: Args, kwargs: Kwargs) -> Numbers:
     """Evenly spaced numbers, both ends included."""
     start, end = args[0], args[1]
     steps: Any = args[2] if len(args) > 2 else kwargs.get("steps", kwargs.get("num", 50))
@@ -266,31 +265,26 @@ def _linspace(_: Machine, args: Args, kwargs: Kwargs) -> Numbers:
 
 
 @native("torch.tensor", "torch._tensor.Tensor", "torch.Tensor", "numpy.array")
-def _array(machine: Machine, args: Args, _: Kwargs) -> Any:
+def _array(interpreter: Interpreter, args: Args, _: Kwargs) -> Any:
     """A row of numbers; what has more dimensions is nobody's business here."""
-    values = machine.iterate(args[0]) if args and isinstance(args[0], list | tuple | range) else []
+    values = interpreter.operations.iterate(args[0]) if args and isinstance(args[0], list | tuple | range) else []
     if not values or not all(isinstance(value, int | float) for value in values):
         raise UndecidedError
     return Numbers(values)
 
 
 @native("numpy.argsort")
-def _argsort(machine: Machine, args: Args, _: Kwargs) -> Numbers:
-    values = machine.iterate(args[0])
+def _argsort(interpreter: Interpreter, args: Args, _: Kwargs) -> Numbers:
+    values = interpreter.operations.iterate(args[0])
     order = sorted(enumerate(values), key=lambda pair: pair[1])
     return Numbers(number for number, _ in order)
 
 
-@native("numpy.cumsum")
-def _cumsum(machine: Machine, args: Args, _: Kwargs) -> list[Any]:
-    return list(itertools.accumulate(machine.iterate(args[0])))
-
-
 @native("numpy.prod", "math.prod")
-def _prod(machine: Machine, args: Args, _: Kwargs) -> Any:
+def _prod(interpreter: Interpreter, args: Args, _: Kwargs) -> Any:
     known(*args)
     found: Any = 1
-    for value in [args[0]] if isinstance(args[0], int | float) else machine.iterate(args[0]):
+    for value in [args[0]] if isinstance(args[0], int | float) else interpreter.operations.iterate(args[0]):
         check_binary(ast.Mult(), found, value)
         found *= value
     return found

@@ -6,49 +6,48 @@ import builtins
 from collections.abc import Callable
 from typing import Any
 
-from opscope_tools.index.objects.containers import Uncertain
-from opscope_tools.index.objects.natives import Args, Kwargs, Machine, known, native
+from opscope_tools.index.objects.interpreter import Interpreter
+from opscope_tools.index.objects.known.table import native
 from opscope_tools.index.objects.values import (
     MISSING,
+    Args,
     Choice,
     ClassValue,
     FunctionValue,
     Instance,
+    Kwargs,
     Method,
     Native,
     Partial,
     RaisedError,
+    Uncertain,
     UndecidedError,
     Unknown,
+    known,
     plain,
 )
 
 
 @native("builtins.len")
-def _len(machine: Machine, args: Args, _: Kwargs) -> Any:
+def _len(interpreter: Interpreter, args: Args, _: Kwargs) -> Any:
     known(args[0])
     if isinstance(args[0], Instance):
-        return len(machine.iterate(args[0]))
+        return len(interpreter.operations.iterate(args[0]))
     return len(args[0])
 
 
 @native("builtins.isinstance")
-def _isinstance(machine: Machine, args: Args, _: Kwargs) -> bool:
+def _isinstance(_: Interpreter, args: Args, __: Kwargs) -> bool:
     value, kinds = args
     if isinstance(value, Unknown | Choice):
         raise UndecidedError
-    open_ = False
-    for kind in kinds if isinstance(kinds, tuple) else (kinds,):
-        found = _is(machine, value, kind)
-        if found:
-            return True
-        open_ = open_ or found is None
-    if open_:
+    found = [_is(value, kind) for kind in (kinds if isinstance(kinds, tuple) else (kinds,))]
+    if None in found and True not in found:
         raise UndecidedError
-    return False
+    return True in found
 
 
-def _is(machine: Machine, value: Any, kind: Any) -> bool | None:
+def _is(value: Any, kind: Any) -> bool | None:
     """Whether a value is of a kind; None where that is open."""
     if isinstance(kind, Native) and kind.name.startswith("builtins."):
         kind = getattr(builtins, kind.name[9:])
@@ -57,7 +56,7 @@ def _is(machine: Machine, value: Any, kind: Any) -> bool | None:
     if isinstance(kind, type):
         if isinstance(value, Instance):
             return (
-                isinstance(value.data, kind) and machine.is_a(value.cls, kind.__name__)
+                isinstance(value.data, kind) and value.cls.is_a(kind.__name__)
                 if kind in {dict, list}
                 else (kind is object or (isinstance(value.data, str) and kind is str))
             )
@@ -66,7 +65,7 @@ def _is(machine: Machine, value: Any, kind: Any) -> bool | None:
         return isinstance(value, kind)
     name = getattr(kind, "name", "")
     if isinstance(value, Instance):
-        return machine.is_a(value.cls, name) if name and not machine._outside(value.cls) else None
+        return value.cls.is_a(name) if name and not value.cls.outside() else None
     if name.rpartition(".")[2] in {"Sequence", "Iterable", "Collection"}:
         return isinstance(value, list | tuple | str)
     if name.rpartition(".")[2] in {"Mapping", "MutableMapping"}:
@@ -79,7 +78,7 @@ def _is(machine: Machine, value: Any, kind: Any) -> bool | None:
 
 
 @native("builtins.issubclass")
-def _issubclass(_m: Machine, args: Args, _: Kwargs) -> bool:
+def _issubclass(_i: Interpreter, args: Args, _: Kwargs) -> bool:
     value, kinds = args
     known(value)
     for kind in kinds if isinstance(kinds, tuple) else (kinds,):
@@ -90,12 +89,12 @@ def _issubclass(_m: Machine, args: Args, _: Kwargs) -> bool:
 
 
 @native("builtins.getattr", full=True)
-def _getattr(machine: Machine, args: Args, _: Kwargs) -> Any:
+def _getattr(interpreter: Interpreter, args: Args, _: Kwargs) -> Any:
     name = plain(args[1])
     if not isinstance(name, str):
         raise UndecidedError
     try:
-        value = machine.get(plain(args[0]), name)
+        value = interpreter.attributes.get(plain(args[0]), name)
         if plain(value) is MISSING:
             raise RaisedError("AttributeError")
         return value
@@ -106,23 +105,23 @@ def _getattr(machine: Machine, args: Args, _: Kwargs) -> Any:
 
 
 @native("builtins.setattr", full=True)
-def _setattr(machine: Machine, args: Args, _: Kwargs) -> None:
+def _setattr(interpreter: Interpreter, args: Args, _: Kwargs) -> None:
     name = plain(args[1])
-    machine.put(plain(args[0]), name if isinstance(name, str) else "*", args[2])
+    interpreter.attributes.put(plain(args[0]), name if isinstance(name, str) else "*", args[2])
 
 
 @native("builtins.hasattr")
-def _hasattr(machine: Machine, args: Args, _: Kwargs) -> bool:
-    return machine.has(args[0], args[1])
+def _hasattr(interpreter: Interpreter, args: Args, _: Kwargs) -> bool:
+    return interpreter.attributes.has(args[0], args[1])
 
 
 @native("builtins.delattr")
-def _delattr(machine: Machine, args: Args, _: Kwargs) -> None:
-    machine.remove(args[0], args[1])
+def _delattr(interpreter: Interpreter, args: Args, _: Kwargs) -> None:
+    interpreter.attributes.remove(args[0], args[1])
 
 
 @native("builtins.type")
-def _type(_: Machine, args: Args, __: Kwargs) -> Any:
+def _type(_: Interpreter, args: Args, __: Kwargs) -> Any:
     known(*args)
     if len(args) != 1:
         raise UndecidedError
@@ -130,7 +129,7 @@ def _type(_: Machine, args: Args, __: Kwargs) -> Any:
 
 
 @native("builtins.callable")
-def _callable(_m: Machine, args: Args, _: Kwargs) -> bool:
+def _callable(_i: Interpreter, args: Args, _: Kwargs) -> bool:
     known(args[0])
     return isinstance(args[0], FunctionValue | Method | ClassValue | Native | Partial | type) or (
         isinstance(args[0], Instance) and args[0].module
@@ -145,11 +144,14 @@ def _nothing(*_: Any) -> Any:
 def _on_items(name: str, made: Callable[..., Any]) -> None:
     """A function of Python's own whose arguments are iterated."""
 
-    def run(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
-        lists = [machine.iterate(a) if isinstance(a, Instance | list | tuple | dict | range) else a for a in args]
+    def run(interpreter: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+        lists = [
+            interpreter.operations.iterate(a) if isinstance(a, Instance | list | tuple | dict | range) else a
+            for a in args
+        ]
         key = kwargs.pop("key", None)
         if key is not None:
-            kwargs["key"] = lambda value: plain(machine.call(key, (value,), {}))
+            kwargs["key"] = lambda value: plain(interpreter.calls.call(key, (value,), {}))
         for value in args:
             known(value)
         return made(*lists, **kwargs)
@@ -170,7 +172,7 @@ def _on_numbers(name: str) -> None:
     """A function of Python's own that needs to know all its arguments."""
     made = getattr(builtins, name)
 
-    def run(_: Machine, args: Args, kwargs: Kwargs) -> Any:
+    def run(_: Interpreter, args: Args, kwargs: Kwargs) -> Any:
         known(*args, *kwargs.values())
         return made(*args, **kwargs)
 
@@ -181,38 +183,38 @@ for _name in ("abs", "round", "divmod", "ord", "chr"):
     _on_numbers(_name)
 
 
-@native("builtins.any")
-def _any(machine: Machine, args: Args, _: Kwargs) -> bool:
-    found = [machine.truth(plain(item)) for item in machine.iterate(args[0])]
-    if True in found and not isinstance(args[0], Uncertain):
-        return True
-    if None in found or isinstance(args[0], Uncertain):
-        raise UndecidedError
-    return False
+def _decided_by(name: str, stop: bool) -> None:
+    """`any` and `all`: one item of that truth decides."""
+
+    def run(interpreter: Interpreter, args: Args, _: Kwargs) -> bool:
+        found = [interpreter.operations.truth(plain(item)) for item in interpreter.operations.iterate(args[0])]
+        if stop in found and not isinstance(args[0], Uncertain):
+            return stop
+        if None in found or isinstance(args[0], Uncertain):
+            raise UndecidedError
+        return not stop
+
+    native(f"builtins.{name}")(run)
 
 
-@native("builtins.all")
-def _all(machine: Machine, args: Args, _: Kwargs) -> bool:
-    found = [machine.truth(plain(item)) for item in machine.iterate(args[0])]
-    if False in found and not isinstance(args[0], Uncertain):
-        return False
-    if None in found or isinstance(args[0], Uncertain):
-        raise UndecidedError
-    return True
+_decided_by("any", True)
+_decided_by("all", False)
 
 
 @native("builtins.map", full=True)
-def _map(machine: Machine, args: Args, _: Kwargs) -> list[Any]:
+def _map(interpreter: Interpreter, args: Args, _: Kwargs) -> list[Any]:
     function, *lists = args
-    values = [machine.iterate(plain(a)) for a in lists]
-    return [machine.call(function, items, {}) for items in zip(*values, strict=False)]
+    values = [interpreter.operations.iterate(plain(a)) for a in lists]
+    return [interpreter.calls.call(function, items, {}) for items in zip(*values, strict=False)]
 
 
 @native("builtins.filter")
-def _filter(machine: Machine, args: Args, _: Kwargs) -> list[Any]:
+def _filter(interpreter: Interpreter, args: Args, _: Kwargs) -> list[Any]:
     found = []
-    for item in machine.iterate(args[1]):
-        kept = machine.truth(item if args[0] is None else plain(machine.call(args[0], (item,), {})))
+    for item in interpreter.operations.iterate(args[1]):
+        kept = interpreter.operations.truth(
+            item if args[0] is None else plain(interpreter.calls.call(args[0], (item,), {}))
+        )
         if kept is None:
             raise UndecidedError
         if kept:
@@ -221,7 +223,7 @@ def _filter(machine: Machine, args: Args, _: Kwargs) -> list[Any]:
 
 
 @native("builtins.next")
-def _next(_m: Machine, args: Args, _: Kwargs) -> Any:
+def _next(_i: Interpreter, args: Args, _: Kwargs) -> Any:
     if isinstance(args[0], list) and args[0] and not isinstance(args[0], Uncertain):
         return args[0][0]
     if len(args) > 1 and isinstance(args[0], list):
@@ -230,7 +232,7 @@ def _next(_m: Machine, args: Args, _: Kwargs) -> Any:
 
 
 @native("builtins.dict", full=True)
-def _dict(_: Machine, args: Args, kwargs: Kwargs) -> dict[Any, Any]:
+def _dict(_: Interpreter, args: Args, kwargs: Kwargs) -> dict[Any, Any]:
     found: dict[Any, Any] = {}
     for value in map(plain, args):
         held = value.data if isinstance(value, Instance) else value
@@ -244,5 +246,5 @@ def _dict(_: Machine, args: Args, kwargs: Kwargs) -> dict[Any, Any]:
 
 
 @native("builtins.vars")
-def _vars(_: Machine, args: Args, __: Kwargs) -> Any:
+def _vars(_: Interpreter, args: Args, __: Kwargs) -> Any:
     return args[0].attrs if isinstance(args[0], Instance) else Unknown("vars()")
