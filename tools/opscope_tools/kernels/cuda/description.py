@@ -27,6 +27,7 @@ from opscope_tools.kernels.cuda.run.kernel import run_cuda
 from opscope_tools.kernels.cuda.source_text import CSource, split_arguments, squeeze
 from opscope_tools.kernels.host.worlds import leaf, product
 from opscope_tools.kernels.projections import cuda_lists as lists
+from opscope_tools.kernels.projections import lines as line_lists
 from opscope_tools.kernels.projections.cost import common_tiles, cuda_cost
 from opscope_tools.kernels.records import KernelRef, LaunchRef
 from opscope_tools.kernels.run.log import Log, Size
@@ -93,7 +94,7 @@ def describe_cuda(
             *spelled.left.values(),
             *cut,
         ),
-        constraints=(*lists.constraints(every), *dict.fromkeys(c for s in sites for c in s.constraints)),
+        constraints=(*line_lists.constraints(log), *dict.fromkeys(c for s in sites for c in s.constraints)),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from opscope_schemas.formula import Formula
@@ -77,24 +77,27 @@ def coalesced(access: Access) -> str:
     """Whether neighbouring elements of a tile lie side by side in memory, or when they do."""
     if access.shape is None:
         return ""
-    steps = [(size, step) for size, step in zip(access.shape, access.steps, strict=False) if size != "1"]
-    if not steps:
-        return "one element"
-    if any(step == "1" for _, step in steps):
+    steps = [step for size, step in zip(access.shape, access.steps, strict=False) if size != "1"]
+    return beside(steps, access.gathered) if steps else "one element"
+
+
+def beside(steps: Sequence[str], gathered: bool = False) -> str:
+    """Whether steps along axes or lanes lead to what lies side by side, or when they do."""
+    if "1" in steps:
         return "yes"
-    if any(step == "-1" for _, step in steps):
+    if "-1" in steps:
         return "yes, downwards"
-    if all(step == "" for _, step in steps):
-        return "no: gathered through an index" if access.gathered else ""
-    named = [step for _, step in steps if step and not step.lstrip("-").isdigit()]
+    if not any(steps):
+        return "no: gathered through an index" if gathered else ""
+    named = [step for step in steps if step and not step.lstrip("-").isdigit()]
     if named:
-        open_ = " or along an axis whose step is not told" if any(step == "" for _, step in steps) else ""
+        open_ = " or along an axis whose step is not told" if "" in steps else ""
         return "where " + " or ".join(f"{step} == 1" for step in dict.fromkeys(named)) + open_
-    if any(step == "" for _, step in steps):
+    if "" in steps:
         return ""
-    if all(step == "0" for _, step in steps):
+    if all(step == "0" for step in steps):
         return "one element for all"
-    return f"no: {', '.join(step or 'an index' for _, step in steps)} elements apart"
+    return f"no: {', '.join(steps)} elements apart"
 
 
-__all__ = ["coalesced", "grouped", "loads", "moved", "pointers", "root_of", "stores"]
+__all__ = ["beside", "coalesced", "grouped", "loads", "moved", "pointers", "root_of", "stores"]

@@ -42,10 +42,7 @@ def cost_of(
     `certain`: what addresses start from; `settled`: conditions under which parameters have the values of the run.
     """
     sums, counts = _Sums(log, certain), log.counts
-    uneven = f"programs do not all do the same ({'; '.join(log.uneven)})" if log.uneven else ""
-    tiles = dict.fromkeys(g.num_tiles for g in grids)
-    reason = uneven or _no_grid(tiles)
-    launch = None if reason else counts.read(next(iter(tiles)))
+    reason, launch = _of_launch(log, grids, "programs")
     totals = sums.totals()
     per_tile = ["" if f is None else counts.show(f) for f in totals]
     per_launch = ["" if f is None or launch is None else counts.show(f * launch) for f in totals]
@@ -177,7 +174,7 @@ def cuda_cost(log: Log, grids: Sequence[Launch], sizes: Mapping[str, int]) -> Co
                  flops=counts.show(flops) if flops != 0 else "", bytes=counts.show(size) if size != 0 else "")
         for (file, line, via, operation), (flops, size) in lines.items() if flops != 0 or size != 0
     )  # fmt: skip
-    reason, launch = _of_launch(log, grids)
+    reason, launch = _of_launch(log, grids, "blocks")
     told = [_told(part, reached, missing.values()) for part in _PARTS]
     sums = list(zip((total, matmul, read, write), told, strict=True))
     per_block = [counts.show(f) if known else "" for f, known in sums]
@@ -219,10 +216,10 @@ def contradicted(condition: str, sizes: Mapping[str, int]) -> bool:
     return left is not None and right is not None and not _COMPARES[found[2]](left, right)
 
 
-def _of_launch(log: Log, grids: Sequence[Launch]) -> tuple[str, Formula | None]:
-    """(why a launch has no cost, the number of blocks of every launch)."""
+def _of_launch(log: Log, grids: Sequence[Launch], what: str) -> tuple[str, Formula | None]:
+    """(why a launch has no cost, the number of blocks or programs of every launch)."""
     tiles = dict.fromkeys(g.num_tiles for g in grids)
-    reason = f"blocks do not all do the same ({'; '.join(log.uneven)})" if log.uneven else _no_grid(tiles)
+    reason = f"{what} do not all do the same ({'; '.join(log.uneven)})" if log.uneven else _no_grid(tiles)
     return reason, None if reason else log.counts.read(next(iter(tiles)))
 
 

@@ -5,11 +5,10 @@ Pure functions of the events; what a line does in several turns or calls is one 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TypeVar
 
 from opscope_schemas.tiling import (
-    Constraint,
     DeviceCall,
     IndexMapping,
     Instruction,
@@ -19,6 +18,7 @@ from opscope_schemas.tiling import (
     SharedArray,
 )
 
+from opscope_tools.kernels.projections.accesses import beside
 from opscope_tools.kernels.run import events
 from opscope_tools.kernels.run.log import MEMORY
 from opscope_tools.kernels.run.paths import when
@@ -53,24 +53,9 @@ def _operation(event: events.Access) -> MemoryOperation:
         line=event.line, file=event.file, level=_LEVELS[event.space], expression=event.text, loop=event.loop, via=event.via,
         operation=event.operation, parameter=" or ".join(event.roots) if inside else "", definition=event.definition,
         assumptions=(event.assumes,) if event.assumes else (), width=event.width, strides=event.steps,
-        coalesced=neighbours(event.steps[0]) if event.steps and inside else "", when=when((event.path,)),
+        coalesced=beside(event.steps) if event.steps and inside else "", when=when((event.path,)),
         counted=event.counted,
     )  # fmt: skip
-
-
-def neighbours(step: str) -> str:
-    """Whether a warp's accesses are side by side, from the step between lanes."""
-    if step == "":
-        return ""
-    if step == "1":
-        return "yes"
-    if step == "-1":
-        return "yes, downwards"
-    if step == "0":
-        return "one element for all"
-    if step.lstrip("-").isdigit():
-        return f"no: {step} elements apart"
-    return f"where {step} == 1"
 
 
 def unresolved(every: Iterable[events.Event]) -> list[str]:
@@ -144,14 +129,6 @@ def calls(every: Iterable[events.Event], file: str) -> tuple[DeviceCall, ...]:
     return tuple(made.values())
 
 
-def constraints(every: Iterable[events.Event]) -> Iterator[Constraint]:
-    """What the kernel and the functions that it calls assert."""
-    for e in of_kind(every, events.Check):
-        yield Constraint(
-            line=e.line, file=e.file, kind=e.kind, condition=e.condition, message=e.message, via=e.via, when=when((e.path,))
-        )  # fmt: skip
-
-
 __all__ = [
-    "calls", "constraints", "instructions", "loads_and_stores", "loops", "mapping", "neighbours", "shared_memory", "unresolved",
+    "calls", "instructions", "loads_and_stores", "loops", "mapping", "shared_memory", "unresolved",
 ]  # fmt: skip

@@ -148,7 +148,9 @@ class Log:
 
     def met(self, event: Event) -> None:
         """Put down an event; of an expression that is met again what is alike each time."""
-        key = type(event), event.place, *(getattr(event, name, "") for name in ("what", "text", "space"))
+        key = (
+            type(event), event.place, getattr(event, "what", ""), getattr(event, "text", ""), getattr(event, "space", "")
+        )  # fmt: skip
         place = self._places.setdefault(key, len(self.events))
         if place == len(self.events):
             self.events.append(event)

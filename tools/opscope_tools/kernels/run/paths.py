@@ -38,7 +38,7 @@ Path = tuple[Step, ...]
 
 def counted(path: Path) -> bool:
     """Whether a cost counts what stands at the end of a path."""
-    return all(step.status != "other" for step in path)
+    return "other" not in [step.status for step in path]
 
 
 def when(paths: Iterable[Path]) -> str:

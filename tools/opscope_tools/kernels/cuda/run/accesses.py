@@ -63,12 +63,7 @@ def read(state: State, found: Value, node: Node, operation: str = "load", writte
         access(state, node, found, "load", operation, written=written)
     step = 0 if lane_step(found) == 0 else UNTOLD
     return replace(
-        found,
-        where="",
-        varies=found.varies | _DATA,
-        digits=(),
-        number=found.number if found.root else None,
-        step=step,
+        found, where="", varies=found.varies | _DATA, digits=(), number=found.number if found.root else None, step=step
     )
 
 

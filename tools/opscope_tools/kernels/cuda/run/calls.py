@@ -33,7 +33,7 @@ from opscope_tools.kernels.cuda.run.instructions import instructions
 from opscope_tools.kernels.cuda.run.language import LOADS, STORES, Effect, assembled, effect
 from opscope_tools.kernels.cuda.run.state import State, Values
 from opscope_tools.kernels.cuda.run.variables import bind, forget
-from opscope_tools.kernels.cuda.syntax.nodes import Assembly, Call, Member, Name, Node, Unary, spelled
+from opscope_tools.kernels.cuda.syntax.nodes import Assembly, Call, Member, Name, Unary, spelled
 from opscope_tools.kernels.host.worlds import Sym, render
 from opscope_tools.kernels.run.events import Call as FunctionCall
 from opscope_tools.kernels.run.events import Part
@@ -236,17 +236,12 @@ class Calls:
         """An asynchronous copy whose third argument is its bytes."""
         values = [self.value(state, a) for a in node.arguments[:3]]
         if values[1].space == "global" and values[2].number is not None:
-            self.copies(state, node, values[1], render(values[2].number), shown(node.function), node.arguments[1])
+            source, copied = values[1], Type("object", "copied", render(values[2].number))
+            place = Value(copied, where="global", step=source.step, varies=source.varies, origin=source.origin)
+            access(state, node, place, "copy", shown(node.function), written=node.arguments[1])
         elif values[1].space not in {"shared", "local"} or values[0].space == "global":
             state.missing(f"the copy `{shown(node)}`", node, MEMORY, shown(node))
         return Value(VOID)
-
-    def copies(self, state: State, node: Node, source: Value, size: str, operation: str, written: Node) -> None:
-        """A copy of some bytes from global memory by each thread."""
-        place = Value(
-            Type("object", "copied", size), where="global", step=source.step, varies=source.varies, origin=source.origin
-        )
-        access(state, node, place, "copy", operation, written=written)
 
     def method(self, state: State, node: Call, function: Member) -> Value:
         base = self.place(state, function.base)

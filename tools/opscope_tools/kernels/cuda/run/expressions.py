@@ -274,13 +274,9 @@ class Expressions:
         kind = _wider(first.type, second.type) if first.type.arithmetic or second.type.arithmetic else first.type
         kind = second.type if kind.kind == "unknown" or (first.literal and first.type.kind == "int") else kind
         number = _chosen(test, first, second)
-        space = (
-            first.space
-            if first.space == second.space or second.number == 0
-            else second.space
-            if first.number == 0
-            else ""
-        )
+        space = second.space if first.number == 0 else ""
+        if first.space == second.space or second.number == 0:
+            space = first.space
         steps = (lane_step(first), lane_step(second))
         return Value(
             kind, number, varies=test.varies | first.varies | second.varies, space=space,

@@ -244,6 +244,3 @@ def _one(values: list[Value]) -> Value:
         step=UNTOLD,
         origin=tuple(dict.fromkeys(o for v in values for o in v.origin)),
     )
-
-
-__all__ = ["DEPTH", "Functions", "by_types"]

@@ -44,6 +44,8 @@ class Loops:
 
     def __init__(self, values: Values) -> None:
         self.value, self.place = values.value, values.place
+        #: of loops that were looked at: whether something leaves them early
+        self._early: dict[Node, bool] = {}
 
     def loop(self, state: State, node: For | While) -> Flow:
         state.scope.blocks.append({})
@@ -57,7 +59,7 @@ class Loops:
         parts = loop_parts(node, lambda part: counts_only(state, part))
         start = state.scope.find(parts[0]) if parts is not None else None
         if parts is None or start is None or start.where:
-            met_loop(state, node, "", "")
+            self.met(state, node, "", "")
             if node.test is not None:
                 self.aside_of(state, node.test)
             return self.repeat(state, node, unknown_trips(state, node, node.text or "for (;;)"), state.threads)
@@ -71,7 +73,7 @@ class Loops:
         if not around.nothing:
             state.missing(f"the head of the loop `{node.text}`, which computes", node, around.parts)
         after = isinstance(node, While) and node.after
-        met_loop(state, node, name, "" if after else in_one_thread(start, operator, bound, step.operator, amount))
+        self.met(state, node, name, "" if after else in_one_thread(start, operator, bound, step.operator, amount))
         numbers = start.number, bound.number, amount.number
         if all(isinstance(n, int) for n in numbers) and not after:
             values = simulated(start.number, operator, bound.number, step.operator, amount.number)
@@ -127,6 +129,18 @@ class Loops:
         forget(state, writes(state, node.body) | {name}, "loop", steady)
         return ""
 
+    def met(self, state: State, node: For | While | Each, name: str, trips: str) -> None:
+        """Put down a loop; `trips`: of one thread."""
+        kind, text = "while" if isinstance(node, While) else "for", node.text
+        if isinstance(node, For):
+            start = node.start.statements[0] if isinstance(node.start, Block) else node.start
+            text = "; ".join("" if part is None else spelled(part) for part in (start, node.test, node.step))
+        elif isinstance(node, While):
+            text = spelled(node.test)
+        if (early := self._early.get(node)) is None:
+            early = self._early[node] = leaves_early(node.body)
+        state.log.met(Loop(**state.at(node), variable=name, text=text[:240], trips=trips, kind=kind, left_early=early))
+
     def aside_of(self, state: State, node: Node) -> None:
         """An expression whose cost is not of one execution: where it has one, that is said."""
         with state.log.apart() as apart:
@@ -163,18 +177,6 @@ class Loops:
         if flow in {"break", "return"}:
             state.missing(f"the loop `{node.text}`, which its first iteration leaves: all of them are counted", node)
         return "return" if flow == "return" and not isinstance(node, For | While) else ""
-
-
-def met_loop(state: State, node: For | While | Each, name: str, trips: str) -> None:
-    """Put down a loop; `trips`: of one thread."""
-    kind, text = "while" if isinstance(node, While) else "for", node.text
-    if isinstance(node, For):
-        start = node.start.statements[0] if isinstance(node.start, Block) else node.start
-        text = "; ".join("" if part is None else spelled(part) for part in (start, node.test, node.step))
-    elif isinstance(node, While):
-        text = spelled(node.test)
-    early = leaves_early(node.body)
-    state.log.met(Loop(**state.at(node), variable=name, text=text[:240], trips=trips, kind=kind, left_early=early))
 
 
 def unknown_trips(state: State, node: Node, text: str, what: str = "iterations") -> Any:
@@ -254,6 +256,3 @@ def _tests(body: Node, name: str) -> bool:
 
 def _mentions(node: Node, name: str) -> bool:
     return (isinstance(node, Name) and node.text == name) or any(_mentions(c, name) for c in children(node))
-
-
-__all__ = ["Loops", "met_loop", "unknown_trips"]

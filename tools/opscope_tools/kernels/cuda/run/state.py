@@ -72,7 +72,7 @@ class State:
     @property
     def counted(self) -> bool:
         """Whether a cost counts what is met."""
-        return not self.path or counted(self.path)
+        return counted(self.path)
 
     @contextmanager
     def on(self, node: Node, test: str, holds: bool, status: Status) -> Iterator[None]:

@@ -13,7 +13,7 @@ from opscope_tools.kernels.cuda.run.calls import Calls
 from opscope_tools.kernels.cuda.run.decisions import OPEN, Decision, Guards
 from opscope_tools.kernels.cuda.run.expressions import rely
 from opscope_tools.kernels.cuda.run.instructions import instructions_of_type
-from opscope_tools.kernels.cuda.run.loops import Loops, met_loop, unknown_trips
+from opscope_tools.kernels.cuda.run.loops import Loops, unknown_trips
 from opscope_tools.kernels.cuda.run.state import Flow, State, Values
 from opscope_tools.kernels.cuda.run.variables import Declarations, even, forget, writes
 from opscope_tools.kernels.cuda.syntax.nodes import (
@@ -78,7 +78,7 @@ class Statements:
             case For() | While():
                 return self.loops.loop(state, node)
             case Each():
-                met_loop(state, node, node.name, "")
+                self.loops.met(state, node, node.name, "")
                 state.scope.blocks.append({node.name: Value(UNKNOWN, varies=frozenset({"loop", "data"}))})
                 self.loops.repeat(state, node, unknown_trips(state, node, node.text), state.threads)
                 state.scope.blocks.pop()
@@ -276,6 +276,3 @@ def _case(node: Switch, values: list[Node]) -> str:
 
 def _idle(node: Node) -> bool:
     return isinstance(node, Block) and not node.statements
-
-
-__all__ = ["Statements"]

@@ -356,17 +356,3 @@ def _starts_from(node: Node, name: str) -> bool:
 def _type_text(kind: TypeName) -> str:
     """A type without its qualifiers."""
     return kind.name + (f"<{', '.join(kind.arguments)}>" if kind.arguments else "") if kind.name != "?" else "union"
-
-
-__all__ = [
-    "Declarations",
-    "bind",
-    "changed_by",
-    "counts_only",
-    "even",
-    "forget",
-    "keep_space",
-    "known",
-    "set_part",
-    "writes",
-]
