@@ -168,7 +168,10 @@ def _notes(
         notes.append(f"The definition is written by the macro {found.macro}.")
     if len({g.num_tiles for g in grids if g.num_tiles}) > 1:
         notes.append("Launch sites use different grids; each entry of `grid` has its own num_tiles.")
-    narrow = [f"{' x '.join(g.block)} (line {g.line})" for g in grids if len(g.block) > 1 and not _wide(g.block[0])]
+    narrow = [
+        f"{' x '.join(g.block)} (line {g.line})" for g in grids
+        if len(wide := g.block[next((n for n, size in enumerate(g.block) if size != "1"), 0) :]) > 1 and not _wide(wide[0])
+    ]  # fmt: skip
     if narrow and any(o.coalesced for o in accesses):
         notes.append(
             "Steps and coalescing are of lanes that differ in threadIdx.x; a warp of the block "

@@ -16,8 +16,10 @@ from opscope_schemas.tiling import Autotune, BoundValue, Scalar, TuneConfig, Tun
 from opscope_tools.kernels.architectures import Arch
 from opscope_tools.kernels.host.interpreter import Interpreter, ModuleScope
 from opscope_tools.kernels.host.modules import Modules, PyModule
+from opscope_tools.kernels.host.reaching import HostFunction
 from opscope_tools.kernels.host.worlds import (
     ConfigValue,
+    DroppedError,
     Function,
     Oracle,
     Outcome,
@@ -54,11 +56,21 @@ def decorators(function: FunctionNode, module: PyModule, context: Context) -> tu
         if name.rpartition(".")[2] == "heuristics":
             heuristics.extend(_heuristics(node, module, context))
         elif "autotune" in name or "libtuner" in name or any(k.arg == "configs" for k in node.keywords):
-            tuned = _autotune(node, name, module, context)
+            around = function if node in function.decorator_list else node
+            tuned = _autotune(node, name, module, context, _branches(around, module))
     return tuned, heuristics
 
 
-def _autotune(node: ast.Call, name: str, module: PyModule, context: Context) -> Autotune:
+def _branches(node: ast.AST, module: PyModule) -> list[tuple[ast.expr, bool]]:
+    """The tests of the file's own `if`s around a definition, and how each turned out for it to be there."""
+    place = HostFunction.of(module.tree).place_of(node)
+    around = place.branch if place is not None else ()
+    return [(s.test, block == "body") for s, block in around if isinstance(s, ast.If)]
+
+
+def _autotune(
+    node: ast.Call, name: str, module: PyModule, context: Context, around: list[tuple[ast.expr, bool]]
+) -> Autotune:
     given = {k.arg: k.value for k in node.keywords if k.arg}
     configs = given.pop("configs", node.args[0] if node.args else None)
     key = given.pop("key", node.args[1] if len(node.args) > 1 else None)
@@ -75,7 +87,10 @@ def _autotune(node: ast.Call, name: str, module: PyModule, context: Context) -> 
 
     def run(oracle: Oracle) -> Any:
         context.checkpoint()
-        return _config_list(Interpreter(context.modules, oracle, context.arch).eval(configs, ModuleScope(module)))
+        interpreter = Interpreter(context.modules, oracle, context.arch)
+        if any(interpreter.decide(test, ModuleScope(module)) is not holds for test, holds in around):
+            raise DroppedError(name)
+        return _config_list(interpreter.eval(configs, ModuleScope(module)))
 
     try:
         outcomes, complete = worlds(run, _LISTS)

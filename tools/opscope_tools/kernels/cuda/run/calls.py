@@ -32,6 +32,7 @@ from opscope_tools.kernels.cuda.names.values import (
 )
 from opscope_tools.kernels.cuda.run.accesses import EVERY, FLOPS, MEMORY
 from opscope_tools.kernels.cuda.run.expressions import Expressions
+from opscope_tools.kernels.cuda.run.groups import made_group, of_group
 from opscope_tools.kernels.cuda.run.language import LOADS, STORES, Effect, assembled, effect
 from opscope_tools.kernels.cuda.syntax.expressions import UnreadError
 from opscope_tools.kernels.cuda.syntax.nodes import Assembly, Call, Lambda, Member, Name, Node, TypeName, Unary, spelled
@@ -129,6 +130,8 @@ class Calls(Expressions):
             return self.fragments(node, name.rpartition("::")[2], values)
         if known is not None:
             return self.of_language(node, name.rpartition("::")[2], known, values)
+        if (group := made_group(name)) is not None:
+            return group
         if kind is not None:
             return self.converted(values[0], kind) if len(values) == 1 else Value(kind)
         plain = name.rpartition("::")[2]
@@ -259,6 +262,13 @@ class Calls(Expressions):
     def method(self, node: Call, function: Member) -> Value:
         base = self.place(function.base)
         values = [self.value(a) for a in node.arguments]
+        told = of_group(base.type.name, function.name, lambda name, axis: self.index_of(node, name, axis))
+        if told is not None:
+            if "blockIdx" in str(told.number):
+                self.record.assumptions.setdefault(
+                    f"The grid has one axis (line {self.line(node)}, `{self.shown(node)}`)."
+                )
+            return told
         if function.name in {"thread_rank", "num_threads", "sync", "meta_group_rank"} and not values:
             return Value(VOID if function.name == "sync" else UNKNOWN, varies=frozenset({"thread", "data"}))
         if function.arrow and base.type.kind == "pointer" and base.type.of is not None:

@@ -166,17 +166,21 @@ class Expressions(Account, ABC):
 
     def built_in(self, node: Member, name: str, axis: str) -> Value | None:
         """`threadIdx.x` and its like."""
-        if axis not in {"x", "y", "z"}:
-            return None
+        known = name in {"threadIdx", "blockDim", "blockIdx", "gridDim"} and axis in {"x", "y", "z"}
+        return self.index_of(node, name, axis) if known else None
+
+    def index_of(self, node: Node, name: str, axis: str) -> Value:
+        """An index of thread or block along an axis, or how many there are."""
         if name == "threadIdx":
-            return thread_index(axis, self.block_sizes[axis])
+            lanes = next((a for a in "xyz" if self.block_sizes[a] != 1), "x")
+            return thread_index(axis, self.block_sizes[axis], lanes)
         if name == "blockDim":
             return whole(self.block_sizes[axis])
         if name == "blockIdx":
             self.record.of_blocks.add(f"blockIdx.{axis}")
             self.used_in_place(node, f"blockIdx.{axis}")
             return whole(leaf(f"blockIdx.{axis}"), INT, frozenset({"block"}))
-        return whole(leaf(f"gridDim.{axis}")) if name == "gridDim" else None
+        return whole(leaf(f"gridDim.{axis}"))
 
     def indexed(self, node: Index) -> Value:
         base, index = self.value(node.base), self.value(node.index)

@@ -9,8 +9,16 @@ from abc import abstractmethod
 from dataclasses import replace
 from typing import Any, Literal
 
-from opscope_tools.kernels.cuda.names.values import Value, whole
-from opscope_tools.kernels.cuda.run.trips import MOST_UNROLLED, depends, in_one_thread, loop_parts, simulated, trip
+from opscope_tools.kernels.cuda.names.values import Value, computed, whole
+from opscope_tools.kernels.cuda.run.trips import (
+    MOST_UNROLLED,
+    depends,
+    in_one_thread,
+    loop_parts,
+    simulated,
+    step_of,
+    trip,
+)
 from opscope_tools.kernels.cuda.run.variables import Variables
 from opscope_tools.kernels.cuda.syntax.nodes import (
     Binary,
@@ -70,8 +78,14 @@ class Repeats(Variables):
     def _counted(self, node: For | While) -> Flow:
         parts = loop_parts(node, self.counts_only)
         start = self.scope.find(parts[0]) if parts is not None else None
-        if parts is None or start is None or start.where:
-            self.met_loop(node, "", "")
+        if parts is None and (tried := self._by_test(node)) is not None:
+            self.met_loop(node, tried[0], str(len(tried[1])))
+            return self._constant(node, *tried)
+        untold = (
+            start is not None and parts is not None and start.number == leaf(parts[0])
+        )  # its own name stands for it
+        if parts is None or start is None or start.where or untold:
+            self.met_loop(node, parts[0] if untold and parts is not None else "", "")
             if node.test is not None:
                 self.aside_of(node.test)
             return self.repeat(node, self.unknown_trips(node, node.text or "for (;;)"), self.threads)
@@ -108,6 +122,29 @@ class Repeats(Variables):
         for text in made.conditions:
             self.condition(text, node)
         return self.repeat(node, each, made.threads, name)
+
+    def _by_test(self, node: For | While) -> tuple[str, list[int]] | None:
+        """The counter of a loop whose test is of constants and the counter, `(1 << u) < 1024`, tried value by value."""
+        changed = self.writes(node.step) if isinstance(node, For) and node.step is not None else frozenset()
+        name = next(iter(changed), "")
+        start = self.scope.find(name)
+        step = step_of(node.step, name) if isinstance(node, For) else None
+        if len(changed) != 1 or start is None or step is None or node.test is None or name in self.writes(node.body):
+            return None
+        kept, values, at = self.record.aside(), list[int](), start.number
+        amount = self.value(step.amount).number if step.amount is not None else 1
+        while isinstance(at, int) and isinstance(amount, int) and len(values) <= MOST_UNROLLED:
+            self.scope.change(name, replace(start, number=at, digits=(), varies=frozenset()))
+            holds = self.value(node.test).number
+            if not isinstance(holds, int) or not holds:
+                break
+            values.append(at)
+            at = computed(step.operator, at, amount)
+        else:
+            holds = None
+        self.record.back(kept)
+        self.scope.change(name, start)
+        return (name, values) if holds == 0 else None
 
     def met_loop(self, node: For | While | Each, name: str, trips: str) -> None:
         """Put down a loop; `trips`: of one thread."""
