@@ -23,6 +23,8 @@ class Journal:
     variables: dict[str, str] = field(default_factory=dict)
     #: amounts that differ between programs
     uneven: dict[str, None] = field(default_factory=dict)
+    #: iterations of a loop from the program's index -> (axis, bound, step): where the step is the grid, programs share the bound
+    from_index: dict[str, tuple[int, str, str]] = field(default_factory=dict)
     #: names that a function of the kernel gives to what has no formula
     local_names: set[str] = field(default_factory=set)
     #: names that differ between programs or iterations, and counters of loops

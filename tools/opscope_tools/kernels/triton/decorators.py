@@ -18,6 +18,7 @@ from opscope_tools.kernels.host.interpreter import Interpreter, ModuleScope
 from opscope_tools.kernels.host.modules import Modules, PyModule
 from opscope_tools.kernels.host.reaching import HostFunction
 from opscope_tools.kernels.host.worlds import (
+    DEFAULT_OPTIONS,
     ConfigValue,
     DroppedError,
     Function,
@@ -90,13 +91,18 @@ def _autotune(
         interpreter = Interpreter(context.modules, oracle, context.arch)
         if any(interpreter.decide(test, ModuleScope(module)) is not holds for test, holds in around):
             raise DroppedError(name)
-        return _config_list(interpreter.eval(configs, ModuleScope(module)))
+        listed = _config_list(interpreter.eval(configs, ModuleScope(module)))
+        if not listed:
+            oracle.assumed["Triton tries one configuration of its own where the list is empty"] = None
+        return listed or [ConfigValue({}, dict(DEFAULT_OPTIONS), module.path, node.lineno)]
 
     try:
         outcomes, complete = worlds(run, _LISTS)
         unresolved = "" if complete else f"more combinations of assumptions than are followed: {written}"
     except UnresolvedError as error:
         outcomes, unresolved = [], f"{written} ({error})" if str(error) not in written else written
+    if not outcomes and not unresolved:
+        unresolved = f"no way through the source reaches {written}"
     merged = _merged(outcomes, module.path)
     assumed = tuple(dict.fromkeys(a for o in outcomes for a in o.assumed))
     return Autotune(

@@ -196,7 +196,7 @@ class Calls(Expressions):
                 f"`{name}` of a shape that is not told", node, lost, "" if name == "mma_sync" else f"{name}(...)"
             )
         elif name == "mma_sync":
-            self.put(node, "wmma", product=Fraction(2 * m * n * k, 32))
+            self.put(node, f"wmma m{m}n{n}k{k}", product=Fraction(2 * m * n * k, 32))
         else:
             memory = next((v for v in values if v.type.kind in {"pointer", "array"}), None)
             element = memory.type.of.size if memory is not None and memory.type.of is not None else ""
