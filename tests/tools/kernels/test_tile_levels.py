@@ -34,10 +34,17 @@ __global__ void fragments(const half* a, const half* b, float* c) {
   nvcuda::wmma::fragment<nvcuda::wmma::accumulator, 32, 8, 16, float> fc;
   nvcuda::wmma::mma_sync(fc, fa, fb, fc);
 }
+__global__ void sharing(const float* x, float* y, int n) {
+  const int tiles = (n + 1023) / 1024;
+  for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+    for (int i = threadIdx.x; i < 1024; i += blockDim.x) y[tile * 1024 + i] = 2.0f * x[tile * 1024 + i];
+  }
+}
 void run(const float* x, float* y, const half* a, const half* b, float* c, int n) {
   copy4<<<(n / 4 + 255) / 256, 256>>>(x, y, n);
   assembled<<<1, 128>>>((unsigned*)a, (unsigned*)b, c);
   fragments<<<1, 32>>>(a, b, c);
+  sharing<<<132, 256>>>(x, y, n);
 }
 """
 TUNED = (
@@ -169,6 +176,13 @@ def test_persistent_programs_share_the_tiles_of_the_whole(kernels: dict[str, Ker
     assert persistent.cost.evaluated["launch_flops"] == 80 * 3 * 2 * 128 * 64 * 32
     assert striding.cost.evaluated["launch_flops"] == 5 * 1024
     assert any(note.startswith("Programs are persistent: 132 of them") for note in striding.notes)
+
+
+def test_persistent_blocks_share_the_tiles_of_the_whole(kernels: dict[str, KernelTiling]) -> None:
+    sharing = kernels["sharing"]
+    assert sharing.num_tiles == "cdiv({n}, 1024)"
+    assert sharing.notes == ("Blocks are persistent: 132 of them share the tiles.",)
+    assert [(one.strides, one.coalesced) for one in (*sharing.loads, *sharing.stores)] == [(("1",), "yes")] * 2
 
 
 def test_a_step_that_is_not_the_grid_shares_nothing(kernels: dict[str, KernelTiling]) -> None:

@@ -62,6 +62,7 @@ def describe_cuda(
     every = list(record.events.values())
     loads, stores = lists.loads_and_stores(every)
     spelled = operators(constexprs, parameters, grids, reference.file, context.around)
+    persistent = len(record.shared_tiles) == 1 and all(len(g.dimensions) == 1 for g in grids)
     attributes = re.findall(r"__\w+__\s*+\([^()]*(?:\([^()]*\)[^()]*)*\)|__\w+__", found.attributes)
     return KernelTiling(
         id=reference.id,
@@ -77,7 +78,7 @@ def describe_cuda(
         constexpr=constexprs,
         tile=(*_tiles(record, constexprs), *traits, *spelled.tiles),
         grid=grids,
-        num_tiles=common_tiles(grids),
+        num_tiles=next(iter(record.shared_tiles)) if persistent else common_tiles(grids),
         mapping=lists.mapping(every),
         num_warps=tuple(_warps(grids, found, source)),
         num_stages=tuple(_stages(constexprs)),
@@ -92,6 +93,11 @@ def describe_cuda(
             *_notes(reference, found, grids, (*loads, *stores), lists.unresolved(every)),
             *spelled.left.values(),
             *cut,
+            *(
+                [f"Blocks are persistent: {common_tiles(grids) or 'those of the grid'} of them share the tiles."]
+                if persistent
+                else []
+            ),
         ),
         constraints=(*lists.constraints(every), *dict.fromkeys(c for s in sites for c in s.constraints)),
     )

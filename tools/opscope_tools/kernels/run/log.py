@@ -83,6 +83,8 @@ class Record:
     variables: dict[str, str] = field(default_factory=dict)
     #: amounts that differ between blocks
     uneven: dict[str, None] = field(default_factory=dict)
+    #: how many tiles the blocks share, of each loop from a block's index by steps of the grid
+    shared_tiles: dict[str, None] = field(default_factory=dict)
     #: tests that were taken to be so, by their formula
     settled: dict[str, bool] = field(default_factory=dict)
     #: quantities that a test was taken to give one value, and that value

@@ -9,7 +9,7 @@ from abc import abstractmethod
 from dataclasses import replace
 from typing import Any, Literal
 
-from opscope_tools.kernels.cuda.names.values import Value, computed, whole
+from opscope_tools.kernels.cuda.names.values import Value, computed, lane_step, told, whole
 from opscope_tools.kernels.cuda.run.trips import (
     MOST_UNROLLED,
     depends,
@@ -108,7 +108,8 @@ class Repeats(Variables):
                 return self._constant(node, name, values)
         strided = self._of_grid(start, operator, bound, amount) if step.operator == "+" and not after else None
         if strided is not None:
-            self.scope.change(name, replace(start, varies=frozenset({"thread", "block", "loop"})))
+            step = told(lane_step(start))
+            self.scope.change(name, replace(start, varies=frozenset({"thread", "block", "loop"}), step=step))
             return self.repeat(node, 1, strided, name)
         made = trip(start, operator, bound, step.operator, amount, self.threads, self.record.counts)
         if made is None or (after and made.threads is not self.threads):
@@ -176,6 +177,8 @@ class Repeats(Variables):
         mean = Sym(f"{render(bound.number, 5)} / {grid}", 3)
         self.record.assumptions.setdefault("Blocks that share a loop over the grid cost the mean of them.")
         if one:
+            if counted(self.record.path):
+                self.record.shared_tiles.setdefault(render(bound.number))
             return replace(self.threads, factor=times(self.threads.factor, mean))
         split = self.threads.split(("x", 1, None))
         if split is None or any(d.left != "first" or not d.full for d in split[1]):
