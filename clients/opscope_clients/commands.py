@@ -24,7 +24,7 @@ def tool_command(tool: AnyTool) -> SessionCommand:
     """The subcommand of `tool`: `find_forward` is `opscope find-forward`."""
 
     def callback(session: SessionOptions, as_json: bool, **given: Any) -> int:
-        arguments = arguments_of(tool, given)
+        arguments = {**({} if as_json else tool.for_people), **arguments_of(tool, given)}
         named = session.naming(arguments.get("config"), arguments.get("target"), arguments.get("model"))
         result = run(tool, arguments, named.workspace())
         show(result, as_json=as_json)

@@ -44,6 +44,9 @@ def show(console: Console, result: ToolResult) -> None:
         console.print("\n\n".join(drawn), markup=False, highlight=False, soft_wrap=True)
         if any(kernel.diagram for kernel in result.kernels):
             return  # a drawing goes into a file: nothing beside it
+        if any(kernel.parameters for kernel in result.kernels):
+            plain = tuple(kernel.model_copy(update={"screen": ""}) for kernel in result.kernels)
+            _show_fields(console, result.model_copy(update={"kernels": plain}))
     elif isinstance(result, WriteReportResult) and not result.ok:
         _show_refused(console, result)
     else:

@@ -17,6 +17,7 @@ from opscope_schemas.resources import Resources
 Basis = Literal["source", "evaluated"]
 Language = Literal["triton", "cuda"]
 Level = Literal["global", "shared", "constant", "register", "tensor_core"]
+TileUnit = Literal["grid", "block", "warp", "thread", "instruction"]
 Scalar = bool | int | float | str | None
 
 
@@ -65,6 +66,18 @@ class TileSize(Fact):
     name: str
     values: tuple[str, ...] = Field(default=(), description="Distinct values found; empty: not resolved.")
     used_as: tuple[str, ...] = Field(default=(), description="Expressions that make it a tile size.")
+
+
+class TileLevel(Fact):
+    """The elements that one grid, block, warp, thread or matrix instruction works on at once."""
+
+    level: TileUnit
+    what: str = Field(description="Parameter, shared array or instruction; of a grid, what its tiles are worked on by.")
+    shape: tuple[str, ...] = Field(
+        default=(),
+        description="Elements along each axis (of a grid: tiles); m, n, k of a matrix instruction; empty: not told.",
+    )
+    elements: str = Field(default="", description="Their number; of a matrix instruction those of its result.")
 
 
 class Launch(Fact):
@@ -275,6 +288,7 @@ class KernelTiling(Frozen):
         "resources",
     )
 
+    screen: str = Field(default="", description="What matters of it on one screen: drawing and key figures as text.")
     id: str = Field(description="path::name; tells kernels of one name apart.")
     name: str
     language: Language
@@ -287,6 +301,7 @@ class KernelTiling(Frozen):
     parameters: tuple[Parameter, ...] = ()
     constexpr: tuple[Constexpr, ...] = ()
     tile: tuple[TileSize, ...] = ()
+    levels: tuple[TileLevel, ...] = ()
     grid: tuple[Launch, ...] = ()
     num_tiles: str = ""
     mapping: tuple[IndexMapping, ...] = ()
@@ -304,7 +319,6 @@ class KernelTiling(Frozen):
     cost: Cost | None = None
     resources: Resources = Resources()
     notes: tuple[str, ...] = ()
-    screen: str = Field(default="", description="With detail=screen: drawing and key figures as text.")
     diagram: str = Field(default="", description="The drawing that `diagram` asks for: tile mapping, memory hierarchy.")
 
 

@@ -266,3 +266,39 @@ def test_a_screen_is_text_and_a_drawing_comes_when_asked_for(workspace: Workspac
     assert kernel.screen.startswith("matmul_kernel (triton)")
     assert kernel.diagram.startswith("<svg ")
     assert kernel.loads == ()
+
+
+def test_what_matters_of_a_kernel_stands_before_its_lists(workspace: Workspace) -> None:
+    result = ask(workspace, "matmul_kernel")
+    written = json.loads(to_json(result))["kernels"][0]
+    assert next(iter(written)) == "screen"
+    assert written["screen"].startswith("matmul_kernel (triton)")
+    assert written["loads"]
+
+
+def test_an_answer_that_is_too_long_by_its_configurations_keeps_every_line(tmp_path: Path) -> None:
+    many = ", ".join(f'triton.Config({{"BLOCK": {n}}}, num_warps={w})' for n in range(1, 200) for w in (2, 4))
+    source = f"""import triton
+import triton.language as tl
+
+@triton.autotune(configs=[{many}], key=["n"])
+@triton.jit
+def scale(X, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(X + at, tl.load(X + at, mask=at < n) * 2.0, mask=at < n)
+
+def run(x):
+    scale[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](x, x.numel())
+"""
+    (tmp_path / "scale.py").write_text(source)
+    whole = ask(Workspace({"tuned": folder_repository("tuned", tmp_path)}, tmp_path, MemoryStore()), "scale")
+    (kernel,) = whole.kernels
+    assert kernel.autotune is not None
+    assert (kernel.autotune.count, len(kernel.autotune.configs)) == (398, 398)
+    short = shorten_to(CUDA_KERNEL_TILING, whole, len(to_json(whole)) - 1)
+    (folded,) = short.kernels
+    assert folded.autotune is not None
+    assert (folded.autotune.count, folded.autotune.configs) == (398, ())
+    assert (folded.loads, folded.stores, folded.cost) == (kernel.loads, kernel.stores, kernel.cost)
+    assert folded.screen
+    assert len(to_json(short)) < len(to_json(whole)) / 2

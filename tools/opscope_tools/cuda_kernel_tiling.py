@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from fnmatch import fnmatch
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from opscope_cache.keys import digest, engine_version, of_document
 from opscope_cache.store import recall
 from opscope_schemas.common import Repository, ToolArguments
 from opscope_schemas.errors import UnknownNameError
-from opscope_schemas.tiling import KernelTiling, TilingResult
+from opscope_schemas.tiling import BoundValue, KernelTiling, Launch, TilingResult
 from pydantic import Field, TypeAdapter
 
 from opscope_tools.running.tool import Tool, ToolContext
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from opscope_schemas.resources import Resources
 
     from opscope_tools.kernels import Arch, Inventory, KernelRef
+
+F = TypeVar("F", "BoundValue", "Launch")
 
 _LISTED = 60
 #: of each kernel: its operations, and its tile sizes by name
@@ -143,6 +145,7 @@ def run(arguments: TilingArguments, context: ToolContext) -> TilingResult:
     )  # fmt: skip
     if arguments.diagram:
         result = result.model_copy(update={"kernels": tuple(_drawn(k, arguments.diagram) for k in result.kernels)})
+    result = result.model_copy(update={"kernels": tuple(_with_screen(k) for k in result.kernels)})
     if arguments.detail == "screen":
         return screens(result)
     return summary(result) if arguments.detail == "summary" else result
@@ -196,6 +199,15 @@ def _traits(
 def _operates(wanted: str, operation: str) -> bool:
     plain = operation.removeprefix("tl.")
     return wanted in (operation, plain) or plain.startswith(f"{wanted}_")
+
+
+def _with_screen(kernel: KernelTiling) -> KernelTiling:
+    """The kernel with what compilers chose for its tiles, and with what matters of it as text, before every list."""
+    from opscope_tools.kernels.projections import drawing as diagrams
+    from opscope_tools.kernels.projections.levels import of_builds
+
+    kernel = kernel.model_copy(update={"levels": (*kernel.levels, *of_builds(kernel.resources))})
+    return kernel.model_copy(update={"screen": diagrams.screen(kernel)})
 
 
 def _drawn(kernel: KernelTiling, how: str) -> KernelTiling:
@@ -264,6 +276,8 @@ def _notes(
 
 #: what every form of a kernel keeps
 _IDENTITY = ("id", "name", "language", "role", "file", "line", "end_line", "num_tiles", "macro", "diagram")
+#: configurations up to which each is listed in an answer that has to be short
+_FEW_CONFIGS = 16
 
 
 # the ladder of shorter forms -----------------------------------------------------------------------------------------
@@ -273,6 +287,43 @@ def _marked(result: TilingResult, kernels: list[KernelTiling], left_out: str) ->
     return result.model_copy(update={"kernels": tuple(kernels), "shortened": left_out})
 
 
+def folded(result: TilingResult) -> TilingResult:
+    """Every fact, but what launches, values and configurations repeat only once."""
+    return _marked(
+        result, [_folded(k) for k in result.kernels],
+        f"Folded: definitions that several launches or values share stand at the first; of more than {_FEW_CONFIGS} autotune "
+        "configurations their number and values. Ask for one kernel by path::name with detail=full.",
+    )  # fmt: skip
+
+
+def without_screens(result: TilingResult) -> TilingResult:
+    """The facts alone, folded: of several kernels they say more than a screen of each."""
+    kernels = [k.model_copy(update={"screen": ""}) for k in folded(result).kernels]
+    return _marked(
+        result, kernels,
+        "Left out: screens, and what launches, values and configurations repeat. Ask for one kernel by path::name, or detail=screen.",
+    )  # fmt: skip
+
+
+def _folded(kernel: KernelTiling) -> KernelTiling:
+    said: set[tuple[str, ...]] = set()
+
+    def once(fact: F) -> F:
+        if fact.definitions in said:
+            return fact.model_copy(update={"definitions": ()})
+        said.add(fact.definitions)
+        return fact
+
+    tuned = kernel.autotune
+    if tuned is not None and len(tuned.configs) > _FEW_CONFIGS:
+        tuned = tuned.model_copy(update={"configs": ()})
+    constexpr = tuple(c.model_copy(update={"values": tuple(once(v) for v in c.values)}) for c in kernel.constexpr)
+    return kernel.model_copy(update={
+        "autotune": tuned, "grid": tuple(once(g) for g in kernel.grid), "constexpr": constexpr,
+        "num_warps": tuple(once(v) for v in kernel.num_warps), "num_stages": tuple(once(v) for v in kernel.num_stages),
+    })  # fmt: skip
+
+
 def without_accesses(result: TilingResult) -> TilingResult:
     """Loads, stores, instructions and loops left out."""
     empty = {"loads": (), "stores": (), "instructions": (), "loops": (), "calls": ()}
@@ -280,6 +331,7 @@ def without_accesses(result: TilingResult) -> TilingResult:
         k.model_copy(update={
             **empty, "resources": _shorter(k.resources),
             "cost": k.cost.model_copy(update={"lines": ()}) if k.cost else None,
+            "screen": k.screen if len(result.kernels) == 1 else "",
         }) for k in result.kernels
     ]  # fmt: skip
     return _marked(
@@ -319,12 +371,7 @@ def summary(result: TilingResult) -> TilingResult:
 
 def screens(result: TilingResult) -> TilingResult:
     """One screen of text for each kernel."""
-    from opscope_tools.kernels.projections import drawing as diagrams
-
-    kernels = [
-        KernelTiling(**{field: getattr(k, field) for field in _IDENTITY}, screen=diagrams.screen(k))
-        for k in result.kernels
-    ]
+    kernels = [KernelTiling(**{field: getattr(k, field) for field in (*_IDENTITY, "screen")}) for k in result.kernels]
     return _marked(
         result, kernels, "One screen each. Ask for one kernel by path::name with detail=full for every fact."
     )
@@ -350,7 +397,8 @@ CUDA_KERNEL_TILING: Tool[TilingArguments, TilingResult] = Tool(
     arguments=TilingArguments,
     result=TilingResult,
     run=run,
-    shorter=(without_accesses, summary, screens, names_only),
+    shorter=(folded, without_screens, without_accesses, summary, screens, names_only),
+    for_people={"detail": "screen"},
     fresh=lambda arguments: arguments.compile,  # the builds are kept by compiler and source
     lane=lambda arguments: "compile" if arguments.compile else "static",
 )

@@ -13,8 +13,10 @@ from opscope_schemas.tiling import KernelTiling
 from opscope_tools.kernels.architectures import Arch
 from opscope_tools.kernels.cuda.description import CudaContext, describe_cuda
 from opscope_tools.kernels.cuda.names.definitions import KernelMacros
+from opscope_tools.kernels.cuda.names.element_types import element_bytes
 from opscope_tools.kernels.cuda.source_text import CSource
 from opscope_tools.kernels.host.modules import Modules
+from opscope_tools.kernels.projections.levels import levels
 from opscope_tools.kernels.records import Inventory, KernelRef, LaunchRef, WrapperRef
 from opscope_tools.kernels.triton.decorators import Context
 from opscope_tools.kernels.triton.description import describe_triton
@@ -109,7 +111,7 @@ def describe(
             described.append(describe_triton(kernel, launches, context, given or {}, sizes or {}))
         else:
             described.append(describe_cuda(kernel, launches, cuda, given or {}, sizes or {}))
-    return described
+    return [k.model_copy(update={"levels": levels(k, element_bytes)}) for k in described]
 
 
 def launches_of(inventory: Inventory, kernel: KernelRef) -> list[LaunchRef]:

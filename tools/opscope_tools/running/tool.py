@@ -7,7 +7,7 @@ is what a handler may ask of whoever runs it: the workspace, progress, cancellat
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
@@ -70,6 +70,8 @@ class Tool(Generic[A, R]):
     idempotent: bool = True
     #: arguments that the command line takes without an option name, in order
     positional: tuple[str, ...] = ("target",)
+    #: what the command line asks for where its user does not say, when it prints for people
+    for_people: Mapping[str, Any] = field(default_factory=dict)
     #: endings of the source files that an answer may depend on
     sources: tuple[str, ...] = SUFFIXES
     #: keep the result on disk, keyed by arguments, sources and engine version

@@ -43,9 +43,11 @@ _KINDS = (
     ("branch", r"BRA|BR|EXIT|RET|CALL|BSSY|BSYNC|BREAK|YIELD|NANOSLEEP|WARP"),
 )
 _PATTERNS = [(kind, re.compile(rf"(?:{pattern})")) for kind, pattern in _KINDS]
+#: `HMMA.16816`, `HGMMA.64x128x16`
+_MATRIX = re.compile(r"[A-Z0-9]+\.(?:(16|8)(8)(4|8|16|32|64|128)|(\d+)x(\d+)x(\d+))(?:\.|$)")
 _WIDTH = re.compile(r"\.(\d+)\b")
 _WIDE = ("global load", "global store", "shared load", "shared store", "asynchronous copy to shared")
-_INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:\{\s*)?(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)")
+_INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:\{\s*)?(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.x]*)")
 _LINE = re.compile(r'//## File "([^"]+)", line (\d+)')
 _USAGE = re.compile(r"Function (\S+?):\s*\n?\s*(REG:.*)")
 _SECTION = re.compile(r"\.text\.(\S+?)[:\s,]")
@@ -111,7 +113,8 @@ def kind_of(name: str) -> str:
                 narrow = {".U8": 1, ".S8": 1, ".U16": 2, ".S16": 2}
                 given = next((size for mark, size in narrow.items() if mark in name), 4)
                 return f"{kind}, {int(width[1]) // 8 if width else given} bytes"
-            return kind
+            shape = _MATRIX.match(name) if kind == "tensor-core product" else None
+            return f"{kind}, {'x'.join(n for n in shape.groups() if n)}" if shape else kind
     return "other"
 
 

@@ -63,6 +63,7 @@ def describe_cuda(
     every = log.events
     loads, stores = lists.loads_and_stores(every)
     spelled = operators(constexprs, parameters, grids, reference.file, context.around)
+    persistent = len(log.shared_tiles) == 1 and all(len(g.dimensions) == 1 for g in grids)
     attributes = re.findall(r"__\w+__\s*+\([^()]*(?:\([^()]*\)[^()]*)*\)|__\w+__", found.attributes)
     return KernelTiling(
         id=reference.id,
@@ -78,7 +79,7 @@ def describe_cuda(
         constexpr=constexprs,
         tile=(*_tiles(log, constexprs), *traits, *spelled.tiles),
         grid=grids,
-        num_tiles=common_tiles(grids),
+        num_tiles=next(iter(log.shared_tiles)) if persistent else common_tiles(grids),
         mapping=lists.mapping(every),
         num_warps=tuple(_warps(grids, found, source)),
         num_stages=tuple(_stages(constexprs)),
@@ -93,6 +94,11 @@ def describe_cuda(
             *_notes(reference, found, grids, (*loads, *stores), lists.unresolved(every)),
             *spelled.left.values(),
             *cut,
+            *(
+                [f"Blocks are persistent: {common_tiles(grids) or 'those of the grid'} of them share the tiles."]
+                if persistent
+                else []
+            ),
         ),
         constraints=(*line_lists.constraints(log), *dict.fromkeys(c for s in sites for c in s.constraints)),
     )
@@ -169,7 +175,10 @@ def _notes(
         notes.append(f"The definition is written by the macro {found.macro}.")
     if len({g.num_tiles for g in grids if g.num_tiles}) > 1:
         notes.append("Launch sites use different grids; each entry of `grid` has its own num_tiles.")
-    narrow = [f"{' x '.join(g.block)} (line {g.line})" for g in grids if len(g.block) > 1 and not _wide(g.block[0])]
+    narrow = [
+        f"{' x '.join(g.block)} (line {g.line})" for g in grids
+        if len(wide := g.block[next((n for n, size in enumerate(g.block) if size != "1"), 0) :]) > 1 and not _wide(wide[0])
+    ]  # fmt: skip
     if narrow and any(o.coalesced for o in accesses):
         notes.append(
             "Steps and coalescing are of lanes that differ in threadIdx.x; a warp of the block "

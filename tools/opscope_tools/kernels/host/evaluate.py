@@ -17,7 +17,9 @@ from opscope_tools.kernels.host.worlds import (
     COMPARE,
     COMPARISON,
     CONDITION,
+    DEFAULT_OPTIONS,
     UNARY,
+    ConfigValue,
     DroppedError,
     Function,
     ImportRef,
@@ -242,6 +244,9 @@ class Evaluator(ABC):
             return value
         if isinstance(value, ImportRef):
             return self.imported(f"{value.dotted}.{node.attr}", scope.module)
+        if isinstance(value, ConfigValue):
+            given = {**DEFAULT_OPTIONS, **value.options, "kwargs": value.values}
+            return given.get(node.attr, leaf(ast.unparse(node)))
         if isinstance(value, Sym) and value.leaf:
             return (
                 leaf(f"{value.text}.{node.attr}") if "{" in value.text else Sym(f"{value.text}.{node.attr}", leaf=True)

@@ -91,6 +91,9 @@ class ConfigValue:
     line: int
 
 
+#: what Triton gives a configuration that does not say
+DEFAULT_OPTIONS = {"num_warps": 4, "num_stages": 3, "num_ctas": 1}
+
 #: bits of a number that is written out
 _MOST_BITS = 256
 

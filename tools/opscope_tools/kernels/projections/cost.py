@@ -8,6 +8,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -18,7 +19,7 @@ from opscope_tools.kernels.projections.accesses import moved
 from opscope_tools.kernels.run.events import Access, Arithmetic, Branch, Event, Part, Product, Unknown
 from opscope_tools.kernels.run.log import Entry, Log, Lost
 from opscope_tools.kernels.values.conditions import canonical, negated
-from opscope_tools.kernels.values.notation import evaluate, names_of
+from opscope_tools.kernels.values.notation import Counts, evaluate, names_of
 
 _PARTS: tuple[Part, ...] = ("flops", "matmul", "read", "write")
 _COMPARES: Mapping[str, Callable[[Fraction, Fraction], bool]] = {
@@ -42,10 +43,12 @@ def cost_of(
     `certain`: what addresses start from; `settled`: conditions under which parameters have the values of the run.
     """
     sums, counts = _Sums(log, certain), log.counts
-    reason, launch = _of_launch(log, grids, "programs")
+    shared = persistent(log, grids)
+    reason, launch = _of_launch(log, grids, "programs", shared)
     totals = sums.totals()
     per_tile = ["" if f is None else counts.show(f) for f in totals]
-    per_launch = ["" if f is None or launch is None else counts.show(f * launch) for f in totals]
+    summed = [None if f is None or launch is None else _of_programs(f, launch, shared, counts) for f in totals]
+    per_launch = ["" if f is None else counts.show(f) for f in summed]
     names = dict.fromkeys(n for text in (*per_tile, *per_launch) for n in names_of(text))
     described = {
         n: f"bytes of one element of {n.removesuffix('.element_size()')}"
@@ -63,6 +66,51 @@ def cost_of(
         not_counted=tuple(sums.missing), unbound=unbound, evaluated=numbers,
         assumptions=(_ASSUMED, _CACHES, *((f"No cost of a launch: {reason}.",) if reason else ())),
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Persistent:
+    """A loop by which all programs of a launch share its tiles: `trip` in each, `tiles` in all."""
+
+    trip: str
+    tiles: str
+    #: the grid's axes but that of the loop, over which the tiles are shared anew
+    beside: tuple[str, ...]
+
+
+def persistent(log: Log, grids: Sequence[Launch]) -> Persistent | None:
+    """The loop that starts at the program's index and steps by the grid, where that is told of every launch."""
+    for trip, (axis, bound, step) in log.from_index.items():
+        along = {g.dimensions[axis] for g in grids if axis < len(g.dimensions)}
+        beside = {(*g.dimensions[:axis], *g.dimensions[axis + 1 :]) for g in grids}
+        varying = names_of(bound) and set(names_of(bound)) & log.varying
+        whole = all(len(g.dimensions) > axis and _steps_by(g.dimensions[axis], axis, step, bound, log) for g in grids)
+        if trip in log.uneven and len(along) == len(beside) == 1 and whole and not varying:
+            return Persistent(trip, bound, next(iter(beside)))
+    return None
+
+
+def _steps_by(grid: str, axis: int, step: str, bound: str, log: Log) -> bool:
+    """Whether a step is the number of programs, or no less where there are no more tiles than programs."""
+    if step in {grid, f"{{num_programs({axis})}}"}:
+        return True
+    counts = log.counts
+    least = (
+        (grid.removeprefix("min(").removesuffix(")").removeprefix(f"{step}, "), grid.startswith(f"min({step}, ")),
+        (grid.removeprefix("min(").removesuffix(f", {step})"), grid.startswith("min(") and grid.endswith(f", {step})")),
+    )
+    return any(fits and counts.read(tiles) == counts.read(bound) for tiles, fits in least)
+
+
+def _of_programs(each: Formula, programs: Formula, shared: Persistent | None, counts: Counts) -> Formula | None:
+    """What all programs of a launch do together; None where that is no multiple of their tiles."""
+    if shared is None:
+        return each * programs
+    (name,) = counts.factor(shared.trip).variables()
+    none, one, two = (each.substitute({name: n}) for n in range(3))
+    if two - one != one - none:
+        return None
+    return none * programs + (one - none) * counts.size((shared.tiles, *shared.beside))
 
 
 class _Sums:
@@ -216,10 +264,13 @@ def contradicted(condition: str, sizes: Mapping[str, int]) -> bool:
     return left is not None and right is not None and not _COMPARES[found[2]](left, right)
 
 
-def _of_launch(log: Log, grids: Sequence[Launch], what: str) -> tuple[str, Formula | None]:
+def _of_launch(
+    log: Log, grids: Sequence[Launch], what: str, shared: Persistent | None = None
+) -> tuple[str, Formula | None]:
     """(why a launch has no cost, the number of blocks or programs of every launch)."""
     tiles = dict.fromkeys(g.num_tiles for g in grids)
-    reason = f"{what} do not all do the same ({'; '.join(log.uneven)})" if log.uneven else _no_grid(tiles)
+    uneven = [trip for trip in log.uneven if shared is None or trip != shared.trip]
+    reason = f"{what} do not all do the same ({'; '.join(uneven)})" if uneven else _no_grid(tiles)
     return reason, None if reason else log.counts.read(next(iter(tiles)))
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
 from opscope_schemas.resources import Resources
-from opscope_schemas.tiling import KernelTiling, MemoryOperation
+from opscope_schemas.tiling import IndexMapping, KernelTiling, MemoryOperation
 
 #: characters that a box holds at least, and pixels of one character
 _NARROWEST = 44
@@ -18,6 +18,8 @@ _CHARACTER = 7.4
 #: characters of a line of a screen
 _SCREEN = 180
 _MOST = 6
+#: elements of tiles, by what works on them
+_LEVELS = {"block": "in a block", "warp": "in a warp", "thread": "in a thread", "instruction": "matrix unit"}
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ def picture(kernel: KernelTiling) -> Picture:
     return Picture(
         title=f"{kernel.name} ({kernel.language}) {kernel.file}:{kernel.line}",
         axes=grid.dimensions if grid else (),
-        indices=_most([f"{m.axis} -> {m.variable or m.expression}" for m in kernel.mapping if m.axis]),
+        indices=_most([f"{axis} -> {', '.join(_most(made))}" for axis, made in _indices(kernel.mapping).items()]),
         tile=_most([f"{t.name} = {_values(t.values)}" for t in kernel.tile]),
         reads=_most(_accesses(kernel.loads)),
         shared=_most([
@@ -49,7 +51,7 @@ def picture(kernel: KernelTiling) -> Picture:
               if not s.dynamic else f"{s.name} {s.type}[]: bytes given at the launch" for s in kernel.shared_memory),
             *(["operands of tl.dot, placed by the compiler"] if any(i.operation == "tl.dot" for i in fast) else []),
         ]),
-        work=_most(list(dict.fromkeys(f"{i.operation} (line {i.line})" for i in fast))),
+        work=_most(_folded([(i.operation, i.line, "") for i in fast])),
         writes=_most(_accesses(kernel.stores)),
     )  # fmt: skip
 
@@ -59,6 +61,27 @@ def _values(values: Sequence[str]) -> str:
     return f"{shown} | {len(values) - 5} more" if len(values) > 5 else shown or "not resolved"
 
 
+def _indices(mapping: Sequence[IndexMapping]) -> dict[str, list[str]]:
+    """What is made of each index of program, block or thread."""
+    found: dict[str, list[str]] = {}
+    for one in mapping:
+        if one.axis:
+            made = found.setdefault(one.axis, [])
+            made += [] if (name := one.variable or one.expression) in made else [name]
+    return found
+
+
+def _folded(facts: Sequence[tuple[str, int, str]]) -> list[str]:
+    """(what, line, more) of each fact: what is said of several lines once, with all of them."""
+    lines: dict[tuple[str, str], dict[str, None]] = {}
+    for what, line, more in facts:
+        lines.setdefault((what, more), {})[str(line)] = None
+    return [
+        f"{what} ({'line' if len(found) == 1 else 'lines'} {', '.join(found)}{more})"
+        for (what, more), found in lines.items()
+    ]
+
+
 def _accesses(operations: Sequence[MemoryOperation]) -> list[str]:
     found = []
     for one in operations:
@@ -66,8 +89,8 @@ def _accesses(operations: Sequence[MemoryOperation]) -> list[str]:
             atomic = f", {one.operation}" if "atomic" in one.operation else ""
             shape = f" [{' x '.join(one.shape)}]" if one.shape else f" {one.width} bytes a thread" if one.width else ""
             looped = f", loop at line {one.loop}" if one.loop else ""
-            found.append(f"{one.parameter or one.expression}{shape} (line {one.line}{looped}{atomic})")
-    return list(dict.fromkeys(found))
+            found.append((f"{one.parameter or one.expression}{shape}", one.line, f"{looped}{atomic}"))
+    return _folded(found)
 
 
 def _most(lines: Sequence[str]) -> tuple[str, ...]:
@@ -188,6 +211,10 @@ def screen(kernel: KernelTiling) -> str:
 
     say("tiles", [kernel.num_tiles] if kernel.num_tiles else [])
     say("block", [" x ".join(g.block) for g in kernel.grid if g.block])
+    for level, name in _LEVELS.items():
+        say(
+            name, [f"{one.what} {' x '.join(one.shape) or one.elements}" for one in kernel.levels if one.level == level]
+        )
     say("warps", [v.value for v in kernel.num_warps])
     say("stages", [v.value for v in kernel.num_stages])
     if kernel.autotune is not None:

@@ -122,6 +122,10 @@ class Log:
     variables: dict[str, str] = field(default_factory=dict)
     #: amounts that differ between programs or blocks
     uneven: dict[str, None] = field(default_factory=dict)
+    #: how many tiles the blocks share, of each loop from a block's index by steps of the grid (CUDA)
+    shared_tiles: dict[str, None] = field(default_factory=dict)
+    #: iterations of a loop from the program's index -> (axis, bound, step): where the step is the grid, programs share the bound (Triton)
+    from_index: dict[str, tuple[int, str, str]] = field(default_factory=dict)
     #: names that a function of the kernel gives to what has no formula, and where
     names: dict[str, str] = field(default_factory=dict)
     #: names that differ between programs or blocks, and counters of loops

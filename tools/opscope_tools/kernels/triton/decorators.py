@@ -16,8 +16,11 @@ from opscope_schemas.tiling import Autotune, BoundValue, Scalar, TuneConfig, Tun
 from opscope_tools.kernels.architectures import Arch
 from opscope_tools.kernels.host.interpreter import Interpreter, ModuleScope
 from opscope_tools.kernels.host.modules import Modules, PyModule
+from opscope_tools.kernels.host.reaching import HostFunction
 from opscope_tools.kernels.host.worlds import (
+    DEFAULT_OPTIONS,
     ConfigValue,
+    DroppedError,
     Function,
     Oracle,
     Outcome,
@@ -54,11 +57,21 @@ def decorators(function: FunctionNode, module: PyModule, context: Context) -> tu
         if name.rpartition(".")[2] == "heuristics":
             heuristics.extend(_heuristics(node, module, context))
         elif "autotune" in name or "libtuner" in name or any(k.arg == "configs" for k in node.keywords):
-            tuned = _autotune(node, name, module, context)
+            around = function if node in function.decorator_list else node
+            tuned = _autotune(node, name, module, context, _branches(around, module))
     return tuned, heuristics
 
 
-def _autotune(node: ast.Call, name: str, module: PyModule, context: Context) -> Autotune:
+def _branches(node: ast.AST, module: PyModule) -> list[tuple[ast.expr, bool]]:
+    """The tests of the file's own `if`s around a definition, and how each turned out for it to be there."""
+    place = HostFunction.of(module.tree).place_of(node)
+    around = place.branch if place is not None else ()
+    return [(s.test, block == "body") for s, block in around if isinstance(s, ast.If)]
+
+
+def _autotune(
+    node: ast.Call, name: str, module: PyModule, context: Context, around: list[tuple[ast.expr, bool]]
+) -> Autotune:
     given = {k.arg: k.value for k in node.keywords if k.arg}
     configs = given.pop("configs", node.args[0] if node.args else None)
     key = given.pop("key", node.args[1] if len(node.args) > 1 else None)
@@ -75,13 +88,21 @@ def _autotune(node: ast.Call, name: str, module: PyModule, context: Context) -> 
 
     def run(oracle: Oracle) -> Any:
         context.checkpoint()
-        return _config_list(Interpreter(context.modules, oracle, context.arch).eval(configs, ModuleScope(module)))
+        interpreter = Interpreter(context.modules, oracle, context.arch)
+        if any(interpreter.decide(test, ModuleScope(module)) is not holds for test, holds in around):
+            raise DroppedError(name)
+        listed = _config_list(interpreter.eval(configs, ModuleScope(module)))
+        if not listed:
+            oracle.assumed["Triton tries one configuration of its own where the list is empty"] = None
+        return listed or [ConfigValue({}, dict(DEFAULT_OPTIONS), module.path, node.lineno)]
 
     try:
         outcomes, complete = worlds(run, _LISTS)
         unresolved = "" if complete else f"more combinations of assumptions than are followed: {written}"
     except UnresolvedError as error:
         outcomes, unresolved = [], f"{written} ({error})" if str(error) not in written else written
+    if not outcomes and not unresolved:
+        unresolved = f"no way through the source reaches {written}"
     merged = _merged(outcomes, module.path)
     assumed = tuple(dict.fromkeys(a for o in outcomes for a in o.assumed))
     return Autotune(

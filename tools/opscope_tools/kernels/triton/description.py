@@ -22,8 +22,9 @@ from opscope_schemas.tiling import (
 )  # fmt: skip
 
 from opscope_tools.kernels.host.modules import PyModule
+from opscope_tools.kernels.host.worlds import product
 from opscope_tools.kernels.projections import accesses, lines
-from opscope_tools.kernels.projections.cost import common_tiles, cost_of
+from opscope_tools.kernels.projections.cost import common_tiles, cost_of, persistent
 from opscope_tools.kernels.records import KernelRef, LaunchRef
 from opscope_tools.kernels.triton.decorators import Context, decorators
 from opscope_tools.kernels.triton.definitions import (
@@ -71,6 +72,7 @@ def describe_triton(
     values = {c.name: tuple(dict.fromkeys(v.value for v in c.values)) for c in constexprs}
     tiles = lines.tile_sizes(log, around.compile_time, values)
     grids = tuple(launch for place in places for launch in place.grids({t.name for t in tiles}))
+    shared = persistent(log, grids)
     constraints = [*lines.constraints(log), *_unique(c for site in sites for c in site.constraints)]
     instructions, calls = lines.instructions(log), lines.calls(log)
     assumed = [f"{name} is {settled[name]}: {why}" for name, why in taken.items()]
@@ -87,7 +89,7 @@ def describe_triton(
         constexpr=tuple(constexprs),
         tile=tuple(tiles),
         grid=grids,
-        num_tiles=common_tiles(grids),
+        num_tiles=product([shared.tiles, *shared.beside]) if shared is not None else common_tiles(grids),
         mapping=tuple(lines.mapping(log)),
         num_warps=tuple(_option("num_warps", tuned, sites)),
         num_stages=tuple(_option("num_stages", tuned, sites)),
@@ -104,6 +106,11 @@ def describe_triton(
         notes=(
             *_notes(reference, grids, calls, products=any(i.operation.startswith("tl.dot") for i in instructions)),
             *(f"{spelled} is {what}." for spelled, what in log.wrapped.items()),
+            *(
+                [f"Programs are persistent: {common_tiles(grids)} of them share the tiles, {shared.trip} each."]
+                if shared
+                else []
+            ),
         ),
     )
 

@@ -247,6 +247,11 @@ class Expressions(Operations):
             case ast.Name(id=name):
                 found = self.env[name] if name in self.env else self.of_module(name)
                 return found if plain else self.settled(found)
+            case ast.Call(func=func, args=[left, right]) if ast.unparse(func).rpartition(".")[2] == "cdiv":
+                a, b = self.quiet(left, plain), self.quiet(right, plain)
+                return Value(text=f"cdiv({a.text}, {b.text})" if a.text and b.text else "")
+            case ast.Call(func=func, args=[ast.Constant() as axis]) if ast.unparse(func).rpartition(".")[2] in _IDS:
+                return Value(text=f"{{{ast.unparse(func).rpartition('.')[2]}({ast.unparse(axis)})}}", ids=True)
             case ast.BinOp(op=op, left=left, right=right):
                 a, b = self.quiet(left, plain), self.quiet(right, plain)
                 known = self.constants(op, a, b)

@@ -11,6 +11,7 @@ that goes in; index arithmetic, comparisons, casts and moves are 0. Masked eleme
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -210,9 +211,15 @@ class Walk(Expressions):
         self.log.counters.add(target)
         self.log.names.setdefault(target, "")
         self.bind(statement.target, Value(text="{" + target + "}"))
-        self.repeat(
-            at_least_none(trips, texts) if known else self.unknown(statement.lineno, ast.unparse(call)), statement
-        )
+        trip = at_least_none(trips, texts) if known else self.unknown(statement.lineno, ast.unparse(call))
+        if known and len(texts) == 3:
+            self.from_index(trip, *texts)
+        self.repeat(trip, statement)
+
+    def from_index(self, trip: str, start: str, bound: str, step: str) -> None:
+        """Put down a loop that begins at the program's own index."""
+        if axis := re.fullmatch(r"\{program_id\((\d)\)\}", start):
+            self.log.from_index[trip] = int(axis[1]), bound, step
 
     def until(self, statement: ast.While) -> None:
         """A loop with a test: as often as what the body adds to a side of a comparison lets it hold."""
@@ -251,6 +258,8 @@ class Walk(Expressions):
         first, bound, step = (self.quiet(n).text for n in (test.left, test.comparators[0], added[0].value))
         if not first or not bound or not step:
             return ""
+        if isinstance(test.ops[0], ast.Lt) and isinstance(test.left, ast.Name) and isinstance(added[0].op, ast.Add):
+            self.from_index(f"max({turns(first, test.ops[0], bound, step)}, 0)", first, bound, step)
         down = f"-{step}" if step.isidentifier() or step.isdigit() else ""
         return turns(first, test.ops[0], bound, step if isinstance(added[0].op, ast.Add) else down) if step else ""
 

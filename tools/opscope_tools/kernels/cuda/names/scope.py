@@ -32,6 +32,7 @@ from opscope_tools.kernels.values.notation import Counts
 
 _STORAGE = frozenset("static inline const constexpr __device__ __constant__ extern volatile".split())
 _STRIPPED = re.compile(r"^(?:typename|const|struct)\s++")
+_GIVEN = re.compile(r"_*[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*_*")
 
 
 @dataclass
@@ -98,7 +99,8 @@ class Scope:
             return whole(found)
         if isinstance(found, Sym):
             return whole(found)
-        return Value(UNKNOWN)
+        # in capitals and defined nowhere: the compiler is given it, `-D_N_=64`
+        return Value(UNKNOWN, Sym(name, leaf=True) if _GIVEN.fullmatch(name) else None)
 
     def _trait(self, name: str) -> Value:
         """`std::is_same_v<A, B>`, decided where both are told; other traits are the same in every thread."""

@@ -144,7 +144,7 @@ _WARP = 32
 
 
 def lane_step(value: Value) -> Any:
-    """How much more a value is in the next lane of a warp, lanes differing in `threadIdx.x` alone; None: not told."""
+    """How much more a value is in the next lane of a warp, lanes differing in the first axis of the block alone; None: not told."""
     if value.step is not None:
         return None if isinstance(value.step, str) else value.step
     return None if value.varies & {"thread", "data", "loop"} else 0
@@ -158,7 +158,8 @@ def told(step: Any) -> Any:
 def _stepped(operator: str, a: Value, b: Value, digits: tuple[tuple[Key, Any], ...]) -> Any:
     """The step of what an operator makes of two whole numbers."""
     x, y = lane_step(a), lane_step(b)
-    if digits and (found := _digits_step(digits)) is not None:
+    along_x = all(axis == "x" for (axis, _, _), _ in digits)
+    if digits and along_x and (found := _digits_step(digits)) is not None:
         return found
     if x is None or y is None:
         return UNTOLD
@@ -168,6 +169,15 @@ def _stepped(operator: str, a: Value, b: Value, digits: tuple[tuple[Key, Any], .
         return told(computed(operator, x, y))
     if operator == "*" and 0 in (x, y):
         return told(computed("*", x, b.number) if y == 0 else computed("*", y, a.number))
+    if (
+        operator == "/"
+        and y == 0
+        and isinstance(x, int)
+        and isinstance(b.number, int)
+        and b.number
+        and x % b.number == 0
+    ):
+        return x // b.number  # exact, whatever it starts from
     if operator == "<<" and y == 0 and isinstance(b.number, int) and 0 <= b.number < 32:
         return told(computed("*", x, 1 << b.number))
     return UNTOLD
@@ -293,12 +303,12 @@ def _part(operator: str, key: Key, by: Any) -> tuple[tuple[Key, Any], ...] | Non
     return (((axis, place, high), 1),) if operator == "/" else (((axis, low, place), 1),)
 
 
-def thread_index(axis: str, size: Any) -> Value:
-    """`threadIdx.x`, or 0 where the axis has one thread."""
+def thread_index(axis: str, size: Any, lanes: str = "x") -> Value:
+    """`threadIdx.x`, or 0 where the axis has one thread; `lanes`: the axis along which a warp lies."""
     if size == 1:
         return whole(0)
     name = leaf(f"threadIdx.{axis}")
-    return Value(INT, name, (((axis, 1, None), 1),), 0, frozenset({"thread"}), step=int(axis == "x"))
+    return Value(INT, name, (((axis, 1, None), 1),), 0, frozenset({"thread"}), step=int(axis == lanes))
 
 
 def literal(text: str) -> Value:

@@ -28,7 +28,9 @@ from opscope_tools.kernels.cuda.names.values import (
     whole,
 )
 from opscope_tools.kernels.cuda.run.accesses import access, pointed, read, shown
+from opscope_tools.kernels.cuda.run.expressions import index_of
 from opscope_tools.kernels.cuda.run.functions import DEPTH, Functions, by_types
+from opscope_tools.kernels.cuda.run.groups import made_group, of_group
 from opscope_tools.kernels.cuda.run.instructions import instructions
 from opscope_tools.kernels.cuda.run.language import LOADS, STORES, Effect, assembled, effect
 from opscope_tools.kernels.cuda.run.state import State, Values
@@ -121,6 +123,8 @@ class Calls:
             return self.fragments(state, node, name.rpartition("::")[2], values)
         if known is not None:
             return self.of_language(state, node, name.rpartition("::")[2], known, values)
+        if (group := made_group(name)) is not None:
+            return group
         if kind is not None:
             return converted(values[0], kind) if len(values) == 1 else Value(kind)
         plain = name.rpartition("::")[2]
@@ -185,7 +189,7 @@ class Calls:
                 f"`{name}` of a shape that is not told", node, lost, "" if name == "mma_sync" else f"{name}(...)"
             )
         elif name == "mma_sync":
-            state.put(node, "wmma", product=Fraction(2 * m * n * k, 32))
+            state.put(node, f"wmma m{m}n{n}k{k}", product=Fraction(2 * m * n * k, 32))
         else:
             memory = next((v for v in values if v.type.kind in {"pointer", "array"}), None)
             element = memory.type.of.size if memory is not None and memory.type.of is not None else ""
@@ -246,6 +250,11 @@ class Calls:
     def method(self, state: State, node: Call, function: Member) -> Value:
         base = self.place(state, function.base)
         values = [self.value(state, a) for a in node.arguments]
+        told = of_group(base.type.name, function.name, lambda name, axis: index_of(state, node, name, axis))
+        if told is not None:
+            if "blockIdx" in str(told.number):
+                state.log.assumptions.setdefault(f"The grid has one axis (line {state.line(node)}, `{shown(node)}`).")
+            return told
         if function.name in {"thread_rank", "num_threads", "sync", "meta_group_rank"} and not values:
             return Value(VOID if function.name == "sync" else UNKNOWN, varies=frozenset({"thread", "data"}))
         if function.arrow and base.type.kind == "pointer" and base.type.of is not None:

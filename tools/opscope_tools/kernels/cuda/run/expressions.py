@@ -346,17 +346,22 @@ def _size_of(state: State, text: str) -> Value:
 
 def _built_in(state: State, node: Member, name: str, axis: str) -> Value | None:
     """`threadIdx.x` and its like."""
-    if axis not in {"x", "y", "z"}:
-        return None
+    known = name in {"threadIdx", "blockDim", "blockIdx", "gridDim"} and axis in {"x", "y", "z"}
+    return index_of(state, node, name, axis) if known else None
+
+
+def index_of(state: State, node: Node, name: str, axis: str) -> Value:
+    """An index of thread or block along an axis, or how many there are."""
     if name == "threadIdx":
-        return thread_index(axis, state.block[axis])
+        lanes = next((a for a in "xyz" if state.block[a] != 1), "x")
+        return thread_index(axis, state.block[axis], lanes)
     if name == "blockDim":
         return whole(state.block[axis])
     if name == "blockIdx":
         state.log.varying.add(f"blockIdx.{axis}")
         used_in_place(state, node, f"blockIdx.{axis}")
         return whole(leaf(f"blockIdx.{axis}"), INT, frozenset({"block"}))
-    return whole(leaf(f"gridDim.{axis}")) if name == "gridDim" else None
+    return whole(leaf(f"gridDim.{axis}"))
 
 
 def _operated(state: State, node: Node, operator: str, a: Value, b: Value) -> Value:

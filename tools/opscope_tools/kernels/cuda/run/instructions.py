@@ -134,6 +134,12 @@ def _ids_in(parts: Iterable[Node]) -> list[str]:
     for one in parts:
         if isinstance(one, Member) and isinstance(one.base, Name) and one.base.text in _INDICES:
             found.setdefault(f"{one.base.text}.{one.name}")
+        elif isinstance(one, Member) and isinstance(one.base, Call) and isinstance(one.base.function, Member):
+            group = {"thread_index": "threadIdx", "group_index": "blockIdx"}.get(one.base.function.name)
+            if group is not None:
+                found.setdefault(f"{group}.{one.name}")
+        elif isinstance(one, Call) and isinstance(one.function, Member) and one.function.name == "thread_rank":
+            found.setdefault("thread_rank()")
         elif isinstance(one, Name) and one.text in {"cluster_ctarank", "get_group_id", "get_global_id"}:
             found.setdefault(one.text)
     return list(found)

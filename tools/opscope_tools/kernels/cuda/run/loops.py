@@ -8,9 +8,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from opscope_tools.kernels.cuda.names.values import Value, whole
+from opscope_tools.kernels.cuda.names.values import Value, computed, lane_step, told, whole
 from opscope_tools.kernels.cuda.run.state import Flow, Runs, State, Values
-from opscope_tools.kernels.cuda.run.trips import MOST_UNROLLED, depends, in_one_thread, loop_parts, simulated, trip
+from opscope_tools.kernels.cuda.run.trips import (
+    MOST_UNROLLED,
+    depends,
+    in_one_thread,
+    loop_parts,
+    simulated,
+    step_of,
+    trip,
+)
 from opscope_tools.kernels.cuda.run.variables import counts_only, even, forget, writes
 from opscope_tools.kernels.cuda.syntax.nodes import (
     Binary,
@@ -58,8 +66,13 @@ class Loops:
     def _counted(self, state: State, node: For | While) -> Flow:
         parts = loop_parts(node, lambda part: counts_only(state, part))
         start = state.scope.find(parts[0]) if parts is not None else None
-        if parts is None or start is None or start.where:
-            self.met(state, node, "", "")
+        if parts is None and (tried := self._by_test(state, node)) is not None:
+            self.met(state, node, tried[0], str(len(tried[1])))
+            return self._constant(state, node, *tried)
+        name = parts[0] if parts is not None else ""
+        untold = start is not None and start.number == leaf(name)  # its own name stands for it
+        if parts is None or start is None or start.where or untold:
+            self.met(state, node, name if untold else "", "")
             if node.test is not None:
                 self.aside_of(state, node.test)
             return self.repeat(state, node, unknown_trips(state, node, node.text or "for (;;)"), state.threads)
@@ -81,7 +94,8 @@ class Loops:
                 return self._constant(state, node, name, values)
         strided = _of_grid(state, start, operator, bound, amount) if step.operator == "+" and not after else None
         if strided is not None:
-            state.scope.change(name, replace(start, varies=frozenset({"thread", "block", "loop"})))
+            even_step = told(lane_step(start))
+            state.scope.change(name, replace(start, varies=frozenset({"thread", "block", "loop"}), step=even_step))
             return self.repeat(state, node, 1, strided, name)
         made = trip(start, operator, bound, step.operator, amount, state.threads, state.log.counts)
         if made is None or (after and made.threads is not state.threads):
@@ -97,6 +111,29 @@ class Loops:
         for text in made.conditions:
             state.condition(text, node)
         return self.repeat(state, node, each, made.threads, name)
+
+    def _by_test(self, state: State, node: For | While) -> tuple[str, list[int]] | None:
+        """The counter of a loop whose test is of constants and the counter, `(1 << u) < 1024`, tried value by value."""
+        changed = writes(state, node.step) if isinstance(node, For) and node.step is not None else frozenset()
+        name = next(iter(changed), "")
+        start = state.scope.find(name)
+        step = step_of(node.step, name) if isinstance(node, For) else None
+        if len(changed) != 1 or start is None or step is None or node.test is None or name in writes(state, node.body):
+            return None
+        values, at, holds = list[int](), start.number, None
+        with state.log.apart():
+            amount = self.value(state, step.amount).number if step.amount is not None else 1
+            while isinstance(at, int) and isinstance(amount, int) and len(values) <= MOST_UNROLLED:
+                state.scope.change(name, replace(start, number=at, digits=(), varies=frozenset()))
+                holds = self.value(state, node.test).number
+                if not isinstance(holds, int) or not holds:
+                    break
+                values.append(at)
+                at = computed(step.operator, at, amount)
+            else:
+                holds = None
+        state.scope.change(name, start)
+        return (name, values) if holds == 0 else None
 
     def _constant(self, state: State, node: For | While, name: str, values: list[int]) -> Flow:
         """A loop whose counter takes known values: one by one where a test in it depends on the counter."""
@@ -205,6 +242,8 @@ def _of_grid(state: State, start: Value, operator: str, bound: Value, amount: Va
     mean = Sym(f"{render(bound.number, 5)} / {grid}", 3)
     state.log.assumptions.setdefault("Blocks that share a loop over the grid cost the mean of them.")
     if one:
+        if state.counted:
+            state.log.shared_tiles.setdefault(render(bound.number))
         return replace(state.threads, factor=times(state.threads.factor, mean))
     split = state.threads.split(("x", 1, None))
     if split is None or any(d.left != "first" or not d.full for d in split[1]):
