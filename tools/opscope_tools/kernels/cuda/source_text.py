@@ -25,6 +25,8 @@ _FUNCTION_BRACE = re.compile(
     r"\)\s*+(?:const|noexcept|override|mutable|->[\w:<>*&\s]++|__attribute__\s*+\(\([^)]*\)\))?\s*+$"
 )
 _NO_FUNCTION = re.compile(r"\b(namespace|class|struct|enum|extern|union)\b[^()]*$")
+#: characters of a heading in which a name is looked for
+_LONGEST_HEADING = 4000
 _HEADED = re.compile(r"(?<![~\w])([~\w]++)\s*+(?:<[^()]*>)?\s*+\(")
 _OPENING = {"(": ")", "[": "]", "{": "}"}
 
@@ -156,7 +158,8 @@ class CSource:
             heading = text[start:brace]
             if _NO_FUNCTION.search(heading) or not _FUNCTION_BRACE.search(heading):
                 continue
-            name = _HEADED.search(heading.partition("template")[2].partition(">")[2] or heading)
+            named = heading if len(heading) < _LONGEST_HEADING else ""
+            name = _HEADED.search(named.partition("template")[2].partition(">")[2] or named)
             found.append((start, brace, end, name[1] if name else ""))
         return found
 

@@ -451,7 +451,7 @@ class _Run:
             structure = not node.dimensions and kind.name != "?" and not _plain(kind)
             value: Any = Dims((1,)) if dims else Parts({}) if structure else Unknown()
             own = self._use(f"dim3 {name}(1)", node) if dims else {}
-            self.state.declare(name, Variable(value, own, dims=dims))
+            self.state.declare(name, Variable(value, own, dims=dims, axes=("1",)))
             return
         if node.value is not None and not (isinstance(node.value, Braced) and node.value.type is None):
             value, inner = self.told(node.value)
@@ -478,7 +478,7 @@ class _Run:
             own = self._use(f"dim3 {name}({', '.join(parts)})", node)
         else:
             own = self._use(f"{name} = {parts[0] if parts else ''}", node)
-        self.state.declare(name, Variable(value, own, inner, constant, boolean, dims))
+        self.state.declare(name, Variable(value, own, inner, constant, boolean, dims, axes=tuple(parts)))
 
     def _item(self, node: Node) -> tuple[tuple[str, Any], dict[str, str]]:
         name = node.target.text if isinstance(node, Assign) and isinstance(node.target, Name) else ""
@@ -667,8 +667,9 @@ class _Run:
         path = re.split(r"\.|->", name)
         at = self.state.where(path[0])
         old = self.state.blocks[at.block][at.name] if at is not None else None
-        if isinstance(value, Sym) and any(p in value.text for p in (f"{{{path[0]}}}", f"{{{name}}}")):
-            value, own = Unknown(), {**(old.own if old is not None else {}), **own}  # of what it was before
+        of_itself = operator != "=" or re.search(rf"(?<![\w.]){re.escape(name)}\b", text) is not None
+        if isinstance(value, Sym) and ((of_itself and len(path) == 1) or f"{{{name}}}" in value.text):
+            value, own = Unknown(), {**(old.own if old is not None else {}), **own}
         if at is not None and old is not None and len(path) > 1 and all(p.isidentifier() for p in path):
             self.state.change(
                 at, self._with_part(old, path[0], path[1:], Variable(value, own, inner, parameter=True, text=text))
@@ -689,7 +690,9 @@ class _Run:
             axes["xyz".index(first)] = part.value if isinstance(part.value, int | Sym) else leaf(f"{name}.{first}")
             while len(axes) > 1 and axes[-1] == 1:
                 axes.pop()
-            return replace(old, value=Dims(tuple(axes)), own={**old.own, **part.own}, inner={**old.inner, **part.inner})
+            own, texts = self._filled(old, name, "xyz".index(first), part)
+            inner = {**old.inner, **part.inner}
+            return replace(old, value=Dims(tuple(axes)), own=own, inner=inner, axes=texts)
         fields = dict(old.value.fields) if isinstance(old.value, Parts) else {}
         if rest:
             inside = fields.get(
@@ -697,6 +700,18 @@ class _Run:
             )
             part = self._with_part(inside, f"{name}.{first}", rest, part)
         return replace(old, value=Parts({**fields, first: part}), parameter=False)
+
+    def _filled(self, old: Variable, name: str, axis: int, part: Variable) -> tuple[dict[str, str], tuple[str, ...]]:
+        """The definition of a `dim3` with an axis put in, where one function declares and fills it."""
+        declared = list(old.own.values())[:1]
+        if len(declared) != len(old.own) or not old.axes or len(self.frames) > 1:
+            return {**old.own, **part.own}, ()
+        texts = [*old.axes, "1", "1"][:3]
+        texts[axis] = part.text
+        while len(texts) > 1 and texts[-1] == "1":
+            texts.pop()
+        text = f"dim3 {name}({', '.join(texts)})"
+        return {text: f"{text} ({declared[0].rpartition(' (')[2]}"}, tuple(texts)
 
     # calls -----------------------------------------------------------------------------------------------------------
 

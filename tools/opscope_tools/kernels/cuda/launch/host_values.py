@@ -93,6 +93,8 @@ class Variable:
     parameter: bool = False
     #: of a member: as written where it was set
     text: str = field(default="", compare=False)
+    #: of a `dim3`: what its axes were given, as written
+    axes: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def uses(self) -> dict[str, str]:
