@@ -109,8 +109,8 @@ void handed(float* x, dim3 grid, dim3 block) { scoped<<<grid, block>>>(x); }
     )
     assert [(s.name, s.bytes) for s in kernel.shared_memory] == [("a", 256), ("b", 512), ("c", 8), ("both", None)]
     assert [loop.trip_count for loop in kernel.loops] == ["8", ""]
-    assert [g.threads for g in kernel.grid] == [None, None, None, None, None]
-    assert [g.block[0] for g in kernel.grid] == ["{t}", "64", "{s}", "{T}", "{block}"]
+    assert [g.threads for g in kernel.grid] == [512, None, None, None, None]
+    assert [g.block[0] for g in kernel.grid] == ["512", "64", "{s}", "{T}", "{block}"]
 
 
 def test_a_step_says_whether_a_warps_accesses_lie_side_by_side(tmp_path: Path) -> None:

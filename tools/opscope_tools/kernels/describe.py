@@ -172,5 +172,6 @@ def _cuda_context(
         checkpoint,
         inventory.cuda_files,
         wrappers,
+        frozenset(k.name for k in inventory.kernels if k.language == "cuda" and k.role == "kernel"),
         capability,
     )

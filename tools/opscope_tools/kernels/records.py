@@ -62,8 +62,6 @@ class WrapperRef(Frozen):
     kernel: int
     file: str
     line: int
-    #: last word of each parameter's type
-    types: tuple[str, ...] = ()
     macro: str = ""
     #: whether it takes any number of arguments behind its parameters
     variadic: bool = False

@@ -22,7 +22,22 @@ _PREPROCESSOR = re.compile(r"#[ \t]*(\w*)(?:\\\r?\n|[^\n])*")
 _DEFINE = re.compile(r"#[ \t]*define[ \t]+(\w+)(\([^)]*\))?((?:\\\r?\n|[^\n])*)")
 _BRANCHES = frozenset({"if", "ifdef", "ifndef", "elif", "else", "endif"})
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+["<]([^">]+)[">]', re.MULTILINE)
+_FUNCTION_BRACE = re.compile(
+    r"\)\s*+(?:const|noexcept|override|mutable|->[\w:<>*&\s]++|__attribute__\s*+\(\([^)]*\)\))?\s*+$"
+)
+_NO_FUNCTION = re.compile(r"\b(namespace|class|struct|enum|extern|union)\b[^()]*$")
+#: characters of a heading in which a name is looked for
+_LONGEST_HEADING = 4000
+_HEADED = re.compile(r"(?<![~\w])([~\w]++)\s*+(?:<[^()]*>)?\s*+\(")
 _OPENING = {"(": ")", "[": "]", "{": "}"}
+
+
+def _blank(text: str) -> str:
+    """Spaces of the same length, in as many lines; a comment inside a definition of several lines does not end that."""
+    *lines, last = text.split("\n")
+    if not lines or not all(line.endswith("\\") for line in lines):
+        return spaces(text)
+    return "\n".join([*(" " * (len(line) - 1) + "\\" for line in lines), " " * len(last)])
 
 
 class CSource:
@@ -50,7 +65,7 @@ class CSource:
     def _without_noise(self, match: re.Match[str]) -> str:
         if match[0].startswith("R"):
             self.raw_strings.append((match.start(), match[0]))
-        return spaces(match[0])
+        return _blank(match[0])
 
     def _without_preprocessor(self) -> str:
         code, parts, done = self.code, [], 0
@@ -69,6 +84,12 @@ class CSource:
             done = line.end()
             position = code.find("#", done)
         return "".join([*parts, code[done:]])
+
+    @cached_property
+    def namespaces(self) -> frozenset[str]:
+        """Names of the namespaces that it opens."""
+        found = re.findall(r"\bnamespace\s+([\w:]+)", self.statements)
+        return frozenset(name for names in found for name in names.split("::"))
 
     @cached_property
     def _lines(self) -> list[int]:
@@ -112,6 +133,27 @@ class CSource:
     @cached_property
     def _ends(self) -> dict[int, int]:
         return dict(self.all_blocks)
+
+    @cached_property
+    def functions(self) -> list[tuple[int, int, int, str]]:
+        """(start of the heading, brace, end, name) of every function that stands in no other."""
+        text, found = self.statements, list[tuple[int, int, int, str]]()
+        for brace, end in self.all_blocks:
+            if found and brace < found[-1][2]:
+                continue
+            start = max(text.rfind(c, 0, brace) for c in ";{}") + 1
+            heading = text[start:brace]
+            if _NO_FUNCTION.search(heading) or not _FUNCTION_BRACE.search(heading):
+                continue
+            named = heading if len(heading) < _LONGEST_HEADING else ""
+            name = _HEADED.search(named.partition("template")[2].partition(">")[2] or named)
+            found.append((start, brace, end, name[1] if name else ""))
+        return found
+
+    def function_around(self, position: int) -> tuple[int, int, int, str] | None:
+        """The outermost function that holds a position."""
+        index = bisect.bisect_left(self.functions, position, key=lambda f: f[1]) - 1
+        return self.functions[index] if index >= 0 and self.functions[index][2] >= position else None
 
     @cached_property
     def all_blocks(self) -> list[tuple[int, int]]:

@@ -25,14 +25,13 @@ from opscope_tools.kernels.cuda.source_text import (
 
 KERNEL = "device_kernel"
 #: launcher -> the places of grid, block, shared bytes, stream, cluster and kernel among its arguments; None: none
-_LAUNCHERS: dict[str, tuple[int, int, int, int, int | None, int | None]] = {
+LAUNCHERS: dict[str, tuple[int, int, int, int, int | None, int | None]] = {
     "kernel_launch": (0, 1, 2, 3, None, None),
     "launch": (0, 2, 3, 4, 1, 5),
     "launch_with_fallback_cluster": (0, 3, 4, 5, 1, 6),
     "launch_kernel_on_cluster": (0, 1, 3, 4, 2, 5),
 }
-#: fields of ClusterLaunchParams, in order
-_CLUSTER_FIELDS = 5
+_CLUSTER_PARAMETERS = ["grid_dims", "block_dims", "cluster_dims", "smem_size_in_bytes", "cuda_stream"]
 _SIZE = re.compile(
     r"(?:cute::)?(?:_(\d+)|(?:Int|C|constant)\s*+<\s*+(?:int\s*+,\s*)?(\d+)\s*+>|(\d+))(?:\s*+\{\s*+\})?$"
 )
@@ -61,14 +60,14 @@ def launcher_calls(source: CSource) -> Iterator[tuple[int, int, int, str]]:
 
 def _call(code: str, start: int, name: str, opening: int) -> Iterator[tuple[int, int, int, str]]:
     closing = matching(code, opening)
-    if name in _LAUNCHERS and closing > 0:
+    if name in LAUNCHERS and closing > 0:
         yield start, opening + 1, closing, f"cutlass::{name}"
 
 
 def callee(form: str, called: str, arguments: list[str]) -> str:
     """The launched expression; '' where the call does not say it. `called`: the text before the arguments."""
     name = form.removeprefix("cutlass::")
-    place = _LAUNCHERS[name][-1]
+    place = LAUNCHERS[name][-1]
     if name == "launch_kernel_on_cluster":
         place = 1
     if place is None:
@@ -76,29 +75,9 @@ def callee(form: str, called: str, arguments: list[str]) -> str:
     return arguments[place] if place < len(arguments) else ""
 
 
-def configuration(form: str, called: str, arguments: list[str], text: str) -> tuple[str, str, str, str, str, str]:
-    """(callee, grid, block, shared bytes, stream, cluster); `text`: the function before the call."""
-    launched = callee(form, called, arguments)
-    places = _LAUNCHERS[form.removeprefix("cutlass::")]
-    if form.endswith("launch_kernel_on_cluster"):
-        name = re.escape(arguments[0]) if arguments else ""
-        made = re.match(r"(?:[\w:]*\s*)(\{.*\})$", arguments[0]) if arguments else None
-        declared = (
-            list(re.finditer(rf"\bClusterLaunchParams\s+{name}\s*+=?\s*(\{{[^;]*\}})\s*+;", text)) if not made else []
-        )
-        written = made[1] if made else declared[-1][1] if declared else ""
-        unknown = ["", "", "", f"{arguments[0]}.dynamic_smem_size_in_bytes" if arguments else "", ""]
-        arguments = [*split_arguments(written[1:-1]), *[""] * _CLUSTER_FIELDS] if written else unknown
-    padded = [*arguments, *[""] * 8]
-    grid, block, shared, stream, cluster, _ = places
-    return (
-        launched,
-        padded[grid],
-        padded[block],
-        padded[shared],
-        padded[stream],
-        padded[cluster] if cluster is not None else "",
-    )
+def cluster_fields(name: str) -> list[str]:
+    """The fields of the structure that `launch_kernel_on_cluster` takes, in order; none for other names."""
+    return _CLUSTER_PARAMETERS if name == "ClusterLaunchParams" else []
 
 
 # ---- the operator ---------------------------------------------------------------------------------------------------
@@ -247,4 +226,4 @@ def _shapes(name: str, text: str, source: CSource, at: int, found: Operator) -> 
             found.tiles.append(tile)
 
 
-__all__ = ["KERNEL", "Operator", "callee", "configuration", "launcher_calls", "operators"]
+__all__ = ["KERNEL", "LAUNCHERS", "Operator", "callee", "cluster_fields", "launcher_calls", "operators"]

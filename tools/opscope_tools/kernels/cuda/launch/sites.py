@@ -5,39 +5,36 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
-from opscope_schemas.tiling import Constraint, Launch
+from opscope_schemas.tiling import Constraint
+from opscope_schemas.tiling import Launch as LaunchFact
 
 from opscope_tools.kernels.cuda.checks import assertions
-from opscope_tools.kernels.cuda.launch import cutlass as cuda_cutlass
+from opscope_tools.kernels.cuda.launch.callers import Instance, callers
 from opscope_tools.kernels.cuda.launch.host_expressions import formula
-from opscope_tools.kernels.cuda.launch.host_text import Names, dim3, enclosing_function, member
-from opscope_tools.kernels.cuda.launch.wrappers import configuration, meant, wrapper_calls
+from opscope_tools.kernels.cuda.launch.host_run import Event, Host, Told
+from opscope_tools.kernels.cuda.launch.host_syntax import HostFunctions
+from opscope_tools.kernels.cuda.launch.host_values import Dims, Spelled, Unknown
+from opscope_tools.kernels.cuda.launch.wrappers import meant, wrapper_calls
 from opscope_tools.kernels.cuda.names.definitions import (
     Definition,
     KernelMacros,
-    aliases,
     definitions,
     devices,
-    expand,
     launch_sites,
     launched_names,
-)  # fmt: skip
-from opscope_tools.kernels.cuda.names.functions import Library
-from opscope_tools.kernels.cuda.names.template_arguments import Instance, callers, enclosing_template, included
-from opscope_tools.kernels.cuda.source_text import (
-    CSource,
-    matching,
-    matching_angle,
-    split_arguments,
-    squeeze,
-    whole_words,
+    template_list,
 )
-from opscope_tools.kernels.host.worlds import product, render
+from opscope_tools.kernels.cuda.names.functions import Library
+from opscope_tools.kernels.cuda.names.template_arguments import included
+from opscope_tools.kernels.cuda.source_text import CSource, split_arguments, squeeze, whole_words
+from opscope_tools.kernels.host.worlds import Sym, leaf, negated, product, render
 from opscope_tools.kernels.records import KernelRef, LaunchRef, MacroRef, WrapperRef
 
 
@@ -54,6 +51,8 @@ class CudaContext:
     files: tuple[str, ...] = ()
     #: functions and macros of the repository that launch a kernel that they are given
     wrappers: Mapping[str, tuple[WrapperRef, ...]] = field(default_factory=dict)
+    #: names of the repository's kernels
+    kernels: frozenset[str] = frozenset()
     #: compute capability that is asked for, as `__CUDA_ARCH__` gives it; 0: none is
     capability: int = 0
     _around: dict[str, list[CSource]] = field(default_factory=dict)
@@ -76,6 +75,19 @@ class CudaContext:
             for site in sorted(sites.values()):
                 table.setdefault(source.line(site[0]), []).append(site)
         return self._launches[source.path].get(line, [])
+
+    @cached_property
+    def host(self) -> Host:
+        """Host functions, run once each."""
+        wrapping = {w.name: _as_macro(w) for several in self.wrappers.values() for w in several if w.macro}
+        functions = HostFunctions(self.load, {**wrapping, **self.macros}, self.library.headers, self.library.included)
+        return Host(functions, self._launcher, self.library.struct, self.kernels)
+
+    def _launcher(self, name: str, arguments: int, file: str) -> tuple[str, int] | None:
+        """Where the function lies that launches what a call hands it."""
+        several = self.wrappers.get(name, ())
+        found = meant(several, arguments, file, self.around) if several else None
+        return (found.file, found.position) if found is not None and not found.macro else None
 
     @cached_property
     def library(self) -> Library:
@@ -102,15 +114,21 @@ class CudaContext:
         return list(found.values())
 
 
-#: calls of a macro that launches which are read
-_MACRO_CALLS = 64
+def _as_macro(wrapper: WrapperRef) -> MacroRef:
+    return MacroRef(
+        name=wrapper.name, parameters=wrapper.parameters, body=wrapper.macro, file=wrapper.file, line=wrapper.line
+    )
+
+
 #: launches on one line that are read: more is generated text
 MOST_ON_A_LINE = 400
+#: different configurations of one launch, and template arguments of one configuration, that are listed
+_CONFIGURATIONS, _INSTANCES = 16, 256
 
 
 @dataclass(frozen=True)
 class CudaSite:
-    launch: Launch
+    launch: LaunchFact
     #: template arguments of each spelling of the kernel, settled where they can be
     instances: tuple[tuple[str, ...], ...]
     #: template parameter of the launching function -> the values that its callers give
@@ -127,159 +145,165 @@ def read_sites(reference: LaunchRef, kernel: KernelRef, context: CudaContext) ->
         through = context.wrappers.get(form)
         if kernel.name in launched_names(source, start, first, last, form, through[0].kernel if through else 0):
             context.checkpoint()
-            written = _Written(
-                start, source.code[start : first - (3 if form == "<<<>>>" else 1)], source.code[first:last]
-            )
-            expanded = list(_expanded(source, start, form, kernel.name)) if source.in_define(start) else []
-            found += [_site(source, w, form, kernel, context) for w in expanded or [written]]
+            found += _sites(source, _Place(start, first, last, form), kernel, context)
     return found
 
 
 @dataclass(frozen=True)
-class _Written:
-    """A launch as the compiler sees it: where, the callee and the arguments, and the macro that writes it."""
+class _Place:
+    """Where a launch is written: its start, its arguments, and its form."""
 
-    place: int
-    callee: str
-    arguments: str
-    macro: str = ""
+    start: int
+    first: int
+    last: int
+    form: str
 
-
-def _expanded(source: CSource, start: int, form: str, kernel: str) -> Iterator[_Written]:
-    """The launch that a macro writes, once per call of the macro in this file."""
-    index = next(i for i, (first, last) in enumerate(source.defines) if first <= start < last)
-    macro, (first, last) = source.macros[index], source.defines[index]
-    if macro.parameters is None:
-        return
-    inside = [s for s in launch_sites(source) if first <= s[0] < last and s[3] == form]
-    number = [s[0] for s in inside].index(start) if start in [s[0] for s in inside] else -1
-    for place, _ in whole_words(source.statements, macro.name)[:_MACRO_CALLS]:
-        opening = place + len(macro.name)
-        opening += len(source.statements[opening:]) - len(source.statements[opening:].lstrip())
-        closing = matching(source.statements, opening) if source.statements[opening : opening + 1] == "(" else -1
-        if closing < 0 or number < 0:
-            continue
-        made = CSource("", expand(macro, split_arguments(source.code[opening + 1 : closing])))
-        sites = [s for s in launch_sites(made) if s[3] == form]
-        if len(sites) == len(inside) and kernel in launched_names(made, *sites[number]):
-            begin, low, high, _ = sites[number]
-            told = f"written by the macro {macro.name} ({macro.file}:{macro.line})"
-            yield _Written(place, made.code[begin : low - 3], made.code[low:high], told)
+    @property
+    def opening(self) -> int:
+        return self.first - (3 if self.form == "<<<>>>" else 1)
 
 
-def _site(source: CSource, written: _Written, form: str, kernel: KernelRef, context: CudaContext) -> CudaSite:
-    start = written.place
-    heading, _, function = enclosing_function(source, start)
-    outer = enclosing_template(source, heading, start)
-    compile_time = frozenset(outer)
-    names = Names(source, heading, start, compile_time, context.macros)
-    arguments = split_arguments(written.arguments)
-    several = context.wrappers.get(form, ())
-    through = meant(several, len(arguments), source.path, context.around) if several else None
-    cluster = ""
-    if several and through is None:
-        callee, grid, block, shared, stream = arguments[several[0].kernel], "", "", f"{form}()", ""
-    elif through is not None:
-        callee, grid, block, shared, stream = configuration(through, arguments, names, context.load)
-    elif form.startswith("cutlass::"):
-        callee, grid, block, shared, stream, cluster = cuda_cutlass.configuration(
-            form, written.callee, arguments, source.statements[heading:start]
-        )
+def _sites(source: CSource, place: _Place, kernel: KernelRef, context: CudaContext) -> list[CudaSite]:
+    """A launch as running the functions that hold it tells; one entry for each configuration that it may have."""
+    note = ""
+    if source.in_define(place.start):
+        events, note = _of_macro(source, place, context)
     else:
-        callee, grid, block, shared, stream = _configuration(form, written.callee, arguments, names)
-    dimensions, unresolved = dim3(grid, names) if grid else ((), ("grid",))
-    grid_used = tuple(names.used.values())
-    names.forget()
-    threads_by_axis, block_unresolved = dim3(block, names) if block else ((), ("block",))
-    shown_shared = render(formula(shared, names)) if shared else "0"
-    instances = _instances(source, callee, kernel.name, start, names)
-    file = "" if source.path == kernel.file else source.path
-    threads: int | None = None
-    if threads_by_axis and all(t.isdigit() for t in threads_by_axis):
-        threads = 1
-        for t in threads_by_axis:
-            threads *= int(t)
-    macro = next((d for d in source.macros if source.in_define(start) and d.line <= source.line(start)), None)
-    wrapped = [f"launched by {form} ({through.file}:{through.line})"] if through is not None else []
-    wrapped += [written.macro] if written.macro else []
-    spelled = [f"{kernel.name}<{', '.join(i)}>" for i in instances if i]
-    launch = Launch(
-        line=source.line(start),
-        file=file,
+        events = [e for e in context.host.around(source, place.opening).events if e.place == place.opening]
+    through = _wrapper(source, place, context)
+    if through is not None and through.macro:
+        events = [e for e in context.host.around(source, place.opening).events if e.place == place.start]
+    if through is not None:
+        note = f"launched by {place.form} ({through.file}:{through.line})"
+    meant = [e for e in events if not e.certain or any(s.name == kernel.name for s in e.kernels)]
+    if events and not meant:
+        return []  # it launches other kernels
+    groups: dict[tuple[object, ...], list[tuple[Event, list[Spelled]]]] = {}
+    for event in meant:
+        own = [s for s in event.kernels if s.name == kernel.name]
+        key = (*(_shown(p.value) for p in (event.grid, event.block, event.shared, event.cluster)), event.place)
+        groups.setdefault(key, []).append((event, own))
+    if not groups:
+        return [_site(source, place, [(_unread(source, place, context), [])], note, kernel, context)]
+    return [_site(source, place, g, note, kernel, context) for g in list(groups.values())[:_CONFIGURATIONS]]
+
+
+def _wrapper(source: CSource, place: _Place, context: CudaContext) -> WrapperRef | None:
+    several = context.wrappers.get(place.form, ())
+    arguments = split_arguments(source.code[place.first : place.last]) if several else []
+    return meant(several, len(arguments), source.path, context.around) if several else None
+
+
+def _of_macro(source: CSource, place: _Place, context: CudaContext) -> tuple[list[Event], str]:
+    """The launches that a macro writes, wherever functions of its file call it."""
+    index = next(i for i, (first, last) in enumerate(source.defines) if first <= place.start < last)
+    macro, (first, _) = source.macros[index], source.defines[index]
+    number = sum(first <= s[0] < place.start for s in launch_sites(source))
+    called = {macro.name}
+    while more := {m.name for m in source.macros if m.name not in called and called & set(re.findall(r"\w+", m.body))}:
+        called |= more
+    runs: dict[tuple[int, int, int, str], tuple[Event, ...]] = {}
+    for position, _ in whole_words(source.statements, *called):
+        if (around := source.function_around(position)) is not None and around not in runs and len(runs) < _MACRO_CALLS:
+            runs[around] = context.host.around(source, position).events
+    found = [e for events in runs.values() for e in events if e.origin is not None and e.origin[0] == macro.name]
+    places = sorted({e.origin[1] for e in found if e.origin is not None})
+    mine = [e for e in found if number < len(places) and e.origin == (macro.name, places[number])]
+    return mine, f"written by the macro {macro.name} ({macro.file}:{macro.line})"
+
+
+#: functions in which a macro that launches is read
+_MACRO_CALLS = 64
+
+
+def _unread(source: CSource, place: _Place, context: CudaContext) -> Event:
+    """A launch that no run met: as it is written."""
+    arguments = split_arguments(source.code[place.first : place.last])
+    callee = squeeze(source.code[place.start : place.opening])
+    several = context.wrappers.get(place.form, ())
+    if several:
+        told = Told(f"{place.form}()", leaf(f"{place.form}()"))
+        callee = arguments[several[0].kernel] if several[0].kernel < len(arguments) else callee
+        return Event(place.start, None, Told(callee), (), False, Told(), Told(), told, Told(), Told(), ())
+    parts = [Told(a, formula(a, context.host.names(source))) for a in arguments]
+    parts = [*(parts if place.form == "<<<>>>" else []), *[Told()] * 4]
+    return Event(place.start, None, Told(callee), (), False, parts[0], parts[1], parts[2], parts[3], Told(), ())
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Dims):
+        return str([render(a) for a in value.axes])
+    return render(value) if isinstance(value, int | Sym) else str(value)
+
+
+def dimensions(told: Told, what: str, *, through: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """(a formula along each axis, what stayed unresolved) of a grid or block."""
+    value = told.value
+    if isinstance(value, Dims) and None not in value.axes:
+        return tuple(render(a) for a in value.axes), ()
+    if isinstance(value, Unknown) and value.reason:
+        return (), (f"{told.text or what}: {value.reason}",)
+    if isinstance(value, Sym) and value.leaf and "{" in value.text:
+        written = value.text.strip("{}")
+        simple = re.fullmatch(r"\w+", written) is not None
+        if through and (written == told.text or not simple):
+            return (), (what,)
+        return (value.text,), (written,) if not simple or not told.uses else ()
+    if isinstance(value, int | Sym):
+        return (render(value),), ()
+    return (), (told.text or what,)
+
+
+def _site(
+    source: CSource, place: _Place, met: Sequence[tuple[Event, list[Spelled]]], note: str, kernel: KernelRef, context: CudaContext
+) -> CudaSite:  # fmt: skip
+    event = met[0][0]
+    at = event.place if note.startswith("written") else place.start
+    heading, brace, _, function = source.function_around(at) or (0, 0, 0, "")
+    outer = template_list(source, heading, brace)[0]
+    through = place.form in context.wrappers
+    grid, unresolved = dimensions(event.grid, "grid", through=through)
+    block, block_unresolved = dimensions(event.block, "block", through=through)
+    instances = list(dict.fromkeys(s.arguments for _, own in met for s in own if s.arguments))[:_INSTANCES]
+    threads = math.prod(int(t) for t in block) if block and all(t.isdigit() for t in block) else None
+    macro = source.in_define(place.start)
+    told = (event.grid, event.block, event.shared, event.cluster)
+    cluster = dimensions(event.cluster, "cluster", through=False)[0] if event.cluster.text else ()
+    ways = [[*e.way, *(s.way if len(own) == 1 else ())] for e, own in met for s in own or [Spelled("", "")]]
+    around = [step for step in ways[0] if all(step in way for way in ways[1:])]
+    texts = [f"{kernel.name}<{', '.join(i)}>" for i in instances]
+    if len(texts) != 1:  # as written, where one text stands for several
+        texts = list({s.text for _, own in met for s in own}) if texts else []
+    written = texts[0] if len(texts) == 1 else event.callee.text
+    launch = LaunchFact(
+        line=source.line(at),
+        file="" if source.path == kernel.file else source.path,
         function=function or ("a macro" if macro else ""),
         basis="evaluated",
-        kernel=spelled[0] if len(spelled) == 1 else squeeze(callee)[:200],
-        expression=squeeze(grid),
-        dimensions=dimensions,
-        num_tiles=product(dimensions),
-        block=threads_by_axis,
+        kernel=squeeze(re.sub(r" ?([<>]) ?", r"\1", squeeze(written)))[:200],
+        expression=event.grid.text,
+        dimensions=grid,
+        num_tiles=product(grid),
+        block=block,
         threads=threads,
-        shared_memory=shown_shared,
-        stream=squeeze(stream),
-        cluster=", ".join(dim3(cluster, names)[0]) if cluster else _cluster(names, form),
-        definitions=tuple(dict.fromkeys((*wrapped, *grid_used, *names.used.values()))),
+        shared_memory=_bytes(event.shared),
+        stream=render(event.stream.value).strip("{}")
+        if through and isinstance(event.stream.value, Sym)
+        else event.stream.text,
+        cluster=", ".join(cluster),
+        reached_when=tuple(dict.fromkeys(test if holds else negated(test) for test, holds in around)),
+        definitions=tuple(dict.fromkeys((*([note] if note else []), *(u for t in told[:3] for u in t.uses.values())))),
         unresolved=tuple(dict.fromkeys((*unresolved, *block_unresolved))),
     )
-    checks = tuple(assertions(source, heading, start, file, function)) if heading else ()
+    checks = tuple(assertions(source, heading, at, launch.file, function)) if function else ()
     used = {a for instance in instances for a in instance}
-    around = context.around(source.path) if used & compile_time else []
-    given = {name: callers(around, function, index) for index, name in enumerate(outer) if name in used}
+    near = context.around(source.path) if used & set(outer) else []
+    given = {n: callers(context.host, near, function, i) for i, n in enumerate(outer) if n in used}
     return CudaSite(launch, tuple(instances), given, checks)
 
 
-def _configuration(form: str, callee: str, arguments: list[str], names: Names) -> tuple[str, str, str, str, str]:
-    """(callee, grid, block, shared bytes, stream) of any form of launch."""
-    padded = [*arguments, "", "", "", "", "", ""]
-    if form == "<<<>>>":
-        return squeeze(callee), padded[0], padded[1], padded[2], padded[3]
-    if form in {"cudaLaunchKernelEx", "cudaLaunchKernelExC"}:
-        variable = padded[0].lstrip("&").strip()
-        parts = {f: member(variable, f, names) for f in ("gridDim", "blockDim", "dynamicSmemBytes", "stream")}
-        for axis in ("gridDim", "blockDim"):
-            components = [member(variable, rf"{axis}\s*+\.\s*{c}", names) for c in "xyz"]
-            if any(components):
-                if parts[axis]:  # set whole and in parts: which comes last is not followed
-                    parts[axis] = f"{variable}.{axis}"
-                else:
-                    parts[axis] = f"dim3({', '.join(c or '1' for c in components)})"
-        return padded[1], parts["gridDim"], parts["blockDim"], parts["dynamicSmemBytes"], parts["stream"]
-    if form == "hipLaunchKernelGGL":
-        return padded[0], padded[1], padded[2], padded[3], padded[4]
-    return padded[0], padded[1], padded[2], padded[4], padded[5]
-
-
-def _cluster(names: Names, form: str) -> str:
-    """Cluster dimensions from the launch attributes, where a launch has them."""
-    if not form.startswith("cudaLaunchKernelEx"):
-        return ""
-    values = [
-        re.compile(rf"\bclusterDim\s*+\.\s*{axis}\s*+=(?!=)\s*+([^;]+);").findall(
-            names.source.statements, names.start, names.position
-        )
-        for axis in "xyz"
-    ]
-    return ", ".join(squeeze(v[-1]) for v in values if v)
-
-
-def _instances(source: CSource, callee: str, kernel: str, start: int, names: Names) -> list[tuple[str, ...]]:
-    """Template arguments of every spelling of the kernel that the launch may mean."""
-    spellings = [callee]
-    if not re.search(rf"\b{re.escape(kernel)}\b", callee):
-        base = re.match(r"[&(\s]*(\w+)", callee)
-        spellings = [value for _, value in aliases(source, base[1], start)] if base else []
-    found: dict[tuple[str, ...], None] = {}
-    for spelling in spellings:
-        match = re.search(rf"\b{re.escape(kernel)}\s*+<", spelling)
-        closing = matching_angle(spelling, match.end() - 1) if match else -1
-        if match and closing > 0:
-            inner = split_arguments(spelling[match.end() : closing])
-            found.setdefault(tuple(_template_argument(a, names) for a in inner), None)
-    return list(found)
-
-
-def _template_argument(text: str, names: Names) -> str:
-    """A settled number where the argument is one, else as written."""
-    if text in {"true", "false"}:
-        return text
-    value = formula(text, names)
-    return str(value) if isinstance(value, int) else text
+def _bytes(told: Told) -> str:
+    """Dynamic shared memory; what is not told is not 0."""
+    if not told.text and told.value is None:
+        return "0"
+    return render(told.value) if isinstance(told.value, int | Sym) else render(leaf(told.text))

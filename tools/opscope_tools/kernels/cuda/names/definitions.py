@@ -29,7 +29,7 @@ _GROUP = re.compile(r"(?<![\w:~])([A-Za-z_~][\w:]*+)\s*+(<[^;{}()]{0,400}>)?\s*+
 _ATTRIBUTE = re.compile(
     r"^(__\w+__|__\w+|alignas|decltype|noexcept|requires|[A-Z][A-Z0-9_]+)$"
 )  # what may stand with parentheses before the name
-_LAUNCH_CALLS = frozenset(
+LAUNCH_CALLS = frozenset(
     {
         "cudaLaunchKernelEx", "cudaLaunchKernelExC", "cudaLaunchKernel", "cudaLaunchCooperativeKernel",
         "hipLaunchKernelGGL", "cuLaunchKernel",
@@ -251,6 +251,26 @@ def expand(macro: MacroRef, arguments: list[str]) -> str:
     return re.sub(r"\s*+##\s*+", "", body)
 
 
+def template_list(source: CSource, heading: int, before: int) -> tuple[tuple[str, ...], int]:
+    """(template parameters, where the rest begins) of the function whose heading starts there."""
+    names, start = tuple[str, ...](), heading
+    while (found := re.compile(r"\s*+template\s*+<").match(source.statements, start, before)) is not None:
+        closing = matching_angle(source.statements, found.end() - 1)
+        if closing < 0:
+            break
+        names, start = (*names, *template_names(source.statements[found.end() : closing])), closing + 1
+    return names, start
+
+
+def template_names(text: str) -> list[str]:
+    """Parameter names of a template parameter list."""
+    names = []
+    for part in split_arguments(text):
+        found = re.search(r"(?<!\w)([A-Za-z_]\w*+)\s*+$", part.partition("=")[0].strip())
+        names.append(found[1] if found else "")
+    return names
+
+
 def launch_sites(source: CSource) -> Iterator[tuple[int, int, int, str]]:
     """(start of the callee, start and end of the configuration, form) of every launch."""
     code = source.code
@@ -262,7 +282,7 @@ def launch_sites(source: CSource) -> Iterator[tuple[int, int, int, str]]:
             continue
         yield start, match.end(), end, "<<<>>>"
     for start, name, opening in names_called(code, "Launch"):
-        closing = matching(code, opening) if name in _LAUNCH_CALLS else -1
+        closing = matching(code, opening) if name in LAUNCH_CALLS else -1
         if closing > 0:
             yield start, opening + 1, closing, name
     yield from launcher_calls(source)
@@ -317,11 +337,18 @@ def launched_names(source: CSource, start: int, first: int, last: int, form: str
     base = _base_name(expression)
     if not base:
         return []
-    named = [n for n in (_base_name(value) for _, value in aliases(source, base, start)) if n and n != base]
+    values = [part for _, value in aliases(source, base, start) for part in _alternatives(value)]
+    named = [n for n in map(_base_name, values) if n and n != base]
     picked = [
         n for name in dict.fromkeys((base, *named)) for n in (*_picked(source, name), *_tabled(source, name, start))
     ]
     return list(dict.fromkeys([base, *named, *picked]))
+
+
+def _alternatives(value: str) -> list[str]:
+    """The values that a conditional expression chooses from."""
+    _, question, rest = value.partition("?")
+    return [value] if not question else [p for p in re.split(r"(?<!:):(?!:)|\?", rest) if p.strip()]
 
 
 def _tabled(source: CSource, name: str, before: int) -> list[str]:

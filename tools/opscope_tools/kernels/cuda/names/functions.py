@@ -95,7 +95,7 @@ class Library:
         return self._codes[source.path]
 
     def _code(self, source: CSource, wanted: int) -> DeviceCode:
-        return DeviceCode(source, self.macros, lambda: self._included(source), self.capability, wanted)
+        return DeviceCode(source, self.macros, lambda: self.included(source), self.capability, wanted)
 
     def around(self, source: CSource, position: int) -> Library:
         """The library in which the branches of `#if` that hold a position are taken, where a flag may turn them on."""
@@ -134,7 +134,7 @@ class Library:
         found_ = [f for s in others if (f := find_struct(self.code(s), name, _known_type)) is not None]
         return found_[0] if len(found_) == 1 else None
 
-    def _included(self, source: CSource) -> Iterator[DeviceCode]:
+    def included(self, source: CSource) -> Iterator[DeviceCode]:
         """The headers of a file, those left out that are being read: headers that include each other."""
         for header in self.headers(source)[1:]:
             if header.path not in self._reading:
@@ -143,7 +143,7 @@ class Library:
     def settled(self, source: CSource, name: str) -> Any:
         """What a constant or macro of a file comes to: an int, a `Sym` or None."""
         if source.path not in self._names:
-            self._names[source.path] = Names(source, 0, 0, frozenset(), self.macros)
+            self._names[source.path] = Names(source, self.macros)
         return self._names[source.path](name)
 
     def declared(self, source: CSource, name: str) -> list[tuple[str, str, int]]:

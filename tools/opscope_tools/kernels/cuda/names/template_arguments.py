@@ -1,8 +1,4 @@
-"""Where template arguments come from: callers of the launching function, and the constants of a traits class.
-
-A launch `kernel<Traits, kBlockM>` in `template <typename Traits> void run(...)` takes the values of the calls
-`run<...>`; a traits class `Traits<128, 64, 4>` gives the constants that its members compute from those arguments.
-"""
+"""What template arguments give: the constants that a traits class `Traits<128, 64, 4>` computes from its own."""
 
 from __future__ import annotations
 
@@ -11,26 +7,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from opscope_tools.kernels.cuda.launch.host_expressions import formula
-from opscope_tools.kernels.cuda.launch.host_text import Names, enclosing_function
-from opscope_tools.kernels.cuda.source_text import CSource, matching_angle, split_arguments, squeeze
+from opscope_tools.kernels.cuda.names.definitions import template_names
+from opscope_tools.kernels.cuda.source_text import CSource, matching_angle, split_arguments
 from opscope_tools.kernels.host.worlds import Sym, render
 
 Load = Callable[[str], CSource | None]
 
-#: instances per function, and levels of callers, that are followed
-_CALLS = 48
-_LEVELS = 3
-#: files that are searched for callers and traits of one launch
+#: files that are searched for traits of one launch
 _FILES = 40
-
-
-@dataclass(frozen=True)
-class Instance:
-    """One value of a template argument, and the call that gives it."""
-
-    value: str
-    file: str
-    line: int
 
 
 def included(source: CSource, load: Load, depth: int = 6) -> list[CSource]:
@@ -64,60 +48,6 @@ def _normal(path: str) -> str:
         elif part not in {"", "."}:
             parts.append(part)
     return "/".join(parts)
-
-
-def template_names(text: str) -> list[str]:
-    """Parameter names of a template parameter list."""
-    names = []
-    for part in split_arguments(text):
-        found = re.search(r"(?<!\w)([A-Za-z_]\w*+)\s*+$", part.partition("=")[0].strip())
-        names.append(found[1] if found else "")
-    return names
-
-
-def callers(sources: list[CSource], function: str, index: int, level: int = _LEVELS) -> list[Instance]:
-    """Values of template argument `index` at the calls of `function`, callers of callers included."""
-    found: dict[str, Instance] = {}
-    for source in sources:
-        for match in re.finditer(rf"(?<![\w:]){re.escape(function)}\s*+<", source.statements):
-            closing = matching_angle(source.statements, match.end() - 1)
-            if closing < 0 or not re.match(r"\s*+[({]", source.statements[closing + 1 :]):
-                continue
-            arguments = split_arguments(source.statements[match.end() : closing])
-            if index >= len(arguments) or len(found) >= _CALLS:
-                continue
-            for instance in _settled(source, match.start(), arguments[index], sources, level):
-                found.setdefault(instance.value, instance)
-    return list(found.values())
-
-
-def _settled(source: CSource, position: int, text: str, sources: list[CSource], level: int) -> Iterator[Instance]:
-    """The argument with the constants of its function put in; one that is a template parameter is followed outwards."""
-    heading, _, name = enclosing_function(source, position)
-    outer = enclosing_template(source, heading, position)
-    line = source.line(position)
-    if text in outer and level > 1 and name:
-        yield from callers(sources, name, outer.index(text), level - 1) or [Instance(text, source.path, line)]
-        return
-    names = Names(source, heading, position, frozenset(outer))
-    value = re.sub(r"(?<![\w:.])[A-Za-z_]\w*(?![\w:(<])", lambda m: _number(names, m[0]), text)
-    yield Instance(squeeze(value), source.path, line)
-
-
-def _number(names: Names, name: str) -> str:
-    if name in {"true", "false", "bool", "int", "typename"}:
-        return name
-    value = names(name)
-    return str(value) if isinstance(value, int) else name
-
-
-def enclosing_template(source: CSource, heading: int, before: int) -> list[str]:
-    """Template parameters of the function whose heading starts there."""
-    found = re.compile(r"\s*+template\s*+<").match(source.statements, heading)
-    if found is None or found.end() > before:
-        return []
-    closing = matching_angle(source.statements, found.end() - 1)
-    return template_names(source.statements[found.end() : closing]) if closing > 0 else []
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from opscope_tools.kernels.cuda.syntax.nodes import (
     Assign,
@@ -70,6 +70,8 @@ class Parser:
     #: whether a name is known to be a type
     is_type: Callable[[str], bool]
     at: int = 0
+    #: what stands in no template list outside of brackets
+    no_list: ClassVar[frozenset[str]] = frozenset({"&&", "||", "=", "+=", "?"})
     _lists: dict[int, int] = field(default_factory=dict)
     _words: list[str] = field(default_factory=list)
     _positions: list[int] = field(default_factory=list)
@@ -197,7 +199,7 @@ class Parser:
                 brackets -= 1
                 if brackets < 0:
                     break
-            elif word in {";", "{", "}"} or (not brackets and word in {"&&", "||", "=", "+=", "?"}):
+            elif word in {";", "{", "}"} or (not brackets and word in self.no_list):
                 break
             elif not brackets and word == "<":
                 depth += 1
@@ -342,7 +344,7 @@ class Parser:
             arguments = None
             if self.peek() == "<" and (end := self.list_end(self.at)):
                 follows = self.tokens[end].text if end < len(self.tokens) else ""
-                if follows in {"(", "::", "{", ")", ",", ";", "", "?", "&&", "||", "]", "}"}:
+                if follows in {"(", "::", "{", ")", ",", ";", "", "?", "&&", "||", "]", "}", ":", "<<"}:
                     cast = text.rpartition("::")[2] in _CASTS
                     begun = self.at
                     arguments = self._list(end)

@@ -26,7 +26,7 @@ _DEEPEST = 64
 _UNPLACED = "\0"
 _TOKEN = re.compile(
     r"0[xX][0-9a-fA-F'.]+(?:[pP][-+]?\d+[fF]?)?[uUlL]*|0[bB][01']+[uUlL]*|(?:\d[\d']*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?[uUlLfF]*|[A-Za-z_]\w*"
-    r"|<<=|>>=|\.\.\.|->|::|\+\+|--|<<|<=|>=|==|!=|&&|\|\||[-+*/%&|^]=|\S"
+    r"|<<=|>>=|##|\.\.\.|->|::|\+\+|--|<<|<=|>=|==|!=|&&|\|\||[-+*/%&|^]=|\S"
 )
 _DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif)\b((?:\\\r?\n|[^\n])*)", re.MULTILINE)
 #: what no compiler for NVIDIA devices defines, or no build for use
@@ -60,6 +60,8 @@ class Token:
     position: int
     #: of what a macro without parameters stands for: its name at the first token, '' at the others
     written: str | None = None
+    #: of what a macro's own text gives: its name, and which of its tokens it is
+    origin: tuple[str, int] | None = None
 
     @property
     def shown(self) -> str:
@@ -72,6 +74,9 @@ class DeviceCode:
     `capability` is what `__CUDA_ARCH__` gives, 0 where none is asked for; the branches of flags that hold the position
     `wanted` are taken.
     """
+
+    #: macros in macros that are expanded
+    deepest = _DEPTH
 
     def __init__(
         self, source: CSource, shared: Mapping[str, MacroRef], headers: Callable[[], Iterable[DeviceCode]],
@@ -110,7 +115,11 @@ class DeviceCode:
         found: dict[str, MacroRef] = dict(self._shared)
         for header in reversed(list(self._headers())):
             found |= header.own
-        return {name: macro for name, macro in (found | self.own).items() if name not in self._changing}
+        return self.expanded({n: m for n, m in (found | self.own).items() if n not in self._changing})
+
+    def expanded(self, macros: dict[str, MacroRef]) -> dict[str, MacroRef]:
+        """Those macros that are expanded: all."""
+        return macros
 
     @cached_property
     def types_written(self) -> frozenset[str]:
@@ -233,7 +242,7 @@ class DeviceCode:
             found += [Token(_ALTERNATIVE.get(m[0], m[0]), m.start()) for m in _TOKEN.finditer(text, a, b)]
             if len(found) > MOST_TOKENS:
                 raise TooLongError
-        return self._expanded(found, frozenset(), _DEPTH)
+        return self._expanded(found, frozenset(), self.deepest)
 
     def _expanded(self, tokens: list[Token], active: frozenset[str], depth: int) -> list[Token]:
         if not any(t.text not in active and t.text in self.macros for t in tokens):
@@ -252,14 +261,19 @@ class DeviceCode:
                 if closing < 0:
                     macro = None
                 else:
-                    arguments = _arguments(tokens[index + 1 : closing])
+                    arguments = [self._expanded(a, active, depth) for a in _arguments(tokens[index + 1 : closing])]
                     index = closing + 1
             if macro is None:
                 made.append(token)
             else:
-                body = self._expanded(self._body(macro, token.position, arguments), active | {macro.name}, depth - 1)
-                if macro.parameters is None:
-                    body = [Token(t.text, t.position, "" if i else token.shown) for i, t in enumerate(body)]
+                body = self._body(macro, token.position, arguments)
+                closing = _closing(tokens, index) if body and body[-1].text in self.macros else -1
+                if closing >= 0:  # a macro that stands for the name of another: what follows are its arguments
+                    body += tokens[index : closing + 1]
+                    index = closing + 1
+                body = self._expanded(body, active | {macro.name}, depth - 1)
+                if macro.parameters is None and closing < 0:
+                    body = [Token(t.text, t.position, "" if i else token.shown, t.origin) for i, t in enumerate(body)]
                 made += body
             if len(made) > MOST_TOKENS:
                 raise TooLongError
@@ -273,8 +287,16 @@ class DeviceCode:
             rest = arguments[len(macro.parameters) - 1 :]
             given["__VA_ARGS__"] = [t for one in rest for t in (*one, Token(",", position))][:-1]
         made: list[Token] = []
-        for word in self._bodies[macro.name]:
-            made += given[word] if word in given else [Token(word, position)]
+        pastes = False
+        for index, word in enumerate(self._bodies[macro.name]):
+            if word == "##":
+                pastes = bool(made)
+                continue
+            added = given[word] if word in given else [Token(word, position, origin=(macro.name, index))]
+            if pastes and added:
+                added = [Token(made.pop().text + added[0].text, position), *added[1:]]
+            made += added
+            pastes = False
         return made
 
 
