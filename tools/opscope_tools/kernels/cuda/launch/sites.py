@@ -34,8 +34,9 @@ from opscope_tools.kernels.cuda.names.definitions import (
 from opscope_tools.kernels.cuda.names.functions import Library
 from opscope_tools.kernels.cuda.names.template_arguments import included
 from opscope_tools.kernels.cuda.source_text import CSource, split_arguments, squeeze, whole_words
-from opscope_tools.kernels.host.worlds import Sym, leaf, negated, product, render
+from opscope_tools.kernels.host.worlds import Sym, leaf, product, render
 from opscope_tools.kernels.records import KernelRef, LaunchRef, MacroRef, WrapperRef
+from opscope_tools.kernels.values.conditions import negated
 
 
 @dataclass
