@@ -1,8 +1,7 @@
 """Kernels of other packages under tests/corpus/kernels_read, and the facts that were written down when each was read.
 
 A line of a `.facts` file is a kind, the line of the source, a name, then words that must all be said of it; lists of
-loads, stores, loops, shared arrays and launches are whole: what the tool lists beyond them is wrong as well. `open` stands
-before what the tool does not find yet.
+loads, stores, loops, shared arrays and launches are whole: what the tool lists beyond them is wrong as well.
 `python tests/support/read_kernels.py [NAME]` prints what is missing and what is too much.
 """
 
@@ -112,12 +111,6 @@ def _cost(target: str, line: str) -> list[str]:
     ]
 
 
-def open_facts() -> list[tuple[str, str]]:
-    """(kernel, fact) of what is not found yet."""
-    lines = [(name, line) for name, path in FACTS.items() for line in path.read_text().splitlines()]
-    return [(name, line.removeprefix("open ")) for name, line in lines if line.startswith("open ")]
-
-
 def wrong(name: str, line: str) -> list[str]:
     """What of one fact that is written down is not so."""
     target = FACTS[name].read_text().splitlines()[0].removeprefix("kernel ")
@@ -142,8 +135,8 @@ def differences(name: str) -> list[str]:
     """Facts that are written down and not found, and those of a whole list that are found and not written down."""
     head, *lines = FACTS[name].read_text().splitlines()
     kernel = described(head.removeprefix("kernel "), {})
-    found = [problem for line in lines if not line.startswith("open ") for problem in wrong(name, line)]
-    plain = [line.removeprefix("open ") for line in lines if not line.startswith(("cost", "missing"))]
+    found = [problem for line in lines for problem in wrong(name, line)]
+    plain = [line for line in lines if not line.startswith(("cost", "missing"))]
     listed = {f[:3] for line in plain for f in _meant(kernel, line)}
     extra = dict.fromkeys(f[:3] for f in facts(kernel) if f[0] in _WHOLE and f[:3] not in listed)
     return found + [f"also found: {' '.join(f)}" for f in extra]

@@ -145,6 +145,9 @@ def combine(op: ast.operator, left: Any, right: Any) -> Any:
         return right if left == 1 else left
     if symbol in "+-" and right == 0 and not isinstance(right, Sym):
         return left
+    if symbol == "//" and right == 1 and isinstance(left, Sym):
+        whole = left.text.removesuffix(" + 1 - 1")  # how many blocks of one there are
+        return left if whole == left.text else Sym(whole, SUM if " " in whole else ATOM)
     tighter = precedence + (0 if symbol in "+*" else 1)
     if symbol == "*" and isinstance(right, Sym) and re.search(r"/|%", right.text):
         tighter = precedence + 1  # a * (b // 2) is not a * b // 2
@@ -152,6 +155,13 @@ def combine(op: ast.operator, left: Any, right: Any) -> Any:
     if symbol == "//" and (rewritten := _as_cdiv(render(left), render(right), render(right, PRODUCT))) is not None:
         return Sym(rewritten)
     return Sym(text, precedence)
+
+
+def ceil_div(a: Any, b: Any) -> Any:
+    """`a / b`, rounded up."""
+    if isinstance(b, int) and b == 1:
+        return a
+    return -(-a // b) if isinstance(a, int) and isinstance(b, int) and b else Sym(f"cdiv({render(a)}, {render(b)})")
 
 
 def _as_cdiv(numerator: str, plain: str, wrapped: str) -> str | None:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from opscope_tools.kernels.host.worlds import COMPARISON, CONDITION, PRODUCT, SUM, Sym, combine, leaf, render
+from opscope_tools.kernels.host.worlds import COMPARISON, CONDITION, PRODUCT, SUM, Sym, ceil_div, combine, leaf, render
 
 _TOKEN = re.compile(
     r"\s*(0[xX][0-9a-fA-F]+|\d+(?:\.\d*)?(?:[eE][-+]?\d+)?[uUlLfF]*|[A-Za-z_]\w*|::|->|<<|>>|<=|>=|==|!=|&&|\|\||.)"
@@ -224,12 +224,7 @@ class _Parser:
         if last in {"static_cast", "reinterpret_cast"} or last in _CAST:
             return arguments[0] if len(arguments) == 1 else leaf(f"{name}({', '.join(map(render, arguments))})")
         if CEIL_DIV.match(last) and len(arguments) == 2:
-            a, b = arguments
-            return (
-                -(-a // b)
-                if isinstance(a, int) and isinstance(b, int) and b
-                else Sym(f"cdiv({render(a)}, {render(b)})")
-            )
+            return ceil_div(*arguments)
         if last in {"min", "max"} and len(arguments) >= 2:
             if all(isinstance(a, int) for a in arguments):
                 return min(arguments) if last == "min" else max(arguments)

@@ -36,7 +36,7 @@ from opscope_tools.kernels.cuda.run.language import LOADS, STORES, Effect, assem
 from opscope_tools.kernels.cuda.run.state import State, Values
 from opscope_tools.kernels.cuda.run.variables import bind, forget
 from opscope_tools.kernels.cuda.syntax.nodes import Assembly, Call, Member, Name, Unary, spelled
-from opscope_tools.kernels.host.worlds import Sym, render
+from opscope_tools.kernels.host.worlds import Sym, ceil_div, render
 from opscope_tools.kernels.run.events import Call as FunctionCall
 from opscope_tools.kernels.run.events import Part
 from opscope_tools.kernels.run.log import EVERY, FLOPS, MEMORY
@@ -131,13 +131,8 @@ class Calls:
         if state.this is not None and (made := self.functions.method(state, state.this, plain, values)) is not None:
             return made
         if CEIL_DIV.match(plain) and len(values) == 2 and None not in (values[0].number, values[1].number):
-            a, b = values[0].number, values[1].number
-            whole_ = (
-                -(-a // b)
-                if isinstance(a, int) and isinstance(b, int) and b
-                else Sym(f"cdiv({render(a)}, {render(b)})")
-            )
-            return whole(whole_, INT, values[0].varies | values[1].varies)
+            number = ceil_div(values[0].number, values[1].number)
+            return whole(number, INT, values[0].varies | values[1].varies)
         return self.unknown(state, node, values)
 
     def of_language(self, state: State, node: Call, name: str, known: Effect, values: list[Value]) -> Value:

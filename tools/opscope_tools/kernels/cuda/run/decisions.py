@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from opscope_tools.kernels.cuda.names.values import Value, computed
-from opscope_tools.kernels.host.worlds import COMPARISON, Sym, render
+from opscope_tools.kernels.host.worlds import COMPARISON, Sym, ceil_div, render
 from opscope_tools.kernels.run.log import Log
 from opscope_tools.kernels.values.conditions import canonical, negated
 from opscope_tools.kernels.values.notation import Counts
@@ -252,11 +252,7 @@ def _below(
     if rest is None or len({d.axis for d in covered}) > 1:
         return None
     if factor != 1:
-        rest = (
-            -(-rest // factor)
-            if isinstance(rest, int) and isinstance(factor, int)
-            else Sym(f"cdiv({render(rest)}, {render(factor)})")
-        )
+        rest = ceil_div(rest, factor)
     return threads.below(covered, rest)
 
 
