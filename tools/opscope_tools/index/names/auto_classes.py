@@ -62,10 +62,6 @@ class AutoClasses:
         named = {key for _, row in self._tables(trees) for key, _ in row.entries}
         return sorted(named.union(*(self._configured(tree) for tree in trees)))
 
-    def knows(self, name: str, trees: Sequence[SourceTree]) -> bool:
-        """Whether `transformers` has a model type of that name; `-`, `_` and `.` do not count."""
-        return any(_plain(known) == _plain(name) for known in self.model_types(trees))
-
     def of_model_type(self, name: str, trees: Sequence[SourceTree]) -> Iterator[tuple[str, Sequence[str]]]:
         """(model type, names of classes) from each table that holds the type, in the order to look: the tables of
         classes that generate, the main one, the others; `-`, `_` and `.` do not count."""

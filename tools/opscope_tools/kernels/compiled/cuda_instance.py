@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from opscope_schemas.resources import NamedInstance
 
@@ -40,10 +40,6 @@ class CudaInstance:
     namespaces: tuple[str, ...] = ()
     #: folders to look for headers in
     folders: tuple[str, ...] = ()
-
-    def with_types(self, types: Sequence[str]) -> CudaInstance:
-        """The overload that takes these types."""
-        return replace(self, spelled=f"{self.spelled}({', '.join(types)})")
 
     @property
     def expression(self) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from opscope_tools.kernels.cuda.names.values import BOOL, FLOAT, HALF, INT, LONG, Type, named_type
+from opscope_tools.kernels.cuda.names.values import BOOL, FLOAT, HALF, INT, Type, named_type
 
 #: arithmetic of one result; the type is that of the arguments
 _ONE = frozenset(
@@ -111,10 +111,6 @@ def effect(name: str) -> Effect | None:
     if (made := _CONVERTS.fullmatch(plain)) is not None and made[1] in _CONVERTED and made[2] in _CONVERTED:
         return Effect(0, named_type(_CONVERTED[made[2]]))
     return None
-
-
-#: functions of two floats whose name says nothing of the type that they give
-WIDE = {"clock64": LONG}
 
 
 @dataclass(frozen=True, slots=True)
