@@ -251,7 +251,10 @@ class Cost(Frozen):
     launch_matmul_flops: str = ""
     launch_read_bytes: str = ""
     launch_write_bytes: str = ""
-    intensity: str = Field(default="", description="FLOPs per byte of one tile or thread block.")
+    at_least: tuple[str, ...] = Field(default=(), description="Totals that lack something of `not_counted`.")
+    intensity: str = Field(
+        default="", description="FLOPs per byte of one tile or thread block; empty: one is `at_least`."
+    )
     stage_bytes: str = Field(
         default="",
         description="Operands of products that one iteration loads: what a pipeline stage holds in shared memory.",

@@ -155,3 +155,38 @@ def run_others(x, y, n, desc):
     blocks[(1,)](x, y, n, 64)
     handed_descriptor[(1,)](desc, y, n, 64)
     unread[(1,)](x, y, n, 64)
+
+
+@triton.jit
+def decides_and_is_stored(X, Y, M, N: tl.constexpr):
+    at = tl.arange(0, N)
+    x = tl.load(X + at)
+    t = tl.exp2(x) * 2.0
+    tl.store(Y + at, t)
+    tl.store(M + at, 1, mask=t > 0)
+
+
+@triton.jit
+def counts_what_is_met(X, Y, N: tl.constexpr):
+    at = tl.arange(0, N)
+    u = tl.where(tl.load(X + at) > 0.0, 1.0, 0.0)
+    tl.store(Y, tl.sum(u))
+
+
+@triton.jit
+def only_an_index(I, X, Y, N: tl.constexpr):
+    at = tl.arange(0, N)
+    i = tl.load(I + at)
+    tl.store(Y + at, tl.load(X + i * 4 + 1, mask=i * 2 < 64))
+
+
+@triton.jit
+def sums_what_is_loaded(X, Y, N: tl.constexpr):
+    tl.store(Y, tl.sum(tl.load(X + tl.arange(0, N))))
+
+
+def launch_sums(X, Y, M):
+    decides_and_is_stored[(1,)](X, Y, M, N=64)
+    counts_what_is_met[(1,)](X, Y, N=64)
+    only_an_index[(1,)](M, X, Y, N=64)
+    sums_what_is_loaded[(1,)](X, Y, N=64)

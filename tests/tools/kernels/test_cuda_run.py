@@ -273,3 +273,68 @@ def test_lists_and_cost_name_the_same_lines_of_global_memory(folder: str, source
     found = kernels_of(root, 3 if folder in sources else 1)
     assert sum(bool(k.loads or k.stores) for k in found) > len(found) // 2
     assert {k.id: d for k in found if (d := disagreements(k)) != (set(), set())} == {}
+
+
+# what a test amounts to ---------------------------------------------------------------------------------------------
+
+EARLY = """
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if ({test}) {{ y[i] = 0.f; return; }}
+  float a = 0.f;
+  for (int k = 0; k < n; k++) a += x[i * n + k];
+  y[i] = a;
+"""
+
+
+@pytest.mark.parametrize(
+    "test", ["n == 1 || n == 4", "n == 1 || m == 4", "n == 1", "m == 4 && n == 1", "n < 1 || m < 1", "!m || n == 4"]
+)
+def test_a_test_of_parameters_that_is_assumed_hides_neither_of_its_sides(tmp_path: Path, test: str) -> None:
+    kernel = body(tmp_path, EARLY.format(test=test), "const float* x, float* y, int n, int m")
+    assert [m.expression for m in kernel.loads if m.level == "global"] == ["x[i * n + k]"]
+    assert [bool(m.when) for m in kernel.stores if m.counted] == [False]
+    assert [bool(m.when) for m in kernel.stores if not m.counted] == [True]
+    assert (cost_of(kernel).flops, len(cost_of(kernel).conditions)) == ("128 * {n}", 1)
+
+
+@pytest.mark.parametrize("joined", ["a < b && c > 0", "a < b || c > 0", "a < b and c > 0", "a < b if c else d > 0"])
+def test_the_opposite_of_several_tests_is_not_that_of_the_first(joined: str) -> None:
+    assert canonical(joined) == (joined, True)
+    assert canonical(negated(joined)) == (f"({joined})", False)
+
+
+def test_a_condition_of_two_tests_is_told_as_it_stands(tmp_path: Path) -> None:
+    text = "int i = blockIdx.x * blockDim.x + threadIdx.x;\nif (i < n && m > 0) y[i] = x[i];"
+    kernel = body(tmp_path, text, "const float* x, float* y, int n, int m")
+    assert {m.when for m in (*kernel.loads, *kernel.stores)} == {"i < n && m > 0"}
+
+
+@pytest.mark.parametrize("call", ["mine::Op::forward", "mine::move", "clamp"])
+def test_functions_named_as_those_of_std_are_followed_where_they_are_the_repositorys(tmp_path: Path, call: str) -> None:
+    text = f"""
+namespace mine {{
+struct Op {{ static __device__ float forward(float v) {{ return v * v + 1.f; }} }};
+__device__ float move(float v) {{ return v * v + 1.f; }}
+}}
+__device__ float clamp(float v) {{ return v * v + 1.f; }}
+__global__ void k(const float* x, float* y) {{ y[threadIdx.x] = {call}(x[threadIdx.x]); }}
+void go() {{ k<<<8, 128>>>(); }}
+"""
+    assert cost_of(one(tmp_path, text)).flops == "256"
+    assert cost_of(one(tmp_path, text.replace(f"= {call}", "= std::move"))).flops == "0"
+
+
+def test_a_total_that_lacks_something_is_told_as_the_least(tmp_path: Path) -> None:
+    text = (
+        "float s = x[threadIdx.x];\nif (s > 0.f) y[threadIdx.x] = x[n]; else { y[n] = s; y[2 * n] = x[n] + x[2 * n]; }"
+    )
+    kernel = body(tmp_path, text)
+    found = cost_of(kernel)
+    assert found.not_counted
+    assert found.read_bytes == "512"
+    assert "read_bytes" in found.at_least
+    assert "launch_read_bytes" in found.at_least
+    assert found.intensity == ""
+    assert "at least 512 bytes read" in screen(kernel)
+    whole = cost_of(body(tmp_path, "y[threadIdx.x] = x[threadIdx.x] + 1.f;"))
+    assert (whole.at_least, bool(whole.intensity)) == ((), True)

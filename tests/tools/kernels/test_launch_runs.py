@@ -207,3 +207,16 @@ def test_what_does_not_parse_around_a_launch_hides_nothing_of_it(tmp_path: Path)
     found = kernels(tmp_path, host)
     assert asked(found["first"]) == [(("{n} // 2", "2"), ("32",), ())]
     assert asked(found["second"]) == [(("{n} // 2 * 2",), ("64",), ())]
+
+
+def test_a_check_under_a_test_is_asked_for_only_there(tmp_path: Path) -> None:
+    host = """
+void go(float* x, int n, bool strict) {
+  TORCH_CHECK(n > 0, "some");
+  if (strict) TORCH_CHECK(n < 9, "few");
+  if (n > 4) { CHECK_INPUT(x); } else { TORCH_CHECK(n % 2 == 0); }
+  first<<<1, 32>>>(x);
+}
+"""
+    asked = {c.condition: c.when for c in kernels(tmp_path, host)["first"].constraints}
+    assert asked == {"n > 0": "", "n < 9": "strict", "x": "n > 4", "n % 2 == 0": "the test before line 7 fails"}

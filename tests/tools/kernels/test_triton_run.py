@@ -164,3 +164,13 @@ def test_the_lists_and_the_cost_of_a_real_kernel_name_the_same_lines(package: st
     chosen = random.Random(20).sample(kernels, 20)
     for kernel in describe(repository, inventory, chosen, **QUIET):
         assert unlike(kernel) == set(), kernel.id
+
+
+def test_what_floats_are_computed_with_is_data_even_where_a_mask_is_made_of_it() -> None:
+    found = cost(described("decides_and_is_stored"))
+    assert (found.flops, found.not_counted) == ("2 * N", ())
+    assert cost(described("only_an_index")).flops == "0"
+
+
+def test_a_choice_between_numbers_with_a_point_is_data() -> None:
+    assert cost(described("counts_what_is_met")).flops == cost(described("sums_what_is_loaded")).flops

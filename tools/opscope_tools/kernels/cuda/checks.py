@@ -182,6 +182,9 @@ _ASSERTION = re.compile(
 )
 
 
+_BRANCH = re.compile(r"\bif\s*+(?:constexpr\s*+)?(\()|\belse\b")
+
+
 def assertions(source: CSource, start: int, end: int, file: str, via: str) -> Iterator[Constraint]:
     """Compile-time and host assertions of a range, with their messages from the original text."""
     for match in _ASSERTION.finditer(source.statements, start, end):
@@ -198,4 +201,22 @@ def assertions(source: CSource, start: int, end: int, file: str, via: str) -> It
                 condition=parts[0],
                 message=" ".join(quoted)[:240],
                 via=via,
+                when=" and ".join(_tests_around(source, start, match.start())),
             )
+
+
+def _tests_around(source: CSource, start: int, position: int) -> Iterator[str]:
+    """The tests of the `if`s that a position stands under, outermost first."""
+    text = source.statements
+    opening = [brace for brace, end in source.all_blocks if start <= brace < position <= end]
+    for at in (*opening, position):
+        head = max(text.rfind(c, start, at) for c in ";{}") + 1
+        found = _BRANCH.search(text[head:at])
+        if found is None:
+            continue
+        closing = matching(text, head + found.end() - 1) if found[1] else -1
+        yield (
+            squeeze(text[head + found.end() : closing])
+            if closing > 0
+            else f"the test before line {source.line(at)} fails"
+        )

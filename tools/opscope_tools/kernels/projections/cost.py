@@ -22,6 +22,11 @@ from opscope_tools.kernels.values.conditions import canonical, negated
 from opscope_tools.kernels.values.notation import Counts, evaluate, names_of
 
 _PARTS: tuple[Part, ...] = ("flops", "matmul", "read", "write")
+_NAMES: Mapping[Part, str] = {
+    "flops": "flops", "matmul": "matmul_flops", "read": "read_bytes", "write": "write_bytes",
+}  # fmt: skip
+#: a ratio says nothing where one of these is a lower bound
+_OF_INTENSITY = {"flops", "read_bytes", "write_bytes"}
 _COMPARES: Mapping[str, Callable[[Fraction, Fraction], bool]] = {
     "==": operator.eq, "!=": operator.ne, "<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt,
 }  # fmt: skip
@@ -59,8 +64,12 @@ def cost_of(
     texts = _fields(per_tile, per_launch)
     numbers, unbound = _evaluated(texts, names, sizes)
     both = "" if totals[2] is None or totals[3] is None else counts.show(totals[2] + totals[3])
+    least = _at_least(texts, {part for part, _ in sums.lost})
+    if least & _OF_INTENSITY:
+        both = ""
+        numbers.pop("intensity", None)
     return Cost(
-        **texts, stage_bytes=_stage(log, certain), lines=sums.lines(),
+        **texts, stage_bytes=_stage(log, certain), lines=sums.lines(), at_least=tuple(f for f in texts if f in least),
         intensity=f"({per_tile[0]}) / ({both})" if per_tile[0] and both not in {"", "0"} else "",
         variables={**variables, **described}, conditions=(*_conditions(log), *settled),
         not_counted=tuple(sums.missing), unbound=unbound, evaluated=numbers,
@@ -137,12 +146,12 @@ class _Sums:
                     self._miss(event, f"the {event.what} of a tile of unknown shape", parts)
                 else:
                     self._put(event, event.what, Formula.const(0), size, parts)
-            case Arithmetic(sources=sources) if not sources or not sources <= self.log.indices:
+            case Arithmetic(sources=sources) if not self.log.only_indices(sources):
                 self._put(event, event.operation, event.flops, Formula.const(0), ["flops"])
             case Product():
                 self._put(event, event.operation, event.flops, Formula.const(0), ["flops", "matmul"])
             case Unknown():
-                index = event.sources and event.sources <= self.log.indices
+                index = self.log.only_indices(event.sources)
                 if not index and (not event.roots or self.certain & set(event.roots)):
                     self._miss(event, event.what, event.loses)
 
@@ -186,12 +195,17 @@ def _conditions(log: Log) -> tuple[str, ...]:
     return tuple(found.values())
 
 
+def _at_least(texts: Mapping[str, str], lost: set[Part]) -> set[str]:
+    """The totals that are told and lack something."""
+    short = {_NAMES[part] for part in lost}
+    return {field for field, text in texts.items() if text and field.removeprefix("launch_") in short}
+
+
 def _fields(per_tile: Sequence[str], per_launch: Sequence[str]) -> dict[str, Any]:
     """The four formulas of a tile and, where they are known, of a launch under their names in `Cost`."""
-    fields = ("flops", "matmul_flops", "read_bytes", "write_bytes")
     return {
-        **dict(zip(fields, per_tile, strict=True)),
-        **{f"launch_{f}": t for f, t in zip(fields, per_launch, strict=True) if t},
+        **dict(zip(_NAMES.values(), per_tile, strict=True)),
+        **{f"launch_{f}": t for f, t in zip(_NAMES.values(), per_launch, strict=True) if t},
     }
 
 
@@ -233,9 +247,12 @@ def cuda_cost(log: Log, grids: Sequence[Launch], sizes: Mapping[str, int]) -> Co
     against = [condition for condition in log.sums.conditions if contradicted(condition, sizes)]
     said = [f"Nothing was evaluated: the sizes given are against the condition {c}." for c in against[:1]]
     both = counts.show(read + write)
-    whole = told[0] and told[2] and told[3] and both != "0"
+    least = _at_least(texts, {part for one in missing.values() for part in one.parts})
+    whole = told[0] and told[2] and told[3] and both != "0" and not least & _OF_INTENSITY
+    if least & _OF_INTENSITY:
+        numbers.pop("intensity", None)
     return Cost(
-        **texts, intensity=f"({per_block[0]}) / ({both})" if whole else "", lines=shown,
+        **texts, at_least=tuple(f for f in texts if f in least), intensity=f"({per_block[0]}) / ({both})" if whole else "", lines=shown,
         variables={n: text for n, text in log.variables.items() if n in names}, conditions=tuple(log.sums.conditions),
         not_counted=tuple(missing), unbound=unbound,
         assumptions=(_FULL, _CACHES, *log.assumptions, *((f"No cost of a launch: {reason}.",) if reason else ()), *said),

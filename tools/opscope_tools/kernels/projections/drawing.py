@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
 from opscope_schemas.resources import Resources
-from opscope_schemas.tiling import IndexMapping, KernelTiling, MemoryOperation
+from opscope_schemas.tiling import Constraint, IndexMapping, KernelTiling, MemoryOperation
 
 #: characters that a box holds at least, and pixels of one character
 _NARROWEST = 44
@@ -200,6 +200,13 @@ def svg(kernel: KernelTiling) -> str:
     )
 
 
+def _required(check: Constraint) -> str:
+    """A check as it reads: a macro of a repository with its name, since it says what is asked of its argument."""
+    own = check.kind.startswith("CHECK_")
+    asked = f"{check.kind}({check.condition})" if own else check.condition
+    return f"{asked} (when {check.when})" if check.when else asked
+
+
 def screen(kernel: KernelTiling) -> str:
     """What matters of one kernel on one screen: the drawing, then launch, cost, limits and what was not resolved."""
     lines = [ascii(kernel), ""]
@@ -221,14 +228,10 @@ def screen(kernel: KernelTiling) -> str:
         count = "unresolved" if kernel.autotune.count is None else kernel.autotune.count
         say("autotune", [f"{count} configurations, key {', '.join(kernel.autotune.key) or 'none'}"])
     if kernel.cost is not None:
-        least = "at least " if kernel.cost.not_counted else ""
-        said = [
-            (kernel.cost.flops, "FLOPs"),
-            (kernel.cost.read_bytes, "bytes read"),
-            (kernel.cost.write_bytes, "bytes written"),
-        ]
-        for number, (total, what) in enumerate(said):
-            told = f"{least if number == 0 else ''}{total} {what}" if total else f"{what} not counted"
+        said = {"flops": "FLOPs", "read_bytes": "bytes read", "write_bytes": "bytes written"}
+        for number, (name, what) in enumerate(said.items()):
+            total, least = getattr(kernel.cost, name), "at least " if name in kernel.cost.at_least else ""
+            told = f"{least}{total} {what}" if total else f"{what} not counted"
             say("" if number else f"per {_unit(kernel)}", [told])
         say("evaluated", [f"{name} {number:,}" for name, number in kernel.cost.evaluated.items()])
         say("not counted", list(kernel.cost.not_counted[:3]))
@@ -238,7 +241,7 @@ def screen(kernel: KernelTiling) -> str:
         f"line {a.line}: {a.coalesced}" for a in (*kernel.loads, *kernel.stores) if a.coalesced.startswith("no")
     ]
     say("not coalesced", not_whole[:4])
-    say("requires", [c.condition for c in kernel.constraints[:4]])
+    say("requires", [_required(c) for c in kernel.constraints[:4]])
     does_not = [
         f"{f.arch}{'' if f.config is None else f' config {f.config}'}: {f.breaks}"
         for f in kernel.resources.fits

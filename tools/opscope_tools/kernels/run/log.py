@@ -111,6 +111,8 @@ class Log:
     events: list[Event] = field(default_factory=list)
     #: places in `events` of the loads whose values are addresses, bounds or masks
     indices: set[int] = field(default_factory=set)
+    #: of those whose values floating-point operations compute with: data, even where a mask is made of them too
+    floats: set[int] = field(default_factory=set)
     sums: Sums = field(default_factory=Sums)
     #: every formula of how often something runs, once
     times: list[Formula] = field(default_factory=list)
@@ -137,6 +139,10 @@ class Log:
     steps_aside: int = 0
     #: of events that may be met again, and of formulas
     _places: dict[Any, int] = field(default_factory=dict)
+
+    def only_indices(self, sources: frozenset[int]) -> bool:
+        """Whether what is computed from these loads is an address, a bound or a mask, and no data."""
+        return bool(sources) and sources <= self.indices - self.floats
 
     def step(self, counts: bool = True) -> None:
         """Count a step; `counts`: whether a cost counts what it does. Raises `TooManyStepsError`."""

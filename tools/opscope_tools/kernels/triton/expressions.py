@@ -346,6 +346,8 @@ class Expressions(Operations):
             return a if a.block else b
         accumulates = isinstance(op, ast.Add) and (a.product or b.product)
         sources = a.sources | b.sources
+        if isinstance(op, ast.Div) or any(isinstance(v.constant, float) for v in (a, b)):
+            self.of_floats(a, b)
         if data and isinstance(op, _ARITHMETIC) and not accumulates:
             self.compute(node, shape, sources, 1)
         text = combined_text(op, a, b) if shape == () and not data and not a.data and not b.data else ""

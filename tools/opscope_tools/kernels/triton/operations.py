@@ -125,6 +125,8 @@ class Operations(ABC):
         if op.name in _REDUCE:
             return self.reduced(op, values, _REDUCE[op.name])
         shape = broadcast([v for v in values if v.items is None])
+        if op.name in _OF_FLOATS:
+            self.of_floats(*values)
         data = any(v.data for v in values) or op.name in _OF_FLOATS
         if op.name in _PER_ELEMENT:
             if data:
@@ -187,6 +189,11 @@ class Operations(ABC):
     def index(self, value: Value) -> None:
         if counted(self.path):
             self.log.indices |= value.sources | sources_of(value.items or ())
+
+    def of_floats(self, *values: Value) -> None:
+        """What floating-point operations compute with is data, whatever else it decides."""
+        if counted(self.path):
+            self.log.floats |= sources_of(values)
 
     # operations, by triton's names -------------------------------------------------------------------------------
 
@@ -334,6 +341,7 @@ class Operations(ABC):
         if not a.shape or not b.shape or len(a.shape) < 2 or len(a.shape) != len(b.shape):
             self.lost("tl.dot of tiles of unknown shape", op.node, "flops", "matmul")
             return Value(None, data=True)
+        self.of_floats(a, b)
         shape = (*a.shape[:-1], b.shape[-1])
         self.put(
             Product, op.node, operation="tl.dot", flops=2 * self.log.counts.size((*shape, a.shape[-1])),
@@ -425,7 +433,12 @@ class Operations(ABC):
         same = second.shape == () or first.strides == second.strides  # a scalar: where the mask leaves out
         steps = first.strides if first.shape == shape and same else ()
         return Value(
-            shape, "", first.data or second.data, first.sources | second.sources, first.roots + second.roots, steps
+            shape,
+            "",
+            any(v.data or isinstance(v.constant, float) for v in (first, second)),
+            first.sources | second.sources,
+            first.roots + second.roots,
+            steps,
         )
 
     def op_trans(self, op: Operation) -> Value:

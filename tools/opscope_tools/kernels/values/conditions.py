@@ -8,6 +8,9 @@ from collections.abc import Sequence
 _FLIP = {"<": ">=", "<=": ">", "!=": "==", "is not": "is", "not in": "in"}
 _COMPARISON = re.compile(r"^(.*?[^<>=!]) (<=|>=|==|!=|<|>|is not|is|not in|in) (.*)$")
 
+#: of several tests: the opposite is not that of one of them
+_JOINED = re.compile(r"\b(?:and|or|if)\b|&&|\|\||\?")
+
 
 def canonical(text: str) -> tuple[str, bool]:
     """A test without braces, in the one of its two forms that is kept, and whether that is the asked one."""
@@ -16,7 +19,7 @@ def canonical(text: str) -> tuple[str, bool]:
         inner, positive = canonical(plain[4:])
         return inner, not positive
     found = _COMPARISON.match(plain)
-    if found and found[2] in _FLIP and not re.search(r"\b(and|or)\b", plain):
+    if found and found[2] in _FLIP and not _JOINED.search(plain):
         return f"{found[1]} {_FLIP[found[2]]} {found[3]}", False
     return plain, True
 
@@ -24,7 +27,7 @@ def canonical(text: str) -> tuple[str, bool]:
 def negated(text: str) -> str:
     """The opposite of a test, for reading."""
     found = _COMPARISON.match(text)
-    if found and not re.search(r"\b(and|or)\b|&&|\|\|", text):
+    if found and not _JOINED.search(text):
         opposite = {**_FLIP, **{v: k for k, v in _FLIP.items()}}
         return f"{found[1]} {opposite[found[2]]} {found[3]}"
     return f"not {text}" if re.match(r"^[\w.]+(\([^()]*\))?$", text) else f"not ({text})"

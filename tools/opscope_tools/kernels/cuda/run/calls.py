@@ -44,8 +44,8 @@ from opscope_tools.kernels.run.log import EVERY, FLOPS, MEMORY
 _ATOMIC = re.compile(
     r"(?:__)?atomic(Add|Sub|Max|Min|Exch|CAS|And|Or|Xor|Inc|Dec)(?:_block|_system)?(?:Noret)?|(?:gpu|fast)AtomicAdd(?:NoReturn)?"
 )
-#: names of functions of the language that repositories give functions of their own
-_COMMON = frozenset({"clamp"})
+#: functions that have these names in `std` alone, so that without it they are a repository's own
+_OF_STD = frozenset({"bit_cast", "clamp", "forward", "launder", "move"})
 _COPIES = frozenset({"__pipeline_memcpy_async", "memcpy_async"})
 _TWO_LANES = re.compile(r"__h\w+2(?:_\w+)?|h2\w+|__h2\w+")
 #: methods that give a size or an address, not an element
@@ -109,25 +109,26 @@ class Calls:
 
     def by_name(self, state: State, node: Call, name: str, arguments: tuple[str, ...]) -> Value:
         """A function that is not a variable: of the language, a type's constructor, or of the repository."""
-        own = name in _COMMON and state.scope.called(name)
+        space, _, plain = name.rpartition("::")
+        named_std = space.removeprefix("::").partition("::")[0] in {"std", "cuda", "thrust"}
+        own = plain in _OF_STD and not named_std and bool(space or state.scope.called(name))
         known = None if own else effect(name)
         kind = None if known is not None else state.scope.types.get(name) or named_type(name)
         if kind is None and known is None and (found := state.scope.called(name)):
             return self.followed(state, node, found, arguments)
         values = [self.value(state, a) for a in node.arguments]
-        if name.rpartition("::")[2] in SAME_POINTER and values:
+        if plain in SAME_POINTER and values and not own:
             return values[0]
         if name.endswith(
             ("wmma::mma_sync", "wmma::load_matrix_sync", "wmma::store_matrix_sync", "wmma::fill_fragment")
         ):
-            return self.fragments(state, node, name.rpartition("::")[2], values)
+            return self.fragments(state, node, plain, values)
         if known is not None:
-            return self.of_language(state, node, name.rpartition("::")[2], known, values)
+            return self.of_language(state, node, plain, known, values)
         if (group := made_group(name)) is not None:
             return group
         if kind is not None:
             return converted(values[0], kind) if len(values) == 1 else Value(kind)
-        plain = name.rpartition("::")[2]
         if state.this is not None and (made := self.functions.method(state, state.this, plain, values)) is not None:
             return made
         if CEIL_DIV.match(plain) and len(values) == 2 and None not in (values[0].number, values[1].number):

@@ -225,9 +225,9 @@ class Expressions:
     def joined(self, state: State, node: Binary) -> Value:
         """`&&` and `||`: the right side is looked at where the left one leaves it open."""
         a = self.value(state, node.left)
-        decision = self.guards.decide(a, state.threads)
         holds = node.operator == "&&"
-        if decision.outcome is (not holds):
+        decision = self.guards.decide(a, state.threads, holds)
+        if decision.outcome is (not holds) and not decision.assumed:
             return Value(BOOL, int(not holds), varies=a.varies, test=a.test)
         threads, left = state.threads, decision.yes if holds else decision.no
         if decision.outcome == "threads" and left is not None:
@@ -238,7 +238,7 @@ class Expressions:
         open_ = decision.outcome == "open" or (decision.outcome == "threads" and left is None)
         if open_ and not apart.nothing:
             state.missing("what stands behind `&&` or `||` of a test that data decides", node, apart.parts)
-        else:
+        elif decision.outcome is not (not holds):
             state.log.add(apart)
         number = None
         if isinstance(a.number, int) and isinstance(b.number, int):
