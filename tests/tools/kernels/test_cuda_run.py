@@ -338,3 +338,31 @@ def test_a_total_that_lacks_something_is_told_as_the_least(tmp_path: Path) -> No
     assert "at least 512 bytes read" in screen(kernel)
     whole = cost_of(body(tmp_path, "y[threadIdx.x] = x[threadIdx.x] + 1.f;"))
     assert (whole.at_least, bool(whole.intensity)) == ((), True)
+
+
+GIVES_UP = """
+__device__ bool fits(float a, float b, float& out) {{ if ({test}) return false; out = a * 2.f; return true; }}
+__global__ void k(float* x, float* y, float a, float b) {{
+  float t; bool found = fits(a, b, t);
+  if ({asked}) y[threadIdx.x] = t; else x[threadIdx.x] = -1.f;
+}}
+void go() {{ k<<<8, 128>>>(); }}
+"""
+
+
+@pytest.mark.parametrize("test", ["a > b", "a > b || b > 3.f", "a > b && b > 3.f"])
+@pytest.mark.parametrize("asked", ["found", "found && a > 0.f", "found == true"])
+def test_what_a_function_gives_back_on_one_way_hides_no_side_of_its_caller(
+    tmp_path: Path, test: str, asked: str
+) -> None:
+    kernel = one(tmp_path, GIVES_UP.format(test=test, asked=asked))
+    assert sorted((m.parameter, m.counted) for m in kernel.stores if m.level == "global") == [("x", False), ("y", True)]
+    assert all(m.when for m in kernel.stores)
+    assert {asked, negated(test)} <= {
+        c.partition(" (line")[0].partition(" (k.cu")[0] for c in cost_of(kernel).conditions
+    }
+
+
+def test_what_a_function_always_gives_back_decides(tmp_path: Path) -> None:
+    text = GIVES_UP.format(test="false", asked="found")
+    assert [(m.parameter, m.when) for m in one(tmp_path, text).stores] == [("y", "")]

@@ -130,6 +130,8 @@ class Value:
     #: declaration of the pointer, or where it was set
     definition: str = ""
     literal: bool = False
+    #: another way through a function, which is not taken, gives another number
+    one_of_several: bool = False
     #: (operator, left, right) of a comparison, (`and`, a, b), (`not`, a)
     test: tuple[Any, ...] = ()
     #: a lambda or the name of a device function
@@ -249,7 +251,8 @@ def _folded(operator: str, a: int, b: int) -> int | None:
 def arithmetic(operator: str, a: Value, b: Value, kind: Type) -> Value:
     """The value of an operator on whole numbers."""
     number = computed(operator, a.number, b.number)
-    made = Value(kind, number, varies=a.varies | b.varies, literal=a.literal and b.literal)
+    several = a.one_of_several or b.one_of_several
+    made = Value(kind, number, varies=a.varies | b.varies, literal=a.literal and b.literal, one_of_several=several)
     digits, offset = _digits_of(operator, a, b)
     if made.varies:
         made = replace(made, step=_stepped(operator, a, b, digits))

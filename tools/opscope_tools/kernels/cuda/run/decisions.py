@@ -40,6 +40,8 @@ class Decision:
 
 
 OPEN = Decision("open")
+#: of a test of what a function gives back on the way through it that is taken
+_GIVEN = ("what is given back",)
 
 
 class Guards:
@@ -70,7 +72,7 @@ class Guards:
 
     def _decide(self, test: Value, threads: Threads, wanted: bool) -> Decision:
         if isinstance(test.number, int):
-            return Decision(bool(test.number))
+            return Decision(bool(test.number), conditions=_GIVEN if test.one_of_several else ())
         if not test.test:
             return self._plain(test, wanted)
         word = test.test[0]

@@ -190,6 +190,7 @@ class Expressions:
                     int(not found.number) if isinstance(found.number, int) else None,
                     varies=found.varies,
                     test=("not", found),
+                    one_of_several=found.one_of_several,
                 )
             case "-":
                 if found.type.arithmetic:
@@ -245,7 +246,9 @@ class Expressions:
             number = int(bool(a.number) and bool(b.number)) if holds else int(bool(a.number) or bool(b.number))
         elif isinstance(a.number, int):
             number = b.number
-        return Value(BOOL, number, varies=a.varies | b.varies, test=("and" if holds else "or", a, b))
+        several = a.one_of_several or b.one_of_several
+        test = ("and" if holds else "or", a, b)
+        return Value(BOOL, number, varies=a.varies | b.varies, test=test, one_of_several=several)
 
     def conditional(self, state: State, node: Conditional) -> Value:
         test = self.value(state, node.test)
@@ -369,7 +372,9 @@ def _operated(state: State, node: Node, operator: str, a: Value, b: Value) -> Va
     varies = a.varies | b.varies
     if operator in _COMPARES:
         made = computed(operator, a.number, b.number) if a.type.kind != "pointer" else None
-        return Value(BOOL, made if isinstance(made, int) else None, varies=varies, test=(operator, a, b))
+        several = a.one_of_several or b.one_of_several
+        number = made if isinstance(made, int) else None
+        return Value(BOOL, number, varies=varies, test=(operator, a, b), one_of_several=several)
     kinds = {a.type.kind, b.type.kind}
     if kinds & {"pointer", "array"}:
         base = a if a.type.kind in {"pointer", "array"} else b

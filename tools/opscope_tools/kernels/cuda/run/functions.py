@@ -222,6 +222,8 @@ def _deduced(name: str, function: Function, values: list[Value]) -> Type | None:
 def _returned(state: State, returns: TypeName | None) -> Value:
     """What a function gives back, as the type that its heading says."""
     found = _one(state.returned)
+    if any(other.number != found.number for other in state.elsewhere):
+        found = replace(found, one_of_several=True)
     of = UNKNOWN if returns is None or returns.reference else state.scope.type_of(returns)
     return found if found.type.kind == "void" or of.kind in {"unknown", "pointer"} else converted(found, of)
 

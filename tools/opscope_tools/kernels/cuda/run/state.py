@@ -47,6 +47,8 @@ class State:
     loops: list[int] = field(default_factory=list)
     loops_around: int = 0
     returned: list[Value] = field(default_factory=list)
+    #: what is given back on ways that are not taken
+    elsewhere: list[Value] = field(default_factory=list)
     #: ways in which some threads left early
     left: set[str] = field(default_factory=set)
     #: where pointers that local arrays hold lead to

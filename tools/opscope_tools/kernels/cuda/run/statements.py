@@ -26,7 +26,9 @@ from opscope_tools.kernels.cuda.syntax.nodes import (
     For,
     If,
     Jump,
+    Name,
     Node,
+    Number,
     Return,
     Switch,
     Unread,
@@ -104,7 +106,7 @@ class Statements:
     def branch(self, state: State, node: If) -> Flow:
         state.statement = node.test
         test = self.value(state, node.test)
-        left = leaves(node.then)
+        left = leaves(node.then) or (node.other is None and _gives_up(node.then))
         decision = self.guards.decide(test, state.threads, not (left or _idle(node.then)), left)
         if decision.outcome == "threads" and decision.yes is not None and decision.no is not None:
             return self._by_threads(state, node, decision)
@@ -142,6 +144,7 @@ class Statements:
             except (TooManyStepsError, RecursionError):
                 what = f"what stands where `{test}` goes the other way"
                 state.log.met(Unknown(**state.at(node), what=what, reason="too much"))
+        state.elsewhere += state.returned
         ends, scope.blocks, scope.types = scope.blocks, blocks, types
         vars(state).update(kept)
         return flow, ends
@@ -272,6 +275,18 @@ def _changed(state: State, *sides: Node | None) -> frozenset[str]:
 
 def _case(node: Switch, values: list[Node]) -> str:
     return " or ".join(f"{node.text} == {spelled(v)}" for v in values) or f"{node.text} is no other case"
+
+
+def _gives_up(node: Node) -> bool:
+    """Whether all that a side does is to give back that there is nothing: the exception, as leaving early is."""
+    if isinstance(node, Block):
+        return len(node.statements) == 1 and _gives_up(node.statements[0])
+    if not isinstance(node, Return):
+        return False
+    given = node.value
+    return (isinstance(given, Name) and given.text in {"false", "nullptr"}) or (
+        isinstance(given, Number) and given.text == "0"
+    )
 
 
 def _idle(node: Node) -> bool:
