@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 from filelock import FileLock
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from opscope_tools.index.build.build import build
 from opscope_tools.running.workspace import DEFAULT_PACKAGES, installed_repository
 from opscope_tools.source.storage.places import index_place
 
 #: how long an example takes is the machine's affair, not a property of the code
-settings.register_profile("any machine")
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
 
 #: servers that tests start trace what they are asked, and nothing in advance

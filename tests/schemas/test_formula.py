@@ -9,7 +9,7 @@ from types import ModuleType
 import opscope_schemas.errors
 import opscope_schemas.formula
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from opscope_schemas.errors import ValuesError
 from opscope_schemas.formula import Formula, evaluate, holds, variables
@@ -167,3 +167,8 @@ def test_examples_in_docstrings_hold(module: ModuleType) -> None:
     result = doctest.testmod(module)
     assert result.attempted > 0
     assert result.failed == 0
+
+
+def test_no_example_of_a_property_is_timed() -> None:
+    assert settings().deadline is None
+    assert HealthCheck.too_slow in settings().suppress_health_check
