@@ -192,7 +192,7 @@ def test_the_plugin_brings_command_and_server_and_knows_the_open_project(project
     mine = [{"tool": "mcp__plugin_opscope_opscope__resolve_class", "input": {"name": "Engine", "repo": "project"}}]
     turns = [mine, *protocol("mcp__plugin_opscope_opscope__")]
     run = project.run("--plugin-dir", str(ROOT / "clients/claude_code"), "-p", "/opscope:analyze llama", turns=turns)
-    assert run.servers == {"plugin:opscope:opscope": "connected"}
+    assert set(run.servers) == {"plugin:opscope:opscope"}  # which may still be starting: that it answers is seen below
     assert '"file":"engine.py","line":1' in run.answers()[0][1].replace(" ", "")
     run.record["requests"][-1]["messages"] = without_first_answer(run.record["requests"][-1]["messages"])
     assert_the_protocol_ran(run, project)
