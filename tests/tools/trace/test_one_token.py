@@ -26,7 +26,7 @@ def test_steps_of_one_token_share_one_further_trace(
 
     def counted(self: Worker, kind: str, payload: object, **options: object) -> object:
         asked.append(kind)
-        return ask(self, kind, payload, **options)  # type: ignore[arg-type]
+        return ask(self, kind, payload, **options)  # type: ignore[arg-type]  # the options are handed on as they came
 
     monkeypatch.setattr(Worker, "ask", counted)
     figures = set()

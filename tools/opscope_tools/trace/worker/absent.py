@@ -78,7 +78,7 @@ class _Finder:
         del path, target
         top = name.partition(".")[0]
         absent = top in STAND_INS and (top == name or isinstance(sys.modules.get(top), _Absent))
-        return ModuleSpec(name, _Finder(), is_package=True) if absent or top in COMPILED else None  # type: ignore[arg-type]
+        return ModuleSpec(name, _Finder(), is_package=True) if absent or top in COMPILED else None  # type: ignore[arg-type]  # typeshed asks for more of a loader than importlib does
 
     @staticmethod
     def create_module(spec: ModuleSpec) -> ModuleType:
