@@ -66,12 +66,12 @@ def swept(task: Task) -> list[Record]:
     found: list[Record] = []
     _context()
     try:
-        with limited(task.seconds):
+        with limited(task.seconds, _spent):
             for record in _phases(task):
                 found.append(record)  # noqa: PERF402 (those made before the time is up are kept)
     except TimeUpError:
         _close()  # a trace may still be running
-        reason = f"over {task.seconds:.0f} s for the type"
+        reason = f"over {task.seconds:.0f} processor seconds for the type"
         found += [Record(task.model_type, p, task.digest, TOO_LONG, reason) for p in task.phases[len(found) :]]
     return found
 

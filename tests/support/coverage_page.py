@@ -85,12 +85,12 @@ def _seconds(records: Sequence[Record]) -> str:
     if not asked:
         return ""
     wall, processor = [r.seconds for r in asked], sorted(r.processor for r in asked)
-    slow = [f"{r.model_type} {r.phase} ({r.seconds:.0f} s)" for r in asked if r.seconds > _LONG]
+    slow = [f"{r.model_type} {r.phase} ({r.processor:.0f} s)" for r in asked if r.processor > _LONG]
     over = f"Over {_LONG:.0f} s: {', '.join(slow)}" if slow else f"None took over {_LONG:.0f} s"
     return (
-        "## Seconds\n\nA new trace of the default configuration by a worker that runs already, refusals included: "
-        f"median {_share(wall, 0.5):.1f} s, 95 % within {_share(wall, 0.95):.1f} s, longest {wall[-1]:.1f} s "
-        f"(processor seconds: {_share(processor, 0.5):.1f}, {_share(processor, 0.95):.1f}, {processor[-1]:.1f}). {over}."
+        "## Seconds\n\nA new trace of the default configuration by a worker that runs already, refusals included, in seconds of "
+        f"one processor core: median {_share(processor, 0.5):.1f}, 95 % within {_share(processor, 0.95):.1f}, longest {processor[-1]:.1f} "
+        f"(by the clock, on a machine that did other work too: {_share(wall, 0.5):.1f}, {_share(wall, 0.95):.1f}, {wall[-1]:.1f}). {over}."
     )
 
 
@@ -129,12 +129,12 @@ def _lines(records: Sequence[Record]) -> str:
         if record.outcome == ABSENT:
             return "–"
         number = numbered.get((record.outcome, reason(record.reason)))
-        said = [record.outcome + (f" ({number})" if number else ""), f"{record.seconds:.1f} s"]
+        said = [record.outcome + (f" ({number})" if number else ""), f"{record.processor:.1f} s"]
         tried = record.equal + len(record.wrong) + len(record.unbuilt)
         return ", ".join([*said, *([f"{record.equal} of {tried}"] if tried else [])])
 
     rows = [(t, *(cell(found.get((t, p))) for p in PHASES)) for t in sorted({r.model_type for r in records})]
-    head = "A type's three phases: outcome (its reason above), seconds, how many of the points inside the conditions equal a concrete run."
+    head = "A type's three phases: outcome (its reason above), seconds of one core, how many of the points inside the conditions equal a concrete run."
     return f"## Types\n\n{head}\n\n{_table(('type', *PHASES), rows)}"
 
 

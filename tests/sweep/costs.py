@@ -49,7 +49,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--phase", action="append", choices=PHASES)
     parser.add_argument("--points", type=int, default=2, help="compared, at values asked through the tool")
     parser.add_argument("--inside", type=int, default=3, help="points inside the conditions")
-    parser.add_argument("--seconds", type=float, default=900.0, help="for one type in all its phases")
+    parser.add_argument("--seconds", type=float, default=900.0, help="of a processor, for one type in all its phases")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--memory", default="auto", help="of one worker: 6GiB")
     parser.add_argument("--scheduler", default="", help="address of a running Dask scheduler")

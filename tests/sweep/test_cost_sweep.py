@@ -74,6 +74,13 @@ def test_a_limit_ends_what_runs_in_this_thread_and_nothing_after_it() -> None:
         pass
 
 
+def test_a_limit_counts_what_is_spent_not_the_time_that_others_take() -> None:
+    with limited(0.3, lambda: 0.0):
+        time.sleep(0.5)
+    with pytest.raises(TimeUpError), limited(0.05, lambda: 0.0):
+        _never_ends()
+
+
 def test_records_of_other_code_and_lines_cut_short_are_none(tmp_path: Path) -> None:
     records = Records(tmp_path)
     records.add([Record("bert", "prefill", "old", EXACT), Record("gpt2", "prefill", "new", EXACT)])
@@ -104,7 +111,7 @@ def test_the_page_counts_outcomes_reasons_and_points_and_has_a_line_for_each_typ
     found = page(
         [
             blank, replace(blank, phase="decode", outcome=ABSENT, seconds=0.0, equal=0, unbuilt=()),
-            replace(blank, model_type="gpt2", seconds=61.0, equal=1, wrong=("products 3 for 4 at {}", "read 1 for 2 at {}"), unbuilt=()),
+            replace(blank, model_type="gpt2", processor=61.0, equal=1, wrong=("products 3 for 4 at {}", "read 1 for 2 at {}"), unbuilt=()),
             replace(blank, model_type="one", outcome=REFUSED, reason=words.format("OneModel", "'a.b'"), equal=0, unbuilt=()),
             replace(blank, model_type="two", outcome=REFUSED, reason=words.format("TwoForTexts", "'c'"), equal=0, unbuilt=()),
             replace(blank, model_type="three", outcome=INCOMPLETE, reason="aten.odd at x.py:3", wrong=("read 2 for 3 at {}",), unbuilt=()),
@@ -121,7 +128,7 @@ def test_the_page_counts_outcomes_reasons_and_points_and_has_a_line_for_each_typ
         in found
     )
     assert "- gpt2 prefill: products 3 for 4 at {}" in found
-    assert "| bert | exact, 2.0 s, 2 of 3 | – | not yet |" in found
+    assert "| bert | exact, 1.0 s, 2 of 3 | – | not yet |" in found
     assert "Over 60 s: gpt2 prefill (61 s)." in found
 
 
