@@ -42,7 +42,9 @@ class Record:
     unbuilt: tuple[str, ...] = ()
 
     def line(self) -> str:
-        said = f"{self.model_type:28} {self.phase:8} {self.outcome:12} {self.processor:.1f} s; {self.equal} inside equal"
+        said = (
+            f"{self.model_type:28} {self.phase:8} {self.outcome:12} {self.processor:.1f} s; {self.equal} inside equal"
+        )
         return "; ".join((said, *filter(None, (self.reason,)), *(f"WRONG {w}" for w in self.wrong), *self.unbuilt))
 
 
