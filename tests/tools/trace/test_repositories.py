@@ -87,6 +87,19 @@ class Net(nn.Module):
         return self.conv(x).relu()
 
 
+class Undecided(nn.Module):
+    def __init__(self, width=8):
+        super().__init__()
+        self.first = nn.Linear(width, width)
+        self.second = nn.Linear(width, width)
+
+    def forward(self, x):
+        y = self.first(x)
+        if x.sum() > 0:
+            y = self.second(y)
+        return y
+
+
 def make_collect(width):
     return Collect(width, 2)
 
@@ -215,3 +228,14 @@ def test_a_src_folder_and_relative_imports_are_found(tmp_path: Path) -> None:
     workspace.store.close()
     assert document.totals.flops == "{batch_size} * {seq_len} * {dim} * (2 * {dim} + 1)"
     assert document.file.endswith("spkg/sub/net.py")
+
+
+def test_what_values_decide_is_run_on_values_and_the_line_is_named(context: ToolContext, folder: Path) -> None:
+    source = next(path for path in folder.rglob("*.py") if "class Undecided" in path.read_text())
+    line = 1 + source.read_text().splitlines().index("        if x.sum() > 0:")
+    for inputs in ({}, {"inputs": {"x": [2, 5, 8]}}):
+        document = count_flops(CostArguments(target="Undecided", **inputs), context).document
+        assert any(f"{source.name}:{line}" in said and "Data decides" in said for said in document.assumptions)
+        shape = [int(size) for size in document.model_inputs[0].shape]
+        rows = shape[0] * shape[1]
+        assert document.totals.matmul_flops == str(2 * 2 * rows * 8 * 8)  # ones add up to more than 0: both layers run

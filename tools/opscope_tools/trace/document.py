@@ -285,6 +285,8 @@ def guards_of(tree: CallTree, call: CallRecord) -> tuple[str, ...]:
     shaping = names - variables(call.parameters)
 
     def rests(guard: str) -> bool:
+        if (looking := tree.trace.looked_up.get(guard)) is not None:
+            return bool(inside.intersection(looking))
         asked, used = tree.trace.decided.get(guard), variables(guard)
         if asked is None:
             return len(below) > 1 or not all(map(is_depth, used))

@@ -196,6 +196,9 @@ class Trace(Frozen):
         default={},
         description="By guard: the calls that asked for it, or whose module's construction did; -1: neither.",
     )
+    looked_up: dict[str, tuple[int, ...]] = Field(
+        default={}, description="Guards that only calls need which look something up, with these."
+    )
     merged: tuple[str, ...] = Field(default=(), description="Sizes that equalities put others in the place of.")
     point: dict[str, Rational] = Field(description="The sizes at which the branches were taken.")
     assumptions: tuple[str, ...] = ()

@@ -201,13 +201,15 @@ def _widest_by_itself(
 ) -> Trace:
     arguments: Any = None
     at: dict[str, int] = {}
+    data: Data = ""
     slow = f"{module_class.__name__} takes too long on symbolic sizes."
 
     def ran(level: str, more: dict[str, int] | None = None) -> ModuleSession:
         nonlocal arguments
         for fold in (True, False):
             session = ModuleSession(
-                request, module_class, blueprint, level, arguments=arguments, at={**at, **(more or {})}, dtype=dtype, fold=fold
+                request, module_class, blueprint, level, arguments=arguments, at={**at, **(more or {})}, dtype=dtype, fold=fold,
+                data=data,
             )  # fmt: skip
             limit = contextlib.nullcontext() if level == "none" else configs.deadline(_PATIENCE, slow)
             try:
@@ -222,6 +224,11 @@ def _widest_by_itself(
 
     try:
         ran("none")
+    except DataError:
+        if _weights_of(blueprint) > _LARGEST:
+            raise
+        data = "real"
+        return written(ran("none"), None)
     except TraceError:
         if arguments is None:
             raise
@@ -244,6 +251,11 @@ def _widest_by_itself(
             continue
         return _written_by_itself(session, problem, partial(ran, level), fit=quick)
     return _written_by_itself(plain, problem, partial(ran, "none"), fit=quick)
+
+
+def _weights_of(blueprint: Blueprint) -> int:
+    with torch.device("meta"):
+        return sum(p.numel() for p in blueprint.build(blueprint.sizes).parameters())
 
 
 def _written_by_itself(

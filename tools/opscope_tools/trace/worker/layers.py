@@ -19,7 +19,17 @@ from opscope_tools.trace.worker import absent, patches
 from opscope_tools.trace.worker.blueprint import Blueprint, symbolic
 from opscope_tools.trace.worker.inputs import Input
 from opscope_tools.trace.worker.recorder import Recorder
-from opscope_tools.trace.worker.session import CUTS, DTYPE, SYMBOLIC, InputsError, Session
+from opscope_tools.trace.worker.session import (
+    CUTS,
+    DECIDED_BY_DATA,
+    DTYPE,
+    SYMBOLIC,
+    Data,
+    DataError,
+    InputsError,
+    Session,
+    ones,
+)
 from opscope_tools.trace.worker.shapes import Argument, Dimension, Solver
 from opscope_tools.trace.worker.signatures import IDS, parameters, plain
 
@@ -44,11 +54,11 @@ class ModuleSession(Session):
     def __init__(
         self, request: TraceRequest, module_class: Any, blueprint: Blueprint, level: str = "none", *,
         arguments: list[Argument] | None = None, at: dict[str, int] | None = None, dtype: torch.dtype = DTYPE,
-        fold: bool = True,
+        fold: bool = True, data: Data = "",
     ) -> None:  # fmt: skip
         self._blueprint = blueprint
         self.arguments = arguments
-        super().__init__(request, module_class, None, level, at=at, dtype=dtype, fold=fold)
+        super().__init__(request, module_class, None, level, at=at, dtype=dtype, fold=fold, data=data)
 
     def _configure(self) -> None:
         self.config = SimpleNamespace(**self._blueprint.sizes)
@@ -84,15 +94,16 @@ class ModuleSession(Session):
             )
         recorder = Recorder(self.model, self.symbols, self.dtype, fold=self.fold)
         switches = plain(self.model.forward)
-        with absent.counted(recorder.report), patches.Rewriter(recorder.report):
+        with absent.counted(recorder.report), patches.Rewriter(recorder.report, real=self.data == "real"):
             if self.arguments is None and not self.request.inputs:
                 self.arguments = self._found(switches)
             self.given = self._inputs()
-            tensors = {i.name: i.tensor(lambda shape, dtype: torch.empty(shape, dtype=dtype)) for i in self.given}
+            tensors = {i.name: i.tensor(ones if self.data else _empty) for i in self.given}
             with recorder.phase(record=True):
                 self.model(**tensors, **switches)
         if remark := self._blueprint.remark():
             self.assumptions[remark] = None
+        self._say_what_data_decided(recorder)
         self.phase = "forward"
         return recorder
 
@@ -106,6 +117,8 @@ class ModuleSession(Session):
             return found
         names = ", ".join(p.name for p in wanted if p.stage < 2) or "none that is a tensor"
         error = solver.problem
+        if isinstance(error, DECIDED_BY_DATA) and not self.data:
+            raise DataError(f"{self.model_class.__name__} takes a decision that depends on data.") from error
         said = (
             f": it ends in {type(error).__name__}: {str(error).strip().splitlines()[0][:200].rstrip('.')}"
             if error and str(error).strip()
@@ -153,6 +166,10 @@ class ModuleSession(Session):
         if size in RUNTIME or size.isidentifier():
             return self.size(size, 16)
         raise ConfigError(f"{size!r} is no size.", next_step="Name a variable, or give a number.")
+
+
+def _empty(shape: tuple[Any, ...], dtype: torch.dtype) -> Any:
+    return torch.empty(shape, dtype=dtype)
 
 
 def check_same(plain: Session, session: Session) -> None:

@@ -78,6 +78,10 @@ _CONCRETE = "expected to contain only concrete integers"
 _KEEPS_LOGITS = "logits_to_keep"
 
 
+#: what torch raises where data decides
+DECIDED_BY_DATA = (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode)
+
+
 class UntraceableError(TraceError):
     """What no choice of symbols can mend."""
 
@@ -214,7 +218,7 @@ class Session:
             ) from error
         except OpscopeError:
             raise
-        except (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode) as error:
+        except DECIDED_BY_DATA as error:
             raise DataError(
                 f"{self.model_class.__name__} takes a decision that depends on data, which no cost formula can "
                 f"follow: {_first_line(error)}.",
@@ -338,8 +342,7 @@ class Session:
         self.assumptions.update(rewriter.assumed)
         if self.stored is not None and self.stored.said:
             self.assumptions[self.stored.said] = None
-        if self.data and recorder.decided:
-            self.assumptions[f"Data decides at {', '.join(recorder.decided)}: {_GIVEN[self.data]}"] = None
+        self._say_what_data_decided(recorder)
         if left := Inputs.unused(model.forward, {i.name for i in self.given}, decoding=self.request.phase != "prefill"):
             self.assumptions[f"Called without {', '.join(left)}: what that would cost is not in the totals."] = None
         if self.two_sided and "decoder_input_ids" not in self._parameters():
@@ -347,6 +350,10 @@ class Session:
                 f"{self.model_class.__name__} is one side of an encoder-decoder: name the class that has both for both."
             ] = None
         return recorder
+
+    def _say_what_data_decided(self, recorder: Recorder) -> None:
+        if self.data and recorder.decided:
+            self.assumptions[f"Data decides at {', '.join(recorder.decided)}: {_GIVEN[self.data]}"] = None
 
     def _arguments(self, **lengths: str) -> dict[str, Any]:
         """The chosen set of inputs as tensors; `lengths` puts one run-time size in another's place."""
@@ -358,7 +365,7 @@ class Session:
         for index, found in enumerate(sets):
             if index == self.chosen:
                 self.given = found
-                return {i.name: i.tensor(_ones if self.data else _empty) for i in found}
+                return {i.name: i.tensor(ones if self.data else _empty) for i in found}
         raise InputsError(
             f"No inputs are known that {self.model_class.__name__} runs on.",
             next_step="Name a class whose forward takes token ids, images, audio or states.",
@@ -423,7 +430,7 @@ class Session:
         stream = "decoder_input_ids" if "decoder_input_ids" in filling else "input_ids"
         if stream not in filling:
             raise UntraceableError(f"{self.model_class.__name__} decodes no token ids.", next_step="Ask for prefill.")
-        new = (_ones if self.data else _empty)((self.size("batch_size"), self.size("seq_len")), torch.int64)
+        new = (ones if self.data else _empty)((self.size("batch_size"), self.size("seq_len")), torch.int64)
         arguments: dict[str, Any] = {stream: new, cache[0]: cache[1], **caches}
         self.given = [Input(stream, tuple(new.shape), torch.int64)]
         if stream == "decoder_input_ids" and "encoder_outputs" in parameters:
@@ -476,7 +483,7 @@ def _empty(shape: tuple[Any, ...], dtype: torch.dtype) -> Any:
     return torch.empty(shape, dtype=dtype)
 
 
-def _ones(shape: tuple[Any, ...], dtype: torch.dtype) -> Any:
+def ones(shape: tuple[Any, ...], dtype: torch.dtype) -> Any:
     """Ones, whose values stay known where tensors have none."""
     if math.prod(shape) > patches.KNOWN_VALUES:
         return torch.ones(shape, dtype=dtype)

@@ -2,7 +2,9 @@
 
 A stack (a ModuleList whose length is a depth of the config) may hold one kind of layer or several: dense before
 sparse ones, every sixth attending globally. The model is built again, on the meta device, deeper than any small number of
-its config, and its layers are compared: the count of each kind is then a function of the depth. A formula over a field of
+its config, and its layers are compared: the count of each kind is then a function of the depth. That a stack begins as a
+deeper one does is not taken for granted: other depths are looked at (a config may make its last layer another one, or
+want four at least), and that nothing outside of the layers takes a shape from their number. A formula over a field of
 the config is taken only where that field is seen to move the layers as the formula says, below its value and above it;
 else a plain number stands in it, and where that fits none either the count holds for the traced depth alone.
 """
@@ -28,12 +30,18 @@ from opscope_tools.trace.worker.sharing import SharedLayerError, shared
 _FURTHER = 12
 #: formulas are sought over fields up to this value, and a stack is looked at past it
 _LARGEST = 96
+#: depths from 1 on at which the lists of a config are looked at
+_SHALLOW = 25
 #: how many other values of a field are tried, and how many of these have to be seen to move the layers
 _PROBES, _PROOFS = 6, 2
 
 Counts = tuple[int, ...]
 #: a layer's signature, and what each list of the config that is as long as its own says of it
 Layer = tuple[Any, dict[str, str]]
+#: name of a list of the config, with the number of the part that holds it -> what it holds
+Lists = dict[str, list[str]]
+#: in place of a stack's path: what of the model is in none
+_OUTSIDE = ""
 
 
 @dataclass
@@ -47,6 +55,8 @@ class Stack:
     lists: frozenset[str] = frozenset()
     #: how many layers stand before one of a kind that does not run at the configured depth
     limit: int | None = None
+    #: the depth below which its layers are others, or none can be built
+    least: int = 1
     _found: dict[Any, Formula | None] = field(default_factory=dict)
 
 
@@ -90,21 +100,18 @@ class Stacks:
             model = self._built(config)
         except Exception:  # a config that does not stretch: its layers are counted, not generalised
             return None
-        lists = [
-            (f"{i}.{name}", v)
-            for i, part in enumerate(fields.all_parts(config))
-            for name, v in vars(part).items()
-            if isinstance(v, list | tuple)
-        ]
+        lists = _lists_of(config)
         found: dict[str, list[Layer]] = {}
         known: dict[int, Any] = {}
         for path, module in model.named_modules():
             if isinstance(module, torch.nn.ModuleList) and len(module):
-                marks = [(name, v) for name, v in lists if len(v) == len(module)]
+                marks = [(name, v) for name, v in lists.items() if len(v) == len(module)]
                 found[path] = [
-                    (signature(child, known), {name: str(v[i]) for name, v in marks}) for i, child in enumerate(module)
+                    (signature(child, known), {name: v[i] for name, v in marks}) for i, child in enumerate(module)
                 ]
-        return found
+        held = (*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False))
+        outside = [(n, tuple(t.shape)) for n, t in held if not any(n.startswith(f"{path}.") for path in found)]
+        return {**found, _OUTSIDE: [(sorted(outside), {})]}
 
     def _built(self, config: Any) -> Any:
         """The model on the meta device, alike layers built once where that holds."""
@@ -125,6 +132,8 @@ class Stacks:
             alone = {n: found if found is not None else further for n, found in alone.items()}
         self.compared = bool(base) and None not in alone.values()
         for name, deeper in alone.items():
+            if (deeper or {}).get(_OUTSIDE) != base.get(_OUTSIDE):
+                continue  # what is no layer has a shape that follows from how many there are
             for path, layers in base.items():
                 beyond = (deeper or {}).get(path, [])
                 if len(beyond) - len(layers) != steps[name] or len(layers) != self._depths[name]:
@@ -132,9 +141,42 @@ class Stacks:
                 # a list that stays as it is only happened to be as long
                 names = layers[0][1].keys() & beyond[0][1].keys()
                 kinds, reached = _kinds(layers, names), _kinds(beyond, names)
-                if reached[: len(kinds)] == kinds:
+                least = self._least(name, path, beyond, names)
+                if reached[: len(kinds)] == kinds and least is not None:
                     last = next((i for i, kind in enumerate(reached) if kind not in kinds), None)
-                    self._stacks[path] = Stack(name, len(kinds), reached[:last], frozenset(names), limit=last)
+                    self._stacks[path] = Stack(name, len(kinds), reached[:last], frozenset(names), last, least)
+
+    def _least(self, variable: str, path: str, layers: list[Layer], names: Iterable[str]) -> int | None:
+        """The depth from which on every stack begins as the deepest does; None where it is none below the configured one."""
+        here = self._depths[variable]
+        broken = 0
+        if names:
+            shallow = (*range(1, min(_SHALLOW, len(layers))), here + 1)
+            broken = max((d for d in shallow if not self._begins(variable, d, layers, names)), default=0)
+        if broken < here - 1 and len(set(_kinds(layers, names))) > 1:
+            near = [d for d in (here - 1, here + 1) if d > broken]
+            found = [(self._lists({variable: d}) or {}).get(path, []) for d in near]
+            whole = _kinds(layers, names)
+            if any(_kinds(one, names) != whole[:d] for one, d in zip(found, near, strict=True)):
+                return None
+        return broken + 1 if broken < here else None
+
+    def _begins(self, variable: str, depth: int, layers: list[Layer], names: Iterable[str]) -> bool:
+        """Whether at that depth the config's lists are what the deepest one's begin with; it may refuse the depth."""
+        overrides = {**self._spec.overrides, self._names.get(variable, variable): depth}
+        try:
+            config = configs.make_config(self._config_class, self._spec.model_copy(update={"overrides": overrides}))
+        except Exception:
+            return False
+        held = _lists_of(config)
+        return all(held.get(name) == [marks[name] for _, marks in layers[:depth]] for name in names)
+
+    def leasts(self) -> dict[str, int]:
+        """Depth variable -> the depth from which on the stacks that follow it are what the formulas say, where that is not 1."""
+        found: dict[str, int] = {}
+        for stack in self._stacks.values():
+            found[stack.variable] = max(found.get(stack.variable, 1), stack.least)
+        return {name: least for name, least in found.items() if least > 1}
 
     def limits(self) -> dict[str, int]:
         """Depth variable -> the layers beyond which kinds stand that do not run at the traced depth."""
@@ -238,6 +280,16 @@ class Stacks:
             if proofs == _PROOFS:
                 break
         return proofs > 0
+
+
+def _lists_of(config: Any) -> Lists:
+    """Every list of a config and of its parts, its items as text."""
+    return {
+        f"{i}.{name}": [str(item) for item in held]
+        for i, part in enumerate(fields.all_parts(config))
+        for name, held in vars(part).items()
+        if isinstance(held, list | tuple)
+    }
 
 
 def _differs(expected: Callable[[int, int], int], value: int, other: int, depth: int) -> bool:

@@ -30,6 +30,7 @@ from opscope_tools.trace.worker.alike import first_of
 from opscope_tools.trace.worker.beside import between_layers, once_a_layer
 from opscope_tools.trace.worker.floors import Floors
 from opscope_tools.trace.worker.flow import Kept
+from opscope_tools.trace.worker.positions import room
 from opscope_tools.trace.worker.recorder import CallEvent, OpEvent
 from opscope_tools.trace.worker.stacks import Stacks
 from opscope_tools.trace.worker.stored import StoredWeights
@@ -85,12 +86,15 @@ class Writer:
         )
         ops = tuple(self._op(op) for op in s.recorder.ops)
         guards += self._fixed_guards(calls)
+        paddings = {e.index: p for e in s.recorder.calls if type(p := getattr(e.module, "padding_idx", None)) is int}
+        positions = room(ops, paddings, s.phase, self._point())
+        guards += [condition for condition in positions if condition not in guards]
         kind = s.model_class
         return Trace(
             model_class=f"{kind.__module__}.{kind.__qualname__}",
             config_class=f"{s.config_class.__module__}.{s.config_class.__qualname__}" if s.config_class else "",
             model_type=getattr(s.config_class, "model_type", ""), phase=s.phase, attention=s.attention, logits=s.logits, dtype=str(s.dtype).removeprefix("torch."),
-            calls=calls, ops=ops, variables=self._variables(), guards=tuple(guards), decided=self._decided(guards), merged=tuple(sorted(self._merged)), point=self._point(),
+            calls=calls, ops=ops, variables=self._variables(), guards=tuple(guards), decided=self._decided(guards), looked_up=positions, merged=tuple(sorted(self._merged)), point=self._point(),
             inputs=tuple(self._input(given, at) for at, given in enumerate(s.given)),
             assumptions=tuple(s.assumptions),
             tensors=tuple(self._tensors()), cache_before=self._cache(s.recorder.flow.before),
@@ -344,8 +348,10 @@ class Writer:
             if is_depth(name):
                 if not (name in used and self._general.get(name, False)):
                     found.append(f"{{{name}}} == {value}")
-                elif self.stacks is not None and name in (limits := self.stacks.limits()):
-                    found.append(f"{{{name}}} <= {limits[name]}")
+                elif self.stacks is not None:
+                    limits, leasts = self.stacks.limits(), self.stacks.leasts()
+                    found += [f"{{{name}}} <= {limits[name]}"] if name in limits else []
+                    found += [f"{{{name}}} >= {leasts[name]}"] if name in leasts else []
             elif name not in s.symbolic or name in s.settled:
                 found.append(f"{{{name}}} == {value}")
         return found

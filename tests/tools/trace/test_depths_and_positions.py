@@ -1,0 +1,114 @@
+"""What a document says of depths and of positions holds for models that are built and run there, and not one step further.
+
+A configuration may make layers of other kinds at other depths (its last layer attends globally, it wants one of a kind at
+least), take a size outside of the layers from their number, or have a table of positions that ends.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from opscope_schemas.formula import evaluate, holds
+from opscope_tools.costing.arguments import CostArguments
+from opscope_tools.count_flops import count_flops
+from opscope_tools.running.tool import ToolContext
+from opscope_tools.trace.document import assignment
+from transformers import AutoModel
+from transformers.models.auto import configuration_auto
+
+WIDE = {
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "vocab_size": 64,
+    "pad_token_id": 0,
+}
+#: model type -> a small configuration of it, and a depth at which its document holds and one at which it does not
+STACKS: dict[str, tuple[dict[str, Any], int, int]] = {
+    "olmo_hybrid": (
+        {**WIDE, "linear_num_key_heads": 4, "linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 8}, 13, 3,
+    ),
+    "gemma3n_text": ({**WIDE, "hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 64, "laurel_rank": 4}, 0, 13),
+    "gemma4_text": ({**WIDE, "hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 64, "global_head_dim": 16}, 0, 13),
+    "gemma3_text": (WIDE, 13, 0),
+    "qwen3_next": (
+        {**WIDE, "linear_num_key_heads": 4, "linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 8,
+         "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16, "shared_expert_intermediate_size": 16}, 13, 0,
+    ),
+}  # fmt: skip
+DEPTHS = (1, 2, 3, 4, 5, 6, 7, 11, 12, 13, 25, 61)
+
+
+def parameters_built(model_type: str, config: dict[str, Any], depth: int) -> int | None:
+    """Of a model that is built with so many layers, nothing shared; None where its config refuses."""
+    made = configuration_auto.CONFIG_MAPPING[model_type]
+    try:
+        with torch.device("meta"):
+            model = AutoModel.from_config(made(**config, num_hidden_layers=depth))
+    except Exception:
+        return None
+    return sum(p.numel() for p in model.parameters())
+
+
+@pytest.mark.parametrize("model_type", STACKS)
+def test_depths_inside_the_conditions_have_the_parameters_of_a_model_built_so(
+    model_type: str, context: ToolContext
+) -> None:
+    config, inside, outside = STACKS[model_type]
+    document = count_flops(CostArguments(target=model_type, config=config), context).document
+    checked = []
+    name = next((v.name for v in document.variables if v.config_key.endswith("num_hidden_layers")), "")
+    given = {v.name: v.default for v in document.variables if v.default is not None}
+    run = {"batch_size": 3, "seq_len": 16}
+    for depth in DEPTHS:
+        values = assignment(document.variables, {**given, **run, **({name: depth} if name else {})})
+        if not all(holds(condition, values) for condition in document.conditions):
+            continue
+        built = parameters_built(model_type, config, depth)
+        assert built is not None, f"{depth} layers cannot be built"
+        head = document.parameters
+        whole = evaluate(head, values)
+        assert whole - built in (0, 32 * 64), (
+            f"{depth} layers: {whole} for {built}"
+        )  # a head that is no part of the model below
+        checked.append(depth)
+    assert inside == 0 or inside in checked
+    assert outside == 0 or outside not in checked
+
+
+@pytest.mark.parametrize(
+    ("model_type", "config", "name"),
+    [
+        ("gpt_bigcode", {"n_embd": 32, "n_head": 4, "n_inner": 48, "n_layer": 2, "vocab_size": 64, "n_positions": 24}, "n_positions"),
+        ("opt", {"hidden_size": 32, "ffn_dim": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "word_embed_proj_dim": 32,
+                 "vocab_size": 64, "max_position_embeddings": 24}, "max_position_embeddings"),
+        ("roberta", {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 64,
+                     "max_position_embeddings": 24}, "max_position_embeddings"),
+    ],
+)  # fmt: skip
+def test_positions_end_where_the_conditions_say(
+    model_type: str, config: dict[str, Any], name: str, context: ToolContext
+) -> None:
+    document = count_flops(CostArguments(target=model_type, config=config), context).document
+    given = {v.name: v.default for v in document.variables if v.default is not None}
+    conditions = [c for c in document.conditions if f"{{{name}}}" in c and "{seq_len}" in c]
+    assert conditions
+    lengths = [n for n in range(2, 40) if all(holds(c, {**given, "seq_len": n, name: 24}) for c in conditions)]
+    model = AutoModel.from_config(configuration_auto.CONFIG_MAPPING[model_type](**config)).eval()
+    with torch.no_grad():
+        model(torch.full((2, lengths[-1]), 5))
+        with pytest.raises((IndexError, RuntimeError)):
+            model(torch.full((2, lengths[-1] + 1), 5))
+
+
+def test_a_layer_of_a_model_with_a_table_of_positions_has_no_condition_on_it(context: ToolContext) -> None:
+    whole = count_flops(CostArguments(target="gpt2"), context).document
+    layer = count_flops(CostArguments(target="GPT2MLP"), context).document
+    assert "{seq_len} <= {n_positions}" in whole.conditions
+    assert not any("n_positions" in condition for condition in layer.conditions)
+    steps = count_flops(CostArguments(target="gpt2", phase="decode"), context).document
+    assert "{seq_len} + {cache_len} <= {n_positions}" in steps.conditions
