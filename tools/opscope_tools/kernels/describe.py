@@ -20,7 +20,8 @@ from opscope_tools.kernels.projections.levels import levels
 from opscope_tools.kernels.records import Inventory, KernelRef, LaunchRef, WrapperRef
 from opscope_tools.kernels.triton.decorators import Context
 from opscope_tools.kernels.triton.description import describe_triton
-from opscope_tools.source.files import PYTHON, SUFFIXES, read_text, walk
+from opscope_tools.source.cpp.text import decoded
+from opscope_tools.source.files import PYTHON, SUFFIXES, read_bytes, walk
 
 _WHOLE = {"", "*", "."}
 
@@ -152,8 +153,8 @@ def _cuda_context(
     def load(path: str) -> CSource | None:
         if path not in sources:
             looked_for = path in written or not path.endswith(SUFFIXES)  # most names of headers are tried in vain
-            text = read_text(repository, path) if looked_for else None
-            sources[path] = None if text is None else CSource(path, text)
+            data = read_bytes(repository, path) if looked_for else None
+            sources[path] = None if data is None else CSource(path, decoded(data))
         return sources[path]
 
     devices: dict[str, list[KernelRef]] = {}
