@@ -28,6 +28,7 @@ _WAITED = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 
 
 def main() -> None:
+    """Become the command of the arguments, or stay above it where the specification says that it is kept."""
     specification: dict[str, Any] = json.loads(sys.argv[1])
     command = sys.argv[2:]
     kept = specification["kept"]

@@ -37,6 +37,7 @@ class Sources:
     kept: dict[tuple[str, str], PythonSource] = field(default_factory=dict)
 
     def of(self, repository: Repository, file: str) -> PythonSource:
+        """The source of one file, read once; the repository must be one of the index."""
         key = (repository.name, file)
         if key not in self.kept:
             tree = next(t for t in self.index.resolver.trees if t.repository.name == repository.name)

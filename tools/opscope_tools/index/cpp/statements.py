@@ -54,6 +54,7 @@ class Token(NamedTuple):
 
     @property
     def word(self) -> bool:
+        """Whether it is an identifier or keyword, not a sign or number."""
         return self.text[0].isalpha() or self.text[0] in "_$"
 
 

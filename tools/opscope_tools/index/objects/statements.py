@@ -70,6 +70,7 @@ class Statements:
         }  # fmt: skip
 
     def block(self, statements: Sequence[ast.stmt], frame: Frame) -> int:
+        """Run statements until one ends the block; says how they ended."""
         state, handlers = self.state, self.handlers
         for number, statement in enumerate(statements):
             if state.strict and frame.open:  # an earlier branch may have returned

@@ -109,6 +109,7 @@ class Answers:
         return made
 
     def copy(self) -> Answers:
+        """The same answers, to go another way with."""
         return Answers(dict(self.given), dict(self.equal), list(self.wholes))
 
 

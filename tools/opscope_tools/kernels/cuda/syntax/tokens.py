@@ -64,6 +64,7 @@ class Token:
 
     @property
     def shown(self) -> str:
+        """As it is written in the file, not as a macro expands it."""
         return self.text if self.written is None else self.written
 
 
