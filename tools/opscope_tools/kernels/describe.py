@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 from opscope_schemas.common import Repository
 from opscope_schemas.tiling import KernelTiling
@@ -93,7 +92,7 @@ def nearest(inventories: Iterable[Inventory], target: str, limit: int = 6) -> li
 
 def describe(
     repository: Repository, inventory: Inventory, kernels: Sequence[KernelRef], *, arch: Arch | None = None,
-    given: Mapping[str, Any] | None = None, sizes: Mapping[str, int] | None = None, checkpoint: Callable[[], None], progress: Callable[[float, float | None, str], None],
+    given: Mapping[str, object] | None = None, sizes: Mapping[str, int] | None = None, checkpoint: Callable[[], None], progress: Callable[[float, float | None, str], None],
 ) -> list[KernelTiling]:  # fmt: skip
     """Describe kernels of one inventory, in the given order.
 

@@ -18,7 +18,7 @@ from opscope_tools.index.names.torch_modules import MODULE
 if TYPE_CHECKING:
     from opscope_tools.source.python.names import ClassSymbol
     from opscope_tools.source.python.repository import Unit
-    from opscope_tools.source.python.syntax import Function
+    from opscope_tools.source.python.syntax import Function, Text
 
 Args = tuple[Any, ...]
 Kwargs = dict[str, Any]
@@ -375,7 +375,7 @@ class Place:
 
     value: Any
     holder: ClassValue | None
-    code: Any
+    code: Text
     node: ast.expr
 
 
@@ -408,7 +408,7 @@ class Frame:
     """One running function: its local values, what it builds (`this`), and how it has returned so far."""
 
     unit: Unit
-    code: Any
+    code: Text
     local: dict[str, Any]
     closure: Frame | None = None
     this: Any = None
