@@ -122,13 +122,12 @@ class CppText:
         self.original = text
         #: (position, text) of raw strings
         self.raw_strings: list[tuple[int, str]] = []
-        #: names of the files that it includes, as written
-        self.includes: list[str] = []
+        #: (position, word, text) of preprocessor lines
+        self._directives: list[tuple[int, str, str]] = []
         self.conditionals: list[Conditional] = []
         #: every `#define`, those in dead code too
         self.defined: list[Macro] = []
-        self._blanked = _NOISE.sub(self._blank, text.replace(_INNER_NEWLINE, " "))
-        statements = self._read_directives(self._blanked)
+        statements = self._read_directives(_NOISE.sub(self._blank, text.replace(_INNER_NEWLINE, " ")))
         #: stretches that `#if 0` leaves out
         self.dead = self._dead()
         #: the text without comments, literals and preprocessor lines
@@ -136,8 +135,20 @@ class CppText:
 
     @cached_property
     def code(self) -> str:
-        """The text without comments and literals; preprocessor lines stand."""
-        return _without(self._blanked, self.dead)
+        """The text without comments and literals; preprocessor lines stand, but for those in dead code."""
+        parts: list[str] = []
+        at = 0
+        for start, _, line in self._directives:
+            if not self.is_dead(start):
+                parts += (self.statements[at:start], line)
+                at = start + len(line)
+        return "".join([*parts, self.statements[at:]]).replace(_INNER_NEWLINE, "\n")
+
+    @cached_property
+    def includes(self) -> list[str]:
+        """Names of the files that it includes, as written."""
+        lines = [start for start, word, _ in self._directives if word == "include"]
+        return [named[1] for start in lines if (named := _INCLUDE.match(self.original, start)) is not None]
 
     def line(self, position: int) -> int:
         """1-based line of a position."""
@@ -223,13 +234,13 @@ class CppText:
     def _blank(self, match: re.Match[str]) -> str:
         """What stands in place of a comment or literal."""
         found = match[0]
-        if found[0] == "R":
-            self.raw_strings.append((match.start(), self.original[match.start() : match.end()]))
-        if found[0] == "/":
+        sign = found[0]
+        if sign == "/":
             return spaces(found, _INNER_NEWLINE)
-        if found[0] == "R":
+        if sign == "R":
+            self.raw_strings.append((match.start(), self.original[match.start() : match.end()]))
             return f' "{spaces(found[2:-1], _INNER_NEWLINE)}"'
-        return f"{found[0]}{spaces(found[1:-1], _INNER_NEWLINE)}{found[0]}"
+        return f"{sign}{spaces(found[1:-1], _INNER_NEWLINE)}{sign}"
 
     def _read_directives(self, code: str) -> str:
         """Fill the tables; gives the code without preprocessor lines."""
@@ -249,10 +260,7 @@ class CppText:
                 if macro is not None:
                     body = match[2][macro.end() :].replace(_INNER_NEWLINE, "\n")
                     self.defined.append(Macro(start, end, macro[1], body))
-            elif word == "include":
-                named = _INCLUDE.match(self.original, start, end)
-                if named is not None:
-                    self.includes.append(named[1])
+            self._directives.append((start, word, match[0]))
             parts += (code[at:start], spaces(match[0].replace(_INNER_NEWLINE, "\n")))
             at = end
         return "".join([*parts, code[at:]])
@@ -294,9 +302,6 @@ class CppText:
     @cached_property
     def closing(self) -> dict[int, int]:
         """Position of every `{` -> position of its `}`, or the file's end where nothing closes it."""
-        return self._matched_braces()
-
-    def _matched_braces(self) -> dict[int, int]:
         code, closing = self.statements, dict[int, int]()
         stack: list[int] = []
         saved: list[tuple[list[int], list[list[int]]]] = []  # before the #if; after each branch
