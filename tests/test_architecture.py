@@ -1,4 +1,6 @@
-"""The arrows between packages, the weight of starting a server, how deep classes inherit, and that these checks can fail."""
+"""The arrows between packages, the weight of starting a server, how deep classes inherit, what has a docstring, and that
+these checks can fail.
+"""
 
 from __future__ import annotations
 
@@ -219,3 +221,32 @@ def test_deep_inheritance_and_a_stub_are_seen(tmp_path: Path) -> None:
     (tmp_path / "high.py").write_text("from middle import C as Base\n\nclass E(Base[int]): ...\n")
     assert too_deep(tmp_path) == [["high.E", "low.C", "low.B", "low.A"], ["middle.D", "low.C", "low.B", "low.A"]]
     assert stubs(tmp_path) == ["low:5"]
+
+
+def untold(folder: Path) -> list[str]:
+    """Public classes, functions and methods without a docstring; those of Protocols and the tracer need none."""
+
+    def within(node: ast.Module | ast.ClassDef, path: str) -> list[str]:
+        found: list[str] = []
+        for part in node.body:
+            if not isinstance(part, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) or part.name.startswith("_"):
+                continue
+            if ast.get_docstring(part) is None:
+                found.append(f"{path}.{part.name}")
+            if isinstance(part, ast.ClassDef) and not any("Protocol" in ast.unparse(base) for base in part.bases):
+                found += within(part, f"{path}.{part.name}")
+        return found
+
+    return [name for module, tree in trees(folder).items() if ".trace." not in module for name in within(tree, module)]
+
+
+@pytest.mark.parametrize("top", ["tools", "schemas", "cache", "server"])
+def test_what_others_may_use_says_what_its_name_does_not(top: str) -> None:
+    assert untold(ROOT / top) == []
+
+
+def test_a_public_name_without_a_docstring_is_seen(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(
+        "class A:\n    'A.'\n    def f(self): ...\n    def _g(self): ...\nclass P(Protocol):\n    'P.'\n    def h(self): ...\n"
+    )
+    assert untold(tmp_path) == ["a.A.f"]

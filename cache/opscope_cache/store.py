@@ -76,20 +76,25 @@ class MemoryStore:
         self._values: dict[str, str] = {}
 
     def get(self, key: str) -> str | None:
+        """The kept value; None where there is none."""
         return self._values.get(key)
 
     def put(self, key: str, value: str) -> None:
+        """Keep a value for the life of the process, without a limit."""
         self._values[key] = value
 
     def keys(self) -> Iterator[str]:
+        """The keys of this moment, in the order in which they were put."""
         return iter(list(self._values))
 
     def clear(self) -> int:
+        """Forget everything; says how many values."""
         count = len(self._values)
         self._values.clear()
         return count
 
     def info(self) -> StoreInfo:
+        """Its size is that of the values in bytes; the limit of 0 stands for none."""
         size = sum(len(value.encode()) for value in self._values.values())
         return StoreInfo("memory", len(self._values), size, 0)
 
@@ -195,6 +200,7 @@ class DiskStore:
         self._cache = None
 
     def get(self, key: str) -> str | None:
+        """The kept value; None where there is none, or the disk does not give it."""
         return self._guarded(lambda: self._read(key), None)
 
     def _read(self, key: str) -> str | None:
@@ -216,20 +222,25 @@ class DiskStore:
         return text
 
     def put(self, key: str, value: str) -> None:
+        """Keep a value; where the disk does not take it, it is only not kept."""
         self._guarded(lambda: self._opened().set(key, value), None)
 
     def keys(self) -> Iterator[str]:
+        """The keys of this moment; none where the disk does not give them."""
         nothing: list[str] = []
         return iter(self._guarded(lambda: [key for key in self._opened() if key], nothing))
 
     def clear(self) -> int:
+        """Delete everything; says how many values."""
         return self._guarded(lambda: int(self._opened().clear()), 0)
 
     def info(self) -> StoreInfo:
+        """Sizes in bytes, of the whole folder; 0 where the disk does not tell."""
         count, size = self._guarded(lambda: (len(self._opened()), int(self._opened().volume())), (0, 0))
         return StoreInfo(str(self.folder), count, size, self._size_limit)
 
     def close(self) -> None:
+        """Close the database; the next question opens it again."""
         self._forget()
 
 

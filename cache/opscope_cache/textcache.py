@@ -27,18 +27,22 @@ class TextDisk(diskcache.Disk):  # type: ignore[misc] # diskcache ships no types
     """Keys and values as text in the row itself. What is not text reads as "", which no digest stands in front of."""
 
     def put(self, key: str) -> tuple[str, bool]:
+        """A key as it stands in the database: text, never pickled."""
         assert type(key) is str
         return key, True
 
     def get(self, key: object, raw: object) -> str:
+        """A key of the database; empty for what `put` never writes."""
         return key if isinstance(key, str) and raw == 1 else ""
 
     def store(self, value: str, read: bool, key: str = UNKNOWN) -> tuple[int, int, None, str]:
+        """A value as it stands in the row: behind the digest that `fetch` compares."""
         assert type(value) is str
         assert not read
         return 0, MODE_RAW, None, f"{digest(key, value)}{value}"
 
     def fetch(self, mode: object, filename: object, value: object, read: bool) -> str:
+        """A row's value, digest included; empty for what `store` never writes."""
         return value if mode == MODE_RAW and filename is None and isinstance(value, str) and not read else ""
 
     def remove(self, file_path: object) -> None:

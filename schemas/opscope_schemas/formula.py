@@ -366,14 +366,17 @@ class Formula:
 
     @classmethod
     def const(cls, value: int | Fraction) -> Formula:
+        """A number."""
         return cls({(): Fraction(value)})
 
     @classmethod
     def var(cls, name: str) -> Formula:
+        """One variable by its name, without braces."""
         return cls({((name, 1),): Fraction(1)})
 
     @classmethod
     def of(cls, value: Operand) -> Formula:
+        """A number as a formula; a formula is given back."""
         return value if isinstance(value, Formula) else cls.const(value)
 
     @classmethod
@@ -405,6 +408,7 @@ class Formula:
         return self.terms.get(()) if len(self.terms) == 1 else None
 
     def variables(self) -> frozenset[str]:
+        """Names that a value must be given for, also inside of calls."""
         found: set[str] = set()
         for monomial in self.terms:
             for atom, _ in monomial:
@@ -524,10 +528,12 @@ class Formula:
 
     @staticmethod
     def minimum(*operands: Operand) -> Formula:
+        """The least of the operands, their numbers taken together."""
         return _extremum("min", operands)
 
     @staticmethod
     def maximum(*operands: Operand) -> Formula:
+        """The greatest of the operands, their numbers taken together."""
         return _extremum("max", operands)
 
     def substitute(self, replacements: Mapping[str, Operand]) -> Formula:
@@ -547,6 +553,7 @@ class Formula:
         return total
 
     def evaluate(self, values: Mapping[str, Rational]) -> int:
+        """Its whole number at given values; raises what `evaluate` raises where one is missing."""
         return evaluate(str(self), values)
 
     # ---- printing

@@ -69,7 +69,7 @@ def test_the_whole_list_costs_an_agent_less_than_five_thousand_tokens() -> None:
 def test_what_the_short_schema_asks_for_is_what_the_tool_takes(tool: AnyTool) -> None:
     """The defaults that it shows, alone and all together, pass it and the tool's own validation; so do nulls, there."""
     schema = arguments_schema(tool.arguments)
-    given = dict.fromkeys(schema["required"], "x")
+    given: dict[str, object] = dict.fromkeys(schema["required"], "x")
     shown = {name: field["default"] for name, field in schema["properties"].items() if "default" in field}
     jsonschema.validate(given | shown, schema)
     assert validate(tool, given | shown) == validate(tool, given)

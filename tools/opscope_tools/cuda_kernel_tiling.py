@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from fnmatch import fnmatch
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from opscope_cache.keys import digest, engine_version, of_document
 from opscope_cache.store import recall
@@ -216,7 +216,7 @@ def _drawn(kernel: KernelTiling, how: str) -> KernelTiling:
     return kernel.model_copy(update={"diagram": (diagrams.svg if how == "svg" else diagrams.ascii)(kernel)})
 
 
-def _constants(arguments: TilingArguments) -> dict[str, Any]:
+def _constants(arguments: TilingArguments) -> dict[str, bool | int | float | str | None]:
     """Constexpr values among `values`; the others are types."""
     from opscope_tools.kernels import is_type
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Mapping
+from typing import Literal, TypeVar
 
 from opscope_cache.keys import digest, engine_version
 from opscope_cache.store import recall
 from opscope_schemas.common import Frozen, Repository, ToolArguments
-from opscope_schemas.repo_map import RepoMapResult, Section
+from opscope_schemas.repo_map import EntryPoint, NestLine, RepoMapResult, Section
 from pydantic import Field
 
 from opscope_tools.running.distributions import console_scripts_of, described
@@ -202,24 +202,20 @@ def _section(whole: RepoMapResult, section: str) -> RepoMapResult:
     return whole.model_copy(update={**empty, "totals": wanted, "notes": notes})
 
 
-Cut = Callable[[str, tuple[Any, ...]], tuple[Any, ...]]
+Cut = Callable[[str, tuple[object, ...]], tuple[object, ...]]
+F = TypeVar("F", bound=Frozen)
 
 
-def _cut(value: Any, cut: Cut, path: str = "") -> Any:
+def _cut(value: F, cut: Cut, path: str = "") -> F:
     """A result with every list put through `cut(path of the field, list)`; texts stay."""
-    if isinstance(value, Frozen):
-        changed = {}
-        for name in type(value).model_fields:
-            held = getattr(value, name)
-            if isinstance(held, tuple | Frozen):
-                new = _cut(held, cut, f"{path}.{name}".removeprefix("."))
-                if new is not held:
-                    changed[name] = new
-        return value.model_copy(update=changed) if changed else value
-    if isinstance(value, tuple):
-        kept = cut(path, value)
-        return tuple(_cut(one, cut, path) if isinstance(one, Frozen) else one for one in kept)
-    return value
+    changed: dict[str, object] = {}
+    for name in type(value).model_fields:
+        held, inner = getattr(value, name), f"{path}.{name}".removeprefix(".")
+        if isinstance(held, tuple):
+            changed[name] = tuple(_cut(one, cut, inner) if isinstance(one, Frozen) else one for one in cut(inner, held))
+        elif isinstance(held, Frozen):
+            changed[name] = _cut(held, cut, inner)
+    return value.model_copy(update=changed) if changed else value
 
 
 def page(whole: RepoMapResult, arguments: MapRepoArguments) -> RepoMapResult:
@@ -233,7 +229,7 @@ def _paged(held: RepoMapResult, skipped: int, limit: int) -> RepoMapResult:
     depth = 1 if held.section in _INNER else 0
     more = []
 
-    def cut(path: str, entries: tuple[Any, ...]) -> tuple[Any, ...]:
+    def cut(path: str, entries: tuple[object, ...]) -> tuple[object, ...]:
         if path in {"sources", "notes"}:
             return entries
         level = path.count(".") - (held.section in {"environment", "flags"})
@@ -242,7 +238,7 @@ def _paged(held: RepoMapResult, skipped: int, limit: int) -> RepoMapResult:
             return entries[skipped : skipped + limit]
         return entries if level < depth else entries[: _inner(path)]
 
-    paged: RepoMapResult = _cut(held, cut)
+    paged = _cut(held, cut)
     goes_on = held.offset + limit if any(more) else held.next_offset
     return paged.model_copy(update={"next_offset": goes_on})
 
@@ -274,22 +270,23 @@ def summary(whole: RepoMapResult) -> RepoMapResult:
 
 
 def _shortened(whole: RepoMapResult, share: float) -> RepoMapResult:
-    def cut(path: str, entries: tuple[Any, ...]) -> tuple[Any, ...]:
+    def cut(path: str, entries: tuple[object, ...]) -> tuple[object, ...]:
         if path in {"sources", "notes"}:
             return entries
         if path == "loops.lines":
-            return tuple(_short_texts(one) for one in shortened(entries, max(1, round(_SHOWN[path] * share))))
+            lines = [line for line in entries if isinstance(line, NestLine)]
+            return tuple(_short_texts(one) for one in shortened(lines, max(1, round(_SHOWN[path] * share))))
         if path == "entry_points":
-            entries = _mixed(entries)
+            entries = _mixed(entry for entry in entries if isinstance(entry, EntryPoint))
         keep = max(1, round(_SHOWN.get(path, 8) * share)) if path not in {"components", "llm.signals"} else len(entries)
         kept = entries[:keep]
         return tuple(_short_texts(one) for one in kept)
 
-    shorter: RepoMapResult = _cut(whole, cut)
+    shorter = _cut(whole, cut)
     return shorter.model_copy(update={"shortened": _SAID})
 
 
-def _mixed(entries: tuple[Any, ...]) -> tuple[Any, ...]:
+def _mixed(entries: Iterable[EntryPoint]) -> tuple[EntryPoint, ...]:
     """A few of each kind before more of one."""
     places: dict[str, int] = {}
     ranked = []
@@ -299,11 +296,11 @@ def _mixed(entries: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(entry for _, _, entry in sorted(ranked, key=lambda e: e[:2]))
 
 
-def _short_texts(one: Any) -> Any:
+def _short_texts(one: object) -> object:
     """Texts that only quote the line are cut: the pointer leads there."""
     if not isinstance(one, Frozen):
         return one
-    changed: dict[str, Any] = {}
+    changed: dict[str, object] = {}
     for name in ("text", "says", "note", "code", "searched", "default"):
         held = getattr(one, name, "")
         if isinstance(held, str) and len(held) > 70:

@@ -142,7 +142,9 @@ def gather(arguments: WriteReportArguments, context: ToolContext) -> Implementat
     return replace(facts, checks=tuple(_checks(facts)))
 
 
-def _given(target: str, config: str | dict[str, Any] | None, context: ToolContext) -> Mapping[str, object] | str | None:
+def _given(
+    target: str, config: str | dict[str, object] | None, context: ToolContext
+) -> Mapping[str, object] | str | None:
     """The configuration that the caller gave; a target may be one itself."""
     own, checkpoint = described(context.workspace, target), checkpoint_named(target)
     return str(own.path) if own is not None else checkpoint.name if checkpoint is not None else config or None
@@ -159,7 +161,7 @@ def _checks(facts: ImplementationFacts) -> Iterator[Check]:
         yield from checks_of(PythonSource(path, "\n".join(lines)), names) if lines is not None else []
 
 
-def _quietly(arguments: Mapping[str, Any], context: ToolContext) -> ExtractConfigResult:
+def _quietly(arguments: Mapping[str, object], context: ToolContext) -> ExtractConfigResult:
     """What `extract_config` says; its progress is not the report's."""
     return run_tool(
         EXTRACT_CONFIG, {**arguments, "detail": "full"}, ToolContext(context.workspace, cancelled=context.cancelled)
@@ -167,7 +169,7 @@ def _quietly(arguments: Mapping[str, Any], context: ToolContext) -> ExtractConfi
 
 
 def _settings(
-    target: str, config: Mapping[str, Any], tree: ModelTreeResult, context: ToolContext, skipped: list[str]
+    target: str, config: Mapping[str, object], tree: ModelTreeResult, context: ToolContext, skipped: list[str]
 ) -> ExtractConfigResult | None:
     """What source says of the configuration that the model was built with; None, and a note, where it cannot be read."""
     why = ""

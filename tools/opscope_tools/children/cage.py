@@ -16,7 +16,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # its file is run by path, in another process
+    from opscope_tools.children.launcher import DescribedCage
 
 __all__ = ["Cage", "Protection", "protection"]
 
@@ -73,7 +77,7 @@ class Cage:
     #: whether the child starts no program and no process once it runs: it loads that filter itself (seal.py)
     sealed: bool = False
 
-    def described(self, program: str) -> dict[str, Any]:
+    def described(self, program: str) -> DescribedCage:
         """The cage as the launcher takes it: what is enforceable on this machine, and the paths as they are."""
         landlock = _landlock_package()
         programs = {*_existing((*_LOADERS, *self.execute, program)), str(Path(program).resolve())}
@@ -141,7 +145,7 @@ def _landlock_package() -> str:
 
 
 @cache
-def _seccomp() -> Any | None:
+def _seccomp() -> ModuleType | None:
     try:
         return importlib.import_module("pyseccomp")
     except (ImportError, RuntimeError, OSError):  # it raises RuntimeError where libseccomp is missing
@@ -175,7 +179,7 @@ def _exported(more: tuple[str, ...]) -> bytes:
         return file.read()
 
 
-def _known(seccomp: Any, name: str) -> bool:
+def _known(seccomp: ModuleType, name: str) -> bool:
     """Whether this architecture and this libseccomp have the call."""
     try:
         return int(seccomp.resolve_syscall(seccomp.system_arch(), name)) >= 0

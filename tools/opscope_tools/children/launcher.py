@@ -15,7 +15,7 @@ import resource
 import signal
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 #: statuses for what goes wrong before the program runs, as shells give them
@@ -27,8 +27,31 @@ _ABOUT_ONESELF = (
 _WAITED = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 
 
+class DescribedCage(TypedDict):
+    """A cage as it comes here: folders and files, the folder of landlockpy and the filter in hexadecimal digits, both
+    empty where this machine cannot enforce them."""
+
+    landlock: str
+    read: list[str]
+    write: list[str]
+    execute: list[str]
+    walls: str
+
+
+class Specification(TypedDict):
+    """What `starting.py` says of a child: `limits` by the names of module `resource`, `sealing` the folder of seal.py."""
+
+    parent: int
+    kept: bool
+    limits: dict[str, int]
+    nice: int
+    cage: DescribedCage | None
+    sealing: str
+
+
 def main() -> None:
-    specification: dict[str, Any] = json.loads(sys.argv[1])
+    """Become the command of the arguments, or stay above it where the specification says that it is kept."""
+    specification: Specification = json.loads(sys.argv[1])
     command = sys.argv[2:]
     kept = specification["kept"]
     _end_with(specification["parent"], signal.SIGTERM if kept else signal.SIGKILL)
@@ -50,7 +73,7 @@ def _end_with(parent: int, number: int) -> None:
 # ---- becoming the program
 
 
-def _become(command: list[str], specification: dict[str, Any]) -> None:
+def _become(command: list[str], specification: Specification) -> None:
     """Limits, then the cage, then the program; ends the process with a sentence on stderr where one of them fails."""
     try:
         for name, value in specification["limits"].items():
@@ -75,7 +98,7 @@ def _limit(what: int | None, value: int) -> None:
     resource.setrlimit(what, (value, value))
 
 
-def _enter(cage: dict[str, Any], sealing: str) -> None:
+def _enter(cage: DescribedCage, sealing: str) -> None:
     sys.path += [sealing, *filter(None, [cage["landlock"]])]
     from seal import seal  # type: ignore[import-not-found] # by its folder: opscope itself is not on the path here
 
@@ -85,7 +108,7 @@ def _enter(cage: dict[str, Any], sealing: str) -> None:
         seal(bytes.fromhex(cage["walls"]))
 
 
-def _confine(cage: dict[str, Any]) -> None:
+def _confine(cage: DescribedCage) -> None:
     """Landlock: what the cage names may be read, written, run; nothing else, and no signal leaves the cage."""
     from landlockpy import AccessFS, Ruleset, Scope
 
@@ -108,7 +131,7 @@ def _confine(cage: dict[str, Any]) -> None:
 # ---- keeping it
 
 
-def _keep(command: list[str], specification: dict[str, Any]) -> None:
+def _keep(command: list[str], specification: Specification) -> None:
     """Start the program as a child and end with it, after everything that it started."""
     prctl = getattr(ctypes.CDLL(None), "prctl", None)
     if prctl is not None:

@@ -20,11 +20,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from opscope_tools.children.cage import Cage
 from opscope_tools.children.environment import environment_for
 from opscope_tools.children.scratch import scratch_folder
+
+if TYPE_CHECKING:  # its file is run by path, in another process
+    from opscope_tools.children.launcher import Specification
 
 __all__ = ["NOTHING", "UNLIMITED", "Child", "Done", "Limits", "python_module", "run", "start", "started_by_others"]
 
@@ -175,7 +178,7 @@ def start(
 
 
 def _launching(command: Sequence[str], limits: Limits, cage: Cage | None, *, kept: bool) -> list[str]:
-    specification = {
+    specification: Specification = {
         "parent": os.getpid(), "kept": kept, "limits": limits.described(), "nice": limits.nice,
         "cage": cage.described(command[0]) if cage else None, "sealing": str(_LAUNCHER.parent),
     }  # fmt: skip

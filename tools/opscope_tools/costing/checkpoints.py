@@ -36,6 +36,7 @@ class Checkpoint:
 
     @property
     def model_type(self) -> str:
+        """As its configuration names it; raises `KeyError` where that does not."""
         return str(self.config["model_type"])
 
     def sentence(self) -> str:

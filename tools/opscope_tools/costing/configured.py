@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from opscope_schemas.errors import ConfigError
 
@@ -21,7 +20,7 @@ from opscope_tools.running.workspace import Workspace
 class Configured:
     """A target's own configuration, the model type that it is of, and whose it is where that is known."""
 
-    content: Mapping[str, Any]
+    content: Mapping[str, object]
     model_type: str
     origin: str = ""
 
@@ -38,7 +37,7 @@ def configured(workspace: Workspace, target: str) -> Configured | None:
     return Configured(checkpoint.config, checkpoint.model_type, checkpoint.sentence())
 
 
-def of_defaults(model_type: str, overrides: Mapping[str, Any] | None = None) -> str:
+def of_defaults(model_type: str, overrides: Mapping[str, object] | None = None) -> str:
     """That sizes are the defaults of a class and of no checkpoint; it names one of the model type, where the table has one."""
     example = example_of(model_type) if model_type else ""
     what = "but for what was given, the defaults" if overrides else "the defaults"

@@ -7,7 +7,7 @@ exact where the formula holds there. Fields are formulas by their annotation (`F
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from opscope_schemas.analysis import FORMULA
 from opscope_schemas.common import ToolResult
@@ -100,7 +100,7 @@ def _mapped(model: M, change: Callable[[str], str]) -> M:
     return model.model_copy(update=changes) if changes else model
 
 
-def _within(held: Any, change: Callable[[str], str]) -> Any:
+def _within(held: object, change: Callable[[str], str]) -> object:
     if isinstance(held, BaseModel):
         return _mapped(held, change)
     if isinstance(held, tuple) and any(isinstance(item, BaseModel) for item in held):

@@ -6,11 +6,12 @@ import ast
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypeVar
 
 from opscope_schemas.common import Repository
 from opscope_schemas.extracted_config import (
     AcceptedKey,
+    Basis,
     Configuration,
     Derivation,
     Hyperparameter,
@@ -22,10 +23,13 @@ from opscope_schemas.extracted_config import (
 
 from opscope_tools.index import ClassSymbol, Index
 from opscope_tools.index.configurations.configurations import Held, ReadConfiguration
+from opscope_tools.index.configurations.constructor_steps import Taken
 from opscope_tools.index.modules.shown_values import Shown
 from opscope_tools.settings import Meanings, PythonSource, Reader, config_reads
 
 ModelFiles = Callable[[ClassSymbol], list[tuple[Repository, str]]]
+#: what stands at a place in a file
+Fact = TypeVar("Fact", Hyperparameter, Meaning | None, Derivation, Override, AcceptedKey)
 _FIRST = 3
 
 
@@ -37,6 +41,7 @@ class Sources:
     kept: dict[tuple[str, str], PythonSource] = field(default_factory=dict)
 
     def of(self, repository: Repository, file: str) -> PythonSource:
+        """The source of one file, read once; the repository must be one of the index."""
         key = (repository.name, file)
         if key not in self.kept:
             tree = next(t for t in self.index.resolver.trees if t.repository.name == repository.name)
@@ -60,13 +65,13 @@ class Parameters:
         self.sources, self.files, self.more = sources, list(files), more
         self.found: list[Configuration] = []
 
-    def describe(self, read: ReadConfiguration, given: Mapping[str, Any] | None) -> list[Configuration]:
+    def describe(self, read: ReadConfiguration, given: Mapping[str, object] | None) -> list[Configuration]:
         """The configuration first, then those that it holds, outer before inner."""
         self._add(read, given, "", self.files, None)
         return self.found
 
     def _add(
-        self, read: ReadConfiguration, given: Mapping[str, Any] | None, path: str,
+        self, read: ReadConfiguration, given: Mapping[str, object] | None, path: str,
         files: list[tuple[Repository, str]], owner: _Owner | None,
     ) -> None:  # fmt: skip
         place = len(self.found)
@@ -103,7 +108,7 @@ class Parameters:
 
     def _parameter(
         self, held: Held, read: ReadConfiguration, meanings: Mapping[str, Meaning], reads: Mapping[str, Reads] | None,
-        given: Mapping[str, Any] | None, path: str, owner: _Owner | None,
+        given: Mapping[str, object] | None, path: str, owner: _Owner | None,
     ) -> Hyperparameter:  # fmt: skip
         first, *others = held.declared
         aliases = tuple(alias for alias, name in read.aliases.items() if name == held.name)
@@ -225,7 +230,7 @@ class Parameters:
 def _in_own_file(found: Configuration) -> Configuration:
     """The same with the file left out of each fact that stands in the configuration's own, and the class likewise."""
 
-    def short(fact: Any) -> Any:
+    def short(fact: Fact) -> Fact:
         return fact.model_copy(update={"file": ""}) if fact is not None and fact.file == found.file else fact
 
     parameters = tuple(
@@ -239,8 +244,8 @@ def _in_own_file(found: Configuration) -> Configuration:
     return found.model_copy(update={"hyperparameters": parameters, "accepts": tuple(map(short, found.accepts))})
 
 
-def _first_of(read: ReadConfiguration) -> list[Any]:
-    seen: dict[str, Any] = {}
+def _first_of(read: ReadConfiguration) -> list[Taken]:
+    seen: dict[str, Taken] = {}
     for taken in read.taken:
         seen.setdefault(taken.name, taken)
     return list(seen.values())
@@ -265,7 +270,7 @@ def _open(held: Held) -> str:
     )
 
 
-def _basis(held: Held, changed: bool) -> Any:
+def _basis(held: Held, changed: bool) -> Basis:
     default = held.default
     if not held.value.known:
         return "required" if default is None and held.kind != "attribute" and not held.sets else "open"

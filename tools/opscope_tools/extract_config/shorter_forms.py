@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from opscope_schemas.extracted_config import Configuration, ExtractConfigResult, Hyperparameter
 
@@ -19,7 +19,7 @@ def paged(result: ExtractConfigResult, section: str | None, offset: int, limit: 
     """One page of one section, the others empty; all of it without a section. Kernels come as a page already."""
     if section is None:
         return result
-    update: dict[str, Any] = {
+    update: dict[str, object] = {
         "configurations": (),
         "kernels": (),
         "constraints": (),
@@ -33,7 +33,7 @@ def paged(result: ExtractConfigResult, section: str | None, offset: int, limit: 
         total = result.kernel_count
         update |= {"kernels": result.kernels, "kernel_hooks": result.kernel_hooks}
     else:
-        entries: Sequence[Any] = getattr(result, section)
+        entries: Sequence[object] = getattr(result, section)
         total, update[section] = len(entries), tuple(entries[offset : offset + limit])
     following = offset + limit
     update["next_offset"] = following if following < total else None
@@ -104,7 +104,7 @@ def _briefer(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 2].rsplit(" ", 1)[0] + " …"
 
 
-def _short_value(value: Any) -> Any:
+def _short_value(value: object) -> object:
     """Long lists and mappings by their beginning."""
     if isinstance(value, list) and len(value) > 8:
         return [*value[:6], f"... {len(value)} in all"]
@@ -142,7 +142,7 @@ def briefer(result: ExtractConfigResult) -> ExtractConfigResult:
     def form(parameter: Hyperparameter, owner: Configuration) -> Hyperparameter:
         own = _own(parameter, owner)
         reads = parameter.reads.model_copy(update={"first": ()}) if parameter.reads and own else None
-        update: dict[str, Any] = {"reads": reads, "overrides": ()}
+        update: dict[str, object] = {"reads": reads, "overrides": ()}
         if parameter.meaning is not None:
             update["meaning"] = parameter.meaning.model_copy(update={"text": _briefer(parameter.meaning.text, 80)})
         if not own:

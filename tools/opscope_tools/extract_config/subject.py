@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from opscope_schemas.common import Repository
 from opscope_schemas.errors import InputError, PathRefusedError, SourceError, UnknownNameError
@@ -38,7 +37,7 @@ class Subject:
 
 
 def find_subject(
-    index: Index, context: ToolContext, target: str, repo: str | None, given: dict[str, Any] | None
+    index: Index, context: ToolContext, target: str, repo: str | None, given: Mapping[str, object] | None
 ) -> Subject:
     """`given` picks the class of an auto class. Raises `UnknownNameError` with the nearest names where nothing bears the name, `PathRefusedError` for a path
     outside the repositories."""

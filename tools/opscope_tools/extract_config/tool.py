@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from opscope_schemas.common import Repository, ToolArguments
 from opscope_schemas.errors import SourceError, UnknownNameError
-from opscope_schemas.extracted_config import Check, Configuration, ExtractConfigResult
+from opscope_schemas.extracted_config import (
+    Check,
+    Configuration,
+    Constant,
+    ExtractConfigResult,
+    KernelHook,
+    KernelSettings,
+)
 from pydantic import Field
 
 from opscope_tools.costing.checkpoints import checkpoint_named
@@ -83,7 +90,7 @@ def _answered(index: Index, arguments: ExtractConfigArguments, context: ToolCont
 
 class _Answer:
     def __init__(
-        self, arguments: ExtractConfigArguments, context: ToolContext, index: Index, given: dict[str, Any] | None
+        self, arguments: ExtractConfigArguments, context: ToolContext, index: Index, given: Mapping[str, object] | None
     ) -> None:
         self.arguments, self.context, self.index, self.given = arguments, context, index, given
         self.sources = Sources(index)
@@ -271,15 +278,18 @@ class _Answer:
         return (self.arguments.offset, self.arguments.limit) if own else (0, 10)
 
     def _result(
-        self, subject: Subject, checks: list[Check], repositories: dict[str, Repository], **fields: Any
-    ) -> ExtractConfigResult:
-        constants = fields.get("constants", ())
+        self, subject: Subject, checks: list[Check], repositories: dict[str, Repository], *,
+        configurations: tuple[Configuration, ...] = (), constants: tuple[Constant, ...] = (),
+        kernels: tuple[KernelSettings, ...] = (), kernel_count: int = 0, kernel_hooks: tuple[KernelHook, ...] = (),
+        class_name: str = "", model_type: str = "",
+    ) -> ExtractConfigResult:  # fmt: skip
         return ExtractConfigResult(
             target=self.arguments.target, target_kind=subject.kind, constraints=tuple(checks), constraint_count=len(checks),
             constraint_kinds=dict(Counter(check.kind for check in checks).most_common()), constant_count=len(constants),
             files=tuple(dict.fromkeys(check.file for check in checks))[:40],
             sources=tuple(self.context.workspace.source(r) for r in repositories.values()),
-            notes=tuple(dict.fromkeys(self.notes)), **fields,
+            notes=tuple(dict.fromkeys(self.notes)), configurations=configurations, constants=constants, kernels=kernels,
+            kernel_count=kernel_count, kernel_hooks=kernel_hooks, class_name=class_name, model_type=model_type,
         )  # fmt: skip
 
 

@@ -39,14 +39,17 @@ class ForwardDef:
 
     @property
     def file(self) -> str:
+        """Relative to the repository that holds its text, which may be another than the class's."""
         return self.unit.file
 
     @property
     def line(self) -> int:
+        """1-based line of its `def`."""
         return self.row.line
 
     @property
     def end_line(self) -> int:
+        """1-based last line of its body."""
         return self.row.end_line
 
 
@@ -122,6 +125,7 @@ class Index:
         return self.method(symbol, "forward")
 
     def method(self, symbol: ClassSymbol, name: str) -> ForwardDef | None:
+        """The method that runs for a name; None where source has none, or only a stand-in of a base."""
         member = self.resolver.class_member(symbol, name)
         if member is None:
             return None
@@ -137,6 +141,7 @@ class Index:
         return [base if isinstance(base, str) else base.qualified_name for base in self.resolver.mro(symbol)]
 
     def bases(self, symbol: ClassSymbol) -> list[str]:
+        """Qualified names of the direct bases, in order; as written where they do not resolve."""
         found = self.resolver.bases(symbol)
         return [base if isinstance(base, str) else base.qualified_name for base in found]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 from opscope_schemas.common import Repository
 from opscope_schemas.tiling import KernelTiling
@@ -20,7 +19,8 @@ from opscope_tools.kernels.projections.levels import levels
 from opscope_tools.kernels.records import Inventory, KernelRef, LaunchRef, WrapperRef
 from opscope_tools.kernels.triton.decorators import Context
 from opscope_tools.kernels.triton.description import describe_triton
-from opscope_tools.source.files import PYTHON, SUFFIXES, read_text, walk
+from opscope_tools.source.cpp.text import decoded
+from opscope_tools.source.files import PYTHON, SUFFIXES, read_bytes, walk
 
 _WHOLE = {"", "*", "."}
 
@@ -92,7 +92,7 @@ def nearest(inventories: Iterable[Inventory], target: str, limit: int = 6) -> li
 
 def describe(
     repository: Repository, inventory: Inventory, kernels: Sequence[KernelRef], *, arch: Arch | None = None,
-    given: Mapping[str, Any] | None = None, sizes: Mapping[str, int] | None = None, checkpoint: Callable[[], None], progress: Callable[[float, float | None, str], None],
+    given: Mapping[str, object] | None = None, sizes: Mapping[str, int] | None = None, checkpoint: Callable[[], None], progress: Callable[[float, float | None, str], None],
 ) -> list[KernelTiling]:  # fmt: skip
     """Describe kernels of one inventory, in the given order.
 
@@ -152,8 +152,8 @@ def _cuda_context(
     def load(path: str) -> CSource | None:
         if path not in sources:
             looked_for = path in written or not path.endswith(SUFFIXES)  # most names of headers are tried in vain
-            text = read_text(repository, path) if looked_for else None
-            sources[path] = None if text is None else CSource(path, text)
+            data = read_bytes(repository, path) if looked_for else None
+            sources[path] = None if data is None else CSource(path, decoded(data))
         return sources[path]
 
     devices: dict[str, list[KernelRef]] = {}

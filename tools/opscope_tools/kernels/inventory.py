@@ -24,6 +24,7 @@ from opscope_tools.kernels.cuda.names.definitions import KernelMacros, find_in_c
 from opscope_tools.kernels.cuda.source_text import CSource
 from opscope_tools.kernels.records import FileFacts, Inventory, KernelRef, MacroRef, PickerRef, WrapperRef
 from opscope_tools.kernels.triton.definitions import find_in_python, worth_parsing
+from opscope_tools.source.cpp.text import decoded
 from opscope_tools.source.files import CUDA, LIMIT, PYTHON, TEMPLATES, read_bytes, too_large, walk
 
 Progress = Callable[[float, float | None, str], None]
@@ -100,7 +101,7 @@ class _Reader:
             elif path.endswith(CUDA):
                 if worth_reading(data):
                     cuda[path] = data
-                    text = _text(data)
+                    text = decoded(data)
                     defines, wraps = _DEFINE.search(data) is not None, may_wrap(text)
                     source = CSource(path, text) if defines or wraps else None
                     if source is not None and defines:
@@ -147,23 +148,19 @@ class _Reader:
             self.kept[path] = (identity, facts)
 
 
-def _text(data: bytes) -> str:
-    return data.decode("utf-8-sig", errors="replace")
-
-
 def _python(path: str, data: bytes) -> FileFacts:
-    return find_in_python(path, _text(data))
+    return find_in_python(path, decoded(data))
 
 
 def _cuda(path: str, data: bytes, writing: KernelMacros, known: Mapping[str, WrapperRef]) -> FileFacts:
     def wrapped(source: CSource) -> list[tuple[int, int, int, str, int]]:
         return [(*site, known[site[3]].kernel) for site in wrapper_calls(source, known)]
 
-    return find_in_cuda(path, _text(data), writing, wrapped)
+    return find_in_cuda(path, decoded(data), writing, wrapped)
 
 
 def _template(path: str, data: bytes) -> FileFacts:
-    text = _text(data)
+    text = decoded(data)
     found = [
         Unanalysed(
             form="kernel in a Jinja template",

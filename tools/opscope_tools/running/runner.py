@@ -38,7 +38,7 @@ PAGE = BUDGET - 1000
 # ---- arguments -----------------------------------------------------------------------------------------------------
 
 
-def validate(tool: Tool[A, Any], arguments: Mapping[str, Any] | ToolArguments) -> A:
+def validate(tool: Tool[A, R], arguments: Mapping[str, object] | ToolArguments) -> A:
     """`arguments` as the tool's own type; raises `InputError`, one sentence for all problems together."""
     if isinstance(arguments, ToolArguments):
         assert isinstance(arguments, tool.arguments), f"{tool.name} was given {type(arguments).__name__}"
@@ -53,7 +53,7 @@ def validate(tool: Tool[A, Any], arguments: Mapping[str, Any] | ToolArguments) -
         raise InputError(*_explain(tool, error)) from None
 
 
-def _unquoted(tool: AnyTool, name: str, value: Any) -> Any:
+def _unquoted(tool: AnyTool, name: str, value: object) -> object:
     """Some clients send objects and lists as JSON text; read them where one may stand."""
     field = tool.arguments.model_fields.get(name)
     if field is None or field.annotation is str or not isinstance(value, str) or value.lstrip()[:1] not in ("{", "["):
@@ -167,7 +167,7 @@ def _interpreter(python: str) -> list[str]:
     return [python, *(f"{folder}:{folder.stat().st_mtime_ns}" for folder in folders)]
 
 
-def run_tool(tool: Tool[A, R], arguments: Mapping[str, Any] | ToolArguments, context: ToolContext) -> R:
+def run_tool(tool: Tool[A, R], arguments: Mapping[str, object] | ToolArguments, context: ToolContext) -> R:
     """The whole result of `tool`; from the store where the tool is cached and nothing it depends on has changed.
 
     Raises the errors of opscope_schemas.errors. The result's `artifact` names the resource that holds it whole.
@@ -211,7 +211,7 @@ def _run(tool: Tool[A, R], arguments: A, context: ToolContext) -> R:
 # ---- what leaves the process ---------------------------------------------------------------------------------------
 
 
-def compact(value: Any) -> Any:
+def compact(value: object) -> Any:
     """JSON-able form without the fields that say nothing: those at their default, except the promised ones."""
     if isinstance(value, BaseModel):
         promised = promised_of(type(value))

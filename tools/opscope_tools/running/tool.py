@@ -71,7 +71,7 @@ class Tool(Generic[A, R]):
     #: arguments that the command line takes without an option name, in order
     positional: tuple[str, ...] = ("target",)
     #: what the command line asks for where its user does not say, when it prints for people
-    for_people: Mapping[str, Any] = field(default_factory=dict)
+    for_people: Mapping[str, object] = field(default_factory=dict)
     #: endings of the source files that an answer may depend on
     sources: tuple[str, ...] = SUFFIXES
     #: keep the result on disk, keyed by arguments, sources and engine version

@@ -18,6 +18,7 @@ from opscope_schemas.errors import WorkerError
 from opscope_tools.children import start
 
 T = TypeVar("T")
+Batch = TypeVar("Batch")
 
 
 class Codec(Protocol):
@@ -46,7 +47,7 @@ def batches_of(sizes: Mapping[T, int], batch: int) -> list[list[T]]:
 
 
 def read_batches(
-    command: Sequence[str], batches: Sequence[Any], codec: Codec, *, workers: int, checkpoint: Callable[[], None]
+    command: Sequence[str], batches: Sequence[object], codec: Codec, *, workers: int, checkpoint: Callable[[], None]
 ) -> Generator[tuple[bool, Any], None, None]:
     """(False, answer) for every batch as it comes, and (True, last word) of every worker.
 
@@ -76,7 +77,7 @@ def read_batches(
             worker.end()
 
 
-def serve(read: Callable[[Any], Any], last_word: Callable[[], Any], codec: Codec) -> None:
+def serve(read: Callable[[Batch], object], last_word: Callable[[], object], codec: Codec) -> None:
     """What a worker does: answers batches until there are none, then says its last word."""
     gc.disable()  # trees and rows form no cycles, and the process ends with its work
     source, sink = sys.stdin.buffer, sys.stdout.buffer
@@ -94,7 +95,7 @@ class _Worker:
         self._input = self._process.stdin
         self.output = self._process.stdout
 
-    def give(self, batch: Any | None) -> None:
+    def give(self, batch: object) -> None:
         """One batch more; None says that there are none."""
         _write_frame(self._input, batch, self._codec)
 
@@ -114,7 +115,7 @@ class _Worker:
         self.output.close()
 
 
-def _write_frame(stream: IO[bytes], value: Any, codec: Codec) -> None:
+def _write_frame(stream: IO[bytes], value: object, codec: Codec) -> None:
     """Send a value; a reader that is gone is no error here, the next read tells."""
     blob = codec.dumps(value)
     data = memoryview(len(blob).to_bytes(4, "big") + blob)

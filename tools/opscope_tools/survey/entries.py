@@ -9,7 +9,6 @@ import re
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from opscope_schemas.repo_map import EntryPoint
 
@@ -64,7 +63,7 @@ def _pyproject(text: str) -> Iterator[tuple[str, str, str, int]]:
     except tomllib.TOMLDecodeError:
         return
     project = _table(held, "project")
-    tables: list[tuple[str, str, Any]] = [
+    tables: list[tuple[str, str, object]] = [
         ("console_scripts", "project.scripts", project.get("scripts")),
         ("gui_scripts", "project.gui-scripts", project.get("gui-scripts")),
         ("console_scripts", "tool.poetry.scripts", _table(_table(held, "tool"), "poetry").get("scripts")),
@@ -75,12 +74,13 @@ def _pyproject(text: str) -> Iterator[tuple[str, str, str, int]]:
         for name, target in entries.items() if isinstance(entries, dict) else ():
             if isinstance(target, str):
                 yield group, name, target, _toml_line(text, header, name, target)
-    for held_name in project.get("dependencies") or ():
+    required = project.get("dependencies")
+    for held_name in required if isinstance(required, list) else ():
         if match := re.match(r"[A-Za-z][\w.-]*", str(held_name)):
             yield "dependency", match[0], str(held_name), _line_with(text, str(held_name))
 
 
-def _table(held: Mapping[str, Any], name: str) -> dict[str, Any]:
+def _table(held: Mapping[str, object], name: str) -> dict[str, object]:
     inner = held.get(name)
     return inner if isinstance(inner, dict) else {}
 

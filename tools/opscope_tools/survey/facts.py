@@ -47,6 +47,7 @@ class FunctionFact:
 
     @property
     def name(self) -> str:
+        """The name behind the last dot of its path."""
         return self.path.rpartition(".")[2]
 
 
@@ -67,10 +68,12 @@ class ClassFact:
 
     @property
     def name(self) -> str:
+        """The name behind the last dot of its path."""
         return self.path.rpartition(".")[2]
 
     @property
     def lines(self) -> int:
+        """How many lines it has."""
         return self.end_line - self.line + 1
 
 

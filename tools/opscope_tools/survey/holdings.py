@@ -54,6 +54,7 @@ class Definition:
 
     @property
     def lines(self) -> int:
+        """How many lines it has."""
         return self.fact.end_line - self.fact.line + 1
 
 
@@ -120,6 +121,7 @@ class Holdings:
 
     @cached_property
     def python(self) -> list[FileFacts]:
+        """The Python files, in the order of `files`."""
         return [facts for facts in self.files if facts.language == "python"]
 
     @cached_property
@@ -128,16 +130,19 @@ class Holdings:
         return [facts for facts in self.files if not self.demoted(facts.path)]
 
     def demoted(self, path: str) -> bool:
+        """Whether a file is a test, an example or the like, which counts after all others."""
         return self.roles[path] in DEMOTED
 
     # definitions
 
     @cached_property
     def classes(self) -> list[Definition]:
+        """Every class of the Python files, file by file."""
         return [Definition(facts, fact) for facts in self.python for fact in facts.classes]
 
     @cached_property
     def functions(self) -> list[Definition]:
+        """Every function and method of the Python files, file by file."""
         return [Definition(facts, fact) for facts in self.python for fact in facts.functions]
 
     @cached_property

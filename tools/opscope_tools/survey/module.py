@@ -169,7 +169,7 @@ def _child_fields(kind: type[ast.AST]) -> tuple[str, ...]:
     return (*fields, "names") if kind in {ast.Import, ast.ImportFrom} else fields
 
 
-def _getter(kind: type[ast.AST]) -> Callable[[ast.AST], Any] | None:
+def _getter(kind: type[ast.AST]) -> Callable[[ast.AST], object] | None:
     """What gives the children of a node of a kind: one field or list, or several in a tuple; None where it has none."""
     fields = _child_fields(kind)
     return attrgetter(*fields) if fields else None

@@ -84,10 +84,12 @@ class Target:
 
     @property
     def key(self) -> tuple[str, str]:
+        """(file, path in it), which tells definitions apart."""
         return self.file.path, self.path
 
     @property
     def at(self) -> str:
+        """`file:line`, as answers give places."""
         return at(self.file.path, self.line)
 
     @cached_property

@@ -30,7 +30,7 @@ from opscope_tools.index.objects.values import (
 )
 from opscope_tools.source.python.names import ClassSymbol, Resolver
 from opscope_tools.source.python.rows import AssignRow, FunctionRow
-from opscope_tools.source.python.syntax import parameters
+from opscope_tools.source.python.syntax import Function, parameters
 
 __all__ = ["Declared", "Held", "ReadConfiguration", "read_configuration"]
 
@@ -82,7 +82,7 @@ class ReadConfiguration:
 
 
 def read_configuration(
-    resolver: Resolver, symbol: ClassSymbol, given: Mapping[str, Any] | None = None
+    resolver: Resolver, symbol: ClassSymbol, given: Mapping[str, object] | None = None
 ) -> ReadConfiguration:
     """The configuration of a class; of a torch module the parameters of its constructor. `given` are values to make a
     second object with, whose values become `effective`."""
@@ -110,7 +110,7 @@ class _Doubt:
 
 
 class _Reading:
-    def __init__(self, interpreter: Interpreter, given: Mapping[str, Any]) -> None:
+    def __init__(self, interpreter: Interpreter, given: Mapping[str, object]) -> None:
         self.interpreter, self.given = interpreter, given
 
     def of_class(self, cls: ClassValue) -> ReadConfiguration:
@@ -163,7 +163,7 @@ class _Reading:
             return None
         return shown(self._attempted(declared.default_factory))
 
-    def _attempted(self, factory: Any) -> Any:
+    def _attempted(self, factory: object) -> Any:
         try:
             return self.interpreter.call(factory, (), {})
         except (RaisedError, UndecidedError, ExhaustedError, RecursionError):
@@ -198,7 +198,7 @@ class _Reading:
         found.held = list(known.values())
         found.others -= set(known)
 
-    def _evaluated(self, node: ast.expr, holder: ClassValue, code: Any) -> Any:
+    def _evaluated(self, node: ast.expr, holder: ClassValue, code: Function) -> Any:
         frame = Frame(code.unit, code, {}, holder=holder)
         try:
             return self.interpreter.full(node, frame)
@@ -263,7 +263,7 @@ class _Reading:
                 f"{found.symbol.name} could not be made without arguments: what its constructor sets is open."
             )
 
-    def _value(self, held: Held, value: Any, depth: int) -> None:
+    def _value(self, held: Held, value: object, depth: int) -> None:
         held.value = shown(value)
         inner = held.value.instance
         if inner is not None and depth < _DEEPEST:

@@ -94,9 +94,9 @@ def _without_template(text: CppText, tokens: list[Token]) -> tuple[list[Token] |
             if token.end - token.start == len("template"):
                 return None, None
             if not any(t.text == "(" for t in kept):
-                template = text.original(token.start, token.end).partition("<")[2][:-1].strip()
+                template = text.written(token.start, token.end).partition("<")[2][:-1].strip()
             kept = [t for t in kept if t.text != "extern"]
-        elif token.text != "[" or text.code[token.start + 1 : token.start + 2] != "[":
+        elif token.text != "[" or text.statements[token.start + 1 : token.start + 2] != "[":
             kept.append(token)
     return kept, template
 
@@ -115,7 +115,7 @@ def attributes_of(text: CppText, tokens: list[Token]) -> tuple[str, ...]:
     for index, token in enumerate(tokens):
         if token.word and (token.text in SPECIFIERS or token.text in _WITH_ARGUMENTS or _macro_like(token)):
             after = tokens[index + 1] if index + 1 < len(tokens) else token
-            found.append(text.original(token.start, after.end) if after.text == "(" else token.text)
+            found.append(text.written(token.start, after.end) if after.text == "(" else token.text)
     return tuple(found)
 
 
@@ -135,7 +135,7 @@ def _namespace(text: CppText, statement: Statement, tokens: list[Token], index: 
     outer = tuple(token.text for token in names[:-1])
     at = tokens[index].start
     if statement.ending == "=" and names:
-        meant = text.original(statement.head_end + 1, statement.end)
+        meant = text.written(statement.head_end + 1, statement.end)
         return Head("alias", name, at, arguments="", bases=(), start=at, attributes=("namespace", meant))
     return Head("namespace", name, at, outer) if statement.ending == "{" else None
 
@@ -161,7 +161,7 @@ def typedef_names(text: CppText, tokens: list[Token]) -> list[Token]:
         elif token.text == "(":
             pointer = re.match(
                 r"\(\s*+(?:(?:[\w:]++\s*+)*+(?<=[\s:]))?[*&^]++\s*+(?:const\s++)?(\w++)",
-                text.code[token.start : token.end],
+                text.statements[token.start : token.end],
             )
             if pointer is not None:
                 start = token.start + pointer.start(1)
@@ -232,7 +232,7 @@ def _type(text: CppText, statement: Statement, tokens: list[Token], index: int) 
         name=name,
         at=key.start,
         outer=tuple(part.text for part in chosen.parts[:-1]) if chosen else (),
-        arguments=text.original(chosen.arguments.start, chosen.arguments.end) if chosen and chosen.arguments else "",
+        arguments=text.written(chosen.arguments.start, chosen.arguments.end) if chosen and chosen.arguments else "",
         bases=tuple(_bases(text, *statement.clause)) if statement.clause else (),
         attributes=(*attributes_of(text, attributes), *_final(rest)),
         start=tokens[0].start,
@@ -287,11 +287,11 @@ def _names(tokens: list[Token]) -> list[_Named] | None:
 
 def _bases(text: CppText, start: int, end: int) -> list[str]:
     """The base classes of a clause, each as written."""
-    code = text.code[start:end]
+    code = text.statements[start:end]
     found, angles, brackets, at = [], 0, 0, 0
     for match in re.finditer(r"->|[<>(){},]", code):
         if match[0] == "," and not angles and not brackets:
-            found.append(text.original(start + at, start + match.start()))
+            found.append(text.written(start + at, start + match.start()))
             at = match.end()
         elif match[0] in "({":
             brackets += 1
@@ -299,7 +299,7 @@ def _bases(text: CppText, start: int, end: int) -> list[str]:
             brackets -= 1
         elif match[0] in "<>" and not brackets:
             angles += 1 if match[0] == "<" else -1
-    found.append(text.original(start + at, end))
+    found.append(text.written(start + at, end))
     return [base for base in found if base]
 
 
@@ -337,7 +337,7 @@ def _function(text: CppText, statement: Statement, tokens: list[Token], place: P
             continue
         if typed and _capitals(tokens[at]) and _call_behind(tokens, index) and name != built:
             continue  # `void BOUNDS(128) kernel(...)`
-        if _CALLBACK.match(text.code, token.start + 1) and not name.startswith("operator"):
+        if _CALLBACK.match(text.statements, token.start + 1) and not name.startswith("operator"):
             return _pointer_result(text, statement, tokens, index, first)
         if not _declares(text, statement, tokens, index, place, prefix):
             return None
@@ -371,9 +371,9 @@ def _name_index(text: CppText, tokens: list[Token], group: int) -> int | None:
         at -= 1
     if tokens[at].word:
         return at
-    if tokens[at].text == "(" and re.fullmatch(r"\(\s*\w+\s*\)", text.code[tokens[at].start : tokens[at].end]):
-        inner = text.code[tokens[at].start + 1 : tokens[at].end - 1].strip()
-        start = text.code.index(inner, tokens[at].start)
+    if tokens[at].text == "(" and re.fullmatch(r"\(\s*\w+\s*\)", text.statements[tokens[at].start : tokens[at].end]):
+        inner = text.statements[tokens[at].start + 1 : tokens[at].end - 1].strip()
+        start = text.statements.index(inner, tokens[at].start)
         if at and (tokens[at - 1].text not in _WITH_ARGUMENTS and not inner[0].isdigit()) and at:
             if tokens[at - 1].word and _macro_like(tokens[at - 1]):
                 return None
@@ -402,7 +402,7 @@ def _qualified(tokens: list[Token], at: int) -> tuple[int, tuple[str, ...]]:
 
 
 def _arguments(text: CppText, tokens: list[Token], at: int, group: int) -> str:
-    return text.original(tokens[at].end, tokens[group].start) if tokens[group - 1].text == "<" else ""
+    return text.written(tokens[at].end, tokens[group].start) if tokens[group - 1].text == "<" else ""
 
 
 def _has_type(prefix: list[Token]) -> bool:
@@ -434,7 +434,7 @@ def _declares(
     if behind is not None and behind.text in _NOT_BEHIND_PARAMETERS:
         return False
     if statement.ending == "=":
-        assigned = text.code[statement.head_end + 1 : statement.end].strip()
+        assigned = text.statements[statement.head_end + 1 : statement.end].strip()
         return assigned in {"0", "default", "delete"} or assigned.startswith("delete")
     if statement.ending == "{":
         return behind is None or behind.text != ","  # a list of variables, the last with braces
@@ -446,7 +446,7 @@ def _declares(
 
 
 def _are_parameters(text: CppText, group: Token, prefix: list[Token]) -> bool:
-    inside = text.code[group.start + 1 : group.end - 1].strip()
+    inside = text.statements[group.start + 1 : group.end - 1].strip()
     if not inside or any(t.text in {"extern", "void", "friend", "virtual"} for t in prefix):
         return True
     if inside[0] in "\"'-!&{+" or inside[0].isdigit():
@@ -465,7 +465,7 @@ def _are_parameters(text: CppText, group: Token, prefix: list[Token]) -> bool:
 
 def _pointer_result(text: CppText, statement: Statement, tokens: list[Token], group: int, first: int) -> Head | None:
     """`int (*name(...))(...) {`: a function whose result is a pointer to a function."""
-    inside = _POINTER_RESULT.match(text.code, tokens[group].start)
+    inside = _POINTER_RESULT.match(text.statements, tokens[group].start)
     if inside is None or statement.ending not in {"{", ";"}:
         return None
     return Head(

@@ -45,6 +45,7 @@ class CppSymbol:
 
     @property
     def language(self) -> str:
+        """`cuda` or `c++`, told by the file's suffix alone."""
         return "cuda" if self.file.endswith(CUDA_SUFFIXES) else "c++"
 
 

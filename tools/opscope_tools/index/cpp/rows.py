@@ -46,4 +46,5 @@ class CppRow(NamedTuple):
 
     @property
     def qualified_name(self) -> str:
+        """Scope and name (`at::native::copy`), without template arguments."""
         return f"{self.scope}::{self.name}" if self.scope else self.name

@@ -12,11 +12,12 @@ from typing import NamedTuple
 from opscope_tools.index.cpp.heads import Head, Place, head_of, typedef_names
 from opscope_tools.index.cpp.rows import CLASS_KINDS, CppRow
 from opscope_tools.index.cpp.statements import CLASS_KEYS, Statement, StatementReader, namespace_macro
-from opscope_tools.source.cpp.text import CppText
+from opscope_tools.source.cpp.text import CppText, decoded, readable
 
 _SPACE = re.compile(r"\s*")
 _MACRO_CALL = re.compile(r"([A-Z_][A-Z0-9_]*)\b[ \t]*(?:\(([^()]*)\))?")
 _SIGNATURE = 400  # characters kept of a signature
+_MACRO_TEXT = 600  # characters read of a macro
 _ANONYMOUS = "(anonymous)"
 
 
@@ -40,21 +41,21 @@ def definitions(source: bytes) -> tuple[CppRow, ...]:
 
 class _Scan:
     def __init__(self, source: bytes) -> None:
-        self._text = CppText(source)
+        self._text = CppText(decoded(source))
         self._reader = StatementReader(self._text)
         self._rows: list[tuple[int, CppRow]] = []
-        self._has_macros = "NAMESPACE" in self._text.code
-        self._keys = _key_positions(self._text.code)
+        self._has_macros = "NAMESPACE" in self._text.statements
+        self._keys = _key_positions(self._text.statements)
         self._pending: list[tuple[int, int, Scope]] = []
 
     def run(self) -> tuple[CppRow, ...]:
-        for macro in self._text.macros:
+        for macro in self._text.defined:
             line = self._text.line(macro.start)
             self._add(macro.start, CppRow(
                 "macro", macro.name, "", line, line, self._text.line(macro.end), True,
-                signature=macro.text[:_SIGNATURE], condition=self._text.condition(macro.start),
+                signature=readable(macro.body[:_MACRO_TEXT])[:_SIGNATURE], condition=self._text.condition(macro.start),
             ))  # fmt: skip
-        self._scope(0, len(self._text.code), Scope())
+        self._scope(0, len(self._text.statements), Scope())
         while self._pending:
             self._local(*self._pending.pop())
         self._rows.sort(key=lambda item: item[0])
@@ -74,7 +75,7 @@ class _Scan:
         events = text.events
         dead = False
         while position < stop:
-            start = _SPACE.match(text.code, position).end()  # type: ignore[union-attr]
+            start = _SPACE.match(text.statements, position).end()  # type: ignore[union-attr]
             while upcoming < len(events) and events[upcoming].position <= start:
                 event, was = events[upcoming], dead
                 dead = event.dead
@@ -91,7 +92,7 @@ class _Scan:
                         stack = after[0] if after else before
             if start >= stop:
                 return
-            if self._has_macros and (macro := _MACRO_CALL.match(text.code, start)) and _by_macro(macro, stack):
+            if self._has_macros and (macro := _MACRO_CALL.match(text.statements, start)) and _by_macro(macro, stack):
                 position = macro.end()
                 continue
             scope = stack[-1]
@@ -171,7 +172,7 @@ class _Scan:
             if not head.name:
                 continue
             whole = head.kind in {"alias", "concept"}
-            assigned = self._text.code[statement.head_end + 1 : statement.end].strip()
+            assigned = self._text.statements[statement.head_end + 1 : statement.end].strip()
             definition = whole or (statement.ending == "=" and assigned != "0")
             until = statement.end if whole else statement.head_end
             self._add(head.at, self._row(start, head, scope, statement.end, definition=definition, until=until))
@@ -229,7 +230,7 @@ class _Scan:
         self, start: int, head: Head, scope: Scope, end: int, *, definition: bool, until: int | None = None
     ) -> CppRow:
         text = self._text
-        signature = _tidy(text.original(head.start, until))[:_SIGNATURE] if until is not None else ""
+        signature = _tidy(text.written(head.start, until))[:_SIGNATURE] if until is not None else ""
         return CppRow(
             kind=head.kind,
             name=head.name,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from opscope_tools.source.cpp.text import CppText
+from opscope_tools.source.cpp.text import CppText, matching
 
 _TOKEN = re.compile(r"\s*([A-Za-z_$][\w$]*|::|->|\.\.\.|\d[\w.']*|\S)")
 _OPERATOR = re.compile(
@@ -21,8 +21,6 @@ _ACCESS = re.compile(r"\s*(?:(?:slots|Q_SLOTS)\s*)?:(?!:)")
 _PLAIN_ANGLES = re.compile(r"<[^<>(){}\[\];]*>")
 _PLAIN_PARENS = re.compile(r"\([^()]*\)")
 _ANGLE_PART = re.compile(r"->|<<|>=|[<>(){};]")
-_PAREN = re.compile(r"[()]")
-_SQUARE = re.compile(r"[\[\]]")
 _INITIALISER_PART = re.compile(r"[;{}(]")
 _BASE_PART = re.compile(r"[;{}(<]")
 _LONGEST_NAME = 400  # characters up to the next bracket in the type that an operator converts to
@@ -56,6 +54,7 @@ class Token(NamedTuple):
 
     @property
     def word(self) -> bool:
+        """Whether it is an identifier or keyword, not a sign or number."""
         return self.text[0].isalpha() or self.text[0] in "_$"
 
 
@@ -75,7 +74,7 @@ class StatementReader:
     """Reads the statements of one file."""
 
     def __init__(self, text: CppText) -> None:
-        self._code = text.code
+        self._code = text.statements
         self._closing = text.closing
         self._waste = _WASTE
 
@@ -120,7 +119,7 @@ class StatementReader:
                 position = end if end > 0 else position
                 tokens.append(Token("<" if end > 0 else "less", start, position))
             elif first == "[":
-                end = self._bracket(start, _SQUARE, "[")
+                end = self._bracket(start)
                 position = end if end > 0 else position
                 tokens.append(Token("[", start, position))
             elif first == ";" or first == "}":
@@ -201,16 +200,12 @@ class StatementReader:
     def _parens(self, start: int) -> int:
         """Position behind the `)` of a `(`; -1 where there is none."""
         plain = _PLAIN_PARENS.match(self._code, start)
-        return plain.end() if plain is not None else self._bracket(start, _PAREN, "(")
+        return plain.end() if plain is not None else self._bracket(start)
 
-    def _bracket(self, start: int, either: re.Pattern[str], opening: str) -> int:
-        depth = 0
+    def _bracket(self, start: int) -> int:
         stop = start + min(_FARTHEST, self._waste)
-        for match in either.finditer(self._code, start, stop):
-            depth += 1 if match[0] == opening else -1
-            if depth == 0:
-                return match.end()
-        return self._unclosed(start, stop)
+        end = matching(self._code, start, stop)
+        return end + 1 if end >= 0 else self._unclosed(start, stop)
 
     def _unclosed(self, start: int, stop: int) -> int:
         self._waste -= min(stop, len(self._code)) - start

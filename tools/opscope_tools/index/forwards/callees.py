@@ -66,6 +66,8 @@ class Callees:
 
     @cached_property
     def scope(self) -> Scope:
+        """What names in the forward are resolved from: the module that holds its text, which may be another than the
+        class's."""
         bound = self.holder.members.get(self.function.name)
         unit = self.holder.unit
         if bound is not self.function:  # `forward = function` or a function of another module
@@ -80,6 +82,7 @@ class Callees:
         return unit.tree.source(unit.file).decode("utf-8", "replace").split("\n")
 
     def line_text(self, line: int) -> str:
+        """The text of a 1-based line, trimmed; empty behind the file's end."""
         return self._source[line - 1].strip() if line <= len(self._source) else ""
 
     def classify(self, node: Node) -> Call | None:

@@ -58,6 +58,7 @@ class LineReader:
         self.vanishing = Vanishing(self.callees.resolver)
 
     def read(self, body: Node) -> list[ForwardLine]:
+        """The lines of a body in source order, those of nested blocks included."""
         self._block(body, _Place())
         return self.lines
 

@@ -48,10 +48,12 @@ class Bindings(ABC):
 
     @property
     def resolver(self) -> Resolver:
+        """The resolver that all holdings share."""
         return self.holdings.resolver
 
     @cached_property
     def annotations(self) -> dict[str, str]:
+        """Parameter -> its annotation as written, empty where it has none; stars are left off the names."""
         return {p.name.lstrip("*"): p.annotation for p in self.function.parameters}
 
     @cached_property

@@ -79,10 +79,12 @@ def body_of(unit: Unit, row: FunctionRow) -> Node | None:
 
 
 def called(node: Node) -> str:
+    """The dotted name that a call calls (`self.mlp`); empty for other nodes and for callees that are no name."""
     return dotted(node.child_by_field_name("function")) if node.type == "call" else ""
 
 
 def arguments_of(node: Node) -> list[Node]:
+    """The positional arguments of a call, a lone generator included; none for other nodes."""
     arguments = node.child_by_field_name("arguments") if node.type == "call" else None
     if arguments is None:
         return []
@@ -91,6 +93,7 @@ def arguments_of(node: Node) -> list[Node]:
 
 
 def distinct(symbols: Iterable[ClassSymbol]) -> list[ClassSymbol]:
+    """The classes without repetition, in the order of their first mention."""
     found: list[ClassSymbol] = []
     for symbol in symbols:
         if not any(symbol.same(other) for other in found):

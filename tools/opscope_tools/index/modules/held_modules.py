@@ -170,7 +170,7 @@ def rows_by_class(interpreter: Interpreter) -> dict[str, list[HeldModule]]:
     return {name: merged(held) for name, held in found.items()}
 
 
-def build(interpreter: Interpreter, cls: ClassValue, args: tuple[Any, ...]) -> Instance | None:
+def build(interpreter: Interpreter, cls: ClassValue, args: tuple[object, ...]) -> Instance | None:
     """An object of the class, as far as it can be built."""
     interpreter.state.at_top()
     interpreter.state.allow()
@@ -240,7 +240,7 @@ def _keeps_optional(init: FunctionValue) -> bool:
     )
 
 
-def _holds_parameters(value: Any, depth: int) -> bool:
+def _holds_parameters(value: object, depth: int) -> bool:
     """Whether an attribute, or the item of a container, is a parameter that may be a module."""
     if isinstance(value, Unknown):
         return value.given

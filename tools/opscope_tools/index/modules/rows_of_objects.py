@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
 from opscope_tools.index.objects import ClassValue, Instance
 from opscope_tools.index.objects.values import (
@@ -82,7 +82,13 @@ class _Reader:
     found: list[HeldModule] = field(default_factory=list)
 
     def flatten(
-        self, attribute: str, value: Any, condition: str, live: bool | None, place: Place | None, kind: Kind = "module"
+        self,
+        attribute: str,
+        value: object,
+        condition: str,
+        live: bool | None,
+        place: Place | None,
+        kind: Kind = "module",
     ) -> None:
         if isinstance(value, Choice):
             for option in value.options:
@@ -102,7 +108,7 @@ class _Reader:
         elif "." not in attribute:
             self.no_module(attribute, value, condition, live, place)
 
-    def no_module(self, attribute: str, value: Any, condition: str, live: bool | None, place: Place | None) -> None:
+    def no_module(self, attribute: str, value: object, condition: str, live: bool | None, place: Place | None) -> None:
         """A row for what is no module; none for None, unless a caller may hand something else. Modules in a list of
         Python's own are told as well."""
         if value is MISSING or (value is None and (place is None or not isinstance(place.node, ast.Name))):
@@ -181,7 +187,7 @@ class _Reader:
                 return site
         return value.sites[0] if value.sites else None
 
-    def part(self, container: Instance, name: str, child: Any) -> str:
+    def part(self, container: Instance, name: str, child: object) -> str:
         """The name of a container's child: `*` where a loop makes several."""
         if not name.isdigit():
             return _pattern(name)
@@ -191,7 +197,7 @@ class _Reader:
             return "*"
         return name
 
-    def _line(self, value: Any) -> tuple[int, str, int] | None:
+    def _line(self, value: object) -> tuple[int, str, int] | None:
         if isinstance(value, Choice):
             value = value.options[0].value
         if isinstance(value, Instance):

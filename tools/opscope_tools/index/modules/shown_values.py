@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import Any
 
 from opscope_tools.index.objects import ClassValue, Instance
-from opscope_tools.index.objects.values import MISSING, Choice, FunctionValue, Native, Uncertain, Unknown, plain
+from opscope_tools.index.objects.values import MISSING, Choice, FunctionValue, Native, Option, Uncertain, Unknown, plain
 
 __all__ = ["OPEN", "Shown", "shown"]
 
@@ -21,7 +20,7 @@ class Shown:
     """`data` where `known`, else the expression in `text`; `instance` where the value is an object of the source."""
 
     known: bool
-    data: Any = None
+    data: object = None
     text: str = ""
     instance: Instance | None = None
 
@@ -29,7 +28,7 @@ class Shown:
 OPEN = Shown(False)
 
 
-def shown(value: Any, depth: int = 0) -> Shown:
+def shown(value: object, depth: int = 0) -> Shown:
     """The value as data: mappings with text keys, sets and tuples as lists, classes and functions by name."""
     value = plain(value)
     if value is None or isinstance(value, bool):
@@ -68,12 +67,12 @@ def shown(value: Any, depth: int = 0) -> Shown:
     return Shown(True, repr(value)) if isinstance(value, bytes | complex | range | slice) else OPEN
 
 
-def _option(option: Any, depth: int) -> str:
+def _option(option: Option, depth: int) -> str:
     inner = shown(option.value, depth + 1)
     return f"{inner.data!r} where {option.condition}" if inner.known else f"{inner.text} where {option.condition}"
 
 
-def _all(items: list[Shown], data: Any) -> Shown:
+def _all(items: list[Shown], data: object) -> Shown:
     unknown = next((item for item in items if not item.known), None)
     return Shown(True, data) if unknown is None else Shown(False, None, unknown.text)
 

@@ -11,7 +11,6 @@ import ast
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 from weakref import WeakKeyDictionary
 
 from opscope_schemas.errors import ConfigError
@@ -155,10 +154,11 @@ class AutoClasses:
                     entries |= contents(ast.Call(ast.Name("dict", ast.Load()), call.args, call.keywords))
         return entries
 
-    def pick(self, symbol: ClassSymbol, table: AutoTable, config: Mapping[str, Any]) -> tuple[str, str]:
+    def pick(self, symbol: ClassSymbol, table: AutoTable, config: Mapping[str, object]) -> tuple[str, str]:
         """(model type as its tables have it, class name) that the auto class picks; raises `ConfigError` where it picks none."""
-        given = config.get("architectures") or ()
-        architectures = [given] if isinstance(given, str) else [name for name in given if isinstance(name, str)]
+        given = config.get("architectures")
+        named = given if isinstance(given, list | tuple) else [given]
+        architectures = [name for name in named if isinstance(name, str)]
         model_type = config.get("model_type")
         if isinstance(model_type, str) and model_type:
             for held in self._candidates(table, model_type):

@@ -9,7 +9,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from opscope_schemas.errors import (
     AmbiguousNameError,
@@ -55,7 +54,7 @@ class Names:
             raise UnknownNameError("repository", str(repo), names, next_step="Register it with --repo NAME=PATH.")
         return trees
 
-    def target(self, name: str, repo: str | None = None, config: Mapping[str, Any] | None = None) -> Target:
+    def target(self, name: str, repo: str | None = None, config: Mapping[str, object] | None = None) -> Target:
         """The one meaning of `name`; raises `AmbiguousNameError` where several files outside modular_* define it."""
         found = self.targets(name, repo, config)
         rivals = [t for t in found if not t.symbol.unit.secondary] or found
@@ -63,7 +62,7 @@ class Names:
             raise AmbiguousNameError("class", name, _told_apart([t.symbol for t in rivals]))
         return rivals[0]
 
-    def targets(self, name: str, repo: str | None = None, config: Mapping[str, Any] | None = None) -> list[Target]:
+    def targets(self, name: str, repo: str | None = None, config: Mapping[str, object] | None = None) -> list[Target]:
         """Every reading of `name`; those that do not run (modular_*.py, stand-ins) last. An auto class with a
         configuration means the class that it picks."""
         trees = self.trees(repo)
@@ -249,7 +248,7 @@ class Names:
         symbols = self._bare(name, trees)
         return [s for s in symbols if not s.unit.secondary and s.module.startswith("transformers.")] or symbols
 
-    def _picked(self, target: Target, config: Mapping[str, Any], trees: list[SourceTree]) -> Target:
+    def _picked(self, target: Target, config: Mapping[str, object], trees: list[SourceTree]) -> Target:
         """What an auto class picks for a configuration; any other class is itself."""
         table = self.auto.table(target.symbol)
         if table is None and target.symbol.name.startswith("Auto"):

@@ -354,6 +354,7 @@ def of_torch(holder: ClassValue | None) -> bool:
 
 
 def enum_member(cls: ClassValue, name: str, value: Any) -> Instance:
+    """The one object that stands for a member of an enum, made when it is first asked for."""
     found: Instance = cls.kinds.setdefault(f"enum {name}", Instance(cls, {"value": value, "name": name}, value))
     return found
 

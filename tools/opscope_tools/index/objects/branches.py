@@ -39,6 +39,7 @@ class Branches:
     execution: Execution
 
     def run_if(self, node: ast.If, frame: Frame) -> int:
+        """Run an `if`: the side that is taken, or both where its test is open; says how it ended, as `block` does."""
         taken = self.expressions.test(node.test, frame)
         shown = self.expressions.text(node.test, frame)
         failed = f"not ({shown})"
@@ -222,6 +223,7 @@ def _held(container: Any, key: Any) -> Any:
 
 
 def store(container: Any, key: Any, value: Any) -> None:
+    """Put a value into a dict, list or set; behind the end of a list it is appended."""
     if isinstance(container, dict):
         container[key] = value
     elif isinstance(container, list):

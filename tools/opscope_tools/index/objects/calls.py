@@ -228,6 +228,7 @@ class Calls:
             self.state.deep, self.names.home = deep, home
 
     def initialise(self, this: Instance, args: Args, kwargs: Kwargs) -> None:
+        """Run the `__init__` that Python would find for an object, or do what torch's and a record's own does."""
         data = next((kind for base in this.cls.mro if isinstance(base, str) and (kind := DATA_BASES.get(base))), None)
         if data is not None:
             this.data = data()
@@ -244,6 +245,7 @@ class Calls:
             self.state.log.append(this)
 
     def fill_record(self, this: Instance, args: Args, kwargs: Kwargs) -> None:
+        """Set the fields of a dataclass or named tuple from arguments and defaults, as its generated `__init__` does."""
         given = dict(kwargs)
         positional = list(args)
         passed: dict[str, Any] = {}

@@ -120,6 +120,7 @@ class Names:
         return value
 
     def found(self, found: Found | None, name: str) -> Any:
+        """The value of what a name was resolved to; `MISSING` where it was resolved to nothing."""
         if found is None:
             return MISSING
         if found.symbol is not None:
@@ -137,6 +138,7 @@ class Names:
         return Unknown(name, name=found.name)
 
     def module_value(self, unit: Unit) -> ModuleValue:
+        """The one value that stands for a module of the source."""
         self.units[id(unit)] = unit
         return self._modules.setdefault(id(unit), ModuleValue(unit))
 
@@ -175,6 +177,7 @@ class Names:
         return self._amended(unit, row.name, value)
 
     def class_value(self, symbol: ClassSymbol) -> ClassValue:
+        """The one value that stands for a class; its bases' values are made before it."""
         key = (id(symbol.unit), symbol.path, symbol.line)
         value = self._classes.get(key)
         if value is None:

@@ -76,12 +76,15 @@ class Expressions:
         }  # fmt: skip
 
     def ev(self, node: ast.expr, frame: Frame) -> Any:
+        """The plain value of an expression, a choice settled; raises `RaisedError` where Python would miss an
+        attribute."""
         value = plain(self.full(node, frame))
         if value is MISSING:
             raise RaisedError("AttributeError")
         return value
 
     def full(self, node: ast.expr, frame: Frame) -> Any:
+        """The value with its alternatives kept; one step of the limit. Raises `ExhaustedError` behind the last."""
         kind = type(node)
         if kind is ast.Constant:
             return node.value  # type: ignore[attr-defined]
@@ -323,6 +326,7 @@ class Expressions:
     # targets of assignments
 
     def assign(self, target: ast.expr, value: Any, frame: Frame) -> None:
+        """Bind a target of any form: a name, an attribute, an item, or several of them unpacked."""
         if isinstance(target, ast.Name):
             self.state.bind(frame, target.id, value)
         elif isinstance(target, ast.Attribute):
@@ -372,6 +376,7 @@ class Expressions:
                 self.assign(node, Unknown(node.id), frame)
 
     def delete(self, node: ast.Delete, frame: Frame) -> None:
+        """`del`: what is not there is passed over."""
         for target in node.targets:
             if isinstance(target, ast.Attribute):
                 self.attributes.remove(self.ev(target.value, frame), target.attr)

@@ -41,6 +41,7 @@ class Literals:
     state: State
 
     def handlers(self) -> dict[type[ast.expr], Handler]:
+        """Type of node -> what evaluates it, for `Expressions`."""
         return {
             ast.List: self._list, ast.Tuple: self._tuple, ast.Set: self._set, ast.Dict: self._dict,
             ast.JoinedStr: self._joined, ast.Lambda: self._lambda, ast.NamedExpr: self._walrus,

@@ -114,6 +114,7 @@ class Operations:
         return value[key]
 
     def binary(self, step: ast.operator, left: Any, right: Any) -> Any:
+        """`left step right` of plain data; raises `UndecidedError` where an object may define the operator itself."""
         made = _BINARY.get(type(step))
         if made is None or isinstance(left, Instance) or isinstance(right, Instance):
             raise UndecidedError
@@ -122,6 +123,7 @@ class Operations:
         return Uncertain(result) if isinstance(left, Uncertain) or isinstance(right, Uncertain) else result
 
     def compared(self, step: ast.cmpop, left: Any, right: Any) -> bool:
+        """One comparison of a chain; raises what Python raises for operands without an order."""
         if isinstance(step, ast.Eq | ast.NotEq | ast.Is | ast.IsNot):
             return _equal(left, right, isinstance(step, ast.Is | ast.IsNot)) is isinstance(step, ast.Eq | ast.Is)
         if isinstance(step, ast.In | ast.NotIn):

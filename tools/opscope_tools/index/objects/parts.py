@@ -11,16 +11,22 @@ from opscope_tools.index.objects.values import Args, Frame, Instance, Kwargs
 
 
 class Evaluation(Protocol):
+    """Evaluates expressions, for parts that must not know how."""
+
     def full(self, node: ast.expr, frame: Frame) -> Any:
         """The value of an expression, its alternatives kept."""
 
 
 class Execution(Protocol):
+    """Runs statements, for parts that must not know how."""
+
     def block(self, statements: Sequence[ast.stmt], frame: Frame) -> int:
         """Run statements; says how they ended."""
 
 
 class Calling(Protocol):
+    """Calls functions of the source, for parts that must not know how."""
+
     def call(self, function: Any, args: Args, kwargs: Kwargs) -> Any:
         """`function(*args, **kwargs)`; arguments may be choices."""
 

@@ -35,6 +35,7 @@ class State:
         self.reset()
 
     def reset(self) -> None:
+        """Forget the constructor that was run, before the next."""
         self.deep = False  # whether the constructors of the modules that are made run as well
         self.exhausted = False
         self.steps = 0
@@ -56,6 +57,7 @@ class State:
     # changes: every container (attributes, locals, lists, dicts) is noted before it changes while a branch is tried
 
     def touch(self, container: Any) -> None:
+        """Keep what a container holds before it is changed, so that the innermost open branch can undo it."""
         if self.journals:
             journal = self.journals[-1]
             if id(container) not in journal:
@@ -67,6 +69,7 @@ class State:
         frame.local[name] = value
 
     def begin(self) -> None:
+        """Open a stretch whose changes `end` tells or undoes."""
         self.journals.append({})
 
     def end(self, *, undo: bool) -> Changes:

@@ -70,6 +70,7 @@ class Statements:
         }  # fmt: skip
 
     def block(self, statements: Sequence[ast.stmt], frame: Frame) -> int:
+        """Run statements until one ends the block; says how they ended."""
         state, handlers = self.state, self.handlers
         for number, statement in enumerate(statements):
             if state.strict and frame.open:  # an earlier branch may have returned
@@ -114,7 +115,12 @@ class Statements:
 
     def _forget(self, statement: ast.stmt, frame: Frame) -> None:
         """A statement that failed leaves its targets unknown."""
-        if self.state.live is True and frame.code.name == "__init__" and _sets(statement):
+        if (
+            self.state.live is True
+            and isinstance(frame.code, Function)
+            and frame.code.name == "__init__"
+            and _sets(statement)
+        ):
             self.state.failures += 1
         value = getattr(statement, "value", None)
         shown = self.expressions.text(value, frame) if isinstance(value, ast.expr) else ""

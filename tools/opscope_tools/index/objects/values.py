@@ -18,7 +18,7 @@ from opscope_tools.index.names.torch_modules import MODULE
 if TYPE_CHECKING:
     from opscope_tools.source.python.names import ClassSymbol
     from opscope_tools.source.python.repository import Unit
-    from opscope_tools.source.python.syntax import Function
+    from opscope_tools.source.python.syntax import Function, Text
 
 Args = tuple[Any, ...]
 Kwargs = dict[str, Any]
@@ -133,6 +133,7 @@ class Turn(int):
 
 
 def turn(number: int, loop: Loop) -> Turn:
+    """The number of one turn of a loop."""
     value = Turn(number)
     value.loop = loop
     return value
@@ -145,6 +146,7 @@ class Label(str):
 
 
 def label(text: str, pattern: str) -> Label:
+    """A string of a turn, beside the pattern that all turns' strings share."""
     value = Label(text)
     value.pattern = pattern
     return value
@@ -226,10 +228,12 @@ class ClassValue:
 
     @property
     def name(self) -> str:
+        """The name behind the last dot."""
         return self.symbol.name
 
     @property
     def qualified_name(self) -> str:
+        """Module and path in it, joined by a dot."""
         return self.symbol.qualified_name
 
     def names(self) -> list[str]:
@@ -237,6 +241,7 @@ class ClassValue:
         return [base if isinstance(base, str) else base.qualified_name for base in self.mro]
 
     def is_a(self, qualified: str) -> bool:
+        """Whether it is, or inherits from, a class of this qualified name."""
         known: bool | None = self.kinds.get(qualified)
         if known is None:
             known = self.kinds[qualified] = qualified in self.names()
@@ -247,6 +252,7 @@ class ClassValue:
         return self.is_a(MODULE) or self.is_a("torch.nn.Module")
 
     def is_enum(self) -> bool:
+        """Whether its members are made by `enum`."""
         return self.is_a("enum.Enum")
 
     def container(self) -> str:
@@ -286,6 +292,8 @@ class Method:
 
 @dataclass(eq=False, slots=True, repr=False)
 class Property:
+    """A property; `of_class` where it is read from the class."""
+
     getter: Any = None
     setter: Any = None
     of_class: bool = False
@@ -293,21 +301,29 @@ class Property:
 
 @dataclass(eq=False, slots=True, repr=False)
 class Static:
+    """A `staticmethod`, called without the object."""
+
     function: Any
 
 
 @dataclass(eq=False, slots=True, repr=False)
 class OfClass:
+    """A `classmethod`, called with the class."""
+
     function: Any
 
 
 @dataclass(eq=False, slots=True, repr=False)
 class ModuleValue:
+    """A module of the source."""
+
     unit: Unit
 
 
 @dataclass(eq=False, slots=True, repr=False)
 class Super:
+    """`super()`: attributes of `this` are looked up behind `holder` in its order of classes."""
+
     holder: ClassValue
     this: Any
 
@@ -323,6 +339,8 @@ class Native:
 
 @dataclass(eq=False, slots=True, repr=False)
 class Partial:
+    """`functools.partial`."""
+
     function: Any
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
@@ -357,7 +375,7 @@ class Place:
 
     value: Any
     holder: ClassValue | None
-    code: Any
+    code: Text
     node: ast.expr
 
 
@@ -390,7 +408,7 @@ class Frame:
     """One running function: its local values, what it builds (`this`), and how it has returned so far."""
 
     unit: Unit
-    code: Any
+    code: Text
     local: dict[str, Any]
     closure: Frame | None = None
     this: Any = None

@@ -58,6 +58,7 @@ class Excerpt:
 
     @cached_property
     def root(self) -> Node:
+        """Its tree, parsed when it is first asked for."""
         return parse(self.text)
 
     def _cut(self, rows: Iterable[Row], lines: list[bytes]) -> None:

@@ -71,6 +71,7 @@ class Reader:
         self.aliases: dict[str, bool] = {}
 
     def read(self) -> Iterator[Reference]:
+        """Every use of the target, in source order; words in strings that are no use are counted in `mentions`."""
         for line, column in self.excerpt.places:
             self.checkpoint()
             node = self.excerpt.node(line, column, len(self.word.encode()))

@@ -210,6 +210,7 @@ class CaseInterpreter(Interpreter):
         self.case = case
 
     def decide(self, test: ast.expr, scope: Any) -> bool:
+        """Whether a test holds for the case at hand; a text that does not evaluate is asked of the case."""
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             return not self.decide(test.operand, scope)
         if isinstance(test, ast.BoolOp):
@@ -226,12 +227,14 @@ class CaseInterpreter(Interpreter):
         return bool(value)
 
     def arguments(self, node: ast.Call, scope: Any) -> tuple[list[Any], dict[str, Any]]:
+        """(positional, by name); functions that count get the case's numbers."""
         positional, keywords = super().arguments(node, scope)
         if ast.unparse(node.func).rpartition(".")[2] in _NUMERIC:
             return [self.case.number(v) for v in positional], keywords
         return positional, keywords
 
     def call(self, node: ast.Call, scope: Any) -> Any:
+        """The value of a call, `isinstance` and methods of tensors answered from the case."""
         if isinstance(node.func, ast.Name) and node.func.id == "isinstance" and len(node.args) == 2:
             known = _instance(self.eval(node.args[0], scope), ast.unparse(node.args[1]))
             if known is not None:

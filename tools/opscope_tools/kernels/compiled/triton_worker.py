@@ -218,6 +218,7 @@ def first_error(error):
 
 
 def main():
+    """Compile what the request on stdin asks for; answers go to stdout, one line of JSON each."""
     request = json.loads(sys.stdin.read())
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what the compiler's tools print is no answer

@@ -18,10 +18,7 @@ _MACRO = re.compile(
     r"\b(static_assert|assert|(?=[A-Z0-9_]*(?:CHECK|ASSERT|ENFORCE|EXPECT))[A-Z][A-Z0-9_]*(?:_NOT_NULL|_EQ|_NE|_LT|_LE|_GT|_GE)?)\s*+\("
 )
 _BOUNDS = re.compile(r"\b__launch_bounds__\s*+\(")
-_ARCH = re.compile(
-    r"^[ \t]*#[ \t]*(?:el)?if\w*\b[^\n]*\b(?:__CUDA_ARCH\w*|CUDA_VERSION|CUDART_VERSION|USE_ROCM|__HIP\w*)\b[^\n]*",
-    re.MULTILINE,
-)
+_ARCH = re.compile(r"\b(?:__CUDA_ARCH\w*|CUDA_VERSION|CUDART_VERSION|USE_ROCM|__HIP\w*)\b")
 _DEVICE = re.compile(
     r"\bif\s*+(?:constexpr\s*)?\((?=[^;{}]*\b(?:major|minor|get_sm_version\w*|sm_version\w*|compute_capability\w*|cc_major)\b)"
 )
@@ -29,7 +26,6 @@ _DISPATCH = re.compile(r"\b\w*DISPATCH_\w+\s*+\(")
 _HEAD = re.compile(
     r"(?<![~\w:<>])([~\w:<>]++)\s*+\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\s*+(?:const|noexcept|override|->\s*+[\w:<>]+|\s)*$"
 )
-_DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+(\S[^\n]*?)[ \t]*$", re.MULTILINE)
 _CONSTANT = re.compile(
     r"\b(?:static\s+|inline\s+|__device__\s+|__constant__\s+)*(?:constexpr|const)\s++(?:static\s+|inline\s+)?(?:unsigned\s+)?\w+\s++(\w+)\s*+=\s*+([^;{}]+);"
 )
@@ -52,13 +48,14 @@ def native_constants(path: str, text: str) -> list[Constant]:
     """Object macros and constants outside of functions that are, or are worked out from, numbers."""
     source = CSource(path, text)
     owners = _Owners(source)
-    defined = [m for m in _DEFINE.finditer(source.code) if re.match(r"[-(]?\s*[\d.]", m[2])]
+    defined = [m for m in source.macros if m.parameters is None and re.match(r"[-(]?\s*[\d.]", m.body)]
     declared = [m for m in _CONSTANT.finditer(source.statements) if not owners.of(m.start())]
-    found = [_constant(source, m[1], squeeze(m[2]), m.start(1)) for m in (*defined, *declared)]
+    found = [_constant(path, m.name, squeeze(m.body), m.line) for m in defined]
+    found += [_constant(path, m[1], squeeze(m[2]), source.line(m.start(1))) for m in declared]
     return sorted(found, key=lambda constant: constant.line)
 
 
-def _constant(source: CSource, name: str, expression: str, position: int) -> Constant:
+def _constant(path: str, name: str, expression: str, line: int) -> Constant:
     value: int | float | bool | None = None
     if number := _NUMBER.match(expression):
         text = number[1]
@@ -70,7 +67,7 @@ def _constant(source: CSource, name: str, expression: str, position: int) -> Con
         value = expression == "true"
     return Constant(
         name=name, expression=expression[:_LIMIT], value=value, basis="source" if value is not None else "open",
-        file=source.path, line=source.line(position),
+        file=path, line=line,
     )  # fmt: skip
 
 
@@ -133,11 +130,8 @@ def _first(text: str, argument: str) -> int:
 
 
 def _macro_around(source: CSource, position: int) -> str:
-    for first, last in source.defines:
-        if first <= position < last:
-            named = re.search(r"define[ \t]+(\w+)", source.code[first:last])
-            return f"#define {named[1]}" if named else ""
-    return ""
+    macro = source.macro_around(position)
+    return f"#define {macro.name}" if macro is not None else ""
 
 
 def _bounds(source: CSource, owners: _Owners) -> Iterator[Check]:
@@ -154,11 +148,12 @@ def _bounds(source: CSource, owners: _Owners) -> Iterator[Check]:
 
 
 def _tests(source: CSource, owners: _Owners) -> Iterator[Check]:
-    for match in _ARCH.finditer(source.code):
-        yield Check(
-            kind="capability", condition=squeeze(match[0]).lstrip("# "), within=owners.of(match.start()),
-            file=source.path, line=source.line(match.start() + len(match[0]) - len(match[0].lstrip())),
-        )  # fmt: skip
+    for test in source.conditionals:
+        if _ARCH.search(test.text):
+            yield Check(
+                kind="capability", condition=f"{test.word} {test.text}", within=owners.of(test.position),
+                file=source.path, line=source.line(test.position),
+            )  # fmt: skip
     for match in _DEVICE.finditer(source.statements):
         closing = matching(source.statements, match.end() - 1)
         if closing > 0:

@@ -40,7 +40,7 @@ _LAUNCHES = 300
 
 
 def describe_cuda(
-    reference: KernelRef, launches: Sequence[LaunchRef], context: CudaContext, given: Mapping[str, Any], sizes: Mapping[str, int]
+    reference: KernelRef, launches: Sequence[LaunchRef], context: CudaContext, given: Mapping[str, object], sizes: Mapping[str, int]
 ) -> KernelTiling:  # fmt: skip
     """Everything source says about the kernel at `reference`.
 
@@ -106,10 +106,10 @@ def describe_cuda(
 
 def _run(
     found: Definition, source: CSource, constexprs: tuple[Constexpr, ...], grids: tuple[Launch, ...], context: CudaContext,
-    given: Mapping[str, Any], sizes: Mapping[str, int], *, kernel: bool,
+    given: Mapping[str, object], sizes: Mapping[str, int], *, kernel: bool,
 ) -> Log:  # fmt: skip
     """What running the body abstractly meets."""
-    settled: dict[str, Any] = {}
+    settled: dict[str, object] = {}
     for parameter in constexprs:
         values = {v.value for v in parameter.values}
         if len(values) == 1 and "..." not in parameter.type:
@@ -134,7 +134,7 @@ def _with_callees(source: CSource, found: Definition, context: CudaContext) -> s
     return text
 
 
-def _plain(value: str) -> Any:
+def _plain(value: str) -> int | str:
     """A template argument as a number where it is one."""
     if value in {"true", "false"}:
         return int(value == "true")

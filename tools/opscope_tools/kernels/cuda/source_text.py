@@ -1,27 +1,22 @@
-"""CUDA source as text whose comments and strings are blanked, with brackets that match across `#if` branches.
-
-`CSource` keeps the original beside the blanked text, both of the same length, so that positions hold in both.
-`split_arguments` and `matching` do the bracket work of everything above.
+"""A C++ file as kernels are read from it, literals blanked whole, with what only they ask of it: its macros as records,
+its functions by their braces. Below stand arguments, template lists and words of such text.
 """
 
 from __future__ import annotations
 
 import bisect
-import itertools
 import re
 from collections.abc import Iterator
 from functools import cached_property
 
 from opscope_tools.kernels.records import MacroRef
-from opscope_tools.source.cpp.text import spaces
+from opscope_tools.source.cpp.text import CppText, Macro, joined, matching, without_quotes
 
-_NOISE = re.compile(
-    r"//(?:\\\n|[^\n])*|/\*.*?\*/|R\"([^\s()\\]{0,16})\(.*?\)\1\"|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])'", re.DOTALL
-)
-_PREPROCESSOR = re.compile(r"#[ \t]*(\w*)(?:\\\r?\n|[^\n])*")
-_DEFINE = re.compile(r"#[ \t]*define[ \t]+(\w+)(\([^)]*\))?((?:\\\r?\n|[^\n])*)")
-_BRANCHES = frozenset({"if", "ifdef", "ifndef", "elif", "else", "endif"})
-_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+["<]([^">]+)[">]', re.MULTILINE)
+__all__ = [
+    "CSource", "matching", "matching_angle", "names_called", "opening_angle", "split_arguments", "squeeze", "whole_words",
+]  # fmt: skip
+
+_PARAMETERS = re.compile(r"\(([^)]*)\)")
 _FUNCTION_BRACE = re.compile(
     r"\)\s*+(?:const|noexcept|override|mutable|->[\w:<>*&\s]++|__attribute__\s*+\(\([^)]*\)\))?\s*+$"
 )
@@ -29,61 +24,23 @@ _NO_FUNCTION = re.compile(r"\b(namespace|class|struct|enum|extern|union)\b[^()]*
 #: characters of a heading in which a name is looked for
 _LONGEST_HEADING = 4000
 _HEADED = re.compile(r"(?<![~\w])([~\w]++)\s*+(?:<[^()]*>)?\s*+\(")
-_OPENING = {"(": ")", "[": "]", "{": "}"}
+_BRACKET = re.compile(r"[()\[\]{}]")
 
 
-def _blank(text: str) -> str:
-    """Spaces of the same length, in as many lines; a comment inside a definition of several lines does not end that."""
-    *lines, last = text.split("\n")
-    if not lines or not all(line.endswith("\\") for line in lines):
-        return spaces(text)
-    return "\n".join([*(" " * (len(line) - 1) + "\\" for line in lines), " " * len(last)])
-
-
-class CSource:
+class CSource(CppText):
     """One file."""
 
     def __init__(self, path: str, text: str) -> None:
+        super().__init__(text)
+        self.statements = without_quotes(self.statements)
         self.path = path
-        self.original = text
-        #: (position, text) of raw strings, in which generators keep whole kernels
-        self.raw_strings: list[tuple[int, str]] = []
-        self.code = _NOISE.sub(self._without_noise, text)
-        #: range of every macro definition
-        self.defines: list[tuple[int, int]] = []
         #: what readers have found out and will ask again
         self.memo: dict[tuple[str, str], list[str]] = {}
-        self._directives: list[tuple[int, str]] = []
-        #: the code with preprocessor lines blanked too: what statements are read from
-        self.statements = self._without_preprocessor()
 
     @cached_property
-    def includes(self) -> list[str]:
-        """The names of the files that it includes, as written."""
-        return _INCLUDE.findall(self.original)
-
-    def _without_noise(self, match: re.Match[str]) -> str:
-        if match[0].startswith("R"):
-            self.raw_strings.append((match.start(), match[0]))
-        return _blank(match[0])
-
-    def _without_preprocessor(self) -> str:
-        code, parts, done = self.code, [], 0
-        position = code.find("#")
-        while position >= 0:
-            first = code.rfind("\n", 0, position) + 1
-            line = None if code[first:position].strip(" \t") else _PREPROCESSOR.match(code, position)
-            if line is None:
-                position = code.find("#", position + 1)
-                continue
-            if line[1] == "define" and (definition := _DEFINE.match(code, position)) is not None:
-                self.defines.append((first, definition.end()))
-            elif line[1] in _BRANCHES:
-                self._directives.append((first, line[1]))
-            parts += [code[done:position], spaces(line[0])]
-            done = line.end()
-            position = code.find("#", done)
-        return "".join([*parts, code[done:]])
+    def code(self) -> str:
+        """As in every C++ file, without quotes."""
+        return without_quotes(super().code)
 
     @cached_property
     def namespaces(self) -> frozenset[str]:
@@ -91,48 +48,55 @@ class CSource:
         found = re.findall(r"\bnamespace\s+([\w:]+)", self.statements)
         return frozenset(name for names in found for name in names.split("::"))
 
-    @cached_property
-    def _lines(self) -> list[int]:
-        return list(itertools.accumulate((len(line) + 1 for line in self.original.split("\n")), initial=0))
-
-    def line(self, position: int) -> int:
-        """1-based line of a position."""
-        return bisect.bisect_right(self._lines, position)
-
     def nesting(self, start: int, end: int) -> int:
         """How deep brackets of all kinds lie in each other in a range; branches of one `#if` each count."""
         depth = deepest = 0
-        for match in re.compile(r"[()\[\]{}]").finditer(self.statements, start, end):
+        for match in _BRACKET.finditer(self.statements, start, end):
             depth = depth + 1 if match[0] in "([{" else max(depth - 1, 0)
             deepest = max(deepest, depth)
         return deepest
 
+    @cached_property
+    def _live(self) -> list[Macro]:
+        """The macros outside of dead code."""
+        return [macro for macro in self.defined if not self.is_dead(macro.start)]
+
+    @cached_property
+    def defines(self) -> list[tuple[int, int]]:
+        """Range of every macro definition, in the order of `macros`."""
+        return [(macro.start, macro.end) for macro in self._live]
+
     def in_define(self, position: int) -> bool:
-        """Whether a position lies in the body of a macro."""
-        index = bisect.bisect_right(self.defines, (position, len(self.code))) - 1
-        return index >= 0 and self.defines[index][0] <= position < self.defines[index][1]
+        """Whether a position lies in the definition of a macro."""
+        return self.macro_around(position) is not None
+
+    def macro_around(self, position: int) -> Macro | None:
+        """The macro whose definition holds a position."""
+        index = bisect.bisect_right(self.defines, (position, len(self.original))) - 1
+        return self._live[index] if index >= 0 and position < self._live[index].end else None
 
     @cached_property
     def macros(self) -> tuple[MacroRef, ...]:
-        """Every macro definition."""
+        """Every macro definition outside of dead code."""
         return tuple(self._macros())
 
     def _macros(self) -> Iterator[MacroRef]:
-        for first, _ in self.defines:
-            match = _DEFINE.search(self.code, first)
-            assert match is not None  # read there before
-            parameters = None if match[2] is None else tuple(p.strip() for p in match[2][1:-1].split(",") if p.strip())
-            body = re.sub(r"\\\r?\n", "\n", self.code[match.start(3) : match.end(3)]).strip()
-            yield MacroRef(name=match[1], parameters=parameters, body=body, file=self.path, line=self.line(first))
+        for macro in self._live:
+            given = _PARAMETERS.match(macro.body)
+            parameters = None if given is None else tuple(p.strip() for p in given[1].split(",") if p.strip())
+            body = joined(macro.body[given.end() :] if given is not None else macro.body)
+            yield MacroRef(
+                name=macro.name,
+                parameters=parameters,
+                body=without_quotes(body).strip(),
+                file=self.path,
+                line=self.line(macro.start),
+            )
 
     def block_end(self, opening: int) -> int:
-        """Position of the `}` that closes the `{` at `opening`; of the branches of one `#if` the last counts."""
+        """Position of the `}` that closes the `{` at `opening`, the file's last where none does."""
         last = len(self.statements) - 1
-        return min(self._ends.get(opening, last), last)
-
-    @cached_property
-    def _ends(self) -> dict[int, int]:
-        return dict(self.all_blocks)
+        return min(self.closing.get(opening, last), last)
 
     @cached_property
     def functions(self) -> list[tuple[int, int, int, str]]:
@@ -151,51 +115,14 @@ class CSource:
         return found
 
     def function_around(self, position: int) -> tuple[int, int, int, str] | None:
-        """The outermost function that holds a position."""
+        """The outermost function that holds a position, as `functions` gives it."""
         index = bisect.bisect_left(self.functions, position, key=lambda f: f[1]) - 1
         return self.functions[index] if index >= 0 and self.functions[index][2] >= position else None
 
     @cached_property
     def all_blocks(self) -> list[tuple[int, int]]:
-        """Every block of the file, outer before inner."""
-        return self.blocks(0, len(self.statements))
-
-    def blocks(self, start: int, end: int) -> list[tuple[int, int]]:
-        """(position of `{`, position of `}`) of every block in a range; of the branches of one `#if` the last counts."""
-        found: list[tuple[int, int]] = []
-        opened: list[int] = []
-        saved: list[list[int]] = []
-        first = bisect.bisect_left(self._directives, (start, ""))
-        events = iter(self._directives[first:])
-        upcoming = next(events, None)
-        for match in re.compile(r"[{}]").finditer(self.statements, start, end):
-            while upcoming is not None and upcoming[0] < match.start():
-                if upcoming[1] in {"if", "ifdef", "ifndef"}:
-                    saved.append(list(opened))
-                elif upcoming[1] in {"elif", "else"} and saved:
-                    opened = list(saved[-1])
-                elif upcoming[1] == "endif" and saved:
-                    saved.pop()
-                upcoming = next(events, None)
-            if match[0] == "{":
-                opened.append(match.start())
-            elif opened:
-                found.append((opened.pop(), match.start()))
-        return sorted([*found, *((position, end) for position in opened)])
-
-
-def matching(text: str, opening: int) -> int:
-    """Position of the bracket that closes the one at `opening`; -1 where there is none."""
-    depth = 0
-    for position in range(opening, len(text)):
-        c = text[position]
-        if c in _OPENING:
-            depth += 1
-        elif c in ")]}":
-            depth -= 1
-            if depth == 0:
-                return position
-    return -1
+        """(position of `{`, position of `}`) of every block of the file, outer before inner."""
+        return sorted(self.closing.items())
 
 
 def matching_angle(text: str, opening: int) -> int:

@@ -37,6 +37,7 @@ class ModuleScope:
         self.module = module
 
     def lookup(self, name: str, run: Interpreter) -> Any:
+        """What the module binds to a name, imports followed; raises `KeyError` where it binds nothing."""
         key = (self.module.path, name)
         if key in run.globals:
             return run.globals[key]
@@ -70,6 +71,7 @@ class LocalScope:
         self.values = values
 
     def lookup(self, name: str, run: Interpreter) -> Any:
+        """A local value, or what the scope around knows; raises `KeyError` where neither does."""
         if name in self.values:
             return self.values[name]
         return self.parent.lookup(name, run)

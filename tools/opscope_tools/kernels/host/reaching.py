@@ -60,6 +60,7 @@ class HostFunction:
 
     @classmethod
     def of(cls, node: FunctionNode | ast.Module) -> HostFunction:
+        """A function or module with its places in order."""
         host = cls(node)
         for place in places(node.body):
             host.all_places.append(place)
@@ -94,6 +95,7 @@ class HostFunction:
         return found.get(name)
 
     def parameters(self) -> set[str]:
+        """Names of all parameters, starred ones included; none of a module."""
         if isinstance(self.node, ast.Module):
             return set()
         spec = self.node.args
@@ -129,6 +131,7 @@ class HostScope:
         return moved
 
     def lookup(self, name: str, run: Interpreter) -> Any:
+        """The value that reaches the launch; a name in `bare` or `tiles` stands for itself."""
         if name in self.bare:
             return Sym(name)
         if name in self.tiles:

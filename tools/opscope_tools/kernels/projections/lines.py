@@ -45,6 +45,7 @@ def loops(log: Log) -> list[Loop]:
 
 
 def instructions(log: Log) -> list[Instruction]:
+    """Every hardware instruction, with the condition that it is under."""
     return [
         Instruction(line=e.line, file=e.file, operation=e.operation, expression=e.text, via=e.via, when=condition)
         for e, condition in _each(log, events.Instruction)
@@ -52,6 +53,7 @@ def instructions(log: Log) -> list[Instruction]:
 
 
 def constraints(log: Log) -> list[Constraint]:
+    """Every assertion, with the condition that it is under."""
     return [
         Constraint(
             line=e.line, file=e.file, kind=e.kind, condition=e.condition, message=e.message, via=e.via, when=condition

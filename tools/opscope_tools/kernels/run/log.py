@@ -6,7 +6,7 @@ Costs of CUDA are added up on the way (`Sums`), since a line of it runs in many 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -78,7 +78,7 @@ class Sums:
         """The parts of a cost that it has something of."""
         found = {part for lost in self.not_counted.values() for part in lost.parts}
         for entry in self.entries:
-            told: dict[Part, Any] = {
+            told: dict[Part, object] = {
                 "flops": entry.flops or entry.product, "matmul": entry.product, "read": entry.read, "write": entry.written
             }  # fmt: skip
             found |= {part for part, amount in told.items() if amount}
@@ -88,8 +88,8 @@ class Sums:
         """Whether two cost the same: on other lines perhaps, but all of it counted."""
         return not (self.not_counted or other.not_counted) and self._sums() == other._sums()
 
-    def _sums(self) -> dict[tuple[Any, ...], int]:
-        made: Counter[tuple[Any, ...]] = Counter()
+    def _sums(self) -> dict[tuple[object, ...], int]:
+        made: Counter[tuple[object, ...]] = Counter()
         for entry, count in self.entries.items():
             made["flops", entry.times] += entry.flops * count
             for kind, size in (("read", entry.read), ("written", entry.written)):
@@ -138,7 +138,7 @@ class Log:
     steps: int = 0
     steps_aside: int = 0
     #: of events that may be met again, and of formulas
-    _places: dict[Any, int] = field(default_factory=dict)
+    _places: dict[Hashable, int] = field(default_factory=dict)
 
     def only_indices(self, sources: frozenset[int]) -> bool:
         """Whether what is computed from these loads is an address, a bound or a mask, and no data."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from opscope_tools.kernels.values.conditions import canonical, negated, when_text
 
@@ -50,7 +50,7 @@ def when(paths: Iterable[Path]) -> str:
 
 
 #: a test by its text, or ("not", test), ("and", test, ...), ("or", test, ...)
-Test = str | tuple[Any, ...]
+Test: TypeAlias = "str | tuple[Test, ...]"
 
 
 @dataclass
@@ -109,6 +109,7 @@ class Answers:
         return made
 
     def copy(self) -> Answers:
+        """The same answers, to go another way with."""
         return Answers(dict(self.given), dict(self.equal), list(self.wholes))
 
 

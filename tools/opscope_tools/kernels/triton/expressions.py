@@ -62,6 +62,7 @@ class Expressions(Operations):
         """A function that is no operation of the language."""
 
     def value(self, node: ast.expr) -> Value:
+        """The value of an expression; what computing it costs is put down."""
         match node:
             case ast.Constant(value=constant):
                 return literal(constant)
@@ -116,6 +117,7 @@ class Expressions(Operations):
         return found[0], found[1]
 
     def unary(self, op: ast.unaryop, found: Value, node: ast.expr) -> Value:
+        """The value of `-a`, `~a` or `not a`."""
         if isinstance(op, ast.USub):
             if found.data:
                 self.compute(node, found.shape, found.sources, 1)
@@ -143,6 +145,7 @@ class Expressions(Operations):
     # tests -------------------------------------------------------------------------------------------------------
 
     def step(self, test: ast.expr, holds: bool, status: Status) -> Step:
+        """One test of a path, and whether it holds there."""
         return Step(ast.unparse(test), holds, status, test.lineno)
 
     def answer(self, test: ast.expr, usual: bool) -> tuple[bool, Status]:
@@ -208,6 +211,7 @@ class Expressions(Operations):
         return bool(found.constant) if found.known else rule or self.own(node)
 
     def comparison(self, node: ast.Compare) -> Test | bool:
+        """A comparison as the test that paths are told by, or its outcome where both sides are known."""
         op, sides = node.ops[0], [self.quiet(s, plain=True) for s in (node.left, node.comparators[0])]
         names = [self.key(s) or (s.text if s.known else "") for s in sides]
         said = f"{names[0]} {COMPARE[type(op)][0]} {names[1]}" if all(names) else ""
@@ -290,6 +294,7 @@ class Expressions(Operations):
         return Value(name=name)
 
     def attribute(self, node: ast.Attribute, base: ast.expr, name: str) -> Value:
+        """The value of `base.name`: of the language, a transposed tile, its shape, or itself as a name."""
         if named := of_language(dotted_name(node, self.module)):
             return literal(f"tl.{named}")
         found = self.value(base) if isinstance(base, ast.Name) and base.id in self.env else Value(None)
@@ -300,6 +305,7 @@ class Expressions(Operations):
         return Value(text="{" + ast.unparse(node) + "}")
 
     def subscript(self, found: Value, index: ast.expr) -> Value:
+        """An item of a tuple, or a tile with axes added by `None`; anything else is unknown."""
         parts = list(index.elts) if isinstance(index, ast.Tuple) else [index]
         if found.items is not None and len(parts) == 1 and isinstance(parts[0], ast.Constant):
             position = parts[0].value
@@ -328,6 +334,7 @@ class Expressions(Operations):
         return replace(found, shape=tuple(shape), strides=tuple(strides), text="")
 
     def constants(self, op: ast.operator, a: Value, b: Value) -> Value | None:
+        """The result for two whole numbers that are known; else None."""
         if not (a.known and b.known and isinstance(a.constant, int) and isinstance(b.constant, int)):
             return None
         made = folded(op, a.constant, b.constant)
@@ -337,6 +344,7 @@ class Expressions(Operations):
         return literal(made, "" if plain else combined_text(op, a, b))
 
     def binary(self, op: ast.operator, a: Value, b: Value, node: ast.AST) -> Value:
+        """`a op b`, broadcast; arithmetic on data is put down, arithmetic of addresses is not."""
         if (known := self.constants(op, a, b)) is not None:
             return known
         shape = broadcast([a, b])
@@ -360,6 +368,7 @@ class Expressions(Operations):
     # calls -------------------------------------------------------------------------------------------------------
 
     def call(self, node: ast.Call) -> Value:
+        """A call: an operation of the language, or a function of the repository, which is followed."""
         name, receiver = self.operation(node)
         arguments = [*receiver, *(a for a in node.args if not isinstance(a, ast.Starred))]
         given = {k.arg: k.value for k in node.keywords if k.arg}

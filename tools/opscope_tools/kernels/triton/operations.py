@@ -143,6 +143,7 @@ class Operations(ABC):
         return Value(None, data=data, sources=sources_of(values))
 
     def compute(self, node: ast.AST, shape: Shape | None, sources: frozenset[int], per_element: int) -> None:
+        """Put down arithmetic on a tile: `per_element` FLOPs for each element of a shape."""
         if shape is None:
             self.lost("arithmetic on a tile of unknown shape", node, "flops", sources=sources)
             return
@@ -187,6 +188,7 @@ class Operations(ABC):
                 self.index(self.value(node))
 
     def index(self, value: Value) -> None:
+        """Note that a value is used as an index or mask, so what it was loaded from counts as indices."""
         if counted(self.path):
             self.log.indices |= value.sources | sources_of(value.items or ())
 
@@ -209,12 +211,14 @@ class Operations(ABC):
     op_program_id = op_num_programs = _id
 
     def op_cdiv(self, op: Operation) -> Value:
+        """`tl.cdiv`: of scalars, with its text, which sizes are told by."""
         a, b = (self.value(x) for x in op.arguments[:2])
         shape = broadcast([a, b])
         text = f"cdiv({a.text}, {b.text})" if shape == () and a.text and b.text else ""
         return Value(shape, text, sources=a.sources | b.sources, strides=("",) * len(shape or ()))
 
     def op_arange(self, op: Operation) -> Value:
+        """A tile of one axis and step 1, as long as its bounds are apart."""
         bounds = [self.value(a) for a in [*op.arguments, *op.given.values()]]
         if len(bounds) != 2 or not all(b.text for b in bounds):
             return Value(None)
@@ -249,6 +253,7 @@ class Operations(ABC):
         return sizes if all(sizes) else None
 
     def op_load(self, op: Operation) -> Value:
+        """What stands at a pointer, a block or a descriptor; the access is put down."""
         address = self.value(op.arguments[0] if op.arguments else next(iter(op.given.values())))
         mask = op.given.get("mask") if op.method else op.argument(1, "mask")
         self.indices_of(mask, *(op.arguments[1:2] if op.method else []))
@@ -266,6 +271,7 @@ class Operations(ABC):
         return replace(address, shape=None) if op.method and not address.block else address
 
     def op_store(self, op: Operation) -> Value:
+        """Put down a store through a pointer, a block or a descriptor."""
         address = self.value(op.arguments[0] if op.arguments else op.given["pointer"])
         what = op.argument(2 if op.method else 1, "value")
         stored = self.value(what) if what is not None else Value()
@@ -308,12 +314,14 @@ class Operations(ABC):
     op__experimental_descriptor_store = op_store_tensor_descriptor = _descriptor_store
 
     def op_gather(self, op: Operation) -> Value:
+        """A load by a descriptor's rows; of a tile that is here, a choice that costs nothing."""
         address, *rest = [self.value(a) for a in (*op.arguments, *op.given.values())]
         if not op.method or not (address.block or address.name):  # of a tile that is here
             return Value(rest[0].shape if rest else None, data=address.data, sources=address.sources)
         return self.loaded(op, replace(address, shape=None))
 
     def op_scatter(self, op: Operation) -> Value:
+        """Put down a store to a descriptor's rows."""
         address, *rest = [self.value(a) for a in (*op.arguments, *op.given.values())]
         return self.stored(op, replace(address, shape=None, block=False), rest[0] if rest else Value(None))
 
@@ -335,6 +343,7 @@ class Operations(ABC):
     op_atomic_xor = _atomic
 
     def op_dot(self, op: Operation) -> Value:
+        """A product of matrices, [M, K] by [K, N], batched where there are more axes: 2 * M * N * K FLOPs."""
         a, b = self.value(op.arguments[0]), self.value(op.arguments[1])
         for other in [*op.arguments[2:], *op.given.values()]:
             self.value(other)
@@ -350,12 +359,14 @@ class Operations(ABC):
         return Value(shape, data=True, sources=a.sources | b.sources, product=True)
 
     def op_dot_scaled(self, op: Operation) -> Value:
+        """A product of packed operands: its FLOPs are not told."""
         values = [self.value(a) for a in (*op.arguments, *op.given.values())]
         self.lost("tl.dot_scaled, whose operands are packed", op.node, "flops", "matmul")
         a, b = values[0], values[3]
         return Value((a.shape[0], b.shape[-1]) if a.shape and b.shape else None, data=True)
 
     def reduced(self, op: Operation, values: list[Value], flops: int) -> Value:
+        """A tile without its reduced axis; `flops` for each element. Of two scalars, one of them."""
         found = values[0] if values else Value(None)
         if found.items is not None or (len(op.arguments) > 1 and found.shape == () and "axis" not in op.given):
             # of two scalars, as Python's own max(a, b)
@@ -383,11 +394,13 @@ class Operations(ABC):
         return Value(items=(made, replace(made, data=False))) if both else made
 
     def op_reduce(self, op: Operation) -> Value:
+        """A reduction by a function of the kernel, whose FLOPs are not told."""
         self.lost(f"what {op.name} combines", op.node, "flops")
         found = self.value(op.arguments[0])
         return self.reduced(op, [found if found.items is None else found.items[0]], 0)
 
     def op_associative_scan(self, op: Operation) -> Value:
+        """A scan by a function of the kernel: the same shape, FLOPs not told."""
         self.lost("what associative_scan combines", op.node, "flops")
         return self.value(op.arguments[0])
 
@@ -395,6 +408,7 @@ class Operations(ABC):
         return self.value(op.arguments[0]) if op.arguments else Value(None)
 
     def op_to(self, op: Operation) -> Value:
+        """A conversion, which costs nothing; of a pointer, to another size of elements."""
         found = self._same(op)
         kinds = [ast.unparse(a) for a in (*op.arguments[1:], *op.given.values())]
         if any("pointer_type" in kind for kind in kinds):
@@ -423,11 +437,13 @@ class Operations(ABC):
     op_max_contiguous = op_multiple_of = op_max_constancy = op_constexpr = _same
 
     def op_flip(self, op: Operation) -> Value:
+        """The same tile backwards; steps between elements are no longer told."""
         return replace(self._same(op), strides=())
 
     op_sort = op_flip
 
     def op_where(self, op: Operation) -> Value:
+        """A choice between two tiles, broadcast, which costs nothing."""
         test, first, second = (self.value(a) for a in op.arguments[:3])
         shape = broadcast([test, first, second])
         same = second.shape == () or first.strides == second.strides  # a scalar: where the mask leaves out
@@ -442,16 +458,19 @@ class Operations(ABC):
         )
 
     def op_trans(self, op: Operation) -> Value:
+        """The axes in another order, reversed where none is given."""
         order = [self.quiet(a).constant for a in op.arguments[1:]]
         return permuted(self.value(op.arguments[0]), order or None)
 
     def op_permute(self, op: Operation) -> Value:
+        """The axes in another order, given one by one or as a tuple."""
         found = self.value(op.arguments[0])
         order = self.value(op.given["dims"] if "dims" in op.given else op.arguments[1])
         items = order.items or tuple(self.value(a) for a in op.arguments[1:])
         return permuted(found, [i.constant for i in items])
 
     def op_reshape(self, op: Operation) -> Value:
+        """Another shape; steps between elements are no longer told."""
         shape = self.wanted(op)
         return replace(self.value(op.arguments[0]), shape=shape, strides=("",) * len(shape or ()), text="")
 
@@ -465,17 +484,20 @@ class Operations(ABC):
         return self.shape(rest[0] if rest else op.given.get("shape"))
 
     def op_broadcast_to(self, op: Operation) -> Value:
+        """Another shape, its steps kept where the number of axes is."""
         found, shape = self.value(op.arguments[0]), self.wanted(op)
         if shape is None or found.shape is None or len(shape) != len(found.shape):
             return replace(found, shape=shape, strides=(), text="")
         return replace(found, shape=shape, strides=padded(found), text="")
 
     def op_broadcast(self, op: Operation) -> Value:
+        """Both tiles at their common shape."""
         values = [self.value(a) for a in op.arguments]
         shape = broadcast(values)
         return Value(items=tuple(replace(v, shape=shape) for v in values))
 
     def op_expand_dims(self, op: Operation) -> Value:
+        """An axis of size 1 added; unknown where its place is not a number."""
         found = self.value(op.arguments[0])
         where = op.given.get("axis") or (op.arguments[1] if len(op.arguments) > 1 else None)
         axis = self.quiet(where).constant if where is not None else None
@@ -488,11 +510,13 @@ class Operations(ABC):
         return replace(found, shape=tuple(sizes), strides=tuple(steps), text="")
 
     def op_join(self, op: Operation) -> Value:
+        """Two tiles side by side, on a new last axis of size 2."""
         a, b = (self.value(x) for x in op.arguments[:2])
         shape = broadcast([a, b])
         return Value(None if shape is None else (*shape, "2"), data=a.data or b.data, sources=a.sources | b.sources)
 
     def op_cat(self, op: Operation) -> Value:
+        """Two tiles of one axis, one behind the other."""
         a, b = (self.value(x) for x in op.arguments[:2])
         known = a.shape is not None and b.shape is not None and len(a.shape) == len(b.shape) == 1
         shape = (
@@ -503,16 +527,19 @@ class Operations(ABC):
         return Value(shape, data=a.data or b.data, sources=a.sources | b.sources)
 
     def op_split(self, op: Operation) -> Value:
+        """The two halves along the last axis, which goes."""
         found = self.value(op.arguments[0])
         half = replace(found, shape=found.shape[:-1] if found.shape else None, strides=())
         return Value(items=(half, half))
 
     def op_make_block_ptr(self, op: Operation) -> Value:
+        """A block of a tensor; its shape is what a load of it gives."""
         names = ("base", "shape", "strides", "offsets", "block_shape", "order")
         parts = {**dict(zip(names, op.arguments, strict=False)), **op.given}
         return self.blocked(op, parts)
 
     def op_make_tensor_descriptor(self, op: Operation) -> Value:
+        """A tensor that is loaded and stored by blocks at given offsets."""
         names = ("base", "shape", "strides", "block_shape")
         return self.blocked(op, {**dict(zip(names, op.arguments, strict=False)), **op.given})
 
@@ -536,6 +563,7 @@ class Operations(ABC):
         return Value()
 
     def op_swizzle2d(self, op: Operation) -> Value:
+        """Two new indices, of which nothing is told."""
         del op
         return Value(items=(Value(), Value()))
 
@@ -563,6 +591,7 @@ class Operations(ABC):
 
 
 def clipped(node: ast.expr) -> str:
+    """An expression as it is written, cut where it is long."""
     return clip(ast.unparse(node))
 
 

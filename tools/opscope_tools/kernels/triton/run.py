@@ -85,6 +85,7 @@ class Walk(Expressions):
         return any(self.statement(s) for s in statements)
 
     def statement(self, statement: ast.stmt) -> bool:
+        """Run one statement, one step of the limit; whether nothing is run behind it."""
         self.log.step()
         match statement:
             case ast.Assign(targets=targets, value=value):
@@ -117,12 +118,14 @@ class Walk(Expressions):
         return False
 
     def give_back(self, value: Value) -> None:
+        """Note what a function returns: the first value counts, those of paths that do not count stand aside."""
         if counted(self.path[self.entered :]):
             self.returned = self.returned or value
         else:
             self.returned_aside = self.returned_aside or value
 
     def assign(self, targets: list[ast.expr], value: ast.expr, statement: ast.stmt) -> None:
+        """Run a value and bind its targets; of tuples, part by part."""
         self.into = ", ".join(ast.unparse(t) for t in targets)
         pairs = [pair for target in targets for pair in _matched(target, value)]
         found: dict[int, tuple[Value, Asked]] = {}
@@ -142,6 +145,7 @@ class Walk(Expressions):
         self.into = ""
 
     def bind(self, target: ast.expr, value: Value) -> None:
+        """Give a name its value; a long scalar goes on under its own name."""
         if isinstance(target, ast.Name):
             if value.shape == () and value.items is None and not value.known and not 0 < len(value.text) <= 120:
                 if value.sources or "program_id(" in value.text or self.log.varying & set(names_of(value.text)):
@@ -192,6 +196,7 @@ class Walk(Expressions):
     # loops -------------------------------------------------------------------------------------------------------
 
     def loop(self, statement: ast.For) -> None:
+        """Run a `for`: its body once, as many times as its `range` says; a name of its own where that is not known."""
         call, target = statement.iter, ast.unparse(statement.target)
         name = dotted_name(call.func, self.module) if isinstance(call, ast.Call) else ""
         if not isinstance(call, ast.Call) or name.rpartition(".")[2] not in {"range", "static_range"}:
@@ -270,6 +275,7 @@ class Walk(Expressions):
         return "{" + name + "}"
 
     def repeat(self, trip: str, loop: ast.For | ast.While) -> None:
+        """Run a loop's body once, counted `trip` times; what it stores is not known at its beginning."""
         log = self.log
         if log.counters & set(names_of(trip)):  # another count in each iteration around it: its mean
             trip = self.unknown(loop.lineno, trip, "mean iterations")

@@ -1,9 +1,10 @@
-"""A C++ file made ready for reading: comments, literals and preprocessor lines blanked, every position kept.
+"""A C++ or CUDA file made ready for reading: comments, literals and preprocessor lines blanked, every position kept.
 
-`CppText` holds the original (`text`) and the blanked `code`, which have the same length, the preprocessor conditionals
-with the condition that holds after each, the macros, and for every `{` the position of its `}`. The branches of one
-`#if` are alternatives: each starts from the braces that were open before the `#if`, and what follows the `#endif` goes
-on from the first live branch, so that a brace in every branch counts once.
+`CppText` holds three texts of the same length: the `original`, the `code` without comments and literals, and the
+`statements`, without preprocessor lines too. Beside them stand the tables of conditionals, macros and included files,
+the condition that holds after each conditional, and for every `{` the position of its `}`. The branches of one `#if`
+are alternatives: each starts from the braces that were open before the `#if`, and what follows the `#endif` goes on
+from the first live branch, so that a brace in every branch counts once.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import bisect
 import itertools
 import re
+from functools import cached_property
 from typing import NamedTuple
 
 # every alternative begins with a literal: such a pattern is searched several times faster
@@ -19,19 +21,33 @@ _NOISE = re.compile(
     r"|/\*[^*]*\*+(?:[^/*][^*]*\*+)*/|/\*.*\Z"
     r'|R(?<![A-KM-TV-Za-tv-z_0-79]R)"([^\s()\\]{0,16})\((?:.*?\)\1"|.*\Z)'
     r'|"[^"\\\n]*(?:\\(?:\r\n|.)[^"\\\n]*)*"'
-    r"|'(?<![0-9a-fA-F]')[^'\\\n]*(?:\\.[^'\\\n]*)*'",
+    r"|'(?:(?<![0-9a-fA-F]')|(?<=\bu8'))[^'\\\n]*(?:\\.[^'\\\n]*)*'",
     re.DOTALL,
 )
-_DIRECTIVE = re.compile(r"#[ \t]*([a-z]+)([^\n]*(?:(?:(?<=\\)|(?<=\\\r))\n[^\n]*)*)")
+_DIRECTIVE = re.compile(r"#[ \t]*(\w*)([^\n]*(?:(?:(?<=\\)|(?<=\\\r))\n[^\n]*)*)")
 #: the end of a line inside a comment or literal, which ends no directive
 _INNER_NEWLINE = "\x1d"
-_MACRO_TEXT = 600  # characters kept of a macro
 _DEEPEST = 256  # conditionals inside one another; a compiler need not take more
 _WAYS = 4  # branches of one conditional inside a declaration that are followed
-_LITERAL = re.compile(r"\"[^\"]*\"|'[^']*'")
+_LITERAL = re.compile(r"\"[ \n]*\"|'[ \n]*'")
 _BRACE = re.compile(r"[{}]")
 _CONDITIONALS = frozenset({"if", "ifdef", "ifndef", "elif", "elifdef", "elifndef", "else", "endif"})
+#: tests that are decided by what is written
+_DECIDED = frozenset({"0", "1", "false", "true"})
 _MACRO = re.compile(r"\s*(\w+)")
+_INCLUDE = re.compile(r'[^"<\n]*["<]([^">\n]+)[">]')
+_CONTINUED = re.compile(r"\\\r?\n")
+#: opening bracket -> it and the one that closes it
+_EITHER = {both[0]: re.compile(f"[{re.escape(both)}]") for both in ("()", "[]", "{}")}
+
+
+class Conditional(NamedTuple):
+    """A line of `#if` to `#endif` (`word`) and its test, on one line; `end` is behind it."""
+
+    position: int
+    word: str
+    text: str
+    end: int
 
 
 class Event(NamedTuple):
@@ -45,30 +61,33 @@ class Event(NamedTuple):
 
 
 class Macro(NamedTuple):
-    """A `#define`; `text` is what stands behind the macro's name, the parameters first."""
+    """A `#define`; `body` is what stands behind the macro's name, the parameters first, its lines still apart."""
 
     start: int
     end: int
     name: str
-    text: str
+    body: str
 
 
 def decoded(source: bytes) -> str:
-    """One character per byte, so that columns hold; UTF-16 is recoded, a lone carriage return is a line's end."""
+    """A file's bytes as text, UTF-8 unless marked as UTF-16; where no line ends otherwise, a carriage return ends it."""
     if source[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        source = source.decode("utf-16", "replace").encode()
-    if b"\r" in source and b"\n" not in source:
-        source = source.replace(b"\r", b"\n")
-    if source[:3] == b"\xef\xbb\xbf":
-        source = b"   " + source[3:]
-    return source.decode("latin-1")
+        text = source.decode("utf-16", "replace")
+    else:
+        text = source.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")
+    return text.replace("\r", "\n") if "\r" in text and "\n" not in text else text
 
 
 def readable(text: str) -> str:
-    """Text as it reads: on one line, as UTF-8."""
-    if not text.isascii():
-        text = text.encode("latin-1").decode("utf-8", "replace")
-    return " ".join(text.replace("\\\n", " ").split())
+    """Text on one line."""
+    if "\\" in text:
+        text = joined(text, " ")
+    return " ".join(text.split())
+
+
+def joined(text: str, by: str = "\n") -> str:
+    """Text whose lines no longer end in a backslash."""
+    return _CONTINUED.sub(by, text)
 
 
 def spaces(text: str, newline: str = "\n") -> str:
@@ -78,57 +97,96 @@ def spaces(text: str, newline: str = "\n") -> str:
     return newline.join([" " * len(line) for line in text.split("\n")])
 
 
-def _blank(match: re.Match[str]) -> str:
-    found = match[0]
-    if found[0] == "R":
-        return f' "{spaces(found[2:-1], _INNER_NEWLINE)}"'
-    if found[0] in "\"'":
-        return f"{found[0]}{spaces(found[1:-1], _INNER_NEWLINE)}{found[0]}"
-    return spaces(found, _INNER_NEWLINE)
+def matching(text: str, opening: int, stop: int | None = None) -> int:
+    """Position of the bracket that closes the one at `opening`, those of its kind counted; -1 where there is none."""
+    bracket = text[opening : opening + 1]
+    if bracket not in _EITHER:
+        return -1
+    depth = 0
+    for match in _EITHER[bracket].finditer(text, opening, len(text) if stop is None else stop):
+        depth += 1 if match[0] == bracket else -1
+        if depth == 0:
+            return match.start()
+    return -1
+
+
+def without_quotes(text: str) -> str:
+    """Blanked text whose literals leave nothing, not even their quotes."""
+    return _LITERAL.sub(lambda match: spaces(match[0]), text)
 
 
 class CppText:
-    """One file."""
+    """One file; of its literals the quotes stay in the blanked texts."""
 
-    def __init__(self, source: bytes) -> None:
-        self.text = decoded(source)
-        self.code = _NOISE.sub(_blank, self.text.replace(_INNER_NEWLINE, " "))
-        self.events: list[Event] = []
-        self.macros: list[Macro] = []
-        self._read_directives()
-        self.code = self.code.replace(_INNER_NEWLINE, "\n")
-        if "\\" in self.code:
-            self.code = self.code.replace("\\", " ")
-        self._lines = [m.end() for m in re.finditer(r"\n", self.code)]
-        self._event_positions = [event.position for event in self.events]
-        #: position of `{` -> position of its `}`
-        self.closing: dict[int, int] = {}
-        self._match_braces()
+    def __init__(self, text: str) -> None:
+        self.original = text
+        #: (position, text) of raw strings
+        self.raw_strings: list[tuple[int, str]] = []
+        #: (position, word, text) of preprocessor lines
+        self._directives: list[tuple[int, str, str]] = []
+        self.conditionals: list[Conditional] = []
+        #: every `#define`, those in dead code too
+        self.defined: list[Macro] = []
+        statements = self._read_directives(_NOISE.sub(self._blank, text.replace(_INNER_NEWLINE, " ")))
+        #: stretches that `#if 0` leaves out
+        self.dead = self._dead()
+        #: the text without comments, literals and preprocessor lines
+        self.statements = _without(statements, self.dead).replace("\\", " ")
+
+    @cached_property
+    def code(self) -> str:
+        """The text without comments and literals; preprocessor lines stand, but for those in dead code."""
+        parts: list[str] = []
+        at = 0
+        for start, _, line in self._directives:
+            if not self.is_dead(start):
+                parts += (self.statements[at:start], line)
+                at = start + len(line)
+        return "".join([*parts, self.statements[at:]]).replace(_INNER_NEWLINE, "\n")
+
+    @cached_property
+    def includes(self) -> list[str]:
+        """Names of the files that it includes, as written."""
+        lines = [start for start, word, _ in self._directives if word == "include"]
+        return [named[1] for start in lines if (named := _INCLUDE.match(self.original, start)) is not None]
 
     def line(self, position: int) -> int:
         """1-based line of a position."""
         return bisect.bisect_right(self._lines, position) + 1
+
+    @cached_property
+    def _lines(self) -> list[int]:
+        return [m.end() for m in re.finditer(r"\n", self.original)]
+
+    @cached_property
+    def _event_positions(self) -> list[int]:
+        return [event.position for event in self.events]
 
     def condition(self, position: int) -> str:
         """The preprocessor conditions that a position stands under."""
         index = bisect.bisect_right(self._event_positions, position) - 1
         return self.events[index].condition if index >= 0 else ""
 
+    def is_dead(self, position: int) -> bool:
+        """Whether a position lies in what `#if 0` leaves out."""
+        index = bisect.bisect_right(self.dead, (position, len(self.original))) - 1
+        return index >= 0 and position < self.dead[index][1]
+
     def next_event(self, position: int) -> int:
         """Index of the first conditional at or behind a position."""
         return bisect.bisect_left(self._event_positions, position)
 
-    def original(self, start: int, end: int) -> str:
+    def written(self, start: int, end: int) -> str:
         """The text of a range on one line, comments and preprocessor lines left out, literals kept."""
-        code = self.code[start:end]
+        code = self.statements[start:end]
         if '"' in code or "'" in code:
-            code = _LITERAL.sub(lambda m: self.text[start + m.start() : start + m.end()], code)
+            code = _LITERAL.sub(lambda m: self.original[start + m.start() : start + m.end()], code)
         return readable(code)
 
     def resumption(self, opening: int) -> int:
         """Where reading goes on behind the block that opens at a position: at its end, or at the `#else` before it
         where the block opens in one branch of a conditional and ends behind another."""
-        end = self.closing.get(opening, len(self.code))
+        end = self.closing.get(opening, len(self.statements))
         depth = 0
         for event in self.events[self.next_event(opening) : self.next_event(end)]:
             if event.what == "open":
@@ -173,12 +231,22 @@ class CppText:
 
     # reading
 
-    def _read_directives(self) -> None:
-        code = self.code
+    def _blank(self, match: re.Match[str]) -> str:
+        """What stands in place of a comment or literal."""
+        found = match[0]
+        sign = found[0]
+        if sign == "/":
+            return spaces(found, _INNER_NEWLINE)
+        if sign == "R":
+            self.raw_strings.append((match.start(), self.original[match.start() : match.end()]))
+            return f' "{spaces(found[2:-1], _INNER_NEWLINE)}"'
+        return f"{sign}{spaces(found[1:-1], _INNER_NEWLINE)}{sign}"
+
+    def _read_directives(self, code: str) -> str:
+        """Fill the tables; gives the code without preprocessor lines."""
         if "#" not in code:
-            return
+            return code
         parts: list[str] = []
-        lines: list[tuple[int, str, str]] = []
         at = 0
         for match in _DIRECTIVE.finditer(code):
             start, end = match.span()
@@ -186,50 +254,55 @@ class CppText:
                 continue
             word = match[1]
             if word in _CONDITIONALS:
-                lines.append((start, word, readable(match[2])))
+                self.conditionals.append(Conditional(start, word, readable(match[2]), end))
             elif word == "define":
                 macro = _MACRO.match(match[2])
                 if macro is not None:
-                    text = readable(match[2][macro.end() : macro.end() + _MACRO_TEXT])
-                    self.macros.append(Macro(start, end, macro[1], text))
+                    body = match[2][macro.end() :].replace(_INNER_NEWLINE, "\n")
+                    self.defined.append(Macro(start, end, macro[1], body))
+            self._directives.append((start, word, match[0]))
             parts += (code[at:start], spaces(match[0].replace(_INNER_NEWLINE, "\n")))
             at = end
-        parts.append(code[at:])
-        self.code = "".join(parts)
-        self.events = _conditions(lines, self._guards(lines))
-        self._blank_dead()
+        return "".join([*parts, code[at:]])
 
-    def _guards(self, lines: list[tuple[int, str, str]]) -> set[int]:
+    @cached_property
+    def events(self) -> list[Event]:
+        """The conditionals that belong to an `#if`, each with the condition that holds behind it."""
+        return _conditions(self.conditionals, self._guards())
+
+    def _guards(self) -> set[int]:
         """Positions of the `#ifndef X` that an empty `#define X` follows: guards, which are no conditions."""
         found = set()
-        macros = iter(self.macros)
+        macros = iter(self.defined)
         macro = next(macros, None)
-        for number, (position, word, text) in enumerate(lines):
-            while macro is not None and macro.start < position:
+        bounds = [*(line.position for line in self.conditionals), len(self.original)]
+        for line, behind in zip(self.conditionals, bounds[1:], strict=True):
+            while macro is not None and macro.start < line.position:
                 macro = next(macros, None)
-            behind = lines[number + 1][0] if number + 1 < len(lines) else len(self.code)
-            if (
-                word == "ifndef"
-                and macro is not None
-                and macro.start < behind
-                and (macro.name, macro.text) == (text, "")
-            ):
-                found.add(position)
+            if line.word != "ifndef" or macro is None or macro.start >= behind:
+                continue
+            if macro.name == line.text and not readable(macro.body):
+                found.add(line.position)
         return found
 
-    def _blank_dead(self) -> None:
-        """Blank what `#if 0` leaves out."""
+    def _dead(self) -> list[tuple[int, int]]:
+        """Stretches that `#if 0` leaves out."""
+        if not any(line.text in _DECIDED for line in self.conditionals):
+            return []
+        found: list[tuple[int, int]] = []
         since = -1
         for event in self.events:
             if event.dead and since < 0:
                 since = event.position
             elif since >= 0 and not event.dead:
-                self.code = self.code[:since] + spaces(self.code[since : event.position]) + self.code[event.position :]
+                found.append((since, event.position))
                 since = -1
+        return found
 
-    def _match_braces(self) -> None:
-        """Fill `closing`; a `{` that nothing closes ends with the file."""
-        code, closing = self.code, self.closing
+    @cached_property
+    def closing(self) -> dict[int, int]:
+        """Position of every `{` -> position of its `}`, or the file's end where nothing closes it."""
+        code, closing = self.statements, dict[int, int]()
         stack: list[int] = []
         saved: list[tuple[list[int], list[list[int]]]] = []  # before the #if; after each branch
         same: list[tuple[int, int]] = []  # braces of other branches, and the one of the first that they stand beside
@@ -263,14 +336,28 @@ class CppText:
             closing.setdefault(position, end)
         for other, one in reversed(same):
             closing[other] = closing.get(one, end)
+        return closing
 
 
-def _conditions(lines: list[tuple[int, str, str]], guards: set[int]) -> list[Event]:
-    """Conditional lines (position, word, text) as events; an `#else` or `#endif` of nothing is dropped."""
+def _without(text: str, left_out: list[tuple[int, int]]) -> str:
+    """Blanked text with stretches of it blanked too, its lines ending in newlines again."""
+    text = text.replace(_INNER_NEWLINE, "\n")
+    if not left_out:
+        return text
+    parts: list[str] = []
+    at = 0
+    for start, end in left_out:
+        parts += (text[at:start], spaces(text[start:end]))
+        at = end
+    return "".join([*parts, text[at:]])
+
+
+def _conditions(lines: list[Conditional], guards: set[int]) -> list[Event]:
+    """Conditional lines as events; an `#else` or `#endif` of nothing is dropped."""
     found: list[Event] = []
     stack: list[list[str]] = []  # of each conditional: the conditions of its branches so far
     too_deep = 0
-    for position, word, text in lines:
+    for position, word, text, _ in lines:
         if word in {"if", "ifdef", "ifndef"}:
             if len(stack) == _DEEPEST:
                 too_deep += 1

@@ -26,14 +26,17 @@ class ClassSymbol:
 
     @property
     def qualified_name(self) -> str:
+        """Module and path in it, or the public name that it is known by."""
         return self.known_as or (f"{self.unit.name}.{self.path}" if self.unit.name else self.path)
 
     @property
     def name(self) -> str:
+        """The name behind the last dot."""
         return self.row.name
 
     @property
     def module(self) -> str:
+        """Dotted name of the module; empty for a script."""
         return self.unit.name
 
     @property
@@ -48,14 +51,17 @@ class ClassSymbol:
 
     @property
     def end_line(self) -> int:
+        """1-based last line of its body."""
         return self.row.end_line
 
     @property
     def repository(self) -> Repository:
+        """The repository that its file belongs to."""
         return self.unit.tree.repository
 
     @property
     def installed(self) -> bool:
+        """Whether it comes from an installed package, not from a checkout."""
         return self.repository.installed
 
     @cached_property
@@ -87,6 +93,7 @@ class Found:
 
     @property
     def in_source(self) -> bool:
+        """Whether a definition was found, not only a name."""
         return self.kind in {"class", "function", "module"}
 
 

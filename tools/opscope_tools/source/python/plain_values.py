@@ -47,6 +47,7 @@ class Table:
         return len(self.entries)
 
     def item(self, key: Any) -> Any:
+        """The value of an entry, evaluated now; raises `KeyError` where there is none."""
         return self.read(self.entries[key])
 
 

@@ -78,6 +78,7 @@ class Unit:
 
     @cached_property
     def stars(self) -> list[ImportRow]:
+        """Its `from module import *` lines, in order."""
         return [row for row in self.rows.rows if isinstance(row, ImportRow) and row.member == "*"]
 
     @cached_property
@@ -144,6 +145,7 @@ class SourceTree:
         return self._database.place
 
     def close(self) -> None:
+        """Close its rows on disk; nothing can be asked afterwards."""
         self._database.close()
 
     @property

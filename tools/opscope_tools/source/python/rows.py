@@ -75,6 +75,7 @@ class FunctionRow(Kept, frozen=True, tag=1):
 
     @property
     def parameters(self) -> tuple[ParameterRow, ...]:
+        """Name, annotation and default of each, in order; starred names keep their stars."""
         return _parameters(self.parameter_text)
 
 

@@ -12,7 +12,6 @@ import re
 import tokenize
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 from weakref import WeakKeyDictionary
 
 from opscope_tools.source.python.repository import Unit
@@ -201,7 +200,7 @@ def additions(unit: Unit, name: str) -> list[tuple[int, Statements]]:
 
 def _statement(lines: list[bytes], start: int) -> list[bytes]:
     """The logical line that begins at `start`."""
-    reading: Any = iter(lines[start:])
+    reading = iter(lines[start:])
     head = next(reading, None)
     if head is None:
         return []

@@ -117,6 +117,7 @@ class Database:
         return connection
 
     def close(self) -> None:
+        """Close the file and give up its lock."""
         with self._lock:
             self._end()
 
@@ -170,9 +171,11 @@ class Database:
             self._signatures = self._segment = None
 
     def rows(self, path: str, signature: Signature) -> bytes | None:
+        """The kept rows of a file as they were encoded; None where the signature is another or the entry is damaged."""
         return self._blob("rows", path, signature)
 
     def errors(self, path: str, signature: Signature) -> bytes | None:
+        """The kept lines of a file's syntax errors, encoded; None as of `rows`."""
         return self._blob("errors", path, signature)
 
     def _blob(self, column: str, path: str, signature: Signature) -> bytes | None:
@@ -204,6 +207,7 @@ class Database:
         return self._with_unwritten(found, Database.exporting, name, str)
 
     def class_names(self) -> list[str]:
+        """Names of all classes, without repetition, also of what is not written yet."""
         found = [row[0] for row in self._all("SELECT DISTINCT name FROM classes WHERE typeof(name)='text'", ())]
         return found if self._unwritten is None else [*found, *self._unwritten.class_names()]
 
@@ -262,6 +266,7 @@ class Database:
                 self._signatures.update((entry.path, entry.signature) for entry in entries)
 
     def put_errors(self, path: str, signature: Signature, lines: bytes) -> None:
+        """Keep the encoded lines of a file's syntax errors; nothing happens where its rows are not kept."""
         query = "UPDATE files SET errors=? WHERE path=? AND signature=?"
         kept = sealed.stamped(lines, path, signature, "errors")
         self._guarded(lambda: self._connection.execute(query, (kept, path, signature)), None)
@@ -367,4 +372,5 @@ class Database:
 
 
 def bucket_of(word: bytes) -> int:
+    """The row of table `words` that a word's files are in."""
     return zlib.crc32(word) % BUCKETS

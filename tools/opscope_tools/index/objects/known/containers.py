@@ -44,6 +44,7 @@ def fill(attributes: Access, this: Instance, args: Args, kwargs: Kwargs) -> None
 
 
 def add(attributes: Access, this: Instance, value: Any) -> None:
+    """Append a child as torch does: its name is its number."""
     attributes.put(this, str(len(this.attrs)), value)
 
 

@@ -146,14 +146,17 @@ class Version(tuple[int, ...]):
 
     @property
     def major(self) -> int:
+        """The first number; 0 where there is none."""
         return self[0] if self else 0
 
     @property
     def minor(self) -> int:
+        """The second number; 0 where there is none."""
         return self[1] if len(self) > 1 else 0
 
     @property
     def base_version(self) -> str:
+        """The numbers alone, joined by dots, as packaging gives it."""
         return ".".join(map(str, self))
 
 
@@ -242,9 +245,11 @@ class Numbers(list[float]):
     """A row of numbers with the methods that an array of them is asked for."""
 
     def tolist(self) -> list[float]:
+        """As of a tensor of one dimension."""
         return list(self)
 
     def cumsum(self, *_: Any) -> Numbers:
+        """Running sums; the axis and type that torch takes are passed over."""
         return Numbers(itertools.accumulate(self))
 
     def split(self, sizes: int | list[int]) -> list[Numbers]:

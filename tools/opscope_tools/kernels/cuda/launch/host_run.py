@@ -133,6 +133,7 @@ class Host:
     _ran: dict[tuple[str, int, bool], Ran] = field(default_factory=dict)
 
     def names(self, source: CSource) -> Names:
+        """The constants of a file, read once."""
         if source.path not in self._names:
             self._names[source.path] = Names(source, self.functions.macros)
         return self._names[source.path]

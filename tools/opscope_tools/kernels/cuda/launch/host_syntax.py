@@ -95,6 +95,7 @@ class HostReader(Reader):
         return Launch(position, function, configuration, self.arguments() if self.peek() == "(" else [], origin)
 
     def text(self, start: int, end: int) -> str:
+        """The tokens of a range as text, the last exclusive."""
         return joined(self.tokens, start, end)
 
     def listed(self, end: str) -> list[Node]:
@@ -120,12 +121,14 @@ class HostReader(Reader):
             return self._passed(start, {",", ")", "}", ";"})
 
     def arguments(self) -> list[Node]:
+        """What stands in the parentheses that come next; raises `UnreadError` where none do."""
         self.take("(")
         found = self.listed(")")
         self.take(")")
         return found
 
     def braced(self) -> Braced:
+        """The list in the braces that come next, its type unknown; raises `UnreadError` where none do."""
         position, start = self.position(), self.at
         self.take("{")
         items = self.listed("}")
@@ -133,6 +136,7 @@ class HostReader(Reader):
         return self.placed(Braced(position, None, items), start)
 
     def sequence(self) -> Node:
+        """An expression; what does not parse is passed over up to the bracket or `;` that ends it."""
         start = self.at
         try:
             return super().sequence()
@@ -160,6 +164,7 @@ class HostReader(Reader):
             return Declare(position, kind, name, [], pointers, reference, self._passed(self.at, {",", ";"}))
 
     def unary(self) -> Node:
+        """As of a device function, with the tokens that it was read from."""
         start, node = self.at, super().unary()
         return node if node.tokens is not None else self.placed(node, start)
 
@@ -169,6 +174,7 @@ class HostReader(Reader):
         return super()._primary()
 
     def statement(self) -> list[Node]:
+        """One statement, as several where it stands for them: of a `try`, what it tries."""
         position = self.position()
         if self.peek() == "try" and self.peek(1) == "{":
             self.at += 1

@@ -23,6 +23,7 @@ class Dims:
     axes: tuple[Any, ...]
 
     def along(self, axis: str) -> Any:
+        """The size along `x`, `y` or `z`; 1 for an axis that is not given."""
         index = "xyz".index(axis)
         return self.axes[index] if index < len(self.axes) else 1
 
@@ -60,6 +61,8 @@ class Kernels:
 
 @dataclass(frozen=True)
 class Closure:
+    """A lambda, and the blocks that it sees."""
+
     node: Lambda
     chain: tuple[int, ...]
 
@@ -81,6 +84,8 @@ class Unknown:
 
 @dataclass(frozen=True)
 class Variable:
+    """What a variable of a host function holds, and the definitions that its value rests on."""
+
     value: Any
     #: its definition, and those of what that names: text -> text with its place
     own: Mapping[str, str] = field(default_factory=dict)
@@ -98,11 +103,14 @@ class Variable:
 
     @property
     def uses(self) -> dict[str, str]:
+        """The definitions in the order in which they are told: text -> text with its place."""
         return {**self.own, **self.inner} if self.dims else {**self.inner, **self.own}
 
 
 @dataclass
 class State:
+    """The variables of a run on one way through a function: `chain` names the blocks that are seen."""
+
     blocks: list[dict[str, Variable]] = field(default_factory=lambda: [{}])
     chain: tuple[int, ...] = (0,)
     way: Way = ()
@@ -110,6 +118,7 @@ class State:
     dead: bool = False
 
     def copy(self) -> State:
+        """The same variables, to go another way with; the values themselves are shared."""
         return State([dict(block) for block in self.blocks], self.chain, self.way, self.dead)
 
     def where(self, name: str) -> Pointer | None:
@@ -123,13 +132,16 @@ class State:
         return None
 
     def find(self, name: str) -> Variable | None:
+        """The variable that a name means here; None where the function has none."""
         at = self.where(name)
         return None if at is None else self.blocks[at.block][at.name]
 
     def declare(self, name: str, variable: Variable) -> None:
+        """A new variable in the innermost block."""
         self.blocks[self.chain[-1]][name] = variable
 
     def change(self, at: Pointer, variable: Variable) -> None:
+        """Another value for a variable that is there."""
         self.blocks[at.block][at.name] = variable
 
     def enter(self, chain: tuple[int, ...] | None = None) -> None:
@@ -138,6 +150,7 @@ class State:
         self.chain = (*(self.chain if chain is None else chain), len(self.blocks) - 1)
 
     def seen(self) -> Iterator[tuple[str, Variable]]:
+        """Every variable with its name, outer before inner; a hidden one too."""
         for index in self.chain:
             yield from self.blocks[index].items()
 

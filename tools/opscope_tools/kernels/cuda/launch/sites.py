@@ -129,6 +129,8 @@ _CONFIGURATIONS, _INSTANCES = 16, 256
 
 @dataclass(frozen=True)
 class CudaSite:
+    """One launch of a kernel, with what stands around it."""
+
     launch: LaunchFact
     #: template arguments of each spelling of the kernel, settled where they can be
     instances: tuple[tuple[str, ...], ...]
@@ -138,6 +140,7 @@ class CudaSite:
 
 
 def read_sites(reference: LaunchRef, kernel: KernelRef, context: CudaContext) -> list[CudaSite]:
+    """The launches of one line that mean the kernel; none where the file is gone."""
     source = context.load(reference.file)
     if source is None:
         return []

@@ -35,6 +35,8 @@ _TYPE_LIKE = re.compile(r"\w+_t|T\d?|[A-Z]\w*(?:Type|Vec|Storage)\w*|\w+::\w*(?:
 
 @dataclass(frozen=True)
 class TemplateParameter:
+    """One parameter of a template, a type or a value."""
+
     name: str
     #: `typename` and the like: it stands for a type
     type: bool
@@ -58,6 +60,7 @@ class Function:
 
     @property
     def file(self) -> str:
+        """The file that it is defined in, relative to the repository."""
         return self.code.source.path
 
 

@@ -55,6 +55,7 @@ class Scope:
         return None
 
     def declare(self, name: str, value: Value) -> None:
+        """A new variable in the innermost block."""
         self.blocks[-1][name] = value
 
     def change(self, name: str, value: Value) -> None:

@@ -70,6 +70,7 @@ class Calls:
         self._listed: set[tuple[int, str]] = set()
 
     def call(self, state: State, node: Call) -> Value:
+        """What a call gives back; what it does is put down on the way, a function of the repository followed."""
         instructions(state, node, f"{spelled(node.function)}(")
         if isinstance(node.function, Member):
             return self.method(state, node, node.function)
@@ -137,6 +138,7 @@ class Calls:
         return self.unknown(state, node, values)
 
     def of_language(self, state: State, node: Call, name: str, known: Effect, values: list[Value]) -> Value:
+        """A function of CUDA's language, by what the table says that it costs and gives."""
         varies = frozenset[str]().union(*(v.varies for v in values))
         if name.startswith("__shfl"):
             values, varies = values[1:] if name.endswith("_sync") else values, varies | {"data"}
@@ -210,6 +212,7 @@ class Calls:
         return Value(VOID)
 
     def stored(self, state: State, node: Call, place: Value, name: str) -> None:
+        """Put down a store that a function makes through one of its arguments."""
         if place.where == "unknown":
             text = shown(node.arguments[0])
             state.missing(f"the store through `{text}`", node, MEMORY, text)
@@ -217,6 +220,7 @@ class Calls:
             access(state, node, place, "store", name, written=node.arguments[0])
 
     def atomic(self, state: State, node: Call, name: str) -> Value:
+        """Put down an atomic access, and the additions of those that add; gives data that differs from lane to lane."""
         target, values = self.value(state, node.arguments[0]), [self.value(state, a) for a in node.arguments[1:]]
         place = pointed(state, target, target.varies, lane_step(target))
         if place.where == "unknown":
@@ -244,6 +248,7 @@ class Calls:
         return Value(VOID)
 
     def method(self, state: State, node: Call, function: Member) -> Value:
+        """A call of a member: of a cooperative group, of a structure of the repository, or unknown."""
         base = self.place(state, function.base)
         values = [self.value(state, a) for a in node.arguments]
         told = of_group(base.type.name, function.name, lambda name, axis: index_of(state, node, name, axis))
@@ -311,6 +316,7 @@ class Calls:
         return made
 
     def assembly(self, state: State, node: Assembly) -> None:
+        """Put down what inline assembly does, told by its instructions."""
         values = [self.place(state, argument) for argument in node.arguments]
         source = state.scope.function.code.source
         written = source.original[node.position : max(node.end, node.position)]

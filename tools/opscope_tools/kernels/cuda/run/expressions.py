@@ -107,6 +107,7 @@ class Expressions:
         return Value(UNKNOWN, varies=_DATA)
 
     def member(self, state: State, node: Member) -> Value:
+        """`a.b` and `a->b`, built-in indices (`threadIdx.x`) among them."""
         if isinstance(node.base, Name) and state.scope.find(node.base.text) is None:
             built = _built_in(state, node, node.base.text, node.name)
             if built is not None:
@@ -148,6 +149,7 @@ class Expressions:
         )
 
     def indexed(self, state: State, node: Index) -> Value:
+        """The place `a[i]`, with the step between neighbouring lanes; nothing is read yet."""
         base, index = self.value(state, node.base), self.value(state, node.index)
         varies = base.varies | index.varies
         if base.type.kind not in {"pointer", "array"} or base.type.of is None:
@@ -161,6 +163,7 @@ class Expressions:
     # operators ---------------------------------------------------------------------------------------------------
 
     def unary(self, state: State, node: Unary) -> Value:
+        """A sign, `!`, `~`, `++`, `*` or `&`; arithmetic on floats is put down."""
         if node.operator == "&":
             found = self.place(state, node.operand)
             if found.type.kind == "array" and found.where == "":
@@ -218,6 +221,7 @@ class Expressions:
         return old if node.postfix else new
 
     def binary(self, state: State, node: Binary) -> Value:
+        """The value of `a + b` and the like; arithmetic on floats is put down."""
         if node.operator in {"&&", "||"}:
             return self.joined(state, node)
         a, b = self.value(state, node.left), self.value(state, node.right)
@@ -251,6 +255,7 @@ class Expressions:
         return Value(BOOL, number, varies=a.varies | b.varies, test=test, one_of_several=several)
 
     def conditional(self, state: State, node: Conditional) -> Value:
+        """`a ? b : c`: both sides are run where the test is open, each for the threads that take it."""
         test = self.value(state, node.test)
         decision = self.guards.decide(test, state.threads)
         if decision.outcome in {True, False} and not decision.assumed:
@@ -290,6 +295,7 @@ class Expressions:
     # casts and assignments ---------------------------------------------------------------------------------------
 
     def cast(self, state: State, node: Cast) -> Value:
+        """The value as another type; as a reference, the place as another type."""
         kind = state.scope.type_of(node.type)
         if node.type.reference and kind.kind != "unknown":
             return replace(self.place(state, node.operand), type=kind)
@@ -297,6 +303,7 @@ class Expressions:
         return converted(found, kind)
 
     def braced(self, state: State, node: Braced) -> Value:
+        """`T{...}`: a number of one item, of several an object whose parts are not told apart."""
         values = [self.value(state, item) for item in node.items]
         varies = frozenset[str]().union(*(v.varies for v in values))
         kind = state.scope.type_of(node.type) if node.type is not None else UNKNOWN
@@ -305,6 +312,7 @@ class Expressions:
         return Value(kind, varies=varies)
 
     def assign(self, state: State, node: Assign) -> Value:
+        """`=` and `+=` and the like: the new value; the store is put down where the target is memory."""
         compound = node.operator[:-1]
         new = self.value(state, node.value)
         target = self.place(state, node.target)

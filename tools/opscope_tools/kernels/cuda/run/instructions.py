@@ -66,6 +66,7 @@ def instructions(state: State, node: Node, text: str) -> None:
 
 
 def instructions_of_type(state: State, node: Declare | Alias) -> None:
+    """Put down the hardware instructions that a declared type stands for."""
     if node.type is not None and node.type.arguments:
         instructions(state, node, f"{node.type.name}<{', '.join(node.type.arguments)}>")
     elif node.type is not None:
@@ -100,6 +101,7 @@ def maps(state: State, node: Node, name: str, value: Node, made: Value) -> None:
 
 
 def used_in_place(state: State, node: Node, axis: str) -> None:
+    """Put down an index of the grid or block that no variable holds."""
     state.log.met(Mapping(**state.at(node), axis=axis, variable="", text=_statement(state)))
 
 
@@ -112,6 +114,7 @@ def measures(state: State, node: Node, parts: Iterable[Node], use: str) -> None:
 
 
 def measure(state: State, name: str, line: int, use: str, node: Node) -> None:
+    """Note that a name or number measures something (`use`), once for each use; not inside of called functions."""
     if state.via:
         return
     found = literal(node.text) if isinstance(node, Number) else state.scope.find(name) or state.scope.constant(name)

@@ -56,6 +56,7 @@ class Loops:
         self._early: dict[Node, bool] = {}
 
     def loop(self, state: State, node: For | While) -> Flow:
+        """Run a loop: turn by turn where its test is known each time, else its body once, counted as often; says how it ended."""
         state.scope.blocks.append({})
         if isinstance(node, For) and node.start is not None:
             self.statements.run(state, node.start.statements if isinstance(node.start, Block) else [node.start])

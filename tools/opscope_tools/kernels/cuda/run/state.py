@@ -93,6 +93,7 @@ class State:
     # what is put down --------------------------------------------------------------------------------------------
 
     def line(self, node: Node) -> int:
+        """1-based line of a node in the file of the function that is run."""
         return self.scope.function.code.source.line(node.position)
 
     def at(self, node: Node) -> dict[str, Any]:

@@ -49,6 +49,7 @@ class Statements:
         self.calls, self.declarations, self.loops = calls, declarations, loops
 
     def run(self, state: State, statements: Sequence[Node]) -> Flow:
+        """Run statements until one ends the list; says how."""
         for statement in statements:
             flow = self.statement(state, statement)
             if flow:
@@ -65,6 +66,7 @@ class Statements:
         return flow
 
     def statement(self, state: State, node: Node) -> Flow:
+        """Run one statement, one step of the limit; says how it ended."""
         state.step()
         if isinstance(node, Evaluate | Declare | Return | Assembly | Alias):
             state.statement = node
@@ -104,6 +106,7 @@ class Statements:
         return ""
 
     def branch(self, state: State, node: If) -> Flow:
+        """Run an `if`: both sides, each for the threads that take it; says how it ended."""
         state.statement = node.test
         test = self.value(state, node.test)
         left = leaves(node.then) or (node.other is None and _gives_up(node.then))
@@ -208,6 +211,7 @@ class Statements:
         return flows[0] if flows[0] and flows[0] == flows[1] else ""
 
     def switch(self, state: State, node: Switch) -> Flow:
+        """Run the case that is chosen; where nothing tells it, the first counts for all threads alike, else every case."""
         subject = self.value(state, node.subject)
         chosen = None
         if isinstance(subject.number, int):

@@ -64,6 +64,7 @@ class Declarations:
         self.value, self.place, self.built = values.value, values.place, objects.built
 
     def declare(self, state: State, node: Declare) -> None:
+        """A new variable, in the memory that its qualifiers name; its value is run."""
         instructions_of_type(state, node)
         kind = element = state.scope.type_of(node.type)
         for _ in range(node.pointers):
@@ -151,6 +152,7 @@ class Declarations:
         return made
 
     def initial(self, state: State, node: Declare, kind: Type) -> Value:
+        """The value that a declaration gives, read as the declared type; there must be one."""
         assert node.value is not None
         if isinstance(node.value, Braced) and node.value.type is None and kind.struct is not None:
             return self.built(state, kind, [self.value(state, i) for i in node.value.items])
@@ -197,6 +199,7 @@ def _own_name(state: State, node: Declare, varies: frozenset[str]) -> Any:
 
 
 def bind(state: State, name: str, value: Value) -> None:
+    """Another value for a variable that is there; a reference into memory stays what it is."""
     old = state.scope.find(name)
     if old is None:
         return
@@ -211,6 +214,7 @@ def bind(state: State, name: str, value: Value) -> None:
 
 
 def set_part(state: State, root: str, name: str, value: Value) -> None:
+    """Another value for one field of a structure that a variable holds."""
     old = state.scope.find(root)
     if old is not None and old.type.kind == "object" and old.type.struct is not None and not old.where:
         known = old.type.fields.get(name)
@@ -221,6 +225,7 @@ def set_part(state: State, root: str, name: str, value: Value) -> None:
 
 
 def keep_space(state: State, root: str, space: str) -> None:
+    """Note which memory a pointer leads to; none (`''`) where it leads to several."""
     state.spaces[root] = space if state.spaces.get(root, space) == space else ""
 
 

@@ -82,12 +82,15 @@ class Parser:
         self._positions = [*(t.position for t in self.tokens), *[last] * _AHEAD]
 
     def peek(self, offset: int = 0) -> str:
+        """The word that comes next, or some words on; empty at the end."""
         return self._words[self.at + offset]
 
     def position(self) -> int:
+        """Position in the file of the token that comes next."""
         return self._positions[self.at]
 
     def take(self, expected: str = "") -> str:
+        """The word that comes next, passed over; raises `UnreadError` where it is not the expected one."""
         text = self.peek()
         if not text or (expected and text != expected):
             raise UnreadError(text)
@@ -268,6 +271,7 @@ class Parser:
         return left
 
     def unary(self) -> Node:
+        """An expression that binds as closely as a sign or a cast."""
         start, word, position = self.at, self.peek(), self.position()
         if word in _PREFIX:
             self.at += 1

@@ -26,6 +26,8 @@ class TypeName:
 
 @dataclass(slots=True, eq=False)
 class Node:
+    """Anything that was read; `position` is in the file."""
+
     position: int
     #: what it was read from: tokens, the first of them and the one behind the last
     tokens: tuple[list[Token], int, int] | None = field(default=None, kw_only=True, repr=False)
@@ -33,6 +35,8 @@ class Node:
 
 @dataclass(slots=True, eq=False)
 class Name(Node):
+    """A name, qualified as written (`std::min`)."""
+
     text: str
     #: template arguments, as written
     arguments: tuple[str, ...] | None = None
@@ -40,11 +44,15 @@ class Name(Node):
 
 @dataclass(slots=True, eq=False)
 class Number(Node):
+    """A literal, its suffix included (`1.0f`)."""
+
     text: str
 
 
 @dataclass(slots=True, eq=False)
 class Unary(Node):
+    """A sign before an operand, or `++` and `--` behind it."""
+
     operator: str
     operand: Node
     postfix: bool = False
@@ -52,6 +60,8 @@ class Unary(Node):
 
 @dataclass(slots=True, eq=False)
 class Binary(Node):
+    """Two operands; `&&` and `||` too."""
+
     operator: str
     left: Node
     right: Node
@@ -59,6 +69,8 @@ class Binary(Node):
 
 @dataclass(slots=True, eq=False)
 class Assign(Node):
+    """`=`, or `+=` and its like with the whole sign as operator."""
+
     operator: str
     target: Node
     value: Node
@@ -66,6 +78,8 @@ class Assign(Node):
 
 @dataclass(slots=True, eq=False)
 class Conditional(Node):
+    """`test ? first : second`; `text` is the test as written."""
+
     test: Node
     first: Node
     second: Node
@@ -74,18 +88,24 @@ class Conditional(Node):
 
 @dataclass(slots=True, eq=False)
 class Call(Node):
+    """A call of whatever stands before the parenthesis."""
+
     function: Node
     arguments: list[Node]
 
 
 @dataclass(slots=True, eq=False)
 class Index(Node):
+    """`base[index]`."""
+
     base: Node
     index: Node
 
 
 @dataclass(slots=True, eq=False)
 class Member(Node):
+    """`base.name`, or `base->name` with `arrow`."""
+
     base: Node
     name: str
     arrow: bool
@@ -93,6 +113,8 @@ class Member(Node):
 
 @dataclass(slots=True, eq=False)
 class Cast(Node):
+    """A cast of either form."""
+
     type: TypeName
     operand: Node
     #: `reinterpret_cast` and its like; empty for the others
@@ -101,28 +123,38 @@ class Cast(Node):
 
 @dataclass(slots=True, eq=False)
 class Braced(Node):
+    """`T{...}`, or a bare list without a type."""
+
     type: TypeName | None
     items: list[Node]
 
 
 @dataclass(slots=True, eq=False)
 class SizeOf(Node):
+    """`sizeof`, with what stands in its parentheses as written."""
+
     text: str
 
 
 @dataclass(slots=True, eq=False)
 class Sequence(Node):
+    """Expressions with commas between them; the last is the value."""
+
     parts: list[Node]
 
 
 @dataclass(slots=True, eq=False)
 class Lambda(Node):
+    """A lambda; its captures are not kept."""
+
     parameters: list[tuple[TypeName, str]]
     body: Node
 
 
 @dataclass(slots=True, eq=False)
 class Declare(Node):
+    """The declaration of one variable; `int a, b;` is two."""
+
     type: TypeName
     name: str
     #: sizes of an array; an empty pair of brackets is None
@@ -136,16 +168,22 @@ class Declare(Node):
 
 @dataclass(slots=True, eq=False)
 class Evaluate(Node):
+    """An expression as a statement."""
+
     expression: Node
 
 
 @dataclass(slots=True, eq=False)
 class Block(Node):
+    """Statements in braces."""
+
     statements: list[Node]
 
 
 @dataclass(slots=True, eq=False)
 class If(Node):
+    """An `if`; `text` is its test as written."""
+
     test: Node
     text: str
     then: Node
@@ -155,6 +193,8 @@ class If(Node):
 
 @dataclass(slots=True, eq=False)
 class For(Node):
+    """A `for`; `text` is what stands in its parentheses."""
+
     start: Node | None
     test: Node | None
     step: Node | None
@@ -164,6 +204,8 @@ class For(Node):
 
 @dataclass(slots=True, eq=False)
 class While(Node):
+    """A `while` or `do`; `text` is its test as written."""
+
     test: Node
     body: Node
     text: str
@@ -182,6 +224,8 @@ class Each(Node):
 
 @dataclass(slots=True, eq=False)
 class Switch(Node):
+    """A `switch`; `text` is its subject as written."""
+
     subject: Node
     text: str
     #: (values, whether `default` is among them, statements)
@@ -190,6 +234,8 @@ class Switch(Node):
 
 @dataclass(slots=True, eq=False)
 class Return(Node):
+    """A `return`, with a value or without."""
+
     value: Node | None
 
 
@@ -218,6 +264,8 @@ class Alias(Node):
 
 @dataclass(slots=True, eq=False)
 class Unread(Node):
+    """A statement that did not parse, as written."""
+
     text: str
 
 

@@ -76,6 +76,7 @@ class Reader(Parser):
                 return
 
     def block(self) -> Block:
+        """The statements in the braces that come next; raises `UnreadError` where they do not close."""
         position, found = self.position(), list[Node]()
         self.take("{")
         while self.peek() != "}":
@@ -92,6 +93,7 @@ class Reader(Parser):
         return found[0] if len(found) == 1 else Block(position, found)
 
     def statement(self) -> list[Node]:
+        """One statement, as several nodes where it declares several variables."""
         word, position = self.peek(), self.position()
         if word == "[" and self.peek(1) == "[":  # an attribute
             self.skip_bracketed()

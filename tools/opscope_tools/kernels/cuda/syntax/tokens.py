@@ -28,7 +28,6 @@ _TOKEN = re.compile(
     r"0[xX][0-9a-fA-F'.]+(?:[pP][-+]?\d+[fF]?)?[uUlL]*|0[bB][01']+[uUlL]*|(?:\d[\d']*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?[uUlLfF]*|[A-Za-z_]\w*"
     r"|<<=|>>=|##|\.\.\.|->|::|\+\+|--|<<|<=|>=|==|!=|&&|\|\||[-+*/%&|^]=|\S"
 )
-_DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif)\b((?:\\\r?\n|[^\n])*)", re.MULTILINE)
 #: what no compiler for NVIDIA devices defines, or no build for use
 _ABSENT = re.compile(r"HIP|ROCM|AMD|MUSA|SYCL|_WIN|_MSC|DEBUG|__gfx|GCN|CDNA|RDNA|__INTEL|__MACA|COREX|__clang__")
 _PRESENT = re.compile(r"__CUDA_ARCH|__CUDACC|__NVCC__|CUDART_VERSION|CUDA_VERSION|__cplusplus")
@@ -65,6 +64,7 @@ class Token:
 
     @property
     def shown(self) -> str:
+        """As it is written in the file, not as a macro expands it."""
         return self.text if self.written is None else self.written
 
 
@@ -135,24 +135,21 @@ class DeviceCode:
         open_: list[tuple[bool, bool, bool]] = []
         begun: list[list[int]] = []  # of each open `#if`: the places of its own tests
         done = 0
-        for match in _DIRECTIVE.finditer(self.source.code):
-            if self.source.in_define(match.start()):
-                continue
+        for place, word, written, end in self.source.conditionals:
             if open_ and not open_[-1][2]:
-                self._left_out.append((done, match.start()))
-            done = match.start()
-            word, written = match[1], re.sub(r"\s++", " ", match[2].replace("\\\n", " ")).strip()
+                self._left_out.append((done, place))
+            done = place
             around, taken, _ = (True, False, True) if not open_ else open_[-1]
             if word in {"if", "ifdef", "ifndef"}:
                 around = not open_ or open_[-1][2]
                 begun.append([])
                 known = len(self._tests)
-                holds = self._holds(match.start(), word, written, macros, around)
+                holds = self._holds(place, word, written, macros, around)
                 begun[-1] += range(known, len(self._tests))
                 open_.append((around, holds, around and holds))
-            elif open_ and word == "elif":
+            elif open_ and word.startswith("elif"):
                 known = len(self._tests)
-                holds = not taken and self._holds(match.start(), "if", written, macros, around)
+                holds = not taken and self._holds(place, word[2:], written, macros, around)
                 begun[-1] += range(known, len(self._tests))
                 open_[-1] = (around, taken or holds, around and holds)
             elif open_ and word == "else":
@@ -161,7 +158,7 @@ class DeviceCode:
                 open_.pop()
                 for index in begun.pop():
                     a, _, text = self._tests[index]
-                    self._tests[index] = a, match.end(), text
+                    self._tests[index] = a, end, text
         if open_ and not open_[-1][2]:
             self._left_out.append((done, len(self.source.statements)))
 
@@ -304,15 +301,13 @@ def _branches_around(source: CSource, wanted: int) -> dict[int, bool]:
     """Which tests of `#if`s around a position must hold, and which not, for it to be compiled; by their places."""
     found: dict[int, bool] = {}
     open_: list[list[int]] = []
-    for match in _DIRECTIVE.finditer(source.code):
-        if source.in_define(match.start()):
-            continue
-        if match[1] in {"if", "ifdef", "ifndef"}:
-            open_.append([match.start()])
-        elif open_ and match[1] != "endif":
-            open_[-1].append(match.start())
+    for place, word, _, _ in source.conditionals:
+        if word in {"if", "ifdef", "ifndef"}:
+            open_.append([place])
+        elif open_ and word != "endif":
+            open_[-1].append(place)
         elif open_:
-            branches = [*open_.pop(), match.start()]
+            branches = [*open_.pop(), place]
             if branches[0] < wanted < branches[-1] and len(open_) < _DEEPEST:
                 found |= {a: a < wanted < b for a, b in pairwise(branches)}
     return found
