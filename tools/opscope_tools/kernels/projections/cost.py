@@ -51,9 +51,9 @@ def cost_of(
     shared = persistent(log, grids)
     reason, launch = _of_launch(log, grids, "programs", shared)
     totals = sums.totals()
-    per_tile = ["" if f is None else counts.show(f) for f in totals]
+    per_tile = ["" if f is None else str(f) for f in totals]
     summed = [None if f is None or launch is None else _of_programs(f, launch, shared, counts) for f in totals]
-    per_launch = ["" if f is None else counts.show(f) for f in summed]
+    per_launch = ["" if f is None else str(f) for f in summed]
     names = dict.fromkeys(n for text in (*per_tile, *per_launch) for n in names_of(text))
     described = {
         n: f"bytes of one element of {n.removesuffix('.element_size()')}"
@@ -63,7 +63,7 @@ def cost_of(
     variables = {n: text for n, text in log.variables.items() if n in names}
     texts = _fields(per_tile, per_launch)
     numbers, unbound = _evaluated(texts, names, sizes)
-    both = "" if totals[2] is None or totals[3] is None else counts.show(totals[2] + totals[3])
+    both = "" if totals[2] is None or totals[3] is None else str(totals[2] + totals[3])
     least = _at_least(texts, {part for part, _ in sums.lost})
     if least & _OF_INTENSITY:
         both = ""
@@ -177,10 +177,9 @@ class _Sums:
         return [None if part in missing else self.total[part] for part in _PARTS]
 
     def lines(self) -> tuple[CostLine, ...]:
-        show = self.log.counts.show
         return tuple(
             CostLine(file=file, line=line, via=via, operation=operation, basis="evaluated",
-                     flops=show(flops) if flops != 0 else "", bytes=show(size) if operation in _MOVES else "")
+                     flops=str(flops) if flops != 0 else "", bytes=str(size) if operation in _MOVES else "")
             for (file, line, via, operation), (flops, size) in self.by_line.items() if flops != 0 or operation in _MOVES
         )  # fmt: skip
 
@@ -222,7 +221,7 @@ def cuda_cost(log: Log, grids: Sequence[Launch], sizes: Mapping[str, int]) -> Co
         flops = times * entry.flops + product if entry.flops else product
         loaded = times * counts.read(entry.read) if entry.read else zero
         stored = times * counts.read(entry.written) if entry.written else zero
-        if "threadIdx" in counts.show(flops + loaded + stored):
+        if "threadIdx" in str(flops + loaded + stored):
             lost = Lost(_parts_of(entry), entry.loops)
             missing.setdefault(f"{entry.operation} at line {entry.line}, which differs from thread to thread", lost)
             continue
@@ -233,20 +232,20 @@ def cuda_cost(log: Log, grids: Sequence[Launch], sizes: Mapping[str, int]) -> Co
         total, matmul, read, write = total + flops, matmul + product, read + loaded, write + stored
     shown = tuple(
         CostLine(file=file, line=line, via=via, operation=operation, basis="evaluated",
-                 flops=counts.show(flops) if flops != 0 else "", bytes=counts.show(size) if size != 0 else "")
+                 flops=str(flops) if flops != 0 else "", bytes=str(size) if size != 0 else "")
         for (file, line, via, operation), (flops, size) in lines.items() if flops != 0 or size != 0
     )  # fmt: skip
     reason, launch = _of_launch(log, grids, "blocks")
     told = [_told(part, reached, missing.values()) for part in _PARTS]
     sums = list(zip((total, matmul, read, write), told, strict=True))
-    per_block = [counts.show(f) if known else "" for f, known in sums]
-    per_launch = ["" if launch is None or not known else counts.show(f * launch) for f, known in sums]
+    per_block = [str(f) if known else "" for f, known in sums]
+    per_launch = ["" if launch is None or not known else str(f * launch) for f, known in sums]
     texts = _fields(per_block, per_launch)
     names = dict.fromkeys(n for text in texts.values() for n in names_of(text))
     numbers, unbound = _evaluated(texts, names, sizes)
     against = [condition for condition in log.sums.conditions if contradicted(condition, sizes)]
     said = [f"Nothing was evaluated: the sizes given are against the condition {c}." for c in against[:1]]
-    both = counts.show(read + write)
+    both = str(read + write)
     least = _at_least(texts, {part for one in missing.values() for part in one.parts})
     whole = told[0] and told[2] and told[3] and both != "0" and not least & _OF_INTENSITY
     if least & _OF_INTENSITY:
@@ -332,7 +331,7 @@ def _stage(log: Log, certain: frozenset[str]) -> str:
         if size is None:
             return ""
         total = total + size
-    return log.counts.show(total)
+    return str(total)
 
 
 def _plain(number: Fraction) -> int | float:

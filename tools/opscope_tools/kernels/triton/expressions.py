@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from opscope_tools.kernels.host.modules import Modules, PyModule
-from opscope_tools.kernels.host.worlds import COMPARE
 from opscope_tools.kernels.run.events import Branch
 from opscope_tools.kernels.run.paths import Answers, Status, Step, Test
 from opscope_tools.kernels.triton.definitions import FunctionNode, dotted_name, of_language
@@ -27,6 +26,7 @@ from opscope_tools.kernels.triton.tiles import (
     padded,
     sources_of,
 )  # fmt: skip
+from opscope_tools.kernels.values.expressions import SYMBOLS
 from opscope_tools.kernels.values.notation import names_of
 
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow)
@@ -210,7 +210,7 @@ class Expressions(Operations):
     def comparison(self, node: ast.Compare) -> Test | bool:
         op, sides = node.ops[0], [self.quiet(s, plain=True) for s in (node.left, node.comparators[0])]
         names = [self.key(s) or (s.text if s.known else "") for s in sides]
-        said = f"{names[0]} {COMPARE[type(op)][0]} {names[1]}" if all(names) else ""
+        said = f"{names[0]} {SYMBOLS[type(op)]} {names[1]}" if all(names) else ""
         if said and self.answers.known(said) is not None:
             return said
         left, right = (self.settled(s) for s in sides)

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from opscope_tools.kernels.host.worlds import BINARY, COMPARE, PRODUCT, SUM, Sym, combine, render
+from opscope_tools.kernels.values.expressions import ARITHMETIC, COMPARISONS, SYMBOLS, combine, render
+from opscope_tools.kernels.values.notation import read_size
 
 Shape = tuple[str, ...]
 
@@ -128,20 +129,7 @@ def combined_text(op: ast.operator, a: Value, b: Value) -> str:
         return b.text
     if isinstance(op, ast.Add | ast.Sub) and b.text == "0":
         return a.text
-    return render(combine(op, symbol(a.text), symbol(b.text)))
-
-
-def symbol(text: str) -> Any:
-    """Formula text as an operand: an integer, an atom, or an expression that may need parentheses."""
-    if text.lstrip("-").isdigit():
-        return int(text)
-    try:
-        node = ast.parse(text.replace("{", "(").replace("}", ")"), mode="eval").body
-    except SyntaxError:
-        return Sym(text, 1)
-    if isinstance(node, ast.BinOp) and not (text.startswith("{") and text.endswith("}") and text.count("{") == 1):
-        return Sym(text, SUM if isinstance(node.op, ast.Add | ast.Sub) else PRODUCT)
-    return Sym(text)
+    return render(combine(SYMBOLS[type(op)], read_size(a.text), read_size(b.text)))
 
 
 def permuted(found: Value, order: list[Any] | None) -> Value:
@@ -160,7 +148,7 @@ def folded(op: ast.operator, x: int, y: int) -> int | None:
     whole = (ast.Add, ast.Sub, ast.Mult, ast.BitAnd, ast.BitOr, ast.FloorDiv, ast.Mod)
     if not isinstance(op, whole) or (isinstance(op, ast.FloorDiv | ast.Mod) and y == 0):
         return None
-    return int(BINARY[type(op)](x, y))
+    return int(ARITHMETIC[SYMBOLS[type(op)]](x, y))
 
 
 def trip_count(bounds: list[str]) -> str:
@@ -193,6 +181,6 @@ def at_least_none(trips: str, bounds: Sequence[str]) -> str:
 def compare(op: ast.cmpop, left: Any, right: Any) -> bool | None:
     """The comparison of two constants; None where they do not compare."""
     try:
-        return bool(COMPARE[type(op)][1](left, right))
+        return bool(COMPARISONS[SYMBOLS[type(op)]](left, right))
     except TypeError:
         return None

@@ -34,9 +34,10 @@ from opscope_tools.kernels.cuda.names.definitions import (
 from opscope_tools.kernels.cuda.names.functions import Library
 from opscope_tools.kernels.cuda.names.template_arguments import included
 from opscope_tools.kernels.cuda.source_text import CSource, split_arguments, squeeze, whole_words
-from opscope_tools.kernels.host.worlds import Sym, leaf, product, render
 from opscope_tools.kernels.records import KernelRef, LaunchRef, MacroRef, WrapperRef
 from opscope_tools.kernels.values.conditions import negated
+from opscope_tools.kernels.values.expressions import Expression, Quantity, leaf, render
+from opscope_tools.kernels.values.notation import product
 
 
 @dataclass
@@ -234,7 +235,7 @@ def _unread(source: CSource, place: _Place, context: CudaContext) -> Event:
 def _shown(value: Any) -> str:
     if isinstance(value, Dims):
         return str([render(a) for a in value.axes])
-    return render(value) if isinstance(value, int | Sym) else str(value)
+    return render(value) if isinstance(value, int | Expression) else str(value)
 
 
 def dimensions(told: Told, what: str, *, through: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -244,13 +245,13 @@ def dimensions(told: Told, what: str, *, through: bool) -> tuple[tuple[str, ...]
         return tuple(render(a) for a in value.axes), ()
     if isinstance(value, Unknown) and value.reason:
         return (), (f"{told.text or what}: {value.reason}",)
-    if isinstance(value, Sym) and value.leaf and "{" in value.text:
-        written = value.text.strip("{}")
+    if isinstance(value, Quantity) and value.run_time:
+        written = value.name
         simple = re.fullmatch(r"\w+", written) is not None
         if through and (written == told.text or not simple):
             return (), (what,)
         return (value.text,), (written,) if not simple or not told.uses else ()
-    if isinstance(value, int | Sym):
+    if isinstance(value, int | Expression):
         return (render(value),), ()
     return (), (told.text or what,)
 
@@ -289,7 +290,7 @@ def _site(
         threads=threads,
         shared_memory=_bytes(event.shared),
         stream=render(event.stream.value).strip("{}")
-        if through and isinstance(event.stream.value, Sym)
+        if through and isinstance(event.stream.value, Expression)
         else event.stream.text,
         cluster=", ".join(cluster),
         reached_when=tuple(dict.fromkeys(test if holds else negated(test) for test, holds in around)),
@@ -307,4 +308,4 @@ def _bytes(told: Told) -> str:
     """Dynamic shared memory; what is not told is not 0."""
     if not told.text and told.value is None:
         return "0"
-    return render(told.value) if isinstance(told.value, int | Sym) else render(leaf(told.text))
+    return render(told.value) if isinstance(told.value, int | Expression) else render(leaf(told.text))

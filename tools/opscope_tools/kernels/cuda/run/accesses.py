@@ -25,7 +25,6 @@ from opscope_tools.kernels.cuda.syntax.nodes import (
     spelled,
     within,
 )
-from opscope_tools.kernels.host.worlds import render
 from opscope_tools.kernels.run.events import Access, Space
 from opscope_tools.kernels.run.log import MEMORY
 from opscope_tools.kernels.values.notation import Counts
@@ -133,14 +132,14 @@ def shown(node: Node) -> str:
     return "..."
 
 
-def _elements(step: object, kind: Type, counts: Counts) -> str:
+def _elements(step: Any, kind: Type, counts: Counts) -> str:
     """A step in bytes as one in elements of a type; '' where it is not told or no whole number of them."""
     if step is None or not kind.size:
         return ""
     if isinstance(step, int) and kind.size.isdigit():
         size = int(kind.size)
         return str(step // size) if size and step % size == 0 else ""
-    found, unit = counts.read(render(step)), counts.read(kind.size)
+    found, unit = counts.read(step), counts.read(kind.size)
     if len(unit.terms) != 1:
         return ""
     ((names, size_),) = unit.terms.items()
@@ -154,7 +153,7 @@ def _elements(step: object, kind: Type, counts: Counts) -> str:
         made[tuple((n, p) for n, p in left.items() if p)] = Fraction(coefficient) / size_
     if any(c.denominator != 1 for c in made.values()):
         return ""
-    text = counts.show(Formula(made))
+    text = str(Formula(made))
     return "" if UNTOLD in text else text.replace("{", "").replace("}", "")
 
 

@@ -51,10 +51,11 @@ from opscope_tools.kernels.cuda.syntax.nodes import (
     Unary,
     spelled,
 )
-from opscope_tools.kernels.host.worlds import COMPARISON, Sym, leaf, render
 from opscope_tools.kernels.run.log import FLOPS, MEMORY, Sums
 from opscope_tools.kernels.run.paths import Status
 from opscope_tools.kernels.values.conditions import negated
+from opscope_tools.kernels.values.expressions import Choice, Operation, leaf
+from opscope_tools.kernels.values.notation import read_size
 
 _COMPARES = frozenset({"<", "<=", ">", ">=", "==", "!="})
 _DATA = frozenset({"data"})
@@ -344,7 +345,7 @@ def _size_of(state: State, text: str) -> Value:
         kind = found.type
     if kind is None or not kind.size:
         return whole(None, LONG)
-    return whole(int(kind.size) if kind.size.isdigit() else Sym(kind.size, leaf=True), LONG)
+    return whole(read_size(kind.size), LONG)
 
 
 def _built_in(state: State, node: Member, name: str, axis: str) -> Value | None:
@@ -417,8 +418,7 @@ def _chosen(test: Value, first: Value, second: Value) -> Any:
     a, b = test.test[1].number, test.test[2].number
     if a is None or b is None or test.varies & {"thread", "loop"}:
         return None
-    asked = f"{render(a, COMPARISON + 1)} {test.test[0]} {render(b, COMPARISON + 1)}"
-    return Sym(f"({render(first.number)} if {asked} else {render(second.number)})")
+    return Choice(Operation(test.test[0], a, b), first.number, second.number)
 
 
 def rely(state: State, decision: Decision, node: Node, text: str) -> None:
@@ -451,7 +451,7 @@ def moved(base: Value, operator: str, by: Value) -> Any:
         return start
     kind = base.type.of or UNKNOWN
     size = kind.size or f"sizeof({UNTOLD}{kind.name})"
-    return computed(operator, start, computed("*", step, int(size) if size.isdigit() else Sym(size, leaf=True)))
+    return computed(operator, start, computed("*", step, read_size(size)))
 
 
 def _wider(a: Type, b: Type) -> Type:

@@ -45,8 +45,9 @@ from opscope_tools.kernels.cuda.syntax.nodes import (
     within,
     written,
 )
-from opscope_tools.kernels.host.worlds import Sym, leaf, product, render
 from opscope_tools.kernels.run.events import Allocation
+from opscope_tools.kernels.values.expressions import Quantity, leaf, render
+from opscope_tools.kernels.values.notation import product
 
 _TILE = re.compile(r"k(?:Block|Head|Tile)\w*|\w*(?:TILE|BLOCK)\w*")
 
@@ -137,7 +138,7 @@ class Declarations:
             return found
         match node:
             case Name(text=text) if text in state.scope.compile_time:
-                return Sym(text, leaf=True)
+                return Quantity(text)
             case Binary(operator=operator, left=left, right=right):
                 numbers = (self._of_the_kernel(state, side, self.value(state, side).number) for side in (left, right))
                 return computed(operator, *numbers)

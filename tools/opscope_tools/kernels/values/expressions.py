@@ -1,0 +1,261 @@
+"""Sizes as kernels write them: numbers, and expressions over names of the compiler and quantities of a run.
+
+`combine`, `ceil_div` and `call` make an expression, `render` is the one printer; `notation.read` reads what it prints.
+Sums and products lean to the left, so that one printed text is one tree.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from typing import Any, TypeAlias
+
+#: how tightly an expression's outermost operator binds, as Python reads it; `and` and `or` are never mixed bare
+ATOM, POWER, UNARY, PRODUCT, SUM, SHIFT, COMPARISON, CONDITION = 11, 10, 9, 8, 7, 6, 2, 1
+LEVELS: Mapping[str, int] = {
+    **dict.fromkeys(("or", "and"), CONDITION),
+    **dict.fromkeys(("==", "!=", "<", "<=", ">", ">=", "is", "is not", "in", "not in"), COMPARISON),
+    "|": 3, "^": 4, "&": 5, "<<": SHIFT, ">>": SHIFT, "+": SUM, "-": SUM,
+    **dict.fromkeys(("*", "/", "//", "%", "@"), PRODUCT), "**": POWER,
+}  # fmt: skip
+#: how formulas write the operators of Python's syntax
+SYMBOLS: Mapping[type[ast.AST], str] = {
+    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",
+    ast.LShift: "<<", ast.RShift: ">>", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^", ast.MatMult: "@",
+    ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Is: "is",
+    ast.IsNot: "is not", ast.In: "in", ast.NotIn: "not in", ast.And: "and", ast.Or: "or",
+    ast.USub: "-", ast.UAdd: "+", ast.Invert: "~", ast.Not: "not",
+}  # fmt: skip
+#: what the operators do with plain values
+ARITHMETIC: Mapping[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
+    "%": operator.mod, "**": operator.pow, "<<": operator.lshift, ">>": operator.rshift, "&": operator.and_,
+    "|": operator.or_, "^": operator.xor,
+}  # fmt: skip
+COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+    "is": operator.is_, "is not": operator.is_not, "in": lambda a, b: a in b, "not in": lambda a, b: a not in b,
+}  # fmt: skip
+#: bits of a number that is written out
+_MOST_BITS = 256
+
+
+class Expression:
+    """What reading does not reduce to a value."""
+
+    precedence = ATOM
+
+    @cached_property
+    def text(self) -> str:
+        """The expression as it is printed."""
+        return self._printed()
+
+    def _printed(self) -> str:
+        raise NotImplementedError
+
+
+Size: TypeAlias = int | float | Expression
+
+
+@dataclass(frozen=True)
+class Quantity(Expression):
+    """One quantity, by name: in braces where a run tells it, bare where the compiler does."""
+
+    name: str
+    run_time: bool = False
+
+    def with_text(self, text: str) -> Quantity:
+        """Another one that is told when this is."""
+        return leaf(text) if self.run_time else Quantity(text)
+
+    def _printed(self) -> str:
+        return f"{{{self.name}}}" if self.run_time else self.name
+
+
+@dataclass(frozen=True)
+class Opaque(Expression):
+    """Text without inner meaning."""
+
+    written: str
+
+    def _printed(self) -> str:
+        return self.written
+
+
+@dataclass(frozen=True)
+class Prefix(Expression):
+    operator: str
+    operand: Size
+
+    @property
+    def precedence(self) -> int:  # type: ignore[override]  # of the operator
+        return COMPARISON if self.operator == "not" else UNARY
+
+    def _printed(self) -> str:
+        return f"{self.operator}{' ' * (self.operator == 'not')}{render(self.operand, UNARY)}"
+
+
+@dataclass(frozen=True)
+class Operation(Expression):
+    operator: str
+    left: Size
+    right: Size
+
+    @property
+    def precedence(self) -> int:  # type: ignore[override]  # of the operator
+        return LEVELS[self.operator]
+
+    def _printed(self) -> str:
+        level = self.precedence
+        first, second = level, level + 1
+        if level == COMPARISON:
+            first = second = SHIFT
+        elif level == POWER:
+            first, second = ATOM, UNARY
+        elif self.operator in {"*", "and", "or"}:  # of others that bind alike, it is shown which comes first
+            first += isinstance(self.left, Operation) and self.left.operator != self.operator
+        return f"{render(self.left, first)} {self.operator} {render(self.right, second)}"
+
+
+@dataclass(frozen=True)
+class Call(Expression):
+    function: str
+    arguments: tuple[Size, ...]
+
+    def _printed(self) -> str:
+        return f"{self.function}({', '.join(map(render, self.arguments))})"
+
+
+@dataclass(frozen=True)
+class Choice(Expression):
+    """`first` where the test holds, else `second`."""
+
+    test: Size
+    first: Size
+    second: Size
+
+    def _printed(self) -> str:
+        return f"({render(self.first)} if {render(self.test)} else {render(self.second)})"
+
+
+def leaf(text: str) -> Quantity:
+    """A run-time quantity of the caller."""
+    return Quantity(text.replace("{", "").replace("}", ""), run_time=True)
+
+
+def render(value: Any, precedence: int = 0) -> str:
+    """A value as formula text, in parentheses where `precedence` binds tighter."""
+    if isinstance(value, Expression):
+        return value.text if value.precedence >= precedence else f"({value.text})"
+    if isinstance(value, tuple | list):
+        inner = ", ".join(render(item) for item in value)
+        return f"({inner})" if isinstance(value, tuple) else f"[{inner}]"
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        return "{a number that no size has}"
+    if isinstance(value, int | float) and not isinstance(value, bool) and value < 0 and precedence > SUM:
+        return f"({value!r})"
+    return repr(value)
+
+
+def operand(value: Any) -> Size:
+    """A value of the analysed source as a part of an expression."""
+    if isinstance(value, Expression) or (isinstance(value, int | float) and not isinstance(value, bool)):
+        return value
+    return Opaque(render(value))
+
+
+def call(function: str, *arguments: Any) -> Call:
+    return Call(function, tuple(map(operand, arguments)))
+
+
+def combine(symbol: str, a: Any, b: Any) -> Size:
+    """`left operator right`; `(a + b - 1) // b`, in whatever order it is written, becomes `cdiv(a, b)`."""
+    left, right = operand(a), operand(b)
+    if symbol == "*" and 1 in (left, right):
+        return right if left == 1 else left
+    if symbol in "+-" and isinstance(right, int | float) and right <= 0:
+        symbol, right = "-" if symbol == "+" else "+", -right
+    if symbol in "+-" and right == 0:
+        return left
+    if symbol == "//":
+        above = _rounded_up(left, right)
+        if above is not None:
+            return call("cdiv", above, right) if right != 1 else above
+        if right == 1 and isinstance(left, Expression):
+            return left
+    if isinstance(right, Operation) and (
+        symbol == right.operator == "*" or (symbol == "+" and right.precedence == SUM)
+    ):
+        return combine(right.operator, combine(symbol, left, right.left), right.right)
+    return Operation(symbol, left, right)
+
+
+def ceil_div(a: Any, b: Any) -> Any:
+    """`a / b`, rounded up."""
+    if b == 1 and isinstance(b, int):
+        return a
+    return -(-a // b) if isinstance(a, int) and isinstance(b, int) and b else call("cdiv", a, b)
+
+
+def _rounded_up(numerator: Size, divisor: Size) -> Size | None:
+    """`a` where the numerator is `a + divisor - 1`; with a literal divisor the `divisor - 1` may be folded."""
+    if not isinstance(numerator, Operation) or numerator.precedence != SUM:
+        return None
+    wanted = [[*_addends(divisor), (True, -1)]]
+    if isinstance(divisor, int) and divisor > 0:
+        wanted.append([(True, divisor - 1)])
+    for parts in wanted:
+        rest = list(_addends(numerator))
+        for part in parts:
+            if part not in rest:
+                break
+            rest.reverse()  # the last of equal ones is taken, as people write it behind
+            rest.remove(part)
+            rest.reverse()
+        else:
+            if rest and rest[0][0]:
+                return reduce(
+                    lambda total, part: combine("+" if part[0] else "-", total, part[1]), rest[1:], rest[0][1]
+                )
+    return None
+
+
+def _addends(value: Size, plus: bool = True) -> Iterator[tuple[bool, Size]]:
+    """The parts of a sum with their signs; numbers carry their own."""
+    if isinstance(value, Operation) and value.operator in {"+", "-"}:
+        yield from _addends(value.left, plus)
+        yield from _addends(value.right, plus == (value.operator == "+"))
+    elif isinstance(value, int | float):
+        yield True, value if plus else -value
+    else:
+        yield plus, value
+
+
+def folded(symbol: str, a: int, b: int) -> int | None:
+    """What an operator of C++ makes of two whole numbers; None where that is none of 64 bits."""
+    if symbol in COMPARISONS:
+        return int(COMPARISONS[symbol](a, b))
+    if symbol in {"or", "and"}:
+        return int(bool((a or b) if symbol == "or" else (a and b)))
+    if symbol in {"<<", ">>"} and not 0 <= b < 64:
+        return None
+    if symbol in {"/", "//", "%"}:
+        if b == 0:
+            return None
+        quotient = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)  # C++ truncates towards zero
+        return a - quotient * b if symbol == "%" else quotient
+    made: int = ARITHMETIC[symbol](a, b)
+    return made if made.bit_length() <= 64 else None
+
+
+def times(a: Any, b: Any) -> Any:
+    """The product of two whole numbers or formulas."""
+    return a * b if isinstance(a, int) and isinstance(b, int) else combine("*", a, b)
+
+
+def over(a: Any, b: Any) -> Any:
+    """The quotient, where the divisor goes into the first."""
+    return a // b if isinstance(a, int) and isinstance(b, int) else combine("//", a, b)
