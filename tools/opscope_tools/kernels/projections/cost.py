@@ -5,9 +5,8 @@ Bytes are what the kernel asks of memory: each access in full, masked elements t
 
 from __future__ import annotations
 
-import operator
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -19,7 +18,8 @@ from opscope_tools.kernels.projections.accesses import moved
 from opscope_tools.kernels.run.events import Access, Arithmetic, Branch, Event, Part, Product, Unknown
 from opscope_tools.kernels.run.log import Entry, Log, Lost
 from opscope_tools.kernels.values.conditions import canonical, negated
-from opscope_tools.kernels.values.notation import Counts, evaluate, names_of
+from opscope_tools.kernels.values.expressions import COMPARISONS, Call
+from opscope_tools.kernels.values.notation import Counts, evaluate, names_of, read_size
 
 _PARTS: tuple[Part, ...] = ("flops", "matmul", "read", "write")
 _NAMES: Mapping[Part, str] = {
@@ -27,9 +27,6 @@ _NAMES: Mapping[Part, str] = {
 }  # fmt: skip
 #: a ratio says nothing where one of these is a lower bound
 _OF_INTENSITY = {"flops", "read_bytes", "write_bytes"}
-_COMPARES: Mapping[str, Callable[[Fraction, Fraction], bool]] = {
-    "==": operator.eq, "!=": operator.ne, "<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt,
-}  # fmt: skip
 _ASSUMED = "Every tile is full: elements that a mask leaves out count, so that tiles at the edge cost less."
 _FULL = "Every tile is full: threads that a bound leaves out count, so that blocks at the edge cost less."
 _CACHES = "Bytes are those that the kernel asks for; what a cache serves again is not taken off."
@@ -103,12 +100,10 @@ def _steps_by(grid: str, axis: int, step: str, bound: str, log: Log) -> bool:
     """Whether a step is the number of programs, or no less where there are no more tiles than programs."""
     if step in {grid, f"{{num_programs({axis})}}"}:
         return True
-    counts = log.counts
-    least = (
-        (grid.removeprefix("min(").removesuffix(")").removeprefix(f"{step}, "), grid.startswith(f"min({step}, ")),
-        (grid.removeprefix("min(").removesuffix(f", {step})"), grid.startswith("min(") and grid.endswith(f", {step})")),
-    )
-    return any(fits and counts.read(tiles) == counts.read(bound) for tiles, fits in least)
+    match read_size(grid):
+        case Call("min", (one, other)) if read_size(step) in (one, other):
+            return log.counts.read(other if read_size(step) == one else one) == log.counts.read(bound)
+    return False
 
 
 def _of_programs(each: Formula, programs: Formula, shared: Persistent | None, counts: Counts) -> Formula | None:
@@ -277,7 +272,7 @@ def contradicted(condition: str, sizes: Mapping[str, int]) -> bool:
     if found is None or re.search(r"&&|\|\||\b(?:and|or)\b", condition):
         return False
     left, right = (evaluate(text, sizes) for text in (found[1], found[3]))
-    return left is not None and right is not None and not _COMPARES[found[2]](left, right)
+    return left is not None and right is not None and not COMPARISONS[found[2]](left, right)
 
 
 def _of_launch(

@@ -21,6 +21,8 @@ LEVELS: Mapping[str, int] = {
     "|": 3, "^": 4, "&": 5, "<<": SHIFT, ">>": SHIFT, "+": SUM, "-": SUM,
     **dict.fromkeys(("*", "/", "//", "%", "@"), PRODUCT), "**": POWER,
 }  # fmt: skip
+#: how tightly operands bind at least, of operators that are not taken from the left
+_SIDES = {COMPARISON: (SHIFT, SHIFT), POWER: (ATOM, UNARY)}
 #: how formulas write the operators of Python's syntax
 SYMBOLS: Mapping[type[ast.AST], str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",
@@ -44,17 +46,11 @@ _MOST_BITS = 256
 
 
 class Expression:
-    """What reading does not reduce to a value."""
-
-    precedence = ATOM
+    """What reading does not reduce to a value; `text` is how it is printed."""
 
     @cached_property
     def text(self) -> str:
-        """The expression as it is printed."""
-        return self._printed()
-
-    def _printed(self) -> str:
-        raise NotImplementedError
+        return _printed(self)
 
 
 Size: TypeAlias = int | float | Expression
@@ -71,9 +67,6 @@ class Quantity(Expression):
         """Another one that is told when this is."""
         return leaf(text) if self.run_time else Quantity(text)
 
-    def _printed(self) -> str:
-        return f"{{{self.name}}}" if self.run_time else self.name
-
 
 @dataclass(frozen=True)
 class Opaque(Expression):
@@ -81,21 +74,11 @@ class Opaque(Expression):
 
     written: str
 
-    def _printed(self) -> str:
-        return self.written
-
 
 @dataclass(frozen=True)
 class Prefix(Expression):
     operator: str
     operand: Size
-
-    @property
-    def precedence(self) -> int:  # type: ignore[override]  # of the operator
-        return COMPARISON if self.operator == "not" else UNARY
-
-    def _printed(self) -> str:
-        return f"{self.operator}{' ' * (self.operator == 'not')}{render(self.operand, UNARY)}"
 
 
 @dataclass(frozen=True)
@@ -104,41 +87,50 @@ class Operation(Expression):
     left: Size
     right: Size
 
-    @property
-    def precedence(self) -> int:  # type: ignore[override]  # of the operator
-        return LEVELS[self.operator]
-
-    def _printed(self) -> str:
-        level = self.precedence
-        first, second = level, level + 1
-        if level == COMPARISON:
-            first = second = SHIFT
-        elif level == POWER:
-            first, second = ATOM, UNARY
-        elif self.operator in {"*", "and", "or"}:  # of others that bind alike, it is shown which comes first
-            first += isinstance(self.left, Operation) and self.left.operator != self.operator
-        return f"{render(self.left, first)} {self.operator} {render(self.right, second)}"
-
 
 @dataclass(frozen=True)
 class Call(Expression):
     function: str
     arguments: tuple[Size, ...]
 
-    def _printed(self) -> str:
-        return f"{self.function}({', '.join(map(render, self.arguments))})"
-
 
 @dataclass(frozen=True)
 class Choice(Expression):
-    """`first` where the test holds, else `second`."""
+    """The first where the test holds, else the second."""
 
-    test: Size
     first: Size
+    test: Size
     second: Size
 
-    def _printed(self) -> str:
-        return f"({render(self.first)} if {render(self.test)} else {render(self.second)})"
+
+def _printed(size: Expression) -> str:
+    match size:
+        case Quantity(name, run_time):
+            return f"{{{name}}}" if run_time else name
+        case Prefix(symbol, inner):
+            return f"{symbol}{' ' * (symbol == 'not')}{render(inner, UNARY)}"
+        case Operation(symbol, left, right):
+            level = LEVELS[symbol]
+            first, second = _SIDES.get(level, (level, level + 1))
+            if symbol in {"*", "and", "or"} and isinstance(left, Operation) and left.operator != symbol:
+                first += 1  # of others that bind alike, it is shown which comes first
+            return f"{render(left, first)} {symbol} {render(right, second)}"
+        case Call(function, arguments):
+            return f"{function}({', '.join(map(render, arguments))})"
+        case Choice(one, test, other):
+            return f"({render(one)} if {render(test)} else {render(other)})"
+        case Opaque(written):
+            return written
+    raise TypeError(size)
+
+
+def _level(size: Expression) -> int:
+    match size:
+        case Operation(symbol):
+            return LEVELS[symbol]
+        case Prefix(symbol):
+            return COMPARISON if symbol == "not" else UNARY
+    return ATOM
 
 
 def leaf(text: str) -> Quantity:
@@ -149,7 +141,7 @@ def leaf(text: str) -> Quantity:
 def render(value: Any, precedence: int = 0) -> str:
     """A value as formula text, in parentheses where `precedence` binds tighter."""
     if isinstance(value, Expression):
-        return value.text if value.precedence >= precedence else f"({value.text})"
+        return value.text if precedence <= _level(value) else f"({value.text})"
     if isinstance(value, tuple | list):
         inner = ", ".join(render(item) for item in value)
         return f"({inner})" if isinstance(value, tuple) else f"[{inner}]"
@@ -187,7 +179,7 @@ def combine(symbol: str, a: Any, b: Any) -> Size:
         if right == 1 and isinstance(left, Expression):
             return left
     if isinstance(right, Operation) and (
-        symbol == right.operator == "*" or (symbol == "+" and right.precedence == SUM)
+        symbol == right.operator == "*" or (symbol == "+" and LEVELS[right.operator] == SUM)
     ):
         return combine(right.operator, combine(symbol, left, right.left), right.right)
     return Operation(symbol, left, right)
@@ -202,24 +194,18 @@ def ceil_div(a: Any, b: Any) -> Any:
 
 def _rounded_up(numerator: Size, divisor: Size) -> Size | None:
     """`a` where the numerator is `a + divisor - 1`; with a literal divisor the `divisor - 1` may be folded."""
-    if not isinstance(numerator, Operation) or numerator.precedence != SUM:
+    if not isinstance(numerator, Operation) or numerator.operator not in "+-":
         return None
-    wanted = [[*_addends(divisor), (True, -1)]]
+    rounding: list[list[tuple[bool, Size]]] = [[*_addends(divisor), (True, -1)]]
     if isinstance(divisor, int) and divisor > 0:
-        wanted.append([(True, divisor - 1)])
-    for parts in wanted:
-        rest = list(_addends(numerator))
-        for part in parts:
-            if part not in rest:
-                break
-            rest.reverse()  # the last of equal ones is taken, as people write it behind
-            rest.remove(part)
-            rest.reverse()
-        else:
-            if rest and rest[0][0]:
-                return reduce(
-                    lambda total, part: combine("+" if part[0] else "-", total, part[1]), rest[1:], rest[0][1]
-                )
+        rounding.append([(True, divisor - 1)])
+    for parts in rounding:
+        rest = list(_addends(numerator))[::-1]  # of equal ones the last is taken, as people write it behind
+        if all(parts.count(part) <= rest.count(part) for part in parts):
+            for part in parts:
+                rest.remove(part)
+            if rest and rest[-1][0]:
+                return reduce(lambda total, part: combine("+-"[not part[0]], total, part[1]), rest[-2::-1], rest[-1][1])
     return None
 
 

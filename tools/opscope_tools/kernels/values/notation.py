@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache, partial, reduce
+from typing import Any
 
 from opscope_schemas.formula import Formula
 
@@ -81,7 +82,7 @@ class _Reader:
             case ast.BoolOp(op=op, values=values):
                 return reduce(lambda a, b: Operation(SYMBOLS[type(op)], a, b), map(self.of, values))
             case ast.IfExp(test=test, body=body, orelse=orelse):
-                return Choice(self.of(test), self.of(body), self.of(orelse))
+                return Choice(self.of(body), self.of(test), self.of(orelse))
             case ast.Call(func=function, args=arguments, keywords=[]):
                 return Call(self._written(function), tuple(map(self.of, arguments)))
         return Opaque(self._written(node))
@@ -96,20 +97,12 @@ def product(texts: Sequence[str]) -> str:
     return render(reduce(partial(combine, "*"), map(read_size, texts), one)) if texts else ""
 
 
-def parts(size: Size) -> Iterator[Expression]:
+def parts(size: Any) -> Iterator[Expression]:
     """An expression and all that it is made of."""
     if isinstance(size, Expression):
         yield size
-        match size:
-            case Prefix(operand=inner):
-                yield from parts(inner)
-            case Operation(left=left, right=right):
-                yield from (*parts(left), *parts(right))
-            case Call(arguments=arguments):
-                for argument in arguments:
-                    yield from parts(argument)
-            case Choice(test=test, first=first, second=second):
-                yield from (*parts(first), *parts(test), *parts(second))
+    for inner in vars(size).values() if isinstance(size, Expression) else size if isinstance(size, tuple) else ():
+        yield from parts(inner)
 
 
 def names_of(formula: str | Size) -> list[str]:

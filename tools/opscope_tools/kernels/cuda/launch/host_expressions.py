@@ -116,7 +116,7 @@ class _Parser:
         second = self.ternary()
         if isinstance(test, int):
             return first if test else second
-        return first if first == second else Choice(test, first, second)
+        return first if first == second else Choice(first, test, second)
 
     def level(self, depth: int) -> Any:
         if depth == len(_LEVELS):

@@ -646,7 +646,7 @@ class _Run:
             asked = test if isinstance(test, Expression) else Opaque(squeeze(node.text))
             return Dims(
                 tuple(
-                    x if x == y else Choice(asked, operand(x), operand(y))
+                    x if x == y else Choice(operand(x), asked, operand(y))
                     for x, y in ((a.along(i), b.along(i)) for i in "xyz"[: max(len(a.axes), len(b.axes))])
                 )
             )

@@ -418,7 +418,7 @@ def _chosen(test: Value, first: Value, second: Value) -> Any:
     a, b = test.test[1].number, test.test[2].number
     if a is None or b is None or test.varies & {"thread", "loop"}:
         return None
-    return Choice(Operation(test.test[0], a, b), first.number, second.number)
+    return Choice(first.number, Operation(test.test[0], a, b), second.number)
 
 
 def rely(state: State, decision: Decision, node: Node, text: str) -> None:
