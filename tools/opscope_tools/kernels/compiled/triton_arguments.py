@@ -13,13 +13,7 @@ from opscope_tools.kernels.compiled.triton_tensors import TYPES, tensor
 from opscope_tools.kernels.host.interpreter import ModuleScope
 from opscope_tools.kernels.host.modules import PyModule
 from opscope_tools.kernels.host.reaching import HostFunction, Place, enclosing
-from opscope_tools.kernels.host.worlds import (
-    DroppedError,
-    Function,
-    ImportRef,
-    UnresolvedError,
-    is_concrete,
-)
+from opscope_tools.kernels.host.worlds import DroppedError, Function, ImportRef, UnresolvedError, is_concrete
 from opscope_tools.kernels.records import LaunchRef
 from opscope_tools.kernels.triton.decorators import Context
 from opscope_tools.kernels.triton.definitions import FunctionNode, decorator_name, launched

@@ -17,14 +17,7 @@ from typing import Any
 from opscope_tools.kernels.compiled.triton_tensors import Tensor, tensor
 from opscope_tools.kernels.host.interpreter import Interpreter
 from opscope_tools.kernels.host.reaching import HostFunction, HostScope, Place
-from opscope_tools.kernels.host.worlds import (
-    Function,
-    ImportRef,
-    Meta,
-    Oracle,
-    UnresolvedError,
-    is_concrete,
-)  # fmt: skip
+from opscope_tools.kernels.host.worlds import Function, ImportRef, Meta, Oracle, UnresolvedError, is_concrete
 from opscope_tools.kernels.triton.decorators import Context
 from opscope_tools.kernels.values.conditions import canonical
 from opscope_tools.kernels.values.expressions import Expression, Opaque, Quantity, leaf, render

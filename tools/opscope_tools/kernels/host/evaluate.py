@@ -33,9 +33,10 @@ from opscope_tools.kernels.values.expressions import (
     Quantity,
     combine,
     leaf,
+    negative,
     operand,
     render,
-)
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from opscope_tools.kernels.host.interpreter import Interpreter
@@ -171,7 +172,7 @@ class Evaluator(ABC):
         value = self.eval(node.operand, scope)
         if isinstance(value, int | float):
             return -value if isinstance(node.op, ast.USub) else +value if isinstance(node.op, ast.UAdd) else ~int(value)
-        return Prefix("-", operand(value)) if isinstance(node.op, ast.USub) else leaf(ast.unparse(node))
+        return negative(operand(value)) if isinstance(node.op, ast.USub) else leaf(ast.unparse(node))
 
     def _boolop(self, node: ast.BoolOp, scope: Scope) -> Any:
         stop = isinstance(node.op, ast.Or)

@@ -15,14 +15,7 @@ from opscope_tools.kernels.architectures import Arch
 from opscope_tools.kernels.host.evaluate import Evaluator, Scope, hashable
 from opscope_tools.kernels.host.library import call_library, call_method
 from opscope_tools.kernels.host.modules import Modules, PyModule, bound_names
-from opscope_tools.kernels.host.worlds import (
-    DroppedError,
-    Function,
-    ImportRef,
-    Oracle,
-    UnresolvedError,
-    is_concrete,
-)  # fmt: skip
+from opscope_tools.kernels.host.worlds import DroppedError, Function, ImportRef, Oracle, UnresolvedError, is_concrete
 from opscope_tools.kernels.values.expressions import Expression, Opaque, Quantity, leaf, render
 
 _DEPTH = 16

@@ -11,13 +11,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from opscope_tools.kernels.host.worlds import (
-    ConfigValue,
-    Function,
-    ImportRef,
-    UnresolvedError,
-    is_concrete,
-)
+from opscope_tools.kernels.host.worlds import ConfigValue, Function, ImportRef, UnresolvedError, is_concrete
 from opscope_tools.kernels.values.expressions import Expression, Quantity, call, leaf, render
 
 if TYPE_CHECKING:

@@ -163,6 +163,13 @@ def call(function: str, *arguments: Any) -> Call:
     return Call(function, tuple(map(operand, arguments)))
 
 
+def negative(size: Size) -> Size:
+    """A size with the other sign."""
+    if isinstance(size, Prefix) and size.operator == "-":
+        return size.operand
+    return Prefix("-", size) if isinstance(size, Expression) else -size
+
+
 def combine(symbol: str, a: Any, b: Any) -> Size:
     """`left operator right`; `(a + b - 1) // b`, in whatever order it is written, becomes `cdiv(a, b)`."""
     left, right = operand(a), operand(b)
@@ -170,8 +177,8 @@ def combine(symbol: str, a: Any, b: Any) -> Size:
         return right if left == 1 else left
     if symbol in "+-" and isinstance(right, int | float) and right <= 0:
         symbol, right = "-" if symbol == "+" else "+", -right
-    if symbol in "+-" and right == 0:
-        return left
+    if 0 in (left, right) and (symbol == "+" or (symbol == "-" and right == 0)):
+        return right if left == 0 else left
     if symbol == "//":
         above = _rounded_up(left, right)
         if above is not None:
@@ -237,11 +244,11 @@ def folded(symbol: str, a: int, b: int) -> int | None:
     return made if made.bit_length() <= 64 else None
 
 
+def settled(symbol: str, a: Any, b: Any) -> Any:
+    """As `combine`, worked out where both are whole numbers."""
+    return ARITHMETIC[symbol](a, b) if isinstance(a, int) and isinstance(b, int) else combine(symbol, a, b)
+
+
 def times(a: Any, b: Any) -> Any:
     """The product of two whole numbers or formulas."""
-    return a * b if isinstance(a, int) and isinstance(b, int) else combine("*", a, b)
-
-
-def over(a: Any, b: Any) -> Any:
-    """The quotient, where the divisor goes into the first."""
-    return a // b if isinstance(a, int) and isinstance(b, int) else combine("//", a, b)
+    return settled("*", a, b)

@@ -29,6 +29,7 @@ from opscope_tools.kernels.values.expressions import (
     Quantity,
     Size,
     combine,
+    negative,
     render,
 )  # fmt: skip
 
@@ -52,43 +53,41 @@ def read_size(text: str) -> Size:
         return f" __{len(names) - 1}__ "
 
     try:
-        return _Reader(names).of(ast.parse(_NAME.sub(put, text).strip(), mode="eval").body)
+        return _size(ast.parse(_NAME.sub(put, text).strip(), mode="eval").body, names)
     except (SyntaxError, ValueError, RecursionError):
         return Opaque(text)
 
 
-class _Reader:
-    """Python's tree of a text in which other names stand in for those that Python does not have."""
+def _size(node: ast.expr, names: Sequence[Quantity]) -> Size:
+    """The size that Python's tree tells; `names` are those that others stand in for, since Python does not have them."""
 
-    def __init__(self, names: Sequence[Quantity]) -> None:
-        self.names = names
+    def written(part: ast.expr) -> str:
+        return _STAND_IN.sub(lambda found: names[int(found[1])].text, ast.unparse(part))
 
-    def of(self, node: ast.expr) -> Size:
-        match node:
-            case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
-                return number
-            case ast.Name(id=name):
-                found = _STAND_IN.fullmatch(name)
-                return self.names[int(found[1])] if found else Quantity(name)
-            case ast.Attribute() | ast.Subscript():
-                return Quantity(self._written(node))
-            case ast.BinOp(left=left, op=op, right=right):
-                return combine(SYMBOLS[type(op)], self.of(left), self.of(right))
-            case ast.UnaryOp(op=op, operand=operand):
-                value, symbol = self.of(operand), SYMBOLS[type(op)]
-                return -value if symbol == "-" and not isinstance(value, Expression) else Prefix(symbol, value)
-            case ast.Compare(left=left, ops=[op], comparators=[right]):
-                return Operation(SYMBOLS[type(op)], self.of(left), self.of(right))
-            case ast.BoolOp(op=op, values=values):
-                return reduce(lambda a, b: Operation(SYMBOLS[type(op)], a, b), map(self.of, values))
-            case ast.IfExp(test=test, body=body, orelse=orelse):
-                return Choice(self.of(body), self.of(test), self.of(orelse))
-            case ast.Call(func=function, args=arguments, keywords=[]):
-                return Call(self._written(function), tuple(map(self.of, arguments)))
-        return Opaque(self._written(node))
+    def of(*inner: ast.expr) -> Iterator[Size]:
+        return (_size(one, names) for one in inner)
 
-    def _written(self, node: ast.expr) -> str:
-        return _STAND_IN.sub(lambda found: self.names[int(found[1])].text, ast.unparse(node))
+    match node:
+        case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
+            return number
+        case ast.Name(id=name):
+            found = _STAND_IN.fullmatch(name)
+            return names[int(found[1])] if found else Quantity(name)
+        case ast.Attribute() | ast.Subscript():
+            return Quantity(written(node))
+        case ast.BinOp(left=left, op=op, right=right):
+            return combine(SYMBOLS[type(op)], *of(left, right))
+        case ast.UnaryOp(op=op, operand=operand):
+            return negative(*of(operand)) if isinstance(op, ast.USub) else Prefix(SYMBOLS[type(op)], *of(operand))
+        case ast.Compare(left=left, ops=[op], comparators=[right]):
+            return Operation(SYMBOLS[type(op)], *of(left, right))
+        case ast.BoolOp(op=op, values=values):
+            return reduce(partial(Operation, SYMBOLS[type(op)]), of(*values))
+        case ast.IfExp(test=test, body=body, orelse=orelse):
+            return Choice(*of(body, test, orelse))
+        case ast.Call(func=function, args=arguments, keywords=[]):
+            return Call(written(function), tuple(of(*arguments)))
+    return Opaque(written(node))
 
 
 def product(texts: Sequence[str]) -> str:
@@ -168,7 +167,7 @@ class Counts:
         found = self.read(size)
         return found if len(found.terms) < 2 else self.whole(size)
 
-    def size(self, shape: Iterable[str]) -> Formula:
+    def size(self, shape: Iterable[str | Size]) -> Formula:
         """Elements of a tile."""
         return reduce(lambda total, part: total * self.factor(part), shape, Formula.const(1))
 

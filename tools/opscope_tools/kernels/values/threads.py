@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from opscope_schemas.formula import Formula
 
-from opscope_tools.kernels.values.expressions import call, over, render, times
+from opscope_tools.kernels.values.expressions import call, render, settled, times
 from opscope_tools.kernels.values.notation import Counts, read_size
 
 #: what is left of a digit: its first `count` values; one value or some others; or it runs in a loop's place
@@ -88,7 +88,7 @@ class Threads:
                 return None
             if ints and (place % digit.low or (digit.high is not None and digit.high % place)):
                 return None
-            inner: Any = over(place, digit.low)
+            inner: Any = settled("//", place, digit.low)
             parts: tuple[Any, Any]
             if digit.left != "first":
                 return None
@@ -100,7 +100,7 @@ class Threads:
                 else:
                     return None
             elif digit.full:
-                parts = inner, over(digit.count, inner)
+                parts = inner, settled("//", digit.count, inner)
                 assumed = (*assumed, f"{render(digit.count)} is a multiple of {render(inner)}")
             else:
                 return None

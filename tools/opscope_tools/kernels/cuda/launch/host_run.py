@@ -650,11 +650,7 @@ class _Run:
                     for x, y in ((a.along(i), b.along(i)) for i in "xyz"[: max(len(a.axes), len(b.axes))])
                 )
             )
-        return (
-            self.formula(node)
-            if isinstance(first, int | Expression) and isinstance(second, int | Expression)
-            else Unknown()
-        )
+        return self.formula(node) if all(isinstance(v, int | Expression) for v in (first, second)) else Unknown()
 
     # assignments -----------------------------------------------------------------------------------------------------
 
@@ -692,9 +688,8 @@ class _Run:
         first, *rest = path
         if isinstance(old.value, Dims) and first in {"x", "y", "z"}:
             axes = [old.value.along(i) for i in "xyz"]
-            axes["xyz".index(first)] = (
-                part.value if isinstance(part.value, int | Expression) else leaf(f"{name}.{first}")
-            )
+            told = isinstance(part.value, int | Expression)
+            axes["xyz".index(first)] = part.value if told else leaf(f"{name}.{first}")
             while len(axes) > 1 and axes[-1] == 1:
                 axes.pop()
             own, texts = self._filled(old, name, "xyz".index(first), part)

@@ -220,8 +220,6 @@ def computed(operator: str, a: Any, b: Any) -> Any:
         return None
     if operator == "*" and 0 in (a, b):
         return 0
-    if operator == "+" and a == 0:
-        return b
     made = combine("//" if operator == "/" else operator, a, b)
     return None if isinstance(made, Expression) and len(made.text) > _MOST else made
 
