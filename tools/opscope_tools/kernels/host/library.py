@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from opscope_tools.kernels.host.worlds import ConfigValue, Function, ImportRef, UnresolvedError, is_concrete
-from opscope_tools.kernels.values.expressions import Expression, Quantity, call, leaf, render
+from opscope_tools.kernels.values.expressions import Expression, Quantity, call, ceil_div, leaf, render
 
 if TYPE_CHECKING:
     from opscope_tools.kernels.host.evaluate import Scope
@@ -31,10 +31,6 @@ def _range(*bounds: int) -> list[int]:
     if len(range(*bounds)) > _ITEMS:
         raise UnresolvedError("range too large")
     return list(range(*bounds))
-
-
-def _cdiv(a: int, b: int) -> int:
-    return -(-a // b)
 
 
 def _next_power_of_2(n: int) -> int:
@@ -84,7 +80,7 @@ _FORMULA = {
     "div_up": "cdiv",
     "next_power_of_2": "next_power_of_2",
 }
-_NAMED: dict[str, Callable[..., int]] = {"cdiv": _cdiv, "next_power_of_2": _next_power_of_2}
+_NAMED: dict[str, Callable[..., int]] = {"cdiv": ceil_div, "next_power_of_2": _next_power_of_2}
 _SPELLED = {"min", "max", "ceil", "floor", "abs"}
 _TRANSPARENT = {"int", "float", "constexpr"}
 

@@ -22,6 +22,7 @@ from opscope_tools.kernels.values.expressions import (
     negative,
     operand,
     render,
+    settled,
 )  # fmt: skip
 from opscope_tools.kernels.values.notation import parts
 
@@ -174,8 +175,7 @@ def trip_count(bounds: Sequence[Size]) -> Size:
     start, stop, step = (0, bounds[0], 1) if len(bounds) == 1 else (*bounds, 1)[:3]
     if _downwards(step):  # as many as upwards the other way
         start, stop, step = stop, start, negative(step)
-    span = computed(ast.Sub(), stop, start)
-    assert span is not None
+    span = settled("-", stop, start)
     return span if step == 1 else call("cdiv", span, step)
 
 
@@ -186,7 +186,7 @@ def turns(first: Size, operator: ast.cmpop, bound: Size, step: Size) -> Size | N
     elif not isinstance(operator, ast.Lt | ast.LtE) or _downwards(step) or step == 0:
         return None
     if isinstance(operator, ast.LtE | ast.GtE):  # as often as below one more
-        bound = computed(ast.Add(), bound, 1) or 0
+        bound = settled("+", bound, 1)
     return trip_count((first, bound, step))
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import reduce
 from typing import Any, TypeAlias
 
 #: how tightly an expression's outermost operator binds, as Python reads it; `and` and `or` are never mixed bare
@@ -46,17 +46,24 @@ _MOST_BITS = 256
 
 
 class Expression:
-    """What reading does not reduce to a value; `text` is how it is printed."""
+    """What reading does not reduce to a value. Two are the same where they print the same: one text is one tree."""
 
-    @cached_property
-    def text(self) -> str:
-        return _printed(self)
+    text: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", _printed(self))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Expression) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
 
 
 Size: TypeAlias = int | float | Expression
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Quantity(Expression):
     """One quantity, by name: in braces where a run tells it, bare where the compiler does."""
 
@@ -68,33 +75,33 @@ class Quantity(Expression):
         return leaf(text) if self.run_time else Quantity(text)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Opaque(Expression):
     """Text without inner meaning."""
 
     written: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Prefix(Expression):
     operator: str
     operand: Size
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Operation(Expression):
     operator: str
     left: Size
     right: Size
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Call(Expression):
     function: str
     arguments: tuple[Size, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Choice(Expression):
     """The first where the test holds, else the second."""
 
@@ -125,12 +132,9 @@ def _printed(size: Expression) -> str:
 
 
 def _level(size: Expression) -> int:
-    match size:
-        case Operation(symbol):
-            return LEVELS[symbol]
-        case Prefix(symbol):
-            return COMPARISON if symbol == "not" else UNARY
-    return ATOM
+    if isinstance(size, Operation):
+        return LEVELS[size.operator]
+    return ATOM if not isinstance(size, Prefix) else COMPARISON if size.operator == "not" else UNARY
 
 
 def leaf(text: str) -> Quantity:
@@ -185,10 +189,9 @@ def combine(symbol: str, a: Any, b: Any) -> Size:
             return call("cdiv", above, right) if right != 1 else above
         if right == 1 and isinstance(left, Expression):
             return left
-    if isinstance(right, Operation) and (
-        symbol == right.operator == "*" or (symbol == "+" and LEVELS[right.operator] == SUM)
-    ):
-        return combine(right.operator, combine(symbol, left, right.left), right.right)
+    kin = next((kin for kin in ("+-", "*") if symbol in kin and symbol != "-"), "")
+    if isinstance(right, Operation) and right.operator in kin:
+        return _total(left, _terms(right, kin), symbol)
     return Operation(symbol, left, right)
 
 
@@ -203,28 +206,32 @@ def _rounded_up(numerator: Size, divisor: Size) -> Size | None:
     """`a` where the numerator is `a + divisor - 1`; with a literal divisor the `divisor - 1` may be folded."""
     if not isinstance(numerator, Operation) or numerator.operator not in "+-":
         return None
-    rounding: list[list[tuple[bool, Size]]] = [[*_addends(divisor), (True, -1)]]
+    rounding: list[list[tuple[bool, Size]]] = [[*_terms(divisor), (True, -1)]]
     if isinstance(divisor, int) and divisor > 0:
         rounding.append([(True, divisor - 1)])
     for parts in rounding:
-        rest = list(_addends(numerator))[::-1]  # of equal ones the last is taken, as people write it behind
+        rest = list(_terms(numerator))[::-1]  # of equal ones the last is taken, as people write it behind
         if all(parts.count(part) <= rest.count(part) for part in parts):
             for part in parts:
                 rest.remove(part)
             if rest and rest[-1][0]:
-                return reduce(lambda total, part: combine("+-"[not part[0]], total, part[1]), rest[-2::-1], rest[-1][1])
+                return _total(rest.pop()[1], reversed(rest))
     return None
 
 
-def _addends(value: Size, plus: bool = True) -> Iterator[tuple[bool, Size]]:
-    """The parts of a sum with their signs; numbers carry their own."""
-    if isinstance(value, Operation) and value.operator in {"+", "-"}:
-        yield from _addends(value.left, plus)
-        yield from _addends(value.right, plus == (value.operator == "+"))
-    elif isinstance(value, int | float):
-        yield True, value if plus else -value
-    else:
-        yield plus, value
+def _terms(value: Size, kin: str = "+-") -> Iterator[tuple[bool, Size]]:
+    """The parts of a sum with their signs, of which numbers carry their own; or those of a product."""
+    pending = [(True, value)]
+    while pending:
+        plus, one = pending.pop()
+        if isinstance(one, Operation) and one.operator in kin:
+            pending += [(plus == (one.operator != "-"), one.right), (plus, one.left)]
+        else:
+            yield (plus, one) if isinstance(one, Expression) else (True, one if plus else -one)
+
+
+def _total(first: Size, terms: Iterable[tuple[bool, Size]], symbol: str = "+") -> Size:
+    return reduce(lambda total, term: combine(symbol if term[0] else "-", total, term[1]), terms, first)
 
 
 def folded(symbol: str, a: int, b: int) -> int | None:
@@ -247,8 +254,3 @@ def folded(symbol: str, a: int, b: int) -> int | None:
 def settled(symbol: str, a: Any, b: Any) -> Any:
     """As `combine`, worked out where both are whole numbers."""
     return ARITHMETIC[symbol](a, b) if isinstance(a, int) and isinstance(b, int) else combine(symbol, a, b)
-
-
-def times(a: Any, b: Any) -> Any:
-    """The product of two whole numbers or formulas."""
-    return settled("*", a, b)

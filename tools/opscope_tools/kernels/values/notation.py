@@ -98,10 +98,13 @@ def product(texts: Sequence[str]) -> str:
 
 def parts(size: Any) -> Iterator[Expression]:
     """An expression and all that it is made of."""
-    if isinstance(size, Expression):
-        yield size
-    for inner in vars(size).values() if isinstance(size, Expression) else size if isinstance(size, tuple) else ():
-        yield from parts(inner)
+    pending = [size]
+    while pending:
+        one = pending.pop()
+        if isinstance(one, Expression):
+            yield one
+        inner = vars(one).values() if isinstance(one, Expression) else one if isinstance(one, tuple) else ()
+        pending += reversed(list(inner))
 
 
 def names_of(formula: str | Size) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from opscope_schemas.formula import Formula
 
-from opscope_tools.kernels.values.expressions import call, render, settled, times
+from opscope_tools.kernels.values.expressions import call, render, settled
 from opscope_tools.kernels.values.notation import Counts, read_size
 
 #: what is left of a digit: its first `count` values; one value or some others; or it runs in a loop's place
@@ -163,7 +163,7 @@ class Threads:
     def taken(self, digits: list[Digit], iterations: Any) -> Threads:
         """With the digits in the hands of a loop that makes `iterations` for all of their threads together."""
         made = self.with_(digits, [replace(d, count=1, left="some", full=False) for d in digits])
-        return replace(made, factor=times(made.factor, iterations))
+        return replace(made, factor=settled("*", made.factor, iterations))
 
 
 def whole(sizes: dict[str, Any]) -> Threads:

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any
 
 from opscope_tools.kernels.values.expressions import (
-    PRODUCT,
     Choice,
     Opaque,
     Prefix,
@@ -156,7 +155,7 @@ class _Parser:
         if token == "(":
             value = self.ternary()
             self.take(")")
-            return self.suffix(render(value, PRODUCT) if not isinstance(value, int) else "", value)
+            return leaf(f"({render(value)}){self.take()}{self.take()}") if self.peek() in {".", "->"} else value
         if token[0].isdigit():
             return _number(token)
         if not re.match(r"[A-Za-z_]", token):
@@ -186,12 +185,6 @@ class _Parser:
             return int(text == "true")
         known = self.resolve(text)
         return known if known is not None else leaf(text)
-
-    def suffix(self, text: str, value: Any) -> Any:
-        if self.peek() in {".", "->"}:
-            member = self.take() + self.take()
-            return leaf(f"({text}){member}")
-        return value
 
     def _template(self) -> int:
         """The number of tokens of a `<...>` that is followed by `(`, `::` or an end; 0 where `<` compares."""

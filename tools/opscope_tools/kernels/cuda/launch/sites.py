@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 from opscope_schemas.tiling import Constraint
 from opscope_schemas.tiling import Launch as LaunchFact
@@ -183,7 +182,7 @@ def _sites(source: CSource, place: _Place, kernel: KernelRef, context: CudaConte
     groups: dict[tuple[object, ...], list[tuple[Event, list[Spelled]]]] = {}
     for event in meant:
         own = [s for s in event.kernels if s.name == kernel.name]
-        key = (*(_shown(p.value) for p in (event.grid, event.block, event.shared, event.cluster)), event.place)
+        key = (*(repr(p.value) for p in (event.grid, event.block, event.shared, event.cluster)), event.place)
         groups.setdefault(key, []).append((event, own))
     if not groups:
         return [_site(source, place, [(_unread(source, place, context), [])], note, kernel, context)]
@@ -230,12 +229,6 @@ def _unread(source: CSource, place: _Place, context: CudaContext) -> Event:
     parts = [Told(a, formula(a, context.host.names(source))) for a in arguments]
     parts = [*(parts if place.form == "<<<>>>" else []), *[Told()] * 4]
     return Event(place.start, None, Told(callee), (), False, parts[0], parts[1], parts[2], parts[3], Told(), ())
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, Dims):
-        return str([render(a) for a in value.axes])
-    return render(value) if isinstance(value, int | Expression) else str(value)
 
 
 def dimensions(told: Told, what: str, *, through: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -27,7 +27,7 @@ from opscope_tools.kernels.cuda.source_text import split_arguments
 from opscope_tools.kernels.cuda.syntax.expressions import Parser, UnreadError
 from opscope_tools.kernels.cuda.syntax.nodes import Binary, Name, Node, Number, SizeOf, TypeName
 from opscope_tools.kernels.cuda.syntax.tokens import Token, words
-from opscope_tools.kernels.values.expressions import Expression, Quantity, render, times
+from opscope_tools.kernels.values.expressions import Expression, Quantity, render, settled
 from opscope_tools.kernels.values.notation import Counts, read_size
 
 _STORAGE = frozenset("static inline const constexpr __device__ __constant__ extern volatile".split())
@@ -297,7 +297,7 @@ def generic(name: str) -> Type:
 
 def with_size(kind: Type, length: Any) -> Type:
     """An array of a type."""
-    total = render(times(length, read_size(kind.size))) if length is not None and kind.size else ""
+    total = render(settled("*", length, read_size(kind.size))) if length is not None and kind.size else ""
     return Type("array", f"{kind.name}[]", total, kind)
 
 

@@ -18,7 +18,6 @@ from opscope_tools.kernels.values.notation import Counts
 from opscope_tools.kernels.values.threads import Digit, Threads
 
 _FLIP = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
-_OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 
 
 @dataclass(frozen=True)

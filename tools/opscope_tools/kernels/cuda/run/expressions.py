@@ -54,10 +54,9 @@ from opscope_tools.kernels.cuda.syntax.nodes import (
 from opscope_tools.kernels.run.log import FLOPS, MEMORY, Sums
 from opscope_tools.kernels.run.paths import Status
 from opscope_tools.kernels.values.conditions import negated
-from opscope_tools.kernels.values.expressions import Choice, Operation, leaf
+from opscope_tools.kernels.values.expressions import COMPARISONS, Choice, Operation, leaf
 from opscope_tools.kernels.values.notation import read_size
 
-_COMPARES = frozenset({"<", "<=", ">", ">=", "==", "!="})
 _DATA = frozenset({"data"})
 
 
@@ -371,7 +370,7 @@ def index_of(state: State, node: Node, name: str, axis: str) -> Value:
 def _operated(state: State, node: Node, operator: str, a: Value, b: Value) -> Value:
     """An operator on two values."""
     varies = a.varies | b.varies
-    if operator in _COMPARES:
+    if operator in COMPARISONS:
         made = computed(operator, a.number, b.number) if a.type.kind != "pointer" else None
         several = a.one_of_several or b.one_of_several
         number = made if isinstance(made, int) else None
@@ -413,7 +412,7 @@ def _floating(state: State, node: Node, operator: str, a: Value, b: Value) -> Va
 
 def _chosen(test: Value, first: Value, second: Value) -> Any:
     """The formula of a conditional between two whole numbers."""
-    if first.number is None or second.number is None or len(test.test) != 3 or test.test[0] not in _COMPARES:
+    if first.number is None or second.number is None or len(test.test) != 3 or test.test[0] not in COMPARISONS:
         return None
     a, b = test.test[1].number, test.test[2].number
     if a is None or b is None or test.varies & {"thread", "loop"}:

@@ -38,7 +38,7 @@ from opscope_tools.kernels.cuda.syntax.nodes import (
     spelled,
 )
 from opscope_tools.kernels.run.events import Loop
-from opscope_tools.kernels.values.expressions import call, combine, leaf, render, times
+from opscope_tools.kernels.values.expressions import call, combine, leaf, render, settled
 
 #: nodes up to which loops are taken one iteration at a time
 _MOST_UNROLLED_STEPS = 60_000
@@ -232,8 +232,8 @@ def _of_grid(state: State, start: Value, operator: str, bound: Value, amount: Va
         return None
     block, grid, thread = map(leaf, ("blockIdx.x", "gridDim.x", "threadIdx.x"))
     one = start.digits == () and start.number == block and amount.number == grid
-    every = counts.read(start.number) == counts.read(combine("+", times(block, size), thread))
-    if every and counts.read(amount.number) != counts.read(times(size, grid)):
+    every = counts.read(start.number) == counts.read(combine("+", settled("*", block, size), thread))
+    if every and counts.read(amount.number) != counts.read(settled("*", size, grid)):
         return None
     if not (one or every):
         return None
@@ -242,7 +242,7 @@ def _of_grid(state: State, start: Value, operator: str, bound: Value, amount: Va
     if one:
         if state.counted:
             state.log.shared_tiles.setdefault(render(bound.number))
-        return replace(state.threads, factor=times(state.threads.factor, mean))
+        return replace(state.threads, factor=settled("*", state.threads.factor, mean))
     split = state.threads.split(("x", 1, None))
     if split is None or any(d.left != "first" or not d.full for d in split[1]):
         return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, Protocol
 
 from opscope_tools.kernels.cuda.launch.host_expressions import CEIL_DIV
@@ -47,7 +47,7 @@ from opscope_tools.kernels.cuda.syntax.nodes import (
     written,
 )
 from opscope_tools.kernels.run.events import Allocation
-from opscope_tools.kernels.values.expressions import Quantity, leaf, render, times
+from opscope_tools.kernels.values.expressions import Quantity, leaf, render, settled
 from opscope_tools.kernels.values.notation import product, read_size
 
 _TILE = re.compile(r"k(?:Block|Head|Tile)\w*|\w*(?:TILE|BLOCK)\w*")
@@ -117,7 +117,7 @@ class Declarations:
         written = [spelled(d).replace("/", "//") for d in node.dimensions if d is not None]
         shown = [w if n is None else render(n) for n, w in zip(numbers, written, strict=True)]
         told = bool(element.size) and not dynamic and None not in numbers
-        total = reduce(times, numbers, read_size(element.size)) if told else None
+        total = reduce(partial(settled, "*"), numbers, read_size(element.size)) if told else None
         untold = f"sizeof({node.name})" if node.type.name == "?" else f"sizeof({_type_text(node.type)})"
         formula = "given at the launch" if dynamic else product([*shown, element.size or untold])
         state.log.met(
