@@ -48,12 +48,9 @@ _CAST = {
     "auto",
 }
 CEIL_DIV = re.compile(r"^(ceil_?div|div_?up|div_?ceil|cdiv|div_?round_?up|round_up_div|divup|ceildiv)$", re.IGNORECASE)
-#: operators that bind alike, loosest first, and how formulas write them
-_LEVELS: tuple[dict[str, str], ...] = (
-    {"||": "or"}, {"&&": "and"}, {"|": "|"}, {"^": "^"}, {"&": "&"}, {"==": "==", "!=": "!="},
-    {"<": "<", ">": ">", "<=": "<=", ">=": ">="}, {"<<": "<<", ">>": ">>"}, {"+": "+", "-": "-"},
-    {"*": "*", "/": "//", "%": "%"},
-)  # fmt: skip
+#: how tightly C++ binds its operators, and how formulas write those that are spelled otherwise
+_LEVELS = {o: i for i, one in enumerate("|| && | ^ & ==,!= <,>,<=,>= <<,>> +,- *,/,%".split()) for o in one.split(",")}
+_WRITTEN = {"||": "or", "&&": "and", "/": "//"}
 
 #: (name) -> value or None where the name is not known; value: int or Expression
 Resolver = Callable[[str], Any]
@@ -106,7 +103,7 @@ class _Parser:
         return token
 
     def ternary(self) -> Any:
-        test = self.level(0)
+        test = self.binary(0)
         if self.peek() != "?":
             return test
         self.take()
@@ -117,13 +114,11 @@ class _Parser:
             return first if test else second
         return first if first == second else Choice(first, test, second)
 
-    def level(self, depth: int) -> Any:
-        if depth == len(_LEVELS):
-            return self.unary()
-        left = self.level(depth + 1)
-        while self.peek() in _LEVELS[depth]:
-            operator = _LEVELS[depth][self.take()]
-            right = self.level(depth + 1)
+    def binary(self, least: int) -> Any:
+        left = self.unary()
+        while (level := _LEVELS.get(self.peek(), -1)) >= least:
+            token = self.take()
+            operator, right = _WRITTEN.get(token, token), self.binary(level + 1)
             both = folded(operator, left, right) if isinstance(left, int) and isinstance(right, int) else None
             left = combine(operator, left, right) if both is None else both
         return left
