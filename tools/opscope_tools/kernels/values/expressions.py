@@ -206,8 +206,10 @@ def _rounded_up(numerator: Size, divisor: Size) -> Size | None:
     """`a` where the numerator is `a + divisor - 1`; with a literal divisor the `divisor - 1` may be folded."""
     if not isinstance(numerator, Operation) or numerator.operator not in "+-":
         return None
+    if isinstance(divisor, float) or (isinstance(divisor, int) and divisor <= 0):
+        return None
     rounding: list[list[tuple[bool, Size]]] = [[*_terms(divisor), (True, -1)]]
-    if isinstance(divisor, int) and divisor > 0:
+    if isinstance(divisor, int):
         rounding.append([(True, divisor - 1)])
     for parts in rounding:
         rest = list(_terms(numerator))[::-1]  # of equal ones the last is taken, as people write it behind
