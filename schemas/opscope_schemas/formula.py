@@ -296,10 +296,14 @@ def _binary(op: ast.operator, a: Rational, b: Rational, text: str) -> Rational:
 
 @dataclass(frozen=True)
 class Call:
-    """A generator that is no variable: `floordiv`, `mod`, `ceildiv`, `min` or `max` of formulas."""
+    """A generator that is no variable: `floordiv`, `mod`, `ceildiv`, `min` or `max` of formulas.
+
+    Without arguments it is opaque: a text that is printed as it stands, in the order of `place` among others.
+    """
 
     op: str
     args: tuple[Formula, ...]
+    place: int = 0
 
     @cached_property
     def depth(self) -> int:
@@ -310,6 +314,8 @@ class Call:
         return 1 + max(inner, default=0)
 
     def __str__(self) -> str:
+        if not self.args:
+            return self.op
         if self.op in ("min", "max"):
             return f"{self.op}({', '.join(str(arg) for arg in self.args)})"
         a, b = self.args
@@ -331,7 +337,7 @@ Operand: TypeAlias = Union["Formula", int]
 @lru_cache(maxsize=8192)
 def _rank(atom: Atom) -> tuple[int, int, str]:
     if isinstance(atom, Call):
-        return (2, 0, str(atom))
+        return (2, atom.place, str(atom))
     if atom in _TRAILING:
         return (3, _TRAILING.index(atom), atom)
     if atom.endswith(_PER_ELEMENT):
@@ -375,6 +381,10 @@ class Formula:
         return cls({((name, 1),): Fraction(1)})
 
     @classmethod
+    def opaque(cls, text: str, place: int) -> Formula:
+        return cls({((Call(text, (), place), 1),): Fraction(1)})
+
+    @classmethod
     def of(cls, value: Operand) -> Formula:
         """A number as a formula; a formula is given back."""
         return value if isinstance(value, Formula) else cls.const(value)
@@ -412,10 +422,10 @@ class Formula:
         found: set[str] = set()
         for monomial in self.terms:
             for atom, _ in monomial:
-                if isinstance(atom, Call):
+                if isinstance(atom, Call) and atom.args:
                     found.update(*(arg.variables() for arg in atom.args))
                 else:
-                    found.add(atom)
+                    found.add(str(atom))
         return frozenset(found)
 
     # ---- arithmetic
@@ -544,10 +554,10 @@ class Formula:
         for monomial, coefficient in self.terms.items():
             term = Formula.const(coefficient)
             for atom, exponent in monomial:
-                if isinstance(atom, Call):
+                if isinstance(atom, Call) and atom.args:
                     base = _apply(atom.op, [arg.substitute(replacements) for arg in atom.args])
                 else:
-                    base = Formula.of(replacements.get(atom, Formula.var(atom)))
+                    base = Formula.of(replacements.get(str(atom), Formula({((atom, 1),): Fraction(1)})))
                 term = term * base**exponent
             total = total + term
         return total

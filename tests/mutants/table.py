@@ -72,6 +72,8 @@ MUTANTS = (
            (f"{_GROWTH}::test_a_formula_without_end_is_refused_in_a_sentence_or_read_at_once", "tests/schemas/test_formula.py")),
     Mutant("a formula nests so many calls", _FORMULA, "    if made.depth > _MAX_CALLS:\n", "    if False:\n",
            (f"{_GROWTH}::test_a_formula_without_end_is_refused_in_a_sentence_or_read_at_once",)),
+    Mutant("only what is a divisor less one more is rounded up", f"{_TOOLS}/kernels/values/expressions.py",
+           "(True, divisor - 1)", "(True, divisor - 2)", ("tests/tools/kernels/test_size_expressions.py",)),
     Mutant("a launch holds so many threads", f"{_TOOLS}/kernels/compiled/occupancy.py",
            "    if len(block) > 2 and block[2] > _DEEPEST_BLOCK:\n", "    if False:\n", ("tests/tools/kernels/test_occupancy.py",)),
     Mutant("registers of a block have a limit", f"{_TOOLS}/kernels/compiled/occupancy.py", "        if held > _REGISTERS_PER_BLOCK:\n",

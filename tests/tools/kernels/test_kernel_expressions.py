@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import itertools
 import shutil
 import subprocess
@@ -16,8 +15,10 @@ from opscope_schemas.errors import InputError
 from opscope_tools.kernels import describe, parse_arch, scan, select
 from opscope_tools.kernels.cuda.launch.host_expressions import formula_text
 from opscope_tools.kernels.cuda.source_text import CSource, split_arguments
-from opscope_tools.kernels.host.worlds import Oracle, Sym, combine, leaf, product, render, worlds
+from opscope_tools.kernels.host.worlds import Oracle, worlds
 from opscope_tools.kernels.values.conditions import negated, when_text
+from opscope_tools.kernels.values.expressions import Quantity, combine, leaf, render
+from opscope_tools.kernels.values.notation import product
 
 
 @pytest.mark.parametrize(
@@ -42,7 +43,7 @@ from opscope_tools.kernels.values.conditions import negated, when_text
     ],
 )
 def test_a_size_expression_becomes_a_formula(written: str, expected: str) -> None:
-    assert formula_text(written, lambda name: Sym(name, leaf=True) if name == "B" else None) == expected
+    assert formula_text(written, lambda name: Quantity(name) if name == "B" else None) == expected
 
 
 def test_text_that_is_no_size_expression_stays_one_quantity() -> None:
@@ -52,7 +53,7 @@ def test_text_that_is_no_size_expression_stays_one_quantity() -> None:
 @pytest.mark.parametrize(("a", "b"), list(itertools.product((1, 5, 128), (1, 4, 64))))
 def test_the_ceiling_form_keeps_its_value(a: int, b: int) -> None:
     n, one = leaf("n"), 1
-    written = combine(ast.FloorDiv(), combine(ast.Sub(), combine(ast.Add(), n, b), one), b)
+    written = combine("//", combine("-", combine("+", n, b), one), b)
     text = render(written)
     ours = eval(text.replace("{n}", str(a)), {"cdiv": lambda x, y: -(-x // y)})
     assert ours == (a + b - 1) // b

@@ -206,7 +206,7 @@ def test_what_does_not_parse_around_a_launch_hides_nothing_of_it(tmp_path: Path)
 }"""
     found = kernels(tmp_path, host)
     assert asked(found["first"]) == [(("{n} // 2", "2"), ("32",), ())]
-    assert asked(found["second"]) == [(("{n} // 2 * 2",), ("64",), ())]
+    assert asked(found["second"]) == [(("({n} // 2) * 2",), ("64",), ())]
 
 
 def test_a_check_under_a_test_is_asked_for_only_there(tmp_path: Path) -> None:

@@ -13,19 +13,13 @@ from opscope_tools.kernels.compiled.triton_tensors import TYPES, tensor
 from opscope_tools.kernels.host.interpreter import ModuleScope
 from opscope_tools.kernels.host.modules import PyModule
 from opscope_tools.kernels.host.reaching import HostFunction, Place, enclosing
-from opscope_tools.kernels.host.worlds import (
-    DroppedError,
-    Function,
-    ImportRef,
-    Sym,
-    UnresolvedError,
-    is_concrete,
-)
+from opscope_tools.kernels.host.worlds import DroppedError, Function, ImportRef, UnresolvedError, is_concrete
 from opscope_tools.kernels.records import LaunchRef
 from opscope_tools.kernels.triton.decorators import Context
 from opscope_tools.kernels.triton.definitions import FunctionNode, decorator_name, launched
 from opscope_tools.kernels.triton.parameters import parameters
 from opscope_tools.kernels.values.conditions import canonical
+from opscope_tools.kernels.values.expressions import Expression, Opaque, Quantity
 
 #: what a launch says to the compiler, be it a parameter of the kernel too
 OPTIONS = ("num_warps", "num_stages")
@@ -36,7 +30,7 @@ _FAILURES = (UnresolvedError, RecursionError)
 
 @dataclass(frozen=True)
 class Argument:
-    """What a launch passes for one parameter: a plain value, `tl.X`, or a `Sym` (a tensor), with where it comes from."""
+    """What a launch passes for one parameter: a plain value, `tl.X`, or a `Expression` (a tensor), with where it comes from."""
 
     value: Any
     said: str
@@ -159,7 +153,7 @@ class _Site:
                 value = run.eval(statement.value, self.scope(case, place))
             except _FAILURES:
                 continue
-            text = value.text.replace("{", "").replace("}", "") if isinstance(value, Sym) else ""
+            text = value.text.replace("{", "").replace("}", "") if isinstance(value, Expression) else ""
             if text.endswith((".shape", ".size()")):
                 base = tensor(text.rpartition(".")[0]).base
                 case.ranks.setdefault(base, len(targets))
@@ -203,9 +197,9 @@ class _Site:
         if isinstance(value, ImportRef):
             found = value.dotted.removeprefix("triton.language.")
             value = f"tl.{found}" if found != value.dotted and "." not in found else value
-        elif isinstance(value, Sym):
+        elif isinstance(value, Expression):
             element = TYPES.get(case.held(value.text.replace("{", "").replace("}", "")), "")
-        if not is_concrete(value) and not isinstance(value, Sym):
+        if not is_concrete(value) and not isinstance(value, Expression):
             return
         result.arguments[name] = Argument(value, self._said(written, case), element)
 
@@ -260,9 +254,9 @@ class _Site:
             try:
                 value = run.eval(test, self.scope(case, place))
             except _FAILURES:
-                value = Sym("?")
+                value = Opaque("?")
             known = is_concrete(value)
-            if isinstance(value, Sym) and value.leaf and not refusal:  # the launch is reached, so it holds
+            if isinstance(value, Quantity) and not refusal:  # the launch is reached, so it holds
                 plain, positive = canonical(value.text)
                 case.answers.setdefault(plain, wanted == positive)
             outcomes.append(known and bool(value) == wanted if refusal else not known or bool(value) == wanted)

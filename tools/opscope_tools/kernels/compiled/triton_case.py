@@ -17,19 +17,10 @@ from typing import Any
 from opscope_tools.kernels.compiled.triton_tensors import Tensor, tensor
 from opscope_tools.kernels.host.interpreter import Interpreter
 from opscope_tools.kernels.host.reaching import HostFunction, HostScope, Place
-from opscope_tools.kernels.host.worlds import (
-    Function,
-    ImportRef,
-    Meta,
-    Oracle,
-    Sym,
-    UnresolvedError,
-    is_concrete,
-    leaf,
-    render,
-)  # fmt: skip
+from opscope_tools.kernels.host.worlds import Function, ImportRef, Meta, Oracle, UnresolvedError, is_concrete
 from opscope_tools.kernels.triton.decorators import Context
 from opscope_tools.kernels.values.conditions import canonical
+from opscope_tools.kernels.values.expressions import Expression, Opaque, Quantity, leaf, render
 
 Guess = Callable[[str], Any]
 
@@ -85,7 +76,7 @@ class Case:
 
     def number(self, value: Any, passed_for: str = "") -> Any:
         """An unknown quantity as the number that it has here; anything else as it is. `passed_for`: a name of it too."""
-        if not isinstance(value, Sym) or not value.leaf:
+        if not isinstance(value, Quantity):
             return value
         key = _key(value)
         name = self.hints.get(key) or re.sub(r"\W+", "_", key.rpartition(".")[2])
@@ -162,7 +153,7 @@ class CaseScope(HostScope):
         return self.case.of(name, lambda: default)
 
     def _named(self, name: str, value: Any, *_: Any) -> Any:
-        if isinstance(value, Sym) and value.leaf:
+        if isinstance(value, Quantity):
             self.case.hints.setdefault(_key(value), name)
         return value
 
@@ -173,7 +164,7 @@ class CaseScope(HostScope):
             if (node := _unpacked(statement.targets[0], name, statement.value)) is not None:
                 shape, index = node
                 value = self._evaluated(shape, scope, run)
-                text = _key(value) if isinstance(value, Sym) else ""
+                text = _key(value) if isinstance(value, Expression) else ""
                 if text.endswith((".shape", ".size()")):
                     return self.case.dimension(text.rpartition(".")[0], index, name)
         return super()._value(name, definition, depth, run)
@@ -219,8 +210,8 @@ class CaseInterpreter(Interpreter):
         try:
             value = self.eval(test, scope)
         except UnresolvedError:
-            value = Sym(ast.unparse(test))
-        if isinstance(value, Sym | ImportRef | Function):
+            value = Opaque(ast.unparse(test))
+        if isinstance(value, Expression | ImportRef | Function):
             if _ELSEWHERE.search(ast.unparse(test)) and isinstance(test, ast.Call | ast.Name | ast.Attribute):
                 return self.case.truth(ast.unparse(test))
             return self.case.truth(render(value))
@@ -241,7 +232,7 @@ class CaseInterpreter(Interpreter):
                 return known
         if isinstance(node.func, ast.Attribute):
             holder = self.eval(node.func.value, scope)
-            if isinstance(holder, Sym) and holder.leaf:
+            if isinstance(holder, Quantity):
                 return self._method(_key(holder), node.func.attr, node, scope)
         return super().call(node, scope)
 
@@ -260,7 +251,7 @@ class CaseInterpreter(Interpreter):
 
     def _attribute(self, node: ast.Attribute, scope: Any) -> Any:
         value = self.eval(node.value, scope)
-        if isinstance(value, Sym) and value.leaf:
+        if isinstance(value, Quantity):
             return self._attribute_of(_key(value), node.attr)
         return super()._attribute(node, scope)
 
@@ -278,7 +269,7 @@ class CaseInterpreter(Interpreter):
 
     def _subscript(self, node: ast.Subscript, scope: Any) -> Any:
         value = self.eval(node.value, scope)
-        text = _key(value) if isinstance(value, Sym) and value.leaf else ""
+        text = _key(value) if isinstance(value, Quantity) else ""
         if text.endswith((".shape", ".size()")) and not isinstance(node.slice, ast.Slice):
             index = self.eval(node.slice, scope)
             if isinstance(index, int):
@@ -292,7 +283,7 @@ class CaseInterpreter(Interpreter):
     def _unaryop(self, node: ast.UnaryOp, scope: Any) -> Any:
         value = self.eval(node.operand, scope)
         if isinstance(node.op, ast.Not):
-            return not (self.decide(_Known(value), scope) if isinstance(value, Sym) else value)
+            return not (self.decide(_Known(value), scope) if isinstance(value, Expression) else value)
         return super()._unaryop(ast.UnaryOp(node.op, _Known(self.case.number(value))), scope)
 
     def _compare(self, node: ast.Compare, scope: Any) -> Any:
@@ -302,9 +293,11 @@ class CaseInterpreter(Interpreter):
             if isinstance(op, ast.Is | ast.IsNot) and right is None and left is not None and not is_concrete(left):
                 absent = bool(_ELSEWHERE.search(ast.unparse(node.left)))  # `torch.version.hip is not None`
                 return isinstance(op, ast.IsNot) != absent
-            shapes = [_key(o) for o in operands if isinstance(o, Sym) and _key(o).endswith((".shape", ".size()"))]
+            shapes = [
+                _key(o) for o in operands if isinstance(o, Expression) and _key(o).endswith((".shape", ".size()"))
+            ]
             if shapes and isinstance(op, ast.Eq | ast.NotEq):
-                other = right if left is operands[0] and isinstance(left, Sym) else left
+                other = right if left is operands[0] and isinstance(left, Expression) else left
                 return self._sizes(shapes[0].rpartition(".")[0], other) == isinstance(op, ast.Eq)
             types = [left.dotted] if isinstance(left, ImportRef) else []
             among = [right] if not isinstance(right, list | tuple) else list(right)
@@ -355,7 +348,7 @@ def _instance(value: Any, kind: str) -> bool | None:
     return isinstance(value, types[kind]) if kind in types and is_concrete(value) else None
 
 
-def _key(value: Sym) -> str:
+def _key(value: Expression) -> str:
     return value.text.replace("{", "").replace("}", "")
 
 

@@ -17,11 +17,12 @@ from opscope_schemas.errors import SourceError
 
 from opscope_tools.kernels.host.interpreter import Interpreter, ModuleScope
 from opscope_tools.kernels.host.modules import PyModule
-from opscope_tools.kernels.host.worlds import ImportRef, Sym, UnresolvedError, worlds
+from opscope_tools.kernels.host.worlds import ImportRef, UnresolvedError, worlds
 from opscope_tools.kernels.records import KernelRef
 from opscope_tools.kernels.triton.decorators import Context
 from opscope_tools.kernels.triton.definitions import FunctionNode, dotted_name, function_of
 from opscope_tools.kernels.triton.description import device_functions
+from opscope_tools.kernels.values.expressions import Expression
 from opscope_tools.source.python.imports import imported
 
 #: what a signature may be made of: reading it calls nothing
@@ -129,7 +130,7 @@ class _Slicer:
             return {"value": value}
         if isinstance(value, ImportRef) and value.dotted.partition(".")[0] == "triton":
             return {"import": [value.dotted]}
-        return self._alias(where, local) if isinstance(value, Sym) else None
+        return self._alias(where, local) if isinstance(value, Expression) else None
 
     def _alias(self, module: PyModule, name: str) -> dict[str, Any] | None:
         """`exp = tl.exp`, `BLOCK: tl.constexpr = tl.constexpr(64)`: the last plain definition."""

@@ -18,11 +18,11 @@ from opscope_schemas.tiling import Constexpr, KernelTiling, TuneConfig
 
 from opscope_tools.kernels.compiled.triton_arguments import OPTIONS, Argument, Bound, bound, heuristics, unspecialised
 from opscope_tools.kernels.compiled.triton_case import VOCABULARY
-from opscope_tools.kernels.host.worlds import Sym
 from opscope_tools.kernels.records import LaunchRef
 from opscope_tools.kernels.triton.decorators import Context
 from opscope_tools.kernels.triton.definitions import FunctionNode, launched
 from opscope_tools.kernels.triton.parameters import parameters
+from opscope_tools.kernels.values.expressions import Expression
 
 #: how triton spells the types of parameters
 _TYPES = re.compile(r"\*?(?:i1|i8|i16|i32|i64|u8|u16|u32|u64|fp8\w+|fp16|bf16|fp32|fp64)$")
@@ -333,7 +333,7 @@ def _constant(
             f"{computed[name]} (heuristics, of the other arguments)",
         )
         return
-    if settled is not None and not isinstance(settled.value, Sym):
+    if settled is not None and not isinstance(settled.value, Expression):
         choice.constants[name], choice.said[name] = settled.value, f"{settled.value} ({settled.said})"
         return
     sites = [v for v in constexpr.values if v.origin != "autotune"]

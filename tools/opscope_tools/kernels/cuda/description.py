@@ -25,12 +25,13 @@ from opscope_tools.kernels.cuda.names.definitions import Definition
 from opscope_tools.kernels.cuda.names.template_arguments import trait_constants
 from opscope_tools.kernels.cuda.run.kernel import run_cuda
 from opscope_tools.kernels.cuda.source_text import CSource, split_arguments, squeeze
-from opscope_tools.kernels.host.worlds import leaf, product
 from opscope_tools.kernels.projections import cuda_lists as lists
 from opscope_tools.kernels.projections import lines as line_lists
 from opscope_tools.kernels.projections.cost import common_tiles, cuda_cost
 from opscope_tools.kernels.records import KernelRef, LaunchRef
 from opscope_tools.kernels.run.log import Log, Size
+from opscope_tools.kernels.values.expressions import leaf
+from opscope_tools.kernels.values.notation import product
 
 _NAMED = 12
 #: expressions that are named for a tile size

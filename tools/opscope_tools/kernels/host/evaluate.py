@@ -8,27 +8,33 @@ from __future__ import annotations
 import ast
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Protocol
 
 from opscope_tools.kernels.host.modules import PyModule
 from opscope_tools.kernels.host.worlds import (
-    ATOM,
-    BINARY,
-    COMPARE,
-    COMPARISON,
-    CONDITION,
     DEFAULT_OPTIONS,
-    UNARY,
     ConfigValue,
     DroppedError,
     Function,
     ImportRef,
     Meta,
-    Sym,
     UnresolvedError,
-    combine,
     is_concrete,
+)  # fmt: skip
+from opscope_tools.kernels.values.expressions import (
+    ARITHMETIC,
+    COMPARISONS,
+    SYMBOLS,
+    Expression,
+    Opaque,
+    Operation,
+    Prefix,
+    Quantity,
+    combine,
     leaf,
+    negative,
+    operand,
     render,
 )  # fmt: skip
 
@@ -81,7 +87,7 @@ class Evaluator(ABC):
         """A scope inside another."""
 
     def eval(self, node: ast.expr, scope: Scope) -> Any:
-        """The value of `node`; a `Sym` where reading does not settle it."""
+        """The value of `node`; an `Expression` where reading does not settle it."""
         self.steps += 1
         if self.steps > _STEPS:
             raise UnresolvedError("too many steps")
@@ -141,13 +147,13 @@ class Evaluator(ABC):
 
     def _binop(self, node: ast.BinOp, scope: Scope) -> Any:
         left, right = self.eval(node.left, scope), self.eval(node.right, scope)
-        if isinstance(left, Sym | ImportRef | Function) or isinstance(right, Sym | ImportRef | Function):
+        if isinstance(left, Expression | ImportRef | Function) or isinstance(right, Expression | ImportRef | Function):
             if isinstance(left, list | tuple) or isinstance(right, list | tuple):
                 raise UnresolvedError(ast.unparse(node))
-            return combine(node.op, left, right)
+            return combine(SYMBOLS[type(node.op)], left, right)
         if isinstance(left, list | tuple) and isinstance(right, list | tuple) and isinstance(node.op, ast.Add):
             return (*left, *right) if isinstance(left, tuple) else [*left, *right]
-        action = BINARY.get(type(node.op))
+        action = ARITHMETIC.get(SYMBOLS[type(node.op)])
         try:
             if action is None or (isinstance(node.op, ast.Pow | ast.LShift) and abs(right) > 128):
                 return leaf(ast.unparse(node))
@@ -162,41 +168,41 @@ class Evaluator(ABC):
     def _unaryop(self, node: ast.UnaryOp, scope: Scope) -> Any:
         if isinstance(node.op, ast.Not):
             value = self.eval(node.operand, scope)
-            return Sym(f"not {render(value, UNARY)}", COMPARISON) if isinstance(value, Sym) else not value
+            return Prefix("not", value) if isinstance(value, Expression) else not value
         value = self.eval(node.operand, scope)
         if isinstance(value, int | float):
             return -value if isinstance(node.op, ast.USub) else +value if isinstance(node.op, ast.UAdd) else ~int(value)
-        return Sym(f"-{render(value, UNARY)}", UNARY) if isinstance(node.op, ast.USub) else leaf(ast.unparse(node))
+        return negative(operand(value)) if isinstance(node.op, ast.USub) else leaf(ast.unparse(node))
 
     def _boolop(self, node: ast.BoolOp, scope: Scope) -> Any:
         stop = isinstance(node.op, ast.Or)
         unsettled: list[Any] = []
         value: Any = None
-        for operand in node.values:
-            value = self.eval(operand, scope)
-            if isinstance(value, Sym):
+        for part in node.values:
+            value = self.eval(part, scope)
+            if isinstance(value, Expression):
                 unsettled.append(value)
             elif bool(value) == stop:
-                return value if not unsettled else Sym(*_joined([*unsettled, value], stop))
-        return Sym(*_joined(unsettled, stop)) if unsettled else value
+                return value if not unsettled else _joined([*unsettled, value], stop)
+        return _joined(unsettled, stop) if unsettled else value
 
     def _compare(self, node: ast.Compare, scope: Scope) -> Any:
         left = self.eval(node.left, scope)
         result: Any = True
         for op, right_node in zip(node.ops, node.comparators, strict=True):
             right = self.eval(right_node, scope)
-            symbol, action = COMPARE[type(op)]
+            symbol = SYMBOLS[type(op)]
             if is_concrete(left) and is_concrete(right):
                 try:
-                    result = action(left, right)
+                    result = COMPARISONS[symbol](left, right)
                 except TypeError:
                     return leaf(ast.unparse(node))
                 if not result:
                     return False
             elif len(node.ops) == 1:
-                return Sym(f"{render(left, COMPARISON + 1)} {symbol} {render(right, COMPARISON + 1)}", COMPARISON)
+                return Operation(symbol, operand(left), operand(right))
             else:
-                return Sym(f"{ast.unparse(node)}", COMPARISON)
+                return Opaque(ast.unparse(node))
             left = right
         return result
 
@@ -215,7 +221,7 @@ class Evaluator(ABC):
         value = self.eval(node.value, scope)
         if isinstance(value, Meta):
             key = self.eval(node.slice, scope)
-            return Sym(str(key) if isinstance(key, str) else render(key))
+            return Opaque(str(key) if isinstance(key, str) else render(key))
         if isinstance(node.slice, ast.Slice):
             bounds = [
                 None if p is None else self.eval(p, scope)
@@ -232,14 +238,14 @@ class Evaluator(ABC):
                 return value[hashable(key)]
         except (KeyError, IndexError):
             raise DroppedError(ast.unparse(node)) from None
-        if isinstance(value, Sym) and value.leaf:
-            return leaf(f"{value.text}[{render(key)}]")
+        if isinstance(value, Quantity):
+            return leaf(f"{value.name}[{render(key)}]")
         return leaf(ast.unparse(node))
 
     def _attribute(self, node: ast.Attribute, scope: Scope) -> Any:
         value = self.eval(node.value, scope)
         if isinstance(value, Meta):
-            return Sym(node.attr)
+            return Opaque(node.attr)
         if node.attr == "value" and isinstance(value, bool | int | float):  # of a constexpr, which is read as its value
             return value
         if isinstance(value, ImportRef):
@@ -247,10 +253,8 @@ class Evaluator(ABC):
         if isinstance(value, ConfigValue):
             given = {**DEFAULT_OPTIONS, **value.options, "kwargs": value.values}
             return given.get(node.attr, leaf(ast.unparse(node)))
-        if isinstance(value, Sym) and value.leaf:
-            return (
-                leaf(f"{value.text}.{node.attr}") if "{" in value.text else Sym(f"{value.text}.{node.attr}", leaf=True)
-            )
+        if isinstance(value, Quantity):
+            return value.with_text(f"{value.name}.{node.attr}")
         return leaf(ast.unparse(node))
 
     def _listcomp(self, node: ast.ListComp, scope: Scope) -> Any:
@@ -297,6 +301,5 @@ def hashable(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _joined(values: list[Any], either: bool) -> tuple[str, int]:
-    word = " or " if either else " and "
-    return word.join(render(v, COMPARISON) for v in values), (CONDITION if len(values) > 1 else ATOM)
+def _joined(values: list[Any], either: bool) -> Any:
+    return reduce(lambda a, b: Operation("or" if either else "and", a, b), map(operand, values))

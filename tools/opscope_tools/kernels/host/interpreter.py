@@ -1,7 +1,7 @@
 """A small abstract interpreter for the Python around Triton kernels: configuration lists, grids, launch settings.
 
 It follows literals, comprehensions, module constants, local and imported helper functions, loops and branches. What it
-cannot settle becomes a `Sym`; a branch on such a value asks the oracle. Nothing of the analysed source is executed:
+cannot settle becomes an `Expression`; a branch on such a value asks the oracle. Nothing of the analysed source is executed:
 evaluate.py has the expressions, library.py the library functions; here are scopes, decisions, calls and statements.
 """
 
@@ -15,17 +15,8 @@ from opscope_tools.kernels.architectures import Arch
 from opscope_tools.kernels.host.evaluate import Evaluator, Scope, hashable
 from opscope_tools.kernels.host.library import call_library, call_method
 from opscope_tools.kernels.host.modules import Modules, PyModule, bound_names
-from opscope_tools.kernels.host.worlds import (
-    DroppedError,
-    Function,
-    ImportRef,
-    Oracle,
-    Sym,
-    UnresolvedError,
-    is_concrete,
-    leaf,
-    render,
-)  # fmt: skip
+from opscope_tools.kernels.host.worlds import DroppedError, Function, ImportRef, Oracle, UnresolvedError, is_concrete
+from opscope_tools.kernels.values.expressions import Expression, Opaque, Quantity, leaf, render
 
 _DEPTH = 16
 
@@ -47,17 +38,17 @@ class ModuleScope:
             if name in self.module.imports or (self.module.stars and run.modules.resolve(dotted, self.module.path)):
                 return run.imported(dotted, self.module)
             raise KeyError(name)
-        run.globals[key] = Sym(name, leaf=True)  # a definition that needs itself stays a name
+        run.globals[key] = Quantity(name)  # a definition that needs itself stays a name
         scope = LocalScope(self, {})
         scope.values.pop(name, None)
         try:
             for statement in statements:
                 run.execute_for(name, statement, scope)
-            value = scope.values.get(name, Sym(name, leaf=True))
+            value = scope.values.get(name, Quantity(name))
         except UnresolvedError:
-            value = Sym(name, leaf=True)
-        if isinstance(value, Sym):  # a predicate is best known by its own name
-            value = Sym(name, leaf=True)
+            value = Quantity(name)
+        if isinstance(value, Expression):  # a predicate is best known by its own name
+            value = Quantity(name)
         run.globals[key] = value
         return value
 
@@ -118,10 +109,10 @@ class Interpreter(Evaluator):
         try:
             value = self.eval(test, scope)
         except UnresolvedError:
-            value = Sym(ast.unparse(test))
+            value = Opaque(ast.unparse(test))
         finally:
             self.quiet -= 1
-        if not isinstance(value, Sym | ImportRef | Function):
+        if not isinstance(value, Expression | ImportRef | Function):
             return bool(value)
         # a predicate function is best known by its own call: `is_hip()`, not what it asks the driver
         named = isinstance(test, ast.Call) and not any(isinstance(n, ast.Name) for a in test.args for n in ast.walk(a))
@@ -188,10 +179,10 @@ class Interpreter(Evaluator):
                 return call_method(holder, node.func.attr, self._elements(node.args, scope), node)
             if isinstance(holder, ImportRef):
                 function = self.imported(f"{holder.dotted}.{node.func.attr}", scope.module)
-            elif isinstance(holder, Sym) and holder.leaf:
+            elif isinstance(holder, Quantity):
                 shown = ", ".join(render(a) for a in self._elements(node.args, scope))
                 text = f"{holder.text}.{node.func.attr}({shown})"
-                return leaf(text) if "{" in holder.text else Sym(text, leaf=True)
+                return holder.with_text(text)
         else:
             function = self.eval(node.func, scope)
         if isinstance(function, Function):
@@ -200,13 +191,10 @@ class Interpreter(Evaluator):
             return call_library(self, function.dotted, node, scope)
         return self._opaque(node)
 
-    def _opaque(self, node: ast.Call) -> Sym:
+    def _opaque(self, node: ast.Call) -> Quantity:
         """A call that is not followed, with what is known of its arguments."""
-        return (
-            leaf(ast.unparse(node))
-            if any(isinstance(n, ast.Name) for a in node.args for n in ast.walk(a))
-            else Sym(ast.unparse(node), leaf=True)
-        )
+        named = any(isinstance(n, ast.Name) for a in node.args for n in ast.walk(a))
+        return Quantity(ast.unparse(node), run_time=named)
 
     def arguments(self, node: ast.Call, scope: Scope) -> tuple[list[Any], dict[str, Any]]:
         """Positional and keyword values of a call."""
@@ -326,7 +314,7 @@ class Interpreter(Evaluator):
             case ast.Import() | ast.ImportFrom() | ast.Pass() | ast.Assert() | ast.Global() | ast.Nonlocal():
                 pass
             case ast.ClassDef(name=name):
-                scope.values[name] = Sym(name, leaf=True)
+                scope.values[name] = Quantity(name)
             case _:
                 raise UnresolvedError(ast.unparse(statement))
 

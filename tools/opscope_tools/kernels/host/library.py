@@ -11,16 +11,8 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from opscope_tools.kernels.host.worlds import (
-    ConfigValue,
-    Function,
-    ImportRef,
-    Sym,
-    UnresolvedError,
-    is_concrete,
-    leaf,
-    render,
-)
+from opscope_tools.kernels.host.worlds import ConfigValue, Function, ImportRef, UnresolvedError, is_concrete
+from opscope_tools.kernels.values.expressions import Expression, Quantity, call, ceil_div, leaf, render
 
 if TYPE_CHECKING:
     from opscope_tools.kernels.host.evaluate import Scope
@@ -39,10 +31,6 @@ def _range(*bounds: int) -> list[int]:
     if len(range(*bounds)) > _ITEMS:
         raise UnresolvedError("range too large")
     return list(range(*bounds))
-
-
-def _cdiv(a: int, b: int) -> int:
-    return -(-a // b)
 
 
 def _next_power_of_2(n: int) -> int:
@@ -92,8 +80,8 @@ _FORMULA = {
     "div_up": "cdiv",
     "next_power_of_2": "next_power_of_2",
 }
-_NAMED: dict[str, Callable[..., int]] = {"cdiv": _cdiv, "next_power_of_2": _next_power_of_2}
-_SPELLED = {"min": "min", "max": "max", "ceil": "ceil", "floor": "floor", "abs": "abs"}
+_NAMED: dict[str, Callable[..., int]] = {"cdiv": ceil_div, "next_power_of_2": _next_power_of_2}
+_SPELLED = {"min", "max", "ceil", "floor", "abs"}
 _TRANSPARENT = {"int", "float", "constexpr"}
 
 
@@ -121,23 +109,23 @@ def call_library(run: Interpreter, dotted: str, node: ast.Call, scope: Scope) ->
     if name is not None and positional:
         if settled and not keywords and all(isinstance(v, int) for v in positional):
             return _applied(_NAMED[name], positional, {}, node)
-        return Sym(f"{name}({', '.join(render(v) for v in (*positional, *keywords.values()))})")
+        return call(name, *positional, *keywords.values())
     if last in _TRANSPARENT and len(positional) == 1:
         return positional[0]
     if last in _SPELLED and dotted.startswith(("builtins.", "math.")) and not keywords:
-        return Sym(f"{_SPELLED[last]}({', '.join(render(v) for v in positional)})")
+        return call(last, *positional)
     return _call_text(dotted, positional, keywords)
 
 
-def _call_text(dotted: str, positional: list[Any], keywords: dict[str, Any]) -> Sym:
+def _call_text(dotted: str, positional: list[Any], keywords: dict[str, Any]) -> Quantity:
     """A call that stays a call; in braces where it depends on run-time quantities."""
     shown = [*(render(v) for v in positional), *(f"{k}={render(v)}" for k, v in keywords.items())]
     text = f"{dotted.removeprefix('builtins.')}({', '.join(shown)})"
-    return leaf(text) if "{" in text else Sym(text, leaf=True)
+    return leaf(text) if "{" in text else Quantity(text)
 
 
 def _applied(action: Callable[..., Any], positional: list[Any], keywords: dict[str, Any], node: ast.Call) -> Any:
-    if any(isinstance(v, Sym | ImportRef | Function) for v in (*positional, *keywords.values())):
+    if any(isinstance(v, Expression | ImportRef | Function) for v in (*positional, *keywords.values())):
         raise UnresolvedError(ast.unparse(node))
     try:
         return action(*positional, **keywords)

@@ -15,7 +15,9 @@ from typing import Any
 
 from opscope_tools.kernels.host.interpreter import Interpreter, ModuleScope, Scope
 from opscope_tools.kernels.host.modules import PyModule, bound_names
-from opscope_tools.kernels.host.worlds import DroppedError, Function, Meta, Sym, UnresolvedError, leaf
+from opscope_tools.kernels.host.worlds import DroppedError, Function, Meta, UnresolvedError
+from opscope_tools.kernels.values.expressions import Opaque, Quantity, leaf
+from opscope_tools.kernels.values.notation import read_size
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -133,9 +135,9 @@ class HostScope:
     def lookup(self, name: str, run: Interpreter) -> Any:
         """The value that reaches the launch; a name in `bare` or `tiles` stands for itself."""
         if name in self.bare:
-            return Sym(name)
+            return Opaque(name)
         if name in self.tiles:
-            return Sym(self.tiles[name])
+            return read_size(self.tiles[name])
         for depth, host in enumerate(self.chain):
             place = self.place if depth == 0 else host.place_of(self.chain[depth - 1].node)
             if name in host.definitions:
@@ -240,7 +242,7 @@ class HostScope:
         if not isinstance(value, Meta | Function) and not isinstance(node, ast.Constant | ast.Name):
             shown = ast.unparse(node) if index is None else f"({ast.unparse(node)})[{index}]"
             self.used.setdefault(name, f"{name} = {shown} ({self.module.path}:{line})")
-            if isinstance(value, Sym) and value.leaf:
+            if isinstance(value, Quantity):
                 return leaf(name)
         return value
 

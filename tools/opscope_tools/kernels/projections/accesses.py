@@ -56,7 +56,7 @@ def _listed(log: Log, certain: frozenset[str], kinds: set[str]) -> list[MemoryOp
             parameter=root_of(first, certain), variable=first.into, definition=first.definition, mask=first.mask,
             mask_definition=first.mask_definition, loop=first.loop, via=first.via, shape=shape,
             strides=first.steps if first.steps and len(first.steps) == len(shape) else (), coalesced=coalesced(first),
-            bytes=log.counts.show(size) if size is not None else "", when=when([a.path for a in alike]),
+            bytes=str(size) if size is not None else "", when=when([a.path for a in alike]),
             counted=any(a.counted for a in alike),
         ))  # fmt: skip
     return made

@@ -5,9 +5,8 @@ Bytes are what the kernel asks of memory: each access in full, masked elements t
 
 from __future__ import annotations
 
-import operator
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -19,7 +18,8 @@ from opscope_tools.kernels.projections.accesses import moved
 from opscope_tools.kernels.run.events import Access, Arithmetic, Branch, Event, Part, Product, Unknown
 from opscope_tools.kernels.run.log import Entry, Log, Lost
 from opscope_tools.kernels.values.conditions import canonical, negated
-from opscope_tools.kernels.values.notation import Counts, evaluate, names_of
+from opscope_tools.kernels.values.expressions import COMPARISONS, Call
+from opscope_tools.kernels.values.notation import Counts, evaluate, names_of, read_size
 
 _PARTS: tuple[Part, ...] = ("flops", "matmul", "read", "write")
 _NAMES: Mapping[Part, str] = {
@@ -27,9 +27,6 @@ _NAMES: Mapping[Part, str] = {
 }  # fmt: skip
 #: a ratio says nothing where one of these is a lower bound
 _OF_INTENSITY = {"flops", "read_bytes", "write_bytes"}
-_COMPARES: Mapping[str, Callable[[Fraction, Fraction], bool]] = {
-    "==": operator.eq, "!=": operator.ne, "<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt,
-}  # fmt: skip
 _ASSUMED = "Every tile is full: elements that a mask leaves out count, so that tiles at the edge cost less."
 _FULL = "Every tile is full: threads that a bound leaves out count, so that blocks at the edge cost less."
 _CACHES = "Bytes are those that the kernel asks for; what a cache serves again is not taken off."
@@ -51,9 +48,9 @@ def cost_of(
     shared = persistent(log, grids)
     reason, launch = _of_launch(log, grids, "programs", shared)
     totals = sums.totals()
-    per_tile = ["" if f is None else counts.show(f) for f in totals]
+    per_tile = ["" if f is None else str(f) for f in totals]
     summed = [None if f is None or launch is None else _of_programs(f, launch, shared, counts) for f in totals]
-    per_launch = ["" if f is None else counts.show(f) for f in summed]
+    per_launch = ["" if f is None else str(f) for f in summed]
     names = dict.fromkeys(n for text in (*per_tile, *per_launch) for n in names_of(text))
     described = {
         n: f"bytes of one element of {n.removesuffix('.element_size()')}"
@@ -63,7 +60,7 @@ def cost_of(
     variables = {n: text for n, text in log.variables.items() if n in names}
     texts = _fields(per_tile, per_launch)
     numbers, unbound = _evaluated(texts, names, sizes)
-    both = "" if totals[2] is None or totals[3] is None else counts.show(totals[2] + totals[3])
+    both = "" if totals[2] is None or totals[3] is None else str(totals[2] + totals[3])
     least = _at_least(texts, {part for part, _ in sums.lost})
     if least & _OF_INTENSITY:
         both = ""
@@ -103,12 +100,10 @@ def _steps_by(grid: str, axis: int, step: str, bound: str, log: Log) -> bool:
     """Whether a step is the number of programs, or no less where there are no more tiles than programs."""
     if step in {grid, f"{{num_programs({axis})}}"}:
         return True
-    counts = log.counts
-    least = (
-        (grid.removeprefix("min(").removesuffix(")").removeprefix(f"{step}, "), grid.startswith(f"min({step}, ")),
-        (grid.removeprefix("min(").removesuffix(f", {step})"), grid.startswith("min(") and grid.endswith(f", {step})")),
-    )
-    return any(fits and counts.read(tiles) == counts.read(bound) for tiles, fits in least)
+    match read_size(grid):
+        case Call("min", (one, other)) if read_size(step) in (one, other):
+            return log.counts.read(other if read_size(step) == one else one) == log.counts.read(bound)
+    return False
 
 
 def _of_programs(each: Formula, programs: Formula, shared: Persistent | None, counts: Counts) -> Formula | None:
@@ -177,10 +172,9 @@ class _Sums:
         return [None if part in missing else self.total[part] for part in _PARTS]
 
     def lines(self) -> tuple[CostLine, ...]:
-        show = self.log.counts.show
         return tuple(
             CostLine(file=file, line=line, via=via, operation=operation, basis="evaluated",
-                     flops=show(flops) if flops != 0 else "", bytes=show(size) if operation in _MOVES else "")
+                     flops=str(flops) if flops != 0 else "", bytes=str(size) if operation in _MOVES else "")
             for (file, line, via, operation), (flops, size) in self.by_line.items() if flops != 0 or operation in _MOVES
         )  # fmt: skip
 
@@ -222,7 +216,7 @@ def cuda_cost(log: Log, grids: Sequence[Launch], sizes: Mapping[str, int]) -> Co
         flops = times * entry.flops + product if entry.flops else product
         loaded = times * counts.read(entry.read) if entry.read else zero
         stored = times * counts.read(entry.written) if entry.written else zero
-        if "threadIdx" in counts.show(flops + loaded + stored):
+        if "threadIdx" in str(flops + loaded + stored):
             lost = Lost(_parts_of(entry), entry.loops)
             missing.setdefault(f"{entry.operation} at line {entry.line}, which differs from thread to thread", lost)
             continue
@@ -233,20 +227,20 @@ def cuda_cost(log: Log, grids: Sequence[Launch], sizes: Mapping[str, int]) -> Co
         total, matmul, read, write = total + flops, matmul + product, read + loaded, write + stored
     shown = tuple(
         CostLine(file=file, line=line, via=via, operation=operation, basis="evaluated",
-                 flops=counts.show(flops) if flops != 0 else "", bytes=counts.show(size) if size != 0 else "")
+                 flops=str(flops) if flops != 0 else "", bytes=str(size) if size != 0 else "")
         for (file, line, via, operation), (flops, size) in lines.items() if flops != 0 or size != 0
     )  # fmt: skip
     reason, launch = _of_launch(log, grids, "blocks")
     told = [_told(part, reached, missing.values()) for part in _PARTS]
     sums = list(zip((total, matmul, read, write), told, strict=True))
-    per_block = [counts.show(f) if known else "" for f, known in sums]
-    per_launch = ["" if launch is None or not known else counts.show(f * launch) for f, known in sums]
+    per_block = [str(f) if known else "" for f, known in sums]
+    per_launch = ["" if launch is None or not known else str(f * launch) for f, known in sums]
     texts = _fields(per_block, per_launch)
     names = dict.fromkeys(n for text in texts.values() for n in names_of(text))
     numbers, unbound = _evaluated(texts, names, sizes)
     against = [condition for condition in log.sums.conditions if contradicted(condition, sizes)]
     said = [f"Nothing was evaluated: the sizes given are against the condition {c}." for c in against[:1]]
-    both = counts.show(read + write)
+    both = str(read + write)
     least = _at_least(texts, {part for one in missing.values() for part in one.parts})
     whole = told[0] and told[2] and told[3] and both != "0" and not least & _OF_INTENSITY
     if least & _OF_INTENSITY:
@@ -278,7 +272,7 @@ def contradicted(condition: str, sizes: Mapping[str, int]) -> bool:
     if found is None or re.search(r"&&|\|\||\b(?:and|or)\b", condition):
         return False
     left, right = (evaluate(text, sizes) for text in (found[1], found[3]))
-    return left is not None and right is not None and not _COMPARES[found[2]](left, right)
+    return left is not None and right is not None and not COMPARISONS[found[2]](left, right)
 
 
 def _of_launch(
@@ -332,7 +326,7 @@ def _stage(log: Log, certain: frozenset[str]) -> str:
         if size is None:
             return ""
         total = total + size
-    return log.counts.show(total)
+    return str(total)
 
 
 def _plain(number: Fraction) -> int | float:

@@ -13,7 +13,7 @@ from math import prod
 from opscope_schemas.resources import Resources
 from opscope_schemas.tiling import KernelTiling, MemoryOperation, TileLevel, TileUnit
 
-from opscope_tools.kernels.host.worlds import product
+from opscope_tools.kernels.values.notation import product
 
 _SHAPE = re.compile(r"(?<![A-Za-z0-9])m(\d+)n(\d+)k(\d+)(?![0-9])")
 _MACHINE = re.compile(r"tensor-core product, (\d+)x(\d+)x(\d+)")

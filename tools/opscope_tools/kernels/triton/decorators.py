@@ -24,14 +24,13 @@ from opscope_tools.kernels.host.worlds import (
     Function,
     Oracle,
     Outcome,
-    Sym,
     UnresolvedError,
     is_concrete,
-    render,
     worlds,
 )  # fmt: skip
 from opscope_tools.kernels.triton.definitions import FunctionNode, decorator_name, wrappers
 from opscope_tools.kernels.values.conditions import when_text
+from opscope_tools.kernels.values.expressions import render
 
 #: ways in which the tests of one configuration list may turn out that are followed
 _LISTS = 160
@@ -205,4 +204,4 @@ def _short(text: str) -> str:
     return text if len(text) <= 300 else text[:297] + "..."
 
 
-__all__ = ["Context", "Function", "Sym", "decorators"]
+__all__ = ["Context", "Function", "decorators"]

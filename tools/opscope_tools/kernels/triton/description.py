@@ -22,7 +22,6 @@ from opscope_schemas.tiling import (
 )  # fmt: skip
 
 from opscope_tools.kernels.host.modules import PyModule
-from opscope_tools.kernels.host.worlds import product
 from opscope_tools.kernels.projections import accesses, lines
 from opscope_tools.kernels.projections.cost import common_tiles, cost_of, persistent
 from opscope_tools.kernels.records import KernelRef, LaunchRef
@@ -38,6 +37,7 @@ from opscope_tools.kernels.triton.expressions import Finder, Surroundings
 from opscope_tools.kernels.triton.launch import LaunchSite, SiteFacts, launch_site
 from opscope_tools.kernels.triton.parameters import compile_time, parameters, runtime_parameters
 from opscope_tools.kernels.triton.run import run_kernel
+from opscope_tools.kernels.values.notation import product
 
 T = TypeVar("T")
 

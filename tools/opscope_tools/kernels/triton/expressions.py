@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from opscope_tools.kernels.host.modules import Modules, PyModule
-from opscope_tools.kernels.host.worlds import COMPARE
 from opscope_tools.kernels.run.events import Branch
 from opscope_tools.kernels.run.paths import Answers, Status, Step, Test
 from opscope_tools.kernels.triton.definitions import FunctionNode, dotted_name, of_language
@@ -19,14 +18,16 @@ from opscope_tools.kernels.triton.operations import Asked, Operation, Operations
 from opscope_tools.kernels.triton.tiles import (
     Value,
     broadcast,
+    called,
     combined,
-    combined_text,
     compare,
+    computed,
     folded,
     literal,
     padded,
     sources_of,
 )  # fmt: skip
+from opscope_tools.kernels.values.expressions import SYMBOLS, Quantity, Size, leaf, negative, operand, render
 from opscope_tools.kernels.values.notation import names_of
 
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow)
@@ -67,7 +68,7 @@ class Expressions(Operations):
             case ast.Constant(value=constant):
                 return literal(constant)
             case ast.Name(id=name):
-                found = self.env[name] if name in self.env else replace(self.of_module(name), text=name)
+                found = self.env[name] if name in self.env else replace(self.of_module(name), number=Quantity(name))
                 self.asked.ids = self.asked.ids or found.ids
                 return found
             case ast.Tuple(elts=elements) | ast.List(elts=elements):
@@ -109,11 +110,11 @@ class Expressions(Operations):
         self.asked.ids = kept or any(ids)
         if isinstance(node.op, ast.Mult):
             for other, size, order in ((0, 1, (left, right)), (1, 0, (right, left))):
-                if ids[other] and found[size].text in self.around.compile_time:
+                if ids[other] and render(found[size].number) in self.around.compile_time:
                     product = " * ".join(
                         ast.unparse(n) if not isinstance(n, ast.BinOp) else f"({ast.unparse(n)})" for n in order
                     )
-                    self.asked.scaled.append((found[size].text, product))
+                    self.asked.scaled.append((render(found[size].number), product))
         return found[0], found[1]
 
     def unary(self, op: ast.unaryop, found: Value, node: ast.expr) -> Value:
@@ -123,10 +124,9 @@ class Expressions(Operations):
                 self.compute(node, found.shape, found.sources, 1)
             elif found.known and isinstance(found.constant, int | float):
                 return literal(-found.constant)
-            return replace(
-                found, text=f"-{found.text}" if found.text else "", constant=None, known=False, name="", roots=()
-            )
-        return replace(found, text="", data=False, known=False, name="", roots=())
+            number = None if found.number is None else negative(found.number)
+            return replace(found, number=number, constant=None, known=False, name="", roots=())
+        return replace(found, number=None, data=False, known=False, name="", roots=())
 
     def choice(self, node: ast.IfExp) -> Value:
         """The side that a test takes; the other is met on its path."""
@@ -213,8 +213,8 @@ class Expressions(Operations):
     def comparison(self, node: ast.Compare) -> Test | bool:
         """A comparison as the test that paths are told by, or its outcome where both sides are known."""
         op, sides = node.ops[0], [self.quiet(s, plain=True) for s in (node.left, node.comparators[0])]
-        names = [self.key(s) or (s.text if s.known else "") for s in sides]
-        said = f"{names[0]} {COMPARE[type(op)][0]} {names[1]}" if all(names) else ""
+        names = [self.key(s) or (render(s.number) if s.known else "") for s in sides]
+        said = f"{names[0]} {SYMBOLS[type(op)]} {names[1]}" if all(names) else ""
         if said and self.answers.known(said) is not None:
             return said
         left, right = (self.settled(s) for s in sides)
@@ -229,10 +229,10 @@ class Expressions(Operations):
 
     def key(self, found: Value) -> str:
         """By what name the answers know a scalar; '' where they do not."""
-        if found.name or found.known or not found.text or found.shape != () or found.items is not None:
+        if found.name or found.known or found.number is None or found.shape != () or found.items is not None:
             return found.name
-        plain = found.text.replace("{", "").replace("}", "")
-        local = found.sources or self.log.names.keys() & set(names_of(found.text))
+        plain = render(found.number).replace("{", "").replace("}", "")
+        local = found.sources or self.log.names.keys() & set(names_of(found.number))
         return f"{plain}@{self.via}{sorted(found.sources)}" if local else plain
 
     def settled(self, found: Value) -> Value:
@@ -253,15 +253,15 @@ class Expressions(Operations):
                 return found if plain else self.settled(found)
             case ast.Call(func=func, args=[left, right]) if ast.unparse(func).rpartition(".")[2] == "cdiv":
                 a, b = self.quiet(left, plain), self.quiet(right, plain)
-                return Value(text=f"cdiv({a.text}, {b.text})" if a.text and b.text else "")
+                return Value(number=called("cdiv", a, b))
             case ast.Call(func=func, args=[ast.Constant() as axis]) if ast.unparse(func).rpartition(".")[2] in _IDS:
-                return Value(text=f"{{{ast.unparse(func).rpartition('.')[2]}({ast.unparse(axis)})}}", ids=True)
+                return Value(number=leaf(f"{ast.unparse(func).rpartition('.')[2]}({ast.unparse(axis)})"), ids=True)
             case ast.BinOp(op=op, left=left, right=right):
                 a, b = self.quiet(left, plain), self.quiet(right, plain)
                 known = self.constants(op, a, b)
                 scalars = a.shape == b.shape == () and not (a.data or b.data)
                 return (
-                    known or Value(text=combined_text(op, a, b), sources=a.sources | b.sources)
+                    known or Value(number=computed(op, a.number, b.number), sources=a.sources | b.sources)
                     if scalars
                     else Value(None)
                 )
@@ -290,7 +290,11 @@ class Expressions(Operations):
                 plain = ast.literal_eval(value) if value is not None else None
             except ValueError:
                 break
-            return literal(plain, local if isinstance(plain, int) else "") if value is not None else Value(name=name)
+            return (
+                literal(plain, Quantity(local) if isinstance(plain, int) else None)
+                if value is not None
+                else Value(name=name)
+            )
         return Value(name=name)
 
     def attribute(self, node: ast.Attribute, base: ast.expr, name: str) -> Value:
@@ -301,8 +305,8 @@ class Expressions(Operations):
         if name == "T" and found.shape is not None:
             return replace(found, shape=found.shape[::-1], strides=found.strides[::-1])
         if name == "shape" and found.shape is not None:
-            return Value(items=tuple(Value(text=s) for s in found.shape))
-        return Value(text="{" + ast.unparse(node) + "}")
+            return Value(items=tuple(Value(number=s) for s in found.shape))
+        return Value(number=leaf(ast.unparse(node)))
 
     def subscript(self, found: Value, index: ast.expr) -> Value:
         """An item of a tuple, or a tile with axes added by `None`; anything else is unknown."""
@@ -314,24 +318,17 @@ class Expressions(Operations):
         if (
             found.name and found.shape == () and not isinstance(index, ast.Slice | ast.Tuple)
         ):  # of several handed as one
-            return Value(text=f"{{{found.name}[{ast.unparse(index)}]}}", roots=found.roots)
+            return Value(number=leaf(f"{found.name}[{ast.unparse(index)}]"), roots=found.roots)
         if found.shape is None or not all(
             isinstance(p, ast.Slice) or (isinstance(p, ast.Constant) and p.value is None) for p in parts
         ):
             return Value(None, data=found.data, sources=found.sources)
-        shape, strides, left = [], [], list(zip(found.shape, padded(found), strict=True))
+        axes: list[tuple[Size, Size | None]] = []
+        left = list(zip(found.shape, padded(found), strict=True))
         for part in parts:
-            if isinstance(part, ast.Constant):
-                shape.append("1")
-                strides.append("0")
-            elif left:
-                size, stride = left.pop(0)
-                shape.append(size)
-                strides.append(stride)
-        for size, stride in left:
-            shape.append(size)
-            strides.append(stride)
-        return replace(found, shape=tuple(shape), strides=tuple(strides), text="")
+            axes += [(1, 0)] if isinstance(part, ast.Constant) else [left.pop(0)] if left else []
+        axes += left
+        return replace(found, shape=tuple(s for s, _ in axes), strides=tuple(s for _, s in axes), number=None)
 
     def constants(self, op: ast.operator, a: Value, b: Value) -> Value | None:
         """The result for two whole numbers that are known; else None."""
@@ -340,8 +337,8 @@ class Expressions(Operations):
         made = folded(op, a.constant, b.constant)
         if made is None:
             return None
-        plain = a.text == repr(a.constant) and b.text == repr(b.constant)
-        return literal(made, "" if plain else combined_text(op, a, b))
+        plain = all(v.number == operand(v.constant) for v in (a, b))
+        return literal(made, None if plain else computed(op, a.number, b.number))
 
     def binary(self, op: ast.operator, a: Value, b: Value, node: ast.AST) -> Value:
         """`a op b`, broadcast; arithmetic on data is put down, arithmetic of addresses is not."""
@@ -358,11 +355,12 @@ class Expressions(Operations):
             self.of_floats(a, b)
         if data and isinstance(op, _ARITHMETIC) and not accumulates:
             self.compute(node, shape, sources, 1)
-        text = combined_text(op, a, b) if shape == () and not data and not a.data and not b.data else ""
+        scalar = shape == () and not data and not a.data and not b.data
+        number = computed(op, a.number, b.number) if scalar else None
         steps = combined(op, a, b, shape) if shape is not None else ()
         roots = a.roots + b.roots if isinstance(op, ast.Add) else a.roots if isinstance(op, ast.Sub) else ()
         return Value(
-            shape, text, data, sources, tuple(dict.fromkeys(roots)), strides=steps, element=a.element or b.element
+            shape, number, data, sources, tuple(dict.fromkeys(roots)), strides=steps, element=a.element or b.element
         )
 
     # calls -------------------------------------------------------------------------------------------------------

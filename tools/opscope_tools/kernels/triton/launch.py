@@ -22,11 +22,8 @@ from opscope_tools.kernels.host.worlds import (
     Meta,
     Oracle,
     Outcome,
-    Sym,
     UnresolvedError,
     is_concrete,
-    product,
-    render,
     worlds,
 )  # fmt: skip
 from opscope_tools.kernels.records import LaunchRef
@@ -34,6 +31,8 @@ from opscope_tools.kernels.triton.decorators import Context
 from opscope_tools.kernels.triton.definitions import FunctionNode, launched
 from opscope_tools.kernels.triton.parameters import parameters
 from opscope_tools.kernels.values.conditions import negated, when_text
+from opscope_tools.kernels.values.expressions import Expression, Quantity, render
+from opscope_tools.kernels.values.notation import product
 
 #: launch options that are not parameters of the kernel
 _OPTIONS = {
@@ -374,13 +373,15 @@ def _dimensions(value: Any) -> tuple[str, ...] | None:
         return tuple(render(v) for v in value)
     if isinstance(value, int) and not isinstance(value, bool):
         return (str(value),)
-    if isinstance(value, Sym) and not value.leaf:
+    if isinstance(value, Expression) and not isinstance(value, Quantity):
         return (value.text,)
     return None
 
 
 def _text(value: Any, node: ast.expr) -> str:
-    if isinstance(value, Function) or not (is_concrete(value) or isinstance(value, Sym | ImportRef | list | tuple)):
+    if isinstance(value, Function) or not (
+        is_concrete(value) or isinstance(value, Expression | ImportRef | list | tuple)
+    ):
         return ast.unparse(node)
     return render(value)
 

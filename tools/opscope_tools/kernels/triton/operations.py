@@ -33,11 +33,14 @@ from opscope_tools.kernels.triton.tiles import (
     Shape,
     Value,
     broadcast,
-    combined_text,
+    called,
+    computed,
     padded,
     permuted,
     sources_of,
+    texts,
 )  # fmt: skip
+from opscope_tools.kernels.values.expressions import leaf
 
 #: FLOPs per element of the result, by the arithmetic of the definition
 _PER_ELEMENT = {
@@ -133,11 +136,9 @@ class Operations(ABC):
                 self.compute(op.node, shape, sources_of(values), _PER_ELEMENT[op.name])
             return Value(shape, data=data, sources=sources_of(values))
         if op.name in _FREE:
-            text = (
-                f"{op.name}({', '.join(v.text for v in values)})" if shape == () and all(v.text for v in values) else ""
-            )
+            number = called(op.name, *values) if shape == () else None
             roots = values[0].roots if values and len(values) == 1 else ()
-            return Value(shape, text, data, sources_of(values), roots)
+            return Value(shape, number, data, sources_of(values), roots)
         if data:
             self.lost(f"tl.{op.name}", op.node, "flops", sources=sources_of(values))
         return Value(None, data=data, sources=sources_of(values))
@@ -175,7 +176,7 @@ class Operations(ABC):
         self.asked.data = self.asked.data or what != "store"
         return self.put(
             Access, op.node, what=what, operation=f"{'descriptor' if op.method else 'tl'}.{op.name}", space="global",
-            roots=address.roots, text=clip(shown), shape=address.shape, steps=address.strides, element_bytes=address.element,
+            roots=address.roots, text=clip(shown), shape=None if address.shape is None else texts(address.shape), steps=texts(address.strides), element_bytes=address.element,
             mask=masked, into=self.into if what != "store" else "", gathered=bool(address.sources),
             definition=self.definitions.get(base.id, "") if isinstance(base, ast.Name) else "",
             mask_definition=self.definitions.get(masked, ""),
@@ -206,7 +207,7 @@ class Operations(ABC):
         self.asked.axes.append(asked)
         if op.name == "program_id" and not self.into and self.asked.expression is not None:
             self.put(Mapping, op.node, axis=asked, variable="", text=ast.unparse(self.asked.expression))
-        return Value(text=f"{{{asked}}}", ids=True)
+        return Value(number=leaf(asked), ids=True)
 
     op_program_id = op_num_programs = _id
 
@@ -214,23 +215,23 @@ class Operations(ABC):
         """`tl.cdiv`: of scalars, with its text, which sizes are told by."""
         a, b = (self.value(x) for x in op.arguments[:2])
         shape = broadcast([a, b])
-        text = f"cdiv({a.text}, {b.text})" if shape == () and a.text and b.text else ""
-        return Value(shape, text, sources=a.sources | b.sources, strides=("",) * len(shape or ()))
+        number = called("cdiv", a, b) if shape == () else None
+        return Value(shape, number, sources=a.sources | b.sources, strides=(None,) * len(shape or ()))
 
     def op_arange(self, op: Operation) -> Value:
         """A tile of one axis and step 1, as long as its bounds are apart."""
         bounds = [self.value(a) for a in [*op.arguments, *op.given.values()]]
-        if len(bounds) != 2 or not all(b.text for b in bounds):
+        length = computed(ast.Sub(), bounds[1].number, bounds[0].number) if len(bounds) == 2 else None
+        if length is None:
             return Value(None)
-        length = bounds[1].text if bounds[0].text == "0" else combined_text(ast.Sub(), bounds[1], bounds[0])
         self.tile(op, (length,))
-        return Value((length,), strides=("1",))
+        return Value((length,), strides=(1,))
 
     def tile(self, op: Operation, shape: Shape | None) -> None:
         """Put down that the kernel makes a tile."""
         if shape is not None:
             text = clip(f"tl.{op.name}({', '.join(ast.unparse(a) for a in op.node.args)})", 120)
-            self.put(Allocation, op.node, name="", space="register", dimensions=shape, text=text)
+            self.put(Allocation, op.node, name="", space="register", dimensions=texts(shape), text=text)
 
     def _filled(self, op: Operation) -> Value:
         shape = self.shape(op.given.get("shape") or (op.arguments[0] if op.arguments else None))
@@ -248,9 +249,9 @@ class Operations(ABC):
             return None
         found = self.value(node)
         if found.items is None:
-            return (found.text,) if found.text else found.shape
-        sizes = tuple(item.text for item in found.items)
-        return sizes if all(sizes) else None
+            return (found.number,) if found.number is not None else found.shape
+        sizes = tuple(item.number for item in found.items if item.number is not None)
+        return sizes if len(sizes) == len(found.items) else None
 
     def op_load(self, op: Operation) -> Value:
         """What stands at a pointer, a block or a descriptor; the access is put down."""
@@ -263,7 +264,7 @@ class Operations(ABC):
         """A load put down, and what it gives."""
         self.index(address)
         place = self.access("load", op, address, mask)
-        steps = ("",) * len(address.shape or ())
+        steps = (None,) * len(address.shape or ())
         return Value(address.shape, data=True, sources=frozenset({place}), strides=steps, loaded=place)
 
     def addressed(self, op: Operation, address: Value) -> Value:
@@ -284,7 +285,7 @@ class Operations(ABC):
         self.index(address)
         if not address.block and (address.shape is None or (address.shape == () and value.shape)):
             address = replace(
-                address, shape=value.shape, strides=("0",) * len(value.shape or ()) if address.shape == () else ()
+                address, shape=value.shape, strides=(0,) * len(value.shape or ()) if address.shape == () else ()
             )
         self.access("store", op, address, mask)
         return Value()
@@ -370,8 +371,7 @@ class Operations(ABC):
         found = values[0] if values else Value(None)
         if found.items is not None or (len(op.arguments) > 1 and found.shape == () and "axis" not in op.given):
             # of two scalars, as Python's own max(a, b)
-            text = f"{op.name}({', '.join(v.text for v in values)})" if all(v.text for v in values) else ""
-            return Value(broadcast(values), text, any(v.data for v in values), sources_of(values))
+            return Value(broadcast(values), called(op.name, *values), any(v.data for v in values), sources_of(values))
         if flops and found.data:
             self.compute(op.node, found.shape, found.sources, flops)
         where = op.given.get("axis") or (op.arguments[1] if len(op.arguments) > 1 else None)
@@ -380,16 +380,16 @@ class Operations(ABC):
         if found.shape is None or (where is not None and not isinstance(axis, int)):
             return Value(None, data=found.data, sources=found.sources)
         if axis is None:
-            shape: Shape = ("1",) * len(found.shape) if keeps else ()
+            shape: Shape = (1,) * len(found.shape) if keeps else ()
         else:
             sizes = list(found.shape)
             if not -len(sizes) <= axis < len(sizes):
                 return Value(None, data=found.data, sources=found.sources)
-            sizes[axis] = "1"
+            sizes[axis] = 1
             if not keeps:
                 del sizes[axis]
             shape = tuple(sizes)
-        made = Value(shape, data=found.data, sources=found.sources, strides=("",) * len(shape))
+        made = Value(shape, data=found.data, sources=found.sources, strides=(None,) * len(shape))
         both = "return_indices" in op.given and self.quiet(op.given["return_indices"]).constant is True
         return Value(items=(made, replace(made, data=False))) if both else made
 
@@ -424,7 +424,7 @@ class Operations(ABC):
         if any(re.search(r"\bu?int\d+$", kind) for kind in kinds):
             return replace(found, data=False, loaded=-1, product=False)  # whole numbers from here on
         floats = any("float" in kind for kind in kinds)
-        return replace(found, data=True, text="", loaded=-1) if floats else found
+        return replace(found, data=True, number=None, loaded=-1) if floats else found
 
     def table(self, found: Value) -> tuple[str, ...]:
         """What holds an address that was loaded."""
@@ -450,7 +450,7 @@ class Operations(ABC):
         steps = first.strides if first.shape == shape and same else ()
         return Value(
             shape,
-            "",
+            None,
             any(v.data or isinstance(v.constant, float) for v in (first, second)),
             first.sources | second.sources,
             first.roots + second.roots,
@@ -472,7 +472,7 @@ class Operations(ABC):
     def op_reshape(self, op: Operation) -> Value:
         """Another shape; steps between elements are no longer told."""
         shape = self.wanted(op)
-        return replace(self.value(op.arguments[0]), shape=shape, strides=("",) * len(shape or ()), text="")
+        return replace(self.value(op.arguments[0]), shape=shape, strides=(None,) * len(shape or ()), number=None)
 
     op_view = op_reshape
 
@@ -487,8 +487,8 @@ class Operations(ABC):
         """Another shape, its steps kept where the number of axes is."""
         found, shape = self.value(op.arguments[0]), self.wanted(op)
         if shape is None or found.shape is None or len(shape) != len(found.shape):
-            return replace(found, shape=shape, strides=(), text="")
-        return replace(found, shape=shape, strides=padded(found), text="")
+            return replace(found, shape=shape, strides=(), number=None)
+        return replace(found, shape=shape, strides=padded(found), number=None)
 
     def op_broadcast(self, op: Operation) -> Value:
         """Both tiles at their common shape."""
@@ -505,26 +505,22 @@ class Operations(ABC):
             return Value(None, data=found.data, sources=found.sources)
         sizes, steps = list(found.shape), list(padded(found))
         place = axis if axis >= 0 else len(sizes) + 1 + axis
-        sizes.insert(place, "1")
-        steps.insert(place, "0")
-        return replace(found, shape=tuple(sizes), strides=tuple(steps), text="")
+        sizes.insert(place, 1)
+        steps.insert(place, 0)
+        return replace(found, shape=tuple(sizes), strides=tuple(steps), number=None)
 
     def op_join(self, op: Operation) -> Value:
         """Two tiles side by side, on a new last axis of size 2."""
         a, b = (self.value(x) for x in op.arguments[:2])
         shape = broadcast([a, b])
-        return Value(None if shape is None else (*shape, "2"), data=a.data or b.data, sources=a.sources | b.sources)
+        return Value(None if shape is None else (*shape, 2), data=a.data or b.data, sources=a.sources | b.sources)
 
     def op_cat(self, op: Operation) -> Value:
         """Two tiles of one axis, one behind the other."""
         a, b = (self.value(x) for x in op.arguments[:2])
         known = a.shape is not None and b.shape is not None and len(a.shape) == len(b.shape) == 1
-        shape = (
-            (combined_text(ast.Add(), Value(text=a.shape[0]), Value(text=b.shape[0])),)
-            if known and a.shape and b.shape
-            else None
-        )
-        return Value(shape, data=a.data or b.data, sources=a.sources | b.sources)
+        length = computed(ast.Add(), a.shape[0], b.shape[0]) if known and a.shape and b.shape else None
+        return Value(None if length is None else (length,), data=a.data or b.data, sources=a.sources | b.sources)
 
     def op_split(self, op: Operation) -> Value:
         """The two halves along the last axis, which goes."""
@@ -554,7 +550,7 @@ class Operations(ABC):
             if name in parts:
                 self.index(self.value(parts[name]))
         self.index(found)
-        steps = tuple(i.text for i in strides.items) if strides.items is not None else ()
+        steps = tuple(i.number for i in strides.items) if strides.items is not None else ()
         self.tile(op, shape)
         return Value(shape, roots=found.roots, strides=steps, block=True)
 

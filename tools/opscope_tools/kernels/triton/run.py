@@ -27,8 +27,10 @@ from opscope_tools.kernels.triton.definitions import FunctionNode, dotted_name
 from opscope_tools.kernels.triton.expressions import Expressions, Surroundings
 from opscope_tools.kernels.triton.operations import Asked, Operation, clip
 from opscope_tools.kernels.triton.parameters import parameters
-from opscope_tools.kernels.triton.tiles import Value, at_least_none, literal, trip_count, turns
+from opscope_tools.kernels.triton.tiles import Value, at_least_none, literal, of_run, texts, trip_count, turns
 from opscope_tools.kernels.values.conditions import canonical
+from opscope_tools.kernels.values.expressions import Quantity, Size, leaf, negative, render
+from opscope_tools.kernels.values.expressions import call as call_of
 from opscope_tools.kernels.values.notation import names_of
 
 _DEPTH = 6
@@ -42,12 +44,12 @@ def run_kernel(function: FunctionNode, module: PyModule, around: Surroundings, f
     walk = Walk(module, function, around, log, log.answers)
     for argument, _, _, constexpr in parameters(function):
         name = argument.arg
-        shown = name if constexpr else "{" + name + "}"
+        shown = Quantity(name, run_time=not constexpr)
         if name in fixed:
             whole = isinstance(fixed[name], int) and not isinstance(fixed[name], bool)
-            value = literal(fixed[name], shown if whole else "")
+            value = literal(fixed[name], shown if whole else None)
         else:
-            value = Value(text=shown)
+            value = Value(number=shown)
         walk.env[name] = replace(value, name=name, roots=() if constexpr else (name,))
     try:
         walk.block(function.body)
@@ -147,11 +149,12 @@ class Walk(Expressions):
     def bind(self, target: ast.expr, value: Value) -> None:
         """Give a name its value; a long scalar goes on under its own name."""
         if isinstance(target, ast.Name):
-            if value.shape == () and value.items is None and not value.known and not 0 < len(value.text) <= 120:
-                if value.sources or "program_id(" in value.text or self.log.varying & set(names_of(value.text)):
+            told = value.number is not None and len(render(value.number)) <= 120
+            if value.shape == () and value.items is None and not value.known and not told:
+                if value.sources or self.differs(value.number):
                     self.log.varying.add(target.id)
                 self.log.names.setdefault(target.id, "")
-                value = replace(value, text="{" + target.id + "}")
+                value = replace(value, number=leaf(target.id))
             self.env[target.id] = value
         elif isinstance(target, ast.Tuple | ast.List):
             items = value.items or ()
@@ -208,36 +211,36 @@ class Walk(Expressions):
         bounds = [self.asking(a)[0] for a in call.args]
         for bound in bounds:
             self.index(bound)
-        texts = [b.text for b in bounds]
-        known = bool(texts) and all(texts)
-        trips = trip_count(texts) if known else ""
-        self.put(Loop, statement, variable=target, text=ast.unparse(call), trips=trips, kind=name)
+        numbers = [b.number for b in bounds if b.number is not None]
+        trips = trip_count(numbers) if bounds and len(numbers) == len(bounds) else None
+        self.put(Loop, statement, variable=target, text=ast.unparse(call), trips=texts((trips,))[0], kind=name)
         self.log.varying.add(target)
         self.log.counters.add(target)
         self.log.names.setdefault(target, "")
-        self.bind(statement.target, Value(text="{" + target + "}"))
-        trip = at_least_none(trips, texts) if known else self.unknown(statement.lineno, ast.unparse(call))
-        if known and len(texts) == 3:
-            self.from_index(trip, *texts)
+        self.bind(statement.target, Value(number=leaf(target)))
+        written = ast.unparse(call)
+        trip = self.unknown(statement.lineno, written) if trips is None else at_least_none(trips, numbers)
+        if trips is not None and len(numbers) == 3:
+            self.from_index(trip, *numbers)
         self.repeat(trip, statement)
 
-    def from_index(self, trip: str, start: str, bound: str, step: str) -> None:
+    def from_index(self, trip: Size, start: Size, bound: Size, step: Size) -> None:
         """Put down a loop that begins at the program's own index."""
-        if axis := re.fullmatch(r"\{program_id\((\d)\)\}", start):
-            self.log.from_index[trip] = int(axis[1]), bound, step
+        if axis := re.fullmatch(r"\{program_id\((\d)\)\}", render(start)):
+            self.log.from_index[render(trip)] = int(axis[1]), render(bound), render(step)
 
     def until(self, statement: ast.While) -> None:
         """A loop with a test: as often as what the body adds to a side of a comparison lets it hold."""
         text, trips = ast.unparse(statement.test), self.counted_turns(statement)
-        self.put(Loop, statement, variable="", text=text, trips=trips, kind="while")
+        self.put(Loop, statement, variable="", text=text, trips=texts((trips,))[0], kind="while")
         self.asking(statement.test)
-        self.repeat(f"max({trips}, 0)" if trips else self.unknown(statement.lineno, text), statement)
+        self.repeat(self.unknown(statement.lineno, text) if trips is None else call_of("max", trips, 0), statement)
 
-    def counted_turns(self, statement: ast.While) -> str:
-        """How often `while name + more < bound` runs where its body adds the same to the name once; '' for other loops."""
+    def counted_turns(self, statement: ast.While) -> Size | None:
+        """How often `while name + more < bound` runs where its body adds the same to the name once; None for other loops."""
         test = statement.test
         if not isinstance(test, ast.Compare) or len(test.ops) != 1:
-            return ""
+            return None
         changed = _stored(statement.body)
         moving = [n.id for n in ast.walk(test) if isinstance(n, ast.Name) and n.id in changed]
         added = [s for s in statement.body if isinstance(s, ast.AugAssign) and ast.unparse(s.target) in moving]
@@ -255,32 +258,39 @@ class Walk(Expressions):
             or leaves
             or not isinstance(added[0].op, ast.Add | ast.Sub)
         ):
-            return ""
+            return None
         if not _is_term(test.left, moving[0]) or changed & {
             n.id for n in ast.walk(added[0].value) if isinstance(n, ast.Name)
         }:
-            return ""
-        first, bound, step = (self.quiet(n).text for n in (test.left, test.comparators[0], added[0].value))
-        if not first or not bound or not step:
-            return ""
-        if isinstance(test.ops[0], ast.Lt) and isinstance(test.left, ast.Name) and isinstance(added[0].op, ast.Add):
-            self.from_index(f"max({turns(first, test.ops[0], bound, step)}, 0)", first, bound, step)
-        down = f"-{step}" if step.isidentifier() or step.isdigit() else ""
-        return turns(first, test.ops[0], bound, step if isinstance(added[0].op, ast.Add) else down) if step else ""
+            return None
+        first, bound, step = (self.quiet(n).number for n in (test.left, test.comparators[0], added[0].value))
+        if first is None or bound is None or step is None:
+            return None
+        if isinstance(added[0].op, ast.Sub):
+            return None if of_run(step) else turns(first, test.ops[0], bound, negative(step))
+        trips = turns(first, test.ops[0], bound, step)
+        if trips is not None and isinstance(test.ops[0], ast.Lt) and isinstance(test.left, ast.Name):
+            self.from_index(call_of("max", trips, 0), first, bound, step)
+        return trips
 
-    def unknown(self, line: int, written: str, what: str = "iterations") -> str:
+    def unknown(self, line: int, written: str, what: str = "iterations") -> Size:
         """A quantity of its own for a trip count that is no formula."""
         name = f"{what} of the loop at line {line}"
         self.log.variables[name] = written
-        return "{" + name + "}"
+        return leaf(name)
 
-    def repeat(self, trip: str, loop: ast.For | ast.While) -> None:
+    def differs(self, number: Size | None) -> bool:
+        """Whether a number is another in other programs."""
+        names = set(names_of(number)) if number is not None else set()
+        return bool(self.log.varying & names) or any("program_id(" in name for name in names)
+
+    def repeat(self, trip: Size, loop: ast.For | ast.While) -> None:
         """Run a loop's body once, counted `trip` times; what it stores is not known at its beginning."""
         log = self.log
         if log.counters & set(names_of(trip)):  # another count in each iteration around it: its mean
-            trip = self.unknown(loop.lineno, trip, "mean iterations")
-        if counted(self.path) and ("program_id(" in trip or log.varying & set(names_of(trip))):
-            log.uneven[trip] = None
+            trip = self.unknown(loop.lineno, render(trip), "mean iterations")
+        if counted(self.path) and self.differs(trip):
+            log.uneven[render(trip)] = None
         stored = _stored(loop.body)
         self.forget(stored)
         kept, env, place = (self.times, self.line, self.path), dict(self.env), len(log.events)
@@ -294,7 +304,7 @@ class Walk(Expressions):
         if moved:  # steps that change from iteration to iteration: none is told
             del log.events[place:]
             self.answers = answers
-            self.env = {**env, **{n: replace(env[n], strides=("",) * len(env[n].shape or ())) for n in moved}}
+            self.env = {**env, **{n: replace(env[n], strides=(None,) * len(env[n].shape or ())) for n in moved}}
             self.block(loop.body)
         self.times, self.line, self.path = kept
         self.forget(stored)
@@ -305,7 +315,7 @@ class Walk(Expressions):
             old = self.env[name]
             if old.shape == () and old.items is None:
                 self.log.names.setdefault(name, "")
-                self.env[name] = replace(old, text="{" + name + "}", name="", constant=None, known=False)
+                self.env[name] = replace(old, number=leaf(name), name="", constant=None, known=False)
 
     # calls of device functions -----------------------------------------------------------------------------------
 

@@ -6,14 +6,29 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from opscope_tools.kernels.host.worlds import BINARY, COMPARE, PRODUCT, SUM, Sym, combine, render
+from opscope_tools.kernels.values.expressions import (
+    ARITHMETIC,
+    COMPARISONS,
+    SYMBOLS,
+    Prefix,
+    Quantity,
+    Size,
+    call,
+    combine,
+    negative,
+    operand,
+    render,
+    settled,
+)  # fmt: skip
+from opscope_tools.kernels.values.notation import parts
 
-Shape = tuple[str, ...]
+Shape = tuple[Size, ...]
+#: elements that an offset steps along each axis; None: not a step that reading tells
+Steps = tuple[Size | None, ...]
 
 
 @dataclass(frozen=True)
@@ -21,16 +36,15 @@ class Value:
     """A tile, scalar, pointer or tuple; `shape` None: not known."""
 
     shape: Shape | None = ()
-    #: formula, of a scalar
-    text: str = ""
+    #: of a scalar, where it is told
+    number: Size | None = None
     #: it holds data that a kernel computes with, not an index
     data: bool = False
     #: loads that it was computed from
     sources: frozenset[int] = frozenset()
     #: parameters that it is or that are added in it: an address starts from one of them, the likeliest is first
     roots: tuple[str, ...] = ()
-    #: elements that an offset steps along each axis; "": not a step that reading tells
-    strides: Shape = ()
+    strides: Steps = ()
     #: the parameter of the kernel that it is, unchanged
     name: str = ""
     #: it is told by the id of the program, and by nothing that is loaded
@@ -48,9 +62,14 @@ class Value:
     element: str = ""
 
 
-def literal(value: Any, text: str = "") -> Value:
-    """A constant, shown as `text` in formulas."""
-    return Value(text=text or repr(value), constant=value, known=True)
+def literal(value: Any, shown: Size | None = None) -> Value:
+    """A constant, and how formulas show it."""
+    return Value(number=operand(value) if shown is None else shown, constant=value, known=True)
+
+
+def texts(sizes: Steps) -> tuple[str, ...]:
+    """Sizes as events write them, '' for what is not told."""
+    return tuple("" if size is None else render(size) for size in sizes)
 
 
 def sources_of(values: Iterable[Value]) -> frozenset[int]:
@@ -58,90 +77,72 @@ def sources_of(values: Iterable[Value]) -> frozenset[int]:
     return frozenset().union(*(v.sources for v in values))
 
 
-def padded(value: Value) -> Shape:
-    """The steps along each axis, '' where they are not known."""
+def padded(value: Value) -> Steps:
+    """The steps along each axis, None where they are not known."""
     assert value.shape is not None
-    return value.strides if len(value.strides) == len(value.shape) else ("",) * len(value.shape)
+    return value.strides if len(value.strides) == len(value.shape) else (None,) * len(value.shape)
 
 
 def broadcast(values: Iterable[Value]) -> Shape | None:
     """The common shape; a size of 1 gives way."""
-    result: list[str] = []
+    result: list[Size] = []
     for value in values:
         if value.shape is None:
             return None
         sizes = list(value.shape)
         while len(result) < len(sizes):
-            result.insert(0, "1")
+            result.insert(0, 1)
         for back, size in enumerate(reversed(sizes), 1):
-            if result[-back] == "1":
+            if result[-back] == 1:
                 result[-back] = size
     return tuple(result)
 
 
-def combined(op: ast.operator, a: Value, b: Value, shape: Shape) -> Shape:
+def combined(op: ast.operator, a: Value, b: Value, shape: Shape) -> Steps:
     """How an offset computed from two steps along each axis."""
-    found = []
+    found: list[Size | None] = []
     for back in range(len(shape), 0, -1):
         left, right = (along(v, back) for v in (a, b))
+        made: Size | None = 0 if left == right == 0 else None
         if isinstance(op, ast.Add | ast.Sub):
-            found.append(
-                "" if "" in (left, right)
-                else left if right == "0" else right if left == "0" and isinstance(op, ast.Add)
-                else combined_text(op, Value(text=left), Value(text=right))
-            )  # fmt: skip
-        elif isinstance(op, ast.Mult):
-            if left == "0" and right == "0":
-                found.append("0")
-            elif right == "0" and b.shape is not None and all(s == "1" for s in b.shape) and (b.text or b.shape == ()):
-                found.append(combined_text(op, Value(text=left), b) if left and b.text else "")
-            elif left == "0" and a.shape is not None and all(s == "1" for s in a.shape):
-                found.append(combined_text(op, a, Value(text=right)) if right and a.text else "")
-            else:
-                found.append("")
-        elif isinstance(op, ast.Mod):
-            # steps on, but for where it wraps around: far apart where the divisor is no constant
-            found.append(left if "{" in b.text else "0" if left == "0" else "")
-        else:
-            found.append("0" if left == right == "0" else "")
+            made = computed(op, left, right)
+        elif isinstance(op, ast.Mult) and made is None:
+            if right == 0 and b.shape is not None and all(s == 1 for s in b.shape):
+                made = computed(op, left, b.number)
+            elif left == 0 and a.shape is not None and all(s == 1 for s in a.shape):
+                made = computed(op, a.number, right)
+        elif isinstance(op, ast.Mod) and (left == 0 or of_run(b.number)):
+            made = left  # but for where it wraps around: far apart where the divisor is no constant
+        found.append(made)
     return tuple(found)
 
 
-def along(value: Value, back: int) -> str:
+def of_run(number: Size | None) -> bool:
+    """Whether a run tells it, the compiler alone does not."""
+    return any(isinstance(part, Quantity) and part.run_time for part in parts(number))
+
+
+def along(value: Value, back: int) -> Size | None:
     """The step along the axis that is `back` from the last."""
     if value.shape is None:
-        return ""
-    if back > len(value.shape) or value.shape[-back] == "1":
-        return "0"
+        return None
+    if back > len(value.shape) or value.shape[-back] == 1:
+        return 0
     return padded(value)[-back]
 
 
-def combined_text(op: ast.operator, a: Value, b: Value) -> str:
-    """The formula of two scalars; '' where one has none."""
-    if not a.text or not b.text:
-        return ""
-    if re.fullmatch(r"-?\d+", a.text) and re.fullmatch(r"-?\d+", b.text):
-        plain = folded(op, int(a.text), int(b.text))
-        if plain is not None:
-            return str(plain)
-    if isinstance(op, ast.Add) and a.text == "0":
-        return b.text
-    if isinstance(op, ast.Add | ast.Sub) and b.text == "0":
-        return a.text
-    return render(combine(op, symbol(a.text), symbol(b.text)))
+def computed(op: ast.operator, a: Size | None, b: Size | None) -> Size | None:
+    """What an operator makes of two scalars; None where one is not told."""
+    if a is None or b is None:
+        return None
+    plain = folded(op, a, b) if isinstance(a, int) and isinstance(b, int) else None
+    return combine(SYMBOLS[type(op)], a, b) if plain is None else plain
 
 
-def symbol(text: str) -> Any:
-    """Formula text as an operand: an integer, an atom, or an expression that may need parentheses."""
-    if text.lstrip("-").isdigit():
-        return int(text)
-    try:
-        node = ast.parse(text.replace("{", "(").replace("}", ")"), mode="eval").body
-    except SyntaxError:
-        return Sym(text, 1)
-    if isinstance(node, ast.BinOp) and not (text.startswith("{") and text.endswith("}") and text.count("{") == 1):
-        return Sym(text, SUM if isinstance(node.op, ast.Add | ast.Sub) else PRODUCT)
-    return Sym(text)
+def called(name: str, *values: Value) -> Size | None:
+    """A function of scalars; None where one is not told."""
+    numbers = [v.number for v in values]
+    return None if None in numbers else call(name, *numbers)
 
 
 def permuted(found: Value, order: list[Any] | None) -> Value:
@@ -152,7 +153,9 @@ def permuted(found: Value, order: list[Any] | None) -> Value:
     if sorted(places, key=str) != list(range(len(found.shape))):
         return replace(found, shape=None)
     steps = padded(found)
-    return replace(found, shape=tuple(found.shape[i] for i in places), strides=tuple(steps[i] for i in places), text="")
+    return replace(
+        found, shape=tuple(found.shape[i] for i in places), strides=tuple(steps[i] for i in places), number=None
+    )
 
 
 def folded(op: ast.operator, x: int, y: int) -> int | None:
@@ -160,39 +163,43 @@ def folded(op: ast.operator, x: int, y: int) -> int | None:
     whole = (ast.Add, ast.Sub, ast.Mult, ast.BitAnd, ast.BitOr, ast.FloorDiv, ast.Mod)
     if not isinstance(op, whole) or (isinstance(op, ast.FloorDiv | ast.Mod) and y == 0):
         return None
-    return int(BINARY[type(op)](x, y))
+    return int(ARITHMETIC[SYMBOLS[type(op)]](x, y))
 
 
-def trip_count(bounds: list[str]) -> str:
+def _downwards(step: Size) -> bool:
+    return step < 0 if isinstance(step, int | float) else isinstance(step, Prefix) and step.operator == "-"
+
+
+def trip_count(bounds: Sequence[Size]) -> Size:
     """How often a loop over `range(*bounds)` runs, its bounds being formulas that do not lie the wrong way round."""
-    start, stop, step = ("0", bounds[0], "1") if len(bounds) == 1 else (*bounds, "1")[:3] if bounds else ("0", "?", "1")
-    if step.startswith("-"):  # downwards: as many as upwards the other way
-        start, stop, step = stop, start, step.removeprefix("-")
-    span = stop if start == "0" else combined_text(ast.Sub(), Value(text=stop), Value(text=start))
-    return span if step == "1" else f"cdiv({span}, {step})"
+    start, stop, step = (0, bounds[0], 1) if len(bounds) == 1 else (*bounds, 1)[:3]
+    if _downwards(step):  # as many as upwards the other way
+        start, stop, step = stop, start, negative(step)
+    span = settled("-", stop, start)
+    return span if step == 1 else call("cdiv", span, step)
 
 
-def turns(first: str, operator: ast.cmpop, bound: str, step: str) -> str:
-    """How often a loop runs while something that starts at `first` and grows by `step` compares so to a bound; '' untold."""
-    if isinstance(operator, ast.Gt | ast.GtE) and step.startswith("-"):
-        first, bound, step = bound, first, step.removeprefix("-")
-    elif not isinstance(operator, ast.Lt | ast.LtE) or step.startswith("-") or step == "0":
-        return ""
+def turns(first: Size, operator: ast.cmpop, bound: Size, step: Size) -> Size | None:
+    """How often a loop runs while something that starts at `first` and grows by `step` compares so to a bound; None: untold."""
+    if isinstance(operator, ast.Gt | ast.GtE) and _downwards(step):
+        first, bound, step = bound, first, negative(step)
+    elif not isinstance(operator, ast.Lt | ast.LtE) or _downwards(step) or step == 0:
+        return None
     if isinstance(operator, ast.LtE | ast.GtE):  # as often as below one more
-        bound = combined_text(ast.Add(), Value(text=bound), Value(text="1"))
-    return trip_count([first, bound, step])
+        bound = settled("+", bound, 1)
+    return trip_count((first, bound, step))
 
 
-def at_least_none(trips: str, bounds: Sequence[str]) -> str:
+def at_least_none(trips: Size, bounds: Sequence[Size]) -> Size:
     """A count of turns where the bounds may lie the wrong way round: such a loop runs no times."""
-    if re.fullmatch(r"-?\d+", trips):
-        return str(max(int(trips), 0))
-    return f"max({trips}, 0)" if len(bounds) > 1 and bounds[0] != "0" else trips
+    if isinstance(trips, int):
+        return max(trips, 0)
+    return call("max", trips, 0) if len(bounds) > 1 and bounds[0] != 0 else trips
 
 
 def compare(op: ast.cmpop, left: Any, right: Any) -> bool | None:
     """The comparison of two constants; None where they do not compare."""
     try:
-        return bool(COMPARE[type(op)][1](left, right))
+        return bool(COMPARISONS[SYMBOLS[type(op)]](left, right))
     except TypeError:
         return None

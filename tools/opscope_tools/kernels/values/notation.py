@@ -1,28 +1,156 @@
-"""Counts of a kernel as formulas: the exact algebra of `Formula` under the notation of kernels.
+"""The kernels' notation: the one reader of formula text, and what is asked of formulas: their names, numbers and sums.
 
-In a kernel's formulas a run-time name stands in braces and a compile-time name bare, and some factors are no polynomial
-at all (`cdiv({K}, BLOCK_K)`). `Counts` reads such text, keeps what it cannot take apart as one factor, and writes the
-result in the same notation; `evaluate` puts numbers in.
+A run-time quantity stands in braces and a compile-time one bare; `expressions.render` prints what `read` reads. `Counts`
+adds formulas up in the exact algebra of `Formula` and keeps as one factor what that does not take apart (`cdiv({K}, BLOCK_K)`).
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from functools import lru_cache, partial, reduce
+from typing import Any
 
 from opscope_schemas.formula import Formula
 
-from opscope_tools.kernels.host.worlds import BINARY, COMPARE
+from opscope_tools.kernels.values.expressions import (
+    ARITHMETIC,
+    ATOM,
+    COMPARISONS,
+    SYMBOLS,
+    Call,
+    Choice,
+    Expression,
+    Opaque,
+    Operation,
+    Prefix,
+    Quantity,
+    Size,
+    combine,
+    negative,
+    render,
+)  # fmt: skip
 
 #: a run-time quantity, or a compile-time one that is no name of Python: `sizeof(T)`, `Traits::kBlockM`
-_BRACED = re.compile(r"\{([^{}]*+)\}|(sizeof\([^()]*+\)|(?<!\w)[A-Za-z_]\w*+(?:<[^<>()+*/-]*+>)?(?:::[A-Za-z_]\w*+)++)")
-_MARK = "§"
-_MARKED = re.compile(rf"\{{{_MARK}(\d+)\}}")
+_NAME = re.compile(r"\{([^{}]*+)\}|(sizeof\([^()]*+\)|(?<!\w)[A-Za-z_]\w*+(?:<[^<>()+*/-]*+>)?(?:::[A-Za-z_]\w*+)++)")
+_STAND_IN = re.compile(r"__(\d+)__")
 _MOST_BITS = 4096
 #: operators whose results on exact numbers are exact
-_EXACT = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow)
+_EXACT = {"+", "-", "*", "/", "//", "%", "**"}
+
+
+@lru_cache(maxsize=8192)
+def read_size(text: str) -> Size:
+    """The size that a text writes; what is no expression is opaque."""
+    if text.isdecimal():
+        return int(text)
+    names: list[Quantity] = []
+
+    def put(match: re.Match[str]) -> str:
+        names.append(Quantity(match[1] or match[2], match[1] is not None))
+        return f" __{len(names) - 1}__ "
+
+    try:
+        return _size(ast.parse(_NAME.sub(put, text).strip(), mode="eval").body, names)
+    except (SyntaxError, ValueError, RecursionError):
+        return Opaque(text)
+
+
+def _size(node: ast.expr, names: Sequence[Quantity]) -> Size:
+    """The size that Python's tree tells; `names` are those that others stand in for, since Python does not have them."""
+
+    def written(part: ast.expr) -> str:
+        return _STAND_IN.sub(lambda found: names[int(found[1])].text, ast.unparse(part))
+
+    def of(*inner: ast.expr) -> Iterator[Size]:
+        return (_size(one, names) for one in inner)
+
+    match node:
+        case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
+            return number
+        case ast.Name(id=name):
+            found = _STAND_IN.fullmatch(name)
+            return names[int(found[1])] if found else Quantity(name)
+        case ast.Attribute() | ast.Subscript():
+            return Quantity(written(node))
+        case ast.BinOp(left=left, op=op, right=right):
+            return combine(SYMBOLS[type(op)], *of(left, right))
+        case ast.UnaryOp(op=op, operand=operand):
+            return negative(*of(operand)) if isinstance(op, ast.USub) else Prefix(SYMBOLS[type(op)], *of(operand))
+        case ast.Compare(left=left, ops=[op], comparators=[right]):
+            return Operation(SYMBOLS[type(op)], *of(left, right))
+        case ast.BoolOp(op=op, values=values):
+            return reduce(partial(Operation, SYMBOLS[type(op)]), of(*values))
+        case ast.IfExp(test=test, body=body, orelse=orelse):
+            return Choice(*of(body, test, orelse))
+        case ast.Call(func=function, args=arguments, keywords=[]):
+            return Call(written(function), tuple(of(*arguments)))
+    return Opaque(written(node))
+
+
+def product(texts: Sequence[str]) -> str:
+    """The formulas multiplied, ones left out."""
+    one: Size = 1
+    return render(reduce(partial(combine, "*"), map(read_size, texts), one)) if texts else ""
+
+
+def parts(size: Any) -> Iterator[Expression]:
+    """An expression and all that it is made of."""
+    pending = [size]
+    while pending:
+        one = pending.pop()
+        if isinstance(one, Expression):
+            yield one
+        inner = vars(one).values() if isinstance(one, Expression) else one if isinstance(one, tuple) else ()
+        pending += reversed(list(inner))
+
+
+def names_of(formula: str | Size) -> list[str]:
+    """The quantities that a formula's value depends on, as they are to be given: without braces."""
+    size = read_size(formula) if isinstance(formula, str) else formula
+    found = [part for part in parts(size) if isinstance(part, Quantity)]
+    return list(dict.fromkeys(part.name for part in sorted(found, key=lambda part: not part.run_time)))
+
+
+def evaluate(text: str, values: Mapping[str, int]) -> Fraction | None:
+    """The number that a formula gives, exactly; None where a quantity is not given or it is no arithmetic."""
+    try:
+        return _number(read_size(text), values)
+    except (KeyError, ValueError, ZeroDivisionError, RecursionError):
+        return None
+
+
+_FUNCTIONS: Mapping[str, Callable[..., Fraction]] = {
+    "cdiv": lambda a, b: Fraction(-(-a // b)), "min": min, "minimum": min, "max": max, "maximum": max,
+}  # fmt: skip
+
+
+def _number(size: Size, values: Mapping[str, int]) -> Fraction:
+    match size:
+        case int():
+            return Fraction(size)
+        case Quantity(name=name):
+            return Fraction(values[name])
+        case Prefix(operator="-", operand=operand):
+            return -_number(operand, values)
+        case Choice(test=Operation(operator=symbol, left=left, right=right)) if symbol in COMPARISONS:
+            holds = COMPARISONS[symbol](_number(left, values), _number(right, values))
+            return _number(size.first if holds else size.second, values)
+        case Operation(operator=symbol, left=left, right=right) if symbol in _EXACT:
+            a, b = _number(left, values), _number(right, values)
+            if max(a.numerator.bit_length(), b.numerator.bit_length()) > _MOST_BITS:
+                raise ValueError("too large")
+            if symbol != "**" or (b.denominator == 1 and 0 <= b <= 64):
+                return Fraction(ARITHMETIC[symbol](a, b if symbol != "**" else int(b)))
+        case Call(function=function, arguments=arguments):
+            if (known := _FUNCTIONS.get(function.rpartition(".")[2])) is None:
+                return Fraction(values[size.text])
+            numbers = [_number(argument, values) for argument in arguments]
+            if len(numbers) == 2 or (numbers and not function.endswith("cdiv")):
+                return known(*numbers) if len(numbers) > 1 else numbers[0]
+    raise ValueError(size)
 
 
 class Counts:
@@ -31,120 +159,35 @@ class Counts:
     def __init__(self) -> None:
         self._factors: dict[str, Formula] = {}
 
-    def whole(self, text: str) -> Formula:
+    def whole(self, size: Size) -> Formula:
         """A factor that is not taken apart, shown as written."""
-        return self._factors.setdefault(text, Formula.var(f"{_MARK}{len(self._factors):04}"))
+        text = render(size, ATOM)
+        return self._factors.setdefault(text, Formula.opaque(text, len(self._factors)))
 
-    def factor(self, text: str) -> Formula:
+    def factor(self, size: str | Size) -> Formula:
         """As `read`, but a sum stays whole: products of many sums would not fit on a page, or in memory."""
-        found = self.read(text)
-        return found if len(found.terms) == 1 else self.whole(text)
+        size = read_size(size) if isinstance(size, str) else size
+        found = self.read(size)
+        return found if len(found.terms) < 2 else self.whole(size)
 
-    def size(self, shape: Iterable[str]) -> Formula:
+    def size(self, shape: Iterable[str | Size]) -> Formula:
         """Elements of a tile."""
-        total = Formula.const(1)
-        for part in shape:
-            total = total * self.factor(part)
-        return total
+        return reduce(lambda total, part: total * self.factor(part), shape, Formula.const(1))
 
-    def read(self, text: str) -> Formula:
-        """The formula that a text in a kernel's notation writes."""
-        braced: list[str] = []
-
-        def put(match: re.Match[str]) -> str:
-            braced.append(match[0])
-            return f" __{len(braced) - 1}__ "
-
-        try:
-            return self._of(ast.parse(_BRACED.sub(put, text).strip(), mode="eval").body, braced)
-        except (SyntaxError, ValueError, RecursionError):
-            return self.whole(text)
-
-    def _of(self, node: ast.expr, braced: list[str]) -> Formula:
-        if isinstance(node, ast.Constant) and isinstance(node.value, int):
-            return Formula.const(node.value)
-        if isinstance(node, ast.BinOp):
-            left, right = self._of(node.left, braced), self._of(node.right, braced)
-            if isinstance(node.op, ast.Add):
-                return left + right
-            if isinstance(node.op, ast.Sub):
-                return left - right
-            if isinstance(node.op, ast.Mult):
-                return left * right
-            a, b = left.constant(), right.constant()
-            if isinstance(node.op, ast.FloorDiv) and a is not None and b:
+    def read(self, size: str | Size) -> Formula:
+        """A size, or the text of one, as a formula."""
+        match read_size(size) if isinstance(size, str) else size:
+            case int(value):
+                return Formula.const(value)
+            case Prefix(operator="-", operand=operand):
+                return -self.read(operand)
+            case Operation(operator="+" | "-" | "*" as symbol, left=left, right=right):
+                made: Formula = ARITHMETIC[symbol](self.read(left), self.read(right))
+                return made
+            case Operation(operator="//", left=int(a), right=int(b)) if b:
                 return Formula.const(a // b)
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            return -self._of(node.operand, braced)
-        if isinstance(node, ast.Name) and (found := re.fullmatch(r"__(\d+)__", node.id)):
-            return self.whole(braced[int(found[1])])
-        text = re.sub(r"__(\d+)__", lambda m: braced[int(m[1])], ast.unparse(node))
-        return self.whole(text)
-
-    def show(self, formula: Formula) -> str:
-        """The formula in the kernel's notation."""
-        names = list(self._factors)
-        return _MARKED.sub(lambda m: _within_product(names[int(m[1])]), str(formula))
+            case other:
+                return self.whole(other)
 
 
-def _within_product(text: str) -> str:
-    """A factor as it stands among others: in parentheses where it is an expression."""
-    plain = _BRACED.sub("x", text)
-    return text if re.fullmatch(r"[\w.]+(?:\([^()]*(?:\([^()]*\)[^()]*)*\))?", plain) else f"({text})"
-
-
-def names_of(text: str) -> list[str]:
-    """The quantities that a formula's value depends on, as they are to be given: without braces."""
-    plain = {m[1] or m[2]: None for m in _BRACED.finditer(text)}
-    rest = _BRACED.sub(" ", text)
-    plain |= {m[0]: None for m in re.finditer(r"[A-Za-z_][\w.]*(?!\w*\s*+\()", rest)}
-    return [name for name in plain if name not in {"cdiv", "min", "max", "if", "else", "and", "or", "not"}]
-
-
-def evaluate(text: str, values: Mapping[str, int]) -> Fraction | None:
-    """The number that a formula gives, exactly; None where a quantity is not given or it is no arithmetic."""
-    given: list[int] = []
-
-    def put(match: re.Match[str]) -> str:
-        given.append(values[match[1] or match[2]])
-        return f" __{len(given) - 1}__ "
-
-    try:
-        return _number(ast.parse(_BRACED.sub(put, text).strip(), mode="eval").body, values, given)
-    except (KeyError, SyntaxError, ValueError, ZeroDivisionError, RecursionError):
-        return None
-
-
-def _number(node: ast.expr, values: Mapping[str, int], given: list[int]) -> Fraction:
-    def of(inner: ast.expr) -> Fraction:
-        return _number(inner, values, given)
-
-    if isinstance(node, ast.Constant) and isinstance(node.value, int):
-        return Fraction(node.value)
-    if isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
-        name = ast.unparse(node)
-        found = re.fullmatch(r"__(\d+)__", name)
-        return Fraction(given[int(found[1])] if found else values[name])
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return -of(node.operand)
-    if isinstance(node, ast.IfExp) and isinstance(node.test, ast.Compare) and len(node.test.ops) == 1:
-        test = COMPARE[type(node.test.ops[0])][1]
-        return of(node.body if test(of(node.test.left), of(node.test.comparators[0])) else node.orelse)
-    if isinstance(node, ast.BinOp) and isinstance(node.op, _EXACT):
-        a, b = of(node.left), of(node.right)
-        if max(a.numerator.bit_length(), b.numerator.bit_length()) > _MOST_BITS:
-            raise ValueError("too large")
-        if not isinstance(node.op, ast.Pow):
-            return Fraction(BINARY[type(node.op)](a, b))
-        if b.denominator == 1 and 0 <= b <= 64:
-            return Fraction(a ** int(b))
-    if isinstance(node, ast.Call):
-        name, arguments = ast.unparse(node.func).rpartition(".")[2], [of(a) for a in node.args]
-        if name == "cdiv" and len(arguments) == 2:
-            return Fraction(-(-arguments[0] // arguments[1]))
-        if name in {"min", "minimum"} and arguments:
-            return min(arguments)
-        if name in {"max", "maximum"} and arguments:
-            return max(arguments)
-        return Fraction(values[ast.unparse(node)])
-    raise ValueError(ast.dump(node))
+__all__ = ["Counts", "evaluate", "names_of", "parts", "product", "read_size"]

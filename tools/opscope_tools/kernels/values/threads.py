@@ -11,27 +11,11 @@ from typing import Any, Literal
 
 from opscope_schemas.formula import Formula
 
-from opscope_tools.kernels.host.worlds import PRODUCT, Sym, render
-from opscope_tools.kernels.values.notation import Counts
+from opscope_tools.kernels.values.expressions import call, render, settled
+from opscope_tools.kernels.values.notation import Counts, read_size
 
 #: what is left of a digit: its first `count` values; one value or some others; or it runs in a loop's place
 Left = Literal["first", "some"]
-
-
-def times(a: Any, b: Any) -> Any:
-    """The product of two whole numbers or formulas."""
-    if isinstance(a, int) and isinstance(b, int):
-        return a * b
-    if a == 1:
-        return b
-    return a if b == 1 else Sym(f"{render(a, PRODUCT)} * {render(b, PRODUCT)}", PRODUCT)
-
-
-def over(a: Any, b: Any) -> Any:
-    """The quotient, where the divisor goes into the first."""
-    if isinstance(a, int) and isinstance(b, int):
-        return a // b
-    return a if b == 1 else Sym(f"{render(a, PRODUCT)} // {render(b, PRODUCT + 1)}", PRODUCT)
 
 
 @dataclass(frozen=True)
@@ -63,9 +47,9 @@ class Threads:
 
     def total(self, counts: Counts) -> Formula:
         """How many threads these are."""
-        made = _formula(self.factor, counts)
+        made = counts.factor(self.factor)
         for digit in self.digits:
-            made = made * _formula(digit.count, counts)
+            made = made * counts.factor(digit.count)
         return made
 
     def split(self, key: Key) -> tuple[Threads, list[Digit]] | None:
@@ -104,7 +88,8 @@ class Threads:
                 return None
             if ints and (place % digit.low or (digit.high is not None and digit.high % place)):
                 return None
-            inner = over(place, digit.low)
+            inner: Any = settled("//", place, digit.low)
+            parts: tuple[Any, Any]
             if digit.left != "first":
                 return None
             if isinstance(digit.count, int) and isinstance(inner, int):
@@ -115,7 +100,7 @@ class Threads:
                 else:
                     return None
             elif digit.full:
-                parts = inner, over(digit.count, inner)
+                parts = inner, settled("//", digit.count, inner)
                 assumed = (*assumed, f"{render(digit.count)} is a multiple of {render(inner)}")
             else:
                 return None
@@ -141,7 +126,7 @@ class Threads:
             elif bound == digit.count:
                 return self
             else:
-                count = Sym(f"max(min({render(bound)}, {render(digit.count)}), 0)")
+                count = call("max", call("min", bound, digit.count), 0)
             return self.with_(digits, [replace(digit, count=count, full=count == digit.count and digit.full)])
         if not isinstance(bound, int):
             return None
@@ -173,16 +158,12 @@ class Threads:
         """All but some of them: nothing more is known of those than how many they are."""
         rest = self.total(counts) - others.total(counts)
         digits = tuple(replace(d, count=1, left="some", full=False) for d in self.digits)
-        return Threads(digits, Sym(counts.show(rest)), (*self.assumed, *others.assumed))
+        return Threads(digits, read_size(str(rest)), (*self.assumed, *others.assumed))
 
     def taken(self, digits: list[Digit], iterations: Any) -> Threads:
         """With the digits in the hands of a loop that makes `iterations` for all of their threads together."""
         made = self.with_(digits, [replace(d, count=1, left="some", full=False) for d in digits])
-        return replace(made, factor=times(made.factor, iterations))
-
-
-def _formula(number: Any, counts: Counts) -> Formula:
-    return Formula.const(number) if isinstance(number, int) else counts.factor(render(number))
+        return replace(made, factor=settled("*", made.factor, iterations))
 
 
 def whole(sizes: dict[str, Any]) -> Threads:

@@ -7,12 +7,22 @@ macro), or stays: bare if it is a compile-time name, in braces if it is a run-ti
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Callable
 from typing import Any
 
-from opscope_tools.kernels.host.worlds import COMPARISON, CONDITION, PRODUCT, SUM, Sym, ceil_div, combine, leaf, render
+from opscope_tools.kernels.values.expressions import (
+    Choice,
+    Opaque,
+    Prefix,
+    Quantity,
+    call,
+    ceil_div,
+    combine,
+    folded,
+    leaf,
+    render,
+)  # fmt: skip
 
 _TOKEN = re.compile(
     r"\s*(0[xX][0-9a-fA-F]+|\d+(?:\.\d*)?(?:[eE][-+]?\d+)?[uUlLfF]*|[A-Za-z_]\w*|::|->|<<|>>|<=|>=|==|!=|&&|\|\||.)"
@@ -38,20 +48,11 @@ _CAST = {
     "auto",
 }
 CEIL_DIV = re.compile(r"^(ceil_?div|div_?up|div_?ceil|cdiv|div_?round_?up|round_up_div|divup|ceildiv)$", re.IGNORECASE)
-_LEVELS: tuple[dict[str, ast.operator | str], ...] = (
-    {"||": "or"},
-    {"&&": "and"},
-    {"|": ast.BitOr()},
-    {"^": ast.BitXor()},
-    {"&": ast.BitAnd()},
-    {"==": "==", "!=": "!="},
-    {"<": "<", ">": ">", "<=": "<=", ">=": ">="},
-    {"<<": ast.LShift(), ">>": ast.RShift()},
-    {"+": ast.Add(), "-": ast.Sub()},
-    {"*": ast.Mult(), "/": ast.FloorDiv(), "%": ast.Mod()},
-)
+#: how tightly C++ binds its operators, and how formulas write those that are spelled otherwise
+_LEVELS = {o: i for i, one in enumerate("|| && | ^ & ==,!= <,>,<=,>= <<,>> +,- *,/,%".split()) for o in one.split(",")}
+_WRITTEN = {"||": "or", "&&": "and", "/": "//"}
 
-#: (name) -> value or None where the name is not known; value: int or Sym
+#: (name) -> value or None where the name is not known; value: int or Expression
 Resolver = Callable[[str], Any]
 
 
@@ -64,7 +65,7 @@ class NotAnExpressionError(Exception):
 
 
 def formula(text: str, resolve: Resolver) -> Any:
-    """An int or a `Sym`; text that is no size expression, or too long for one, stays one leaf."""
+    """An int or an `Expression`; text that is no size expression, or too long for one, stays one leaf."""
     if len(text) > _LONGEST:
         return leaf(f"{text.strip()[:80]}...")
     textual = getattr(resolve, "textual", None)  # macros are put in as the preprocessor does, before anything is read
@@ -102,7 +103,7 @@ class _Parser:
         return token
 
     def ternary(self) -> Any:
-        test = self.level(0)
+        test = self.binary(0)
         if self.peek() != "?":
             return test
         self.take()
@@ -111,17 +112,15 @@ class _Parser:
         second = self.ternary()
         if isinstance(test, int):
             return first if test else second
-        if render(first) == render(second):
-            return first
-        return Sym(f"({render(first)} if {render(test)} else {render(second)})")
+        return first if first == second else Choice(first, test, second)
 
-    def level(self, depth: int) -> Any:
-        if depth == len(_LEVELS):
-            return self.unary()
-        left = self.level(depth + 1)
-        while self.peek() in _LEVELS[depth]:
-            operator = _LEVELS[depth][self.take()]
-            left = _apply(operator, left, self.level(depth + 1))
+    def binary(self, least: int) -> Any:
+        left = self.unary()
+        while (level := _LEVELS.get(self.peek(), -1)) >= least:
+            token = self.take()
+            operator, right = _WRITTEN.get(token, token), self.binary(level + 1)
+            both = folded(operator, left, right) if isinstance(left, int) and isinstance(right, int) else None
+            left = combine(operator, left, right) if both is None else both
         return left
 
     def unary(self) -> Any:
@@ -131,9 +130,7 @@ class _Parser:
             value = self.unary()
             if isinstance(value, int) and token in {"-", "+", "!"}:
                 return {"-": -value, "+": value, "!": int(not value)}[token]
-            return Sym(
-                f"{'not ' if token == '!' else token}{render(value, PRODUCT)}", COMPARISON if token == "!" else PRODUCT
-            )
+            return Prefix("not" if token == "!" else token, value)
         if token == "(" and (length := self._cast()):
             self.position += length
             return self.unary()
@@ -153,7 +150,7 @@ class _Parser:
         if token == "(":
             value = self.ternary()
             self.take(")")
-            return self.suffix(render(value, PRODUCT) if not isinstance(value, int) else "", value)
+            return leaf(f"({render(value)}){self.take()}{self.take()}") if self.peek() in {".", "->"} else value
         if token[0].isdigit():
             return _number(token)
         if not re.match(r"[A-Za-z_]", token):
@@ -174,21 +171,15 @@ class _Parser:
                 text += self._bracketed("[", "]")
             elif following == "(":
                 value = self._called(text)
-                if not (isinstance(value, Sym) and value.leaf and self.peek() in {"::", ".", "->", "["}):
+                if not (isinstance(value, Quantity) and self.peek() in {"::", ".", "->", "["}):
                     return value
-                text = value.text.strip("{}")
+                text = value.name
             else:
                 break
         if text in {"true", "false"}:
             return int(text == "true")
         known = self.resolve(text)
         return known if known is not None else leaf(text)
-
-    def suffix(self, text: str, value: Any) -> Any:
-        if self.peek() in {".", "->"}:
-            member = self.take() + self.take()
-            return leaf(f"({text}){member}")
-        return value
 
     def _template(self) -> int:
         """The number of tokens of a `<...>` that is followed by `(`, `::` or an end; 0 where `<` compares."""
@@ -228,13 +219,13 @@ class _Parser:
         if last in {"min", "max"} and len(arguments) >= 2:
             if all(isinstance(a, int) for a in arguments):
                 return min(arguments) if last == "min" else max(arguments)
-            return Sym(f"{last}({', '.join(map(render, arguments))})")
+            return call(last, *arguments)
         known = self.resolve(name + " ".join(self.tokens[start : self.position]))
         if known is not None:
             return known
         text = f"{name}({', '.join(render(a) for a in arguments)})"
         compile_time = last in {"sizeof", "size", "cosize_v", "alignof"} and "{" not in text
-        return Sym(text, leaf=True) if compile_time else leaf(text)
+        return Quantity(text) if compile_time else leaf(text)
 
 
 def _number(token: str) -> Any:
@@ -242,54 +233,7 @@ def _number(token: str) -> Any:
     try:
         return int(digits, 0)
     except ValueError:
-        return Sym(token)
+        return Opaque(token)
 
 
-def _apply(operator: ast.operator | str, left: Any, right: Any) -> Any:
-    if isinstance(left, int) and isinstance(right, int):
-        folded = _fold(operator, left, right)
-        if folded is not None:
-            return folded
-    if isinstance(operator, str):
-        return Sym(
-            f"{render(left, COMPARISON)} {operator} {render(right, COMPARISON)}",
-            CONDITION if operator in {"or", "and"} else COMPARISON,
-        )
-    return combine(operator, left, right)
-
-
-def _fold(operator: ast.operator | str, a: int, b: int) -> int | None:
-    if isinstance(operator, str):
-        table = {
-            "or": a or b,
-            "and": a and b,
-            "==": a == b,
-            "!=": a != b,
-            "<": a < b,
-            ">": a > b,
-            "<=": a <= b,
-            ">=": a >= b,
-        }
-        return int(table[operator])
-    if max(a.bit_length(), b.bit_length()) > 64:
-        return None  # no C++ integer is as wide
-    match operator:
-        case ast.Add():
-            return a + b
-        case ast.Sub():
-            return a - b
-        case ast.Mult():
-            return a * b
-        case ast.FloorDiv() | ast.Mod():
-            if b == 0:
-                return None
-            quotient = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)  # C++ truncates towards zero
-            return quotient if isinstance(operator, ast.FloorDiv) else a - quotient * b
-        case ast.LShift() if 0 <= b < 64:
-            return a << b
-        case ast.RShift() if 0 <= b < 64:
-            return a >> b
-    return None
-
-
-__all__ = ["SUM", "Resolver", "formula", "formula_text"]
+__all__ = ["Resolver", "formula", "formula_text"]

@@ -62,7 +62,8 @@ from opscope_tools.kernels.cuda.syntax.nodes import (
     spelled,
     written,
 )
-from opscope_tools.kernels.host.worlds import Sym, leaf, render
+from opscope_tools.kernels.values.expressions import Choice, Expression, Opaque, Quantity, leaf, operand
+from opscope_tools.kernels.values.notation import parts
 
 #: statements and calls that are run for one function; calls in calls
 _STEPS, _DEEPEST = 30_000, 12
@@ -215,15 +216,17 @@ class _Run:
             return known if known is not None else self._outside(name)
         found = self._variable(name)
         if found is None:
-            return Sym(name, leaf=True) if name in self.frame.function.template else self._outside(name)
+            return Quantity(name) if name in self.frame.function.template else self._outside(name)
         value = found.value
         self.used.update({k: u for k, u in found.uses.items() if k not in self.used})
         if found.parameter:
-            return value if isinstance(value, int | Sym) else None
+            return value if isinstance(value, int | Expression) else None
         if isinstance(value, int):
             return value
-        plain = isinstance(value, Sym) and not re.fullmatch(r"\{[^{}]*\}", value.text) and len(value.text) <= LONGEST
-        return value if plain else Sym(name, leaf=True) if found.constant and isinstance(value, Sym) else None
+        if not isinstance(value, Expression):
+            return None
+        run_time = isinstance(value, Quantity) and value.run_time
+        return value if not run_time and len(value.text) <= LONGEST else Quantity(name) if found.constant else None
 
     def _outside(self, name: str) -> Any:
         names = self.frame.names
@@ -271,9 +274,7 @@ class _Run:
             self.state.declare(name, variable)
         for name, text in zip(function.template, given, strict=False):
             value = formula(text, lambda _: None)
-            self.state.declare(
-                name, Variable(value if isinstance(value, int) else Sym(text, leaf=True), parameter=True)
-            )
+            self.state.declare(name, Variable(value if isinstance(value, int) else Quantity(text), parameter=True))
         try:
             return self._to_the_end(function.body.statements)
         finally:
@@ -497,7 +498,7 @@ class _Run:
         listed = [v.value for _, v in value.items] if isinstance(value, Listed) else None
         if name == "dim3" and not kind.pointers:
             if listed is not None:
-                return Dims(tuple(v if isinstance(v, int | Sym) else None for v in listed) or (1,))
+                return Dims(tuple(v if isinstance(v, int | Expression) else None for v in listed) or (1,))
             return Dims((value,)) if isinstance(value, int) else value
         if listed is None:
             return value
@@ -566,7 +567,7 @@ class _Run:
                 return self._name(node)
             case Member():
                 found = self._variable(squeeze(spelled(node)))
-                if found is not None and not isinstance(found.value, int | Sym | Unknown):
+                if found is not None and not isinstance(found.value, int | Expression | Unknown):
                     self.used.update(found.uses)
                     return found.value
         for child in children(node):
@@ -595,19 +596,19 @@ class _Run:
             return (
                 self._kernels(node) if node.arguments is not None or plain in self.host.kernels else self.formula(node)
             )
-        if isinstance(found.value, int | Sym) or (found.value in (Unknown(), Parts({})) and not found.dims):
+        if isinstance(found.value, int | Expression) or (found.value in (Unknown(), Parts({})) and not found.dims):
             return self.formula(node)
         self.used.update(found.uses)
         return found.value
 
     def _size(self, node: Node, value: Any) -> Any:
         """A whole number along an axis."""
-        return value if isinstance(value, int | Sym) else self.formula(node)
+        return value if isinstance(value, int | Expression) else self.formula(node)
 
     def _lone(self, text: str, value: Any) -> Any:
         """What the only size of a `dim3` comes to: of a name, what it was set to."""
         found = self.state.find(text)
-        return found.value if found is not None and isinstance(found.value, Sym) else value
+        return found.value if found is not None and isinstance(found.value, Expression) else value
 
     def _kernels(self, node: Name) -> Kernels:
         arguments = tuple(self._template_argument(a) for a in node.arguments or ())
@@ -643,14 +644,14 @@ class _Run:
             return either("", first, second, squeeze(node.text))
         if isinstance(first, Dims) or isinstance(second, Dims):
             a, b = (v if isinstance(v, Dims) else Dims((v,)) for v in (first, second))
-            shown = render(test) if isinstance(test, Sym) else squeeze(node.text)
+            asked = test if isinstance(test, Expression) else Opaque(squeeze(node.text))
             return Dims(
                 tuple(
-                    x if render(x) == render(y) else Sym(f"({render(x)} if {shown} else {render(y)})")
+                    x if x == y else Choice(operand(x), asked, operand(y))
                     for x, y in ((a.along(i), b.along(i)) for i in "xyz"[: max(len(a.axes), len(b.axes))])
                 )
             )
-        return self.formula(node) if isinstance(first, int | Sym) and isinstance(second, int | Sym) else Unknown()
+        return self.formula(node) if all(isinstance(v, int | Expression) for v in (first, second)) else Unknown()
 
     # assignments -----------------------------------------------------------------------------------------------------
 
@@ -669,7 +670,7 @@ class _Run:
         at = self.state.where(path[0])
         old = self.state.blocks[at.block][at.name] if at is not None else None
         of_itself = operator != "=" or re.search(rf"(?<![\w.]){re.escape(name)}\b", text) is not None
-        if isinstance(value, Sym) and ((of_itself and len(path) == 1) or f"{{{name}}}" in value.text):
+        if isinstance(value, Expression) and ((of_itself and len(path) == 1) or leaf(name) in parts(value)):
             value, own = Unknown(), {**(old.own if old is not None else {}), **own}
         if at is not None and old is not None and len(path) > 1 and all(p.isidentifier() for p in path):
             self.state.change(
@@ -688,7 +689,8 @@ class _Run:
         first, *rest = path
         if isinstance(old.value, Dims) and first in {"x", "y", "z"}:
             axes = [old.value.along(i) for i in "xyz"]
-            axes["xyz".index(first)] = part.value if isinstance(part.value, int | Sym) else leaf(f"{name}.{first}")
+            told = isinstance(part.value, int | Expression)
+            axes["xyz".index(first)] = part.value if told else leaf(f"{name}.{first}")
             while len(axes) > 1 and axes[-1] == 1:
                 axes.pop()
             own, texts = self._filled(old, name, "xyz".index(first), part)
@@ -909,8 +911,8 @@ class _Run:
         text = re.sub(r"^[&*(\s]+", "", callee.text)
         if isinstance(value, Kernels):
             kernels, certain = value.spelled, True
-        elif isinstance(value, Sym) and value.leaf:
-            plain = value.text.strip("{}")
+        elif isinstance(value, Quantity):
+            plain = value.name
             kernels, certain = (Spelled(plain, re.sub(r"<.*", "", plain).rpartition("::")[2]),), False
         else:
             kernels, certain = (Spelled(text, re.sub(r"<.*", "", text).rpartition("::")[2]),), False
@@ -953,7 +955,7 @@ def _components(node: Node) -> list[str]:
 
 
 def _dims(parts: Sequence[Told]) -> Told:
-    values = tuple(p.value if isinstance(p.value, int | Sym) else None for p in parts)
+    values = tuple(p.value if isinstance(p.value, int | Expression) else None for p in parts)
     return Told(", ".join(p.text for p in parts), Dims(values), {k: u for p in parts for k, u in p.uses.items()})
 
 

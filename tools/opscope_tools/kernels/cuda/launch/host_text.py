@@ -11,8 +11,8 @@ from opscope_tools.kernels.cuda.launch.host_expressions import formula
 from opscope_tools.kernels.cuda.names.definitions import expand
 from opscope_tools.kernels.cuda.names.element_types import element_bytes
 from opscope_tools.kernels.cuda.source_text import CSource, matching, split_arguments, squeeze
-from opscope_tools.kernels.host.worlds import Sym, leaf
 from opscope_tools.kernels.records import MacroRef
+from opscope_tools.kernels.values.expressions import Expression, Quantity, leaf
 
 _BUILTIN = re.compile(r"^(threadIdx|blockIdx|blockDim|gridDim)(\.[xyz])?$|^(warpSize|sizeof.*)$")
 
@@ -36,11 +36,11 @@ class Names:
     _circular: bool = False
 
     def __call__(self, name: str) -> Any:
-        """An int, a `Sym`, or None for what stays a run-time name."""
+        """An int, an `Expression`, or None for what stays a run-time name."""
         if (sized := re.fullmatch(r"sizeof\s*+\((.*)\)", name)) and (size := element_bytes(sized[1])) is not None:
             return 8 if "*" in sized[1] else size
         if _BUILTIN.match(name):
-            return Sym(name, leaf=True)
+            return Quantity(name)
         if "(" in name:
             return self.macro_call(name, self)
         if name in self._active:
@@ -65,8 +65,8 @@ class Names:
             self._active.discard(name)
             used, self.used = self.used, before
         if found is None and "::" in name and re.match(r"[A-Z]\w*(<.*>)?::|.*::k?[A-Z]\w*$", name):
-            found = Sym(name, leaf=True)  # a member of a type: a compile-time constant
-        if isinstance(found, Sym) and len(found.text) > LONGEST:
+            found = Quantity(name)  # a member of a type: a compile-time constant
+        if isinstance(found, Expression) and len(found.text) > LONGEST:
             found = leaf(name)  # a value built up over many lines is better read there
         self._circular = self._circular or around
         return found, used
@@ -88,18 +88,18 @@ class Names:
             (text,) = values
             self._use(f"{name} = {text}", found[0].start())
             value = formula(text, self)
-            return value if isinstance(value, int) else Sym(name, leaf=True)
+            return value if isinstance(value, int) else Quantity(name)
         own = [m for m in self.source.macros if m.name == name and m.parameters is None and m.body]
         macro = own[0] if len({m.body for m in own}) == 1 else None if own else self.macros.get(name)
         if own and macro is None:
             for m in own:
                 self.used.setdefault(f"{name} = {m.body}", f"#define {name} {squeeze(m.body)} ({m.file}:{m.line})")
-            return Sym(name, leaf=True)
+            return Quantity(name)
         if macro is not None and macro.parameters is None:
             self.used.setdefault(name, f"#define {name} {squeeze(macro.body)} ({macro.file}:{macro.line})")
             value = formula(macro.body, self)
-            return value if isinstance(value, int) and _whole(macro.body) else Sym(name, leaf=True)
-        return Sym(name, leaf=True) if found else None
+            return value if isinstance(value, int) and _whole(macro.body) else Quantity(name)
+        return Quantity(name) if found else None
 
     def _outside(self, place: int) -> bool:
         """Whether a constant is of the file, a namespace or a class: those of functions are seen there alone."""
@@ -156,7 +156,7 @@ class Names:
         finally:
             self._active.discard(name)
         self.used.setdefault(name, f"#define {name} {squeeze(macro.body)} ({macro.file}:{macro.line})")
-        return None if isinstance(value, Sym) and value.leaf else value
+        return None if isinstance(value, Quantity) else value
 
 
 def _whole(body: str) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from opscope_tools.kernels.cuda.syntax.nodes import Lambda
-from opscope_tools.kernels.host.worlds import Sym, leaf, render
+from opscope_tools.kernels.values.expressions import Expression, Quantity, leaf
 
 #: tests on the way to a point of a host function, and how each went
 Way = tuple[tuple[str, bool], ...]
@@ -198,8 +198,8 @@ def either(name: str, x: Any, y: Any, test: str) -> Any:
         marked = [replace(s, way=((test, holds), *s.way)) if test else s for s, holds in ways]
         return Kernels(tuple(dict.fromkeys(marked)))
     if (
-        isinstance(x, Dims | int | Sym)
-        and isinstance(y, Dims | int | Sym)
+        isinstance(x, Dims | int | Expression)
+        and isinstance(y, Dims | int | Expression)
         and (isinstance(x, Dims) or isinstance(y, Dims))
     ):
         a, b = (v if isinstance(v, Dims) else Dims((v,)) for v in (x, y))
@@ -215,8 +215,8 @@ def component(variable: Variable, part: str) -> Variable | None:
         return value.fields.get(part)
     if isinstance(value, Dims) and part in {"x", "y", "z"}:
         return replace(variable, value=value.along(part))
-    if isinstance(value, Sym) and value.leaf and variable.parameter:
-        return replace(variable, value=leaf(f"{render(value)}.{part}"))
+    if isinstance(value, Quantity) and variable.parameter:
+        return replace(variable, value=leaf(f"{value.name}.{part}"))
     return None
 
 

@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 from opscope_schemas.tiling import Constraint
 from opscope_schemas.tiling import Launch as LaunchFact
@@ -34,9 +33,10 @@ from opscope_tools.kernels.cuda.names.definitions import (
 from opscope_tools.kernels.cuda.names.functions import Library
 from opscope_tools.kernels.cuda.names.template_arguments import included
 from opscope_tools.kernels.cuda.source_text import CSource, split_arguments, squeeze, whole_words
-from opscope_tools.kernels.host.worlds import Sym, leaf, product, render
 from opscope_tools.kernels.records import KernelRef, LaunchRef, MacroRef, WrapperRef
 from opscope_tools.kernels.values.conditions import negated
+from opscope_tools.kernels.values.expressions import Expression, Quantity, leaf, render
+from opscope_tools.kernels.values.notation import product
 
 
 @dataclass
@@ -185,7 +185,7 @@ def _sites(source: CSource, place: _Place, kernel: KernelRef, context: CudaConte
     groups: dict[tuple[object, ...], list[tuple[Event, list[Spelled]]]] = {}
     for event in meant:
         own = [s for s in event.kernels if s.name == kernel.name]
-        key = (*(_shown(p.value) for p in (event.grid, event.block, event.shared, event.cluster)), event.place)
+        key = (*(repr(p.value) for p in (event.grid, event.block, event.shared, event.cluster)), event.place)
         groups.setdefault(key, []).append((event, own))
     if not groups:
         return [_site(source, place, [(_unread(source, place, context), [])], note, kernel, context)]
@@ -234,12 +234,6 @@ def _unread(source: CSource, place: _Place, context: CudaContext) -> Event:
     return Event(place.start, None, Told(callee), (), False, parts[0], parts[1], parts[2], parts[3], Told(), ())
 
 
-def _shown(value: Any) -> str:
-    if isinstance(value, Dims):
-        return str([render(a) for a in value.axes])
-    return render(value) if isinstance(value, int | Sym) else str(value)
-
-
 def dimensions(told: Told, what: str, *, through: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """(a formula along each axis, what stayed unresolved) of a grid or block."""
     value = told.value
@@ -247,13 +241,13 @@ def dimensions(told: Told, what: str, *, through: bool) -> tuple[tuple[str, ...]
         return tuple(render(a) for a in value.axes), ()
     if isinstance(value, Unknown) and value.reason:
         return (), (f"{told.text or what}: {value.reason}",)
-    if isinstance(value, Sym) and value.leaf and "{" in value.text:
-        written = value.text.strip("{}")
+    if isinstance(value, Quantity) and value.run_time:
+        written = value.name
         simple = re.fullmatch(r"\w+", written) is not None
         if through and (written == told.text or not simple):
             return (), (what,)
         return (value.text,), (written,) if not simple or not told.uses else ()
-    if isinstance(value, int | Sym):
+    if isinstance(value, int | Expression):
         return (render(value),), ()
     return (), (told.text or what,)
 
@@ -292,7 +286,7 @@ def _site(
         threads=threads,
         shared_memory=_bytes(event.shared),
         stream=render(event.stream.value).strip("{}")
-        if through and isinstance(event.stream.value, Sym)
+        if through and isinstance(event.stream.value, Expression)
         else event.stream.text,
         cluster=", ".join(cluster),
         reached_when=tuple(dict.fromkeys(test if holds else negated(test) for test, holds in around)),
@@ -310,4 +304,4 @@ def _bytes(told: Told) -> str:
     """Dynamic shared memory; what is not told is not 0."""
     if not told.text and told.value is None:
         return "0"
-    return render(told.value) if isinstance(told.value, int | Sym) else render(leaf(told.text))
+    return render(told.value) if isinstance(told.value, int | Expression) else render(leaf(told.text))

@@ -144,7 +144,7 @@ class Library:
                 yield self.code(header)
 
     def settled(self, source: CSource, name: str) -> Any:
-        """What a constant or macro of a file comes to: an int, a `Sym` or None."""
+        """What a constant or macro of a file comes to: an int, an `Expression` or None."""
         if source.path not in self._names:
             self._names[source.path] = Names(source, self.macros)
         return self._names[source.path](name)

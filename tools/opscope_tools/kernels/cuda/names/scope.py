@@ -27,8 +27,8 @@ from opscope_tools.kernels.cuda.source_text import split_arguments
 from opscope_tools.kernels.cuda.syntax.expressions import Parser, UnreadError
 from opscope_tools.kernels.cuda.syntax.nodes import Binary, Name, Node, Number, SizeOf, TypeName
 from opscope_tools.kernels.cuda.syntax.tokens import Token, words
-from opscope_tools.kernels.host.worlds import PRODUCT, Sym, render
-from opscope_tools.kernels.values.notation import Counts
+from opscope_tools.kernels.values.expressions import Expression, Quantity, render, settled
+from opscope_tools.kernels.values.notation import Counts, read_size
 
 _STORAGE = frozenset("static inline const constexpr __device__ __constant__ extern volatile".split())
 _STRIPPED = re.compile(r"^(?:typename|const|struct)\s++")
@@ -78,7 +78,7 @@ class Scope:
             known[key] = self._constant(name)
         found: Value = known[key]
         if found.type.kind == "unknown" and found.number is None and name in self.compile_time:
-            return replace(found, number=Sym(name, leaf=True))
+            return replace(found, number=Quantity(name))
         return found
 
     def _constant(self, name: str) -> Value:
@@ -98,10 +98,10 @@ class Scope:
         found = self.library.settled(self.function.code.source, name)
         if isinstance(found, int):
             return whole(found)
-        if isinstance(found, Sym):
+        if isinstance(found, Expression):
             return whole(found)
         # in capitals and defined nowhere: the compiler is given it, `-D_N_=64`
-        return Value(UNKNOWN, Sym(name, leaf=True) if _GIVEN.fullmatch(name) else None)
+        return Value(UNKNOWN, Quantity(name) if _GIVEN.fullmatch(name) else None)
 
     def _trait(self, name: str) -> Value:
         """`std::is_same_v<A, B>`, decided where both are told; other traits are the same in every thread."""
@@ -222,13 +222,7 @@ class Scope:
                 return computed(operator, self.number(left), self.number(right))
             case SizeOf(text=text):
                 kind = self.read_type(text)
-                return (
-                    None
-                    if kind is None or not kind.size
-                    else int(kind.size)
-                    if kind.size.isdigit()
-                    else Sym(kind.size, leaf=True)
-                )
+                return None if kind is None or not kind.size else read_size(kind.size)
         return None
 
     def _told(self, plain: str, arguments: tuple[str, ...]) -> bool:
@@ -264,7 +258,7 @@ def _size_of(struct: Struct, kinds: list[Type], inner: Scope) -> str:
         if isinstance(least, int) and least > 0 and plain.isdigit():
             return str(-(-int(plain) // least) * least)
         counts = Counts()
-        return plain if plain and least is not None and counts.read(plain) == counts.read(render(least)) else ""
+        return plain if plain and least is not None and counts.read(plain) == counts.read(least) else ""
     if len(kinds) == 1:
         return kinds[0].size
     if not all(k.size.isdigit() for k in kinds):
@@ -304,11 +298,7 @@ def generic(name: str) -> Type:
 
 def with_size(kind: Type, length: Any) -> Type:
     """An array of a type."""
-    total = ""
-    if isinstance(length, int) and kind.size.isdigit():
-        total = str(length * int(kind.size))
-    elif length is not None and kind.size:
-        total = f"{render(length, PRODUCT)} * {kind.size}"
+    total = render(settled("*", length, read_size(kind.size))) if length is not None and kind.size else ""
     return Type("array", f"{kind.name}[]", total, kind)
 
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from opscope_tools.kernels.cuda.launch.host_expressions import formula
 from opscope_tools.kernels.cuda.names.definitions import template_names
 from opscope_tools.kernels.cuda.source_text import CSource, matching_angle, split_arguments
-from opscope_tools.kernels.host.worlds import Sym, render
+from opscope_tools.kernels.values.expressions import Quantity, render
+from opscope_tools.kernels.values.notation import read_size
 
 Load = Callable[[str], CSource | None]
 
@@ -106,10 +107,10 @@ def _members(
     """`static constexpr int` members in order, each worked out from the arguments and the members before it."""
     known: dict[str, object] = {}
     for constant in inherited.values():
-        known[constant.name] = int(constant.value) if constant.value.isdigit() else Sym(constant.value)
+        known[constant.name] = read_size(constant.value)
     for name, text in bound.items():
         value = formula(text, lambda _: None)
-        known[name] = value if isinstance(value, int) else Sym(text, leaf=True)
+        known[name] = value if isinstance(value, int) else Quantity(text)
 
     def resolve(name: str) -> object | None:
         return known.get(name.rpartition("::")[2])
@@ -119,6 +120,6 @@ def _members(
     )
     for match in pattern.finditer(source.statements, body, end):
         value = formula(match[2], resolve)
-        known[match[1]] = value if isinstance(value, int) else Sym(match[1], leaf=True)
+        known[match[1]] = value if isinstance(value, int) else Quantity(match[1])
         shown = render(value).replace("{", "").replace("}", "")
         yield TraitConstant(match[1], shown, source.path, source.line(match.start()))

@@ -6,13 +6,12 @@ known of a whole number as a formula, how it depends on the thread index, and wh
 
 from __future__ import annotations
 
-import ast
 import re
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from opscope_tools.kernels.cuda.names.element_types import BYTES
-from opscope_tools.kernels.host.worlds import COMPARISON, PRODUCT, SUM, Sym, combine, leaf, render
+from opscope_tools.kernels.values.expressions import COMPARISONS, Expression, Operation, combine, folded, leaf
 from opscope_tools.kernels.values.threads import Key
 
 Kind = Literal["float", "int", "generic", "vector", "object", "pointer", "array", "void", "unknown"]
@@ -202,11 +201,6 @@ def whole(number: Any, kind: Type = INT, varies: frozenset[str] = frozenset()) -
     return Value(kind, number, varies=varies)
 
 
-_OPERATORS: dict[str, ast.operator] = {
-    "+": ast.Add(), "-": ast.Sub(), "*": ast.Mult(), "/": ast.FloorDiv(), "%": ast.Mod(), "<<": ast.LShift(),
-    ">>": ast.RShift(), "&": ast.BitAnd(), "|": ast.BitOr(), "^": ast.BitXor(),
-}  # fmt: skip
-_COMPARES = {"<", "<=", ">", ">=", "==", "!="}
 _MOST = 240
 
 
@@ -215,37 +209,19 @@ def computed(operator: str, a: Any, b: Any) -> Any:
     if a is None or b is None:
         return None
     if isinstance(a, int) and isinstance(b, int):
-        return _folded(operator, a, b)
+        return folded(operator, a, b)
     if operator in {"<<", ">>"} and isinstance(b, int) and 0 <= b < 63:
         operator, b = ("*" if operator == "<<" else "/"), 1 << b
     if operator == "&" and isinstance(b, int) and b > 0 and b & (b + 1) == 0:
         operator, b = "%", b + 1
-    if operator in _COMPARES:
-        return Sym(f"{render(a, COMPARISON + 1)} {operator} {render(b, COMPARISON + 1)}", COMPARISON)
+    if operator in COMPARISONS:
+        return Operation(operator, a, b)
     if operator not in "+-*/%":
         return None
     if operator == "*" and 0 in (a, b):
         return 0
-    if operator == "/" and b == 1:
-        return a
-    if operator == "+" and a == 0:
-        return b
-    made = combine(_OPERATORS[operator], a, b)
-    return None if isinstance(made, Sym) and len(made.text) > _MOST else made
-
-
-def _folded(operator: str, a: int, b: int) -> int | None:
-    if operator in _COMPARES:
-        return int({"<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b, "==": a == b, "!=": a != b}[operator])
-    if operator in {"/", "%"}:
-        if b == 0:
-            return None
-        quotient = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)  # C++ truncates towards zero
-        return quotient if operator == "/" else a - quotient * b
-    if operator in {"<<", ">>"}:
-        return None if not 0 <= b < 64 else a << b if operator == "<<" else a >> b
-    made = {"+": a + b, "-": a - b, "*": a * b, "&": a & b, "|": a | b, "^": a ^ b}.get(operator)
-    return made if made is not None and made.bit_length() <= 64 else None
+    made = combine("//" if operator == "/" else operator, a, b)
+    return None if isinstance(made, Expression) and len(made.text) > _MOST else made
 
 
 def arithmetic(operator: str, a: Value, b: Value, kind: Type) -> Value:
@@ -346,13 +322,7 @@ def converted(found: Value, kind: Type) -> Value:
     return replace(made, origin=found.origin, space=found.space) if kind.kind == "object" else made
 
 
-def difference(a: Any, b: Any) -> Any:
-    """`a - b` as a formula in parentheses where it is one."""
-    made = computed("-", a, b)
-    return made if isinstance(made, int | None) else Sym(f"({made.text})" if made.precedence < PRODUCT else made.text)
-
-
 __all__ = [
-    "BOOL", "DOUBLE", "FLOAT", "HALF", "INT", "LONG", "SUM", "UNKNOWN", "UNTOLD", "VOID", "Kind", "Type", "Value", "arithmetic",
-    "computed", "converted", "difference", "lane_step", "literal", "named_type", "pointer", "thread_index", "told", "whole",
+    "BOOL", "DOUBLE", "FLOAT", "HALF", "INT", "LONG", "UNKNOWN", "UNTOLD", "VOID", "Kind", "Type", "Value", "arithmetic",
+    "computed", "converted", "lane_step", "literal", "named_type", "pointer", "thread_index", "told", "whole",
 ]  # fmt: skip

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any, Literal
 
 from opscope_schemas.formula import Formula
@@ -25,7 +24,6 @@ from opscope_tools.kernels.cuda.syntax.nodes import (
     spelled,
     within,
 )
-from opscope_tools.kernels.host.worlds import render
 from opscope_tools.kernels.run.events import Access, Space
 from opscope_tools.kernels.run.log import MEMORY
 from opscope_tools.kernels.values.notation import Counts
@@ -133,28 +131,13 @@ def shown(node: Node) -> str:
     return "..."
 
 
-def _elements(step: object, kind: Type, counts: Counts) -> str:
+def _elements(step: Any, kind: Type, counts: Counts) -> str:
     """A step in bytes as one in elements of a type; '' where it is not told or no whole number of them."""
-    if step is None or not kind.size:
+    unit = counts.read(kind.size) if step is not None and kind.size else Formula.const(0)
+    found = counts.read(step).divided(unit) if len(unit.terms) == 1 else None
+    if found is None or any(c.denominator != 1 for c in found.terms.values()):
         return ""
-    if isinstance(step, int) and kind.size.isdigit():
-        size = int(kind.size)
-        return str(step // size) if size and step % size == 0 else ""
-    found, unit = counts.read(render(step)), counts.read(kind.size)
-    if len(unit.terms) != 1:
-        return ""
-    ((names, size_),) = unit.terms.items()
-    made: dict[Any, Fraction] = {}
-    for monomial, coefficient in found.terms.items():
-        left = dict(monomial)
-        for name, power in names:
-            if left.get(name, 0) < power:
-                return ""
-            left[name] -= power
-        made[tuple((n, p) for n, p in left.items() if p)] = Fraction(coefficient) / size_
-    if any(c.denominator != 1 for c in made.values()):
-        return ""
-    text = counts.show(Formula(made))
+    text = str(found)
     return "" if UNTOLD in text else text.replace("{", "").replace("}", "")
 
 

@@ -36,10 +36,10 @@ from opscope_tools.kernels.cuda.run.language import LOADS, STORES, Effect, assem
 from opscope_tools.kernels.cuda.run.state import State, Values
 from opscope_tools.kernels.cuda.run.variables import bind, forget
 from opscope_tools.kernels.cuda.syntax.nodes import Assembly, Call, Member, Name, Unary, spelled
-from opscope_tools.kernels.host.worlds import Sym, ceil_div, render
 from opscope_tools.kernels.run.events import Call as FunctionCall
 from opscope_tools.kernels.run.events import Part
 from opscope_tools.kernels.run.log import EVERY, FLOPS, MEMORY
+from opscope_tools.kernels.values.expressions import call, ceil_div, render
 
 _ATOMIC = re.compile(
     r"(?:__)?atomic(Add|Sub|Max|Min|Exch|CAS|And|Or|Xor|Inc|Dec)(?:_block|_system)?(?:Noret)?|(?:gpu|fast)AtomicAdd(?:NoReturn)?"
@@ -154,7 +154,7 @@ class Calls:
             if isinstance(a, int) and isinstance(b, int):
                 made = min(a, b) if "min" in name else max(a, b)
             elif a is not None and b is not None:
-                made = Sym(f"{name[-3:]}({render(a)}, {render(b)})")
+                made = call(name[-3:], a, b)
             return Value(values[0].type, made, varies=varies)
         first = values[0].type if values else UNKNOWN
         arithmetic = [v.type for v in values if v.type.arithmetic]

@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from opscope_tools.kernels.cuda.names.values import Value, computed
-from opscope_tools.kernels.host.worlds import COMPARISON, Sym, ceil_div, render
 from opscope_tools.kernels.run.log import Log
 from opscope_tools.kernels.values.conditions import canonical, negated
+from opscope_tools.kernels.values.expressions import Operation, Quantity, ceil_div, render
 from opscope_tools.kernels.values.notation import Counts
 from opscope_tools.kernels.values.threads import Digit, Threads
 
 _FLIP = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
-_OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 
 
 @dataclass(frozen=True)
@@ -183,15 +182,9 @@ class Guards:
 
 
 def _text(operator: str, a: Value, b: Value) -> str:
-    shown = []
-    for value in (a, b):
-        number = value.number
-        if number is None and value.root:
-            number = Sym(value.root, leaf=True)
-        if number is None:
-            return ""
-        shown.append(render(number, COMPARISON + 1))
-    return f"{shown[0]} {operator} {shown[1]}".replace("{", "").replace("}", "")
+    left, right = (Quantity(v.root) if v.number is None and v.root else v.number for v in (a, b))
+    text = "" if left is None or right is None else Operation(operator, left, right).text
+    return text.replace("{", "").replace("}", "")
 
 
 def _not(decision: Decision) -> Decision:
@@ -245,9 +238,7 @@ def _below(
     factor = keys[0][1]
     expected = factor
     for (_, factor_), digit in zip(keys, covered, strict=False):
-        if len(keys) > 1 and (
-            len(keys) != len(covered) or counts.read(render(factor_)) != counts.read(render(expected))
-        ):
+        if len(keys) > 1 and (len(keys) != len(covered) or counts.read(factor_) != counts.read(expected)):
             return None
         expected = computed("*", expected, digit.count)
     rest = computed("-", bound, offset)

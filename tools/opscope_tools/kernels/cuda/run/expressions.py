@@ -51,12 +51,12 @@ from opscope_tools.kernels.cuda.syntax.nodes import (
     Unary,
     spelled,
 )
-from opscope_tools.kernels.host.worlds import COMPARISON, Sym, leaf, render
 from opscope_tools.kernels.run.log import FLOPS, MEMORY, Sums
 from opscope_tools.kernels.run.paths import Status
 from opscope_tools.kernels.values.conditions import negated
+from opscope_tools.kernels.values.expressions import COMPARISONS, Choice, Operation, leaf
+from opscope_tools.kernels.values.notation import read_size
 
-_COMPARES = frozenset({"<", "<=", ">", ">=", "==", "!="})
 _DATA = frozenset({"data"})
 
 
@@ -352,7 +352,7 @@ def _size_of(state: State, text: str) -> Value:
         kind = found.type
     if kind is None or not kind.size:
         return whole(None, LONG)
-    return whole(int(kind.size) if kind.size.isdigit() else Sym(kind.size, leaf=True), LONG)
+    return whole(read_size(kind.size), LONG)
 
 
 def _built_in(state: State, node: Member, name: str, axis: str) -> Value | None:
@@ -378,7 +378,7 @@ def index_of(state: State, node: Node, name: str, axis: str) -> Value:
 def _operated(state: State, node: Node, operator: str, a: Value, b: Value) -> Value:
     """An operator on two values."""
     varies = a.varies | b.varies
-    if operator in _COMPARES:
+    if operator in COMPARISONS:
         made = computed(operator, a.number, b.number) if a.type.kind != "pointer" else None
         several = a.one_of_several or b.one_of_several
         number = made if isinstance(made, int) else None
@@ -420,13 +420,12 @@ def _floating(state: State, node: Node, operator: str, a: Value, b: Value) -> Va
 
 def _chosen(test: Value, first: Value, second: Value) -> Any:
     """The formula of a conditional between two whole numbers."""
-    if first.number is None or second.number is None or len(test.test) != 3 or test.test[0] not in _COMPARES:
+    if first.number is None or second.number is None or len(test.test) != 3 or test.test[0] not in COMPARISONS:
         return None
     a, b = test.test[1].number, test.test[2].number
     if a is None or b is None or test.varies & {"thread", "loop"}:
         return None
-    asked = f"{render(a, COMPARISON + 1)} {test.test[0]} {render(b, COMPARISON + 1)}"
-    return Sym(f"({render(first.number)} if {asked} else {render(second.number)})")
+    return Choice(first.number, Operation(test.test[0], a, b), second.number)
 
 
 def rely(state: State, decision: Decision, node: Node, text: str) -> None:
@@ -459,7 +458,7 @@ def moved(base: Value, operator: str, by: Value) -> Any:
         return start
     kind = base.type.of or UNKNOWN
     size = kind.size or f"sizeof({UNTOLD}{kind.name})"
-    return computed(operator, start, computed("*", step, int(size) if size.isdigit() else Sym(size, leaf=True)))
+    return computed(operator, start, computed("*", step, read_size(size)))
 
 
 def _wider(a: Type, b: Type) -> Type:

@@ -18,7 +18,6 @@ from opscope_tools.kernels.cuda.syntax.expressions import UnreadError
 from opscope_tools.kernels.cuda.syntax.nodes import Lambda, Name, TypeName
 from opscope_tools.kernels.cuda.syntax.statements import Reader
 from opscope_tools.kernels.cuda.syntax.tokens import Token, words
-from opscope_tools.kernels.host.worlds import render
 from opscope_tools.kernels.run.events import Check
 
 DEPTH = 8
@@ -236,7 +235,7 @@ def _one(values: list[Value]) -> Value:
         return replace(values[0], root="")
     varies = frozenset[str]().union(*(v.varies for v in values)) | {"data"}
     spaces = {v.space for v in values}
-    numbers = {render(v.number) for v in values}
+    numbers = {v.number for v in values}
     known = next((v.type for v in values if v.type.kind != "unknown"), UNKNOWN)
     return Value(
         known,

@@ -25,9 +25,9 @@ from opscope_tools.kernels.cuda.syntax.nodes import (
     spelled,
     within,
 )
-from opscope_tools.kernels.host.worlds import render
 from opscope_tools.kernels.run.events import Instruction, Mapping
 from opscope_tools.kernels.run.log import Size
+from opscope_tools.kernels.values.expressions import render
 
 _NAMED: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     (name, re.compile(pattern))

@@ -22,9 +22,9 @@ from opscope_tools.kernels.cuda.run.loops import Loops
 from opscope_tools.kernels.cuda.run.state import State
 from opscope_tools.kernels.cuda.run.statements import Statements
 from opscope_tools.kernels.cuda.run.variables import Declarations
-from opscope_tools.kernels.host.worlds import Sym, leaf, render
 from opscope_tools.kernels.run.events import TooManyStepsError, Unknown
 from opscope_tools.kernels.run.log import EVERY, Log, Lost
+from opscope_tools.kernels.values.expressions import Quantity, leaf, render
 from opscope_tools.kernels.values.threads import whole as whole_block
 
 #: nodes that one run looks at
@@ -80,7 +80,7 @@ def _template(scope: Scope, given: Mapping[str, Any]) -> None:
         elif isinstance(value, str) and scope.called(value):
             scope.declare(name, Value(UNKNOWN, function=value))
         else:
-            scope.declare(name, Value(INT, Sym(name, leaf=True)))
+            scope.declare(name, Value(INT, Quantity(name)))
 
 
 def _parameters(scope: Scope, given: Mapping[str, Any], log: Log) -> None:

@@ -37,9 +37,8 @@ from opscope_tools.kernels.cuda.syntax.nodes import (
     children,
     spelled,
 )
-from opscope_tools.kernels.host.worlds import Sym, leaf, render
 from opscope_tools.kernels.run.events import Loop
-from opscope_tools.kernels.values.threads import times
+from opscope_tools.kernels.values.expressions import call, combine, leaf, render, settled
 
 #: nodes up to which loops are taken one iteration at a time
 _MOST_UNROLLED_STEPS = 60_000
@@ -103,7 +102,7 @@ class Loops:
             return self.repeat(state, node, unknown_trips(state, node, node.text), state.threads, name)
         each = made.each
         if after:
-            each = max(each, 1) if isinstance(each, int) else Sym(f"max({render(each)}, 1)")
+            each = max(each, 1) if isinstance(each, int) else call("max", each, 1)
         varied = (bound.varies | amount.varies | (start.varies if not start.digits else frozenset())) & {"loop"}
         if varied or depends(each, state.log.counters) or depends(made.threads.factor, state.log.counters):
             return self.repeat(
@@ -202,7 +201,7 @@ class Loops:
         state.loops.append(state.line(node))
         state.left = set()
         state.threads = threads
-        state.times = times * (each if isinstance(each, int) else state.log.counts.factor(render(each)))
+        state.times = times * state.log.counts.factor(each)
         if name:
             state.log.counters.add(name)
         flow = self.statements.inner(state, node.body)
@@ -232,20 +231,19 @@ def _of_grid(state: State, start: Value, operator: str, bound: Value, amount: Va
         return None
     if not {"thread", "block"} >= start.varies >= {"block"} or start.number is None:
         return None
-    block = render(leaf("blockIdx.x"))
-    grid = render(leaf("gridDim.x"))
-    one = start.digits == () and start.number == leaf("blockIdx.x") and render(amount.number) == grid
-    every = counts.read(render(start.number)) == counts.read(f"{block} * {render(size)} + {{threadIdx.x}}")
-    if every and counts.read(render(amount.number)) != counts.read(f"{render(size)} * {grid}"):
+    block, grid, thread = map(leaf, ("blockIdx.x", "gridDim.x", "threadIdx.x"))
+    one = start.digits == () and start.number == block and amount.number == grid
+    every = counts.read(start.number) == counts.read(combine("+", settled("*", block, size), thread))
+    if every and counts.read(amount.number) != counts.read(settled("*", size, grid)):
         return None
     if not (one or every):
         return None
-    mean = Sym(f"{render(bound.number, 5)} / {grid}", 3)
+    mean = combine("/", bound.number, grid)
     state.log.assumptions.setdefault("Blocks that share a loop over the grid cost the mean of them.")
     if one:
         if state.counted:
             state.log.shared_tiles.setdefault(render(bound.number))
-        return replace(state.threads, factor=times(state.threads.factor, mean))
+        return replace(state.threads, factor=settled("*", state.threads.factor, mean))
     split = state.threads.split(("x", 1, None))
     if split is None or any(d.left != "first" or not d.full for d in split[1]):
         return None

@@ -36,9 +36,9 @@ from opscope_tools.kernels.cuda.syntax.nodes import (
     leaves,
     spelled,
 )
-from opscope_tools.kernels.host.worlds import render
 from opscope_tools.kernels.run.events import TooManyStepsError, Unknown
 from opscope_tools.kernels.values.conditions import negated
+from opscope_tools.kernels.values.expressions import render
 
 
 class Statements:

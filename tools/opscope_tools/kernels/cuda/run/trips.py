@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
-from opscope_tools.kernels.cuda.names.values import Value, computed, difference
+from opscope_tools.kernels.cuda.names.values import Value, computed
 from opscope_tools.kernels.cuda.syntax.nodes import (
     Assign,
     Binary,
@@ -26,7 +26,7 @@ from opscope_tools.kernels.cuda.syntax.nodes import (
     Unary,
     While,
 )
-from opscope_tools.kernels.host.worlds import Sym, render
+from opscope_tools.kernels.values.expressions import call, ceil_div, render
 from opscope_tools.kernels.values.notation import Counts, names_of
 from opscope_tools.kernels.values.threads import Threads
 
@@ -130,7 +130,7 @@ def in_one_thread(start: Value, operator: str, bound: Value, step: str, amount: 
         span = computed("-", start.number, bound.number if operator == ">" else computed("-", bound.number, 1))
     else:
         return ""
-    return "" if span is None else _BUILT_IN.sub(r"\1", render(_cdiv(span, amount.number)))
+    return "" if span is None else _BUILT_IN.sub(r"\1", render(ceil_div(span, amount.number)))
 
 
 def trip(
@@ -155,27 +155,13 @@ def trip(
 
 
 def _even(low: Any, high: Any, amount: Any, threads: Threads) -> Trip | None:
-    span = difference(high, low)
+    span = computed("-", high, low)
     if span is None:
         return None
-    each = _cdiv(span, amount)
+    each = ceil_div(span, amount)
     if not isinstance(each, int) and low != 0:
-        each = Sym(f"max({render(each)}, 0)")
+        each = call("max", each, 0)
     return Trip(max(each, 0) if isinstance(each, int) else each, threads)
-
-
-def _cdiv(span: Any, amount: Any) -> Any:
-    if amount == 1:
-        return span
-    if isinstance(span, int) and isinstance(amount, int) and amount > 0:
-        return -(-span // amount)
-    return Sym(
-        f"cdiv({render(span).removeprefix('(').removesuffix(')') if _wrapped(render(span)) else render(span)}, {render(amount)})"
-    )
-
-
-def _wrapped(text: str) -> bool:
-    return text.startswith("(") and text.endswith(")") and text.count("(") == 1
 
 
 def _shared(start: Value, stop: Any, amount: Any, threads: Threads, counts: Counts) -> Trip | None:
@@ -201,7 +187,7 @@ def _shared(start: Value, stop: Any, amount: Any, threads: Threads, counts: Coun
             unit = computed("*", unit, digit.count)
 
     def same(a: Any, b: Any) -> bool:
-        return counts.read(render(a)) == counts.read(render(b))
+        return counts.read(a) == counts.read(b)
 
     ordered, left = [], covered
     if all(isinstance(f, int) for f, _ in left):
@@ -231,14 +217,14 @@ def _shared(start: Value, stop: Any, amount: Any, threads: Threads, counts: Coun
         if "gridDim" in render(amount):
             return None
         conditions.append(f"{render(expected)} == {render(amount)}")
-    span = difference(stop, start.offset)
+    span = computed("-", stop, start.offset)
     if span is None:
         return None
-    iterations = _cdiv(span, least)
+    iterations = ceil_div(span, least)
     if isinstance(iterations, int):
         iterations = max(iterations, 0)
     elif start.offset != 0:
-        iterations = Sym(f"max({render(iterations)}, 0)")
+        iterations = call("max", iterations, 0)
     return Trip(1, made.taken(digits, iterations), tuple(conditions))
 
 
@@ -284,7 +270,7 @@ def _names(node: Node) -> set[str]:
 
 def depends(trip_: Any, names: set[str]) -> bool:
     """Whether a number of iterations has one of the names in it."""
-    return not isinstance(trip_, int) and bool(names & set(names_of(render(trip_))))
+    return not isinstance(trip_, int) and bool(names & set(names_of(trip_)))
 
 
 __all__ = ["MOST_UNROLLED", "Declare", "Trip", "depends", "in_one_thread", "loop_parts", "simulated", "trip"]

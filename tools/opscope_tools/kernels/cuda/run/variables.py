@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial, reduce
 from typing import Any, Protocol
 
 from opscope_tools.kernels.cuda.launch.host_expressions import CEIL_DIV
@@ -45,8 +46,9 @@ from opscope_tools.kernels.cuda.syntax.nodes import (
     within,
     written,
 )
-from opscope_tools.kernels.host.worlds import Sym, leaf, product, render
 from opscope_tools.kernels.run.events import Allocation
+from opscope_tools.kernels.values.expressions import Quantity, leaf, render, settled
+from opscope_tools.kernels.values.notation import product, read_size
 
 _TILE = re.compile(r"k(?:Block|Head|Tile)\w*|\w*(?:TILE|BLOCK)\w*")
 
@@ -115,17 +117,14 @@ class Declarations:
         ]  # fmt: skip
         written = [spelled(d).replace("/", "//") for d in node.dimensions if d is not None]
         shown = [w if n is None else render(n) for n, w in zip(numbers, written, strict=True)]
-        total: int | None = None
-        if not dynamic and element.size.isdigit() and all(isinstance(n, int) for n in numbers):
-            total = int(element.size)
-            for number in numbers:
-                total *= number
+        told = bool(element.size) and not dynamic and None not in numbers
+        total = reduce(partial(settled, "*"), numbers, read_size(element.size)) if told else None
         untold = f"sizeof({node.name})" if node.type.name == "?" else f"sizeof({_type_text(node.type)})"
         formula = "given at the launch" if dynamic else product([*shown, element.size or untold])
         state.log.met(
             Allocation(
                 **state.at(node), name=node.name, space="shared", type=_type_text(node.type) + "*" * node.pointers,
-                dimensions=tuple(shown), bytes=total, formula=formula, dynamic=dynamic, text=spelled(node),
+                dimensions=tuple(shown), bytes=total if isinstance(total, int) else None, formula=formula, dynamic=dynamic, text=spelled(node),
             )
         )  # fmt: skip
         for dimension in node.dimensions:
@@ -138,7 +137,7 @@ class Declarations:
             return found
         match node:
             case Name(text=text) if text in state.scope.compile_time:
-                return Sym(text, leaf=True)
+                return Quantity(text)
             case Binary(operator=operator, left=left, right=right):
                 numbers = (self._of_the_kernel(state, side, self.value(state, side).number) for side in (left, right))
                 return computed(operator, *numbers)

@@ -1,0 +1,119 @@
+"""Sizes as expressions: what is printed is read as the same, and has the value that the arithmetic gives."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import operator
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from opscope_tools.kernels.values.expressions import (
+    Choice,
+    Operation,
+    Quantity,
+    Size,
+    call,
+    ceil_div,
+    combine,
+    leaf,
+    negative,
+    render,
+)  # fmt: skip
+from opscope_tools.kernels.values.notation import Counts, evaluate, names_of, product, read_size
+
+_QUANTITIES = (leaf("n"), leaf("p.rows->x[3]"), leaf("f(a, b)"), *map(Quantity, ("B", "Traits<1>::kM", "sizeof(T)")))
+#: a size with the value that it should have: a function of what the quantities are
+Told = tuple[Size, Any]
+_POINTS = st.fixed_dictionaries({q.name: st.integers(1, 60) for q in _QUANTITIES})
+_ATOMS: st.SearchStrategy[Told] = st.sampled_from(_QUANTITIES).map(lambda q: (q, lambda v: v[q.name])) | st.integers(
+    -9, 130
+).map(lambda i: (i, lambda _: i))
+_DIVISORS: st.SearchStrategy[Told] = _ATOMS.filter(lambda t: not isinstance(t[0], int) or t[0] > 0)
+_PYTHON: Mapping[str, Any] = {
+    "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b, "//": lambda a, b: a // b,
+    "%": lambda a, b: a % b, "/": Fraction, "min": min, "max": max, "cdiv": lambda a, b: math.ceil(Fraction(a, b)),
+}  # fmt: skip
+
+
+def _joined(symbol: str, a: Told, b: Told) -> Told:
+    make = call if symbol in {"min", "max"} else combine
+    made = ceil_div(a[0], b[0]) if symbol == "cdiv" else make(symbol, a[0], b[0])
+    return made, lambda v: _PYTHON[symbol](a[1](v), b[1](v))
+
+
+def _chosen(symbol: str, a: Told, b: Told, c: Told) -> Told:
+    holds = {"<": operator.lt, "==": operator.eq, ">=": operator.ge}[symbol]
+    made = Choice(b[0], Operation(symbol, a[0], b[0]), c[0])
+    return made, lambda v: b[1](v) if holds(a[1](v), b[1](v)) else c[1](v)
+
+
+def _larger(inner: st.SearchStrategy[Told]) -> st.SearchStrategy[Told]:
+    return (
+        st.builds(_joined, st.sampled_from(["+", "-", "*", "min", "max"]), inner, inner)
+        | st.builds(_joined, st.sampled_from(["//", "%", "cdiv"]), inner, _DIVISORS)
+        | st.builds(_chosen, st.sampled_from(["<", "==", ">="]), inner, inner, inner)
+        | inner.map(lambda t: (negative(t[0]), lambda v: -t[1](v)))
+    )
+
+
+_SIZES = st.recursive(_ATOMS, _larger, max_leaves=12)
+
+
+@settings(max_examples=200)
+@given(_SIZES, _DIVISORS, _POINTS)
+def test_a_printed_size_is_read_as_the_same_and_keeps_its_value(size: Told, by: Told, at: dict[str, int]) -> None:
+    for made, value in (size, _joined("/", size, by)):
+        text = render(made)
+        assert read_size(text) == made
+        assert evaluate(text, at) == value(at)
+        assert set(names_of(text)) <= set(at)
+
+
+@given(_SIZES, _POINTS)
+def test_counts_print_a_formula_of_the_same_value(size: Told, at: dict[str, int]) -> None:
+    assert evaluate(str(Counts().read(size[0])), at) == size[1](at)
+
+
+@given(st.lists(_SIZES, min_size=1, max_size=3), _POINTS)
+def test_a_product_of_printed_sizes_has_the_product_of_their_values(sizes: list[Told], at: dict[str, int]) -> None:
+    assert evaluate(product([render(s) for s, _ in sizes]), at) == math.prod(v(at) for _, v in sizes)
+
+
+@given(_SIZES, _DIVISORS, st.permutations(range(3)), _POINTS)
+def test_a_quotient_rounded_up_is_the_sum_over_the_divisor_as_people_write_it(
+    size: Told, by: Told, order: list[int], at: dict[str, int]
+) -> None:
+    parts = [("+", size[0]), ("+", by[0]), ("-", 1)]
+    ordered = [parts[i] for i in order]
+    total: Size = 0
+    for sign, part in ordered if ordered[0][0] == "+" else [*ordered[1:], ordered[0]]:
+        total = part if total == 0 and sign == "+" else combine(sign, total, part)
+    text = render(combine("//", total, by[0]))
+    assert evaluate(text, at) == (size[1](at) + by[1](at) - 1) // by[1](at)
+
+
+@pytest.mark.parametrize("divisor", ["B", "128", "(B + 2)", "Traits::kM", "sizeof(T)", "(2 * B)"])
+def test_every_order_of_rounding_up_prints_cdiv(divisor: str) -> None:
+    plain = render(read_size(divisor))
+    for order in itertools.permutations(("+ {n}", f"+ {divisor}", "- 1")):
+        written = " ".join(order).removeprefix("+ ")
+        if not written.startswith("-"):
+            assert render(read_size(f"({written}) // {divisor}")) == f"cdiv({{n}}, {plain})"
+
+
+def test_a_folded_literal_rounds_up_too() -> None:
+    assert render(read_size("({n} + 127) // 128")) == "cdiv({n}, 128)"
+    assert render(read_size("({n} + 1 - 1) // 1")) == "{n}"
+    for other in ("({n} + 126) // 128", "({n} - 3) // (-2)", "({n} - 2 - 1) // (-2)"):
+        assert render(read_size(other)) == other
+
+
+@pytest.mark.parametrize("text", ["", "{n} +", "a b", "{n", "[&] { return 1; }()"])
+def test_text_that_is_no_expression_stays_as_it_is(text: str) -> None:
+    assert render(read_size(text)) == text
+    assert evaluate(text, {"n": 1}) is None
