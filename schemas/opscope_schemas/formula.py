@@ -382,6 +382,7 @@ class Formula:
 
     @classmethod
     def opaque(cls, text: str, place: int) -> Formula:
+        """A term with no inner meaning, printed as it stands; terms are ordered by `place`."""
         return cls({((Call(text, (), place), 1),): Fraction(1)})
 
     @classmethod

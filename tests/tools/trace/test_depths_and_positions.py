@@ -51,7 +51,7 @@ def parameters_built(model_type: str, config: dict[str, Any], depth: int) -> int
             model = AutoModel.from_config(made(**config, num_hidden_layers=depth))
     except Exception:
         return None
-    return sum(p.numel() for p in model.parameters())
+    return int(sum(p.numel() for p in model.parameters()))
 
 
 @pytest.mark.parametrize("model_type", STACKS)

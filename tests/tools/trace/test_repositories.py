@@ -233,8 +233,9 @@ def test_a_src_folder_and_relative_imports_are_found(tmp_path: Path) -> None:
 def test_what_values_decide_is_run_on_values_and_the_line_is_named(context: ToolContext, folder: Path) -> None:
     source = next(path for path in folder.rglob("*.py") if "class Undecided" in path.read_text())
     line = 1 + source.read_text().splitlines().index("        if x.sum() > 0:")
-    for inputs in ({}, {"inputs": {"x": [2, 5, 8]}}):
-        document = count_flops(CostArguments(target="Undecided", **inputs), context).document
+    for inputs in (None, {"x": [2, 5, 8]}):
+        asked = {"target": "Undecided", "inputs": inputs}
+        document = count_flops(CostArguments.model_validate(asked), context).document
         assert any(f"{source.name}:{line}" in said and "Data decides" in said for said in document.assumptions)
         shape = [int(size) for size in document.model_inputs[0].shape]
         rows = shape[0] * shape[1]

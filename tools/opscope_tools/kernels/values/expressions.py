@@ -84,12 +84,16 @@ class Opaque(Expression):
 
 @dataclass(frozen=True, eq=False)
 class Prefix(Expression):
+    """An operator before a size: its other sign, its bits turned."""
+
     operator: str
     operand: Size
 
 
 @dataclass(frozen=True, eq=False)
 class Operation(Expression):
+    """Two sizes and the operator between them."""
+
     operator: str
     left: Size
     right: Size
@@ -97,6 +101,8 @@ class Operation(Expression):
 
 @dataclass(frozen=True, eq=False)
 class Call(Expression):
+    """A function of sizes by its name (`cdiv`, `min`), as kernels write it."""
+
     function: str
     arguments: tuple[Size, ...]
 
@@ -164,6 +170,7 @@ def operand(value: Any) -> Size:
 
 
 def call(function: str, *arguments: Any) -> Call:
+    """A call of plain numbers and sizes."""
     return Call(function, tuple(map(operand, arguments)))
 
 
