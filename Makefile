@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: analyze test lint setup golden fuzz mutants mutants-drawn gallery conformance second faults clients bench-load bench-server bench-calls bench-index bench-cost bench-kernels bench-reports bench-map bench-gpu security sweep sweep-checkpoints sweep-cost sweep-index sweep-kernels sweep-instances sweep-prose sweep-configs sweep-answers sweep-names clean
+.PHONY: analyze test lint setup golden fuzz mutants mutants-drawn gallery conformance second faults clients bench-load bench-server bench-calls bench-index bench-cost bench-kernels bench-reports bench-silicon calibrate bench-map bench-gpu security sweep sweep-checkpoints sweep-cost sweep-index sweep-kernels sweep-instances sweep-prose sweep-configs sweep-answers sweep-names clean
 
 analyze: $(STAMP)
 	$(BIN)/opscope analyze $(TARGET)
@@ -87,6 +87,16 @@ bench-cost: $(STAMP)
 # SOURCES=path/to/csrc: another folder than torch's own CUDA headers
 bench-kernels: $(STAMP)
 	$(BIN)/python benchmarks/kernels.py $(SOURCES)
+
+# what ships as calibration of measured devices, fitted anew from public tables of measured kernels
+calibrate: $(STAMP)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[silicon]'
+	$(BIN)/python benchmarks/silicon/calibrate.py
+
+# calibrated times and bounds against measured kernels of shapes that no fit has seen; SYSTEMS='h100_sxm l40s': other devices
+bench-silicon: $(STAMP)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[silicon]'
+	$(BIN)/python benchmarks/silicon/measured_kernels.py $(SYSTEMS)
 
 bench-reports: $(STAMP)
 	$(BIN)/python benchmarks/reports.py

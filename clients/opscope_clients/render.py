@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from opscope_schemas.analysis import Analysis, Evaluated, ExpectedExperts, ModelTreeResult, ServingView
 from opscope_schemas.common import ToolResult
 from opscope_schemas.errors import InputError
+from opscope_schemas.estimates import RooflineResult
 from opscope_schemas.report import WriteReportResult
 from opscope_schemas.tiling import TilingResult
 from opscope_tools.running.runner import compact
@@ -17,6 +18,8 @@ from pydantic import BaseModel
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+
+from opscope_clients.estimate_screen import show_estimate
 
 #: rows of a table before the rest is only counted
 ROWS = 40
@@ -47,6 +50,8 @@ def show(console: Console, result: ToolResult) -> None:
         if any(kernel.parameters for kernel in result.kernels):
             plain = tuple(kernel.model_copy(update={"screen": ""}) for kernel in result.kernels)
             _show_fields(console, result.model_copy(update={"kernels": plain}))
+    elif isinstance(result, RooflineResult):
+        show_estimate(console, result)
     elif isinstance(result, WriteReportResult) and not result.ok:
         _show_refused(console, result)
     else:

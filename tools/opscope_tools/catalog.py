@@ -1,7 +1,7 @@
 """The one explicit list of tools; the MCP server, the command line and the golden files are its only readers.
 
 The order is the order in which an agent meets them: map the repository, find the class, read it, see who uses it, how it is
-configured, cost it, expand it, follow its data, look at its kernels, write and check. It never depends on anything at run
+configured, cost it, expand it, follow its data, time it, look at its kernels, write and check. It never depends on anything at run
 time, so that two listings are always equal.
 """
 
@@ -15,6 +15,7 @@ from opscope_schemas.errors import UnknownNameError
 from opscope_tools.check_report import CHECK_REPORT
 from opscope_tools.count_flops import COUNT_FLOPS
 from opscope_tools.cuda_kernel_tiling import CUDA_KERNEL_TILING
+from opscope_tools.estimate_roofline.tool import ESTIMATE_ROOFLINE
 from opscope_tools.expand_refs import EXPAND_REFS
 from opscope_tools.extract_config.tool import EXTRACT_CONFIG
 from opscope_tools.find_forward import FIND_FORWARD
@@ -36,6 +37,7 @@ ALL_TOOLS: tuple[AnyTool, ...] = (
     COUNT_FLOPS,
     EXPAND_REFS,
     TRACE_DATAFLOW,
+    ESTIMATE_ROOFLINE,
     CUDA_KERNEL_TILING,
     WRITE_REPORT,
     CHECK_REPORT,
@@ -44,7 +46,7 @@ ALL_TOOLS: tuple[AnyTool, ...] = (
 #: smaller lists for agents that need no more: by what the agent is to do
 TOOLSETS: dict[str, tuple[AnyTool, ...]] = {
     "source": (MAP_REPO, RESOLVE_CLASS, FIND_FORWARD, FIND_REFERENCES, EXTRACT_CONFIG),
-    "cost": (RESOLVE_CLASS, FIND_FORWARD, INSPECT_MODEL, COUNT_FLOPS, EXPAND_REFS, TRACE_DATAFLOW),
+    "cost": (RESOLVE_CLASS, FIND_FORWARD, INSPECT_MODEL, COUNT_FLOPS, EXPAND_REFS, TRACE_DATAFLOW, ESTIMATE_ROOFLINE),
     "kernels": (EXTRACT_CONFIG, CUDA_KERNEL_TILING),
     "reports": (MAP_REPO, RESOLVE_CLASS, WRITE_REPORT, CHECK_REPORT),
 }

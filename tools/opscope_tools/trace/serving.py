@@ -50,17 +50,23 @@ _MOST_PLACES = 4
 _LOOP = -2
 
 
+@dataclass(frozen=True)
+class EngineKernel:
+    """Operators that run as one kernel, the one that gives its result first; what it costs once, and how often it runs."""
+
+    ops: tuple[OpRecord, ...]
+    cost: Sum
+    repeat: Formula
+
+
 def serving(tree: CallTree, call: CallRecord, values: Mapping[str, Rational] | None) -> ServingView:
     """One call as an engine runs it."""
-    graph = _Graph(tree, call)
+    graph = _as_served(tree, call)
     limits = list(LIMITS)
     if not graph.known:
         limits.append(
             "Sizes of this trace are fitted: which operators can be fused is not known, so figures are eager's."
         )
-    else:
-        for rule in (_paged, _absorbed, _attention, _fused):
-            rule(graph)
     if graph.trace.attention == "eager":
         limits.append(
             "The model runs eager attention: its scores, and keys and values repeated for grouped heads, count as materialised."
@@ -78,6 +84,31 @@ def serving(tree: CallTree, call: CallRecord, values: Mapping[str, Rational] | N
         flops=str(total.flops), matmul_flops=str(total.matmul), memory_access=total.access(), rules=tuple(graph.rules()),
         limits=tuple(limits), evaluated=at,
     )  # fmt: skip
+
+
+def _as_served(tree: CallTree, call: CallRecord) -> _Graph:
+    """The graph under every rule; as it is where a trace does not say what its operators read."""
+    graph = _Graph(tree, call)
+    for rule in (_paged, _absorbed, _attention, _fused) if graph.known else ():
+        rule(graph)
+    return graph
+
+
+def kernels(tree: CallTree, call: CallRecord, *, eager: bool = False) -> tuple[EngineKernel, ...]:
+    """The kernels of one call in their order, as an engine runs it or as it runs eagerly; views are none."""
+    graph = _Graph(tree, call) if eager else _as_served(tree, call)
+    parts: dict[int, list[int]] = {}
+    for order, holder in graph.part_of.items():
+        parts.setdefault(holder, []).append(order)
+    return tuple(
+        EngineKernel(
+            (op, *(graph.ops[part] for part in parts.get(order, ()))),
+            sum((graph.now[part] for part in parts.get(order, ())), graph.now[order]),
+            graph.repeat[order],
+        )
+        for order, op in sorted(graph.ops.items())
+        if order not in graph.part_of and (graph.now[order] != Sum() or not op.counted)
+    )
 
 
 def reexpanded(tree: CallTree, call: CallRecord) -> tuple[str, ...]:
@@ -113,6 +144,8 @@ class _Graph:
         self._place(call, _ONE, -1)
         self.now = {o: _cost(op) for o, op in self.ops.items()}
         self.gone: set[int] = set()
+        #: operator -> the one in whose kernel it runs
+        self.part_of: dict[int, int] = {}
         self.kinds = {t.index: t.kind for t in self.trace.tensors}
         self.sizes = {t.index: Formula.parse(t.size) for t in self.trace.tensors if t.size}
         self.last_dimension = {t.index: t.info.shape[-1] for t in self.trace.tensors if t.info.shape}
@@ -150,9 +183,10 @@ class _Graph:
         found.after = found.after + to.times(self.repeat[order])
         self.now[order] = to
 
-    def drop(self, rule: str, op: OpRecord) -> None:
-        """The operator does not run under a rule, or as a part of another's kernel; its FLOPs stay."""
+    def drop(self, rule: str, op: OpRecord, holder: OpRecord) -> None:
+        """The operator does not run under a rule, or as a part of that other's kernel; its FLOPs stay."""
         self.gone.add(op.order)
+        self.part_of[op.order] = holder.order
         self.change(
             rule,
             op,
@@ -221,12 +255,12 @@ def _attention(graph: _Graph) -> None:
             if copied is None or copied.operator != "aten.clone" or not all(map(graph.cached, copied.views)):
                 continue
             read = read - Formula.parse(view.size) + graph.now[copied.order].read
-            graph.drop("flash attention", copied)
+            graph.drop("flash attention", copied, op)
         graph.change("flash attention", op, _moving(cost, read, cost.write))
         for index in op.writes:
             for reader in graph.readers.get(index, []):
                 if reader.operator == "aten.clone" and reader.order in graph.ops:
-                    graph.drop("flash attention", reader)
+                    graph.drop("flash attention", reader, op)
 
 
 def _absorbed(graph: _Graph) -> None:
@@ -280,7 +314,7 @@ def _absorb(graph: _Graph, op: OpRecord, projection: OpRecord, parts: Sequence[O
         now.flops - now.matmul + products, products, rows * (rank + turned) * _A + cached + others, rows * rank * _A, now.causal
     ))  # fmt: skip
     for part in parts:
-        graph.drop(rule, part)
+        graph.drop(rule, part, op)
 
 
 def _fused(graph: _Graph) -> None:
@@ -305,7 +339,7 @@ def _fuse(graph: _Graph, group: Sequence[OpRecord]) -> None:
     write = sum((graph.now[op.order].write for op in group if _leaves(graph, op, inside)), Formula.const(0))
     *others, last = group
     for op in others:
-        graph.drop(rule, op)
+        graph.drop(rule, op, last)
     graph.gone.add(last.order)
     graph.change(rule, last, _moving(graph.now[last.order], read, write))
 
@@ -393,4 +427,4 @@ def _rule_of(graph: _Graph, group: Sequence[OpRecord]) -> str:
     return "fused elementwise"
 
 
-__all__ = ["LIMITS", "reexpanded", "serving"]
+__all__ = ["LIMITS", "EngineKernel", "kernels", "reexpanded", "serving"]

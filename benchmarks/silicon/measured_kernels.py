@@ -1,0 +1,61 @@
+"""Calibrated times and bounds against measured kernels whose shapes no fit has seen: `make bench-silicon`, with the extra `silicon`.
+
+Parameters are those that ship. A row is below the bound where a kernel was faster than the peak and the bandwidth allow; those
+whose bytes fit the L2 cache are counted apart. Arguments: systems.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, cast
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import numpy as np
+import silicon_tables as tables
+from opscope_tools.hardware.calibration import Fitted, calibration_of, rates
+from opscope_tools.hardware.devices import Device, shipped
+from opscope_tools.hardware.forms import FORMS
+from silicon_fitting import errors, predicted
+
+_SYSTEMS = ("a100_sxm", "h100_sxm", "h200_sxm", "b200_sxm")
+
+
+def compared(device: Device, fitted: Fitted, rows: tables.Rows) -> str:
+    """One line: errors of unseen rows, and rows of all that took less time than the bound says."""
+    form = FORMS[rows.form]
+    offered = rates(device, rows.precision, 2 if rows.form == "all_reduce" else 1)
+    unseen = {name: rows.sizes[name][~rows.seen] for name in form.sizes}
+    estimate = predicted(form, fitted.parameters, fitted.factors, unseen, offered)
+    found = errors(rows.seconds[~rows.seen], estimate)
+    flops, moved = cast(Any, form.work(cast(Any, rows.sizes)))
+    bound = (
+        np.maximum(flops / offered.peak, moved / offered.bandwidth)
+        if rows.form != "all_reduce"
+        else np.zeros(len(rows.seconds))
+    )
+    below = rows.seconds < bound
+    in_l2 = below & (moved <= (device.l2_bytes or 0))
+    return (
+        f"{device.id:12} {rows.form:18} {rows.backend:7} {rows.precision:10} {rows.head_dim or '':4} {found.rows:7,} unseen: MAPE "
+        f"{found.mape:5.1f} %, median {found.median:5.1f}, bias {found.bias:+5.1f}; below the bound {below.sum() - in_l2.sum():5,} of "
+        f"{len(rows.seconds):,} beyond L2, {in_l2.sum():,} within"
+    )
+
+
+def main() -> None:
+    for system in sys.argv[1:] or _SYSTEMS:
+        held = calibration_of(system)
+        assert held is not None, f"{system} has no calibration: make calibrate"
+        for rows in tables.every(system):
+            key = (rows.form, rows.backend, rows.precision, rows.head_dim, rows.kernels)
+            fitted = next(c for c in held.classes if (c.form, c.backend, c.precision, c.head_dim, c.kernels) == key)
+            print(compared(shipped()[system], fitted, rows), flush=True)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except tables.NoTablesError as error:
+        sys.exit(str(error))

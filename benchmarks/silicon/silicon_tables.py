@@ -1,0 +1,200 @@
+"""The public tables of measured kernels, read in place from `aiconfigurator-core` (Apache-2.0; the extra `silicon` installs it).
+
+The package is found, never imported: importing it loads a native library. Quantities are turned into those of
+opscope_tools.hardware.forms, times into seconds. `seen` marks the rows that a fit may use: the half of the shapes whose
+digest begins with 0 to 7. The other half is for figures only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from opscope_tools.hardware.forms import BYTES
+
+Numbers = NDArray[np.float64]
+PACKAGE = "aiconfigurator_core"
+BACKENDS = ("vllm", "trtllm", "sglang")
+#: precisions as the tables call them
+_PRECISIONS = {
+    "bfloat16": "bf16", "fp8": "fp8", "fp8_block": "fp8_block", "nvfp4": "nvfp4", "int4_wo": "int4", "int8_wo": "int8",
+    "w4a16_mxfp4": "mxfp4",
+}  # fmt: skip
+#: host time is in them (their floor is 55 to 165 us, whatever the size)
+_HOST_BOUND = {("vllm", "fp8_block")}
+#: rows of a class below which nothing is fitted
+_LEAST = 300
+#: widths of activations as a product reads them
+_ACTIVATIONS = {"fp8": 1.0, "fp8_block": 1.0, "nvfp4": BYTES["nvfp4"], "int8": 2.0}
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Measured kernels of one class: sizes by name, seconds, which of them a fit may see."""
+
+    form: str
+    backend: str
+    precision: str
+    head_dim: int | None
+    kernels: tuple[str, ...]
+    table: str
+    sizes: dict[str, Numbers]
+    seconds: Numbers
+    seen: NDArray[np.bool_]
+
+
+class NoTablesError(RuntimeError):
+    """The package is not installed."""
+
+
+def folder() -> Path:
+    """Where the tables lie."""
+    found = importlib.util.find_spec(PACKAGE)
+    if found is None or not found.submodule_search_locations:
+        raise NoTablesError("aiconfigurator-core is not installed: pip install '.[silicon]'.")
+    return Path(found.submodule_search_locations[0]) / "systems"
+
+
+def digest(table: str) -> str:
+    """Of a table's bytes."""
+    return hashlib.sha256((folder() / "data" / table).read_bytes()).hexdigest()
+
+
+def systems() -> list[str]:
+    """Those with measured products."""
+    return sorted(p.name for p in (folder() / "data").iterdir() if (p / "gemm").is_dir())
+
+
+def _newest(system: str, family: str, backend: str, name: str) -> Path | None:
+    found = list((folder() / "data" / system / family / backend).glob(f"*/{name}_perf.parquet"))
+    return max(
+        found,
+        key=lambda p: [(part.isdigit(), part.zfill(8)) for part in p.parent.name.replace("rc", ".").split(".")],
+        default=None,
+    )
+
+
+@cache
+def _read(file: Path) -> dict[str, Any]:
+    from pyarrow import parquet
+
+    table = parquet.read_table(file)
+    return {name: table.column(name).to_numpy(zero_copy_only=False) for name in table.column_names}
+
+
+def _seen(*columns: Numbers) -> NDArray[np.bool_]:
+    """By the digest of a shape: rows of one shape are all seen or all unseen."""
+    names = ["x".join(str(int(v)) for v in row) for row in zip(*columns, strict=True)]
+    known = {n: int(hashlib.sha256(n.encode()).hexdigest()[0], 16) < 8 for n in set(names)}
+    return np.array([known[n] for n in names])
+
+
+def _rows(form: str, backend: str, precision: str, file: Path, held: dict[str, Any], chosen: Any, sizes: dict[str, Any],
+          seen: Any, head_dim: int | None = None) -> Iterator[Rows]:  # fmt: skip
+    if chosen.sum() < _LEAST or min((seen & chosen).sum(), (~seen & chosen).sum()) < _LEAST // 4:
+        return
+    kernels = tuple(sorted({str(k) for k in held["kernel_source"][chosen]}))
+    full = {n: np.broadcast_to(np.asarray(v, dtype=float), chosen.shape)[chosen] for n, v in sizes.items()}
+    yield Rows(
+        form, backend, precision, head_dim, kernels, str(file.relative_to(folder() / "data")), full,
+        held["latency"][chosen].astype(float) * 1e-3, seen[chosen],
+    )  # fmt: skip
+
+
+def products(system: str) -> Iterator[Rows]:
+    """Matrix products of each backend and precision."""
+    for backend in BACKENDS:
+        if (file := _newest(system, "gemm", backend, "gemm")) is None:
+            continue
+        held = _read(file)
+        seen = _seen(held["n"], held["k"])
+        for dtype in sorted(set(held["gemm_dtype"])):
+            precision = _PRECISIONS.get(dtype)
+            if precision is None or (backend, precision) in _HOST_BOUND:
+                continue
+            sizes = {
+                "m": held["m"], "n": held["n"], "k": held["k"], "weight_bytes": BYTES[precision],
+                "activation_bytes": _ACTIVATIONS.get(precision, 2.0),
+            }  # fmt: skip
+            yield from _rows("product", backend, precision, file, held, held["gemm_dtype"] == dtype, sizes, seen)
+
+
+def attention(system: str) -> Iterator[Rows]:
+    """Attention without a window, in bf16; `precision` is that of the cache."""
+    for backend in BACKENDS:
+        for name, form in (("generation", "decode_attention"), ("context", "prefill_attention")):
+            if (file := _newest(system, "attention", backend, f"{name}_attention")) is None:
+                continue
+            held = _read(file)
+            heads = held["num_heads"].astype(float)
+            kv = np.where(held["num_key_value_heads"] == 0, heads, held["num_key_value_heads"])
+            window = np.nan_to_num(held.get("window_size", np.zeros(len(heads))).astype(float)) <= 0
+            step = held["step"].astype(float)
+            plain = window & (held["attn_dtype"] != "fp8") & ((step == 0) | (form == "decode_attention"))
+            seen = _seen(heads, kv, held["head_dim"])
+            for dtype in sorted(set(held["kv_cache_dtype"])):
+                precision = {"bfloat16": "bf16", "fp8": "fp8"}.get(dtype)
+                for width in sorted(set(held["head_dim"])):
+                    if precision is None:
+                        continue
+                    sizes = {
+                        "b": held["batch_size"], "h": heads, "kv": kv, "d": held["head_dim"], "context": held["isl"] + step,
+                        "new": held["isl"], "cache_bytes": BYTES[precision],
+                    }  # fmt: skip
+                    chosen = plain & (held["kv_cache_dtype"] == dtype) & (held["head_dim"] == width)
+                    yield from _rows(form, backend, precision, file, held, chosen, sizes, seen, int(width))
+
+
+def experts(system: str) -> Iterator[Rows]:
+    """Gated layers of experts; of the kernels that a backend was measured with in a precision, the one with most rows."""
+    for backend in BACKENDS:
+        if (file := _newest(system, "moe", backend, "moe")) is None:
+            continue
+        held = _read(file)
+        names = ("hidden_size", "inter_size", "topk", "num_experts")
+        seen = _seen(*(held[n] for n in names))
+        sizes = dict(zip(("hidden", "inter", "topk", "experts"), (held[n] for n in names), strict=True))
+        sizes |= {"tokens": held["num_tokens"], "tp": held["moe_tp_size"], "ep": held["moe_ep_size"]}
+        for dtype in sorted(set(held["moe_dtype"])):
+            precision = _PRECISIONS.get(dtype) or ("mxfp4" if "mxfp4" in dtype else None)
+            of_type = held["moe_dtype"] == dtype
+            sources = [s for s in sorted(set(held["kernel_source"][of_type])) if "nongated" not in s]
+            if precision is None or not sources:
+                continue
+            most = max(sources, key=lambda s: int((of_type & (held["kernel_source"] == s)).sum()))
+            chosen = of_type & (held["kernel_source"] == most)
+            yield from _rows(
+                "experts", backend, precision, file, held, chosen, {**sizes, "weight_bytes": BYTES[precision]}, seen
+            )
+
+
+def all_reduces(system: str) -> Iterator[Rows]:
+    """In CUDA graphs where a backend was measured with them. Sizes in the tables are elements of two bytes; every second one is unseen."""
+    for backend in BACKENDS:
+        if (file := _newest(system, "comm", backend, "custom_allreduce")) is None:
+            continue
+        held = _read(file)
+        kinds = held.get("backend", held["kernel_source"])
+        chosen = np.array([not str(kind).endswith("eager") for kind in kinds])
+        moved = held["message_size"].astype(float) * 2
+        order = np.searchsorted(np.unique(moved), moved)
+        sizes = {"bytes": moved, "ranks": held["num_gpus"]}
+        if chosen.sum() >= 30:
+            yield Rows(
+                "all_reduce", backend, "bf16", None, tuple(sorted({str(k) for k in kinds[chosen]})), str(file.relative_to(folder() / "data")),
+                {n: v[chosen].astype(float) for n, v in sizes.items()}, held["latency"][chosen].astype(float) * 1e-3,
+                (order % 2 == 0)[chosen],
+            )  # fmt: skip
+
+
+def every(system: str) -> Iterator[Rows]:
+    """All classes of one system."""
+    for kind in (products, attention, experts, all_reduces):
+        yield from kind(system)

@@ -1,0 +1,89 @@
+"""An estimate as one screen for people: how long, what limits it, what it needs, what the time is spent on."""
+
+from __future__ import annotations
+
+from opscope_schemas.estimates import RooflineResult
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+#: kernels that are listed
+_LISTED = 8
+_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
+
+
+def seconds(value: float | None) -> str:
+    """A time with the unit that suits it."""
+    if value is None:
+        return "unknown"
+    scale, unit = next(((s, u) for s, u in _UNITS if abs(value) >= s), _UNITS[-1])
+    return f"{value / scale:.3g} {unit}"
+
+
+def gigabytes(value: int | None) -> str:
+    """Bytes in units of 10^9."""
+    return "unknown" if value is None else f"{value / 1e9:.2f} GB" if value < 1e10 else f"{value / 1e9:,.1f} GB"
+
+
+def show_estimate(console: Console, result: RooflineResult) -> None:
+    """One screen: how long, what limits it, what it needs, what the time is spent on."""
+    point = ", ".join(f"{name} {value:,}" for name, value in result.values.items() if isinstance(value, int))
+    stored = ", ".join(f"{kind} {name}" for kind, name in result.precision.items())
+    console.print(
+        f"[bold]{escape(result.model_class.rpartition('.')[2])}[/bold] on [bold]{escape(result.hardware.name)}[/bold], "
+        f"{result.phase}: {escape(point)}; {escape(stored)}"
+    )
+    totals, memory = result.totals, result.memory
+    if totals.calibrated_seconds is not None:
+        console.print(
+            f"[bold]{seconds(totals.calibrated_seconds)}[/bold] calibrated ({seconds(totals.low_seconds)} to "
+            f"{seconds(totals.high_seconds)}); bound {seconds(totals.bound_seconds)}, limited by {totals.limited_by}"
+        )
+    else:
+        console.print(
+            f"[bold]{seconds(totals.bound_seconds)}[/bold] at least (bound), limited by {totals.limited_by}; uncalibrated"
+        )
+    rates = [(totals.tokens_per_second, "tokens/s"), (totals.bound_tokens_per_second, "tokens/s at most (bound)")]
+    if said := ", ".join(f"{rate:,.0f} {unit}" for rate, unit in rates if rate is not None):
+        console.print(said)
+    console.print(
+        f"memory: weights {gigabytes(memory.weights_bytes)}, cache {gigabytes(memory.cache_bytes)}, activations "
+        f"{gigabytes(memory.activation_bytes)} of {gigabytes(memory.capacity_bytes)}: "
+        + ("fits" if memory.fits else "[red]does not fit[/red]")
+        + (f"; at most {memory.largest_batch:,} sequences like these" if memory.largest_batch is not None else "")
+        + (f", or {memory.longest_context:,} tokens each" if memory.longest_context is not None else "")
+    )
+    _show_spent(console, result)
+    _show_slowest(console, result)
+    if result.calibration is not None:
+        errors = ", ".join(f"{name} {error:g} %" for name, error in result.calibration.error.items())
+        console.print(
+            f"[dim]calibrated with {escape(result.calibration.source)}; mean error on unseen shapes: {escape(errors)}[/dim]"
+        )
+    for missing in result.not_counted:
+        console.print(f"[yellow]not counted:[/yellow] {escape(missing)}")
+
+
+def _show_spent(console: Console, result: RooflineResult) -> None:
+    table = Table("spent on", "share", "calibrated", "bound", box=None, header_style="dim")
+    for kind in result.spent:
+        table.add_row(
+            kind.name, f"{100 * kind.share:.0f} %", seconds(kind.calibrated_seconds), seconds(kind.bound_seconds)
+        )
+    console.print(table)
+
+
+def _show_slowest(console: Console, result: RooflineResult) -> None:
+    slowest = sorted(result.operators, key=lambda o: -(o.calibrated_seconds or o.bound_seconds))
+    table = Table(
+        "kernel", "runs", "calibrated", "bound", "limited by", "FLOPs/byte", "line", box=None, header_style="dim"
+    )
+    for one in slowest[:_LISTED]:
+        where = f"{one.file.rpartition('/')[2]}:{one.line}"
+        table.add_row(
+            escape(f"{one.module}: {one.operation}".lstrip(": ")), str(one.count), seconds(one.calibrated_seconds),
+            seconds(one.bound_seconds), one.limited_by or "", f"{one.intensity:,.1f}", escape(where),
+        )  # fmt: skip
+    console.print(table)
+    if len(slowest) > _LISTED:
+        console.print(f"[dim]and {len(slowest) - _LISTED} kernels that take less; --json shows all[/dim]")

@@ -1,0 +1,152 @@
+"""Calibrated times: tables read between their knots, what ships, and the properties that any time must have."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from opscope_tools.hardware.calibration import FOLDER, calibration_of, chosen, rates, timed
+from opscope_tools.hardware.devices import shipped
+from opscope_tools.hardware.forms import BYTES, DECODE_ATTENTION, FORMS, PREFILL_ATTENTION, PRODUCT, Rates
+from opscope_tools.hardware.grids import Axis, interpolated
+
+CALIBRATED = sorted(path.stem for path in FOLDER.glob("*.json"))
+AXES = (Axis("m", (1, 8, 64, 1024)), Axis("n", (2, 32, 512)))
+positive = st.floats(0.01, 1e6)
+
+
+@given(st.lists(st.floats(-2, 2), min_size=12, max_size=12), st.integers(0, 3), st.integers(0, 2))
+def test_at_a_knot_a_table_is_its_entry(table: list[float], i: int, j: int) -> None:
+    assert interpolated(AXES, table, (AXES[0].knots[i], AXES[1].knots[j])) == pytest.approx(table[3 * i + j], abs=1e-9)
+
+
+@given(st.tuples(*[st.floats(-2, 2)] * 3), positive, positive)
+def test_a_table_that_is_linear_in_logarithms_is_read_without_error(
+    line: tuple[float, float, float], m: float, n: float
+) -> None:
+    a, b, c = line
+    table = [a + b * math.log(x) + c * math.log(y) for x, y in itertools.product(*(axis.knots for axis in AXES))]
+    inside = [min(max(v, axis.knots[0]), axis.knots[-1]) for v, axis in zip((m, n), AXES, strict=True)]
+    wanted = a + b * math.log(inside[0]) + c * math.log(inside[1])
+    assert interpolated(AXES, table, (m, n)) == pytest.approx(wanted, abs=1e-6)
+
+
+def test_what_ships_is_of_known_devices_and_forms_and_says_whose_measurements_it_is() -> None:
+    assert {"a100_sxm", "h100_sxm", "h200_sxm", "b200_sxm"} <= set(CALIBRATED)
+    for name in CALIBRATED:
+        held = calibration_of(name)
+        assert held is not None
+        assert name in shipped()
+        assert held.licence == "Apache-2.0"
+        for one in held.classes:
+            form = FORMS[one.form]
+            assert len(one.parameters) == len(form.parameters) <= 10
+            assert len(one.factors) == math.prod(len(axis.knots) for axis in form.axes)
+            assert all(p > 0 for p in one.parameters)
+            assert one.spread[-1].seconds is None
+            assert all(0 < s.low <= s.high for s in one.spread)
+            assert len(held.tables[one.table]) == 64
+
+
+@dataclass(frozen=True)
+class Promise:
+    """The mean absolute error on unseen shapes that a class is to stay within, per cent."""
+
+    form: str
+    backend: str
+    precision: str
+    head_dim: int | None
+    most: float
+
+
+@pytest.mark.parametrize("name", ["h100_sxm", "h200_sxm", "b200_sxm"])
+@pytest.mark.parametrize(
+    "promise",
+    [
+        Promise("product", "vllm", "bf16", None, 10), Promise("product", "trtllm", "fp8", None, 10),
+        Promise("decode_attention", "vllm", "bf16", 128, 10), Promise("prefill_attention", "trtllm", "bf16", 128, 10),
+        Promise("all_reduce", "trtllm", "bf16", None, 10), Promise("experts", "vllm", "fp8", None, 20),
+    ],
+    ids=lambda p: f"{p.form}-{p.backend}-{p.precision}",
+)  # fmt: skip
+def test_errors_on_unseen_shapes_as_kept_with_the_parameters(name: str, promise: Promise) -> None:
+    held = calibration_of(name)
+    assert held is not None
+    found = chosen(held, FORMS[promise.form], promise.precision, promise.backend, promise.head_dim)
+    assert found is not None
+    assert (found.backend, found.precision, found.head_dim) == (promise.backend, promise.precision, promise.head_dim)
+    assert found.unseen.mape <= promise.most
+
+
+sizes = st.sampled_from([16, 64, 256, 1024, 4096, 16384])
+
+
+@given(st.sampled_from(["a100_sxm", "h100_sxm", "b200_sxm"]), st.integers(1, 16384), sizes, sizes)
+def test_a_product_takes_longer_than_its_launch_and_stands_within_its_spread(name: str, m: int, n: int, k: int) -> None:
+    held = calibration_of(name)
+    assert held is not None
+    fitted = chosen(held, PRODUCT, "bf16")
+    assert fitted is not None
+    x = {"m": m, "n": n, "k": k, "weight_bytes": 2.0, "activation_bytes": 2.0}
+    found = timed(fitted, x, rates(shipped()[name], "bf16"))
+    assert 0 < found.low <= found.high
+    assert found.seconds > 0.3 * fitted.parameters[0]
+    assert ("n" in found.outside) == (not fitted.sizes["n"][0] <= n <= fitted.sizes["n"][1])
+
+
+def test_work_is_that_of_the_definition() -> None:
+    product = PRODUCT.work({"m": 3, "n": 5, "k": 7, "weight_bytes": 1.0, "activation_bytes": 2.0})
+    assert product == (2 * 3 * 5 * 7, 2 * 21 + 35 + 2 * 15)
+    decode = DECODE_ATTENTION.work({"b": 2, "h": 8, "kv": 2, "d": 16, "context": 100, "cache_bytes": 1.0})
+    assert decode == (4 * 2 * 8 * 16 * 100, 2 * 2 * 100 * 2 * 16 + 4 * 2 * 8 * 16)
+    b, h, d, new = 1, 2, 4, 3
+    pairs = sum(1 for q in range(new) for k in range(new) if k <= q)
+    assert (
+        PREFILL_ATTENTION.work({"b": b, "h": h, "kv": 1, "d": d, "new": new, "cache_bytes": 2.0})[0]
+        == 4 * b * h * d * pairs
+    )
+
+
+@given(st.integers(1, 8192), st.sampled_from([8, 64, 128]), st.sampled_from([1, 2, 8]))
+def test_experts_touched_are_never_more_than_there_are_or_are_chosen(tokens: int, experts: int, topk: int) -> None:
+    x = {
+        "tokens": tokens,
+        "hidden": 64.0,
+        "inter": 32.0,
+        "topk": topk,
+        "experts": experts,
+        "tp": 1,
+        "ep": 1,
+        "weight_bytes": 2.0,
+    }
+    _, moved = FORMS["experts"].work(x)
+    activations = 4 * tokens * 64 + tokens * topk * (4 * 64 + 6 * 32)
+    touched = (moved - activations) / (3 * 64 * 32 * 2)
+    assert 0 < touched <= min(experts, tokens * topk) + 1e-6
+
+
+def test_bytes_of_an_element_hold_the_scales_beside_it() -> None:
+    assert BYTES["mxfp4"] == (32 * 4 + 8) / 32 / 8
+    assert BYTES["nvfp4"] == (16 * 4 + 8) / 16 / 8
+    assert BYTES["bf16"] == 2.0
+
+
+def test_base_of_every_form_grows_with_the_work() -> None:
+    small = {"m": 8, "n": 512, "k": 512, "weight_bytes": 2.0, "activation_bytes": 2.0, "b": 2, "h": 8, "kv": 2, "d": 128, "context": 64,
+             "new": 64, "cache_bytes": 2.0, "tokens": 8, "hidden": 512, "inter": 256, "topk": 2, "experts": 8, "tp": 1, "ep": 1,
+             "bytes": 4096, "ranks": 2}  # fmt: skip
+    grown = {
+        "product": "m",
+        "decode_attention": "context",
+        "prefill_attention": "new",
+        "experts": "tokens",
+        "all_reduce": "bytes",
+    }
+    offered = Rates(1e15, 3e12, 132.0, 4e11)
+    for name, size in grown.items():
+        form = FORMS[name]
+        assert form.base(form.start, {**small, size: 64 * small[size]}, offered) > form.base(form.start, small, offered)

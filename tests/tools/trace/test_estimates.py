@@ -1,0 +1,179 @@
+"""`estimate_roofline` on real models: its work is that of the cost documents, its memory that of the dataflow, its bound by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from opscope_schemas.errors import ConfigError, UnknownNameError
+from opscope_schemas.estimates import RooflineResult
+from opscope_tools.costing.arguments import CostArguments
+from opscope_tools.estimate_roofline.tool import RooflineArguments, estimate_roofline
+from opscope_tools.expand_refs import ExpandArguments, expand_refs
+from opscope_tools.hardware.devices import shipped
+from opscope_tools.running.tool import ToolContext
+from opscope_tools.trace_dataflow import DataflowArguments, trace_dataflow
+
+SMALL = {"hidden_size": 256, "num_attention_heads": 8, "num_key_value_heads": 2, "intermediate_size": 512, "vocab_size": 1000,
+         "num_hidden_layers": 3}  # fmt: skip
+MIXTRAL = {**SMALL, "num_local_experts": 4, "num_experts_per_tok": 2}
+POINT = {"batch_size": 4, "cache_len": 96, "seq_len": 1}
+
+
+def estimate(context: ToolContext, target: str = "llama", hardware: str = "h100_sxm", **given: Any) -> RooflineResult:
+    asked = {"config": SMALL, "values": {"batch_size": 4, "cache_len": 96}, **given}
+    return estimate_roofline(RooflineArguments(target=target, hardware=hardware, **asked), context)
+
+
+@pytest.mark.parametrize(
+    ("target", "config"), [("llama", SMALL), ("gpt2", {}), ("mixtral", MIXTRAL), ("gemma2", SMALL)]
+)
+def test_eager_kernels_add_up_to_the_cost_document(context: ToolContext, target: str, config: dict[str, Any]) -> None:
+    found = estimate(context, target, config=config, view="eager")
+    document = expand_refs(
+        ExpandArguments(target=target, phase="decode", config=config, values=POINT, logits="last"), context
+    )
+    assert document.evaluated is not None
+    assert found.totals.flops == document.evaluated.flops
+    read = document.evaluated.memory_read if document.expected is None else document.expected.memory_read
+    assert found.totals.bytes == pytest.approx(read + document.evaluated.memory_write, abs=len(found.operators) + 2)
+
+
+def test_served_kernels_move_what_the_serving_view_says_less_what_joined_products_read_once(
+    context: ToolContext,
+) -> None:
+    found = estimate(context)
+    served = expand_refs(
+        ExpandArguments(target="llama", phase="decode", config=SMALL, values=POINT, logits="last", view="serving"),
+        context,
+    ).serving
+    assert served is not None
+    assert served.evaluated is not None
+    moved = served.evaluated["memory_read"] + served.evaluated["memory_write"]
+    rows, layers = POINT["batch_size"] * 256 * 2, 3
+    assert found.totals.bytes == moved - layers * rows * (2 + 1)  # q, k and v read it once, so do gate and up
+    assert found.totals.flops == served.evaluated["flops"]
+
+
+def test_the_bound_is_work_over_rates(context: ToolContext) -> None:
+    found, device = estimate(context), shipped()["h100_sxm"]
+    for one in found.operators:
+        assert one.bound_seconds >= one.bytes / device.bandwidth * 0.999999
+        assert one.bound_seconds == pytest.approx(
+            max(one.bytes / device.bandwidth, one.flops / device.peak_flops["bf16"]), rel=0.02
+        )
+    assert found.totals.bound_seconds == pytest.approx(sum(one.bound_seconds for one in found.operators))
+    assert found.totals.calibrated_seconds == pytest.approx(sum(one.calibrated_seconds or 0 for one in found.operators))
+    assert found.totals.calibrated_seconds is not None
+    assert found.totals.low_seconds is not None
+    assert found.totals.high_seconds is not None
+    assert found.totals.low_seconds < found.totals.calibrated_seconds < found.totals.high_seconds
+    assert sum(kind.share for kind in found.spent) == pytest.approx(1, abs=0.001)
+
+
+def test_memory_is_that_of_the_dataflow_and_its_limits_are_sharp(context: ToolContext) -> None:
+    found = estimate(context, values={"batch_size": 1000, "cache_len": 50_000}, hardware="l4")
+    flow = trace_dataflow(
+        DataflowArguments(
+            target="llama",
+            phase="decode",
+            config=SMALL,
+            logits="last",
+            values={"batch_size": 1000, "cache_len": 50_000},
+        ),
+        context,
+    )
+    assert flow.evaluated is not None
+    assert (found.memory.weights_bytes, found.memory.cache_bytes) == (
+        flow.evaluated.weights,
+        flow.evaluated.cache_after,
+    )
+    assert found.memory.largest_batch is not None
+    assert found.memory.longest_context is not None
+    for name, most in (("batch_size", found.memory.largest_batch), ("cache_len", found.memory.longest_context)):
+        for more, fits in ((0, True), (1, False)):
+            there = estimate(
+                context, hardware="l4", values={"batch_size": 1000, "cache_len": 50_000, name: most + more}
+            )
+            assert there.memory.fits == fits, (name, more)
+
+
+def test_no_rate_is_given_for_what_does_not_fit(context: ToolContext) -> None:
+    found = estimate(context, values={"batch_size": 2_000_000, "cache_len": 50_000}, hardware="h100_sxm")
+    assert not found.memory.fits
+    assert found.totals.tokens_per_second is None
+    assert found.totals.bound_tokens_per_second is None
+    assert any("do not fit" in said for said in found.notes)
+
+
+def test_more_sequences_never_take_less_time(context: ToolContext) -> None:
+    times = [estimate(context, values={"batch_size": b, "cache_len": 512}).totals for b in (1, 8, 64, 512)]
+    bounds = [t.bound_seconds for t in times]
+    assert bounds == sorted(bounds)
+    assert all(t.calibrated_seconds is not None and t.calibrated_seconds > t.bound_seconds for t in times)
+
+
+def test_a_device_without_measurements_has_a_bound_alone_and_says_so(context: ToolContext) -> None:
+    found = estimate(context, hardware="mi300x")
+    assert found.calibration is None
+    assert found.totals.calibrated_seconds is None
+    assert all(one.calibrated_seconds is None for one in found.operators)
+    assert any("uncalibrated" in said for said in found.notes)
+
+
+def test_experts_are_one_kernel_and_read_what_uniform_routing_touches(context: ToolContext) -> None:
+    found = estimate(context, "mixtral", config=MIXTRAL)
+    layers = [one for one in found.operators if one.operation == "experts"]
+    assert [one.count for one in layers] == [3]
+    touched = 4 * (1 - (1 - 2 / 4) ** 4)
+    weights = 3 * touched * 3 * 256 * 512 * 2
+    assert weights < layers[0].bytes < 1.1 * weights
+    assert layers[0].flops >= 3 * 6 * 4 * 2 * 256 * 512
+
+
+def test_precisions_change_weights_and_cache(context: ToolContext) -> None:
+    plain, narrow = estimate(context), estimate(context, precision={"weights": "fp8", "cache": "fp8"})
+    linears = 3 * (2 * 256 * 256 + 2 * 256 * 64 + 3 * 256 * 512)
+    assert plain.memory.weights_bytes - narrow.memory.weights_bytes == pytest.approx(linears, rel=0.001)
+    assert narrow.memory.cache_bytes * 2 == plain.memory.cache_bytes
+    assert narrow.precision == {"weights": "fp8", "cache": "fp8", "activations": "bf16"}
+    products = [one for one in narrow.operators if "q_proj" in one.operation]
+    assert products[0].measured_as.startswith("product, fp8")
+    assert next(o.measured_as for o in narrow.operators if o.module == "lm_head").startswith("product, bf16")
+
+
+def test_prefill_counts_attention_below_the_diagonal(context: ToolContext) -> None:
+    found = estimate(context, phase="prefill", values={"batch_size": 2, "seq_len": 128})
+    document = expand_refs(
+        ExpandArguments(target="llama", config=SMALL, values={"batch_size": 2, "seq_len": 128}, logits="last"), context
+    )
+    (attention,) = [one for one in found.operators if one.operation == "sdpa"]
+    pairs = 128 * 129 // 2
+    assert attention.flops >= 3 * 4 * 2 * 8 * 32 * pairs
+    assert document.evaluated is not None
+    assert found.totals.flops < document.evaluated.flops
+
+
+def test_sizes_that_nobody_gave_are_said(context: ToolContext) -> None:
+    found = estimate(context, values=None)
+    assert any("batch_size 1, cache_len 1,024" in said for said in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "says"),
+    [
+        ({"hardware": "h1000"}, UnknownNameError, "Nearest names"),
+        ({"target": "lama"}, UnknownNameError, "llama"),
+        ({"config": "config.json", "precision": {"weights": "fp8"}}, ConfigError, "precision"),
+    ],
+)  # fmt: skip
+def test_bad_input_gets_a_sentence(
+    context: ToolContext, given: dict[str, Any], kind: type[Exception], says: str
+) -> None:
+    with pytest.raises(kind, match=says):
+        estimate(context, **given)
+
+
+def test_arguments_of_the_cost_tools_and_of_estimates_bear_the_same_names() -> None:
+    shared = {"target", "phase", "config", "values", "view"}
+    assert shared <= set(RooflineArguments.model_fields) & set(CostArguments.model_fields)

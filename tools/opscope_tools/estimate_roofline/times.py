@@ -1,0 +1,169 @@
+"""The bound and the calibrated time of each kernel on a device, their sums, and what the time is spent on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from opscope_schemas.estimates import CalibrationNote, ClassTime, Limit, OperatorTime, TimeTotals
+
+from opscope_tools.estimate_roofline.kernels import Kernel
+from opscope_tools.hardware.calibration import BACKENDS, Calibration, Fitted, Timed, chosen, rates, timed
+from opscope_tools.hardware.devices import Device
+from opscope_tools.hardware.forms import PRODUCT
+
+#: classes as people call them
+_NAMES = {
+    "product": "matrix products", "decode_attention": "attention", "prefill_attention": "attention", "experts": "experts",
+    "": "norms, activations and copies",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """One kernel's times, seconds of one run."""
+
+    kernel: Kernel
+    bound: float
+    limit: Limit | None
+    measured: Timed | None
+    fits_l2: bool
+
+
+def bound(kernel: Kernel, device: Device) -> tuple[float, Limit | None]:
+    """Matrix-product FLOPs at the peak of their precision, or bytes at the bandwidth of memory: whichever takes longer."""
+    compute = kernel.matmul_flops / device.peak(kernel.precision)[0]
+    memory = kernel.moved / device.bandwidth
+    if not compute and not memory:
+        return 0.0, None
+    return (compute, "compute") if compute > memory else (memory, "memory")
+
+
+def estimates(every: Iterable[Kernel], device: Device, calibration: Calibration | None, backend: str) -> list[Estimate]:
+    """One for each kernel that moves or computes something, or is not counted."""
+    found = []
+    for kernel in every:
+        seconds, limit = bound(kernel, device)
+        fits = device.l2_bytes is not None and kernel.moved <= device.l2_bytes
+        measured = None if calibration is None or limit is None else _measured(kernel, device, calibration, backend)
+        if (
+            measured is not None and not fits and measured.seconds < seconds
+        ):  # faster than memory: beyond what was measured
+            measured = Timed(seconds, seconds, max(seconds, measured.high), measured.by, measured.outside)
+        found.append(Estimate(kernel, seconds, limit, measured, fits))
+    return found
+
+
+def _measured(kernel: Kernel, device: Device, calibration: Calibration, backend: str) -> Timed | None:
+    if kernel.form is None or kernel.sizes is None:
+        return _small(kernel, device, calibration, backend)
+    sizes = dict(kernel.sizes)
+    width = int(sizes["d"]) if "d" in sizes else None
+    fitted = chosen(calibration, kernel.form, kernel.precision, backend, width)
+    if fitted is None and kernel.precision != "bf16":  # weights are widened on the way to the units
+        fitted = chosen(calibration, kernel.form, "bf16", backend, width)
+    if fitted is None:
+        return None
+    return timed(fitted, sizes, rates(device, kernel.precision))
+
+
+def _small(kernel: Kernel, device: Device, calibration: Calibration, backend: str) -> Timed | None:
+    """What only moves data: the launch of a product and its share of the bandwidth; nothing like it is in the tables."""
+    fitted = chosen(calibration, PRODUCT, "bf16", backend)
+    if fitted is None:
+        return None
+    named = dict(zip(PRODUCT.parameters, fitted.parameters, strict=True))
+    seconds = named["launch"] + kernel.moved / (device.bandwidth * named["memory"])
+    return Timed(seconds, seconds * _LOOSE[0], seconds * _LOOSE[1], fitted)
+
+
+#: how far the time of what only moves data may be off
+_LOOSE = (0.6, 1.5)
+
+
+def rows(found: Sequence[Estimate]) -> tuple[OperatorTime, ...]:
+    """Each kernel's row, all its runs together."""
+    return tuple(_row(one) for one in found if one.limit is not None or not one.kernel.counted)
+
+
+def _row(one: Estimate) -> OperatorTime:
+    kernel, measured = one.kernel, one.measured
+    times = {
+        "calibrated_seconds": measured.seconds * kernel.count, "low_seconds": measured.low * kernel.count,
+        "high_seconds": measured.high * kernel.count,
+    } if measured is not None else {}  # fmt: skip
+    return OperatorTime(
+        operation=kernel.operation, module=kernel.module, file=kernel.file, line=kernel.line, count=kernel.count,
+        flops=round(kernel.flops * kernel.count), bytes=round(kernel.moved * kernel.count),
+        intensity=round(kernel.flops / kernel.moved, 3) if kernel.moved else 0.0, bound_seconds=one.bound * kernel.count,
+        limited_by=one.limit, fits_l2=one.fits_l2, measured_as=_measured_as(one), outside=measured.outside if measured and kernel.form else (),
+        **times,
+    )  # fmt: skip
+
+
+def _measured_as(one: Estimate) -> str:
+    if one.measured is None:
+        return ""
+    by: Fitted = one.measured.by
+    if one.kernel.form is None:
+        return f"launch and bandwidth of {by.backend} products"
+    width = f", head_dim {by.head_dim}" if by.head_dim else ""
+    return f"{by.form.replace('_', ' ')}, {by.precision}, {by.backend}{width}"
+
+
+def totals(found: Sequence[Estimate], tokens: float, fits: bool) -> TimeTotals:
+    """Kernels one after the other. `tokens`: new tokens of all sequences; a rate is given only for what fits."""
+    counted = [(one, one.kernel.count) for one in found]
+    bounds = sum(one.bound * n for one, n in counted)
+    by_limit = {kind: sum(one.bound * n for one, n in counted if one.limit == kind) for kind in ("compute", "memory")}
+    known = all(one.measured is not None for one, _ in counted if one.limit is not None)
+    times = [(one.measured, n) for one, n in counted if one.measured is not None] if known else []
+    calibrated = sum(t.seconds * n for t, n in times)
+    return TimeTotals(
+        flops=round(sum(one.kernel.flops * n for one, n in counted)), bytes=round(sum(one.kernel.moved * n for one, n in counted)),
+        bound_seconds=bounds, limited_by="compute" if by_limit["compute"] > by_limit["memory"] else "memory",
+        calibrated_seconds=calibrated if times else None,
+        low_seconds=sum(t.low * n for t, n in times) if times else None,
+        high_seconds=sum(t.high * n for t, n in times) if times else None,
+        tokens_per_second=tokens / calibrated if fits and calibrated and tokens else None,
+        bound_tokens_per_second=tokens / bounds if fits and bounds and tokens else None,
+    )  # fmt: skip
+
+
+def spent(found: Sequence[Estimate]) -> tuple[ClassTime, ...]:
+    """By class of kernels, most first."""
+    classes: dict[str, list[Estimate]] = {}
+    for one in found:
+        if one.limit is not None:
+            classes.setdefault(_NAMES[one.kernel.form.name if one.kernel.form else ""], []).append(one)
+    known = all(one.measured is not None for kinds in classes.values() for one in kinds)
+
+    def seconds(one: Estimate) -> float:
+        return (one.measured.seconds if known and one.measured is not None else one.bound) * one.kernel.count
+
+    whole = sum(seconds(one) for kinds in classes.values() for one in kinds)
+    found_ = [
+        ClassTime(
+            name=name, share=round(sum(map(seconds, kinds)) / whole, 4), bound_seconds=sum(k.bound * k.kernel.count for k in kinds),
+            calibrated_seconds=sum(map(seconds, kinds)) if known else None,
+        )
+        for name, kinds in classes.items()
+    ]  # fmt: skip
+    return tuple(sorted(found_, key=lambda c: -c.share))
+
+
+def note(found: Sequence[Estimate], calibration: Calibration) -> CalibrationNote:
+    """Whose measurements the calibrated times rest on."""
+    import hashlib
+
+    used = {one.measured.by.model_dump_json(): one.measured.by for one in found if one.measured is not None}
+    tables = {by.table for by in used.values()}
+    whole = hashlib.sha256("".join(calibration.tables[t] for t in sorted(tables)).encode()).hexdigest()
+    return CalibrationNote(
+        device=calibration.device, source=calibration.source, licence=calibration.licence, digest=whole[:16],
+        valid=not any(one.measured.outside for one in found if one.measured is not None and one.kernel.form is not None),
+        error={f"{b.form} {b.precision} {b.backend}" + (f" {b.head_dim}" if b.head_dim else ""): b.unseen.mape for b in used.values()},
+    )  # fmt: skip
+
+
+__all__ = ["BACKENDS", "Estimate", "bound", "estimates", "note", "rows", "spent", "totals"]

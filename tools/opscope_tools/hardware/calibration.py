@@ -1,0 +1,135 @@
+"""How long a kernel takes on a device by what was measured there: base times table, with the spread on shapes left out of the fit.
+
+`calibrations/DEVICE.json` holds the parameters, made by `make calibrate` from public tables of measured kernels
+(benchmarks/silicon says how); the source, its licence and the digests of the tables stand in each file.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from opscope_schemas.common import Frozen
+
+from opscope_tools.hardware.devices import Device
+from opscope_tools.hardware.forms import FORMS, Form, Rates, Sizes
+from opscope_tools.hardware.grids import interpolated
+
+FOLDER = Path(__file__).with_name("calibrations")
+#: what serves where nobody says otherwise
+BACKENDS = ("vllm", "trtllm", "sglang")
+
+
+class Unseen(Frozen):
+    """Errors on rows whose shapes no fit has seen, per cent: mean and median of absolute values, median of signed ones."""
+
+    rows: int
+    mape: float
+    median: float
+    bias: float
+
+
+class Spread(Frozen):
+    """Kernels that take up to so many seconds: one in ten took less than `low` times the estimate, one in ten more than `high`."""
+
+    seconds: float | None = None
+    low: float
+    high: float
+
+
+class Fitted(Frozen):
+    """One class of kernels as measured on one device, by one backend in one precision."""
+
+    form: str
+    backend: str
+    precision: str
+    head_dim: int | None = None
+    kernels: tuple[str, ...]
+    table: str
+    rows: int
+    parameters: tuple[float, ...]
+    factors: tuple[float, ...]
+    sizes: Mapping[str, tuple[float, float]]
+    unseen: Unseen
+    spread: tuple[Spread, ...]
+
+
+class Calibration(Frozen):
+    """What one device was measured to do. `tables`: file -> sha256."""
+
+    device: str
+    source: str
+    licence: str
+    date: str
+    tables: Mapping[str, str]
+    classes: tuple[Fitted, ...]
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Seconds of a kernel: the estimate, and between what eight of ten measured kernels of its kind lie.
+
+    `outside` names sizes beyond those that were measured; `by` the class of kernels that was asked.
+    """
+
+    seconds: float
+    low: float
+    high: float
+    by: Fitted
+    outside: tuple[str, ...] = ()
+
+
+@cache
+def calibration_of(device: str) -> Calibration | None:
+    """What ships for that device; None: no measurements."""
+    file = FOLDER / f"{device}.json"
+    return Calibration.model_validate(json.loads(file.read_text("utf-8"))) if file.is_file() else None
+
+
+def chosen(
+    calibration: Calibration, form: Form, precision: str, backend: str = "", head_dim: int | None = None
+) -> Fitted | None:
+    """The class of kernels for that form and precision: of that backend if it has one, and of the nearest head width."""
+    order = dict.fromkeys((backend, *BACKENDS)) if backend else dict.fromkeys(BACKENDS)
+    for name in order:
+        found = [c for c in calibration.classes if (c.form, c.precision, c.backend) == (form.name, precision, name)]
+        if found:
+            return min(found, key=lambda c: abs(math.log((c.head_dim or 1) / (head_dim or c.head_dim or 1))))
+    return None
+
+
+def rates(device: Device, precision: str, ranks: int = 1) -> Rates:
+    """What the device offers kernels of that precision."""
+    link = device.link(ranks) if ranks > 1 else None
+    return Rates(
+        device.peak(precision)[0], device.bandwidth, float(device.sms or 1), link.bytes_per_second if link else 1.0
+    )
+
+
+def timed(fitted: Fitted, sizes: Sizes, offered: Rates) -> Timed:
+    """The time of one kernel."""
+    form = FORMS[fitted.form]
+    factor = math.exp(interpolated(form.axes, fitted.factors, form.features(sizes)))
+    seconds = form.base(fitted.parameters, sizes, offered) * factor
+    spread = next(s for s in fitted.spread if s.seconds is None or seconds <= s.seconds)
+    outside = tuple(n for n, (low, high) in fitted.sizes.items() if not low <= sizes[n] <= high)
+    return Timed(seconds, seconds * spread.low, seconds * spread.high, fitted, outside)
+
+
+__all__ = [
+    "BACKENDS",
+    "FOLDER",
+    "Calibration",
+    "Fitted",
+    "Spread",
+    "Timed",
+    "Unseen",
+    "calibration_of",
+    "chosen",
+    "rates",
+    "timed",
+]
