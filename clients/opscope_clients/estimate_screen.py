@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opscope_schemas.estimates import RooflineResult
+from opscope_schemas.estimates import MemoryUse, RooflineResult
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -33,7 +33,7 @@ def show_estimate(console: Console, result: RooflineResult) -> None:
         f"[bold]{escape(result.model_class.rpartition('.')[2])}[/bold] on [bold]{escape(result.hardware.name)}[/bold], "
         f"{result.phase}: {escape(point)}; {escape(stored)}"
     )
-    totals, memory = result.totals, result.memory
+    totals = result.totals
     if totals.calibrated_seconds is not None:
         console.print(
             f"[bold]{seconds(totals.calibrated_seconds)}[/bold] calibrated ({seconds(totals.low_seconds)} to "
@@ -46,13 +46,7 @@ def show_estimate(console: Console, result: RooflineResult) -> None:
     rates = [(totals.tokens_per_second, "tokens/s"), (totals.bound_tokens_per_second, "tokens/s at most (bound)")]
     if said := ", ".join(f"{rate:,.0f} {unit}" for rate, unit in rates if rate is not None):
         console.print(said)
-    console.print(
-        f"memory: weights {gigabytes(memory.weights_bytes)}, cache {gigabytes(memory.cache_bytes)}, activations "
-        f"{gigabytes(memory.activation_bytes)} of {gigabytes(memory.capacity_bytes)}: "
-        + ("fits" if memory.fits else "[red]does not fit[/red]")
-        + (f"; at most {memory.largest_batch:,} sequences like these" if memory.largest_batch is not None else "")
-        + (f", or {memory.longest_context:,} tokens each" if memory.longest_context is not None else "")
-    )
+    _show_memory(console, result.memory)
     _show_spent(console, result)
     _show_slowest(console, result)
     if result.calibration is not None:
@@ -62,6 +56,23 @@ def show_estimate(console: Console, result: RooflineResult) -> None:
         )
     for missing in result.not_counted:
         console.print(f"[yellow]not counted:[/yellow] {escape(missing)}")
+
+
+def _show_memory(console: Console, memory: MemoryUse) -> None:
+    if memory.fits:
+        room = "fits"
+    elif memory.weights_bytes > memory.capacity_bytes:
+        room = "[red]the weights alone do not fit[/red]"
+    else:
+        room = "[red]does not fit[/red]"
+    if memory.largest_batch:
+        room += f"; at most {memory.largest_batch:,} sequences like these"
+    if memory.longest_context:
+        room += f"; {memory.longest_context:,} tokens each with this batch"
+    console.print(
+        f"memory: weights {gigabytes(memory.weights_bytes)}, cache {gigabytes(memory.cache_bytes)}, activations "
+        f"{gigabytes(memory.activation_bytes)} of {gigabytes(memory.capacity_bytes)}: {room}"
+    )
 
 
 def _show_spent(console: Console, result: RooflineResult) -> None:

@@ -177,3 +177,15 @@ def test_bad_input_gets_a_sentence(
 def test_arguments_of_the_cost_tools_and_of_estimates_bear_the_same_names() -> None:
     shared = {"target", "phase", "config", "values", "view"}
     assert shared <= set(RooflineArguments.model_fields) & set(CostArguments.model_fields)
+
+
+def test_a_kernel_like_none_that_was_measured_leaves_the_whole_uncalibrated(context: ToolContext) -> None:
+    latents = {"hidden_size": 256, "intermediate_size": 512, "moe_intermediate_size": 64, "num_hidden_layers": 3, "n_routed_experts": 8,
+               "num_experts_per_tok": 2, "n_group": 2, "topk_group": 1, "vocab_size": 1000, "num_attention_heads": 4, "num_key_value_heads": 4}  # fmt: skip
+    found = estimate(context, "deepseek_v3", config=latents)
+    attention = [one for one in found.operators if one.operation == "sdpa"]
+    assert attention
+    assert all(one.calibrated_seconds is None and one.bound_seconds > 0 for one in attention)
+    assert found.totals.calibrated_seconds is None
+    assert any("No measured kernels are like sdpa of model.layers.*.self_attn" in said for said in found.notes)
+    assert "other products" in {kind.name for kind in found.spent}

@@ -127,8 +127,11 @@ def _parent(op: OpRecord, point: _Point) -> int:
 
 
 def _attention(plain: Kernel, op: OpRecord, read: float, point: _Point) -> Kernel:
-    """Heads of keys and values from the bytes that are read: they may be given repeated, and are not read so."""
-    if len(op.inputs) < 3:
+    """Heads of keys and values from the bytes that are read: they may be given repeated, and are not read so.
+
+    Attention over latents, whose keys are wider than its values, is another kernel, and none of its kind is known here.
+    """
+    if len(op.inputs) < 3 or op.inputs[0].shape[-1] != op.inputs[2].shape[-1]:
         return plain
     b, h, new, d = point.shape(op.inputs[0].shape)[-4:]
     context = point.shape(op.inputs[1].shape)[-2]

@@ -15,7 +15,6 @@ from opscope_tools.hardware.forms import PRODUCT
 #: classes as people call them
 _NAMES = {
     "product": "matrix products", "decode_attention": "attention", "prefill_attention": "attention", "experts": "experts",
-    "": "norms, activations and copies",
 }  # fmt: skip
 
 
@@ -56,6 +55,8 @@ def estimates(every: Iterable[Kernel], device: Device, calibration: Calibration 
 
 def _measured(kernel: Kernel, device: Device, calibration: Calibration, backend: str) -> Timed | None:
     if kernel.form is None or kernel.sizes is None:
+        if kernel.matmul_flops:  # a product or an attention of a kind that no table has
+            return None
         return _small(kernel, device, calibration, backend)
     sizes = dict(kernel.sizes)
     width = int(sizes["d"]) if "d" in sizes else None
@@ -130,12 +131,18 @@ def totals(found: Sequence[Estimate], tokens: float, fits: bool) -> TimeTotals:
     )  # fmt: skip
 
 
+def _class(kernel: Kernel) -> str:
+    if kernel.form is None:
+        return "other products" if kernel.matmul_flops else "norms, activations and copies"
+    return _NAMES[kernel.form.name]
+
+
 def spent(found: Sequence[Estimate]) -> tuple[ClassTime, ...]:
     """By class of kernels, most first."""
     classes: dict[str, list[Estimate]] = {}
     for one in found:
         if one.limit is not None:
-            classes.setdefault(_NAMES[one.kernel.form.name if one.kernel.form else ""], []).append(one)
+            classes.setdefault(_class(one.kernel), []).append(one)
     known = all(one.measured is not None for kinds in classes.values() for one in kinds)
 
     def seconds(one: Estimate) -> float:

@@ -174,6 +174,11 @@ def _told(device: Device, times: list[Estimate], arguments: RooflineArguments, f
         said.append(
             f"{device.name} is uncalibrated: no measured kernels of it are at hand, and only the bound is given."
         )
+    elif unlike := [
+        one.kernel for one in times if one.measured is None and one.limit is not None and arguments.view != "eager"
+    ]:
+        named = ", ".join(dict.fromkeys(f"{kernel.operation} of {kernel.module}" for kernel in unlike))
+        said.append(f"No measured kernels are like {named}: only the bound is given for the whole.")
     elif arguments.view == "eager":
         said.append("Eager kernels were not measured: only the bound is given.")
     if outside := sorted({n for one in times if one.measured and one.kernel.form for n in one.measured.outside}):

@@ -1,0 +1,56 @@
+"""`opscope estimate`: one screen that a person can read, and what it says of wrong arguments."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from opscope_clients.estimate_screen import gigabytes, seconds
+
+SMALL = (
+    "hidden_size=256",
+    "num_attention_heads=8",
+    "num_key_value_heads=2",
+    "intermediate_size=512",
+    "vocab_size=1000",
+    "num_hidden_layers=3",
+)
+
+
+def run(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    config = [part for text in SMALL for part in ("--config", text)]
+    line = [
+        sys.executable,
+        "-m",
+        "opscope_clients",
+        "--cache-dir",
+        str(tmp_path),
+        "estimate",
+        "llama",
+        *config,
+        *arguments,
+    ]
+    return subprocess.run(line, capture_output=True, text=True, timeout=400, check=False)
+
+
+def test_times_and_bytes_have_units_that_suit_them() -> None:
+    assert [seconds(s) for s in (2.5, 0.0123, 4e-6, 3e-9, None)] == ["2.5 s", "12.3 ms", "4 us", "0.003 us", "unknown"]
+    assert [gigabytes(b) for b in (80_000_000_000, 1_500_000, None)] == ["80.0 GB", "0.00 GB", "unknown"]
+
+
+@pytest.mark.slow
+def test_one_screen_says_how_long_what_limits_and_whether_it_fits(tmp_path: Path) -> None:
+    done = run(tmp_path, "--hardware", "h100", "--batch", "4", "--context", "96")
+    assert done.returncode == 0
+    for words in ("calibrated (", "limited by memory", "fits", "matrix products", "tokens/s"):
+        assert words in done.stdout
+    assert len(done.stdout.splitlines()) < 45
+
+
+def test_a_device_that_nobody_knows_is_one_sentence(tmp_path: Path) -> None:
+    done = run(tmp_path, "--hardware", "h1000")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "No device is called 'h1000'. Nearest names: h100_sxm" in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
