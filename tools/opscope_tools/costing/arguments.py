@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from opscope_schemas.common import Source, ToolArguments
 from opscope_schemas.errors import ConfigError, UnknownNameError
 from opscope_schemas.formula import evaluate, variables
-from pydantic import Field, Strict, field_validator
+from pydantic import BeforeValidator, Field, Strict
 
 from opscope_tools.children import protection
 from opscope_tools.costing.checkpoints import nearest_checkpoints
@@ -40,6 +40,17 @@ _MOST_IDLE = 4
 _FACTORY = "factory"
 
 
+def _fractions_of_bytes(values: object) -> object:
+    """Bytes per element may be fractions, as text or exact; sizes are whole numbers."""
+    if not isinstance(values, dict):
+        return values
+    return {name: value if type(value) is int else fraction(name, value) for name, value in values.items()}
+
+
+#: a point to evaluate at
+Values = Annotated[Mapping[str, Annotated[int, Strict()] | Fraction] | None, BeforeValidator(_fractions_of_bytes)]
+
+
 class CostArguments(ToolArguments):
     """Arguments of a cost analysis."""
 
@@ -49,7 +60,7 @@ class CostArguments(ToolArguments):
         description="decode: seq_len tokens after cache_len; encode: encoder or tower alone.",
     )
     config: Config = Field(default=None, description=CONFIG)
-    values: Mapping[str, Annotated[int, Strict()] | Fraction] | None = Field(default=None, description=VALUES)
+    values: Values = Field(default=None, description=VALUES)
     attention: Literal["sdpa", "eager"] = Field(default="sdpa", description="eager: scores stored.")
     logits: Literal["all", "last"] = Field(default="all", description="last: the last position's, as generated.")
     view: Literal["eager", "serving"] = Field(default="eager", description="serving: an engine's figures beside.")
@@ -58,14 +69,6 @@ class CostArguments(ToolArguments):
         description="Outside transformers: shapes of the forward's arguments ({'x': ['batch_size', 64]}); config: "
         "the constructor's.",
     )
-
-    @field_validator("values", mode="before")
-    @classmethod
-    def _fractions_of_bytes(cls, values: object) -> object:
-        """Bytes per element may be fractions, as text or exact; sizes are whole numbers."""
-        if not isinstance(values, dict):
-            return values
-        return {name: value if type(value) is int else fraction(name, value) for name, value in values.items()}
 
     instance: str = Field(default="", description="Which instance (`model.layers.*.mlp`).")
 

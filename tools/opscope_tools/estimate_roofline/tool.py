@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from opscope_cache.trees import IMPORTED
 from opscope_schemas.common import ToolArguments
 from opscope_schemas.errors import ConfigError, ValuesError
 from opscope_schemas.estimates import Hardware, RooflineResult
-from pydantic import Field, Strict, field_validator
+from pydantic import Field
 
-from opscope_tools.costing.arguments import CONFIG, TARGET, VALUES, CostArguments, find, model_spec, remarks, sources
+from opscope_tools.costing.arguments import (
+    CONFIG,
+    TARGET,
+    VALUES,
+    CostArguments,
+    Values,
+    find,
+    model_spec,
+    remarks,
+    sources,
+)
 from opscope_tools.estimate_roofline.kernels import kernels_at
 from opscope_tools.estimate_roofline.memory import memory_use
 from opscope_tools.estimate_roofline.times import Estimate, estimates, note, rows, spent, totals
@@ -20,7 +30,6 @@ from opscope_tools.hardware.calibration import calibration_of
 from opscope_tools.hardware.devices import Device, device_named
 from opscope_tools.hardware.forms import BYTES
 from opscope_tools.running.config_files import Config
-from opscope_tools.running.given import fraction
 from opscope_tools.running.tool import Tool, ToolContext
 from opscope_tools.trace.dataflow import dataflow
 from opscope_tools.trace.document import not_counted
@@ -68,19 +77,12 @@ class RooflineArguments(ToolArguments):
         default="decode", description="decode: one token of every sequence after cache_len."
     )
     config: Config = Field(default=None, description=CONFIG)
-    values: Mapping[str, Annotated[int, Strict()] | Fraction] | None = Field(default=None, description=VALUES)
+    values: Values = Field(default=None, description=VALUES)
     precision: dict[Literal["weights", "cache"], Precision] | None = Field(
         default=None, description="{'weights': 'fp8', 'cache': 'fp8'}; default: the checkpoint's own."
     )
     backend: Literal["vllm", "trtllm", "sglang"] = Field(default="vllm", description="Whose measured kernels.")
     view: Literal["eager", "serving"] = Field(default="serving", description="eager: operator by operator.")
-
-    @field_validator("values", mode="before")
-    @classmethod
-    def _fractions_of_bytes(cls, values: object) -> object:
-        if not isinstance(values, dict):
-            return values
-        return {name: value if type(value) is int else fraction(name, value) for name, value in values.items()}
 
 
 def estimate_roofline(arguments: RooflineArguments, context: ToolContext) -> RooflineResult:
