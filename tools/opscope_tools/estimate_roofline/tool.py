@@ -70,19 +70,17 @@ class RooflineArguments(ToolArguments):
     """Arguments of `estimate_roofline`."""
 
     target: str = Field(description=TARGET, min_length=1, max_length=1000)
-    hardware: str = Field(
-        description="Device: `h100_sxm`, `b200_sxm`, `a100_sxm`, `mi300x`, ...", min_length=1, max_length=200
-    )
+    hardware: str = Field(description="`h100_sxm`, `b200_sxm`, `mi300x`, ...", min_length=1, max_length=200)
     phase: Literal["prefill", "decode", "encode"] = Field(
-        default="decode", description="decode: one token of every sequence after cache_len."
+        default="decode", description="decode: a token of each sequence."
     )
     config: Config = Field(default=None, description=CONFIG)
     values: Values = Field(default=None, description=VALUES)
     precision: dict[Literal["weights", "cache"], Precision] | None = Field(
-        default=None, description="{'weights': 'fp8', 'cache': 'fp8'}; default: the checkpoint's own."
+        default=None, description="Default: the checkpoint's."
     )
-    backend: Literal["vllm", "trtllm", "sglang"] = Field(default="vllm", description="Whose measured kernels.")
-    view: Literal["eager", "serving"] = Field(default="serving", description="eager: operator by operator.")
+    backend: Literal["vllm", "trtllm", "sglang"] = Field(default="vllm", description="Whose kernels.")
+    view: Literal["eager", "serving"] = Field(default="serving")
 
 
 def estimate_roofline(arguments: RooflineArguments, context: ToolContext) -> RooflineResult:
@@ -205,9 +203,8 @@ ESTIMATE_ROOFLINE: Tool[RooflineArguments, RooflineResult] = Tool(
     name="estimate_roofline",
     title="Time and memory of a pass on named hardware",
     description=(
-        "How long a prefill or decode pass takes on one device, kernel by kernel: the bound (exact FLOPs and bytes against peak and "
-        "memory bandwidth) and, where kernels of that device were measured, the calibrated time with its spread; what limits it, "
-        "weights and cache against capacity, the largest batch and context that fit."
+        "How long a pass takes on a device, kernel by kernel: an exact bound, and the time that measured kernels "
+        "took; what limits it; weights and cache against capacity, the largest batch and context that fit."
     ),
     arguments=RooflineArguments,
     result=RooflineResult,
