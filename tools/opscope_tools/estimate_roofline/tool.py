@@ -80,7 +80,7 @@ class RooflineArguments(ToolArguments):
         default=None, description="Default: the checkpoint's."
     )
     backend: Literal["vllm", "trtllm", "sglang"] = Field(default="vllm", description="Whose kernels.")
-    view: Literal["eager", "serving"] = Field(default="serving")
+    view: Literal["eager", "serving"] = Field(default="serving", description="As engines run it, or eagerly.")
 
 
 def estimate_roofline(arguments: RooflineArguments, context: ToolContext) -> RooflineResult:
