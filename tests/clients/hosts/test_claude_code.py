@@ -264,7 +264,7 @@ def test_the_whole_list_of_tools_reaches_the_model_and_stays_below_five_thousand
     ours = [tool for tool in run.record["requests"][0]["tools"] if tool["name"].startswith("mcp__opscope__")]
     assert {tool["name"] for tool in ours} == {f"mcp__opscope__{tool.name}" for tool in ALL_TOOLS}
     shown = sum(len(json.dumps([t["name"], t["description"], t["input_schema"]], separators=(",", ":"))) for t in ours)
-    assert shown / 3.5 < 5000
+    assert shown / 4 < 5000  # characters a token: test_toolsets.py says why
     instructions = "Protocol for analysing a target"
     assert instructions in run.first_request
 
