@@ -49,7 +49,6 @@ class _Point:
     values: Mapping[str, Rational]
     quantised: str
     routings: Sequence[Routing]
-    uniform: bool
 
     def number(self, formula: Formula | str) -> float:
         return float(evaluate(str(formula), self.values))
@@ -63,17 +62,15 @@ class _Point:
     def read(self, formula: Formula) -> float:
         """Bytes read; of experts those that uniform routing is expected to touch."""
         text, values = str(formula), dict(self.values)
-        for number, routing in enumerate(self.routings if self.uniform else ()):
+        for number, routing in enumerate(self.routings):
             values[f"touched_{number}"] = routing.experts_read(self.values)
             text = text.replace(str(routing.bound), f"{{touched_{number}}}")
         return float(whole_bytes(text, values))
 
 
-def kernels_at(
-    found: Found, values: Mapping[str, Rational], quantised: str, *, eager: bool = False, uniform: bool = True
-) -> list[Kernel]:
+def kernels_at(found: Found, values: Mapping[str, Rational], quantised: str, *, eager: bool = False) -> list[Kernel]:
     """The kernels of the call at a point. `quantised`: the precision of weights that are not the model's dtype."""
-    point = _Point(found, values, quantised, list(routings(found.tree, found.call)), uniform)
+    point = _Point(found, values, quantised, list(routings(found.tree, found.call)))
     every = kernels(found.tree, found.call, eager=eager)
     if eager:
         return [_kernel(one, point) for one in every]

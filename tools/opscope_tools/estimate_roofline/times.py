@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from opscope_schemas.estimates import CalibrationNote, ClassTime, Limit, OperatorTime, TimeTotals
 
 from opscope_tools.estimate_roofline.kernels import Kernel
-from opscope_tools.hardware.calibration import BACKENDS, Calibration, Fitted, Timed, chosen, rates, timed
+from opscope_tools.hardware.calibration import Calibration, Fitted, Timed, chosen, rates, timed
 from opscope_tools.hardware.devices import Device
 from opscope_tools.hardware.forms import PRODUCT
 
@@ -16,6 +17,8 @@ from opscope_tools.hardware.forms import PRODUCT
 _NAMES = {
     "product": "matrix products", "decode_attention": "attention", "prefill_attention": "attention", "experts": "experts",
 }  # fmt: skip
+#: how far the time of what only moves data may be off: chosen, not measured
+_LOOSE = (0.6, 1.5)
 
 
 @dataclass(frozen=True)
@@ -76,10 +79,6 @@ def _small(kernel: Kernel, device: Device, calibration: Calibration, backend: st
     named = dict(zip(PRODUCT.parameters, fitted.parameters, strict=True))
     seconds = named["launch"] + kernel.moved / (device.bandwidth * named["memory"])
     return Timed(seconds, seconds * _LOOSE[0], seconds * _LOOSE[1], fitted)
-
-
-#: how far the time of what only moves data may be off
-_LOOSE = (0.6, 1.5)
 
 
 def rows(found: Sequence[Estimate]) -> tuple[OperatorTime, ...]:
@@ -161,8 +160,6 @@ def spent(found: Sequence[Estimate]) -> tuple[ClassTime, ...]:
 
 def note(found: Sequence[Estimate], calibration: Calibration) -> CalibrationNote:
     """Whose measurements the calibrated times rest on."""
-    import hashlib
-
     used = {one.measured.by.model_dump_json(): one.measured.by for one in found if one.measured is not None}
     tables = {by.table for by in used.values()}
     whole = hashlib.sha256("".join(calibration.tables[t] for t in sorted(tables)).encode()).hexdigest()
@@ -173,4 +170,4 @@ def note(found: Sequence[Estimate], calibration: Calibration) -> CalibrationNote
     )  # fmt: skip
 
 
-__all__ = ["BACKENDS", "Estimate", "bound", "estimates", "note", "rows", "spent", "totals"]
+__all__ = ["Estimate", "bound", "estimates", "note", "rows", "spent", "totals"]

@@ -62,6 +62,8 @@ _ASSUMED = (
     "what a causal kernel computes.",
     "Kernels run one after the other, launched from a CUDA graph; what the runtime does between passes is not in the times.",
     "Products that read the same activations in one module run as one; a layer of experts is one kernel.",
+    "Norms, activations and copies were not measured: the launch and the bandwidth of products stand for them, and 0.6 to 1.5 times "
+    "that for their spread.",
     "Runtime, graphs and fragmentation take memory beside what is counted here.",
 )
 
@@ -87,7 +89,7 @@ def estimate_roofline(arguments: RooflineArguments, context: ToolContext) -> Roo
     """Raises what the cost tools raise, and `UnknownNameError` for a device that the table lacks."""
     device = device_named(arguments.hardware)
     asked, defaults = _asked(arguments)
-    quantised, precision = _quantised(arguments, context)
+    quantised, precision = _quantised(asked, arguments, context)
     found = find(asked, context)
     values = found.values
     if values is None:
@@ -138,9 +140,8 @@ def _asked(arguments: RooflineArguments) -> tuple[CostArguments, tuple[str, ...]
     )  # fmt: skip
 
 
-def _quantised(arguments: RooflineArguments, context: ToolContext) -> tuple[str, dict[str, str]]:
+def _quantised(asked: CostArguments, arguments: RooflineArguments, context: ToolContext) -> tuple[str, dict[str, str]]:
     """The precision of weights that are not the model's dtype, empty where all are; and that of weights and cache."""
-    asked, _ = _asked(arguments)
     spec = model_spec(context.workspace, asked.target, asked.config)
     scheme = scheme_of(spec.overrides.get("quantization_config", spec.content.get("quantization_config")))
     weights = "bf16"

@@ -75,7 +75,7 @@ class _Scan:
         events = text.events
         dead = False
         while position < stop:
-            start = _SPACE.match(text.statements, position).end()  # type: ignore[union-attr]
+            start = _SPACE.match(text.statements, position).end()  # type: ignore[union-attr]  # no text lacks it
             while upcoming < len(events) and events[upcoming].position <= start:
                 event, was = events[upcoming], dead
                 dead = event.dead
