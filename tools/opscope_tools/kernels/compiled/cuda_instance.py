@@ -24,7 +24,7 @@ from opscope_tools.kernels.cuda.source_text import (
 
 _MARK = "opscope_instance"
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*\(")
-_NAMESPACE = re.compile(r"\bnamespace\b\s*((?:\w+\s*::\s*)*\w*)\s*$")
+_NAMESPACE = re.compile(r"\bnamespace\b\s*+((?:\w++\s*+::\s*+)*+\w*+)\s*+$")
 #: what stands before the name in `template __global__ void name<4>(float*);`
 _EXPLICIT = re.compile(r"template\s+(?!<)[^;{}=]*$")
 

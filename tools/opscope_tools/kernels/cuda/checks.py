@@ -20,7 +20,7 @@ _MACRO = re.compile(
 _BOUNDS = re.compile(r"\b__launch_bounds__\s*+\(")
 _ARCH = re.compile(r"\b(?:__CUDA_ARCH\w*|CUDA_VERSION|CUDART_VERSION|USE_ROCM|__HIP\w*)\b")
 _DEVICE = re.compile(
-    r"\bif\s*+(?:constexpr\s*)?\((?=[^;{}]*\b(?:major|minor|get_sm_version\w*|sm_version\w*|compute_capability\w*|cc_major)\b)"
+    r"\bif\s*+(?:constexpr\s*)?\((?=[^;{}]{0,400}\b(?:major|minor|get_sm_version\w*|sm_version\w*|compute_capability\w*|cc_major)\b)"
 )
 _DISPATCH = re.compile(r"\b\w*DISPATCH_\w+\s*+\(")
 _HEAD = re.compile(

@@ -47,8 +47,8 @@ _MARKS = (
 )
 #: what stands behind the name of a table of kernels, of a function where it is defined, of a variable that is set
 _TABLE = re.compile(r"\s*+\[[^\]]*\]\s*+=\s*+\{([^{}]*)\}")
-_HEADED = re.compile(r"\s*+\([^;{}]*\)\s*+\{")
-_ASSIGNED = re.compile(r"\s*+=(?!=)\s*+([^;]+);")
+_HEADED = re.compile(r"\s*+\([^;{}]{0,4000}\)\s*+\{")
+_ASSIGNED = re.compile(r"\s*+=(?!=)\s*+([^;]++);")
 _DEVICE = ("__device__", "CUTE_DEVICE", "CUTLASS_DEVICE")
 #: a function that chooses a kernel, by its name
 _CHOOSES = re.compile(r"(?:pick|select|choose|get)\w*kernel")

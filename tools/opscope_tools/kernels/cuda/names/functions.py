@@ -29,7 +29,7 @@ _LONGEST, _DEEPEST = 400_000, 256
 _OVERLOADS = 24
 #: files of a folder that are looked through for a structure
 _FILES = 60
-_CONSTANT = re.compile(r"\b((?:const|constexpr|__constant__|__device__)\b[\w\s:]*?\s)(\w+)\s*([\[={])")
+_CONSTANT = re.compile(r"\b((?:const|constexpr|__constant__|__device__)\b\s*+(?:[\w:]++\s++)*)(\w++)\s*+([\[={])")
 _TYPE_LIKE = re.compile(r"\w+_t|T\d?|[A-Z]\w*(?:Type|Vec|Storage)\w*|\w+::\w*(?:_t|Type|type)")
 
 

@@ -150,7 +150,7 @@ _QUIET = re.compile(
 _FLOATING = re.compile(
     r"(add|sub|mul|div|fma|mad|ex2|lg2|rcp|sqrt|rsqrt|sin|cos|tanh|neg)(?:\.\w+)*\.(f16x2|bf16x2|f16|bf16|f32|f64|f32x2)"
 )
-_MEMORY = re.compile(r"(ld|st)(?:\.\w+(?:::\w+)*)*?\.global(?:\.\w+(?:::\w+)*)*?(?:\.(v\d))?\.[a-z]+?(\d+)")
+_MEMORY = re.compile(r"(ld|st)(?:\.\w+(?:::\w+)*){0,8}?\.global(?:\.\w+(?:::\w+)*){0,8}?(?:\.(v\d))?\.[a-z]{1,3}(\d+)")
 _COPY = re.compile(r"cp\.async\.c[ag]\.shared(?:::\w+)?\.global")
 #: the address in an instruction, and for a copy the bytes behind it
 _ADDRESS = re.compile(r"[^;]*?\[\s*%(\d+)")
