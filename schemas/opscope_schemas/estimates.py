@@ -15,7 +15,35 @@ from pydantic import Field
 from opscope_schemas.common import Frozen, ToolResult
 from opscope_schemas.formula import Rational
 
-Limit = Literal["compute", "memory"]
+Limit = Literal["compute", "memory", "link"]
+
+
+class Parallel(Frozen):
+    """How a model is spread: `tp * pp * dp` devices. `ep` of the `tp * dp` ranks of a stage share the experts, whole ones each."""
+
+    tp: int = Field(default=1, ge=1, le=1024)
+    pp: int = Field(default=1, ge=1, le=1024)
+    ep: int = Field(default=1, ge=1, le=1024)
+    dp: int = Field(default=1, ge=1, le=1024)
+    sp: bool = False
+
+    @property
+    def devices(self) -> int:
+        """In all."""
+        return self.tp * self.pp * self.dp
+
+    @property
+    def expert_ranks(self) -> int:
+        """Ranks that share a layer of experts: those of all replicas where experts are spread, else those of one."""
+        return self.tp * self.dp if self.ep > 1 else self.tp
+
+    def __str__(self) -> str:
+        named = [f"{name}{size}" for name, size in (("tp", self.tp), ("pp", self.pp), ("ep", self.ep), ("dp", self.dp)) if size > 1]
+        return " ".join([*named, *(["sp"] if self.sp else [])]) or "one device"
+
+
+#: no parallelism
+ALONE = Parallel()
 
 
 class Hardware(Frozen):
@@ -94,7 +122,7 @@ class MemoryUse(Frozen):
 
     promised: ClassVar[tuple[str, ...]] = ("fits", "largest_batch")
 
-    weights_bytes: int
+    weights_bytes: int = Field(description="Of one device, as are all of these.")
     cache_bytes: int = Field(description="Of all sequences, as the pass leaves it.")
     cache_bytes_per_token: int | None = Field(default=None, description="Of one sequence.")
     activation_bytes: int | None = Field(description="Peak of the eager pass; null: not known.")
@@ -105,6 +133,59 @@ class MemoryUse(Frozen):
         description="Sequences of this length that fit beside the weights; 0: the weights alone do not fit.",
     )
     longest_context: int | None = Field(default=None, description="Tokens that each sequence of this batch may have.")
+
+
+class Communication(Frozen):
+    """One kind of exchange among ranks, all its runs in the pass together."""
+
+    promised: ClassVar[tuple[str, ...]] = ("calibrated_seconds",)
+
+    kind: str = Field(description="all_reduce, all_gather, reduce_scatter or send.")
+    bytes: int = Field(description="Of one run.")
+    ranks: int
+    count: int
+    bound_seconds: float
+    calibrated_seconds: float | None = None
+
+
+class Spread(Frozen):
+    """The pass over several devices: what one rank exchanges, and which degrees the model allows."""
+
+    promised: ClassVar[tuple[str, ...]] = ("hidden_seconds",)
+
+    tp: int
+    pp: int
+    ep: int
+    dp: int
+    sp: bool
+    devices: int
+    communication: tuple[Communication, ...] = ()
+    hidden_seconds: float | None = Field(
+        default=None, description="The pass if all that ranks exchange ran beside other kernels; the total: none does."
+    )
+    tp_degrees: tuple[int, ...] = Field(default=(), description="That divide heads, and heads of keys and values or are divided by them.")
+    ep_degrees: tuple[int, ...] = Field(default=(), description="That divide the experts.")
+
+
+class Served(Frozen):
+    """Continuous batching in steady state: so many requests at a time, each answered as soon as a place is free."""
+
+    promised: ClassVar[tuple[str, ...]] = ("tpot_seconds", "ttft_service_seconds", "ttft_queue_seconds", "ttft_seconds", "tokens_per_second")
+
+    concurrency: int
+    input_len: int
+    output_len: int
+    tpot_seconds: float | None = Field(default=None, description="Between two tokens of a sequence, prefills of others included.")
+    step_seconds: float = Field(description="Of a decode step alone.")
+    ttft_service_seconds: float | None = Field(default=None, description="Until the first token, with nobody before one.")
+    ttft_queue_seconds: float | None = Field(default=None, description="Waiting before that.")
+    ttft_seconds: float | None = None
+    decode_batch: float = Field(description="Sequences that decode at a time, of a replica.")
+    cache_limit: int | None = Field(default=None, description="Sequences whose cache fits, of a replica; null: no limit met.")
+    tokens_per_second: float | None = Field(default=None, description="Of all devices, answers alone.")
+    tokens_per_second_per_device: float | None = None
+    prefill_share: float = Field(description="Of the device's time.")
+    basis: Literal["calibrated", "bound"] = Field(description="Which times these rest on; of a bound nothing can be faster.")
 
 
 class CalibrationNote(Frozen):
@@ -132,6 +213,8 @@ class RooflineResult(ToolResult):
     totals: TimeTotals
     spent: tuple[ClassTime, ...] = Field(description="By class of kernels, most first.")
     memory: MemoryUse
+    parallel: Spread | None = Field(default=None, description="Null: one device.")
+    serving: Served | None = Field(default=None, description="With `serving` given.")
     operators: tuple[OperatorTime, ...]
     calibration: CalibrationNote | None = None
     assumptions: tuple[str, ...] = ()
@@ -139,5 +222,6 @@ class RooflineResult(ToolResult):
 
 
 __all__ = [
-    "CalibrationNote", "ClassTime", "Hardware", "MemoryUse", "OperatorTime", "RooflineResult", "TimeTotals",
+    "ALONE", "CalibrationNote", "ClassTime", "Communication", "Hardware", "MemoryUse", "OperatorTime", "Parallel", "RooflineResult",
+    "Served", "Spread", "TimeTotals",
 ]  # fmt: skip

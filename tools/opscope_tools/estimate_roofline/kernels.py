@@ -10,13 +10,15 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from opscope_schemas.formula import Formula, Rational, evaluate, whole_bytes
+from opscope_schemas.estimates import ALONE, Parallel
+from opscope_schemas.formula import Rational, approximated
 
-from opscope_tools.hardware.forms import BYTES, DECODE_ATTENTION, EXPERTS, PREFILL_ATTENTION, PRODUCT, Form
+from opscope_tools.hardware.forms import ALL_REDUCE, BYTES, DECODE_ATTENTION, EXPERTS, PREFILL_ATTENTION, PRODUCT, Form
 from opscope_tools.trace.engine import Found
 from opscope_tools.trace.protocol import CallRecord, OpRecord
-from opscope_tools.trace.routing import GROUPED, Routing, routings
+from opscope_tools.trace.routing import GROUPED, routings
 from opscope_tools.trace.serving import EngineKernel, kernels
+from opscope_tools.trace.sharding import Shards, Split, shards
 
 _ATTENTION = "opscope.sdpa"
 #: bytes per element of weights above which they are as the model's dtype has them
@@ -41,81 +43,171 @@ class Kernel:
     counted: bool = True
     #: what products of one kernel share; () where it stays alone
     joins: tuple[object, ...] = ()
+    #: bytes that ranks tell one another, and how many ranks
+    exchanged: float = 0.0
+    ranks: int = 1
+    split: Split | None = None
+
+
+#: name of a size -> its value; fractions as floating point
+Numbers = Mapping[str, float]
+
+
+def numbers(values: Mapping[str, Rational | float]) -> dict[str, float]:
+    """Values as formulas of many points take them: whole ones stay whole."""
+    return {name: value if isinstance(value, (int, float)) else int(value) if value.denominator == 1 else float(value)
+            for name, value in values.items()}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A kernel of the trace with its formulas as text, written once for every point."""
+
+    op: OpRecord
+    module: str
+    repeat: str
+    flops: str
+    matmul: str
+    causal: str
+    #: with the experts that are touched as variables
+    read: str
+    #: with all that can be
+    bound: str
+    write: str
+    split: Split | None
+
+
+class Pass:
+    """One pass of a model, whose kernels can be had at any point at which its trace holds and on any ranks."""
+
+    def __init__(self, found: Found, quantised: str, *, eager: bool = False) -> None:
+        """`quantised`: the precision of weights that are not the model's dtype."""
+        self.found, self.quantised, self.eager = found, quantised, eager
+        tree, call = found.tree, found.call
+        self.shards: Shards = shards(tree, call)
+        self.routings = list(routings(tree, call))
+        self.parts = [self._part(one) for one in kernels(tree, call, eager=eager)]
+        held: dict[int, list[_Part]] = {}
+        for part in self.parts:
+            held.setdefault(part.op.call, []).append(part)
+        #: of each call that is a layer of experts, the calls below it
+        self.layers = {
+            index: {below.index for below in tree.calls_below(tree.trace.calls[index])}
+            for index, kinds in held.items() if sum(part.op.operator in GROUPED for part in kinds) > 1
+        }  # fmt: skip
+
+    def _part(self, kernel: EngineKernel) -> _Part:
+        op, cost, tree = kernel.ops[0], kernel.cost, self.found.tree
+        read = bound = str(cost.read)
+        for number, routing in enumerate(self.routings):
+            read = read.replace(str(routing.bound), f"{{touched_{number}}}")
+        return _Part(
+            op, tree.pattern(tree.trace.calls[op.call]), str(kernel.repeat), str(cost.flops), str(cost.matmul), str(cost.causal), read,
+            bound, str(cost.write), self.shards.split.get(op.order),
+        )  # fmt: skip
+
+    def kernels(self, values: Mapping[str, Rational | float], parallel: Parallel = ALONE) -> list[Kernel]:
+        """The kernels of one rank, what it exchanges with others included. `values` are those of a rank's own sequences."""
+        given = numbers(values)
+        for number, routing in enumerate(self.routings):
+            experts, chosen, tokens = (
+                approximated(str(f))(given) for f in (routing.experts, routing.chosen, routing.tokens)
+            )
+            given[f"touched_{number}"] = experts * -math.expm1(tokens * math.log1p(-chosen / experts)) if chosen < experts else experts
+        point = _Point(self, given, parallel)
+        if self.eager:
+            return [_kernel(part, point) for part in self.parts]
+        return [*_small_as_one(_joined(_with_experts(point))), *_exchanges(point)]
 
 
 @dataclass(frozen=True)
 class _Point:
-    found: Found
-    values: Mapping[str, Rational]
-    quantised: str
-    routings: Sequence[Routing]
+    of: Pass
+    values: Numbers
+    parallel: Parallel
 
-    def number(self, formula: Formula | str) -> float:
-        return float(evaluate(str(formula), self.values))
+    @property
+    def found(self) -> Found:
+        return self.of.found
 
-    def size(self, text: str) -> float:
-        return float(whole_bytes(text, self.values))
+    @property
+    def quantised(self) -> str:
+        return self.of.quantised
+
+    def number(self, text: str) -> float:
+        return approximated(text)(self.values)
+
+    def bytes(self, text: str) -> float:
+        """A fraction of a byte takes a byte."""
+        return float(math.ceil(round(approximated(text)(self.values), 6)))
 
     def shape(self, texts: Sequence[str]) -> list[float]:
         return [self.number(text) if text != "?" else math.nan for text in texts]
 
-    def read(self, formula: Formula) -> float:
-        """Bytes read; of experts those that uniform routing is expected to touch."""
-        text, values = str(formula), dict(self.values)
-        for number, routing in enumerate(self.routings):
-            values[f"touched_{number}"] = routing.experts_read(self.values)
-            text = text.replace(str(routing.bound), f"{{touched_{number}}}")
-        return float(whole_bytes(text, values))
+    def ranks(self, part: _Part) -> float:
+        """How many share the work of a kernel."""
+        if part.split is None:
+            return 1.0 if not self.parallel.sp else float(self.parallel.tp)
+        if (heads := self.of.shards.of_keys.get(part.op.order)) is not None:
+            return max(1.0, min(float(self.parallel.tp), self.number(heads)))
+        return float(self.parallel.tp)
 
 
-def kernels_at(found: Found, values: Mapping[str, Rational], quantised: str, *, eager: bool = False) -> list[Kernel]:
-    """The kernels of the call at a point. `quantised`: the precision of weights that are not the model's dtype."""
-    point = _Point(found, values, quantised, list(routings(found.tree, found.call)))
-    every = kernels(found.tree, found.call, eager=eager)
-    if eager:
-        return [_kernel(one, point) for one in every]
-    return list(_joined(_with_experts(every, point)))
-
-
-def _kernel(kernel: EngineKernel, point: _Point) -> Kernel:
-    op, cost = kernel.ops[0], kernel.cost
-    call = point.found.tree.trace.calls[op.call]
-    matmul = point.number(cost.matmul)
-    causal = point.number(cost.causal)
-    flops = point.number(cost.flops)
+def _kernel(part: _Part, point: _Point) -> Kernel:
+    op = part.op
+    matmul, causal, flops = point.number(part.matmul), point.number(part.causal), point.number(part.flops)
     if causal:  # a causal kernel skips what lies above the diagonal
         matmul, flops = matmul - causal * matmul / flops, flops - causal
-    read, written = point.read(cost.read), float(whole_bytes(str(cost.write), point.values))
+    read, written = point.bytes(part.read), point.bytes(part.write)
     plain = Kernel(
-        operation=_named(op), module=point.found.tree.pattern(call), file=op.site.file, line=op.site.line,
-        count=int(point.number(kernel.repeat)), flops=flops, matmul_flops=matmul, moved=read + written, counted=op.counted,
+        operation=_named(op), module=part.module, file=op.site.file, line=op.site.line, count=int(point.number(part.repeat)),
+        flops=flops, matmul_flops=matmul, moved=read + written, counted=op.counted, split=part.split,
     )  # fmt: skip
     if not matmul:
+        return _shared(plain, point.ranks(part))
+    return _attention(plain, part, read, point) if op.operator == _ATTENTION else _product(plain, part, read, point)
+
+
+def _shared(plain: Kernel, ranks: float) -> Kernel:
+    if ranks == 1:
         return plain
-    return _attention(plain, op, read, point) if op.operator == _ATTENTION else _product(plain, op, read, point)
+    return replace(plain, flops=plain.flops / ranks, matmul_flops=plain.matmul_flops / ranks, moved=plain.moved / ranks)
 
 
 def _named(op: OpRecord) -> str:
     return op.operator.removeprefix("aten.").removeprefix("opscope.").lstrip("_")
 
 
-def _product(plain: Kernel, op: OpRecord, read: float, point: _Point) -> Kernel:
-    """(m, k) x (k, n) from what it makes: the last dimension is n (of a convolution the channels), the others are m."""
+def _product(plain: Kernel, part: _Part, read: float, point: _Point) -> Kernel:
+    """(m, k) x (k, n) from what it makes: the last dimension is n (of a convolution the channels), the others are m.
+
+    Ranks share its n (by columns), its k (by rows), or what it is made for (a product of activations).
+    """
+    op = part.op
     shape = point.shape(op.outputs[0].shape) if op.outputs else []
     elements = math.prod(shape)
     if not shape or not elements > 0:
         return plain
     n = shape[1] if "convolution" in op.operator and len(shape) > 2 else shape[-1]
     k = plain.matmul_flops / (2 * elements)
-    activations = sum(point.size(view.size) for view in op.views)
+    activations = sum(point.bytes(view.size) for view in op.views)
     stored = (read - activations) / (n * k) if op.views else 2.0
+    m, ranks = elements / n, point.ranks(part) if part.split is not None else 1.0
+    if part.split in ("column", "row"):
+        weights, written = read - activations, plain.moved - read
+        by_column = part.split == "column"
+        moved = weights / ranks + (activations if by_column else activations / ranks) + (written / ranks if by_column else written)
+        n, k = (n / ranks, k) if by_column else (n, k / ranks)
+        plain = replace(plain, flops=plain.flops / ranks, matmul_flops=plain.matmul_flops / ranks, moved=moved)
+    else:
+        plain, m = _shared(plain, ranks), m / ranks
     precision = point.quantised if point.quantised and stored < _PLAIN else "bf16"
     sizes = {
-        "m": elements / n, "n": n, "k": k, "weight_bytes": BYTES[precision],
+        "m": m, "n": n, "k": k, "weight_bytes": BYTES[precision],
         "activation_bytes": min(2.0, BYTES[precision]) if precision in ("fp8", "fp8_block", "nvfp4") else 2.0,
     }  # fmt: skip
     weights = len(op.views) == 1 and op.operator not in GROUPED
-    joins = (op.views[0].tensor, op.views[0].view, op.site.file, _parent(op, point)) if weights else ()
+    joins = (op.views[0].tensor, op.views[0].view, op.site.file, _parent(op, point), part.split) if weights else ()
     return replace(plain, precision=precision, form=PRODUCT, sizes=sizes, joins=joins)
 
 
@@ -123,18 +215,25 @@ def _parent(op: OpRecord, point: _Point) -> int:
     return point.found.tree.trace.calls[op.call].parent
 
 
-def _attention(plain: Kernel, op: OpRecord, read: float, point: _Point) -> Kernel:
+def _attention(plain: Kernel, part: _Part, read: float, point: _Point) -> Kernel:
     """Heads of keys and values from the bytes that are read: they may be given repeated, and are not read so.
 
     Attention over latents, whose keys are wider than its values, is another kernel, and none of its kind is known here.
     """
+    op, ranks = part.op, point.ranks(part) if part.split is not None else 1.0
     if len(op.inputs) < 3 or op.inputs[0].shape[-1] != op.inputs[2].shape[-1]:
-        return plain
+        return replace(plain, flops=plain.flops / ranks, matmul_flops=plain.matmul_flops / ranks)  # every rank reads all latents
     b, h, new, d = point.shape(op.inputs[0].shape)[-4:]
     context = point.shape(op.inputs[1].shape)[-2]
     cached = float(point.values.get("kv_bytes", 2))
     kv = min(h, max(1.0, round((read - 2 * b * h * new * d) / (2 * cached * b * context * d))))
-    sizes = {"b": b, "h": h, "kv": kv, "d": d, "context": context, "new": new, "cache_bytes": cached}
+    here = max(1.0, kv / ranks)
+    cache = 2 * cached * b * context * d
+    plain = replace(
+        plain, flops=plain.flops / ranks, matmul_flops=plain.matmul_flops / ranks,
+        moved=(plain.moved - cache * kv) / ranks + cache * here if ranks > 1 else plain.moved,
+    )  # fmt: skip
+    sizes = {"b": b, "h": h / ranks, "kv": here, "d": d, "context": context, "new": new, "cache_bytes": cached}
     form = DECODE_ATTENTION if new == 1 else PREFILL_ATTENTION
     return replace(plain, precision="fp8" if cached < _PLAIN else "bf16", form=form, sizes=sizes)
 
@@ -142,33 +241,26 @@ def _attention(plain: Kernel, op: OpRecord, read: float, point: _Point) -> Kerne
 # ---------------------------------------------------------------- joined
 
 
-def _with_experts(every: Iterable[EngineKernel], point: _Point) -> Iterator[Kernel]:
+def _with_experts(point: _Point) -> Iterator[Kernel]:
     """Every kernel, those of a layer of experts as one."""
-    held: dict[int, list[EngineKernel]] = {}
-    listed = list(every)
-    for one in listed:
-        held.setdefault(one.ops[0].call, []).append(one)
-    layers = {call: kinds for call, kinds in held.items() if sum(k.ops[0].operator in GROUPED for k in kinds) > 1}
-    inside = {call: _span(point, call) for call in layers}
+    layers = point.of.layers
     done: set[int] = set()
-    for one in listed:
-        layer = next((c for c, below in inside.items() if one.ops[0].call in below), None)
+    for part in point.of.parts:
+        layer = next((index for index, below in layers.items() if part.op.call in below), None)
         if layer is None:
-            yield _kernel(one, point)
+            yield _kernel(part, point)
         elif layer not in done:
             done.add(layer)
-            yield _experts([k for k in listed if k.ops[0].call in inside[layer]], point, layer)
+            yield _experts([p for p in point.of.parts if p.op.call in layers[layer]], point, layer)
 
 
-def _span(point: _Point, index: int) -> set[int]:
-    call: CallRecord = point.found.tree.trace.calls[index]
-    return {below.index for below in point.found.tree.calls_below(call)}
-
-
-def _experts(parts: Sequence[EngineKernel], point: _Point, index: int) -> Kernel:
-    singles = [_kernel(part, point) for part in parts]
-    grouped = [(p, s) for p, s in zip(parts, singles, strict=True) if p.ops[0].operator in GROUPED]
-    first, last = grouped[0][0].ops[0], grouped[-1][0].ops[0]
+def _experts(parts: Sequence[_Part], point: _Point, index: int) -> Kernel:
+    """One layer. Ranks of one group hold whole experts (`ep`), or all of them in parts; with data-parallel attention the experts
+    see the tokens of every replica."""
+    whole_layer = replace(point, parallel=ALONE)
+    singles = [_kernel(part, whole_layer) for part in parts]
+    grouped = [(p, s) for p, s in zip(parts, singles, strict=True) if p.op.operator in GROUPED]
+    first, last = grouped[0][0].op, grouped[-1][0].op
     experts, hidden = point.shape(first.inputs[1].shape)[0], point.shape(first.inputs[0].shape)[-1]
     inter, rows = point.shape(last.inputs[0].shape)[-1], point.shape(first.inputs[0].shape)[0]
     call = point.found.tree.trace.calls[index]
@@ -188,17 +280,61 @@ def _experts(parts: Sequence[EngineKernel], point: _Point, index: int) -> Kernel
         "tokens": tokens, "hidden": hidden, "inter": inter, "topk": rows / tokens, "experts": experts, "tp": 1.0, "ep": 1.0,
         "weight_bytes": BYTES[precision],
     }  # fmt: skip
-    return replace(whole, form=EXPERTS, sizes=sizes)
+    spread = point.parallel
+    if spread.tp * spread.dp * spread.ep == 1:
+        return replace(whole, form=EXPERTS, sizes=sizes)
+    over = spread.expert_ranks
+    here = {**sizes, "tokens": tokens * (spread.dp if spread.ep > 1 else 1), "ep": float(spread.ep), "tp": over / spread.ep}
+    alone, on_rank = EXPERTS.work(sizes), EXPERTS.work(here)
+    share = on_rank[0] / alone[0]
+    return replace(
+        whole, form=EXPERTS, sizes=here, flops=whole.flops * share, matmul_flops=whole.matmul_flops * share,
+        moved=whole.moved * on_rank[1] / alone[1],
+    )  # fmt: skip
 
 
-def _stored(grouped: Sequence[tuple[EngineKernel, Kernel]], point: _Point) -> float:
+def _stored(grouped: Sequence[tuple[_Part, Kernel]], point: _Point) -> float:
     """Bytes per element of the experts' weights, as all that can be touched are read."""
     part, _ = grouped[0]
-    op = part.ops[0]
+    op = part.op
     experts, inner, outer = point.shape(op.inputs[1].shape)[:3]
     rows = point.shape(op.inputs[0].shape)[0]
-    activations = sum(point.size(view.size) for view in op.views)
-    return (point.size(str(part.cost.read)) - activations) / (min(experts, rows) * inner * outer)
+    activations = sum(point.bytes(view.size) for view in op.views)
+    return (point.bytes(part.bound) - activations) / (min(experts, rows) * inner * outer)
+
+
+# ---------------------------------------------------------------- exchanged
+
+
+def _exchanges(point: _Point) -> Iterator[Kernel]:
+    """What a rank tells others: sums of partial results, tokens for experts elsewhere, what a stage hands to the next."""
+    spread, found = point.parallel, point.of.shards
+    by_order = {op.order: op for op in point.found.tree.trace.ops}
+    for one in found.exchanges if spread.tp > 1 else ():
+        whole = point.bytes(one.bytes) if one.bytes else 0.0
+        yield _exchange(one.kind, by_order[one.order], point, whole, spread.tp, int(point.number(one.repeat)))
+    handed_on = point.bytes(found.handed_on) if found.handed_on else 0.0
+    if spread.ep > 1 and spread.dp > 1 and point.of.layers:
+        for index in point.of.layers:
+            first = next(part for part in point.of.parts if part.op.call == index and part.op.operator in GROUPED)
+            count = int(point.number(first.repeat))
+            yield _exchange("all_gather", first.op, point, handed_on * spread.dp, spread.dp, count)
+            yield _exchange("reduce_scatter", first.op, point, handed_on * spread.dp, spread.dp, count)
+    if spread.pp > 1:
+        yield _exchange("send", point.of.parts[-1].op, point, handed_on / (spread.tp if spread.sp else 1), 2, spread.pp - 1)
+
+
+def _exchange(kind: str, op: OpRecord, point: _Point, size: float, ranks: int, count: int) -> Kernel:
+    """Measured as an all-reduce: gathering or scattering is half of one, what is sent is no more than one among two."""
+    halves = {"all_reduce": 1.0, "send": 1.0}.get(kind, 0.5)
+    return Kernel(
+        operation=kind, module=point.found.tree.pattern(point.found.tree.trace.calls[op.call]), file=op.site.file, line=op.site.line,
+        count=count, flops=0.0, matmul_flops=0.0, moved=0.0, form=ALL_REDUCE if size else None,
+        sizes={"bytes": size * halves, "ranks": float(ranks)}, exchanged=size, ranks=ranks,
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------- products as one
 
 
 def _joined(every: Iterable[Kernel]) -> Iterator[Kernel]:
@@ -208,6 +344,30 @@ def _joined(every: Iterable[Kernel]) -> Iterator[Kernel]:
         groups.setdefault((*one.joins, one.count, one.precision) if one.joins else (number,), []).append(one)
     for same in groups.values():
         yield same[0] if len(same) == 1 else _one_product(same)
+
+
+def _small_as_one(every: Iterable[Kernel]) -> Iterator[Kernel]:
+    """Kernels of one module that only move data, with no product between them, as one: rotary embeddings and what is written to
+    the cache, the choice of experts."""
+    held: list[Kernel] = []
+    for one in every:
+        alike = not one.matmul_flops and one.counted
+        if held and not (alike and (one.module, one.count) == (held[0].module, held[0].count)):
+            yield _one_small(held)
+            held = []
+        if alike:
+            held.append(one)
+        else:
+            yield one
+    if held:
+        yield _one_small(held)
+
+
+def _one_small(same: Sequence[Kernel]) -> Kernel:
+    if len(same) == 1:
+        return same[0]
+    names = ", ".join(dict.fromkeys(k.operation for k in same))
+    return replace(same[0], operation=names, flops=sum(k.flops for k in same), moved=sum(k.moved for k in same))
 
 
 def _one_product(same: Sequence[Kernel]) -> Kernel:
@@ -223,4 +383,4 @@ def _one_product(same: Sequence[Kernel]) -> Kernel:
     )  # fmt: skip
 
 
-__all__ = ["Kernel", "kernels_at"]
+__all__ = ["Kernel", "Pass", "numbers"]

@@ -2,40 +2,102 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 
 from opscope_schemas.dataflow import Dataflow
 from opscope_schemas.errors import ValuesError
-from opscope_schemas.estimates import MemoryUse
-from opscope_schemas.formula import Rational, evaluate
+from opscope_schemas.estimates import ALONE, MemoryUse, Parallel
+from opscope_schemas.formula import Rational, approximated
 
-from opscope_tools.trace.dataflow import evaluated
+from opscope_tools.estimate_roofline.kernels import Numbers, Pass, numbers
+from opscope_tools.trace.sharding import weight_shares
 
 #: a batch or a context beyond this is no limit that anybody meets
 _MOST = 2**24
 
 
-def memory_use(flow: Dataflow, values: Mapping[str, Rational], capacity: int) -> MemoryUse:
+class Memory:
+    """Bytes that one rank holds, at any point."""
+
+    def __init__(self, of: Pass, flow: Dataflow) -> None:
+        self.flow = flow
+        self._shards = of.shards
+        #: bytes, what splits them, the heads that they make, and whether they are in a stack of layers
+        self._weights = [
+            (str(size), split, heads, layered)
+            for size, split, heads, layered in weight_shares(of.found.tree, of.found.call, of.shards)
+        ]
+
+    def weights(self, values: Numbers, parallel: Parallel = ALONE) -> int:
+        """Of the largest stage. Layers are dealt out evenly, what stands before and after them lies on one stage each."""
+        if parallel.devices == 1:
+            return _whole(self.flow.weights, values)
+        layers = ends = largest_end = 0.0
+        for text, split, heads, layered in self._weights:
+            degree: float = 1.0
+            if split == "experts":
+                degree = parallel.expert_ranks
+            elif split is not None:
+                degree = min(parallel.tp, approximated(heads)(values)) if heads else parallel.tp
+            size = approximated(text)(values) / degree
+            if layered:
+                layers += size
+            else:
+                ends, largest_end = ends + size, max(largest_end, size)
+        depth = values.get("num_layers", parallel.pp)
+        share = math.ceil(depth / parallel.pp) / depth
+        return math.ceil(layers * share + (ends if parallel.pp == 1 else largest_end))
+
+    def cache(self, values: Numbers, parallel: Parallel = ALONE) -> int:
+        """After the pass, of the sequences that `values` say; of a stage so many times as there are stages, each of its own layers."""
+        if self.flow.cache is None:
+            return 0
+        if parallel.devices == 1:
+            return _whole(self.flow.cache.after, values)
+        total = 0.0
+        for text, heads in self._shards.cache:
+            total += approximated(text)(values) / (min(parallel.tp, approximated(heads)(values)) if heads else 1)
+        return math.ceil(total)
+
+    def activations(self, values: Numbers) -> int | None:
+        """Peak of the eager pass; None: not known."""
+        return _whole(self.flow.peak_activations, values) if self.flow.peak_activations else None
+
+
+def _whole(text: str, values: Numbers) -> int:
+    return math.ceil(round(approximated(text)(values), 6))
+
+
+def of_rank(values: Mapping[str, Rational | float], parallel: Parallel) -> dict[str, float]:
+    """The point as one rank sees it: its replica's sequences, of which each stage has a part in work."""
+    found = numbers(values)
+    groups = parallel.dp * parallel.pp
+    if groups > 1 and "batch_size" in found:
+        found["batch_size"] = math.ceil(found["batch_size"] / groups)
+    return found
+
+
+def memory_use(memory: Memory, values: Mapping[str, Rational], capacity: int, parallel: Parallel = ALONE) -> MemoryUse:
     """Bytes at the point. Raises `ValuesError` where the point lacks a variable."""
-    here = evaluated(flow, values)
-    weights, cache = here.weights or 0, here.cache_after or 0
+    flow, here = memory.flow, of_rank(values, parallel)
+    weights, cache, activations = memory.weights(here, parallel), memory.cache(here, parallel), memory.activations(here)
 
     def needs(name: str) -> Callable[[int], int]:
         def of(size: int) -> int:
-            there = {**values, name: size}
-            total = weights
-            for text in (flow.cache.after if flow.cache else "", flow.peak_activations):
-                total += evaluate(text, there) if text else 0
-            return int(total)
+            there = of_rank({**values, name: size}, parallel)
+            return weights + memory.cache(there, parallel) + (memory.activations(there) or 0)
 
         return of
 
     length = "cache_len" if flow.phase == "decode" else "seq_len"
-    total = weights + cache + (here.peak_activations or 0)
+    per_token = _whole(flow.cache.per_token, here) if flow.cache is not None and flow.cache.per_token else None
+    total = weights + cache + (activations or 0)
     return MemoryUse(
         weights_bytes=weights, cache_bytes=cache,
-        cache_bytes_per_token=here.cache_per_token // int(values["batch_size"]) if here.cache_per_token and values.get("batch_size") else None,
-        activation_bytes=here.peak_activations, capacity_bytes=capacity, fits=total <= capacity,
+        cache_bytes_per_token=round(per_token / here["batch_size"] * (cache / memory.cache(here) if parallel.devices > 1 else 1))
+        if per_token and here.get("batch_size") else None,
+        activation_bytes=activations, capacity_bytes=capacity, fits=total <= capacity,
         largest_batch=_largest(needs("batch_size"), capacity) if "batch_size" in values else None,
         longest_context=_largest(needs(length), capacity) if length in values and flow.cache is not None else None,
     )  # fmt: skip
@@ -59,4 +121,4 @@ def _largest(needs: Callable[[int], int], capacity: int) -> int | None:
     return low
 
 
-__all__ = ["memory_use"]
+__all__ = ["Memory", "memory_use", "of_rank"]

@@ -16,6 +16,7 @@ from opscope_tools.hardware.forms import PRODUCT
 #: classes as people call them
 _NAMES = {
     "product": "matrix products", "decode_attention": "attention", "prefill_attention": "attention", "experts": "experts",
+    "all_reduce": "communication",
 }  # fmt: skip
 #: how far the time of what only moves data may be off: chosen, not measured
 _LOOSE = (0.6, 1.5)
@@ -34,6 +35,10 @@ class Estimate:
 
 def bound(kernel: Kernel, device: Device) -> tuple[float, Limit | None]:
     """Matrix-product FLOPs at the peak of their precision, or bytes at the bandwidth of memory: whichever takes longer."""
+    if kernel.ranks > 1:  # each rank's own part it has: a switch may add up the others'
+        link = device.link(kernel.ranks)
+        shared = kernel.exchanged * (kernel.ranks - 1) / kernel.ranks
+        return (shared / link.bytes_per_second if link else 0.0), "link"
     compute = kernel.matmul_flops / device.peak(kernel.precision)[0]
     memory = kernel.moved / device.bandwidth
     if not compute and not memory:
@@ -68,7 +73,7 @@ def _measured(kernel: Kernel, device: Device, calibration: Calibration, backend:
         fitted = chosen(calibration, kernel.form, "bf16", backend, width)
     if fitted is None:
         return None
-    return timed(fitted, sizes, rates(device, kernel.precision))
+    return timed(fitted, sizes, rates(device, kernel.precision, kernel.ranks))
 
 
 def _small(kernel: Kernel, device: Device, calibration: Calibration, backend: str) -> Timed | None:
@@ -115,13 +120,14 @@ def totals(found: Sequence[Estimate], tokens: float, fits: bool) -> TimeTotals:
     """Kernels one after the other. `tokens`: new tokens of all sequences; a rate is given only for what fits."""
     counted = [(one, one.kernel.count) for one in found]
     bounds = sum(one.bound * n for one, n in counted)
-    by_limit = {kind: sum(one.bound * n for one, n in counted if one.limit == kind) for kind in ("compute", "memory")}
+    kinds: tuple[Limit, ...] = ("memory", "compute", "link")
+    by_limit = {kind: sum(one.bound * n for one, n in counted if one.limit == kind) for kind in kinds}
     known = all(one.measured is not None for one, _ in counted if one.limit is not None)
     times = [(one.measured, n) for one, n in counted if one.measured is not None] if known else []
     calibrated = sum(t.seconds * n for t, n in times)
     return TimeTotals(
         flops=round(sum(one.kernel.flops * n for one, n in counted)), bytes=round(sum(one.kernel.moved * n for one, n in counted)),
-        bound_seconds=bounds, limited_by="compute" if by_limit["compute"] > by_limit["memory"] else "memory",
+        bound_seconds=bounds, limited_by=max(kinds, key=lambda k: by_limit[k]),
         calibrated_seconds=calibrated if times else None,
         low_seconds=sum(t.low * n for t, n in times) if times else None,
         high_seconds=sum(t.high * n for t, n in times) if times else None,

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from opscope_cache.trees import IMPORTED
 from opscope_schemas.common import ToolArguments
 from opscope_schemas.errors import ConfigError, ValuesError
-from opscope_schemas.estimates import Hardware, RooflineResult
+from opscope_schemas.estimates import ALONE, Hardware, Parallel, RooflineResult
 from pydantic import Field
 
 from opscope_tools.costing.arguments import (
@@ -23,8 +23,9 @@ from opscope_tools.costing.arguments import (
     remarks,
     sources,
 )
-from opscope_tools.estimate_roofline.kernels import kernels_at
-from opscope_tools.estimate_roofline.memory import memory_use
+from opscope_tools.estimate_roofline.kernels import Pass
+from opscope_tools.estimate_roofline.memory import Memory, memory_use, of_rank
+from opscope_tools.estimate_roofline.parallel import check, spread
 from opscope_tools.estimate_roofline.times import Estimate, estimates, note, rows, spent, totals
 from opscope_tools.hardware.calibration import calibration_of
 from opscope_tools.hardware.devices import Device, device_named
@@ -61,7 +62,8 @@ _ASSUMED = (
     "The bound counts matrix-product FLOPs at the peak of their precision and every byte at the bandwidth of memory; of attention "
     "what a causal kernel computes.",
     "Kernels run one after the other, launched from a CUDA graph; what the runtime does between passes is not in the times.",
-    "Products that read the same activations in one module run as one; a layer of experts is one kernel.",
+    "Products that read the same activations in one module run as one, and so do small kernels of a module with no product between "
+    "them; a layer of experts is one kernel.",
     "Norms, activations and copies were not measured: the launch and the bandwidth of products stand for them, and 0.6 to 1.5 times "
     "that for their spread.",
     "Runtime, graphs and fragmentation take memory beside what is counted here.",
@@ -81,6 +83,7 @@ class RooflineArguments(ToolArguments):
     precision: dict[Literal["weights", "cache"], Precision] | None = Field(
         default=None, description="Default: the checkpoint's."
     )
+    parallel: Parallel | None = Field(default=None, description="{'tp': 4, 'pp': 1, 'ep': 1, 'dp': 1, 'sp': false}.")
     backend: Literal["vllm", "trtllm", "sglang"] = Field(default="vllm", description="Whose kernels.")
     view: Literal["eager", "serving"] = Field(default="serving", description="As engines run it, or eagerly.")
 
@@ -96,10 +99,14 @@ def estimate_roofline(arguments: RooflineArguments, context: ToolContext) -> Roo
         raise ValuesError("No point to estimate at.", next_step="Give values: {'batch_size': 1, 'cache_len': 1024}.")
     context.checkpoint()
     serving = arguments.view == "serving"
-    every = kernels_at(found, values, quantised, eager=not serving)
+    parallel = arguments.parallel or ALONE
+    of = Pass(found, quantised, eager=not serving)
+    here = of_rank(values, parallel)
+    check(of, here, parallel)
+    every = of.kernels(here, parallel)
     calibration = calibration_of(device.id) if serving else None
     times = estimates(every, device, calibration, arguments.backend)
-    memory = memory_use(dataflow(found.tree, found.call), values, device.capacity)
+    memory = memory_use(Memory(of, dataflow(found.tree, found.call)), values, device.capacity, parallel)
     tokens = (
         float(values.get("batch_size", 0)) * float(values.get("seq_len", 0)) if arguments.phase != "encode" else 0.0
     )
@@ -108,6 +115,7 @@ def estimate_roofline(arguments: RooflineArguments, context: ToolContext) -> Roo
         precision={**precision, "activations": "bf16"}, hardware=_shown(device, times),
         values={n: v for n, v in values.items() if n in _SIZES or n in (arguments.values or {})},
         totals=totals(times, tokens, memory.fits), spent=spent(times), memory=memory, operators=rows(times),
+        parallel=spread(of, here, parallel, times),
         calibration=note(times, calibration) if calibration is not None else None, assumptions=_ASSUMED,
         not_counted=not_counted(found.tree.ops_below(found.call)), sources=sources(context.workspace),
         notes=(*defaults, *_told(device, times, arguments, memory.fits), *remarks(found)),

@@ -47,8 +47,9 @@ class Exchange:
 
     kind: Literal["all_reduce", "all_gather"]
     order: int
-    #: where its parts are made
+    #: where its parts are made, and how often
     made: int
+    repeat: str
     bytes: str
 
 
@@ -60,6 +61,10 @@ class Shards:
     #: products of which only keys and values come, and how many heads they are: no more ranks share them
     of_keys: dict[int, str] = field(default_factory=dict)
     exchanges: list[Exchange] = field(default_factory=list)
+    #: bytes of what the cache holds after the pass, all repetitions, and of what is split the number of heads (or channels)
+    cache: list[tuple[str, str]] = field(default_factory=list)
+    #: bytes of what layers hand on to each other
+    handed_on: str = ""
 
 
 def shards(tree: CallTree, call: CallRecord) -> Shards:
@@ -87,6 +92,12 @@ class _Walk:
         #: means over what ranks have parts of
         self.means: set[int] = set()
         self.result = Shards()
+        self.repeats = {
+            child.order: str(repeat * Formula.parse(child.repeat))
+            for below, repeat in _repeated(tree, call, Formula.const(1)) for child in tree.children(below)
+            if isinstance(child, OpRecord)
+        }  # fmt: skip
+        self.calls = {below.index: repeat for below, repeat in _repeated(tree, call, Formula.const(1))}
 
     def found(self) -> Shards:
         for op in self.ops:
@@ -97,6 +108,12 @@ class _Walk:
                 self._whole(index, last)
             elif state == "split" and self.tensors[index].kind == "output":
                 self._exchange("all_gather", index, last)
+        for kept in self.trace.cache_after:
+            if kept.call in self.calls and kept.size:
+                heads = kept.info.shape[1] if self._state(kept.index) == "split" and len(kept.info.shape) > 1 else ""
+                self.result.cache.append((str(Formula.parse(kept.size) * self.calls[kept.call]), heads))
+        sums = [e for e in self.result.exchanges if e.kind == "all_reduce"]
+        self.result.handed_on = sums[0].bytes if sums else ""
         return self.result
 
     # ------------------------------------------------------------ forward
@@ -159,7 +176,8 @@ class _Walk:
             return len(parts) == 1
         if op.operator not in _SUMS:
             return True
-        return all(i in self.makers and self.makers[i].operator in _FRESH for i in others)
+        routed = any(o.operator in GROUPED for o in self.ops if o.call == op.call)  # a bias of experts: one rank adds it
+        return routed or all(i in self.makers and self.makers[i].operator in _FRESH for i in others)
 
     def _widens(self, op: OpRecord) -> bool:
         if op.operator != "aten._to_copy" or not (op.inputs and op.outputs):
@@ -183,7 +201,7 @@ class _Walk:
         alias = self.tensors[index].alias_of
         size = self.tensors[index].size or (self.tensors[alias].size if alias is not None else "")
         made = self.made.get(index, self.made.get(alias, order) if alias is not None else order)
-        self.result.exchanges.append(Exchange(kind, order, made, size))
+        self.result.exchanges.append(Exchange(kind, order, made, self.repeats[made], size))
 
     # ------------------------------------------------------------ what may be split
 
@@ -206,7 +224,8 @@ class _Walk:
             return False
         if self._reduces(op) and self._counts(op) <= rows:
             return op.order in self.means
-        return all(self._may_split(index, rows) for index in op.writes)
+        read = [index for index in op.writes if self.readers.get(index) or self.tensors[index].kind in ("cache", "output")]
+        return bool(read) and all(self._may_split(index, rows) for index in read)
 
     def _reduces(self, op: OpRecord) -> bool:
         made = max((self._elements(o.shape) for o in op.outputs), default=0.0)
@@ -266,8 +285,9 @@ class _Walk:
             return 1.0
 
 
-def weight_shares(tree: CallTree, call: CallRecord, found: Shards) -> Iterator[tuple[Formula, Split | None, str]]:
-    """The weights of each kind of module in bytes, all its calls, how it is split, and the heads of keys and values that it makes."""
+def weight_shares(tree: CallTree, call: CallRecord, found: Shards) -> Iterator[tuple[Formula, Split | None, str, bool]]:
+    """The weights of each kind of module in bytes, all its calls, how it is split, the heads of keys and values that it makes, and
+    whether it is part of a stack of layers."""
     for below, repeat in _repeated(tree, call, Formula.const(1)):
         children = [c for c in tree.children(below) if isinstance(c, CallRecord)]
         parts = (Formula.parse(c.weights) * Formula.parse(c.repeat) for c in children)
@@ -275,7 +295,7 @@ def weight_shares(tree: CallTree, call: CallRecord, found: Shards) -> Iterator[t
         ops = [c.order for c in tree.children(below) if isinstance(c, OpRecord)]
         kinds = [found.split[order] for order in ops if found.split.get(order, "split") != "split"]
         if own.terms:
-            yield own * repeat, (kinds[0] if kinds else None), next((found.of_keys[o] for o in ops if o in found.of_keys), "")
+            yield own * repeat, (kinds[0] if kinds else None), next((found.of_keys[o] for o in ops if o in found.of_keys), ""), "*" in tree.pattern(below)
 
 
 def _repeated(tree: CallTree, call: CallRecord, repeat: Formula) -> Iterator[tuple[CallRecord, Formula]]:

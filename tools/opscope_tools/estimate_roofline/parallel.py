@@ -1,0 +1,103 @@
+"""How a model may be spread over devices, and what the ranks of a pass tell one another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from opscope_schemas.errors import ConfigError
+from opscope_schemas.estimates import Communication, Parallel, Spread
+from opscope_schemas.formula import approximated
+
+from opscope_tools.estimate_roofline.kernels import Numbers, Pass
+from opscope_tools.estimate_roofline.times import Estimate
+from opscope_tools.hardware.forms import DECODE_ATTENTION, PREFILL_ATTENTION
+
+#: degrees beyond this are not listed
+_MOST = 1024
+
+
+def tp_degrees(of: Pass, values: Numbers) -> tuple[int, ...]:
+    """Numbers of ranks that divide the query heads, and the heads of keys and values or are divided by them; () where there are no heads."""
+    heads, kv = _heads(of, values)
+    return tuple(t for t in _divisors(heads) if kv % t == 0 or t % kv == 0) if heads else ()
+
+
+def ep_degrees(of: Pass, values: Numbers) -> tuple[int, ...]:
+    """Numbers of ranks that divide the experts; () where there are none."""
+    counts = {round(approximated(str(routing.experts))(values)) for routing in of.routings}
+    return tuple(e for e in _divisors(min(counts)) if all(c % e == 0 for c in counts)) if counts else ()
+
+
+def _divisors(number: int) -> list[int]:
+    return [d for d in range(1, min(number, _MOST) + 1) if number % d == 0]
+
+
+def _heads(of: Pass, values: Numbers) -> tuple[int, int]:
+    """The query heads, and those of keys and values, that all attentions of the pass have alike a divisor of."""
+    found = [k.sizes for k in of.kernels(values) if k.form in (DECODE_ATTENTION, PREFILL_ATTENTION) and k.sizes is not None]
+    if not found:
+        return round(values.get("num_heads", 0)), round(values.get("num_heads", 0))
+    fewest = min(found, key=lambda sizes: sizes["h"])
+    return round(fewest["h"]), round(fewest["kv"])
+
+
+def check(of: Pass, values: Numbers, parallel: Parallel) -> None:
+    """Raises `ConfigError` for degrees that the model does not allow."""
+    if parallel.devices == 1 and parallel.ep == 1:
+        return
+    if not of.found.tree.trace.calls[of.found.call.index].path == "" and of.found.call.parent >= 0:
+        raise ConfigError("Only whole models are spread over devices.", next_step="Give the model's class, type or checkpoint.")
+    degrees = tp_degrees(of, values)
+    if parallel.tp > 1 and degrees and parallel.tp not in degrees:
+        heads, kv = _heads(of, values)
+        raise ConfigError(
+            f"tp {parallel.tp} does not divide {heads} heads and {kv} heads of keys and values.",
+            next_step=f"Choose one of {', '.join(map(str, degrees))}.",
+        )
+    experts = ep_degrees(of, values)
+    if parallel.ep > 1:
+        if not experts:
+            raise ConfigError("The model has no experts to spread.", next_step="Leave ep away.")
+        if parallel.ep not in experts:
+            raise ConfigError(f"ep {parallel.ep} does not divide the experts.", next_step=f"Choose one of {', '.join(map(str, experts))}.")
+        if (parallel.tp * parallel.dp) % parallel.ep:
+            raise ConfigError(
+                f"ep {parallel.ep} does not divide the {parallel.tp * parallel.dp} ranks (tp times dp) that share the experts.",
+                next_step="Choose a divisor of tp times dp.",
+            )
+    depth = values.get("num_layers")
+    if depth is not None and parallel.pp > depth:
+        raise ConfigError(f"pp {parallel.pp} is more than the {depth:g} layers.", next_step="Choose fewer stages.")
+
+
+def spread(of: Pass, values: Numbers, parallel: Parallel, found: Sequence[Estimate]) -> Spread | None:
+    """None for one device."""
+    if parallel.devices == 1:
+        return None
+    told: dict[tuple[str, float, int], list[Estimate]] = {}
+    for one in found:
+        if one.kernel.ranks > 1:
+            told.setdefault((one.kernel.operation, one.kernel.exchanged, one.kernel.ranks), []).append(one)
+    others = [one for one in found if one.kernel.ranks == 1 and one.limit is not None]
+    known = all(one.measured is not None for one in found if one.limit is not None)
+    hidden = None
+    if known:
+        exchanged = sum(one.measured.seconds * one.kernel.count for kinds in told.values() for one in kinds if one.measured)
+        hidden = max(exchanged, sum(one.measured.seconds * one.kernel.count for one in others if one.measured))
+    return Spread(
+        tp=parallel.tp, pp=parallel.pp, ep=parallel.ep, dp=parallel.dp, sp=parallel.sp, devices=parallel.devices,
+        communication=tuple(_row(kind, size, ranks, kinds) for (kind, size, ranks), kinds in told.items()), hidden_seconds=hidden,
+        tp_degrees=tp_degrees(of, values), ep_degrees=ep_degrees(of, values),
+    )  # fmt: skip
+
+
+def _row(kind: str, size: float, ranks: int, kinds: Sequence[Estimate]) -> Communication:
+    times = [one.measured.seconds * one.kernel.count for one in kinds if one.measured is not None]
+    return Communication(
+        kind=kind, bytes=round(size), ranks=ranks, count=sum(one.kernel.count for one in kinds),
+        bound_seconds=sum(one.bound * one.kernel.count for one in kinds),
+        calibrated_seconds=sum(times) if len(times) == len(kinds) else None,
+    )  # fmt: skip
+
+
+__all__ = ["check", "ep_degrees", "spread", "tp_degrees"]
