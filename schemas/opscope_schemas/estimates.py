@@ -38,7 +38,11 @@ class Parallel(Frozen):
         return self.tp * self.dp if self.ep > 1 else self.tp
 
     def __str__(self) -> str:
-        named = [f"{name}{size}" for name, size in (("tp", self.tp), ("pp", self.pp), ("ep", self.ep), ("dp", self.dp)) if size > 1]
+        named = [
+            f"{name}{size}"
+            for name, size in (("tp", self.tp), ("pp", self.pp), ("ep", self.ep), ("dp", self.dp))
+            if size > 1
+        ]
         return " ".join([*named, *(["sp"] if self.sp else [])]) or "one device"
 
 
@@ -163,29 +167,45 @@ class Spread(Frozen):
     hidden_seconds: float | None = Field(
         default=None, description="The pass if all that ranks exchange ran beside other kernels; the total: none does."
     )
-    tp_degrees: tuple[int, ...] = Field(default=(), description="That divide heads, and heads of keys and values or are divided by them.")
+    tp_degrees: tuple[int, ...] = Field(
+        default=(), description="That divide heads, and heads of keys and values or are divided by them."
+    )
     ep_degrees: tuple[int, ...] = Field(default=(), description="That divide the experts.")
 
 
 class Served(Frozen):
     """Continuous batching in steady state: so many requests at a time, each answered as soon as a place is free."""
 
-    promised: ClassVar[tuple[str, ...]] = ("tpot_seconds", "ttft_service_seconds", "ttft_queue_seconds", "ttft_seconds", "tokens_per_second")
+    promised: ClassVar[tuple[str, ...]] = (
+        "tpot_seconds",
+        "ttft_service_seconds",
+        "ttft_queue_seconds",
+        "ttft_seconds",
+        "tokens_per_second",
+    )
 
     concurrency: int
     input_len: int
     output_len: int
-    tpot_seconds: float | None = Field(default=None, description="Between two tokens of a sequence, prefills of others included.")
+    tpot_seconds: float | None = Field(
+        default=None, description="Between two tokens of a sequence, prefills of others included."
+    )
     step_seconds: float = Field(description="Of a decode step alone.")
-    ttft_service_seconds: float | None = Field(default=None, description="Until the first token, with nobody before one.")
+    ttft_service_seconds: float | None = Field(
+        default=None, description="Until the first token, with nobody before one."
+    )
     ttft_queue_seconds: float | None = Field(default=None, description="Waiting before that.")
     ttft_seconds: float | None = None
     decode_batch: float = Field(description="Sequences that decode at a time, of a replica.")
-    cache_limit: int | None = Field(default=None, description="Sequences whose cache fits, of a replica; null: no limit met.")
+    cache_limit: int | None = Field(
+        default=None, description="Sequences whose cache fits, of a replica; null: no limit met."
+    )
     tokens_per_second: float | None = Field(default=None, description="Of all devices, answers alone.")
     tokens_per_second_per_device: float | None = None
     prefill_share: float = Field(description="Of the device's time.")
-    basis: Literal["calibrated", "bound"] = Field(description="Which times these rest on; of a bound nothing can be faster.")
+    basis: Literal["calibrated", "bound"] = Field(
+        description="Which times these rest on; of a bound nothing can be faster."
+    )
 
 
 class CalibrationNote(Frozen):

@@ -15,7 +15,7 @@ from opscope_schemas.formula import Rational, approximated
 
 from opscope_tools.hardware.forms import ALL_REDUCE, BYTES, DECODE_ATTENTION, EXPERTS, PREFILL_ATTENTION, PRODUCT, Form
 from opscope_tools.trace.engine import Found
-from opscope_tools.trace.protocol import CallRecord, OpRecord
+from opscope_tools.trace.protocol import OpRecord
 from opscope_tools.trace.routing import GROUPED, routings
 from opscope_tools.trace.serving import EngineKernel, kernels
 from opscope_tools.trace.sharding import Shards, Split, shards
@@ -113,7 +113,9 @@ class Pass:
             experts, chosen, tokens = (
                 approximated(str(f))(given) for f in (routing.experts, routing.chosen, routing.tokens)
             )
-            given[f"touched_{number}"] = experts * -math.expm1(tokens * math.log1p(-chosen / experts)) if chosen < experts else experts
+            given[f"touched_{number}"] = (
+                experts * -math.expm1(tokens * math.log1p(-chosen / experts)) if chosen < experts else experts
+            )
         point = _Point(self, given, parallel)
         if self.eager:
             return [_kernel(part, point) for part in self.parts]
@@ -196,7 +198,11 @@ def _product(plain: Kernel, part: _Part, read: float, point: _Point) -> Kernel:
     if part.split in ("column", "row"):
         weights, written = read - activations, plain.moved - read
         by_column = part.split == "column"
-        moved = weights / ranks + (activations if by_column else activations / ranks) + (written / ranks if by_column else written)
+        moved = (
+            weights / ranks
+            + (activations if by_column else activations / ranks)
+            + (written / ranks if by_column else written)
+        )
         n, k = (n / ranks, k) if by_column else (n, k / ranks)
         plain = replace(plain, flops=plain.flops / ranks, matmul_flops=plain.matmul_flops / ranks, moved=moved)
     else:
@@ -222,7 +228,9 @@ def _attention(plain: Kernel, part: _Part, read: float, point: _Point) -> Kernel
     """
     op, ranks = part.op, point.ranks(part) if part.split is not None else 1.0
     if len(op.inputs) < 3 or op.inputs[0].shape[-1] != op.inputs[2].shape[-1]:
-        return replace(plain, flops=plain.flops / ranks, matmul_flops=plain.matmul_flops / ranks)  # every rank reads all latents
+        return replace(
+            plain, flops=plain.flops / ranks, matmul_flops=plain.matmul_flops / ranks
+        )  # every rank reads all latents
     b, h, new, d = point.shape(op.inputs[0].shape)[-4:]
     context = point.shape(op.inputs[1].shape)[-2]
     cached = float(point.values.get("kv_bytes", 2))
@@ -284,7 +292,12 @@ def _experts(parts: Sequence[_Part], point: _Point, index: int) -> Kernel:
     if spread.tp * spread.dp * spread.ep == 1:
         return replace(whole, form=EXPERTS, sizes=sizes)
     over = spread.expert_ranks
-    here = {**sizes, "tokens": tokens * (spread.dp if spread.ep > 1 else 1), "ep": float(spread.ep), "tp": over / spread.ep}
+    here = {
+        **sizes,
+        "tokens": tokens * (spread.dp if spread.ep > 1 else 1),
+        "ep": float(spread.ep),
+        "tp": over / spread.ep,
+    }
     alone, on_rank = EXPERTS.work(sizes), EXPERTS.work(here)
     share = on_rank[0] / alone[0]
     return replace(
@@ -321,7 +334,9 @@ def _exchanges(point: _Point) -> Iterator[Kernel]:
             yield _exchange("all_gather", first.op, point, handed_on * spread.dp, spread.dp, count)
             yield _exchange("reduce_scatter", first.op, point, handed_on * spread.dp, spread.dp, count)
     if spread.pp > 1:
-        yield _exchange("send", point.of.parts[-1].op, point, handed_on / (spread.tp if spread.sp else 1), 2, spread.pp - 1)
+        yield _exchange(
+            "send", point.of.parts[-1].op, point, handed_on / (spread.tp if spread.sp else 1), 2, spread.pp - 1
+        )
 
 
 def _exchange(kind: str, op: OpRecord, point: _Point, size: float, ranks: int, count: int) -> Kernel:

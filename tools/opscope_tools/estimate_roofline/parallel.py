@@ -34,7 +34,9 @@ def _divisors(number: int) -> list[int]:
 
 def _heads(of: Pass, values: Numbers) -> tuple[int, int]:
     """The query heads, and those of keys and values, that all attentions of the pass have alike a divisor of."""
-    found = [k.sizes for k in of.kernels(values) if k.form in (DECODE_ATTENTION, PREFILL_ATTENTION) and k.sizes is not None]
+    found = [
+        k.sizes for k in of.kernels(values) if k.form in (DECODE_ATTENTION, PREFILL_ATTENTION) and k.sizes is not None
+    ]
     if not found:
         return round(values.get("num_heads", 0)), round(values.get("num_heads", 0))
     fewest = min(found, key=lambda sizes: sizes["h"])
@@ -46,7 +48,9 @@ def check(of: Pass, values: Numbers, parallel: Parallel) -> None:
     if parallel.devices == 1 and parallel.ep == 1:
         return
     if not of.found.tree.trace.calls[of.found.call.index].path == "" and of.found.call.parent >= 0:
-        raise ConfigError("Only whole models are spread over devices.", next_step="Give the model's class, type or checkpoint.")
+        raise ConfigError(
+            "Only whole models are spread over devices.", next_step="Give the model's class, type or checkpoint."
+        )
     degrees = tp_degrees(of, values)
     if parallel.tp > 1 and degrees and parallel.tp not in degrees:
         heads, kv = _heads(of, values)
@@ -59,7 +63,10 @@ def check(of: Pass, values: Numbers, parallel: Parallel) -> None:
         if not experts:
             raise ConfigError("The model has no experts to spread.", next_step="Leave ep away.")
         if parallel.ep not in experts:
-            raise ConfigError(f"ep {parallel.ep} does not divide the experts.", next_step=f"Choose one of {', '.join(map(str, experts))}.")
+            raise ConfigError(
+                f"ep {parallel.ep} does not divide the experts.",
+                next_step=f"Choose one of {', '.join(map(str, experts))}.",
+            )
         if (parallel.tp * parallel.dp) % parallel.ep:
             raise ConfigError(
                 f"ep {parallel.ep} does not divide the {parallel.tp * parallel.dp} ranks (tp times dp) that share the experts.",
@@ -82,7 +89,9 @@ def spread(of: Pass, values: Numbers, parallel: Parallel, found: Sequence[Estima
     known = all(one.measured is not None for one in found if one.limit is not None)
     hidden = None
     if known:
-        exchanged = sum(one.measured.seconds * one.kernel.count for kinds in told.values() for one in kinds if one.measured)
+        exchanged = sum(
+            one.measured.seconds * one.kernel.count for kinds in told.values() for one in kinds if one.measured
+        )
         hidden = max(exchanged, sum(one.measured.seconds * one.kernel.count for one in others if one.measured))
     return Spread(
         tp=parallel.tp, pp=parallel.pp, ep=parallel.ep, dp=parallel.dp, sp=parallel.sp, devices=parallel.devices,

@@ -10,6 +10,7 @@ from opscope_cache.trees import IMPORTED
 from opscope_schemas.common import ToolArguments
 from opscope_schemas.errors import ConfigError, ValuesError
 from opscope_schemas.estimates import ALONE, Hardware, Parallel, RooflineResult
+from opscope_schemas.formula import Rational
 from pydantic import Field
 
 from opscope_tools.costing.arguments import (
@@ -23,16 +24,16 @@ from opscope_tools.costing.arguments import (
     remarks,
     sources,
 )
-from opscope_tools.estimate_roofline.kernels import Pass
-from opscope_tools.estimate_roofline.memory import Memory, memory_use, of_rank
+from opscope_tools.estimate_roofline.memory import memory_use, of_rank
 from opscope_tools.estimate_roofline.parallel import check, spread
+from opscope_tools.estimate_roofline.predicting import Model, Phase, Replica, Timing, served
 from opscope_tools.estimate_roofline.times import Estimate, estimates, note, rows, spent, totals
+from opscope_tools.estimate_roofline.traffic import Load
 from opscope_tools.hardware.calibration import calibration_of
 from opscope_tools.hardware.devices import Device, device_named
 from opscope_tools.hardware.forms import BYTES
 from opscope_tools.running.config_files import Config
 from opscope_tools.running.tool import Tool, ToolContext
-from opscope_tools.trace.dataflow import dataflow
 from opscope_tools.trace.document import not_counted
 from opscope_tools.trace.quantisation import scheme_of
 
@@ -69,14 +70,29 @@ _ASSUMED = (
     "Runtime, graphs and fragmentation take memory beside what is counted here.",
 )
 
+_STEADY = (
+    "Requests come in a closed loop of that concurrency, each as soon as another has ended; how many decode at a time follows from Little's "
+    "law, and no more do than have room for their cache in 0.9 of the memory.",
+    "A prefill beside decoding stretches the steps by the time that it takes; time to the first token is that of a request that comes "
+    "alone, and `ttft_queue_seconds` what it waits for a place.",
+)
+
+
+class Serving(ToolArguments):
+    """Requests at a time, and tokens of each."""
+
+    concurrency: int = Field(ge=1, le=1_000_000)
+    input_len: int = Field(ge=1, le=10_000_000)
+    output_len: int = Field(ge=1, le=10_000_000)
+
 
 class RooflineArguments(ToolArguments):
     """Arguments of `estimate_roofline`."""
 
     target: str = Field(description=TARGET, min_length=1, max_length=1000)
-    hardware: str = Field(description="`h100_sxm`, `b200_sxm`, `mi300x`, ...", min_length=1, max_length=200)
-    phase: Literal["prefill", "decode", "encode"] = Field(
-        default="decode", description="decode: a token of each sequence."
+    hardware: str = Field(description="`h100_sxm`, `b200_sxm:8`, `mi300x`, ...", min_length=1, max_length=200)
+    phase: Literal["prefill", "decode", "encode", "serve"] = Field(
+        default="decode", description="decode: a token of each sequence; serve: with `serving`."
     )
     config: Config = Field(default=None, description=CONFIG)
     values: Values = Field(default=None, description=VALUES)
@@ -84,13 +100,77 @@ class RooflineArguments(ToolArguments):
         default=None, description="Default: the checkpoint's."
     )
     parallel: Parallel | None = Field(default=None, description="{'tp': 4, 'pp': 1, 'ep': 1, 'dp': 1, 'sp': false}.")
+    serving: Serving | None = Field(
+        default=None, description="{'concurrency': 64, 'input_len': 1024, 'output_len': 1024}."
+    )
     backend: Literal["vllm", "trtllm", "sglang"] = Field(default="vllm", description="Whose kernels.")
     view: Literal["eager", "serving"] = Field(default="serving", description="As engines run it, or eagerly.")
 
 
 def estimate_roofline(arguments: RooflineArguments, context: ToolContext) -> RooflineResult:
     """Raises what the cost tools raise, and `UnknownNameError` for a device that the table lacks."""
-    device = device_named(arguments.hardware)
+    if arguments.serving is not None or arguments.phase == "serve":
+        return _served(arguments, context)
+    return _estimated(arguments, context, *_devices(arguments))
+
+
+def _devices(arguments: RooflineArguments) -> tuple[Device, Parallel]:
+    """The device that is named, and how the model is spread: over as many as are named, by tensors where nothing else is said."""
+    name, _, count = arguments.hardware.partition(":")
+    device, parallel = device_named(name), arguments.parallel
+    if not count:
+        return device, parallel or ALONE
+    if not count.isdigit() or not 1 <= int(count) <= 4096:
+        raise ConfigError(
+            f"{arguments.hardware!r} names no number of devices.", next_step="Write DEVICE:NUMBER, as in h100_sxm:4."
+        )
+    if parallel is None:
+        return device, Parallel(tp=int(count))
+    if parallel.devices != int(count):
+        raise ConfigError(
+            f"{parallel} takes {parallel.devices} devices, and {count} are given.",
+            next_step="Let tp times pp times dp be the number of devices, or leave one of them away.",
+        )
+    return device, parallel
+
+
+def _served(arguments: RooflineArguments, context: ToolContext) -> RooflineResult:
+    """A decode step as continuous batching comes to run it, and what users see of it."""
+    if arguments.serving is None:
+        raise ValuesError(
+            "Serving depends on the load.",
+            next_step="Give serving: {'concurrency': 64, 'input_len': 1024, 'output_len': 1024}.",
+        )
+    device, parallel = _devices(arguments)
+    model = model_of(arguments, context)
+    load = Load(arguments.serving.concurrency, arguments.serving.input_len, arguments.serving.output_len)
+    first = model.timing("decode", 2, load.input_len + load.output_len / 2)
+    check(first.of, first.at(batch_size=2), parallel)
+    replica = Replica(model, device, calibration_of(device.id), arguments.backend, parallel)
+    found, _ = served(replica, load)
+    batch = max(1, round(found.decode_batch * parallel.dp)) if found.cache_limit != 0 else load.concurrency
+    values = {**(arguments.values or {}), "batch_size": batch, "cache_len": round(load.input_len + load.output_len / 2)}
+    step = arguments.model_copy(update={"phase": "decode", "values": values, "serving": None})
+    shown = _estimated(step, context, device, parallel)
+    return shown.model_copy(update={"phase": "serve", "serving": found, "assumptions": (*shown.assumptions, *_STEADY)})
+
+
+def model_of(arguments: RooflineArguments, context: ToolContext) -> Model:
+    """The passes of the model that the arguments name."""
+    quantised, _ = _quantised(_asked(arguments)[0], arguments, context)
+
+    def found(phase: Phase, sizes: Mapping[str, Rational]) -> Timing:
+        others = {n: v for n, v in (arguments.values or {}).items() if n not in _SIZES}
+        asked, _ = _asked(arguments.model_copy(update={"phase": phase, "values": {**others, **sizes}}))
+        context.checkpoint()
+        return Timing(find(asked, context), quantised)
+
+    return Model(found)
+
+
+def _estimated(
+    arguments: RooflineArguments, context: ToolContext, device: Device, parallel: Parallel
+) -> RooflineResult:
     asked, defaults = _asked(arguments)
     quantised, precision = _quantised(asked, arguments, context)
     found = find(asked, context)
@@ -99,14 +179,12 @@ def estimate_roofline(arguments: RooflineArguments, context: ToolContext) -> Roo
         raise ValuesError("No point to estimate at.", next_step="Give values: {'batch_size': 1, 'cache_len': 1024}.")
     context.checkpoint()
     serving = arguments.view == "serving"
-    parallel = arguments.parallel or ALONE
-    of = Pass(found, quantised, eager=not serving)
+    timing = Timing(found, quantised, eager=not serving)
     here = of_rank(values, parallel)
-    check(of, here, parallel)
-    every = of.kernels(here, parallel)
+    check(timing.of, here, parallel)
     calibration = calibration_of(device.id) if serving else None
-    times = estimates(every, device, calibration, arguments.backend)
-    memory = memory_use(Memory(of, dataflow(found.tree, found.call)), values, device.capacity, parallel)
+    times = estimates(timing.of.kernels(here, parallel), device, calibration, arguments.backend)
+    memory = memory_use(timing.memory, values, device.capacity, parallel)
     tokens = (
         float(values.get("batch_size", 0)) * float(values.get("seq_len", 0)) if arguments.phase != "encode" else 0.0
     )
@@ -115,7 +193,7 @@ def estimate_roofline(arguments: RooflineArguments, context: ToolContext) -> Roo
         precision={**precision, "activations": "bf16"}, hardware=_shown(device, times),
         values={n: v for n, v in values.items() if n in _SIZES or n in (arguments.values or {})},
         totals=totals(times, tokens, memory.fits), spent=spent(times), memory=memory, operators=rows(times),
-        parallel=spread(of, here, parallel, times),
+        parallel=spread(timing.of, here, parallel, times),
         calibration=note(times, calibration) if calibration is not None else None, assumptions=_ASSUMED,
         not_counted=not_counted(found.tree.ops_below(found.call)), sources=sources(context.workspace),
         notes=(*defaults, *_told(device, times, arguments, memory.fits), *remarks(found)),

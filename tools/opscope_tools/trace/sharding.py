@@ -176,7 +176,9 @@ class _Walk:
             return len(parts) == 1
         if op.operator not in _SUMS:
             return True
-        routed = any(o.operator in GROUPED for o in self.ops if o.call == op.call)  # a bias of experts: one rank adds it
+        routed = any(
+            o.operator in GROUPED for o in self.ops if o.call == op.call
+        )  # a bias of experts: one rank adds it
         return routed or all(i in self.makers and self.makers[i].operator in _FRESH for i in others)
 
     def _widens(self, op: OpRecord) -> bool:
@@ -224,13 +226,17 @@ class _Walk:
             return False
         if self._reduces(op) and self._counts(op) <= rows:
             return op.order in self.means
-        read = [index for index in op.writes if self.readers.get(index) or self.tensors[index].kind in ("cache", "output")]
+        read = [
+            index for index in op.writes if self.readers.get(index) or self.tensors[index].kind in ("cache", "output")
+        ]
         return bool(read) and all(self._may_split(index, rows) for index in read)
 
     def _reduces(self, op: OpRecord) -> bool:
         made = max((self._elements(o.shape) for o in op.outputs), default=0.0)
         given = max((self._elements(i.shape) for i in op.inputs), default=0.0)
-        return op.operator in _ROWWISE or (op.operator in {"aten.mean", "aten.sum", "aten.amax", "aten.var"} and made < given)
+        return op.operator in _ROWWISE or (
+            op.operator in {"aten.mean", "aten.sum", "aten.amax", "aten.var"} and made < given
+        )
 
     def _counts(self, op: OpRecord) -> float:
         """How many rows it reduces, each to itself: as many as there are heads in all where it goes by heads."""
@@ -248,7 +254,11 @@ class _Walk:
             index = pending.pop()
             for reader in self.readers.get(index, []):
                 if reader.operator == _ATTENTION:
-                    found |= {(n, reader.inputs[n].shape[-1]) for n, read in enumerate(reader.reads) if read == index and n < 3}
+                    found |= {
+                        (n, reader.inputs[n].shape[-1])
+                        for n, read in enumerate(reader.reads)
+                        if read == index and n < 3
+                    }
                 elif self._mixes(reader):
                     alone = False
                 elif reader.order not in seen:
@@ -295,7 +305,12 @@ def weight_shares(tree: CallTree, call: CallRecord, found: Shards) -> Iterator[t
         ops = [c.order for c in tree.children(below) if isinstance(c, OpRecord)]
         kinds = [found.split[order] for order in ops if found.split.get(order, "split") != "split"]
         if own.terms:
-            yield own * repeat, (kinds[0] if kinds else None), next((found.of_keys[o] for o in ops if o in found.of_keys), ""), "*" in tree.pattern(below)
+            yield (
+                own * repeat,
+                (kinds[0] if kinds else None),
+                next((found.of_keys[o] for o in ops if o in found.of_keys), ""),
+                "*" in tree.pattern(below),
+            )
 
 
 def _repeated(tree: CallTree, call: CallRecord, repeat: Formula) -> Iterator[tuple[CallRecord, Formula]]:
