@@ -114,12 +114,16 @@ class Predictor:
         if key not in self.models:
             target = _CHECKPOINTS.get(run.model, run.model)
             given = {"precision": {"weights": run.precision}} if run.precision != "checkpoint" else {}
-            asked = RooflineArguments.model_validate({"target": target, "hardware": run.system, "phase": "decode", **given})
+            asked = RooflineArguments.model_validate(
+                {"target": target, "hardware": run.system, "phase": "decode", **given}
+            )
             self.models[key] = model_of(asked, self.context)
         device = shipped()[run.system]
         place = (*key, run.system, run.backend, str(run.parallel))
         if place not in self.replicas:
-            self.replicas[place] = Replica(self.models[key], device, calibration_of(device.id), run.backend, run.parallel)
+            self.replicas[place] = Replica(
+                self.models[key], device, calibration_of(device.id), run.backend, run.parallel
+            )
         return served(self.replicas[place], run.load)[0]
 
 
@@ -143,10 +147,12 @@ class Compared:
 
 def line(name: str, found: Sequence[Compared]) -> str:
     """Mean and median of absolute errors and the median signed one, per cent."""
+
     def three(errors: Iterable[float]) -> str:
         every = [100 * e for e in errors]
         absolute = [abs(e) for e in every]
         return f"{statistics.mean(absolute):5.1f} (median {statistics.median(absolute):5.1f}, bias {statistics.median(every):+6.1f})"
+
     return f"{name:44} {len(found):5}  TPOT {three(c.tpot for c in found)}  TTFT {three(c.ttft for c in found)}"
 
 
@@ -174,7 +180,12 @@ def main() -> None:
     for name, chosen in (("all", usual), ("overloaded (first token after 20 s)", overloaded)):
         if chosen:
             print(line(name, chosen))
-    for by in (lambda r: r.backend, lambda r: r.system, lambda r: r.model, lambda r: f"{r.model} {r.backend} {r.system}"):
+    for by in (
+        lambda r: r.backend,
+        lambda r: r.system,
+        lambda r: r.model,
+        lambda r: f"{r.model} {r.backend} {r.system}",
+    ):
         groups = defaultdict(list)
         for one in usual:
             groups[by(one.run)].append(one)

@@ -22,7 +22,7 @@ from opscope_clients import console, session_options
 from opscope_clients.commands import tool_command
 from opscope_clients.doctor.cli import doctor_command
 from opscope_clients.documents import document_commands
-from opscope_clients.estimating import estimate_command
+from opscope_clients.estimating import estimate_command, plan_command
 from opscope_clients.hosts.cli import host_commands
 from opscope_clients.options import parse_object
 from opscope_clients.session_options import SessionCommand, SessionOptions
@@ -223,7 +223,7 @@ def cache_clear(session: SessionOptions) -> None:
 
 for _tool in ALL_TOOLS:
     opscope.add_command(tool_command(_tool))
-for _command in (*document_commands(), estimate_command(), *host_commands(), doctor_command()):
+for _command in (*document_commands(), estimate_command(), plan_command(), *host_commands(), doctor_command()):
     opscope.add_command(_command)
 
 

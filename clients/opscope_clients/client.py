@@ -26,7 +26,7 @@ from opscope_schemas.analysis import ModelAnalysisResult, ModelTreeResult, Modul
 from opscope_schemas.common import ToolArguments, ToolResult
 from opscope_schemas.dataflow import DataflowResult
 from opscope_schemas.errors import OpscopeError
-from opscope_schemas.estimates import RooflineResult
+from opscope_schemas.estimates import PlanResult, RooflineResult, SweepResult
 from opscope_schemas.extracted_config import ExtractConfigResult
 from opscope_schemas.index import FindForwardResult, ResolveClassResult
 from opscope_schemas.references import FindReferencesResult
@@ -36,6 +36,8 @@ from opscope_schemas.tiling import TilingResult
 from opscope_tools.check_report import CHECK_REPORT
 from opscope_tools.count_flops import COUNT_FLOPS
 from opscope_tools.cuda_kernel_tiling import CUDA_KERNEL_TILING
+from opscope_tools.estimate_roofline.planning import PLAN
+from opscope_tools.estimate_roofline.sweeping import SWEEP
 from opscope_tools.estimate_roofline.tool import ESTIMATE_ROOFLINE
 from opscope_tools.expand_refs import EXPAND_REFS
 from opscope_tools.extract_config.tool import EXTRACT_CONFIG
@@ -205,6 +207,14 @@ class Session:
     def estimate_roofline(self, target: str, hardware: str, **options: Any) -> RooflineResult:
         """How long a pass takes on a device, and whether it fits."""
         return self.call(ESTIMATE_ROOFLINE, target=target, hardware=hardware, **options)
+
+    def plan(self, target: str, hardware: str, **options: Any) -> PlanResult:
+        """Ways to serve a model on several devices, and those that no other beats."""
+        return self.call(PLAN, target=target, hardware=hardware, **options)
+
+    def sweep_roofline(self, target: str, hardware: str, **options: Any) -> SweepResult:
+        """Time and memory of a pass at every batch with every context."""
+        return self.call(SWEEP, target=target, hardware=hardware, **options)
 
     def cuda_kernel_tiling(self, target: str, **options: Any) -> TilingResult:
         """How GPU kernels are tiled."""

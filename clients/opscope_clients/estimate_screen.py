@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opscope_schemas.estimates import MemoryUse, RooflineResult
+from opscope_schemas.estimates import MemoryUse, PlanResult, RooflineResult, Served, Spread
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -46,7 +46,11 @@ def show_estimate(console: Console, result: RooflineResult) -> None:
     rates = [(totals.tokens_per_second, "tokens/s"), (totals.bound_tokens_per_second, "tokens/s at most (bound)")]
     if said := ", ".join(f"{rate:,.0f} {unit}" for rate, unit in rates if rate is not None):
         console.print(said)
+    if result.serving is not None:
+        _show_served(console, result.serving)
     _show_memory(console, result.memory)
+    if result.parallel is not None:
+        _show_spread(console, result.parallel)
     _show_spent(console, result)
     _show_slowest(console, result)
     if result.calibration is not None:
@@ -56,6 +60,42 @@ def show_estimate(console: Console, result: RooflineResult) -> None:
         )
     for missing in result.not_counted:
         console.print(f"[yellow]not counted:[/yellow] {escape(missing)}")
+
+
+def show_plan(console: Console, result: PlanResult) -> None:
+    """The best plan and the front, a line each."""
+    console.print(
+        f"[bold]{escape(result.model_class.rpartition('.')[2])}[/bold] on {result.devices} [bold]{escape(result.hardware.name)}[/bold], "
+        f"{result.input_len:,} tokens in, {result.output_len:,} out; goal {result.goal}"
+    )
+    if result.best is None:
+        console.print("[red]no plan fits[/red]")
+    else:
+        console.print(
+            f"best: [bold]{escape(result.best.parallel)}[/bold], {result.best.weights}, {result.best.concurrency} requests at a time"
+        )
+    table = Table(
+        "plan",
+        "weights",
+        "requests",
+        "tokens/s a user",
+        "tokens/s a device",
+        "per token",
+        "first token",
+        "cost/M",
+        box=None,
+        header_style="dim",
+    )
+    for one in result.front:
+        cost = "" if one.cost_per_million_tokens is None else f"{one.cost_per_million_tokens:.3g}"
+        basis = "" if one.basis == "calibrated" else " (bound)"
+        table.add_row(
+            escape(one.parallel), one.weights, str(one.concurrency), f"{one.tokens_per_second_per_user:,.1f}",
+            f"{one.tokens_per_second_per_device:,.0f}{basis}", seconds(one.tpot_seconds), seconds(one.ttft_seconds), cost,
+        )  # fmt: skip
+    console.print(table)
+    for why in result.refused[:8]:
+        console.print(f"[dim]left out: {escape(why)}[/dim]")
 
 
 def _show_memory(console: Console, memory: MemoryUse) -> None:
@@ -72,6 +112,30 @@ def _show_memory(console: Console, memory: MemoryUse) -> None:
     console.print(
         f"memory: weights {gigabytes(memory.weights_bytes)}, cache {gigabytes(memory.cache_bytes)}, activations "
         f"{gigabytes(memory.activation_bytes)} of {gigabytes(memory.capacity_bytes)}: {room}"
+    )
+
+
+def _show_served(console: Console, served: Served) -> None:
+    limit = f"; the cache has room for {served.cache_limit:,}" if served.cache_limit is not None else ""
+    rate = f", {served.tokens_per_second:,.0f} tokens/s" if served.tokens_per_second is not None else ""
+    console.print(
+        f"{served.concurrency:,} requests of {served.input_len:,} + {served.output_len:,} tokens: {seconds(served.tpot_seconds)} a token, "
+        f"first after {seconds(served.ttft_seconds)} ({seconds(served.ttft_service_seconds)} of it service){rate}; "
+        f"{served.decode_batch:,.4g} decode at a time{limit}; {served.basis}"
+    )
+
+
+def _show_spread(console: Console, spread: Spread) -> None:
+    degrees = ", ".join(
+        f"{name} {size}"
+        for name, size in (("tp", spread.tp), ("pp", spread.pp), ("ep", spread.ep), ("dp", spread.dp))
+        if size > 1
+    )
+    told = "; ".join(
+        f"{one.count:,} {one.kind} of {one.bytes / 1e6:.3g} MB among {one.ranks}" for one in spread.communication
+    )
+    console.print(
+        f"{spread.devices} devices ({degrees}): {told or 'nothing is exchanged'}; all of it hidden: {seconds(spread.hidden_seconds)}"
     )
 
 

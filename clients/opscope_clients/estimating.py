@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import click
+from opscope_schemas.estimates import SweepPoint, SweepResult
 from opscope_tools.catalog import tool_named
+from opscope_tools.estimate_roofline.sweeping import SWEEP
 
 from opscope_clients import commands
 from opscope_clients.options import parse_object
@@ -27,8 +30,98 @@ def _estimate(session: SessionOptions, target: str, hardware: str, as_json: bool
     }  # fmt: skip
     if given["config"]:
         arguments["config"] = parse_object("config", given["config"], path=True)
+    if given["parallel"]:
+        arguments["parallel"] = parse_object("parallel", given["parallel"])
+    if given["serve"]:
+        arguments["serving"] = _load(given["serve"])
     workspace = session.naming(target, arguments.get("config")).workspace()
+    if given["sweep"]:
+        arguments |= _points(given["sweep"], values, phase)
+        result = commands.run(SWEEP, arguments, workspace)
+        return commands.show(result, as_json=as_json) if not given["as_csv"] else _print_csv(result)
+    if given["as_csv"]:
+        raise click.UsageError("--csv prints the points of a sweep: give --sweep too.")
     commands.show(commands.run(tool_named("estimate_roofline"), arguments, workspace), as_json=as_json)
+
+
+def _load(text: str) -> dict[str, int]:
+    """`64,1024,1024`: requests at a time, tokens of a question and of an answer."""
+    parts = text.split(",")
+    if len(parts) != 3 or not all(part.strip().isdigit() for part in parts):
+        raise click.BadParameter("write CONCURRENCY,INPUT,OUTPUT, as in 64,1024,1024", param_hint="--serve")
+    return dict(zip(("concurrency", "input_len", "output_len"), map(int, parts), strict=True))
+
+
+def _points(given: tuple[str, ...], values: dict[str, Any], phase: str) -> dict[str, list[int]]:
+    """`batch=1..256`, `context=1024,2048`, `batch=1..256*2` (doubling), `batch=8..64+8`."""
+    found = {"batches": [int(values.get("batch_size", 1))],
+             "contexts": [int(values.get("cache_len" if phase == "decode" else "seq_len", 1024))]}  # fmt: skip
+    for text in given:
+        name, _, sizes = text.partition("=")
+        key = {"batch": "batches", "context": "contexts"}.get(name.strip())
+        read = _sizes(sizes)
+        if key is None or not read:
+            raise click.BadParameter(
+                f"{text!r} is neither batch=SIZES nor context=SIZES; sizes are 1,2,4 or 1..256, 1..256+8, 1..256*2",
+                param_hint="--sweep",
+            )
+        found[key] = read
+    return found
+
+
+def _sizes(text: str) -> list[int]:
+    if (span := re.fullmatch(r"(\d{1,9})\.\.(\d{1,9})(?:([+*])(\d{1,9}))?", text.strip())) is None:
+        return [int(part) for part in text.split(",")] if re.fullmatch(r"\d{1,9}(,\d{1,9})*", text.strip()) else []
+    size, last, sign, step = int(span[1]), int(span[2]), span[3] or "+", int(span[4] or 1)
+    if size < 1 or step < (2 if sign == "*" else 1):
+        return []
+    found = []
+    while size <= last and len(found) < 100_000:
+        found.append(size)
+        size = size * step if sign == "*" else size + step
+    return found
+
+
+def _print_csv(result: SweepResult) -> None:
+    names = list(SweepPoint.model_fields)
+    click.echo(",".join(names))
+    for point in result.points:
+        click.echo(",".join("" if (value := getattr(point, name)) is None else str(value) for name in names))
+
+
+def _plan(session: SessionOptions, target: str, hardware: str, as_json: bool, **given: Any) -> None:
+    arguments: dict[str, Any] = {
+        "target": target, "hardware": hardware,
+        **{n: given[n] for n in ("goal", "input_len", "output_len", "cache", "tpot_limit", "price", "backend") if given[n] is not None},
+    }  # fmt: skip
+    if given["weights"]:
+        arguments["weights"] = list(given["weights"])
+    if given["config"]:
+        arguments["config"] = parse_object("config", given["config"], path=True)
+    workspace = session.naming(target, arguments.get("config")).workspace()
+    commands.show(commands.run(tool_named("plan"), arguments, workspace), as_json=as_json)
+
+
+def plan_command() -> SessionCommand:
+    """`opscope plan TARGET --hardware DEVICE:NUMBER`."""
+    precisions = click.Choice(["bf16", "fp8", "fp8_block", "int8", "int4", "mxfp4", "nvfp4"])
+    return command(
+        _plan, "plan", "Ways to serve a model on several devices, and those that no other beats.",
+        [
+            click.Argument(["target"]),
+            click.Option(["--hardware"], required=True, metavar="DEVICE:NUMBER", help="h100_sxm:8, ..."),
+            click.Option(["--goal"], type=click.Choice(["latency", "throughput", "cost"]), default="throughput", show_default=True),
+            click.Option(["--input-len"], type=click.IntRange(1), default=1024, show_default=True, help="Tokens of a question."),
+            click.Option(["--output-len"], type=click.IntRange(1), default=1024, show_default=True, help="Tokens of an answer."),
+            click.Option(["--weights"], type=precisions, multiple=True, help="Precisions to try. Repeatable."),
+            click.Option(["--cache"], type=precisions, help="Precision of the cache."),
+            click.Option(["--tpot-limit"], type=float, help="Seconds a token may take."),
+            click.Option(["--price"], type=float, help="Of a device an hour."),
+            click.Option(["--backend"], type=click.Choice(["vllm", "trtllm", "sglang"]), default="vllm", show_default=True),
+            click.Option(["--config"], multiple=True, metavar="PATH|KEY=VALUE|JSON", help="Config file, or overrides."),
+            click.Option(["--json", "as_json"], is_flag=True, help="Print the whole result as JSON."),
+        ],
+    )  # fmt: skip
 
 
 def estimate_command() -> SessionCommand:
@@ -42,6 +135,10 @@ def estimate_command() -> SessionCommand:
             click.Option(["--phase"], type=click.Choice(["prefill", "decode", "encode"]), default="decode", show_default=True),
             click.Option(["--batch"], type=click.IntRange(1), help="Sequences."),
             click.Option(["--context"], type=click.IntRange(1), help="Tokens in the cache (decode), or new ones (prefill)."),
+            click.Option(["--parallel"], multiple=True, metavar="KEY=VALUE|JSON", help="tp, pp, ep, dp, sp. Repeatable."),
+            click.Option(["--serve"], metavar="CONCURRENCY,INPUT,OUTPUT", help="Under load: requests at a time, tokens of each."),
+            click.Option(["--sweep"], multiple=True, metavar="batch|context=SIZES", help="batch=1..256, context=1024,8192. Repeatable."),
+            click.Option(["--csv", "as_csv"], is_flag=True, help="Print a sweep as CSV."),
             click.Option(["--weights"], type=precisions, help="Precision of weights; default: the checkpoint's."),
             click.Option(["--cache"], type=precisions, help="Precision of the cache."),
             click.Option(["--backend"], type=click.Choice(["vllm", "trtllm", "sglang"]), default="vllm", show_default=True),

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from opscope_schemas.analysis import Analysis, Evaluated, ExpectedExperts, ModelTreeResult, ServingView
 from opscope_schemas.common import ToolResult
 from opscope_schemas.errors import InputError
-from opscope_schemas.estimates import RooflineResult
+from opscope_schemas.estimates import PlanResult, RooflineResult
 from opscope_schemas.report import WriteReportResult
 from opscope_schemas.tiling import TilingResult
 from opscope_tools.running.runner import compact
@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from opscope_clients.estimate_screen import show_estimate
+from opscope_clients.estimate_screen import show_estimate, show_plan
 
 #: rows of a table before the rest is only counted
 ROWS = 40
@@ -52,6 +52,8 @@ def show(console: Console, result: ToolResult) -> None:
             _show_fields(console, result.model_copy(update={"kernels": plain}))
     elif isinstance(result, RooflineResult):
         show_estimate(console, result)
+    elif isinstance(result, PlanResult):
+        show_plan(console, result)
     elif isinstance(result, WriteReportResult) and not result.ok:
         _show_refused(console, result)
     else:

@@ -208,6 +208,74 @@ class Served(Frozen):
     )
 
 
+class SweepPoint(Frozen):
+    """One point of a sweep; `context`: tokens in the cache of a decode step, new ones of a prefill."""
+
+    promised: ClassVar[tuple[str, ...]] = ("calibrated_seconds", "low_seconds", "high_seconds", "tokens_per_second")
+
+    batch: int
+    context: int
+    bound_seconds: float
+    calibrated_seconds: float | None = None
+    low_seconds: float | None = None
+    high_seconds: float | None = None
+    limited_by: Limit
+    tokens_per_second: float | None = Field(default=None, description="Null: unknown, or it does not fit.")
+    weights_bytes: int
+    cache_bytes: int
+    fits: bool
+
+
+class SweepResult(ToolResult):
+    """Every batch with every context."""
+
+    model_class: str
+    phase: str
+    device: str
+    parallel: str
+    points: tuple[SweepPoint, ...]
+
+
+class Plan(Frozen):
+    """One way to serve a model on the devices. Rates are tokens of answers a second."""
+
+    promised: ClassVar[tuple[str, ...]] = ("cost_per_million_tokens",)
+
+    parallel: str
+    tp: int
+    pp: int
+    ep: int
+    dp: int
+    replicas: int = Field(description="That share no experts, each of tp * pp * dp devices.")
+    weights: str
+    concurrency: int
+    tpot_seconds: float
+    ttft_seconds: float
+    tokens_per_second_per_user: float
+    tokens_per_second_per_device: float
+    cost_per_million_tokens: float | None = Field(default=None, description="In the unit of the price.")
+    weights_bytes: int = Field(description="On one device.")
+    basis: Literal["calibrated", "bound"]
+
+
+class PlanResult(ToolResult):
+    """Answer of `plan`: `front` holds the plans that no other beats in both rates, fastest for a user first."""
+
+    promised: ClassVar[tuple[str, ...]] = ("best",)
+
+    model_class: str
+    hardware: Hardware
+    devices: int
+    goal: Literal["latency", "throughput", "cost"]
+    input_len: int
+    output_len: int
+    best: Plan | None = Field(default=None, description="For the goal, of those within `tpot_limit`; null: none fits.")
+    front: tuple[Plan, ...] = ()
+    considered: int = Field(description="Plans whose weights fit, each at every concurrency.")
+    refused: tuple[str, ...] = Field(default=(), description="Ways that were left out, and why.")
+    assumptions: tuple[str, ...] = ()
+
+
 class CalibrationNote(Frozen):
     """Where calibrated times come from; `error`: mean absolute error on shapes that the fit has not seen, per cent, by class."""
 
@@ -242,6 +310,20 @@ class RooflineResult(ToolResult):
 
 
 __all__ = [
-    "ALONE", "CalibrationNote", "ClassTime", "Communication", "Hardware", "MemoryUse", "OperatorTime", "Parallel", "RooflineResult",
-    "Served", "Spread", "TimeTotals",
+    "ALONE",
+    "CalibrationNote",
+    "ClassTime",
+    "Communication",
+    "Hardware",
+    "MemoryUse",
+    "OperatorTime",
+    "Parallel",
+    "Plan",
+    "PlanResult",
+    "RooflineResult",
+    "Served",
+    "Spread",
+    "SweepPoint",
+    "SweepResult",
+    "TimeTotals",
 ]  # fmt: skip

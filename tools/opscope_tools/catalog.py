@@ -15,6 +15,7 @@ from opscope_schemas.errors import UnknownNameError
 from opscope_tools.check_report import CHECK_REPORT
 from opscope_tools.count_flops import COUNT_FLOPS
 from opscope_tools.cuda_kernel_tiling import CUDA_KERNEL_TILING
+from opscope_tools.estimate_roofline.planning import PLAN
 from opscope_tools.estimate_roofline.tool import ESTIMATE_ROOFLINE
 from opscope_tools.expand_refs import EXPAND_REFS
 from opscope_tools.extract_config.tool import EXTRACT_CONFIG
@@ -38,6 +39,7 @@ ALL_TOOLS: tuple[AnyTool, ...] = (
     EXPAND_REFS,
     TRACE_DATAFLOW,
     ESTIMATE_ROOFLINE,
+    PLAN,
     CUDA_KERNEL_TILING,
     WRITE_REPORT,
     CHECK_REPORT,
@@ -46,7 +48,16 @@ ALL_TOOLS: tuple[AnyTool, ...] = (
 #: smaller lists for agents that need no more: by what the agent is to do
 TOOLSETS: dict[str, tuple[AnyTool, ...]] = {
     "source": (MAP_REPO, RESOLVE_CLASS, FIND_FORWARD, FIND_REFERENCES, EXTRACT_CONFIG),
-    "cost": (RESOLVE_CLASS, FIND_FORWARD, INSPECT_MODEL, COUNT_FLOPS, EXPAND_REFS, TRACE_DATAFLOW, ESTIMATE_ROOFLINE),
+    "cost": (
+        RESOLVE_CLASS,
+        FIND_FORWARD,
+        INSPECT_MODEL,
+        COUNT_FLOPS,
+        EXPAND_REFS,
+        TRACE_DATAFLOW,
+        ESTIMATE_ROOFLINE,
+        PLAN,
+    ),
     "kernels": (EXTRACT_CONFIG, CUDA_KERNEL_TILING),
     "reports": (MAP_REPO, RESOLVE_CLASS, WRITE_REPORT, CHECK_REPORT),
 }

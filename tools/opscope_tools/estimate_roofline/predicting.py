@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
-from opscope_schemas.estimates import ALONE, Parallel, Served
-from opscope_schemas.formula import Rational, approximated, variables
+from opscope_schemas.estimates import ALONE, Parallel, Served, SweepPoint
+from opscope_schemas.formula import Rational, approximated, evaluate, holds, variables
 
 from opscope_tools.estimate_roofline.kernels import Pass, numbers
-from opscope_tools.estimate_roofline.memory import Memory
-from opscope_tools.estimate_roofline.times import Estimate, estimates
+from opscope_tools.estimate_roofline.memory import Memory, of_rank
+from opscope_tools.estimate_roofline.times import Estimate, estimates, totals
 from opscope_tools.estimate_roofline.traffic import CHUNK, Load, Steady, Steps, steady
 from opscope_tools.hardware.calibration import Calibration
 from opscope_tools.hardware.devices import Device
@@ -52,6 +52,12 @@ class Timing:
             if v.definition and variables(v.definition) & moved
         ]
 
+    @cached_property
+    def _conditions(self) -> list[str]:
+        """What the trace asks of the sizes of a pass."""
+        moved = {"batch_size", "seq_len", "cache_len", *(name for name, _ in self._followers)}
+        return [guard for guard in self.found.tree.trace.guards if variables(guard) & moved]
+
     def at(self, **sizes: float) -> dict[str, float]:
         """The point of the trace with these sizes in the place of its own."""
         values = {**numbers(self.found.values or {}), **sizes}
@@ -59,22 +65,37 @@ class Timing:
             values[name] = approximated(definition)(values)
         return values
 
+    def holds(self, **sizes: int) -> bool:
+        """Whether the trace's record is of a pass of these sizes."""
+        values = {**(self.found.values or {}), **sizes}
+        for name, definition in self._followers:
+            values[name] = evaluate(definition, values)
+        return all(holds(condition, values) for condition in self._conditions)
+
+
+_LENGTH: Mapping[Phase, str] = {"prefill": "seq_len", "decode": "cache_len"}
+
 
 @dataclass
 class Model:
-    """A model's passes; `find` traces one at given sizes, which are kept by phase and by whether a single sequence runs."""
+    """A model's passes; `find` traces one at given sizes. Traces are kept, and asked again where they hold."""
 
     find: Callable[[Phase, Mapping[str, Rational]], Timing]
-    held: dict[tuple[Phase, bool, int], Timing] = field(default_factory=dict)
+    _held: dict[Phase, list[Timing]] = field(default_factory=dict)
+    _chosen: dict[tuple[Phase, int, int], Timing] = field(default_factory=dict)
 
     def timing(self, phase: Phase, batch: float, length: float) -> Timing:
-        """The trace for sequences of about that length, one or several."""
-        alone, size = batch < 2, round(length)
-        key = (phase, alone, size)
-        if key not in self.held:
-            name = "cache_len" if phase == "decode" else "seq_len"
-            self.held[key] = self.find(phase, {"batch_size": 1 if alone else 2, name: size})
-        return self.held[key]
+        """The trace that holds for so many sequences of that length."""
+        sizes = {"batch_size": max(1, round(batch)), _LENGTH[phase]: round(length)}
+        key = (phase, *sizes.values())
+        if key not in self._chosen:
+            known = self._held.setdefault(phase, [])
+            found = next((one for one in known if one.holds(**sizes)), None)
+            if found is None:
+                found = self.find(phase, sizes)
+                known.append(found)
+            self._chosen[key] = found
+        return self._chosen[key]
 
 
 @dataclass
@@ -92,8 +113,7 @@ class Replica:
     def times(self, phase: Phase, batch: float, length: float) -> list[Estimate]:
         """Of every kernel of a pass, of one rank."""
         timing = self.model.timing(phase, batch, length)
-        name = "cache_len" if phase == "decode" else "seq_len"
-        values = timing.at(**{"batch_size": batch, name: round(length)})
+        values = timing.at(**{"batch_size": batch, _LENGTH[phase]: round(length)})
         return estimates(timing.of.kernels(values, self.parallel), self.device, self.calibration, self.backend)
 
     def seconds(self, phase: Phase, batch: float, length: float) -> float:
@@ -159,4 +179,20 @@ def served(replica: Replica, load: Load) -> tuple[Served, Steady | None]:
     ), found  # fmt: skip
 
 
-__all__ = ["USABLE", "Model", "Replica", "Timing", "served"]
+def swept(replica: Replica, phase: Phase, batch: int, length: int) -> SweepPoint:
+    """One point: the pass, and whether its sequences fit."""
+    parallel, device = replica.parallel, replica.device
+    timing = replica.model.timing(phase, batch, length)
+    here = of_rank(timing.at(**{"batch_size": batch, _LENGTH[phase]: length}), parallel)
+    found = replica.times(phase, here["batch_size"], length)
+    weights, cache = timing.memory.weights(here, parallel), timing.memory.cache(here, parallel)
+    fits = weights + cache + (timing.memory.activations(here) or 0) <= device.capacity
+    said = totals(found, batch * (length if phase == "prefill" else 1), fits)
+    return SweepPoint(
+        batch=batch, context=length, bound_seconds=said.bound_seconds, calibrated_seconds=said.calibrated_seconds,
+        low_seconds=said.low_seconds, high_seconds=said.high_seconds, limited_by=said.limited_by, tokens_per_second=said.tokens_per_second,
+        weights_bytes=weights, cache_bytes=cache, fits=fits,
+    )  # fmt: skip
+
+
+__all__ = ["USABLE", "Model", "Phase", "Replica", "Timing", "served", "swept"]

@@ -111,18 +111,21 @@ def estimate_roofline(arguments: RooflineArguments, context: ToolContext) -> Roo
     """Raises what the cost tools raise, and `UnknownNameError` for a device that the table lacks."""
     if arguments.serving is not None or arguments.phase == "serve":
         return _served(arguments, context)
-    return _estimated(arguments, context, *_devices(arguments))
+    return _estimated(arguments, context, *devices_of(arguments.hardware, arguments.parallel))
 
 
-def _devices(arguments: RooflineArguments) -> tuple[Device, Parallel]:
-    """The device that is named, and how the model is spread: over as many as are named, by tensors where nothing else is said."""
-    name, _, count = arguments.hardware.partition(":")
-    device, parallel = device_named(name), arguments.parallel
+def devices_of(hardware: str, parallel: Parallel | None) -> tuple[Device, Parallel]:
+    """The device that is named, and how a model is spread: over as many as are named, by tensors where nothing else is said.
+
+    Raises `UnknownNameError` for the device and `ConfigError` for a number that the plan contradicts.
+    """
+    name, _, count = hardware.partition(":")
+    device = device_named(name)
     if not count:
         return device, parallel or ALONE
-    if not count.isdigit() or not 1 <= int(count) <= 4096:
+    if not count.isdigit() or not 1 <= int(count) <= 1024:
         raise ConfigError(
-            f"{arguments.hardware!r} names no number of devices.", next_step="Write DEVICE:NUMBER, as in h100_sxm:4."
+            f"{hardware!r} names no number of devices.", next_step="Write DEVICE:NUMBER, as in h100_sxm:4."
         )
     if parallel is None:
         return device, Parallel(tp=int(count))
@@ -141,7 +144,7 @@ def _served(arguments: RooflineArguments, context: ToolContext) -> RooflineResul
             "Serving depends on the load.",
             next_step="Give serving: {'concurrency': 64, 'input_len': 1024, 'output_len': 1024}.",
         )
-    device, parallel = _devices(arguments)
+    device, parallel = devices_of(arguments.hardware, arguments.parallel)
     model = model_of(arguments, context)
     load = Load(arguments.serving.concurrency, arguments.serving.input_len, arguments.serving.output_len)
     first = model.timing("decode", 2, load.input_len + load.output_len / 2)
@@ -151,8 +154,9 @@ def _served(arguments: RooflineArguments, context: ToolContext) -> RooflineResul
     batch = max(1, round(found.decode_batch * parallel.dp)) if found.cache_limit != 0 else load.concurrency
     values = {**(arguments.values or {}), "batch_size": batch, "cache_len": round(load.input_len + load.output_len / 2)}
     step = arguments.model_copy(update={"phase": "decode", "values": values, "serving": None})
-    shown = _estimated(step, context, device, parallel)
-    return shown.model_copy(update={"phase": "serve", "serving": found, "assumptions": (*shown.assumptions, *_STEADY)})
+    found_step = _estimated(step, context, device, parallel)
+    assumed = (*found_step.assumptions, *_STEADY)
+    return found_step.model_copy(update={"phase": "serve", "serving": found, "assumptions": assumed})
 
 
 def model_of(arguments: RooflineArguments, context: ToolContext) -> Model:
@@ -190,7 +194,7 @@ def _estimated(
     )
     return RooflineResult(
         model_class=found.tree.trace.model_class, phase=found.tree.trace.phase, view=arguments.view,
-        precision={**precision, "activations": "bf16"}, hardware=_shown(device, times),
+        precision={**precision, "activations": "bf16"}, hardware=shown(device, times),
         values={n: v for n, v in values.items() if n in _SIZES or n in (arguments.values or {})},
         totals=totals(times, tokens, memory.fits), spent=spent(times), memory=memory, operators=rows(times),
         parallel=spread(timing.of, here, parallel, times),
@@ -240,7 +244,8 @@ def _quantised(asked: CostArguments, arguments: RooflineArguments, context: Tool
     return ("" if weights == "bf16" else weights), {"weights": weights, "cache": cache}
 
 
-def _shown(device: Device, times: list[Estimate]) -> Hardware:
+def shown(device: Device, times: list[Estimate]) -> Hardware:
+    """The device, with the peak of what most of the products are computed in."""
     spent_in: dict[str, float] = {}
     for one in times:
         if one.kernel.matmul_flops:
