@@ -38,7 +38,11 @@ def _estimate(session: SessionOptions, target: str, hardware: str, as_json: bool
     if given["sweep"]:
         arguments |= _points(given["sweep"], values, phase)
         result = commands.run(SWEEP, arguments, workspace)
-        return commands.show(result, as_json=as_json) if not given["as_csv"] else _print_csv(result)
+        if given["as_csv"]:
+            _print_csv(result)
+        else:
+            commands.show(result, as_json=as_json)
+        return
     if given["as_csv"]:
         raise click.UsageError("--csv prints the points of a sweep: give --sweep too.")
     commands.show(commands.run(tool_named("estimate_roofline"), arguments, workspace), as_json=as_json)
