@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import click
+from opscope_schemas.estimates import RooflineResult
 from opscope_tools.catalog import tool_named
 
-from opscope_clients import commands
+from opscope_clients import commands, drawing
 from opscope_clients.options import parse_object
 from opscope_clients.session_options import SessionCommand, SessionOptions, command
 
 
 def _estimate(session: SessionOptions, target: str, hardware: str, as_json: bool, **given: Any) -> None:
+    file = drawing.check(given["plot"], given["picture"], overwrite=given["overwrite"]) if given["plot"] else None
     phase = given["phase"]
     sizes = {"batch_size": given["batch"], "cache_len" if phase == "decode" else "seq_len": given["context"]}
     values: dict[str, Any] = {name: value for name, value in sizes.items() if value is not None}
@@ -28,7 +30,17 @@ def _estimate(session: SessionOptions, target: str, hardware: str, as_json: bool
     if given["config"]:
         arguments["config"] = parse_object("config", given["config"], path=True)
     workspace = session.naming(target, arguments.get("config")).workspace()
-    commands.show(commands.run(tool_named("estimate_roofline"), arguments, workspace), as_json=as_json)
+
+    def at(other: dict[str, int]) -> RooflineResult:
+        asked = {**arguments, "values": {**values, **other}}
+        found = commands.run(tool_named("estimate_roofline"), asked, workspace)
+        assert isinstance(found, RooflineResult)
+        return found
+
+    result = at({})
+    commands.show(result, as_json=as_json)
+    if file is not None:
+        drawing.draw(result, given["picture"], file, at)
 
 
 def estimate_command() -> SessionCommand:
@@ -47,6 +59,9 @@ def estimate_command() -> SessionCommand:
             click.Option(["--backend"], type=click.Choice(["vllm", "trtllm", "sglang"]), default="vllm", show_default=True),
             click.Option(["--config"], multiple=True, metavar="PATH|KEY=VALUE|JSON", help="Config file, or overrides."),
             click.Option(["--values"], multiple=True, metavar="KEY=VALUE|JSON", help="Other sizes. Repeatable."),
+            click.Option(["--plot"], metavar="FILE", help="Draw it: .svg, .png; a timeline also .json (for Perfetto) or .txt."),
+            click.Option(["--picture"], type=click.Choice(drawing.PICTURES), default="roofline", show_default=True, help="What --plot draws."),
+            click.Option(["--overwrite"], is_flag=True, help="Let --plot replace a file."),
             click.Option(["--json", "as_json"], is_flag=True, help="Print the whole result as JSON."),
         ],
     )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -54,3 +55,15 @@ def test_a_device_that_nobody_knows_is_one_sentence(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (1, "")
     assert "No device is called 'h1000'. Nearest names: h100_sxm" in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+def test_a_picture_is_written_once_and_not_over_another_file(tmp_path: Path) -> None:
+    file = tmp_path / "line.json"
+    asked = ("--hardware", "h100", "--batch", "4", "--context", "96", "--picture", "timeline", "--plot", str(file))
+    assert run(tmp_path / "cache", *asked).returncode == 0
+    events = [e for e in json.loads(file.read_text())["traceEvents"] if e["ph"] == "X"]
+    assert {"flops", "bytes", "bound", "file"} <= set(events[0]["args"])
+    again = run(tmp_path / "cache", *asked)
+    assert (again.returncode, again.stdout) == (1, "")
+    assert "is there already" in " ".join(again.stderr.split())

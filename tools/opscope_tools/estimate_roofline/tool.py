@@ -29,6 +29,7 @@ from opscope_tools.estimate_roofline.times import Estimate, estimates, note, row
 from opscope_tools.hardware.calibration import calibration_of
 from opscope_tools.hardware.devices import Device, device_named
 from opscope_tools.hardware.forms import BYTES
+from opscope_tools.pictures import picture
 from opscope_tools.running.config_files import Config
 from opscope_tools.running.tool import Tool, ToolContext
 from opscope_tools.trace.dataflow import dataflow
@@ -83,6 +84,7 @@ class RooflineArguments(ToolArguments):
     )
     backend: Literal["vllm", "trtllm", "sglang"] = Field(default="vllm", description="Whose kernels.")
     view: Literal["eager", "serving"] = Field(default="serving", description="As engines run it, or eagerly.")
+    plot: Literal["roofline", "classes", "timeline"] | None = Field(default=None, description="Adds this picture.")
 
 
 def estimate_roofline(arguments: RooflineArguments, context: ToolContext) -> RooflineResult:
@@ -164,7 +166,7 @@ def _shown(device: Device, times: list[Estimate]) -> Hardware:
     rate, units = device.peak(max(spent_in, key=lambda n: spent_in[n], default="bf16"))
     return Hardware(
         id=device.id, name=device.name, peak_flops=rate, peak_precision=units, bandwidth=device.bandwidth, capacity=device.capacity,
-        ridge=round(rate / device.bandwidth, 1), sources=tuple(f"{s.what}: {s.source}" for s in device.sources),
+        ridge=round(rate / device.bandwidth, 1), ceilings={name: peak for peak, name in map(device.peak, spent_in)}, sources=tuple(f"{s.what}: {s.source}" for s in device.sources),
     )  # fmt: skip
 
 
@@ -213,4 +215,6 @@ ESTIMATE_ROOFLINE: Tool[RooflineArguments, RooflineResult] = Tool(
     sources=IMPORTED,
     shorter=(_brief,),
     lane=lambda _: "trace",
+    picture=lambda asked, result: picture(result, asked.plot, "png") if asked.plot else None,
+    of_hosts=("plot",),
 )

@@ -80,6 +80,10 @@ class Tool(Generic[A, R]):
     fresh: Callable[[A], bool] = lambda _: False
     #: what a call with these arguments keeps busy
     lane: Callable[[A], Lane] = lambda _: "static"
+    #: a PNG that a host is sent beside the answer, drawn from the whole result, where the arguments ask for one
+    picture: Callable[[A, R], bytes | None] = lambda *_: None
+    #: arguments that mean something to a host alone, and are no options of the command line
+    of_hosts: tuple[str, ...] = ()
 
 
 AnyTool = Tool[Any, Any]
