@@ -26,7 +26,7 @@ from opscope_tools.costing.arguments import (
 from opscope_tools.estimate_roofline.kernels import kernels_at
 from opscope_tools.estimate_roofline.memory import memory_use
 from opscope_tools.estimate_roofline.times import Estimate, estimates, note, rows, spent, totals
-from opscope_tools.hardware.calibration import calibration_of
+from opscope_tools.hardware.calibration import calibration_for
 from opscope_tools.hardware.devices import Device, device_named
 from opscope_tools.hardware.forms import BYTES
 from opscope_tools.pictures import picture
@@ -89,7 +89,7 @@ class RooflineArguments(ToolArguments):
 
 def estimate_roofline(arguments: RooflineArguments, context: ToolContext) -> RooflineResult:
     """Raises what the cost tools raise, and `UnknownNameError` for a device that the table lacks."""
-    device = device_named(arguments.hardware)
+    device = device_named(arguments.hardware, context.workspace.device_files)
     asked, defaults = _asked(arguments)
     quantised, precision = _quantised(asked, arguments, context)
     found = find(asked, context)
@@ -99,7 +99,7 @@ def estimate_roofline(arguments: RooflineArguments, context: ToolContext) -> Roo
     context.checkpoint()
     serving = arguments.view == "serving"
     every = kernels_at(found, values, quantised, eager=not serving)
-    calibration = calibration_of(device.id) if serving else None
+    calibration = calibration_for(device) if serving else None
     times = estimates(every, device, calibration, arguments.backend)
     memory = memory_use(dataflow(found.tree, found.call), values, device.capacity)
     tokens = (
@@ -172,7 +172,7 @@ def _shown(device: Device, times: list[Estimate]) -> Hardware:
 
 def _told(device: Device, times: list[Estimate], arguments: RooflineArguments, fits: bool) -> tuple[str, ...]:
     said = []
-    calibrated = calibration_of(device.id) is not None
+    calibrated = calibration_for(device) is not None
     if not calibrated:
         said.append(
             f"{device.name} is uncalibrated: no measured kernels of it are at hand, and only the bound is given."
@@ -213,6 +213,7 @@ ESTIMATE_ROOFLINE: Tool[RooflineArguments, RooflineResult] = Tool(
     result=RooflineResult,
     run=estimate_roofline,
     sources=IMPORTED,
+    files=lambda workspace: workspace.device_files,
     shorter=(_brief,),
     lane=lambda _: "trace",
     picture=lambda asked, result: picture(result, asked.plot, "png") if asked.plot else None,
