@@ -6,10 +6,13 @@ the files; a user's matplotlibrc is not heeded. One picture is drawn at a time: 
 
 from __future__ import annotations
 
+import contextlib
 import io
+import sys
 import textwrap
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from opscope_schemas.estimates import RooflineResult
@@ -44,10 +47,11 @@ _drawing = threading.Lock()
 
 def drawn(paint: Callable[[Figure], None], form: Form, width: float, height: float, title: str) -> bytes:
     """What `paint` puts on a sheet of `width` times `height` inches, as a file of that form that bears `title`."""
-    import matplotlib  # here: it takes half a second, and most calls draw nothing
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-    from PIL import Image
+    with _drawing, _away():
+        import matplotlib  # here: it takes half a second, and most calls draw nothing
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+        from PIL import Image
 
     with _drawing, matplotlib.rc_context():
         matplotlib.rcdefaults()
@@ -67,6 +71,16 @@ def drawn(paint: Callable[[Figure], None], form: Form, width: float, height: flo
         file = io.BytesIO()
         palette.save(file, "png", optimize=True)  # a third of the bytes
         return file.getvalue()
+
+
+@contextlib.contextmanager
+def _away() -> Iterator[None]:
+    """While the library is loaded, another current folder where this one holds settings for it: they may be anybody's."""
+    if "matplotlib" in sys.modules or not Path("matplotlibrc").exists():
+        yield
+        return
+    with contextlib.chdir(Path(__file__).parent):
+        yield
 
 
 def plain(text: str) -> str:
