@@ -26,7 +26,7 @@ PACKAGES = {
     "clients": "opscope_clients",
 }
 #: what neither starting the server nor running a command that needs no tracing may load
-HEAVY = ("torch", "transformers", "tree_sitter", "jinja2", "numpy", "sympy")
+HEAVY = ("torch", "transformers", "tree_sitter", "jinja2", "numpy", "sympy", "matplotlib", "PIL")
 LOADED = "import sys; print(sorted({name.partition('.')[0] for name in sys.modules}))"
 
 
@@ -63,6 +63,12 @@ def test_no_import_runs_against_the_arrows(copy: Path) -> None:
         ("tools/opscope_tools/report/__init__.py", "import opscope_tools.index", "engines are siblings"),
         ("tools/opscope_tools/running/runner.py", "import mcp", "only server and clients speak MCP"),
         ("tools/opscope_tools/index/__init__.py", "import torch", "only the trace worker imports torch"),
+        (
+            "tools/opscope_tools/pictures/canvas.py",
+            "import opscope_tools.hardware",
+            "pictures are drawn from what results say",
+        ),
+        ("tools/opscope_tools/report/svg.py", "import matplotlib", "only pictures know the drawing library"),
     ],
 )
 def test_a_planted_import_is_caught(copy: Path, module: str, planted: str, contract: str) -> None:

@@ -41,7 +41,7 @@ def opscope(ctx: click.Context, /, **given: Any) -> None:
     """FLOPs and bytes per source line of LLM implementations, GPU kernel tiling, reports: computed, with file:line.
 
     Every option of the session also comes from the environment: OPSCOPE_REPO, OPSCOPE_TRUST, OPSCOPE_PYTHON,
-    OPSCOPE_CACHE_DIR, OPSCOPE_OUTPUT, OPSCOPE_CONFIG_DIRS (of --config-dir).
+    OPSCOPE_CACHE_DIR, OPSCOPE_OUTPUT, OPSCOPE_CONFIG_DIRS (of --config-dir), OPSCOPE_DEVICE_FILES.
     """
     ctx.obj = SessionOptions().merged(given)
 

@@ -66,8 +66,8 @@ class AsyncSession:
     a server is started over stdio, which ends with the session.
     `repositories`: name -> folder of source to read; `trust`: those whose code tracing may import; `python`: the interpreter
     that traces; `output`: the folder that reports are written under; `cache_folder`: where results are kept; `config_folders`: where
-    configurations may be read from by their path, beside the repositories and the output folder. `progress` is
-    told what a running tool says. All but `url`, `token` and `progress` are options of the server that is started.
+    configurations may be read from by their path, beside the repositories and the output folder; `device_files`: tables of your
+    own devices. `progress` is told what a running tool says. All but `url`, `token` and `progress` are options of the server that is started.
     """
 
     def __init__(
@@ -81,12 +81,13 @@ class AsyncSession:
         output: str | Path | None = None,
         cache_folder: str | Path | None = None,
         config_folders: Sequence[str | Path] = (),
+        device_files: Sequence[str | Path] = (),
         progress: Progress | None = None,
     ) -> None:
         options = SessionOptions(
             repo=tuple(f"{name}={path}" for name, path in (repositories or {}).items()), trust=tuple(trust),
             python=str(python) if python else None, cache_dir=str(cache_folder) if cache_folder else None,
-            output=str(output) if output else None, config_dir=tuple(map(str, config_folders)),
+            output=str(output) if output else None, config_dir=tuple(map(str, config_folders)), device_file=tuple(map(str, device_files)),
         )  # fmt: skip
         arguments = options.server_arguments()
         if url is not None and arguments:

@@ -6,16 +6,17 @@ import re
 from typing import Any
 
 import click
-from opscope_schemas.estimates import SweepPoint, SweepResult
+from opscope_schemas.estimates import RooflineResult, SweepPoint, SweepResult
 from opscope_tools.catalog import tool_named
 from opscope_tools.estimate_roofline.sweeping import SWEEP
 
-from opscope_clients import commands
+from opscope_clients import commands, drawing
 from opscope_clients.options import parse_object
 from opscope_clients.session_options import SessionCommand, SessionOptions, command
 
 
 def _estimate(session: SessionOptions, target: str, hardware: str, as_json: bool, **given: Any) -> None:
+    file = drawing.check(given["plot"], given["picture"], overwrite=given["overwrite"]) if given["plot"] else None
     phase = given["phase"]
     sizes = {"batch_size": given["batch"], "cache_len" if phase == "decode" else "seq_len": given["context"]}
     values: dict[str, Any] = {name: value for name, value in sizes.items() if value is not None}
@@ -37,15 +38,25 @@ def _estimate(session: SessionOptions, target: str, hardware: str, as_json: bool
     workspace = session.naming(target, arguments.get("config")).workspace()
     if given["sweep"]:
         arguments |= _points(given["sweep"], values, phase)
-        result = commands.run(SWEEP, arguments, workspace)
+        swept = commands.run(SWEEP, arguments, workspace)
         if given["as_csv"]:
-            _print_csv(result)
+            _print_csv(swept)
         else:
-            commands.show(result, as_json=as_json)
+            commands.show(swept, as_json=as_json)
         return
     if given["as_csv"]:
         raise click.UsageError("--csv prints the points of a sweep: give --sweep too.")
-    commands.show(commands.run(tool_named("estimate_roofline"), arguments, workspace), as_json=as_json)
+
+    def at(other: dict[str, int]) -> RooflineResult:
+        asked = {**arguments, "values": {**values, **other}}
+        found = commands.run(tool_named("estimate_roofline"), asked, workspace)
+        assert isinstance(found, RooflineResult)
+        return found
+
+    result = at({})
+    commands.show(result, as_json=as_json)
+    if file is not None:
+        drawing.draw(result, given["picture"], file, at)
 
 
 def _load(text: str) -> dict[str, int]:
@@ -148,6 +159,9 @@ def estimate_command() -> SessionCommand:
             click.Option(["--backend"], type=click.Choice(["vllm", "trtllm", "sglang"]), default="vllm", show_default=True),
             click.Option(["--config"], multiple=True, metavar="PATH|KEY=VALUE|JSON", help="Config file, or overrides."),
             click.Option(["--values"], multiple=True, metavar="KEY=VALUE|JSON", help="Other sizes. Repeatable."),
+            click.Option(["--plot"], metavar="FILE", help="Draw it: .svg, .png; a timeline also .json (for Perfetto) or .txt."),
+            click.Option(["--picture"], type=click.Choice(drawing.PICTURES), default="roofline", show_default=True, help="What --plot draws."),
+            click.Option(["--overwrite"], is_flag=True, help="Let --plot replace a file."),
             click.Option(["--json", "as_json"], is_flag=True, help="Print the whole result as JSON."),
         ],
     )  # fmt: skip

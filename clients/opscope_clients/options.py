@@ -62,7 +62,7 @@ def _is(origin: Any, base: type) -> bool:
 
 def parameters(tool: AnyTool) -> list[click.Parameter]:
     """The click parameters of `tool`: its positional arguments in order, then an option per other field."""
-    fields = tool.arguments.model_fields
+    fields = {name: field for name, field in tool.arguments.model_fields.items() if name not in tool.of_hosts}
     positional = [name for name in tool.positional if name in fields]
     made: list[click.Parameter] = [_argument(name, fields[name]) for name in positional]
     return made + [_option(name, field) for name, field in fields.items() if name not in positional]

@@ -32,6 +32,7 @@ def options() -> list[click.Option]:
             metavar="DIR",
             help="Let callers of a server name configs there. Repeatable.",
         ),
+        click.Option(["--device-file"], multiple=True, metavar="FILE", help="Your own devices, as JSON. Repeatable."),
     ]
 
 
@@ -45,6 +46,7 @@ class SessionOptions:
     cache_dir: str | None = None
     output: str | None = None
     config_dir: tuple[str, ...] = ()
+    device_file: tuple[str, ...] = ()
 
     def merged(self, given: dict[str, Any]) -> SessionOptions:
         """This session with a subcommand's own options added."""
@@ -55,6 +57,7 @@ class SessionOptions:
             cache_dir=given.get("cache_dir") or self.cache_dir,
             output=given.get("output") or self.output,
             config_dir=(*self.config_dir, *(given.get("config_dir") or ())),
+            device_file=(*self.device_file, *(given.get("device_file") or ())),
         )
 
     def naming(self, *arguments: object) -> SessionOptions:
@@ -78,6 +81,7 @@ class SessionOptions:
             cache_folder=self.cache_dir,
             output=self.output,
             config_dirs=self.config_dir,
+            device_files=self.device_file,
         )
 
     def server_arguments(self) -> list[str]:
@@ -85,6 +89,7 @@ class SessionOptions:
         found = [part for text in self.repo for part in ("--repo", text)]
         found += [part for name in self.trust for part in ("--trust", name)]
         found += [part for folder in self.config_dir for part in ("--config-dir", folder)]
+        found += [part for file in self.device_file for part in ("--device-file", file)]
         for flag, value in (("--python", self.python), ("--cache-dir", self.cache_dir), ("--output", self.output)):
             found += [flag, value] if value else []
         return found

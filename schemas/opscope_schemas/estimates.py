@@ -60,6 +60,9 @@ class Hardware(Frozen):
     bandwidth: float = Field(description="Bytes per second of device memory.")
     capacity: int = Field(description="Bytes of device memory.")
     ridge: float = Field(description="FLOPs per byte above which products are limited by compute.")
+    ceilings: Mapping[str, float] = Field(
+        default_factory=dict, description="Peak of each precision in which products run."
+    )
     sources: tuple[str, ...] = ()
 
 
@@ -69,6 +72,7 @@ class OperatorTime(Frozen):
     promised: ClassVar[tuple[str, ...]] = ("calibrated_seconds", "limited_by")
 
     operation: str
+    kind: str = Field(default="", description="Class of kernels, as in `spent`.")
     module: str = Field(default="", description="Path of the submodule that issues it.")
     file: str
     line: int

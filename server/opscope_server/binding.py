@@ -6,6 +6,7 @@ answers for itself. Both channels carry the same facts as compact JSON: some hos
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from typing import Any
@@ -14,7 +15,7 @@ from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
 from mcp.server.mcpserver.tools import Tool as SdkTool
 from mcp.server.mcpserver.utilities.func_metadata import ArgModelBase, FuncMetadata
-from mcp.types import CallToolResult, ResourceLink, TextContent, ToolAnnotations
+from mcp.types import CallToolResult, ImageContent, ResourceLink, TextContent, ToolAnnotations
 from opscope_schemas.common import ToolArguments, ToolResult
 from opscope_schemas.errors import OpscopeError
 from opscope_tools.running.engines import warm_tracer
@@ -115,12 +116,17 @@ class BoundTool(SdkTool):
         def kept() -> tuple[ToolArguments, str, CallToolResult | None]:
             checked = validate(tool, arguments)
             key, whole = look_up(tool, checked, self._work.workspace)
-            return checked, key, answer(tool, whole, budget) if whole is not None else None
+            return (
+                checked,
+                key,
+                answer(tool, whole, budget, tool.picture(checked, whole)) if whole is not None else None,
+            )
 
         def computed(tool_context: ToolContext) -> CallToolResult:
             if self._settings.warm:  # here, and not where messages are read: another thread may be making an engine
                 warm_tracer(self._work.workspace)
-            return answer(tool, run_tool(tool, checked, tool_context), budget)
+            whole = run_tool(tool, checked, tool_context)
+            return answer(tool, whole, budget, tool.picture(checked, whole))
 
         async def report(done: float, total: float | None, message: str) -> None:
             await context.report_progress(done, total, message or None)
@@ -154,15 +160,17 @@ def within(sentence: str, budget: int) -> str:
     return f"{sentence[:kept]} [{len(sentence) - 2 * kept} characters left out] {sentence[-kept:]}"
 
 
-def answer(tool: AnyTool, whole: ToolResult, budget: int) -> CallToolResult:
-    """Both channels of an answer within the budget, and a link to the whole where there is one."""
+def answer(tool: AnyTool, whole: ToolResult, budget: int, picture: bytes | None = None) -> CallToolResult:
+    """Both channels of an answer within the budget, a picture (PNG) beside them, and a link to the whole where there is one."""
     shown = shorten_to(tool, whole, budget)
     structured = compact(shown)
     plain = json_text(structured)
     text = encodable(plain)
     if text is not plain:  # the name of a file that is no text
         structured = json.loads(text)
-    content: list[TextContent | ResourceLink] = [TextContent(type="text", text=text)]
+    content: list[TextContent | ImageContent | ResourceLink] = [TextContent(type="text", text=text)]
+    if picture is not None:
+        content.append(ImageContent(type="image", data=base64.b64encode(picture).decode(), mime_type="image/png"))
     if shown.artifact:
         content.append(
             ResourceLink(

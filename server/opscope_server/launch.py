@@ -51,6 +51,7 @@ def serve(options: argparse.Namespace, wire: Wire) -> None:
         cache_folder=options.cache_dir,
         output=options.output,
         config_dirs=options.config_dir,
+        device_files=options.device_file,
     )
     workspace.paths_allowed = not options.http  # whoever reaches a port is not the user of this machine
     workspace.builds_index = True  # whoever serves will be asked again
@@ -100,3 +101,4 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cache-dir", default=None, metavar="DIR")
     parser.add_argument("--output", default=None, metavar="DIR")
     parser.add_argument("--config-dir", action="append", default=[], metavar="DIR")
+    parser.add_argument("--device-file", action="append", default=[], metavar="FILE")

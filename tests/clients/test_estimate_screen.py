@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from opscope_clients.estimate_screen import gigabytes, seconds
+from opscope_tools.hardware.devices import shipped
 
 SMALL = (
     "hidden_size=256",
@@ -54,3 +56,43 @@ def test_a_device_that_nobody_knows_is_one_sentence(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (1, "")
     assert "No device is called 'h1000'. Nearest names: h100_sxm" in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+def test_a_picture_is_written_once_and_not_over_another_file(tmp_path: Path) -> None:
+    file = tmp_path / "line.json"
+    asked = ("--hardware", "h100", "--batch", "4", "--context", "96", "--picture", "timeline", "--plot", str(file))
+    assert run(tmp_path / "cache", *asked).returncode == 0
+    events = [e for e in json.loads(file.read_text())["traceEvents"] if e["ph"] == "X"]
+    assert {"flops", "bytes", "bound", "file"} <= set(events[0]["args"])
+    again = run(tmp_path / "cache", *asked)
+    assert (again.returncode, again.stdout) == (1, "")
+    assert "is there already" in " ".join(again.stderr.split())
+
+
+@pytest.mark.slow
+def test_a_users_own_device_is_estimated_on_from_the_option_and_from_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = shipped()["h100_sxm"].model_dump(mode="json") | {
+        "id": "mine",
+        "name": "My own chip",
+        "bandwidth": 1e12,
+        "aliases": [],
+    }
+    file = tmp_path / "own.json"
+    file.write_text(json.dumps({"devices": [own]}))
+    asked = ("--hardware", "mine", "--batch", "4", "--context", "96", "--json")
+    found = json.loads(run(tmp_path / "cache", *asked, "--device-file", str(file)).stdout)
+    assert (found["hardware"]["name"], found["hardware"]["bandwidth"]) == ("My own chip", 1e12)
+    assert "calibrated_seconds" not in found["operators"][0] or found["operators"][0]["calibrated_seconds"] is None
+    file.write_text(json.dumps({"devices": [own | {"bandwidth": 5e11}]}))
+    monkeypatch.setenv("OPSCOPE_DEVICE_FILES", str(file))
+    slower = json.loads(run(tmp_path / "cache", *asked).stdout)  # the kept answer is of the file as it was
+    assert slower["totals"]["bound_seconds"] == pytest.approx(2 * found["totals"]["bound_seconds"], rel=1e-6)
+
+
+def test_a_device_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
+    done = run(tmp_path, "--hardware", "h100", "--device-file", str(tmp_path / "none.json"))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "none.json' is not a file" in " ".join(done.stderr.split())

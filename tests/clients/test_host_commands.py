@@ -175,11 +175,16 @@ def test_the_sessions_options_go_into_the_command_with_absolute_paths(
     monkeypatch.chdir(project.path)
     (project.path / "liger").mkdir()
     session = SessionOptions(
-        repo=("liger=liger",), trust=("liger",), python=sys.executable, cache_dir="c", output="~/o"
+        repo=("liger=liger",),
+        trust=("liger",),
+        python=sys.executable,
+        cache_dir="c",
+        output="~/o",
+        device_file=("own.json",),
     )
     monkeypatch.setenv("HOME", "/h")
     assert command.launch(session, ["cost,kernels"]) == [
-        str(SCRIPT), "serve", "--repo", f"liger={project.path}/liger", "--trust", "liger", "--python", sys.executable,
+        str(SCRIPT), "serve", "--repo", f"liger={project.path}/liger", "--trust", "liger", "--device-file", f"{project.path}/own.json", "--python", sys.executable,
         "--cache-dir", f"{project.path}/c", "--output", "/h/o", "--toolset", "cost,kernels",
     ]  # fmt: skip
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import dataclasses
 import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -276,6 +278,27 @@ def test_an_answer_with_a_name_that_is_no_text_is_sent_all_the_same() -> None:
     found = answer(toys.ROWS, toys.RowsResult(rows=("caf\udce9",), total=1), 2000)
     assert found.structured_content == json.loads(text_of(found)) == {"rows": ["caf?"], "total": 1}
     assert found.model_dump_json()
+
+
+def test_a_picture_goes_beside_the_answer_and_into_none_of_its_facts(tmp_path: Path, era: str) -> None:
+    drawn = dataclasses.replace(
+        toys.ROWS, picture=lambda asked, result: f"{asked.target} {result.total}".encode() if asked.rows > 1 else None
+    )
+    workspace = Workspace(repositories={}, output=tmp_path, store=MemoryStore())
+    server = build_server(workspace, Settings(log_level="CRITICAL"), [drawn])
+
+    async def story(client: Client) -> list[CallToolResult]:
+        asked = ({"target": "x", "rows": 2}, {"target": "x", "rows": 2}, {"target": "x", "rows": 1})
+        return [await client.call_tool("rows", arguments) for arguments in asked]
+
+    computed, kept, without = talk(server, era, story)
+    for result in (computed, kept):
+        assert [part.type for part in result.content] == ["text", "image", "resource_link"]
+        assert result.content[1].mime_type == "image/png"
+        assert base64.b64decode(result.content[1].data) == b"x 2"
+        assert json.loads(text_of(result)) == result.structured_content
+        assert result.content[1].data not in text_of(result)
+    assert [part.type for part in without.content] == ["text", "resource_link"]
 
 
 def test_a_refusal_that_quotes_control_characters_stays_one_line(server: OpscopeServer, era: str) -> None:

@@ -63,6 +63,21 @@ def other_tool(workspace: Workspace) -> str:
     return key(workspace, tool=dataclasses.replace(toys.ROWS, name="columns"))
 
 
+def test_a_file_that_a_tool_reads_is_in_its_key_by_place_and_content_and_in_no_others(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    reading = dataclasses.replace(toys.ROWS, files=lambda held: held.device_files)
+    alone, without = key(workspace), key(workspace, reading)
+    found = []
+    for name, text in (("a", "1"), ("a", "2"), ("b", "2"), ("b", None)):
+        file = tmp_path / name
+        file.write_text(text) if text else file.unlink()
+        workspace.device_files = (file,)
+        found.append(key(workspace, reading))
+        assert key(workspace) == alone
+    assert len({without, *found}) == 5
+
+
 def key(workspace: Workspace, tool: object = toys.ROWS, **arguments: object) -> str:
     checked = runner.validate(toys.ROWS, {"target": "x", **arguments})
     return runner.result_key(tool, checked, workspace)  # type: ignore[arg-type]

@@ -59,6 +59,7 @@ def absolute(session: SessionOptions) -> SessionOptions:
         cache_dir=_absolute(session.cache_dir),
         output=_absolute(session.output),
         config_dir=tuple(filter(None, map(_absolute, session.config_dir))),
+        device_file=tuple(filter(None, map(_absolute, session.device_file))),
     )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from opscope_schemas.errors import ConfigError, UnknownNameError
+from opscope_tools.hardware.calibration import calibration_for, calibration_of
 from opscope_tools.hardware.devices import Device, device_named, devices, shipped
 
 ALL = tuple(shipped().values())
@@ -82,7 +83,31 @@ def test_a_users_file_adds_devices_and_replaces_some(tmp_path: Path) -> None:
     assert "mine" not in devices()
 
 
-@pytest.mark.parametrize("text", ["{", '{"devices": [{"id": "x"}]}', '{"device": []}'])
+def test_a_users_device_is_found_by_its_id_as_it_is_written(tmp_path: Path) -> None:
+    own = shipped()["l4"].model_copy(update={"id": "My-Chip v2", "name": "N", "aliases": ()})
+    file = tmp_path / "own.json"
+    file.write_text(json.dumps({"devices": [own.model_dump(mode="json")]}))
+    assert device_named("my-chip V2", [file]) == own
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("bandwidth", 0), ("capacity", -1), ("peak_flops", {}), ("peak_flops", {"bf16": 0})]
+)
+def test_a_figure_that_nothing_can_be_divided_by_is_refused(tmp_path: Path, field: str, value: object) -> None:
+    file = tmp_path / "own.json"
+    file.write_text(json.dumps({"devices": [shipped()["l4"].model_dump(mode="json") | {field: value}]}))
+    with pytest.raises(ConfigError, match=field):
+        devices([file])
+
+
+def test_only_the_shipped_figures_of_a_device_were_measured_with_its_calibration() -> None:
+    shipped_one = shipped()["h100_sxm"]
+    assert calibration_for(shipped_one) == calibration_of("h100_sxm") is not None
+    assert calibration_for(shipped_one.model_copy(update={"bandwidth": 1e12})) is None
+    assert calibration_for(shipped_one.model_copy(update={"id": "../calibrations/h100_sxm"})) is None
+
+
+@pytest.mark.parametrize("text", ["{", "[" * 100_000, '{"devices": [{"id": "x"}]}', '{"device": []}'])
 def test_a_file_of_another_form_is_refused_in_a_sentence(tmp_path: Path, text: str) -> None:
     file = tmp_path / "devices.json"
     file.write_text(text)

@@ -55,6 +55,21 @@ def test_served_kernels_move_what_the_serving_view_says_less_what_joined_product
     assert found.totals.flops == served.evaluated["flops"]
 
 
+def test_every_kernel_is_of_a_class_that_the_sums_name(context: ToolContext) -> None:
+    found = estimate(context, "mixtral", config=MIXTRAL)
+    for one in found.spent:
+        of_it = [row for row in found.operators if row.kind == one.name]
+        assert sum(row.bound_seconds for row in of_it) == pytest.approx(one.bound_seconds)
+        assert sum(row.calibrated_seconds or 0 for row in of_it) == pytest.approx(one.calibrated_seconds)
+    assert {row.kind for row in found.operators if row.limited_by} == {one.name for one in found.spent}
+
+
+def test_ceilings_are_the_peaks_of_the_precisions_that_products_run_in(context: ToolContext) -> None:
+    found, peaks = estimate(context, precision={"weights": "fp8"}), shipped()["h100_sxm"].peak_flops
+    assert found.hardware.ceilings == {"fp8": peaks["fp8"], "bf16": peaks["bf16"]}  # attention runs in the latter
+    assert estimate(context).hardware.ceilings == {"bf16": peaks["bf16"]}
+
+
 def test_the_bound_is_work_over_rates(context: ToolContext) -> None:
     found, device = estimate(context), shipped()["h100_sxm"]
     for one in found.operators:

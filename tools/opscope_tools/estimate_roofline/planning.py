@@ -20,7 +20,7 @@ from opscope_tools.estimate_roofline.parallel import ep_degrees, tp_degrees
 from opscope_tools.estimate_roofline.predicting import Model, Replica, served
 from opscope_tools.estimate_roofline.tool import Precision, RooflineArguments, devices_of, model_of, shown
 from opscope_tools.estimate_roofline.traffic import Load
-from opscope_tools.hardware.calibration import calibration_of
+from opscope_tools.hardware.calibration import calibration_for
 from opscope_tools.running.config_files import Config
 from opscope_tools.running.tool import Tool, ToolContext
 
@@ -53,7 +53,7 @@ def plan(arguments: PlanArguments, context: ToolContext) -> PlanResult:
     """Raises what `estimate_roofline` raises, and `ConfigError` for a cost without a price."""
     if arguments.goal == "cost" and arguments.price is None:
         raise ConfigError("A cost needs a price.", next_step="Give `price`, what a device costs an hour.")
-    device, spread = devices_of(arguments.hardware, None)
+    device, spread = devices_of(arguments.hardware, None, context)
     count = spread.devices
     found: list[Plan] = []
     refused: list[str] = []
@@ -68,7 +68,7 @@ def plan(arguments: PlanArguments, context: ToolContext) -> PlanResult:
         ):
             context.checkpoint()
             context.progress(len(found), None, f"{parallel}, {replicas} replicas")
-            replica = Replica(model, device, calibration_of(device.id), arguments.backend, parallel)
+            replica = Replica(model, device, calibration_for(device), arguments.backend, parallel)
             if not replica.places(arguments.input_len + arguments.output_len):
                 refused.append(f"{weights or 'as stored'}, {parallel}: weights do not fit")
                 continue
@@ -170,6 +170,7 @@ PLAN: Tool[PlanArguments, PlanResult] = Tool(
     result=PlanResult,
     run=plan,
     sources=IMPORTED,
+    files=lambda workspace: workspace.device_files,
     shorter=(_brief,),
     lane=lambda _: "trace",
 )

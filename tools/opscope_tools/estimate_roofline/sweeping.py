@@ -11,7 +11,7 @@ from opscope_tools.costing.arguments import sources
 from opscope_tools.estimate_roofline.parallel import check
 from opscope_tools.estimate_roofline.predicting import Replica, swept
 from opscope_tools.estimate_roofline.tool import RooflineArguments, devices_of, model_of
-from opscope_tools.hardware.calibration import calibration_of
+from opscope_tools.hardware.calibration import calibration_for
 from opscope_tools.running.tool import Tool, ToolContext
 
 #: points of one sweep
@@ -36,9 +36,9 @@ def sweep(arguments: SweepArguments, context: ToolContext) -> SweepResult:
         raise ValuesError("Sizes begin with 1.")
     if arguments.phase not in ("prefill", "decode"):
         raise ValuesError("A sweep is of a prefill or of a decode step.", next_step="Choose --phase prefill or decode.")
-    device, parallel = devices_of(arguments.hardware, arguments.parallel)
+    device, parallel = devices_of(arguments.hardware, arguments.parallel, context)
     model = model_of(arguments, context)
-    replica = Replica(model, device, calibration_of(device.id), arguments.backend, parallel)
+    replica = Replica(model, device, calibration_for(device), arguments.backend, parallel)
     first = model.timing(arguments.phase, arguments.batches[-1], arguments.contexts[-1])
     check(first.of, first.at(), parallel)
     points = []
@@ -60,5 +60,6 @@ SWEEP: Tool[SweepArguments, SweepResult] = Tool(
     result=SweepResult,
     run=sweep,
     sources=IMPORTED,
+    files=lambda workspace: workspace.device_files,
     lane=lambda _: "trace",
 )

@@ -98,7 +98,7 @@ def _row(one: Estimate) -> OperatorTime:
         "high_seconds": measured.high * kernel.count,
     } if measured is not None else {}  # fmt: skip
     return OperatorTime(
-        operation=kernel.operation, module=kernel.module, file=kernel.file, line=kernel.line, count=kernel.count,
+        operation=kernel.operation, kind=_class(kernel), module=kernel.module, file=kernel.file, line=kernel.line, count=kernel.count,
         flops=round(kernel.flops * kernel.count), bytes=round(kernel.moved * kernel.count),
         intensity=round(kernel.flops / kernel.moved, 3) if kernel.moved else 0.0, bound_seconds=one.bound * kernel.count,
         limited_by=one.limit, fits_l2=one.fits_l2, measured_as=_measured_as(one), outside=measured.outside if measured and kernel.form else (),

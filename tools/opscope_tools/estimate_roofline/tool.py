@@ -29,9 +29,10 @@ from opscope_tools.estimate_roofline.parallel import check, spread
 from opscope_tools.estimate_roofline.predicting import Model, Phase, Replica, Timing, served
 from opscope_tools.estimate_roofline.times import Estimate, estimates, note, rows, spent, totals
 from opscope_tools.estimate_roofline.traffic import Load
-from opscope_tools.hardware.calibration import calibration_of
+from opscope_tools.hardware.calibration import calibration_for
 from opscope_tools.hardware.devices import Device, device_named
 from opscope_tools.hardware.forms import BYTES
+from opscope_tools.pictures import picture
 from opscope_tools.running.config_files import Config
 from opscope_tools.running.tool import Tool, ToolContext
 from opscope_tools.trace.document import not_counted
@@ -105,22 +106,23 @@ class RooflineArguments(ToolArguments):
     )
     backend: Literal["vllm", "trtllm", "sglang"] = Field(default="vllm", description="Whose kernels.")
     view: Literal["eager", "serving"] = Field(default="serving", description="As engines run it, or eagerly.")
+    plot: Literal["roofline", "classes", "timeline"] | None = Field(default=None, description="Adds this picture.")
 
 
 def estimate_roofline(arguments: RooflineArguments, context: ToolContext) -> RooflineResult:
     """Raises what the cost tools raise, and `UnknownNameError` for a device that the table lacks."""
     if arguments.serving is not None or arguments.phase == "serve":
         return _served(arguments, context)
-    return _estimated(arguments, context, *devices_of(arguments.hardware, arguments.parallel))
+    return _estimated(arguments, context, *devices_of(arguments.hardware, arguments.parallel, context))
 
 
-def devices_of(hardware: str, parallel: Parallel | None) -> tuple[Device, Parallel]:
+def devices_of(hardware: str, parallel: Parallel | None, context: ToolContext) -> tuple[Device, Parallel]:
     """The device that is named, and how a model is spread: over as many as are named, by tensors where nothing else is said.
 
     Raises `UnknownNameError` for the device and `ConfigError` for a number that the plan contradicts.
     """
     name, _, count = hardware.partition(":")
-    device = device_named(name)
+    device = device_named(name, context.workspace.device_files)
     if not count:
         return device, parallel or ALONE
     if not count.isdigit() or not 1 <= int(count) <= 1024:
@@ -144,12 +146,12 @@ def _served(arguments: RooflineArguments, context: ToolContext) -> RooflineResul
             "Serving depends on the load.",
             next_step="Give serving: {'concurrency': 64, 'input_len': 1024, 'output_len': 1024}.",
         )
-    device, parallel = devices_of(arguments.hardware, arguments.parallel)
+    device, parallel = devices_of(arguments.hardware, arguments.parallel, context)
     model = model_of(arguments, context)
     load = Load(arguments.serving.concurrency, arguments.serving.input_len, arguments.serving.output_len)
     first = model.timing("decode", 2, load.input_len + load.output_len / 2)
     check(first.of, first.at(batch_size=2), parallel)
-    replica = Replica(model, device, calibration_of(device.id), arguments.backend, parallel)
+    replica = Replica(model, device, calibration_for(device), arguments.backend, parallel)
     found, _ = served(replica, load)
     batch = max(1, round(found.decode_batch * parallel.dp)) if found.cache_limit != 0 else load.concurrency
     values = {**(arguments.values or {}), "batch_size": batch, "cache_len": round(load.input_len + load.output_len / 2)}
@@ -186,7 +188,7 @@ def _estimated(
     timing = Timing(found, quantised, eager=not serving)
     here = of_rank(values, parallel)
     check(timing.of, here, parallel)
-    calibration = calibration_of(device.id) if serving else None
+    calibration = calibration_for(device) if serving else None
     times = estimates(timing.of.kernels(here, parallel), device, calibration, arguments.backend)
     memory = memory_use(timing.memory, values, device.capacity, parallel)
     tokens = (
@@ -255,13 +257,13 @@ def shown(device: Device, times: list[Estimate]) -> Hardware:
     rate, units = device.peak(max(spent_in, key=lambda n: spent_in[n], default="bf16"))
     return Hardware(
         id=device.id, name=device.name, peak_flops=rate, peak_precision=units, bandwidth=device.bandwidth, capacity=device.capacity,
-        ridge=round(rate / device.bandwidth, 1), sources=tuple(f"{s.what}: {s.source}" for s in device.sources),
+        ridge=round(rate / device.bandwidth, 1), ceilings={name: peak for peak, name in map(device.peak, spent_in)}, sources=tuple(f"{s.what}: {s.source}" for s in device.sources),
     )  # fmt: skip
 
 
 def _told(device: Device, times: list[Estimate], arguments: RooflineArguments, fits: bool) -> tuple[str, ...]:
     said = []
-    calibrated = calibration_of(device.id) is not None
+    calibrated = calibration_for(device) is not None
     if not calibrated:
         said.append(
             f"{device.name} is uncalibrated: no measured kernels of it are at hand, and only the bound is given."
@@ -302,6 +304,9 @@ ESTIMATE_ROOFLINE: Tool[RooflineArguments, RooflineResult] = Tool(
     result=RooflineResult,
     run=estimate_roofline,
     sources=IMPORTED,
+    files=lambda workspace: workspace.device_files,
     shorter=(_brief,),
     lane=lambda _: "trace",
+    picture=lambda asked, result: picture(result, asked.plot, "png") if asked.plot else None,
+    of_hosts=("plot",),
 )

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from opscope_schemas.common import Frozen
 
-from opscope_tools.hardware.devices import Device
+from opscope_tools.hardware.devices import Device, shipped
 from opscope_tools.hardware.forms import FORMS, Form, Rates, Sizes
 from opscope_tools.hardware.grids import interpolated
 
@@ -83,6 +83,11 @@ class Timed:
     outside: tuple[str, ...] = ()
 
 
+def calibration_for(device: Device) -> Calibration | None:
+    """What ships for the device as the shipped table has it: figures of a user's own were not measured with it."""
+    return calibration_of(device.id) if shipped().get(device.id) == device else None
+
+
 @cache
 def calibration_of(device: str) -> Calibration | None:
     """What ships for that device; None: no measurements."""
@@ -128,6 +133,7 @@ __all__ = [
     "Spread",
     "Timed",
     "Unseen",
+    "calibration_for",
     "calibration_of",
     "chosen",
     "rates",

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from opscope_schemas.common import Frozen
 from opscope_schemas.errors import ConfigError, UnknownNameError
@@ -21,13 +21,14 @@ _FILE = Path(__file__).with_name("devices.json")
 _STANDS_FOR = {"fp16": "bf16", "bf16": "fp16", "fp8_block": "fp8", "nvfp4": "fp4", "mxfp4": "fp4", "int4": "bf16"}
 
 Kind = Literal["gpu", "tpu", "accelerator", "cpu"]
+Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class Link(Frozen):
     """What joins devices: bytes per second of one device in one direction, and how many devices it joins at that rate."""
 
     name: str
-    bytes_per_second: float
+    bytes_per_second: Rate
     domain: int
 
 
@@ -49,9 +50,9 @@ class Device(Frozen):
     kind: Kind
     aliases: tuple[str, ...] = ()
     arch: str = ""
-    peak_flops: Mapping[str, float]
-    bandwidth: float
-    capacity: int
+    peak_flops: Mapping[str, Rate] = Field(min_length=1)
+    bandwidth: Rate
+    capacity: int = Field(gt=0)
     l2_bytes: int | None = None
     sms: int | None = None
     shared_bytes_per_sm: int | None = None
@@ -100,7 +101,7 @@ def _read(file: Path) -> dict[str, Device]:
             f"The device file {file} is not of the form that it should have: {place}: {first['msg']}.",
             next_step="Write it as devices.json is written: {'devices': [{'id': ..., 'peak_flops': {'bf16': ...}, ...}]}.",
         ) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"The device file {file} is no JSON: {error}.") from error
     return {device.id: device for device in table.devices}
 
@@ -123,7 +124,7 @@ def device_named(name: str, own: Iterable[Path] = ()) -> Device:
     if (found := table.get(_plain(name))) is not None:
         return found
     for device in reversed(table.values()):
-        if _plain(name) in {_plain(known) for known in (device.name, *device.aliases)}:
+        if _plain(name) in {_plain(known) for known in (device.id, device.name, *device.aliases)}:
             return device
     every = {_plain(known): d.id for d in table.values() for known in (d.id, d.name, *d.aliases)}
     near = dict.fromkeys(every[n] for n in difflib.get_close_matches(_plain(name), every, 5, 0.5))

@@ -148,7 +148,15 @@ def result_key(tool: AnyTool, arguments: ToolArguments, workspace: Workspace) ->
         for name, repository in workspace.repositories.items()
     ]
     return keys.of_document(
-        [tool.name, given, _named_files(given, workspace), trees, _interpreter(workspace.python), keys.engine_version()]
+        [
+            tool.name,
+            given,
+            _named_files(given, workspace),
+            *map(_content, tool.files(workspace)),
+            trees,
+            _interpreter(workspace.python),
+            keys.engine_version(),
+        ]
     )
 
 
@@ -156,6 +164,14 @@ def _named_files(given: Mapping[str, object], workspace: Workspace) -> list[tupl
     """Path and content digest of every configuration that an argument names by its path and that may be read."""
     texts = [value for value in given.values() if isinstance(value, str)]
     return [entry for text in texts if (entry := config_digest(workspace, text)) is not None]
+
+
+def _content(file: Path) -> tuple[str, str]:
+    """Path and content digest of a file; without one where it cannot be read: whoever needs it says so."""
+    try:
+        return str(file), keys.digest(file.read_bytes())
+    except OSError:
+        return str(file), ""
 
 
 def _interpreter(python: str) -> list[str]:

@@ -1,7 +1,7 @@
 """Opens the `Workspace` that a user's options and environment describe; the server and the command line share it.
 
-What is given wins over the environment: OPSCOPE_REPO, OPSCOPE_TRUST and OPSCOPE_CONFIG_DIRS (several, separated as in PATH),
-OPSCOPE_PYTHON, OPSCOPE_OUTPUT, OPSCOPE_TRACE_TIMEOUT (seconds), OPSCOPE_TRACE_MEMORY (MiB), OPSCOPE_TRACE_PROCESSES,
+What is given wins over the environment: OPSCOPE_REPO, OPSCOPE_TRUST, OPSCOPE_CONFIG_DIRS and OPSCOPE_DEVICE_FILES (several, separated
+as in PATH), OPSCOPE_PYTHON, OPSCOPE_OUTPUT, OPSCOPE_TRACE_TIMEOUT (seconds), OPSCOPE_TRACE_MEMORY (MiB), OPSCOPE_TRACE_PROCESSES,
 OPSCOPE_TRACE_FILES, OPSCOPE_MERMAID (a node_modules folder); OPSCOPE_CACHE_DIR is read where the store is opened.
 """
 
@@ -27,8 +27,9 @@ def open_workspace(
     cache_folder: str | None = None,
     output: str | None = None,
     config_dirs: Sequence[str] = (),
+    device_files: Sequence[str] = (),
 ) -> Workspace:
-    """The workspace of `--repo NAME=PATH ... --trust NAME ... --python --cache-dir --output --config-dir DIR ...`.
+    """The workspace of `--repo NAME=PATH ... --trust NAME ... --python --cache-dir --output --config-dir DIR ... --device-file FILE ...`.
 
     Raises `InputError` where an option cannot be taken.
     """
@@ -45,6 +46,7 @@ def open_workspace(
     workspace.trace_timeout = _seconds("OPSCOPE_TRACE_TIMEOUT", workspace.trace_timeout)
     workspace.trace_limits = _limits(workspace.trace_limits)
     workspace.config_places = tuple(map(_place, [*listed("OPSCOPE_CONFIG_DIRS"), *config_dirs]))
+    workspace.device_files = tuple(map(_table, [*listed("OPSCOPE_DEVICE_FILES"), *device_files]))
     workspace.mermaid = _modules("OPSCOPE_MERMAID")
     for name in trusted:
         if name not in workspace.repositories:
@@ -94,6 +96,14 @@ def _place(text: str) -> Path:
     path = Path(text).expanduser()
     if not path.exists():
         raise InputError(f"--config-dir {text!r} does not exist.", next_step="Name a folder that holds configurations.")
+    return path.resolve()
+
+
+def _table(text: str) -> Path:
+    """A table of devices; raises `InputError` where no file is there."""
+    path = Path(text).expanduser()
+    if not path.is_file():
+        raise InputError(f"--device-file {text!r} is not a file.", next_step="Name a JSON file of devices.")
     return path.resolve()
 
 

@@ -7,8 +7,9 @@ is what a handler may ask of whoever runs it: the workspace, progress, cancellat
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from opscope_cache.trees import SUFFIXES
@@ -74,12 +75,18 @@ class Tool(Generic[A, R]):
     for_people: Mapping[str, object] = field(default_factory=dict)
     #: endings of the source files that an answer may depend on
     sources: tuple[str, ...] = SUFFIXES
+    #: files beside the sources that an answer may depend on
+    files: Callable[[Workspace], Sequence[Path]] = lambda _: ()
     #: keep the result on disk, keyed by arguments, sources and engine version
     cached: bool = True
     #: arguments whose answer depends on more than sources (an installed compiler): kept, but never served again
     fresh: Callable[[A], bool] = lambda _: False
     #: what a call with these arguments keeps busy
     lane: Callable[[A], Lane] = lambda _: "static"
+    #: a PNG that a host is sent beside the answer, drawn from the whole result, where the arguments ask for one
+    picture: Callable[[A, R], bytes | None] = lambda *_: None
+    #: arguments that mean something to a host alone, and are no options of the command line
+    of_hosts: tuple[str, ...] = ()
 
 
 AnyTool = Tool[Any, Any]

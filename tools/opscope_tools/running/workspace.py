@@ -129,6 +129,8 @@ class Workspace:
     trusted: frozenset[str] = frozenset()
     #: folders (or single files) that configurations may be read from beside the repositories and the output folder
     config_places: tuple[Path, ...] = ()
+    #: the user's own tables of devices, the last one wins
+    device_files: tuple[Path, ...] = ()
     #: whether a caller may name a configuration by its path outside of `config_places`; over HTTP nobody may
     paths_allowed: bool = True
     #: whether a question about a repository without an index starts a build behind it
