@@ -13,7 +13,7 @@ import re
 import statistics
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -145,6 +145,11 @@ class Compared:
         return (self.predicted.ttft_seconds or 0) / self.run.ttft - 1
 
 
+_GROUPS: tuple[Callable[[Run], str], ...] = (
+    lambda r: r.backend, lambda r: r.system, lambda r: r.model, lambda r: f"{r.model} {r.backend} {r.system}",
+)  # fmt: skip
+
+
 def line(name: str, found: Sequence[Compared]) -> str:
     """Mean and median of absolute errors and the median signed one, per cent."""
 
@@ -180,15 +185,10 @@ def main() -> None:
     for name, chosen in (("all", usual), ("overloaded (first token after 20 s)", overloaded)):
         if chosen:
             print(line(name, chosen))
-    for by in (
-        lambda r: r.backend,
-        lambda r: r.system,
-        lambda r: r.model,
-        lambda r: f"{r.model} {r.backend} {r.system}",
-    ):
-        groups = defaultdict(list)
-        for one in usual:
-            groups[by(one.run)].append(one)
+    for by in _GROUPS:
+        groups: dict[str, list[Compared]] = defaultdict(list)
+        for each in usual:
+            groups[by(each.run)].append(each)
         for name, chosen in sorted(groups.items()):
             print(line(name, chosen))
     for why, count in refused.most_common():

@@ -39,7 +39,7 @@ def _estimate(session: SessionOptions, target: str, hardware: str, as_json: bool
     if given["sweep"]:
         arguments |= _points(given["sweep"], values, phase)
         swept = commands.run(SWEEP, arguments, workspace)
-        if given["as_csv"]:
+        if given["as_csv"] and isinstance(swept, SweepResult):
             _print_csv(swept)
         else:
             commands.show(swept, as_json=as_json)
@@ -90,7 +90,7 @@ def _sizes(text: str) -> list[int]:
     size, last, sign, step = int(span[1]), int(span[2]), span[3] or "+", int(span[4] or 1)
     if size < 1 or step < (2 if sign == "*" else 1):
         return []
-    found = []
+    found: list[int] = []
     while size <= last and len(found) < 100_000:
         found.append(size)
         size = size * step if sign == "*" else size + step

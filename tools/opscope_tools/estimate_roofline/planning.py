@@ -58,7 +58,8 @@ def plan(arguments: PlanArguments, context: ToolContext) -> PlanResult:
     found: list[Plan] = []
     refused: list[str] = []
     model_class = ""
-    for weights in arguments.weights or [None]:
+    tried: list[Precision | None] = [*arguments.weights] if arguments.weights else [None]
+    for weights in tried:
         model = _model(arguments, weights, context)
         first = model.timing("decode", 2, arguments.input_len + arguments.output_len / 2)
         model_class = first.found.tree.trace.model_class
@@ -114,9 +115,12 @@ def _plans(replica: Replica, replicas: int, weights: str, arguments: PlanArgumen
         if each * replicas != concurrency and concurrency > 1:
             continue
         found, _ = served(replica, Load(each, arguments.input_len, arguments.output_len))
-        yield _plan(replica, replicas, weights, concurrency, found, arguments)
-        if found.cache_limit is not None:  # more only wait
+        if found.cache_limit is not None:  # more would only wait: the last is as many as there are places
+            full = found.cache_limit * replica.parallel.dp
+            found, _ = served(replica, Load(full, arguments.input_len, arguments.output_len))
+            yield _plan(replica, replicas, weights, full * replicas, found, arguments)
             return
+        yield _plan(replica, replicas, weights, concurrency, found, arguments)
 
 
 def _plan(

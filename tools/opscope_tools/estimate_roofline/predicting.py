@@ -86,8 +86,8 @@ class Model:
 
     def timing(self, phase: Phase, batch: float, length: float) -> Timing:
         """The trace that holds for so many sequences of that length."""
-        sizes = {"batch_size": max(1, round(batch)), _LENGTH[phase]: round(length)}
-        key = (phase, *sizes.values())
+        key = (phase, max(1, round(batch)), round(length))
+        sizes = {"batch_size": key[1], _LENGTH[phase]: key[2]}
         if key not in self._chosen:
             known = self._held.setdefault(phase, [])
             found = next((one for one in known if one.holds(**sizes)), None)

@@ -209,7 +209,7 @@ def _estimated(
 def _asked(arguments: RooflineArguments) -> tuple[CostArguments, tuple[str, ...]]:
     """What the cost tools are asked for, and what was assumed on the way."""
     given = dict(arguments.values or {})
-    wanted = ("batch_size", "cache_len") if arguments.phase == "decode" else ("batch_size", "seq_len")
+    wanted = ("batch_size", "cache_len") if arguments.phase in ("decode", "serve") else ("batch_size", "seq_len")
     missing = [name for name in wanted if name not in given]
     values: dict[str, Any] = {**{name: _SIZES[name] for name in missing}, **given}
     precision = arguments.precision or {}
@@ -226,7 +226,7 @@ def _asked(arguments: RooflineArguments) -> tuple[CostArguments, tuple[str, ...]
     said = ", ".join(f"{name} {values[name]:,}" for name in missing)
     return (
         CostArguments(
-            target=arguments.target, phase=arguments.phase, config=config, values=values, logits="last", view="eager",
+            target=arguments.target, phase="decode" if arguments.phase == "serve" else arguments.phase, config=config, values=values, logits="last", view="eager",
         ),
         (f"Not given, and assumed: {said}.",) if missing else (),
     )  # fmt: skip
