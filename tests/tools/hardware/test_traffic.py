@@ -1,0 +1,63 @@
+"""Continuous batching in steady state, on steps whose times are given: what must hold whatever they are."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from opscope_tools.estimate_roofline.traffic import Load, Steps, steady
+
+
+def steps(launch: float, each: float, token: float) -> Steps:
+    return Steps(decode=lambda batch, context: launch + each * batch, prefill=lambda count, length: token * count * length)
+
+
+TIMES = st.builds(steps, st.floats(1e-3, 2e-2), st.floats(1e-6, 1e-3), st.floats(1e-7, 1e-5))
+LOADS = st.builds(Load, st.integers(1, 512), st.integers(16, 8192), st.integers(16, 4096))
+
+
+@given(TIMES, LOADS)
+def test_as_many_requests_are_in_the_system_as_were_sent(times: Steps, load: Load) -> None:
+    found = steady(times, load, 1, None)
+    gaps = load.output_len - 1
+    inside = found.rate * (found.queue + found.service + gaps * found.tpot)
+    assert inside == pytest.approx(load.concurrency, rel=0.03)
+    assert 0 < found.batch <= load.concurrency
+    assert found.tpot >= found.step
+    assert 0 <= found.prefill_share <= 1
+
+
+@given(TIMES, LOADS, st.integers(1, 64))
+def test_no_more_decode_at_a_time_than_there_are_places(times: Steps, load: Load, places: int) -> None:
+    found = steady(times, load, 1, places)
+    assert found.batch <= places
+    if load.concurrency > 2 * places:
+        assert found.queue > 0
+
+
+@given(TIMES, st.integers(16, 4096))
+def test_alone_a_request_is_answered_at_the_speed_of_its_steps(times: Steps, length: int) -> None:
+    found = steady(times, Load(1, length, 4096), 1, None)
+    assert found.tpot == pytest.approx(times.decode(1, 0), rel=0.3)
+    assert found.service == pytest.approx(times.prefill(1, length))
+
+
+@given(TIMES, LOADS)
+def test_the_device_does_no_more_than_it_can(times: Steps, load: Load) -> None:
+    found = steady(times, load, 1, None)
+    prefills = found.rate * times.prefill(1, load.input_len)
+    decodes = found.rate * (load.output_len - 1) * found.step / max(found.batch, 1)
+    assert prefills + decodes <= 1.05
+
+
+@given(TIMES, st.integers(16, 2048), st.integers(16, 2048))
+def test_more_requests_give_more_tokens_and_slower_ones(times: Steps, question: int, answer: int) -> None:
+    few, many = (steady(times, Load(n, question, answer), 1, None) for n in (4, 64))
+    assert many.rate >= few.rate * 0.99
+    assert many.tpot >= few.tpot * 0.99
+
+
+@given(TIMES, LOADS, st.integers(2, 8))
+def test_replicas_share_the_load(times: Steps, load: Load, replicas: int) -> None:
+    whole = Load(load.concurrency * replicas, load.input_len, load.output_len)
+    assert steady(times, whole, replicas, None).rate == pytest.approx(steady(times, load, 1, None).rate)

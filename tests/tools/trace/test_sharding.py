@@ -1,0 +1,138 @@
+"""How passes are split over ranks: against the plans that transformers' own configurations declare, and by what must be kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from opscope_schemas.errors import ConfigError
+from opscope_schemas.estimates import Parallel, RooflineResult
+from opscope_tools.costing.arguments import CostArguments, find
+from opscope_tools.estimate_roofline.tool import RooflineArguments, estimate_roofline
+from opscope_tools.running.tool import ToolContext
+from opscope_tools.trace.sharding import shards
+
+SMALL = {"hidden_size": 256, "num_attention_heads": 8, "num_key_value_heads": 4, "intermediate_size": 512, "vocab_size": 1024,
+         "num_hidden_layers": 4}  # fmt: skip
+EXPERTS = {**SMALL, "head_dim": 32, "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 64}
+#: what the plans call products that are split by columns and by rows
+COLUMNS, ROWS = {"colwise", "colwise_gather_output"}, {"rowwise", "rowwise_split_input"}
+WITH_PLANS = ["llama", "qwen3", "qwen3_moe", "gemma2", "phi3", "glm4", "cohere", "olmo2", "gpt_neox", "starcoder2"]
+
+
+def declared(model_type: str) -> dict[str, str]:
+    from transformers import CONFIG_MAPPING
+
+    return dict(CONFIG_MAPPING[model_type].base_model_tp_plan)
+
+
+@pytest.mark.parametrize("model_type", WITH_PLANS)
+def test_products_are_split_as_the_models_own_plan_says(context: ToolContext, model_type: str) -> None:
+    found = find(CostArguments(target=model_type, phase="decode", values={"batch_size": 4, "cache_len": 64}), context)
+    tree = found.tree
+    split = shards(tree, found.call).split
+    plan = declared(model_type)
+    products: dict[str, str] = {}
+    for op in tree.ops_below(found.call):
+        path = tree.pattern(tree.trace.calls[op.call])
+        if op.matmul_flops != "0" and path.endswith("_proj"):
+            products[path] = split.get(op.order, "whole")
+    compared = 0
+    for path, ours in products.items():
+        theirs = next((kind for name, kind in sorted(plan.items(), key=lambda p: -len(p[0])) if path.endswith(name)), None)
+        if theirs in COLUMNS | ROWS:
+            assert ours == ("column" if theirs in COLUMNS else "row"), (path, theirs)
+            compared += 1
+    assert compared >= (2 if model_type == "gpt_neox" else 4) or model_type == "gpt_neox"
+
+
+def test_partial_results_are_added_up_twice_in_a_layer_and_once_behind_the_table(context: ToolContext) -> None:
+    found = find(CostArguments(target="llama", phase="decode", values={"batch_size": 4, "cache_len": 64}), context)
+    told = shards(found.tree, found.call).exchanges
+    assert [(e.kind, e.repeat, e.bytes) for e in told] == [
+        ("all_reduce", "1", "{batch_size} * {hidden_size} * {a_bytes}"),
+        ("all_reduce", "{num_layers}", "{batch_size} * {hidden_size} * {a_bytes}"),
+        ("all_reduce", "{num_layers}", "{batch_size} * {hidden_size} * {a_bytes}"),
+        ("all_gather", "1", "{batch_size} * {vocab_size} * {a_bytes}"),
+    ]
+
+
+def test_attention_and_mlp_side_by_side_are_added_up_together(context: ToolContext) -> None:
+    found = find(CostArguments(target="gptj", phase="decode", values={"batch_size": 4, "cache_len": 64}), context)
+    in_layers = [e for e in shards(found.tree, found.call).exchanges if e.repeat != "1"]
+    assert len(in_layers) == 1
+
+
+def estimate(context: ToolContext, target: str, config: dict[str, Any], **given: Any) -> RooflineResult:
+    asked = {"config": config, "values": {"batch_size": 8, "cache_len": 96}, "hardware": "h100_sxm", **given}
+    return estimate_roofline(RooflineArguments(target=target, **asked), context)
+
+
+@pytest.mark.parametrize("tp", [2, 4, 8])
+def test_ranks_share_the_work_and_the_weights(context: ToolContext, tp: int) -> None:
+    alone = estimate(context, "llama", SMALL)
+    rank = estimate(context, "llama", SMALL, parallel={"tp": tp})
+    products = {o.module: o for o in alone.operators if o.kind == "matrix products"}
+    for one in rank.operators:
+        if one.kind != "matrix products":
+            continue
+        whole = products[one.module]
+        keys = 2 * 128 * 256 * 8 * 2 * 4 if one.module.endswith("self_attn") else 0  # k and v: 4 heads of 32, 4 layers
+        assert one.flops == round((whole.flops - keys) / tp + keys / min(tp, 4)), one.module
+    hidden, inter, vocab, layers = 256, 512, 1024, 4
+    kv = 2 * hidden * 128 // min(tp, 4)
+    shared = layers * ((2 * hidden * hidden + 3 * hidden * inter) // tp + kv + 2 * hidden) + 2 * vocab * hidden // tp + hidden
+    assert rank.memory.weights_bytes == 2 * shared
+    assert rank.memory.cache_bytes == alone.memory.cache_bytes // min(tp, 4)
+    assert rank.parallel is not None
+    assert rank.parallel.tp_degrees == (1, 2, 4, 8)
+    told = {(one.kind, one.bytes): one.count for one in rank.parallel.communication}
+    assert told == {("all_reduce", 8 * 256 * 2): 2 * layers + 1, ("all_gather", 8 * vocab * 2): 1}
+
+
+def test_whole_experts_on_each_rank_or_parts_of_all_are_the_same_weights(context: ToolContext) -> None:
+    alone = estimate(context, "qwen3_moe", EXPERTS)
+    parts = estimate(context, "qwen3_moe", EXPERTS, parallel={"tp": 4})
+    whole = estimate(context, "qwen3_moe", EXPERTS, parallel={"tp": 4, "ep": 4})
+    spread = estimate(context, "qwen3_moe", EXPERTS, parallel={"tp": 1, "dp": 4, "ep": 4})
+    experts = 4 * 8 * 3 * 256 * 64 * 2
+    assert parts.memory.weights_bytes == whole.memory.weights_bytes
+    assert spread.memory.weights_bytes == alone.memory.weights_bytes - experts + experts // 4
+    assert spread.memory.cache_bytes == alone.memory.cache_bytes // 4
+    flops = {name: sum(o.flops for o in r.operators if o.kind == "experts") for name, r in (("a", alone), ("p", parts), ("s", spread))}
+    assert flops["p"] == pytest.approx(flops["a"] / 4, rel=1e-6)
+    assert flops["s"] == pytest.approx(flops["a"] / 4, rel=1e-3)  # what sorts tokens is not shared
+
+
+def test_stages_hold_their_layers_and_hand_on_what_they_made(context: ToolContext) -> None:
+    alone, staged = estimate(context, "llama", SMALL), estimate(context, "llama", SMALL, parallel={"pp": 2})
+    layers, table = 4 * (4 * 256 * 256 - 2 * 256 * 128 + 3 * 256 * 512 + 2 * 256), 1024 * 256
+    assert staged.memory.weights_bytes == 2 * (layers // 2 + table)
+    assert staged.memory.cache_bytes == alone.memory.cache_bytes // 2
+    assert staged.parallel is not None
+    assert [(c.kind, c.bytes, c.count) for c in staged.parallel.communication] == [("send", 4 * 256 * 2, 1)]
+
+
+@pytest.mark.parametrize(
+    ("parallel", "said"),
+    [
+        ({"tp": 3}, "does not divide 8 heads"),
+        ({"tp": 16}, "does not divide 8 heads"),
+        ({"ep": 2}, "no experts"),
+        ({"pp": 5}, "more than the 4 layers"),
+    ],
+)
+def test_degrees_that_the_model_does_not_allow_are_refused(context: ToolContext, parallel: dict[str, int], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        estimate(context, "llama", SMALL, parallel=parallel)
+
+
+def test_a_number_of_devices_is_a_tensor_parallel_plan_unless_another_is_given(context: ToolContext) -> None:
+    named = estimate(context, "llama", SMALL, hardware="h100_sxm:4")
+    assert named.parallel is not None
+    assert (named.parallel.tp, named.parallel.devices) == (4, 4)
+    with pytest.raises(ConfigError, match="takes 2 devices, and 4 are given"):
+        estimate(context, "llama", SMALL, hardware="h100_sxm:4", parallel={"pp": 2})
+    with pytest.raises(ConfigError, match="names no number"):
+        estimate(context, "llama", SMALL, hardware="h100_sxm:four")
+    assert str(Parallel(tp=2, ep=4, dp=2)) == "tp2 ep4 dp2"
