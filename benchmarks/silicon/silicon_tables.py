@@ -13,11 +13,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from opscope_tools.hardware.forms import BYTES
+from opscope_tools.hardware.devices import shipped
+from opscope_tools.hardware.forms import BYTES, FORMS
 
 Numbers = NDArray[np.float64]
 PACKAGE = "aiconfigurator_core"
@@ -97,8 +98,8 @@ def _seen(*columns: Numbers) -> NDArray[np.bool_]:
 
 
 def _rows(form: str, backend: str, precision: str, file: Path, held: dict[str, Any], chosen: Any, sizes: dict[str, Any],
-          seen: Any, head_dim: int | None = None) -> Iterator[Rows]:  # fmt: skip
-    if chosen.sum() < _LEAST or min((seen & chosen).sum(), (~seen & chosen).sum()) < _LEAST // 4:
+          seen: Any, head_dim: int | None = None, least: int = _LEAST) -> Iterator[Rows]:  # fmt: skip
+    if chosen.sum() < least or min((seen & chosen).sum(), (~seen & chosen).sum()) < least // 4:
         return
     kernels = tuple(sorted({str(k) for k in held["kernel_source"][chosen]}))
     full = {n: np.broadcast_to(np.asarray(v, dtype=float), chosen.shape)[chosen] for n, v in sizes.items()}
@@ -152,6 +153,67 @@ def attention(system: str) -> Iterator[Rows]:
                     yield from _rows(form, backend, precision, file, held, chosen, sizes, seen, int(width))
 
 
+def latents(system: str) -> Iterator[Rows]:
+    """Attention over latents, as kernels; what is only there as whole modules is left out. `precision` is that of the cache."""
+    rank, rope, keys, values = 512, 64, 192, 128  # of the one family of models that was measured
+    for backend in BACKENDS:
+        for name, form in (("generation", "latent_decode"), ("context", "latent_prefill")):
+            if (file := _newest(system, "mla", backend, f"{name}_mla")) is None:
+                continue
+            held = _read(file)
+            heads = held["num_heads"]
+            widths = np.full(len(heads), 1.0)
+            seen = _seen(heads, rank * widths, rope * widths)
+            for dtype in sorted(set(held["kv_cache_dtype"])):
+                if (precision := {"bfloat16": "bf16", "fp8": "fp8"}.get(dtype)) is None:
+                    continue
+                chosen = (held["kv_cache_dtype"] == dtype) & ((held["step"] == 0) | (form == "latent_decode"))
+                sizes = {
+                    "b": held["batch_size"], "h": heads, "context": held["isl"] + held["step"], "new": held["isl"], "rank": rank,
+                    "rope": rope, "keys": keys, "values": values, "cache_bytes": BYTES[precision],
+                }  # fmt: skip
+                yield from _rows(form, backend, precision, file, held, chosen, sizes, seen)
+
+
+def _possible(system: str, every: Iterator[Rows]) -> Iterator[Rows]:
+    """Without classes of which rows far beyond L2 beat the memory's bandwidth: those were measured on less than their sizes say."""
+    device = shipped()[system]
+    for rows in every:
+        moved = np.asarray(FORMS[rows.form].work(cast(Any, rows.sizes))[1])
+        far = moved > 4 * (device.l2_bytes or 0)
+        if not (rows.seconds < moved / device.bandwidth)[far].any():
+            yield rows
+
+
+def linear_attention(system: str) -> Iterator[Rows]:
+    """Delta rules and the short convolutions before them, in bf16 with states in float32."""
+    yield from _possible(system, _linear_attention(system))
+
+
+def _linear_attention(system: str) -> Iterator[Rows]:
+    for backend in BACKENDS:
+        for family, name, rule in (("linear_attention", "gdn", "gated_delta"), ("kda", "kda", "kimi_delta")):
+            if (file := _newest(system, family, backend, name)) is None:
+                continue
+            held = _read(file)
+            heads = [held[n] for n in ("num_k_heads", "num_v_heads", "head_k_dim", "head_v_dim")]
+            seen = _seen(*heads)
+            convolution = np.array(["conv1d" in str(kernel) for kernel in held["kernel_source"]])
+            k_heads, v_heads, k_dim, v_dim = heads
+            sizes = {
+                "b": held["batch_size"], "new": held["seq_len"], "k_heads": k_heads, "v_heads": v_heads, "k_dim": k_dim, "v_dim": v_dim,
+                "channels": 2 * k_heads * k_dim + v_heads * v_dim, "width": held["d_conv"],
+            }  # fmt: skip
+            for phase, kinds in (
+                ("context", (f"{rule}_prefill", "short_convolution")),
+                ("generation", (f"{rule}_decode", "short_convolution_step")),
+            ):
+                of_phase = held["phase"] == phase
+                yield from _rows(kinds[0], backend, "bf16", file, held, of_phase & ~convolution, sizes, seen, least=40)
+                if name == "gdn":
+                    yield from _rows(kinds[1], backend, "bf16", file, held, of_phase & convolution, sizes, seen)
+
+
 def experts(system: str) -> Iterator[Rows]:
     """Gated layers of experts; of the kernels that a backend was measured with in a precision, the one with most rows."""
     for backend in BACKENDS:
@@ -196,5 +258,5 @@ def all_reduces(system: str) -> Iterator[Rows]:
 
 def every(system: str) -> Iterator[Rows]:
     """All classes of one system."""
-    for kind in (products, attention, experts, all_reduces):
+    for kind in (products, attention, latents, linear_attention, experts, all_reduces):
         yield from kind(system)

@@ -12,7 +12,16 @@ from dataclasses import dataclass, replace
 
 from opscope_schemas.formula import Formula, Rational, evaluate, whole_bytes
 
-from opscope_tools.hardware.forms import BYTES, DECODE_ATTENTION, EXPERTS, PREFILL_ATTENTION, PRODUCT, Form
+from opscope_tools.hardware.forms import (
+    BYTES,
+    DECODE_ATTENTION,
+    EXPERTS,
+    LATENT_DECODE,
+    LATENT_PREFILL,
+    PREFILL_ATTENTION,
+    PRODUCT,
+    Form,
+)
 from opscope_tools.trace.engine import Found
 from opscope_tools.trace.protocol import CallRecord, OpRecord
 from opscope_tools.trace.routing import GROUPED, Routing, routings
@@ -124,12 +133,11 @@ def _parent(op: OpRecord, point: _Point) -> int:
 
 
 def _attention(plain: Kernel, op: OpRecord, read: float, point: _Point) -> Kernel:
-    """Heads of keys and values from the bytes that are read: they may be given repeated, and are not read so.
-
-    Attention over latents, whose keys are wider than its values, is another kernel, and none of its kind is known here.
-    """
-    if len(op.inputs) < 3 or op.inputs[0].shape[-1] != op.inputs[2].shape[-1]:
+    """Heads of keys and values from the bytes that are read: they may be given repeated, and are not read so."""
+    if len(op.inputs) < 3:
         return plain
+    if op.inputs[0].shape[-1] != op.inputs[2].shape[-1]:
+        return _latents(plain, op, read, point)
     b, h, new, d = point.shape(op.inputs[0].shape)[-4:]
     context = point.shape(op.inputs[1].shape)[-2]
     cached = float(point.values.get("kv_bytes", 2))
@@ -137,6 +145,22 @@ def _attention(plain: Kernel, op: OpRecord, read: float, point: _Point) -> Kerne
     sizes = {"b": b, "h": h, "kv": kv, "d": d, "context": context, "new": new, "cache_bytes": cached}
     form = DECODE_ATTENTION if new == 1 else PREFILL_ATTENTION
     return replace(plain, precision="fp8" if cached < _PLAIN else "bf16", form=form, sizes=sizes)
+
+
+def _latents(plain: Kernel, op: OpRecord, read: float, point: _Point) -> Kernel:
+    """Attention whose keys are wider than its values; absorbed, its products say how wide the latents are that it reads."""
+    b, h, new, keys = point.shape(op.inputs[0].shape)[-4:]
+    context, values = point.shape(op.inputs[1].shape)[-2], point.shape(op.inputs[2].shape)[-1]
+    cached = float(point.values.get("kv_bytes", 2))
+    rank = (plain.moved - read) / (2 * b * h * new)
+    rope = plain.matmul_flops / (2 * b * h * new * context) - 2 * rank
+    sizes = {"b": b, "h": h, "context": context, "new": new, "cache_bytes": cached}
+    precision = "fp8" if cached < _PLAIN else "bf16"
+    if new == 1 and rank != values:
+        return replace(plain, precision=precision, form=LATENT_DECODE, sizes={**sizes, "rank": rank, "rope": rope})
+    if new == 1:  # expanded for every token: no engine does so, and nobody measured it
+        return plain
+    return replace(plain, precision=precision, form=LATENT_PREFILL, sizes={**sizes, "keys": keys, "values": values})
 
 
 # ---------------------------------------------------------------- joined

@@ -15,7 +15,8 @@ from opscope_tools.hardware.forms import PRODUCT
 
 #: classes as people call them
 _NAMES = {
-    "product": "matrix products", "decode_attention": "attention", "prefill_attention": "attention", "experts": "experts",
+    "product": "matrix products", "decode_attention": "attention", "prefill_attention": "attention", "latent_decode": "attention",
+    "latent_prefill": "attention", "experts": "experts",
 }  # fmt: skip
 #: how far the time of what only moves data may be off: chosen, not measured
 _LOOSE = (0.6, 1.5)

@@ -4,13 +4,14 @@ A form has two parts. `base` is physics with a few parameters: a launch, work at
 bandwidth. A thin table over `axes` multiplies it where measured kernels differ from that (grids.py). Both are fitted on
 measured rows (benchmarks/silicon), so every function here is plain arithmetic: the fit hands it whole columns.
 
-Letters: a product is (m, k) x (k, n); attention has b sequences, h query heads, g of them to a key/value head, width d.
+Letters: a product is (m, k) x (k, n); attention has b sequences, h query heads, kv heads of keys and values, width d. Latents
+have a rank and a rotary part beside it. A linear layer keeps a state of (k_dim, v_dim) for each of its v_heads.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from opscope_tools.hardware.grids import Axis
 
@@ -131,6 +132,121 @@ PREFILL_ATTENTION = Form(
 )  # fmt: skip
 
 
+# ---------------------------------------------------------------- attention over latents
+
+
+def _latent_decode_work(x: Sizes) -> tuple[float, float]:
+    """Absorbed: queries lie in the latents' space, every head reads the same latents, and those are its values too."""
+    b, h, context, rank, rope = x["b"], x["h"], x["context"], x["rank"], x["rope"]
+    cached = x["cache_bytes"] * b * context * (rank + rope)
+    return 2 * b * h * context * (2 * rank + rope), cached + 2.0 * b * h * (2 * rank + rope)
+
+
+def _latent_decode(p: Sequence[float], x: Sizes, rates: Rates) -> float:
+    """`step`: of a position behind another, where a sequence is not dealt out to several multiprocessors."""
+    launch, sequence, step, compute, memory = p
+    flops, moved = _latent_decode_work(x)
+    work = _either(flops / (rates.peak * compute), moved / (rates.bandwidth * memory))
+    return launch + sequence * x["b"] + _either(step * x["context"], work)
+
+
+LATENT_DECODE = Form(
+    "latent_decode", ("b", "h", "context", "rank", "rope", "cache_bytes"),
+    ("launch", "sequence", "step", "compute", "memory"), (1e-5, 1e-8, 1e-9, 0.6, 0.8),
+    (Axis("sequences", (1, 8, 32, 128, 1024)), Axis("context", (2, 128, 1024, 8192, 131072)), Axis("heads", (1, 16, 64, 128))),
+    _latent_decode_work, _latent_decode, lambda x: (x["b"], x["context"], x["h"]),
+)  # fmt: skip
+
+
+def _latent_prefill_work(x: Sizes) -> tuple[float, float]:
+    """Expanded: causal attention whose keys (with their rotary part) are wider than its values; new tokens only."""
+    rows, widths = x["b"] * x["h"] * x["new"], x["keys"] + x["values"]
+    return rows * (x["new"] + 1) * widths, (2.0 + x["cache_bytes"]) * rows * widths
+
+
+def _latent_prefill(p: Sequence[float], x: Sizes, rates: Rates) -> float:
+    launch, sequence, compute, memory = p
+    flops, moved = _latent_prefill_work(x)
+    return launch + sequence * x["b"] + _either(flops / (rates.peak * compute), moved / (rates.bandwidth * memory))
+
+
+LATENT_PREFILL = Form(
+    "latent_prefill", ("b", "h", "new", "keys", "values", "cache_bytes"), ("launch", "sequence", "compute", "memory"),
+    (1e-5, 3e-8, 0.6, 0.8),
+    (Axis("new tokens", (1, 64, 256, 1024, 4096, 32768)), Axis("sequences times heads", (1, 8, 32, 128, 512, 4096, 32768))),
+    _latent_prefill_work, _latent_prefill, lambda x: (x["new"], x["b"] * x["h"]),
+)  # fmt: skip
+
+
+# ---------------------------------------------------------------- linear attention
+
+#: states are kept and read as float32
+_STATE_BYTES = 4.0
+
+
+def _delta_work(x: Sizes) -> tuple[float, float]:
+    """The delta rule as its recurrence defines it: three products of a token with each state. Kernels in chunks compute more.
+
+    Each state is read once and written once, queries, keys and values are read, results written.
+    """
+    b, new, states = x["b"], x["new"], x["v_heads"] * x["k_dim"] * x["v_dim"]
+    tokens = 4.0 * b * new * (x["k_heads"] * x["k_dim"] + x["v_heads"] * x["v_dim"])
+    return 6 * b * new * states, 2 * _STATE_BYTES * b * states + tokens
+
+
+def _delta(p: Sequence[float], x: Sizes, rates: Rates) -> float:
+    """`step`: of a token behind another in one sequence; `head`: of a state of a multiprocessor."""
+    launch, step, head, compute, memory = p
+    flops, moved = _delta_work(x)
+    work = _either(flops / (rates.peak * compute), moved / (rates.bandwidth * memory))
+    return launch + head * x["b"] * x["v_heads"] / rates.sms + _either(step * x["new"], work)
+
+
+DELTA_PREFILL = Form(
+    "gated_delta_prefill", ("b", "new", "k_heads", "v_heads", "k_dim", "v_dim"),
+    ("launch", "step", "head", "compute", "memory"), (1e-5, 4e-8, 1e-7, 0.1, 0.5),
+    (Axis("new tokens", (1, 64, 512, 4096, 32768)), Axis("states", (1, 16, 64, 128, 256, 512, 4096, 32768)),
+     Axis("states to a key head", (1, 4))),
+    _delta_work, _delta, lambda x: (x["new"], x["b"] * x["v_heads"], x["v_heads"] / x["k_heads"]),
+)  # fmt: skip
+
+
+def _delta_step(p: Sequence[float], x: Sizes, rates: Rates) -> float:
+    launch, sequence, memory = p
+    return launch + sequence * x["b"] + _delta_work(x)[1] / (rates.bandwidth * memory)
+
+
+DELTA_DECODE = Form(
+    "gated_delta_decode", DELTA_PREFILL.sizes, ("launch", "sequence", "memory"), (4e-6, 1e-8, 0.8),
+    (Axis("states", (1, 32, 128, 512, 2048, 16384, 65536)), Axis("states to a key head", (1, 4))),
+    _delta_work, _delta_step, lambda x: (x["b"] * x["v_heads"], x["v_heads"] / x["k_heads"]),
+)  # fmt: skip
+
+
+def _convolution_work(x: Sizes) -> tuple[float, float]:
+    """Causal, each channel alone: what was new is read and written once. A multiply-add for each of `width` places."""
+    entries = x["b"] * x["new"] * x["channels"]
+    return 2 * entries * x["width"], 4.0 * entries
+
+
+def _convolution(p: Sequence[float], x: Sizes, rates: Rates) -> float:
+    launch, sequence, memory = p
+    return launch + sequence * x["b"] + _convolution_work(x)[1] / (rates.bandwidth * memory)
+
+
+CONVOLUTION = Form(
+    "short_convolution", ("b", "new", "channels", "width"), ("launch", "sequence", "memory"), (2e-6, 1e-8, 0.4),
+    (Axis("tokens", (1, 16, 128, 1024, 8192, 65536, 1048576)), Axis("channels", (256, 2048, 8192, 16384)),
+     Axis("sequences", (1, 8, 64))),
+    _convolution_work, _convolution, lambda x: (x["b"] * x["new"], x["channels"], x["b"]),
+)  # fmt: skip
+CONVOLUTION_STEP = replace(
+    CONVOLUTION, name="short_convolution_step",
+    axes=(Axis("tokens", (1, 16, 64, 256, 1024)), Axis("channels", (256, 2048, 8192, 16384))),
+    features=lambda x: (x["b"], x["channels"]),
+)  # fmt: skip
+
+
 # ---------------------------------------------------------------- experts
 
 
@@ -183,14 +299,27 @@ ALL_REDUCE = Form(
     _all_reduce_work, _all_reduce, lambda x: (x["bytes"], x["ranks"]),
 )  # fmt: skip
 
-FORMS = {form.name: form for form in (PRODUCT, DECODE_ATTENTION, PREFILL_ATTENTION, EXPERTS, ALL_REDUCE)}
+_KIMI = tuple(replace(form, name=form.name.replace("gated", "kimi")) for form in (DELTA_PREFILL, DELTA_DECODE))
+FORMS = {
+    form.name: form
+    for form in (
+        PRODUCT, DECODE_ATTENTION, PREFILL_ATTENTION, LATENT_DECODE, LATENT_PREFILL, DELTA_PREFILL, DELTA_DECODE, *_KIMI, CONVOLUTION,
+        CONVOLUTION_STEP, EXPERTS, ALL_REDUCE,
+    )
+}  # fmt: skip
 
 __all__ = [
     "ALL_REDUCE",
     "BYTES",
+    "CONVOLUTION",
+    "CONVOLUTION_STEP",
     "DECODE_ATTENTION",
+    "DELTA_DECODE",
+    "DELTA_PREFILL",
     "EXPERTS",
     "FORMS",
+    "LATENT_DECODE",
+    "LATENT_PREFILL",
     "PREFILL_ATTENTION",
     "PRODUCT",
     "Form",
