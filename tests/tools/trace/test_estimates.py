@@ -119,6 +119,11 @@ def test_a_device_without_measurements_has_a_bound_alone_and_says_so(context: To
     assert found.totals.calibrated_seconds is None
     assert all(one.calibrated_seconds is None for one in found.operators)
     assert any("uncalibrated" in said for said in found.notes)
+    low, high = found.totals.low_seconds, found.totals.high_seconds
+    assert low is not None
+    assert high is not None
+    assert found.totals.bound_seconds <= low < high
+    assert any("the mean of other devices" in said for said in found.notes)
 
 
 def test_experts_are_one_kernel_and_read_what_uniform_routing_touches(context: ToolContext) -> None:

@@ -28,6 +28,8 @@ from opscope_tools.trace.routing import GROUPED, Routing, routings
 from opscope_tools.trace.serving import EngineKernel, kernels
 
 _ATTENTION = "opscope.sdpa"
+#: exponent of the power law by which tokens choose experts, as kernels were measured: routers are not even
+_SKEW = 1.01
 #: bytes per element of weights above which they are as the model's dtype has them
 _PLAIN = 1.5
 
@@ -210,7 +212,7 @@ def _experts(parts: Sequence[EngineKernel], point: _Point, index: int) -> Kernel
     )  # fmt: skip
     sizes = {
         "tokens": tokens, "hidden": hidden, "inter": inter, "topk": rows / tokens, "experts": experts, "tp": 1.0, "ep": 1.0,
-        "weight_bytes": BYTES[precision],
+        "weight_bytes": BYTES[precision], "skew": _SKEW, "matrices": float(round(whole.matmul_flops / (2 * rows * hidden * inter))),
     }  # fmt: skip
     return replace(whole, form=EXPERTS, sizes=sizes)
 

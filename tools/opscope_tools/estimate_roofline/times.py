@@ -69,7 +69,7 @@ def _measured(kernel: Kernel, device: Device, calibration: Calibration, backend:
         fitted = chosen(calibration, kernel.form, "bf16", backend, width)
     if fitted is None:
         return None
-    return timed(fitted, sizes, rates(device, kernel.precision))
+    return timed(fitted, sizes, rates(device, fitted.precision))
 
 
 def _small(kernel: Kernel, device: Device, calibration: Calibration, backend: str) -> Timed | None:
