@@ -130,6 +130,10 @@ def products(system: str) -> Iterator[Rows]:
 
 def attention(system: str) -> Iterator[Rows]:
     """Attention with and without a window, in bf16; `precision` is that of the cache."""
+    yield from _possible(system, _attention(system))
+
+
+def _attention(system: str) -> Iterator[Rows]:
     for backend in BACKENDS:
         for name, form in (("generation", "decode_attention"), ("context", "prefill_attention")):
             if (file := _newest(system, "attention", backend, f"{name}_attention")) is None:
