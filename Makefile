@@ -92,6 +92,7 @@ bench-kernels: $(STAMP)
 calibrate: $(STAMP)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[silicon]'
 	$(BIN)/python benchmarks/silicon/calibrate.py
+	$(BIN)/python benchmarks/silicon/leave_one_out.py
 
 # calibrated times and bounds against measured kernels of shapes that no fit has seen; SYSTEMS='h100_sxm l40s': other devices
 bench-silicon: $(STAMP)

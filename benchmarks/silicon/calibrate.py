@@ -12,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import silicon_tables as tables
 from opscope_tools.hardware.calibration import FOLDER, Calibration, Fitted, rates
 from opscope_tools.hardware.devices import shipped
+from opscope_tools.hardware.forms import COLLECTIVES
 from silicon_fitting import fitted
 
 _SOURCE = "measured kernels of aiconfigurator-core {} (PyPI), NVIDIA Corporation & Affiliates"
@@ -23,7 +24,7 @@ def calibrated(system: str) -> Calibration:
     device = shipped()[system]
     found: list[Fitted] = []
     for rows in tables.every(system):
-        ranks = 2 if rows.form == "all_reduce" else 1
+        ranks = 2 if rows.form in COLLECTIVES else 1
         one = fitted(rows, rates(device, rows.precision, ranks))
         found.append(one)
         print(

@@ -16,27 +16,40 @@ import numpy as np
 import silicon_tables as tables
 from opscope_tools.hardware.calibration import Fitted, calibration_of, rates
 from opscope_tools.hardware.devices import Device, shipped
-from opscope_tools.hardware.forms import FORMS
+from opscope_tools.hardware.forms import COLLECTIVES, FORMS, Form
 from silicon_fitting import errors, predicted
 
 _SYSTEMS = ("a100_sxm", "h100_sxm", "h200_sxm", "b200_sxm")
 
 
+def _least(form: Form, rows: tables.Rows) -> tuple[tables.Numbers, tables.Numbers]:
+    """FLOPs and bytes that no routing goes below: of experts those of one token, on a rank those that no other rank can take."""
+    flops, moved = cast(Any, form.work(cast(Any, rows.sizes)))
+    if rows.form != "experts":
+        return flops, moved
+    x = rows.sizes
+    here = x["experts"] / x["ep"]
+    touched = np.maximum(0.0, x["topk"] - x["experts"] + here)
+    matrix = x["matrices"] * x["hidden"] * x["inter"] / x["tp"]
+    return 2 * x["tokens"] * touched * matrix, touched * matrix * x["weight_bytes"] + 2 * x["tokens"] * x["hidden"]
+
+
 def compared(device: Device, fitted: Fitted, rows: tables.Rows) -> str:
     """One line: errors of unseen rows, and rows of all that took less time than the bound says."""
     form = FORMS[rows.form]
-    offered = rates(device, rows.precision, 2 if rows.form == "all_reduce" else 1)
+    offered = rates(device, rows.precision, 2 if rows.form in COLLECTIVES else 1)
     unseen = {name: rows.sizes[name][~rows.seen] for name in form.sizes}
     estimate = predicted(form, fitted.parameters, fitted.factors, unseen, offered)
     found = errors(rows.seconds[~rows.seen], estimate)
-    flops, moved = cast(Any, form.work(cast(Any, rows.sizes)))
+    flops, moved = _least(form, rows)
     bound = (
         np.maximum(flops / offered.peak, moved / offered.bandwidth)
-        if rows.form != "all_reduce"
+        if rows.form not in COLLECTIVES
         else np.zeros(len(rows.seconds))
     )
     below = rows.seconds < bound
-    in_l2 = below & (moved <= (device.l2_bytes or 0))
+    distinct = moved / 2 if rows.form.endswith("delta_decode") else moved  # states are read and written in place
+    in_l2 = below & (distinct <= (device.l2_bytes or 0))
     return (
         f"{device.id:12} {rows.form:18} {rows.backend:7} {rows.precision:10} {rows.head_dim or '':4} {found.rows:7,} unseen: MAPE "
         f"{found.mape:5.1f} %, median {found.median:5.1f}, bias {found.bias:+5.1f}; below the bound {below.sum() - in_l2.sum():5,} of "

@@ -17,6 +17,11 @@ from silicon_tables import Numbers, Rows
 
 #: how much neighbours in a table are held alike, by rows of the fit
 _SMOOTH = 1e-3
+#: parameters that are a share of what the device offers, and the most that is believed of one: caches give more than memory
+_SHARES = ("compute", "memory", "link")
+_MOST_SHARE = 1.5
+#: rows that a few parameters need, and that a table of some hundred entries needs
+_ENOUGH, _ENOUGH_FOR_A_TABLE = 1500, 10_000
 #: kernels of up to so many seconds have a spread of their own
 _LENGTHS = (1e-5, 5e-5, None)
 
@@ -61,12 +66,21 @@ def base(form: Form, parameters: Any, sizes: Mapping[str, Numbers], offered: Rat
     return cast(Numbers, form.base(parameters, cast(Any, sizes), offered))
 
 
+def _drawn(rows: int, most: int) -> Any:
+    """So many of the rows at most, the same each time."""
+    return np.sort(np.random.default_rng(0).permutation(rows)[:most])
+
+
 def _parameters(form: Form, sizes: Mapping[str, Numbers], seconds: Numbers, offered: Rates) -> Numbers:
     from scipy.optimize import least_squares
 
+    drawn = _drawn(len(seconds), _ENOUGH)
+    sizes, seconds = {n: v[drawn] for n, v in sizes.items()}, seconds[drawn]
+    start = np.log(form.start)
+    most = [np.log(_MOST_SHARE) if name in _SHARES else s + 8 for name, s in zip(form.parameters, start, strict=True)]
     found = least_squares(
-        lambda logs: np.log(base(form, np.exp(logs), sizes, offered) / seconds), np.log(form.start),
-        loss="soft_l1", f_scale=0.1, bounds=(np.log(form.start) - 8, np.log(form.start) + 8),
+        lambda logs: np.log(base(form, np.exp(logs), sizes, offered) / seconds), start,
+        loss="soft_l1", f_scale=0.1, bounds=(start - 8, most), max_nfev=50,
     )  # fmt: skip
     return np.array([float(f"{p:.5g}") for p in np.exp(found.x)])
 
@@ -83,7 +97,7 @@ def _table(form: Form, held: Numbers, wanted: Numbers) -> Numbers:
         off = np.abs(wanted - held @ entries)
         usual = max(1e-3, 1.5 * float(np.median(off)))
         weight = 1 / np.maximum(1.0, off / (2 * usual))
-    return np.round(entries, 3)
+    return np.round(entries, 2)
 
 
 def predicted(form: Form, parameters: Any, factors: Any, sizes: Mapping[str, Numbers], offered: Rates) -> Numbers:
@@ -119,7 +133,8 @@ def fitted(rows: Rows, offered: Rates) -> Fitted:
     seen = {name: values[rows.seen] for name, values in sizes.items()}
     parameters = _parameters(form, seen, rows.seconds[rows.seen], offered)
     wanted = np.log(rows.seconds[rows.seen] / base(form, parameters, seen, offered))
-    factors = _table(form, design(form, seen), wanted)
+    drawn = _drawn(len(wanted), _ENOUGH_FOR_A_TABLE)
+    factors = _table(form, design(form, {n: v[drawn] for n, v in seen.items()}), wanted[drawn])
     unseen = {name: values[~rows.seen] for name, values in sizes.items()}
     estimate, measured = predicted(form, parameters, factors, unseen, offered), rows.seconds[~rows.seen]
     return Fitted(

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from opscope_tools.hardware.forms import BYTES
+from opscope_tools.hardware.devices import shipped
+from opscope_tools.hardware.forms import BYTES, FORMS
 
 Numbers = NDArray[np.float64]
 PACKAGE = "aiconfigurator_core"
@@ -25,7 +27,7 @@ BACKENDS = ("vllm", "trtllm", "sglang")
 #: precisions as the tables call them
 _PRECISIONS = {
     "bfloat16": "bf16", "fp8": "fp8", "fp8_block": "fp8_block", "nvfp4": "nvfp4", "int4_wo": "int4", "int8_wo": "int8",
-    "w4a16_mxfp4": "mxfp4",
+    "w4a16_mxfp4": "mxfp4", "w4a8_mxfp4_mxfp8": "mxfp4_mxfp8",
 }  # fmt: skip
 #: host time is in them (their floor is 55 to 165 us, whatever the size)
 _HOST_BOUND = {("vllm", "fp8_block")}
@@ -97,8 +99,8 @@ def _seen(*columns: Numbers) -> NDArray[np.bool_]:
 
 
 def _rows(form: str, backend: str, precision: str, file: Path, held: dict[str, Any], chosen: Any, sizes: dict[str, Any],
-          seen: Any, head_dim: int | None = None) -> Iterator[Rows]:  # fmt: skip
-    if chosen.sum() < _LEAST or min((seen & chosen).sum(), (~seen & chosen).sum()) < _LEAST // 4:
+          seen: Any, head_dim: int | None = None, least: int = _LEAST) -> Iterator[Rows]:  # fmt: skip
+    if chosen.sum() < least or min((seen & chosen).sum(), (~seen & chosen).sum()) < least // 4:
         return
     kernels = tuple(sorted({str(k) for k in held["kernel_source"][chosen]}))
     full = {n: np.broadcast_to(np.asarray(v, dtype=float), chosen.shape)[chosen] for n, v in sizes.items()}
@@ -127,7 +129,11 @@ def products(system: str) -> Iterator[Rows]:
 
 
 def attention(system: str) -> Iterator[Rows]:
-    """Attention without a window, in bf16; `precision` is that of the cache."""
+    """Attention with and without a window, in bf16; `precision` is that of the cache."""
+    yield from _possible(system, _attention(system))
+
+
+def _attention(system: str) -> Iterator[Rows]:
     for backend in BACKENDS:
         for name, form in (("generation", "decode_attention"), ("context", "prefill_attention")):
             if (file := _newest(system, "attention", backend, f"{name}_attention")) is None:
@@ -135,9 +141,9 @@ def attention(system: str) -> Iterator[Rows]:
             held = _read(file)
             heads = held["num_heads"].astype(float)
             kv = np.where(held["num_key_value_heads"] == 0, heads, held["num_key_value_heads"])
-            window = np.nan_to_num(held.get("window_size", np.zeros(len(heads))).astype(float)) <= 0
+            window = np.nan_to_num(held.get("window_size", np.zeros(len(heads))).astype(float))
             step = held["step"].astype(float)
-            plain = window & (held["attn_dtype"] != "fp8") & ((step == 0) | (form == "decode_attention"))
+            plain = (held["attn_dtype"] != "fp8") & ((step == 0) | (form == "decode_attention"))
             seen = _seen(heads, kv, held["head_dim"])
             for dtype in sorted(set(held["kv_cache_dtype"])):
                 precision = {"bfloat16": "bf16", "fp8": "fp8"}.get(dtype)
@@ -146,14 +152,98 @@ def attention(system: str) -> Iterator[Rows]:
                         continue
                     sizes = {
                         "b": held["batch_size"], "h": heads, "kv": kv, "d": held["head_dim"], "context": held["isl"] + step,
-                        "new": held["isl"], "cache_bytes": BYTES[precision],
+                        "new": held["isl"], "cache_bytes": BYTES[precision], "window": window,
                     }  # fmt: skip
                     chosen = plain & (held["kv_cache_dtype"] == dtype) & (held["head_dim"] == width)
-                    yield from _rows(form, backend, precision, file, held, chosen, sizes, seen, int(width))
+                    for kind, those in ((form, window <= 0), (f"window_{form}", window > 0)):
+                        yield from _rows(kind, backend, precision, file, held, chosen & those, sizes, seen, int(width))
+
+
+def latents(system: str) -> Iterator[Rows]:
+    """Attention over latents, as kernels; what is only there as whole modules is left out. `precision` is that of the cache."""
+    rank, rope, keys, values = 512, 64, 192, 128  # of the one family of models that was measured
+    for backend in BACKENDS:
+        for name, form in (("generation", "latent_decode"), ("context", "latent_prefill")):
+            if (file := _newest(system, "mla", backend, f"{name}_mla")) is None:
+                continue
+            held = _read(file)
+            heads = held["num_heads"]
+            widths = np.full(len(heads), 1.0)
+            seen = _seen(heads, rank * widths, rope * widths)
+            for dtype in sorted(set(held["kv_cache_dtype"])):
+                if (precision := {"bfloat16": "bf16", "fp8": "fp8"}.get(dtype)) is None:
+                    continue
+                chosen = (held["kv_cache_dtype"] == dtype) & ((held["step"] == 0) | (form == "latent_decode"))
+                sizes = {
+                    "b": held["batch_size"], "h": heads, "context": held["isl"] + held["step"], "new": held["isl"], "rank": rank,
+                    "rope": rope, "keys": keys, "values": values, "cache_bytes": BYTES[precision],
+                }  # fmt: skip
+                yield from _rows(form, backend, precision, file, held, chosen, sizes, seen)
+
+
+def _possible(system: str, every: Iterator[Rows]) -> Iterator[Rows]:
+    """Without classes of which rows far beyond L2 beat the memory's bandwidth: those were measured on less than their sizes say."""
+    device = shipped()[system]
+    for rows in every:
+        moved = np.asarray(FORMS[rows.form].work(cast(Any, rows.sizes))[1])
+        far = moved > 4 * (device.l2_bytes or 0)
+        if not (rows.seconds < moved / device.bandwidth)[far].any():
+            yield rows
+
+
+def linear_attention(system: str) -> Iterator[Rows]:
+    """Delta rules and the short convolutions before them, in bf16 with states in float32."""
+    yield from _possible(system, _linear_attention(system))
+
+
+def _linear_attention(system: str) -> Iterator[Rows]:
+    for backend in BACKENDS:
+        for family, name, rule in (("linear_attention", "gdn", "gated_delta"), ("kda", "kda", "kimi_delta")):
+            if (file := _newest(system, family, backend, name)) is None:
+                continue
+            held = _read(file)
+            heads = [held[n] for n in ("num_k_heads", "num_v_heads", "head_k_dim", "head_v_dim")]
+            seen = _seen(*heads)
+            convolution = np.array(["conv1d" in str(kernel) for kernel in held["kernel_source"]])
+            k_heads, v_heads, k_dim, v_dim = heads
+            sizes = {
+                "b": held["batch_size"], "new": held["seq_len"], "k_heads": k_heads, "v_heads": v_heads, "k_dim": k_dim, "v_dim": v_dim,
+                "channels": 2 * k_heads * k_dim + v_heads * v_dim, "width": held["d_conv"],
+            }  # fmt: skip
+            for phase, kinds in (
+                ("context", (f"{rule}_prefill", "short_convolution")),
+                ("generation", (f"{rule}_decode", "short_convolution_step")),
+            ):
+                of_phase = held["phase"] == phase
+                yield from _rows(kinds[0], backend, "bf16", file, held, of_phase & ~convolution, sizes, seen, least=40)
+                if name == "gdn":
+                    yield from _rows(kinds[1], backend, "bf16", file, held, of_phase & convolution, sizes, seen)
+
+
+@cache
+def _ungated_experts() -> frozenset[tuple[int, int, int]]:
+    """Width, inner width and number of experts of the measured models whose experts have no gate; 0: as wide as their layers."""
+    found = set()
+    for file in (folder().parent / "model_configs").glob("*_config.json"):
+        config = json.loads(file.read_text("utf-8"))
+        if config.get("mlp_hidden_act") == "relu2" and config.get("n_routed_experts"):
+            found.add((config.get("moe_latent_size") or 0, config["moe_intermediate_size"], config["n_routed_experts"]))
+    return frozenset(found)
+
+
+def _matrices(hidden: Numbers, inter: Numbers, experts: Numbers) -> Numbers:
+    """Of each row's experts: 3 with a gate, 2 without, which the tables do not say.
+
+    A table that has none of those over latents was made before anyone knew of them, and gave all a gate.
+    """
+    rows = list(zip(hidden.tolist(), inter.tolist(), experts.tolist(), strict=True))
+    known = _ungated_experts()
+    ungated = {row[1:] for row in known} if known.intersection(rows) else set()
+    return np.array([2.0 if row[1:] in ungated else 3.0 for row in rows])
 
 
 def experts(system: str) -> Iterator[Rows]:
-    """Gated layers of experts; of the kernels that a backend was measured with in a precision, the one with most rows."""
+    """Layers of experts; of the kernels that a backend was measured with in a precision, the one with most rows."""
     for backend in BACKENDS:
         if (file := _newest(system, "moe", backend, "moe")) is None:
             continue
@@ -161,9 +251,11 @@ def experts(system: str) -> Iterator[Rows]:
         names = ("hidden_size", "inter_size", "topk", "num_experts")
         seen = _seen(*(held[n] for n in names))
         sizes = dict(zip(("hidden", "inter", "topk", "experts"), (held[n] for n in names), strict=True))
-        sizes |= {"tokens": held["num_tokens"], "tp": held["moe_tp_size"], "ep": held["moe_ep_size"]}
+        skew = np.array([float(str(d).rpartition("_")[2]) if "law" in str(d) else 0.0 for d in held["distribution"]])
+        sizes["matrices"] = _matrices(sizes["hidden"], sizes["inter"], sizes["experts"])
+        sizes |= {"tokens": held["num_tokens"], "tp": held["moe_tp_size"], "ep": held["moe_ep_size"], "skew": skew}
         for dtype in sorted(set(held["moe_dtype"])):
-            precision = _PRECISIONS.get(dtype) or ("mxfp4" if "mxfp4" in dtype else None)
+            precision = _PRECISIONS.get(dtype)
             of_type = held["moe_dtype"] == dtype
             sources = [s for s in sorted(set(held["kernel_source"][of_type])) if "nongated" not in s]
             if precision is None or not sources:
@@ -175,26 +267,28 @@ def experts(system: str) -> Iterator[Rows]:
             )
 
 
-def all_reduces(system: str) -> Iterator[Rows]:
-    """In CUDA graphs where a backend was measured with them. Sizes in the tables are elements of two bytes; every second one is unseen."""
-    for backend in BACKENDS:
-        if (file := _newest(system, "comm", backend, "custom_allreduce")) is None:
+def collectives(system: str) -> Iterator[Rows]:
+    """All-reduces of each backend, from CUDA graphs and without, and what NCCL does.
+
+    Sizes in the tables are elements; every second one is unseen.
+    """
+    for backend in (*BACKENDS, "nccl"):
+        family, name = ("nccl", "nccl") if backend == "nccl" else (backend, "custom_allreduce")
+        if (file := _newest(system, "comm", family, name)) is None:
             continue
         held = _read(file)
-        kinds = held.get("backend", held["kernel_source"])
-        chosen = np.array([not str(kind).endswith("eager") for kind in kinds])
-        moved = held["message_size"].astype(float) * 2
-        order = np.searchsorted(np.unique(moved), moved)
-        sizes = {"bytes": moved, "ranks": held["num_gpus"]}
-        if chosen.sum() >= 30:
-            yield Rows(
-                "all_reduce", backend, "bf16", None, tuple(sorted({str(k) for k in kinds[chosen]})), str(file.relative_to(folder() / "data")),
-                {n: v[chosen].astype(float) for n, v in sizes.items()}, held["latency"][chosen].astype(float) * 1e-3,
-                (order % 2 == 0)[chosen],
-            )  # fmt: skip
+        eager = np.array([str(kind).endswith("eager") for kind in held.get("backend", held["kernel_source"])])
+        sizes = {"bytes": held["message_size"].astype(float) * 2, "ranks": held["num_gpus"]}
+        seen = np.searchsorted(np.unique(held["message_size"]), held["message_size"]) % 2 == 0
+        two_bytes = held["nccl_dtype"] == "half" if backend == "nccl" else np.full(len(seen), True)
+        for operation in sorted(set(held["op_name"])):
+            form = "all_to_all" if operation == "alltoall" else operation
+            chosen = two_bytes & (held["op_name"] == operation)
+            yield from _rows(form, backend, "bf16", file, held, chosen & ~eager, sizes, seen, least=30)
+            yield from _rows(f"eager_{form}", backend, "bf16", file, held, chosen & eager, sizes, seen, least=30)
 
 
 def every(system: str) -> Iterator[Rows]:
     """All classes of one system."""
-    for kind in (products, attention, experts, all_reduces):
+    for kind in (products, attention, latents, linear_attention, experts, collectives):
         yield from kind(system)

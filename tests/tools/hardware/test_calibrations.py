@@ -9,12 +9,24 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from opscope_tools.hardware.calibration import FOLDER, calibration_of, chosen, rates, timed
+from opscope_tools.hardware.calibration import ELSEWHERE, FOLDER, calibration_of, chosen, generic, rates, timed
 from opscope_tools.hardware.devices import shipped
-from opscope_tools.hardware.forms import BYTES, DECODE_ATTENTION, FORMS, PREFILL_ATTENTION, PRODUCT, Rates
+from opscope_tools.hardware.forms import (
+    BYTES,
+    DECODE_ATTENTION,
+    DELTA_PREFILL,
+    FORMS,
+    LATENT_DECODE,
+    LATENT_PREFILL,
+    PREFILL_ATTENTION,
+    PRODUCT,
+    WINDOW_DECODE,
+    WINDOW_PREFILL,
+    Rates,
+)
 from opscope_tools.hardware.grids import Axis, interpolated
 
-CALIBRATED = sorted(path.stem for path in FOLDER.glob("*.json"))
+CALIBRATED = sorted(path.stem for path in FOLDER.glob("*.json") if path.stem != ELSEWHERE)
 AXES = (Axis("m", (1, 8, 64, 1024)), Axis("n", (2, 32, 512)))
 positive = st.floats(0.01, 1e6)
 
@@ -52,6 +64,28 @@ def test_what_ships_is_of_known_devices_and_forms_and_says_whose_measurements_it
             assert len(held.tables[one.table]) == 64
 
 
+def test_what_ships_for_devices_that_nobody_measured_says_so_and_spreads_wider_than_what_was_measured() -> None:
+    held = generic(shipped()["mi300x"])
+    assert held.device == "mi300x"
+    assert held.source.startswith("uncalibrated")
+    assert calibration_of("mi300x") is None
+    assert {"product", "decode_attention", "prefill_attention", "experts"} <= {c.form for c in held.classes}
+    wider = []
+    for one in held.classes:
+        assert len(one.parameters) == len(FORMS[one.form].parameters)
+        assert 0 < one.spread[0].low <= one.spread[0].high
+        own = calibration_of("h100_sxm")
+        assert own is not None
+        same = chosen(own, FORMS[one.form], one.precision, one.backend, one.head_dim)
+        if same is not None and same.precision == one.precision:
+            wider.append(one.unseen.mape > same.unseen.mape)
+    assert sum(wider) > 0.8 * len(wider)
+
+
+def test_what_ships_stays_small() -> None:
+    assert sum(file.stat().st_size for file in FOLDER.glob("*.json")) < 1_500_000
+
+
 @dataclass(frozen=True)
 class Promise:
     """The mean absolute error on unseen shapes that a class is to stay within, per cent."""
@@ -69,7 +103,11 @@ class Promise:
     [
         Promise("product", "vllm", "bf16", None, 10), Promise("product", "trtllm", "fp8", None, 10),
         Promise("decode_attention", "vllm", "bf16", 128, 10), Promise("prefill_attention", "trtllm", "bf16", 128, 10),
+        Promise("latent_prefill", "trtllm", "bf16", None, 10), Promise("latent_decode", "trtllm", "bf16", None, 13),
+        Promise("gated_delta_decode", "vllm", "bf16", None, 10), Promise("gated_delta_prefill", "vllm", "bf16", None, 10),
         Promise("all_reduce", "trtllm", "bf16", None, 10), Promise("experts", "vllm", "fp8", None, 20),
+        Promise("experts", "vllm", "bf16", None, 20), Promise("experts", "vllm", "fp8_block", None, 20),
+        Promise("window_decode_attention", "vllm", "bf16", 128, 10),
     ],
     ids=lambda p: f"{p.form}-{p.backend}-{p.precision}",
 )  # fmt: skip
@@ -111,6 +149,59 @@ def test_work_is_that_of_the_definition() -> None:
     )
 
 
+def test_work_over_latents_is_that_of_attention_with_one_key_head_whose_values_are_part_of_its_keys() -> None:
+    b, h, context, rank, rope = 2, 8, 100, 32, 4
+    work = LATENT_DECODE.work({"b": b, "h": h, "context": context, "rank": rank, "rope": rope, "cache_bytes": 1.0})
+    scores, results = 2 * b * h * context * (rank + rope), 2 * b * h * context * rank
+    queries, written = 2 * b * h * (rank + rope), 2 * b * h * rank
+    assert work == (scores + results, b * context * (rank + rope) + queries + written)
+
+
+@given(st.integers(1, 4), st.integers(1, 64), st.sampled_from([(192, 128), (96, 64), (64, 64)]))
+def test_expanded_latents_are_plain_attention_where_keys_are_as_wide_as_values(
+    b: int, new: int, widths: tuple[int, int]
+) -> None:
+    keys, values = widths
+    x = {"b": b, "h": 4, "kv": 4, "new": new, "keys": keys, "values": values, "d": values, "cache_bytes": 2.0}
+    flops, moved = LATENT_PREFILL.work(x)
+    pairs = b * 4 * new * (new + 1) // 2
+    assert flops == 2 * pairs * keys + 2 * pairs * values
+    if keys == values:
+        assert (flops, moved) == PREFILL_ATTENTION.work(x)
+
+
+@given(st.integers(1, 40), st.integers(1, 60))
+def test_a_window_counts_what_each_query_sees(new: int, window: int) -> None:
+    x = {"b": 2, "h": 4, "kv": 2, "d": 8, "new": new, "context": new, "window": window, "cache_bytes": 2.0}
+    pairs = sum(1 for q in range(new) for k in range(new) if q - window < k <= q)
+    assert WINDOW_PREFILL.work(x)[0] == 4 * 2 * 4 * 8 * pairs
+    last = sum(1 for k in range(new) if new - 1 - window < k)
+    assert WINDOW_DECODE.work(x) == DECODE_ATTENTION.work({**x, "context": last})
+
+
+def test_mxfp4_weights_take_the_kernels_whose_activations_are_mxfp8_where_they_were_measured() -> None:
+    found = calibration_of("b200_sxm")
+    assert found is not None
+    kinds = {(c.backend, c.precision) for c in found.classes if c.form == "experts" and c.precision.startswith("mxfp4")}
+    assert len(kinds) == sum(c.form == "experts" and c.precision.startswith("mxfp4") for c in found.classes)
+    for backend in ("trtllm", "sglang"):
+        one = chosen(found, FORMS["experts"], "mxfp4", backend)
+        assert one is not None
+        assert (one.backend, one.precision) == (backend, "mxfp4_mxfp8")
+
+
+@given(st.integers(1, 4), st.integers(1, 5), st.integers(1, 3))
+def test_a_delta_rule_reads_and_writes_each_state_once_however_many_tokens_are_new(
+    b: int, new: int, heads: int
+) -> None:
+    x = {"b": b, "new": new, "k_heads": heads, "v_heads": 2 * heads, "k_dim": 8, "v_dim": 16}
+    flops, moved = DELTA_PREFILL.work(x)
+    states = b * 2 * heads * 8 * 16
+    products = sum(2 * states for _ in range(new) for _ in ("what is remembered", "what is put in", "what is read"))
+    assert flops == products
+    assert moved - 2 * 4 * states == 2 * b * new * heads * (8 + 8 + 2 * 16 + 2 * 16)  # q, k, v and the result
+
+
 @given(st.integers(1, 8192), st.sampled_from([8, 64, 128]), st.sampled_from([1, 2, 8]))
 def test_experts_touched_are_never_more_than_there_are_or_are_chosen(tokens: int, experts: int, topk: int) -> None:
     x = {
@@ -121,6 +212,7 @@ def test_experts_touched_are_never_more_than_there_are_or_are_chosen(tokens: int
         "experts": experts,
         "tp": 1,
         "ep": 1,
+        "matrices": 3,
         "weight_bytes": 2.0,
     }
     _, moved = FORMS["experts"].work(x)
@@ -138,15 +230,9 @@ def test_bytes_of_an_element_hold_the_scales_beside_it() -> None:
 def test_base_of_every_form_grows_with_the_work() -> None:
     small = {"m": 8, "n": 512, "k": 512, "weight_bytes": 2.0, "activation_bytes": 2.0, "b": 2, "h": 8, "kv": 2, "d": 128, "context": 64,
              "new": 64, "cache_bytes": 2.0, "tokens": 8, "hidden": 512, "inter": 256, "topk": 2, "experts": 8, "tp": 1, "ep": 1,
-             "bytes": 4096, "ranks": 2}  # fmt: skip
-    grown = {
-        "product": "m",
-        "decode_attention": "context",
-        "prefill_attention": "new",
-        "experts": "tokens",
-        "all_reduce": "bytes",
-    }
+             "matrices": 3, "skew": 1.0, "window": 64 * 64, "bytes": 4096, "ranks": 2, "rank": 512, "rope": 64, "keys": 192, "values": 128, "k_heads": 2, "v_heads": 8, "k_dim": 128,
+             "v_dim": 128, "channels": 1024, "width": 4}  # fmt: skip
     offered = Rates(1e15, 3e12, 132.0, 4e11)
-    for name, size in grown.items():
-        form = FORMS[name]
+    for form in FORMS.values():
+        size = next(n for n in ("m", "context", "new", "tokens", "bytes") if n in form.sizes)
         assert form.base(form.start, {**small, size: 64 * small[size]}, offered) > form.base(form.start, small, offered)

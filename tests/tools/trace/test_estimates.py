@@ -134,6 +134,11 @@ def test_a_device_without_measurements_has_a_bound_alone_and_says_so(context: To
     assert found.totals.calibrated_seconds is None
     assert all(one.calibrated_seconds is None for one in found.operators)
     assert any("uncalibrated" in said for said in found.notes)
+    low, high = found.totals.low_seconds, found.totals.high_seconds
+    assert low is not None
+    assert high is not None
+    assert found.totals.bound_seconds <= low < high
+    assert any("the mean of other devices" in said for said in found.notes)
 
 
 def test_experts_are_one_kernel_and_read_what_uniform_routing_touches(context: ToolContext) -> None:
@@ -194,10 +199,27 @@ def test_arguments_of_the_cost_tools_and_of_estimates_bear_the_same_names() -> N
     assert shared <= set(RooflineArguments.model_fields) & set(CostArguments.model_fields)
 
 
-def test_a_kernel_like_none_that_was_measured_leaves_the_whole_uncalibrated(context: ToolContext) -> None:
-    latents = {"hidden_size": 256, "intermediate_size": 512, "moe_intermediate_size": 64, "num_hidden_layers": 3, "n_routed_experts": 8,
-               "num_experts_per_tok": 2, "n_group": 2, "topk_group": 1, "vocab_size": 1000, "num_attention_heads": 4, "num_key_value_heads": 4}  # fmt: skip
-    found = estimate(context, "deepseek_v3", config=latents)
+LATENTS = {"hidden_size": 256, "intermediate_size": 512, "moe_intermediate_size": 64, "num_hidden_layers": 3, "n_routed_experts": 8,
+           "num_experts_per_tok": 2, "n_group": 2, "topk_group": 1, "vocab_size": 1000, "num_attention_heads": 4, "num_key_value_heads": 4}  # fmt: skip
+
+
+@pytest.mark.parametrize(("phase", "says"), [("decode", "latent decode, bf16"), ("prefill", "latent prefill, bf16")])
+def test_attention_over_latents_takes_what_kernels_over_latents_were_measured_to_take(
+    context: ToolContext, phase: str, says: str
+) -> None:
+    point = {"batch_size": 4, "cache_len": 96} if phase == "decode" else {"batch_size": 4, "seq_len": 96}
+    found = estimate(context, "deepseek_v3", config=LATENTS, values=point, phase=phase)
+    attention = [one for one in found.operators if one.operation == "sdpa"]
+    assert attention
+    assert all(one.measured_as.startswith(says) for one in attention)
+    assert found.totals.calibrated_seconds is not None
+
+
+def test_a_kernel_like_none_that_was_measured_leaves_the_whole_uncalibrated(
+    context: ToolContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("opscope_tools.estimate_roofline.kernels._latents", lambda plain, *_: plain)
+    found = estimate(context, "deepseek_v3", config=LATENTS)
     attention = [one for one in found.operators if one.operation == "sdpa"]
     assert attention
     assert all(one.calibrated_seconds is None and one.bound_seconds > 0 for one in attention)

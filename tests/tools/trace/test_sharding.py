@@ -39,7 +39,9 @@ def test_products_are_split_as_the_models_own_plan_says(context: ToolContext, mo
             products[path] = split.get(op.order, "whole")
     compared = 0
     for path, ours in products.items():
-        theirs = next((kind for name, kind in sorted(plan.items(), key=lambda p: -len(p[0])) if path.endswith(name)), None)
+        theirs = next(
+            (kind for name, kind in sorted(plan.items(), key=lambda p: -len(p[0])) if path.endswith(name)), None
+        )
         if theirs in COLUMNS | ROWS:
             assert ours == ("column" if theirs in COLUMNS else "row"), (path, theirs)
             compared += 1
@@ -81,7 +83,11 @@ def test_ranks_share_the_work_and_the_weights(context: ToolContext, tp: int) -> 
         assert one.flops == round((whole.flops - keys) / tp + keys / min(tp, 4)), one.module
     hidden, inter, vocab, layers = 256, 512, 1024, 4
     kv = 2 * hidden * 128 // min(tp, 4)
-    shared = layers * ((2 * hidden * hidden + 3 * hidden * inter) // tp + kv + 2 * hidden) + 2 * vocab * hidden // tp + hidden
+    shared = (
+        layers * ((2 * hidden * hidden + 3 * hidden * inter) // tp + kv + 2 * hidden)
+        + 2 * vocab * hidden // tp
+        + hidden
+    )
     assert rank.memory.weights_bytes == 2 * shared
     assert rank.memory.cache_bytes == alone.memory.cache_bytes // min(tp, 4)
     assert rank.parallel is not None
@@ -99,7 +105,10 @@ def test_whole_experts_on_each_rank_or_parts_of_all_are_the_same_weights(context
     assert parts.memory.weights_bytes == whole.memory.weights_bytes
     assert spread.memory.weights_bytes == alone.memory.weights_bytes - experts + experts // 4
     assert spread.memory.cache_bytes == alone.memory.cache_bytes // 4
-    flops = {name: sum(o.flops for o in r.operators if o.kind == "experts") for name, r in (("a", alone), ("p", parts), ("s", spread))}
+    flops = {
+        name: sum(o.flops for o in r.operators if o.kind == "experts")
+        for name, r in (("a", alone), ("p", parts), ("s", spread))
+    }
     assert flops["p"] == pytest.approx(flops["a"] / 4, rel=1e-6)
     assert flops["s"] == pytest.approx(flops["a"] / 4, rel=1e-3)  # what sorts tokens is not shared
 
@@ -122,7 +131,9 @@ def test_stages_hold_their_layers_and_hand_on_what_they_made(context: ToolContex
         ({"pp": 5}, "more than the 4 layers"),
     ],
 )
-def test_degrees_that_the_model_does_not_allow_are_refused(context: ToolContext, parallel: dict[str, int], said: str) -> None:
+def test_degrees_that_the_model_does_not_allow_are_refused(
+    context: ToolContext, parallel: dict[str, int], said: str
+) -> None:
     with pytest.raises(ConfigError, match=said):
         estimate(context, "llama", SMALL, parallel=parallel)
 

@@ -13,7 +13,17 @@ from dataclasses import dataclass, replace
 from opscope_schemas.estimates import ALONE, Parallel
 from opscope_schemas.formula import Rational, approximated
 
-from opscope_tools.hardware.forms import ALL_REDUCE, BYTES, DECODE_ATTENTION, EXPERTS, PREFILL_ATTENTION, PRODUCT, Form
+from opscope_tools.hardware.forms import (
+    ALL_REDUCE,
+    BYTES,
+    DECODE_ATTENTION,
+    EXPERTS,
+    LATENT_DECODE,
+    LATENT_PREFILL,
+    PREFILL_ATTENTION,
+    PRODUCT,
+    Form,
+)
 from opscope_tools.trace.engine import Found
 from opscope_tools.trace.protocol import OpRecord
 from opscope_tools.trace.routing import GROUPED, routings
@@ -21,6 +31,8 @@ from opscope_tools.trace.serving import EngineKernel, kernels
 from opscope_tools.trace.sharding import Shards, Split, shards
 
 _ATTENTION = "opscope.sdpa"
+#: exponent of the power law by which tokens choose experts, as kernels were measured: routers are not even
+_SKEW = 1.01
 #: bytes per element of weights above which they are as the model's dtype has them
 _PLAIN = 1.5
 
@@ -222,15 +234,12 @@ def _parent(op: OpRecord, point: _Point) -> int:
 
 
 def _attention(plain: Kernel, part: _Part, read: float, point: _Point) -> Kernel:
-    """Heads of keys and values from the bytes that are read: they may be given repeated, and are not read so.
-
-    Attention over latents, whose keys are wider than its values, is another kernel, and none of its kind is known here.
-    """
+    """Heads of keys and values from the bytes that are read: they may be given repeated, and are not read so."""
     op, ranks = part.op, point.ranks(part) if part.split is not None else 1.0
-    if len(op.inputs) < 3 or op.inputs[0].shape[-1] != op.inputs[2].shape[-1]:
-        return replace(
-            plain, flops=plain.flops / ranks, matmul_flops=plain.matmul_flops / ranks
-        )  # every rank reads all latents
+    if len(op.inputs) < 3:
+        return _shared(plain, ranks)
+    if op.inputs[0].shape[-1] != op.inputs[2].shape[-1]:
+        return _latents(plain, op, read, point, ranks)
     b, h, new, d = point.shape(op.inputs[0].shape)[-4:]
     context = point.shape(op.inputs[1].shape)[-2]
     cached = float(point.values.get("kv_bytes", 2))
@@ -244,6 +253,30 @@ def _attention(plain: Kernel, part: _Part, read: float, point: _Point) -> Kernel
     sizes = {"b": b, "h": h / ranks, "kv": here, "d": d, "context": context, "new": new, "cache_bytes": cached}
     form = DECODE_ATTENTION if new == 1 else PREFILL_ATTENTION
     return replace(plain, precision="fp8" if cached < _PLAIN else "bf16", form=form, sizes=sizes)
+
+
+def _latents(plain: Kernel, op: OpRecord, read: float, point: _Point, ranks: float) -> Kernel:
+    """Attention whose keys are wider than its values; absorbed, its products say how wide the latents are that it reads.
+
+    Ranks share the heads; every rank reads all latents, and its own heads of keys and values where they are expanded.
+    """
+    b, h, new, keys = point.shape(op.inputs[0].shape)[-4:]
+    context, values = point.shape(op.inputs[1].shape)[-2], point.shape(op.inputs[2].shape)[-1]
+    cached = float(point.values.get("kv_bytes", 2))
+    rank = (plain.moved - read) / (2 * b * h * new)
+    rope = plain.matmul_flops / (2 * b * h * new * context) - 2 * rank
+    absorbed = new == 1 and rank != values
+    if ranks > 1:
+        latents = cached * b * context * (rank + rope) if absorbed else 0.0
+        moved = (plain.moved - latents) / ranks + latents
+        plain = replace(plain, flops=plain.flops / ranks, matmul_flops=plain.matmul_flops / ranks, moved=moved)
+    sizes = {"b": b, "h": h / ranks, "context": context, "new": new, "cache_bytes": cached}
+    precision = "fp8" if cached < _PLAIN else "bf16"
+    if absorbed:
+        return replace(plain, precision=precision, form=LATENT_DECODE, sizes={**sizes, "rank": rank, "rope": rope})
+    if new == 1:  # expanded for every token: no engine does so, and nobody measured it
+        return plain
+    return replace(plain, precision=precision, form=LATENT_PREFILL, sizes={**sizes, "keys": keys, "values": values})
 
 
 # ---------------------------------------------------------------- joined
@@ -286,7 +319,7 @@ def _experts(parts: Sequence[_Part], point: _Point, index: int) -> Kernel:
     )  # fmt: skip
     sizes = {
         "tokens": tokens, "hidden": hidden, "inter": inter, "topk": rows / tokens, "experts": experts, "tp": 1.0, "ep": 1.0,
-        "weight_bytes": BYTES[precision],
+        "weight_bytes": BYTES[precision], "skew": _SKEW, "matrices": float(round(whole.matmul_flops / (2 * rows * hidden * inter))),
     }  # fmt: skip
     spread = point.parallel
     if spread.tp * spread.dp * spread.ep == 1:

@@ -15,8 +15,8 @@ from opscope_tools.hardware.forms import PRODUCT
 
 #: classes as people call them
 _NAMES = {
-    "product": "matrix products", "decode_attention": "attention", "prefill_attention": "attention", "experts": "experts",
-    "all_reduce": "communication",
+    "product": "matrix products", "decode_attention": "attention", "prefill_attention": "attention", "latent_decode": "attention",
+    "latent_prefill": "attention", "experts": "experts", "all_reduce": "communication",
 }  # fmt: skip
 #: how far the time of what only moves data may be off: chosen, not measured
 _LOOSE = (0.6, 1.5)
@@ -73,7 +73,7 @@ def _measured(kernel: Kernel, device: Device, calibration: Calibration, backend:
         fitted = chosen(calibration, kernel.form, "bf16", backend, width)
     if fitted is None:
         return None
-    return timed(fitted, sizes, rates(device, kernel.precision, kernel.ranks))
+    return timed(fitted, sizes, rates(device, fitted.precision, kernel.ranks))
 
 
 def _small(kernel: Kernel, device: Device, calibration: Calibration, backend: str) -> Timed | None:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from opscope_cache.trees import IMPORTED
 from opscope_schemas.common import ToolArguments
 from opscope_schemas.errors import ConfigError, ValuesError
-from opscope_schemas.estimates import ALONE, Hardware, Parallel, RooflineResult
+from opscope_schemas.estimates import ALONE, Hardware, Parallel, RooflineResult, TimeTotals
 from opscope_schemas.formula import Rational
 from pydantic import Field
 
@@ -24,12 +24,13 @@ from opscope_tools.costing.arguments import (
     remarks,
     sources,
 )
+from opscope_tools.estimate_roofline.kernels import Kernel
 from opscope_tools.estimate_roofline.memory import memory_use, of_rank
 from opscope_tools.estimate_roofline.parallel import check, spread
 from opscope_tools.estimate_roofline.predicting import Model, Phase, Replica, Timing, served
 from opscope_tools.estimate_roofline.times import Estimate, estimates, note, rows, spent, totals
 from opscope_tools.estimate_roofline.traffic import Load
-from opscope_tools.hardware.calibration import calibration_for
+from opscope_tools.hardware.calibration import calibration_for, generic
 from opscope_tools.hardware.devices import Device, device_named
 from opscope_tools.hardware.forms import BYTES
 from opscope_tools.pictures import picture
@@ -65,7 +66,7 @@ _ASSUMED = (
     "what a causal kernel computes.",
     "Kernels run one after the other, launched from a CUDA graph; what the runtime does between passes is not in the times.",
     "Products that read the same activations in one module run as one, and so do small kernels of a module with no product between "
-    "them; a layer of experts is one kernel.",
+    "them; a layer of experts is one kernel, calibrated where tokens choose experts by a power law (1.01); its bound has them chosen evenly.",
     "Norms, activations and copies were not measured: the launch and the bandwidth of products stand for them, and 0.6 to 1.5 times "
     "that for their spread.",
     "Runtime, graphs and fragmentation take memory beside what is counted here.",
@@ -189,21 +190,39 @@ def _estimated(
     here = of_rank(values, parallel)
     check(timing.of, here, parallel)
     calibration = calibration_for(device) if serving else None
-    times = estimates(timing.of.kernels(here, parallel), device, calibration, arguments.backend)
+    every = timing.of.kernels(here, parallel)
+    times = estimates(every, device, calibration, arguments.backend)
     memory = memory_use(timing.memory, values, device.capacity, parallel)
     tokens = (
         float(values.get("batch_size", 0)) * float(values.get("seq_len", 0)) if arguments.phase != "encode" else 0.0
     )
+    whole, expected = _elsewhere(totals(times, tokens, memory.fits), every, device, arguments)
     return RooflineResult(
         model_class=found.tree.trace.model_class, phase=found.tree.trace.phase, view=arguments.view,
         precision={**precision, "activations": "bf16"}, hardware=shown(device, times),
         values={n: v for n, v in values.items() if n in _SIZES or n in (arguments.values or {})},
-        totals=totals(times, tokens, memory.fits), spent=spent(times), memory=memory, operators=rows(times),
+        totals=whole, spent=spent(times), memory=memory, operators=rows(times),
         parallel=spread(timing.of, here, parallel, times),
         calibration=note(times, calibration) if calibration is not None else None, assumptions=_ASSUMED,
         not_counted=not_counted(found.tree.ops_below(found.call)), sources=sources(context.workspace),
-        notes=(*defaults, *_told(device, times, arguments, memory.fits), *remarks(found)),
+        notes=(*defaults, *_told(device, times, arguments, memory.fits), *expected, *remarks(found)),
     )  # fmt: skip
+
+
+def _elsewhere(
+    whole: TimeTotals, every: list[Kernel], device: Device, arguments: RooflineArguments
+) -> tuple[TimeTotals, tuple[str, ...]]:
+    """Between what times a device without measurements may lie by those that were measured: no calibrated time, and said."""
+    if arguments.view == "eager" or calibration_for(device) is not None:
+        return whole, ()
+    calibration = generic(device)
+    other = totals(estimates(every, device, calibration, arguments.backend), 0.0, fits=True)
+    if other.low_seconds is None or other.high_seconds is None:
+        return whole, ()
+    low = max(other.low_seconds, whole.bound_seconds)
+    high = max(other.high_seconds, low)
+    said = f"Between {low * 1e3:.3g} and {high * 1e3:.3g} ms if its kernels use it as NVIDIA's use theirs ({calibration.source})."
+    return whole.model_copy(update={"low_seconds": low, "high_seconds": high}), (said,)
 
 
 def _asked(arguments: RooflineArguments) -> tuple[CostArguments, tuple[str, ...]]:
@@ -266,7 +285,7 @@ def _told(device: Device, times: list[Estimate], arguments: RooflineArguments, f
     calibrated = calibration_for(device) is not None
     if not calibrated:
         said.append(
-            f"{device.name} is uncalibrated: no measured kernels of it are at hand, and only the bound is given."
+            f"{device.name} is uncalibrated: no measured kernels of it are at hand, and of its own only the bound is given."
         )
     elif unlike := [
         one.kernel for one in times if one.measured is None and one.limit is not None and arguments.view != "eager"

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Mapping
@@ -20,8 +21,12 @@ from opscope_tools.hardware.forms import FORMS, Form, Rates, Sizes
 from opscope_tools.hardware.grids import interpolated
 
 FOLDER = Path(__file__).with_name("calibrations")
+#: name of the file for devices that nobody measured
+ELSEWHERE = "uncalibrated"
 #: what serves where nobody says otherwise
-BACKENDS = ("vllm", "trtllm", "sglang")
+BACKENDS = ("vllm", "trtllm", "sglang", "nccl")
+#: kernels that stand first for a precision of weights: where units of 4 bits are, activations go down to 8 bits before mxfp4 weights
+_FIRST = {"mxfp4": ("mxfp4_mxfp8", "mxfp4")}
 
 
 class Unseen(Frozen):
@@ -95,13 +100,22 @@ def calibration_of(device: str) -> Calibration | None:
     return Calibration.model_validate(json.loads(file.read_text("utf-8"))) if file.is_file() else None
 
 
+def generic(device: Device) -> Calibration:
+    """What kernels may take on a device without measurements, by devices of other generations; `source` says that it is uncalibrated.
+
+    Its spread is that on measured devices by the others alone: wide, and of NVIDIA's GPUs only.
+    """
+    file = FOLDER / f"{ELSEWHERE}.json"
+    return Calibration.model_validate(json.loads(file.read_text("utf-8"))).model_copy(update={"device": device.id})
+
+
 def chosen(
     calibration: Calibration, form: Form, precision: str, backend: str = "", head_dim: int | None = None
 ) -> Fitted | None:
     """The class of kernels for that form and precision: of that backend if it has one, and of the nearest head width."""
     order = dict.fromkeys((backend, *BACKENDS)) if backend else dict.fromkeys(BACKENDS)
-    for name in order:
-        found = [c for c in calibration.classes if (c.form, c.precision, c.backend) == (form.name, precision, name)]
+    for name, kind in itertools.product(order, _FIRST.get(precision, (precision,))):
+        found = [c for c in calibration.classes if (c.form, c.precision, c.backend) == (form.name, kind, name)]
         if found:
             return min(found, key=lambda c: abs(math.log((c.head_dim or 1) / (head_dim or c.head_dim or 1))))
     return None
@@ -127,6 +141,7 @@ def timed(fitted: Fitted, sizes: Sizes, offered: Rates) -> Timed:
 
 __all__ = [
     "BACKENDS",
+    "ELSEWHERE",
     "FOLDER",
     "Calibration",
     "Fitted",
@@ -136,6 +151,7 @@ __all__ = [
     "calibration_for",
     "calibration_of",
     "chosen",
+    "generic",
     "rates",
     "timed",
 ]

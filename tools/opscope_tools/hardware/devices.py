@@ -18,7 +18,9 @@ from pydantic import Field, ValidationError
 
 _FILE = Path(__file__).with_name("devices.json")
 #: how a precision's products are computed where a device has no units for it
-_STANDS_FOR = {"fp16": "bf16", "bf16": "fp16", "fp8_block": "fp8", "nvfp4": "fp4", "mxfp4": "fp4", "int4": "bf16"}
+_STANDS_FOR = {
+    "fp16": "bf16", "bf16": "fp16", "fp8_block": "fp8", "nvfp4": "fp4", "mxfp4": "fp4", "mxfp4_mxfp8": "fp8", "int4": "bf16",
+}  # fmt: skip
 
 Kind = Literal["gpu", "tpu", "accelerator", "cpu"]
 Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
