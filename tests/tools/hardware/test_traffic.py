@@ -10,7 +10,7 @@ from opscope_tools.estimate_roofline.traffic import Load, Steps, steady
 
 def steps(launch: float, each: float, token: float) -> Steps:
     return Steps(
-        decode=lambda batch, context: launch + each * batch, prefill=lambda count, length: token * count * length
+        decode=lambda batch, _: launch + each * batch, prefill=lambda count, length: token * count * length
     )
 
 

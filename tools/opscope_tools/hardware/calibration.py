@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 from opscope_schemas.common import Frozen
@@ -73,6 +73,14 @@ class Calibration(Frozen):
     tables: Mapping[str, str]
     classes: tuple[Fitted, ...]
 
+    @cached_property
+    def by_kind(self) -> dict[tuple[str, str, str], list[Fitted]]:
+        """Form, precision and backend -> the classes, one for each head width."""
+        found: dict[tuple[str, str, str], list[Fitted]] = {}
+        for one in self.classes:
+            found.setdefault((one.form, one.precision, one.backend), []).append(one)
+        return found
+
 
 @dataclass(frozen=True)
 class Timed:
@@ -115,8 +123,7 @@ def chosen(
     """The class of kernels for that form and precision: of that backend if it has one, and of the nearest head width."""
     order = dict.fromkeys((backend, *BACKENDS)) if backend else dict.fromkeys(BACKENDS)
     for name, kind in itertools.product(order, _FIRST.get(precision, (precision,))):
-        found = [c for c in calibration.classes if (c.form, c.precision, c.backend) == (form.name, kind, name)]
-        if found:
+        if found := calibration.by_kind.get((form.name, kind, name)):
             return min(found, key=lambda c: abs(math.log((c.head_dim or 1) / (head_dim or c.head_dim or 1))))
     return None
 
