@@ -10,8 +10,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-#: steps until the batch that decodes and the rate agree
-_ROUNDS = 60
+#: of the span in which the batch lies that decodes
+_HALVINGS = 12
 #: tokens that an engine prefills in one step at most
 CHUNK = 8192
 
@@ -51,26 +51,25 @@ def steady(steps: Steps, load: Load, replicas: int, cache_limit: int | None) -> 
     here = max(1.0, load.concurrency / replicas)
     places = min(here, cache_limit) if cache_limit is not None else here
     context = load.input_len + load.output_len / 2
-    service = _prefill(steps, load.input_len)
-    extra = _beside(steps, load.input_len, service)
+    service = steps.prefill(1, load.input_len)
+    others = _beside(steps, load.input_len, service) * (places - 1) / places
     gaps = max(1, load.output_len - 1)
-    batch, tpot, rate, step = places, 0.0, 0.0, 0.0
-    for _ in range(_ROUNDS):
-        step = steps.decode(max(1.0, batch), context)
-        busy = min(0.95, rate * extra)
-        tpot = step / (1 - busy)
-        in_service = places / (service + gaps * tpot)
-        new_rate = min(in_service, 0.98 / extra) if extra else in_service
-        new_batch = min(places, new_rate * gaps * tpot)
-        if abs(new_rate - rate) < 1e-5 * new_rate and abs(new_batch - batch) < 1e-3 * batch:
-            break
-        rate, batch = (rate + new_rate) / 2 if rate else new_rate, (batch + new_batch) / 2
-    waiting = max(0.0, here / rate - service - gaps * tpot)
-    return Steady(step, tpot, service, waiting, batch, rate, min(1.0, rate * extra))
 
+    def rate(batch: float) -> float:
+        """Requests a second while so many decode: each takes its part of the steps, and its prefill stretches those of others."""
+        return batch / (gaps * steps.decode(max(1.0, batch), context) + batch * others)
 
-def _prefill(steps: Steps, length: int) -> float:
-    return steps.prefill(1, length)
+    low, high = 0.0, places
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if middle + rate(middle) * service < places else (low, middle)
+    batch = (low + high) / 2
+    found = rate(batch)
+    tpot = batch / (found * gaps)
+    waiting = max(0.0, here / found - service - gaps * tpot)
+    return Steady(
+        steps.decode(max(1.0, batch), context), tpot, service, waiting, batch, found, min(1.0, found * others)
+    )
 
 
 def _beside(steps: Steps, length: int, alone: float) -> float:
