@@ -46,6 +46,7 @@ _KERNELS: dict[Any, Any] = {
 
 def _dropout(tensor: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
     """As a GPU drops: one operator, whose mask is of booleans."""
+    assert not inplace
     return torch.native_dropout(tensor, p, True)[0] if training and p > 0 else tensor
 
 

@@ -36,12 +36,12 @@ def memory_use(flow: Dataflow, values: Mapping[str, Rational], capacity: int) ->
         weights_bytes=weights, cache_bytes=cache,
         cache_bytes_per_token=here.cache_per_token // int(values["batch_size"]) if here.cache_per_token and values.get("batch_size") else None,
         activation_bytes=here.peak_activations, capacity_bytes=capacity, fits=total <= capacity,
-        largest_batch=_largest(needs("batch_size"), capacity) if "batch_size" in values else None,
-        longest_context=_largest(needs(length), capacity) if length in values and flow.cache is not None else None,
+        largest_batch=largest(needs("batch_size"), capacity) if "batch_size" in values else None,
+        longest_context=largest(needs(length), capacity) if length in values and flow.cache is not None else None,
     )  # fmt: skip
 
 
-def _largest(needs: Callable[[int], int], capacity: int) -> int | None:
+def largest(needs: Callable[[int], int], capacity: int) -> int | None:
     """The largest size whose bytes fit; 0 where none does, None where every size does or a size has no bytes."""
     try:
         if needs(1) > capacity:
@@ -59,4 +59,4 @@ def _largest(needs: Callable[[int], int], capacity: int) -> int | None:
     return low
 
 
-__all__ = ["memory_use"]
+__all__ = ["largest", "memory_use"]

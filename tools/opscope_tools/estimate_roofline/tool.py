@@ -26,6 +26,8 @@ from opscope_tools.costing.arguments import (
 from opscope_tools.estimate_roofline.kernels import kernels_at
 from opscope_tools.estimate_roofline.memory import memory_use
 from opscope_tools.estimate_roofline.times import Estimate, estimates, note, rows, spent, totals
+from opscope_tools.estimate_roofline.training import ASSUMED as TRAINING_ASSUMED
+from opscope_tools.estimate_roofline.training import step_kernels, step_memory
 from opscope_tools.hardware.calibration import calibration_of
 from opscope_tools.hardware.devices import Device, device_named
 from opscope_tools.hardware.forms import BYTES
@@ -73,8 +75,8 @@ class RooflineArguments(ToolArguments):
 
     target: str = Field(description=TARGET, min_length=1, max_length=1000)
     hardware: str = Field(description="`h100_sxm`, `b200_sxm`, `mi300x`, ...", min_length=1, max_length=200)
-    phase: Literal["prefill", "decode", "encode"] = Field(
-        default="decode", description="decode: a token of each sequence."
+    phase: Literal["prefill", "decode", "encode", "train"] = Field(
+        default="decode", description="decode: a token of each sequence; train: a step with AdamW, eager."
     )
     config: Config = Field(default=None, description=CONFIG)
     values: Values = Field(default=None, description=VALUES)
@@ -95,22 +97,27 @@ def estimate_roofline(arguments: RooflineArguments, context: ToolContext) -> Roo
     if values is None:
         raise ValuesError("No point to estimate at.", next_step="Give values: {'batch_size': 1, 'cache_len': 1024}.")
     context.checkpoint()
-    serving = arguments.view == "serving"
-    every = kernels_at(found, values, quantised, eager=not serving)
+    training = arguments.phase == "train"
+    serving = arguments.view == "serving" and not training
+    every = step_kernels(found, values) if training else kernels_at(found, values, quantised, eager=not serving)
     calibration = calibration_of(device.id) if serving else None
     times = estimates(every, device, calibration, arguments.backend)
-    memory = memory_use(dataflow(found.tree, found.call), values, device.capacity)
+    memory = (
+        step_memory(found, values, device.capacity)
+        if training
+        else memory_use(dataflow(found.tree, found.call), values, device.capacity)
+    )
     tokens = (
         float(values.get("batch_size", 0)) * float(values.get("seq_len", 0)) if arguments.phase != "encode" else 0.0
     )
     return RooflineResult(
-        model_class=found.tree.trace.model_class, phase=found.tree.trace.phase, view=arguments.view,
+        model_class=found.tree.trace.model_class, phase=found.tree.trace.phase, view="serving" if serving else "eager",
         precision={**precision, "activations": "bf16"}, hardware=_shown(device, times),
         values={n: v for n, v in values.items() if n in _SIZES or n in (arguments.values or {})},
         totals=totals(times, tokens, memory.fits), spent=spent(times), memory=memory, operators=rows(times),
-        calibration=note(times, calibration) if calibration is not None else None, assumptions=_ASSUMED,
+        calibration=note(times, calibration) if calibration is not None else None, assumptions=_ASSUMED if not training else (*TRAINING_ASSUMED, *_ASSUMED[:2]),
         not_counted=not_counted(found.tree.ops_below(found.call)), sources=sources(context.workspace),
-        notes=(*defaults, *_told(device, times, arguments, memory.fits), *remarks(found)),
+        notes=(*defaults, *_told(device, times, arguments.view if serving else "eager", memory.fits), *remarks(found)),
     )  # fmt: skip
 
 
@@ -121,6 +128,8 @@ def _asked(arguments: RooflineArguments) -> tuple[CostArguments, tuple[str, ...]
     missing = [name for name in wanted if name not in given]
     values: dict[str, Any] = {**{name: _SIZES[name] for name in missing}, **given}
     precision = arguments.precision or {}
+    if precision and arguments.phase == "train":
+        raise ConfigError("Training is estimated in bf16 alone.", next_step="Leave out precision.")
     if cache := precision.get("cache"):
         values.setdefault("kv_bytes", Fraction(BYTES[cache]).limit_denominator(4096))
     config = arguments.config
@@ -134,7 +143,8 @@ def _asked(arguments: RooflineArguments) -> tuple[CostArguments, tuple[str, ...]
     said = ", ".join(f"{name} {values[name]:,}" for name in missing)
     return (
         CostArguments(
-            target=arguments.target, phase=arguments.phase, config=config, values=values, logits="last", view="eager",
+            target=arguments.target, phase=arguments.phase, config=config, values=values, view="eager",
+            logits="all" if arguments.phase == "train" else "last",
         ),
         (f"Not given, and assumed: {said}.",) if missing else (),
     )  # fmt: skip
@@ -168,19 +178,17 @@ def _shown(device: Device, times: list[Estimate]) -> Hardware:
     )  # fmt: skip
 
 
-def _told(device: Device, times: list[Estimate], arguments: RooflineArguments, fits: bool) -> tuple[str, ...]:
+def _told(device: Device, times: list[Estimate], view: str, fits: bool) -> tuple[str, ...]:
     said = []
     calibrated = calibration_of(device.id) is not None
     if not calibrated:
         said.append(
             f"{device.name} is uncalibrated: no measured kernels of it are at hand, and only the bound is given."
         )
-    elif unlike := [
-        one.kernel for one in times if one.measured is None and one.limit is not None and arguments.view != "eager"
-    ]:
+    elif unlike := [one.kernel for one in times if one.measured is None and one.limit is not None and view != "eager"]:
         named = ", ".join(dict.fromkeys(f"{kernel.operation} of {kernel.module}" for kernel in unlike))
         said.append(f"No measured kernels are like {named}: only the bound is given for the whole.")
-    elif arguments.view == "eager":
+    elif view == "eager":
         said.append("Eager kernels were not measured: only the bound is given.")
     if outside := sorted({n for one in times if one.measured and one.kernel.form for n in one.measured.outside}):
         said.append(f"Beyond what was measured: {', '.join(outside)}.")
