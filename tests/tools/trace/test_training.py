@@ -120,7 +120,7 @@ def test_layers_that_share_a_tensor_with_a_gradient_run_one_by_one(context: Tool
     model = reference.build(reference.Recipe(target, reference.config_of("bart", config)), "cpu")
     read, written = (torch.ones((2, length), dtype=torch.int64) * 5 for length in (7, 5))
     step = training.step(
-        model, lambda: model(input_ids=read, decoder_input_ids=written, labels=written, use_cache=False).loss
+        model, lambda: model(input_ids=read, decoder_input_ids=written, labels=written.clone(), use_cache=False).loss
     )
     assert found is not None
     assert (found.matmul_flops, found.saved_activations) == (step.products, step.saved)
@@ -235,7 +235,7 @@ def test_layers_that_run_again_cost_what_checkpointed_ones_do(context: ToolConte
     assert result.evaluated is not None
     values = result.evaluated.values
     model = reference.build(reference._decoder("llama", config, "sdpa", None), "cpu")
-    model.gradient_checkpointing_enable({"use_reentrant": False})
+    model.activation_checkpointing_enable({"use_reentrant": False})
     ids = torch.ones((2, 6), dtype=torch.int64)
     with torch.utils.checkpoint.set_checkpoint_early_stop(False):
         real = training.step(model, lambda: model(input_ids=ids, labels=ids, use_cache=False).loss)

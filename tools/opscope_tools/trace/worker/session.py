@@ -2,7 +2,7 @@
 
 The model is built on fake tensors (shapes without data) from a config whose sizes are symbols, in bfloat16, in
 evaluation mode, without gradients: the path that inference takes. A decode pass follows an unrecorded one of
-{cache_len} tokens that fills the cache.
+{cache_len} tokens that fills the cache; a training step is in training mode, and its gradients follow the forward.
 """
 
 from __future__ import annotations
