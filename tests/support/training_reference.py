@@ -6,12 +6,14 @@ hooks say which storages autograd keeps. Nothing here imports opscope.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
 
@@ -37,6 +39,7 @@ def _grouped(a: Any, b: Any, *_: Any, **__: Any) -> int:
     return int(2 * a[0] * a[1] * b[-1])
 
 
+_FUSED = "aten._scaled_dot_product_flash_attention_for_cpu"
 _KERNELS: dict[Any, Any] = {
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: _attention,
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: _attention_backward,
@@ -71,4 +74,26 @@ def step(model: Any, run: Callable[[], Any]) -> Step:
     return Step(there, counter.get_total_flops(), sum(storage.nbytes() for storage in kept.values()))
 
 
-__all__ = ["Step", "step"]
+class _Issued(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped here
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: Counter[str] = Counter()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if not func.is_view:
+            self.names[func._schema.name.replace("::", ".").replace(_FUSED, "opscope.sdpa")] += 1
+        return func(*args, **(kwargs or {}))
+
+
+def issued(model: Any, run: Callable[[], Any]) -> Counter[str]:
+    """How often a step issues each operator that is no view; attention's kernel by the name that documents give it."""
+    model.train()
+    with mock.patch.object(torch.nn.functional, "dropout", _dropout), _Issued() as seen:
+        end = run()
+        with _disable_current_modes():
+            seed = torch.ones_like(end)
+        torch.autograd.backward(end, seed)
+    return Counter(seen.names)
+
+
+__all__ = ["Step", "issued", "step"]

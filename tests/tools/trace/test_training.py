@@ -21,6 +21,7 @@ from opscope_tools.expand_refs import expand_refs
 from opscope_tools.running.engines import close_engines
 from opscope_tools.running.tool import ToolContext
 from opscope_tools.running.workspace import Workspace
+from opscope_tools.trace import operators
 from opscope_tools.trace.document import assignment
 from random_configs import random_config
 
@@ -293,6 +294,21 @@ def test_a_step_is_expanded_with_what_runs_backwards_in_every_module(context: To
     assert whole.evaluated == parts.evaluated
     backward = [g for g in parts.document.per_operator if g.name == "opscope.sdpa_backward"]
     assert len(backward) == 1
+
+
+@pytest.mark.parametrize("model_type", ["llama", "gpt2"])
+def test_a_step_issues_the_operators_of_a_real_one_and_no_others(model_type: str, context: ToolContext) -> None:
+    """Sums of gradients, copies and zeros too: of layers that were folded as of those that ran."""
+    config = random_config(model_type, random.Random(3)) | settings(model_type) | {"num_hidden_layers": 3}
+    given = {"target": model_type, "phase": "train", "config": config, "values": {"batch_size": 2, "seq_len": 6}}
+    result = expand_refs(_expanded(given), context)
+    assert result.evaluated is not None
+    mine = {g.name: evaluate(g.count, result.evaluated.values) for g in result.document.per_operator}
+    model = reference.build(reference._decoder(model_type, config, "sdpa", None), "cpu")
+    ids, labels = (torch.ones((2, 6), dtype=torch.int64) for _ in range(2))
+    real = training.issued(model, lambda: model(input_ids=ids, labels=labels, use_cache=False).loss)
+    moving = {name for name in real if (rule := operators.free(name)) is None or not rule.free}
+    assert mine == {name: real[name] for name in moving}
 
 
 def _expanded(arguments: dict[str, Any]) -> Any:
