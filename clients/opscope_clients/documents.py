@@ -99,7 +99,10 @@ def _common(with_phase: bool) -> list[click.Parameter]:
     return [
         *sources,
         click.Option(
-            ["--phase"], type=click.Choice(["prefill", "decode", "encode"]), default="prefill", show_default=True
+            ["--phase"],
+            type=click.Choice(["prefill", "decode", "encode", "train"]),
+            default="prefill",
+            show_default=True,
         ),
         click.Option(["--values"], multiple=True, metavar="KEY=VALUE|JSON", help="Variable values. Repeatable."),
         click.Option(["-o", "--output-folder"], metavar="DIR", help="Folder to write to (default: here)."),

@@ -113,6 +113,13 @@ def _show_memory(console: Console, memory: MemoryUse) -> None:
         f"memory: weights {gigabytes(memory.weights_bytes)}, cache {gigabytes(memory.cache_bytes)}, activations "
         f"{gigabytes(memory.activation_bytes)} of {gigabytes(memory.capacity_bytes)}: {room}"
     )
+    if (step := memory.training) is not None:
+        again = step.recomputed
+        less = f"; activations {gigabytes(again.saved_bytes)} where layers run again" if again is not None else ""
+        console.print(
+            f"and with it: gradients {gigabytes(step.gradient_bytes)}, AdamW {gigabytes(step.optimizer_bytes)}{less}",
+            soft_wrap=True,
+        )
 
 
 def _show_served(console: Console, served: Served) -> None:

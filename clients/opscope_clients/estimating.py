@@ -147,7 +147,7 @@ def estimate_command() -> SessionCommand:
         [
             click.Argument(["target"]),
             click.Option(["--hardware"], required=True, metavar="DEVICE", help="h100_sxm, b200_sxm, a100_sxm, mi300x, ..."),
-            click.Option(["--phase"], type=click.Choice(["prefill", "decode", "encode"]), default="decode", show_default=True),
+            click.Option(["--phase"], type=click.Choice(["prefill", "decode", "encode", "train"]), default="decode", show_default=True),
             click.Option(["--batch"], type=click.IntRange(1), help="Sequences."),
             click.Option(["--context"], type=click.IntRange(1), help="Tokens in the cache (decode), or new ones (prefill)."),
             click.Option(["--parallel"], multiple=True, metavar="KEY=VALUE|JSON", help="tp, pp, ep, dp, sp. Repeatable."),

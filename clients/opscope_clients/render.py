@@ -89,6 +89,9 @@ def _show_analysis(console: Console, document: Analysis, evaluated: object) -> N
         ("bytes written", totals.memory_access.write),
     ):
         console.print(f"{name}: {escape(formula)}")
+    if (step := document.training) is not None:
+        console.print(f"FLOPs of the way back, which are in these: {escape(step.backward.flops)}")
+        console.print(f"bytes saved for it: {escape(step.saved_activations)}")
     for missing in document.not_counted:
         console.print(f"[yellow]not counted:[/yellow] {escape(missing)}")
     if isinstance(evaluated, Evaluated):
@@ -101,6 +104,8 @@ def _show_analysis(console: Console, document: Analysis, evaluated: object) -> N
             f"{evaluated.parameters:,} parameters, {evaluated.weights:,} bytes of weights; no implementation reads less than "
             f"{evaluated.floor_read:,} bytes and writes less than {evaluated.floor_write:,}"
         )
+        if evaluated.saved_activations is not None:
+            console.print(f"{evaluated.saved_activations:,} bytes saved for the way back")
     for assumption in document.assumptions:
         console.print(f"[dim]assumed:[/dim] {escape(assumption)}")
 

@@ -18,7 +18,7 @@ from opscope_schemas.formula import Rational
 #: marks the fields that hold a formula
 FORMULA = "formula"
 FormulaText = Annotated[str, FORMULA]
-Phase = Literal["prefill", "decode", "encode", "forward"]
+Phase = Literal["prefill", "decode", "encode", "forward", "train"]
 
 
 class MemoryAccess(Frozen):
@@ -137,6 +137,56 @@ class GroupTotal(Frozen):
     memory_access: MemoryAccess
 
 
+class Share(Frozen):
+    """The part of a training step that runs one way."""
+
+    flops: FormulaText
+    matmul_flops: FormulaText
+    memory_access: MemoryAccess
+
+
+class TrainedLine(Frozen):
+    """A line of the forward: its FLOPs on the way there and back, and what is saved for the way back, submodules included."""
+
+    file: str
+    line: int
+    forward: FormulaText
+    backward: FormulaText
+    saved: FormulaText = Field(description="Bytes.")
+
+
+class Optimizer(Frozen):
+    """A class of optimizers: the bytes that it keeps beside weights and gradients, and one update of all weights."""
+
+    name: Literal["adamw", "sgd_momentum", "sgd"]
+    says: str
+    state: FormulaText
+    step: Share
+
+
+class Recomputation(Frozen):
+    """The step with every layer run again on the way back (activation checkpointing)."""
+
+    saved_activations: FormulaText = Field(description="The layers' inputs and what is saved outside of them.")
+    largest_layer: FormulaText = Field(
+        description="What a layer saves while it runs again: the largest, one at a time."
+    )
+    flops: FormulaText = Field(description="Of forward, backward and the layers' second forward.")
+    matmul_flops: FormulaText
+
+
+class Training(Frozen):
+    """What a training step adds to a document: bytes that stay, and which way the work goes."""
+
+    forward: Share
+    backward: Share
+    saved_activations: FormulaText = Field(description="Bytes that autograd keeps between the two, weights left out.")
+    gradients: FormulaText = Field(description="Bytes of the weights' gradients.")
+    optimizers: tuple[Optimizer, ...] = Field(description="adamw unless another is chosen; in no total.")
+    recomputation: Recomputation | None = Field(default=None, description="Where the forward has layers in lists.")
+    lines: tuple[TrainedLine, ...] = ()
+
+
 class Analysis(Frozen):
     """What both documents share."""
 
@@ -165,6 +215,7 @@ class Analysis(Frozen):
     conventions: tuple[str, ...] = ()
     parameters: FormulaText = Field(default="0", description="Number of weights of the module.")
     weights: FormulaText = Field(default="0", description="Their bytes, as the checkpoint stores them.")
+    training: Training | None = Field(default=None, description="Of phase train.")
 
 
 class ModuleAnalysis(Analysis):
@@ -193,6 +244,7 @@ class Evaluated(Frozen):
     floor_write: int
     parameters: int
     weights: int = Field(default=0, description="Bytes of the weights.")
+    saved_activations: int | None = Field(default=None, description="Bytes, of phase train.")
     values: dict[str, Rational] = Field(description="Every variable's value at this point.")
 
 

@@ -125,6 +125,23 @@ class ClassTime(Frozen):
     calibrated_seconds: float | None = None
 
 
+class RecomputedMemory(Frozen):
+    """The step where every layer keeps its inputs alone and runs forward again on the way back."""
+
+    saved_bytes: int = Field(description="The layers' inputs, what is saved outside of them, and all of one layer.")
+    flops: int = Field(description="Of forward, backward and the layers' second forward.")
+    fits: bool
+    largest_batch: int | None = None
+
+
+class TrainingMemory(Frozen):
+    """What a training step has in memory beside weights and saved activations."""
+
+    gradient_bytes: int
+    optimizer_bytes: int = Field(description="AdamW: fp32 weights and two moments.")
+    recomputed: RecomputedMemory | None = Field(default=None, description="Null: the forward has no layers in lists.")
+
+
 class MemoryUse(Frozen):
     """Bytes on one device against what it has."""
 
@@ -133,7 +150,9 @@ class MemoryUse(Frozen):
     weights_bytes: int = Field(description="Of one device, as are all of these.")
     cache_bytes: int = Field(description="Of all sequences, as the pass leaves it.")
     cache_bytes_per_token: int | None = Field(default=None, description="Of one sequence.")
-    activation_bytes: int | None = Field(description="Peak of the eager pass; null: not known.")
+    activation_bytes: int | None = Field(
+        description="Peak of the eager pass, of a training step what is saved for its way back; null: not known."
+    )
     capacity_bytes: int
     fits: bool
     largest_batch: int | None = Field(
@@ -141,6 +160,7 @@ class MemoryUse(Frozen):
         description="Sequences of this length that fit beside the weights; 0: the weights alone do not fit.",
     )
     longest_context: int | None = Field(default=None, description="Tokens that each sequence of this batch may have.")
+    training: TrainingMemory | None = None
 
 
 class Communication(Frozen):
@@ -324,10 +344,12 @@ __all__ = [
     "Parallel",
     "Plan",
     "PlanResult",
+    "RecomputedMemory",
     "RooflineResult",
     "Served",
     "Spread",
     "SweepPoint",
     "SweepResult",
     "TimeTotals",
+    "TrainingMemory",
 ]  # fmt: skip

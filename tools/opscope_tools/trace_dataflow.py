@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from opscope_cache.trees import IMPORTED
 from opscope_schemas.dataflow import Dataflow, DataflowResult, Overlap
-from opscope_schemas.errors import OpscopeError
+from opscope_schemas.errors import ConfigError, OpscopeError
 from opscope_schemas.formula import Rational
 
 from opscope_tools.costing.arguments import CostArguments, find, remarks, sources
@@ -28,6 +28,11 @@ class DataflowArguments(CostArguments):
 
 def trace_dataflow(arguments: DataflowArguments, context: ToolContext) -> DataflowResult:
     """Raises what the cost tools raise. Plans are read where the model is one that has a config."""
+    if arguments.phase == "train":
+        raise ConfigError(
+            "A training step has no data-flow graph here: layers are recorded once, and what each of them saves lives on.",
+            next_step="Ask count_flops or expand_refs with phase='train' for the saved activations.",
+        )
     found, flow = _holding(find(arguments, context))
     notes = list(remarks(found))
     if arguments.view == "serving":

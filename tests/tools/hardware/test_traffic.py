@@ -9,9 +9,7 @@ from opscope_tools.estimate_roofline.traffic import Load, Steps, steady
 
 
 def steps(launch: float, each: float, token: float) -> Steps:
-    return Steps(
-        decode=lambda batch, _: launch + each * batch, prefill=lambda count, length: token * count * length
-    )
+    return Steps(decode=lambda batch, _: launch + each * batch, prefill=lambda count, length: token * count * length)
 
 
 TIMES = st.builds(steps, st.floats(1e-3, 2e-2), st.floats(1e-6, 1e-3), st.floats(1e-7, 1e-5))

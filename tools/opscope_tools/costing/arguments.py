@@ -55,9 +55,9 @@ class CostArguments(ToolArguments):
     """Arguments of a cost analysis."""
 
     target: str = Field(description=TARGET, min_length=1, max_length=1000)
-    phase: Literal["prefill", "decode", "encode"] = Field(
+    phase: Literal["prefill", "decode", "encode", "train"] = Field(
         default="prefill",
-        description="decode: seq_len tokens after cache_len; encode: encoder or tower alone.",
+        description="decode: seq_len tokens after cache_len; encode: encoder or tower alone; train: with gradients.",
     )
     config: Config = Field(default=None, description=CONFIG)
     values: Values = Field(default=None, description=VALUES)
@@ -117,12 +117,17 @@ def running(context: ToolContext) -> Running:
 def find(arguments: CostArguments, context: ToolContext) -> Found:
     """The trace to read and the call in it that the arguments ask about."""
     workspace = context.workspace
+    if arguments.phase == "train" and (arguments.logits, arguments.view) != ("all", "eager"):
+        raise ConfigError(
+            "A training step computes every position's logits, eagerly.", next_step="Leave out logits and view."
+        )
     check_values(arguments.values, arguments.inputs)
     spec = model_spec(workspace, arguments.target, arguments.config)
     inputs = {name: tuple(shape) for name, shape in (arguments.inputs or {}).items()}
     request = TraceRequest(
-        model=spec, phase=arguments.phase, attention=arguments.attention, logits=arguments.logits, inputs=inputs
-    )
+        model=spec, phase=arguments.phase, attention=arguments.attention, logits=arguments.logits, inputs=inputs,
+        fit=arguments.phase != "train",  # what is saved has no fit
+    )  # fmt: skip
     values = arguments.values
     if values and arguments.phase == "decode":
         values = {"seq_len": 1, **values}  # decoding is one token at a time unless said otherwise

@@ -98,12 +98,12 @@ def memory_use(memory: Memory, values: Mapping[str, Rational], capacity: int, pa
         cache_bytes_per_token=round(per_token / here["batch_size"] * (cache / memory.cache(here) if parallel.devices > 1 else 1))
         if per_token and here.get("batch_size") else None,
         activation_bytes=activations, capacity_bytes=capacity, fits=total <= capacity,
-        largest_batch=_largest(needs("batch_size"), capacity) if "batch_size" in values else None,
-        longest_context=_largest(needs(length), capacity) if length in values and flow.cache is not None else None,
+        largest_batch=largest(needs("batch_size"), capacity) if "batch_size" in values else None,
+        longest_context=largest(needs(length), capacity) if length in values and flow.cache is not None else None,
     )  # fmt: skip
 
 
-def _largest(needs: Callable[[int], int], capacity: int) -> int | None:
+def largest(needs: Callable[[int], int], capacity: int) -> int | None:
     """The largest size whose bytes fit; 0 where none does, None where every size does or a size has no bytes."""
     try:
         if needs(1) > capacity:
@@ -121,4 +121,4 @@ def _largest(needs: Callable[[int], int], capacity: int) -> int | None:
     return low
 
 
-__all__ = ["Memory", "memory_use", "of_rank"]
+__all__ = ["Memory", "largest", "memory_use", "of_rank"]

@@ -30,6 +30,8 @@ from opscope_tools.estimate_roofline.parallel import check, spread
 from opscope_tools.estimate_roofline.predicting import Model, Phase, Replica, Timing, served
 from opscope_tools.estimate_roofline.times import Estimate, estimates, note, rows, spent, totals
 from opscope_tools.estimate_roofline.traffic import Load
+from opscope_tools.estimate_roofline.training import ASSUMED as TRAINING_ASSUMED
+from opscope_tools.estimate_roofline.training import step_kernels, step_memory
 from opscope_tools.hardware.calibration import calibration_for, generic
 from opscope_tools.hardware.devices import Device, device_named
 from opscope_tools.hardware.forms import BYTES
@@ -93,8 +95,8 @@ class RooflineArguments(ToolArguments):
 
     target: str = Field(description=TARGET, min_length=1, max_length=1000)
     hardware: str = Field(description="`h100_sxm`, `b200_sxm:8`, `mi300x`, ...", min_length=1, max_length=200)
-    phase: Literal["prefill", "decode", "encode", "serve"] = Field(
-        default="decode", description="decode: a token of each sequence; serve: with `serving`."
+    phase: Literal["prefill", "decode", "encode", "serve", "train"] = Field(
+        default="decode", description="serve: with `serving`; train: a step with AdamW, eager."
     )
     config: Config = Field(default=None, description=CONFIG)
     values: Values = Field(default=None, description=VALUES)
@@ -185,27 +187,35 @@ def _estimated(
     if values is None:
         raise ValuesError("No point to estimate at.", next_step="Give values: {'batch_size': 1, 'cache_len': 1024}.")
     context.checkpoint()
-    serving = arguments.view == "serving"
-    timing = Timing(found, quantised, eager=not serving)
+    training = arguments.phase == "train"
+    if training and parallel.devices > 1:
+        raise ConfigError("A training step is estimated on one device.", next_step="Leave `parallel` away.")
+    serving = arguments.view == "serving" and not training
+    timing = Timing(found, "" if training else quantised, eager=not serving)
     here = of_rank(values, parallel)
     check(timing.of, here, parallel)
     calibration = calibration_for(device) if serving else None
-    every = timing.of.kernels(here, parallel)
+    every = step_kernels(timing.of, values) if training else timing.of.kernels(here, parallel)
     times = estimates(every, device, calibration, arguments.backend)
-    memory = memory_use(timing.memory, values, device.capacity, parallel)
+    memory = (
+        step_memory(found, values, device.capacity)
+        if training
+        else memory_use(timing.memory, values, device.capacity, parallel)
+    )
     tokens = (
         float(values.get("batch_size", 0)) * float(values.get("seq_len", 0)) if arguments.phase != "encode" else 0.0
     )
     whole, expected = _elsewhere(totals(times, tokens, memory.fits), every, device, arguments)
     return RooflineResult(
-        model_class=found.tree.trace.model_class, phase=found.tree.trace.phase, view=arguments.view,
+        model_class=found.tree.trace.model_class, phase=found.tree.trace.phase, view="serving" if serving else "eager",
         precision={**precision, "activations": "bf16"}, hardware=shown(device, times),
         values={n: v for n, v in values.items() if n in _SIZES or n in (arguments.values or {})},
         totals=whole, spent=spent(times), memory=memory, operators=rows(times),
         parallel=spread(timing.of, here, parallel, times),
-        calibration=note(times, calibration) if calibration is not None else None, assumptions=_ASSUMED,
+        calibration=note(times, calibration) if calibration is not None else None,
+        assumptions=(*TRAINING_ASSUMED, *_ASSUMED[:2]) if training else _ASSUMED,
         not_counted=not_counted(found.tree.ops_below(found.call)), sources=sources(context.workspace),
-        notes=(*defaults, *_told(device, times, arguments, memory.fits), *expected, *remarks(found)),
+        notes=(*defaults, *_told(device, times, arguments.view if serving else "eager", memory.fits), *expected, *remarks(found)),
     )  # fmt: skip
 
 
@@ -213,7 +223,7 @@ def _elsewhere(
     whole: TimeTotals, every: list[Kernel], device: Device, arguments: RooflineArguments
 ) -> tuple[TimeTotals, tuple[str, ...]]:
     """Between what times a device without measurements may lie by those that were measured: no calibrated time, and said."""
-    if arguments.view == "eager" or calibration_for(device) is not None:
+    if arguments.view == "eager" or arguments.phase == "train" or calibration_for(device) is not None:
         return whole, ()
     calibration = generic(device)
     other = totals(estimates(every, device, calibration, arguments.backend), 0.0, fits=True)
@@ -232,6 +242,8 @@ def _asked(arguments: RooflineArguments) -> tuple[CostArguments, tuple[str, ...]
     missing = [name for name in wanted if name not in given]
     values: dict[str, Any] = {**{name: _SIZES[name] for name in missing}, **given}
     precision = arguments.precision or {}
+    if precision and arguments.phase == "train":
+        raise ConfigError("Training is estimated in bf16 alone.", next_step="Leave out precision.")
     if cache := precision.get("cache"):
         values.setdefault("kv_bytes", Fraction(BYTES[cache]).limit_denominator(4096))
     config = arguments.config
@@ -245,7 +257,8 @@ def _asked(arguments: RooflineArguments) -> tuple[CostArguments, tuple[str, ...]
     said = ", ".join(f"{name} {values[name]:,}" for name in missing)
     return (
         CostArguments(
-            target=arguments.target, phase="decode" if arguments.phase == "serve" else arguments.phase, config=config, values=values, logits="last", view="eager",
+            target=arguments.target, phase="decode" if arguments.phase == "serve" else arguments.phase, config=config, values=values,
+            view="eager", logits="all" if arguments.phase == "train" else "last",
         ),
         (f"Not given, and assumed: {said}.",) if missing else (),
     )  # fmt: skip
@@ -280,19 +293,17 @@ def shown(device: Device, times: list[Estimate]) -> Hardware:
     )  # fmt: skip
 
 
-def _told(device: Device, times: list[Estimate], arguments: RooflineArguments, fits: bool) -> tuple[str, ...]:
+def _told(device: Device, times: list[Estimate], view: str, fits: bool) -> tuple[str, ...]:
     said = []
     calibrated = calibration_for(device) is not None
     if not calibrated:
         said.append(
             f"{device.name} is uncalibrated: no measured kernels of it are at hand, and of its own only the bound is given."
         )
-    elif unlike := [
-        one.kernel for one in times if one.measured is None and one.limit is not None and arguments.view != "eager"
-    ]:
+    elif unlike := [one.kernel for one in times if one.measured is None and one.limit is not None and view != "eager"]:
         named = ", ".join(dict.fromkeys(f"{kernel.operation} of {kernel.module}" for kernel in unlike))
         said.append(f"No measured kernels are like {named}: only the bound is given for the whole.")
-    elif arguments.view == "eager":
+    elif view == "eager":
         said.append("Eager kernels were not measured: only the bound is given.")
     if outside := sorted({n for one in times if one.measured and one.kernel.form for n in one.measured.outside}):
         said.append(f"Beyond what was measured: {', '.join(outside)}.")

@@ -20,6 +20,7 @@ from opscope_schemas.analysis import (
     ModelAnalysis,
     ModuleAnalysis,
     Totals,
+    Training,
     Variable,
 )
 from opscope_schemas.errors import TraceError, ValuesError
@@ -51,6 +52,7 @@ _PASSES = {
     "decode": "Decode: {seq_len} new tokens against a cache that holds {cache_len} tokens of every sequence.",
     "encode": "Encode: the encoder, or the tower that reads images or audio, alone.",
     "forward": "One forward pass: the model keeps no cache.",
+    "train": "Training step: a forward without a cache, then the gradients of its loss; the optimizer is in no total.",
 }  # fmt: skip
 #: of which positions a pass computes logits
 _LOGITS = {
@@ -63,7 +65,7 @@ _LARGEST = 2**62
 
 
 @lru_cache(maxsize=65536)
-def _parse(text: str) -> Formula:
+def parse(text: str) -> Formula:
     return Formula.parse(text)
 
 
@@ -94,10 +96,10 @@ class Sum:
         return MemoryAccess(read=str(self.read), write=str(self.write))
 
 
-def _op_sum(op: OpRecord) -> Sum:
+def op_sum(op: OpRecord) -> Sum:
     """What an operator costs per call of its module: all the steps of its loop."""
-    once = Sum(_parse(op.flops), _parse(op.matmul_flops), _parse(op.read), _parse(op.write), _parse(op.causal_saving))
-    return once.times(_parse(op.repeat))
+    once = Sum(parse(op.flops), parse(op.matmul_flops), parse(op.read), parse(op.write), parse(op.causal_saving))
+    return once.times(parse(op.repeat))
 
 
 class CallTree:
@@ -123,7 +125,7 @@ class CallTree:
             total = Sum()
             for child in self.children(call):
                 total = total + (
-                    _op_sum(child) if isinstance(child, OpRecord) else self.own_sum(child).times(_parse(child.repeat))
+                    op_sum(child) if isinstance(child, OpRecord) else self.own_sum(child).times(parse(child.repeat))
                 )
             self._sums[call.index] = total
         return self._sums[call.index]
@@ -184,16 +186,17 @@ def find_instance(tree: CallTree, class_name: str, instance: str = "") -> CallRe
 
 
 def _basic(op: OpRecord, scale: Formula) -> Kernel:
-    cost = _op_sum(op).times(scale)
+    cost = op_sum(op).times(scale)
     name = op.operator.partition(".")[2]
     outputs = ", ".join(shown(t) for t in op.outputs)
     kernel = Kernel(
         kernel_type="basic",
-        operation=f"{name}({', '.join(shown(t) for t in op.inputs)}) -> {outputs}" if outputs else name,
+        operation="backward: " * op.backward
+        + (f"{name}({', '.join(shown(t) for t in op.inputs)}) -> {outputs}" if outputs else name),
         analysis=explaining.operator(op),
         flops=str(cost.flops), matmul_flops=str(cost.matmul), memory_access=cost.access(),
         file=op.site.file, line=op.site.line, code=op.site.code, via=op.site.via, operator=op.operator,
-        inputs=op.inputs, outputs=op.outputs, repeat=str(scale * _parse(op.repeat)),
+        inputs=op.inputs, outputs=op.outputs, repeat=str(scale * parse(op.repeat)),
     )  # fmt: skip
     return _explained(kernel, cost)
 
@@ -216,7 +219,7 @@ def _reference(call: CallRecord) -> str:
 def _composite(
     tree: CallTree, call: CallRecord, base: CallRecord, scale: Formula, *, expand: bool, depth: int | None
 ) -> Kernel:
-    times = _parse(call.repeat) * scale
+    times = parse(call.repeat) * scale
     cost = tree.own_sum(call).times(times)
     site = call.site
     prefix = tree.pattern(base)
@@ -327,11 +330,14 @@ def _common(tree: CallTree, call: CallRecord, kernels: tuple[Kernel, ...]) -> di
         flops=str(total.flops), matmul_flops=str(total.matmul), memory_access=total.access(),
         floor=MemoryAccess(read=call.floor_read, write=call.floor_write), causal_saving=str(total.causal),
     )  # fmt: skip
+    from opscope_tools.trace.training import training_of  # it reads the tree that is defined here
+
     needed = shown_conditions(tree, call)
+    trained = training_of(tree, call)
     used: set[str] = set()
     for text in (
         *_texts(kernels), totals.flops, totals.memory_access.read, totals.memory_access.write, totals.floor.read,
-        totals.floor.write, call.parameters, call.weights, *needed,
+        totals.floor.write, call.parameters, call.weights, *needed, *_texts_of(trained),
     ):  # fmt: skip
         used |= variables(text)
     known = {v.name: v for v in trace.variables}
@@ -339,7 +345,8 @@ def _common(tree: CallTree, call: CallRecord, kernels: tuple[Kernel, ...]) -> di
         if name in known and known[name].definition:
             used |= variables(known[name].definition)
     assumptions = [
-        f"Traced as {trace.model_class.rpartition('.')[2]} runs in {trace.phase}, in {trace.dtype}, evaluation mode, without gradients.",
+        f"Traced as {trace.model_class.rpartition('.')[2]} runs in {trace.phase}, in {trace.dtype}, "
+        + ("training mode, with gradients." if trace.phase == "train" else "evaluation mode, without gradients."),
         f"Attention implementation: {trace.attention}.",
         *trace.assumptions,
     ]
@@ -359,7 +366,7 @@ def _common(tree: CallTree, call: CallRecord, kernels: tuple[Kernel, ...]) -> di
         "phase": trace.phase, "model_inputs": trace.inputs, "dtype": trace.dtype, "attention": trace.attention, "logits": trace.logits, "kernels": kernels, "totals": totals,
         "variables": tuple(v for v in trace.variables if v.name in used), "assumptions": tuple(assumptions),
         "conditions": needed, "not_counted": not_counted(below), "conventions": CONVENTIONS,
-        "parameters": call.parameters, "weights": call.weights,
+        "parameters": call.parameters, "weights": call.weights, "training": trained,
     }  # fmt: skip
 
 
@@ -377,6 +384,14 @@ def _texts(kernels: Iterable[Kernel]) -> Iterable[str]:
         yield from _texts(kernel.kernels or ())
 
 
+def _texts_of(trained: Training | None) -> tuple[str, ...]:
+    return (
+        ()
+        if trained is None
+        else (trained.saved_activations, trained.gradients, *(line.saved for line in trained.lines))
+    )
+
+
 def module_analysis(tree: CallTree, call: CallRecord) -> ModuleAnalysis:
     """One module's forward, its submodule calls kept as references."""
     one = Formula.const(1)
@@ -384,7 +399,7 @@ def module_analysis(tree: CallTree, call: CallRecord) -> ModuleAnalysis:
     kernels = tuple(kernels_of(tree, call, one, expand=False))
     lines: dict[tuple[str, int], tuple[str, Sum]] = {}
     for child, kernel in zip(children, kernels, strict=True):
-        cost = _op_sum(child) if isinstance(child, OpRecord) else tree.own_sum(child).times(_parse(child.repeat))
+        cost = op_sum(child) if isinstance(child, OpRecord) else tree.own_sum(child).times(parse(child.repeat))
         key = (kernel.file, kernel.line)
         code, so_far = lines.get(key, (kernel.code, Sum()))
         lines[key] = (code, so_far + cost)
@@ -407,12 +422,12 @@ def model_analysis(tree: CallTree, call: CallRecord, depth: int | None = None) -
         own = Sum()
         for child in tree.children(record):
             if isinstance(child, OpRecord):
-                cost = _op_sum(child).times(scale)
+                cost = op_sum(child).times(scale)
                 own = own + cost
                 times, before = operators.get(child.operator, (_ZERO, Sum()))
-                operators[child.operator] = (times + scale * _parse(child.repeat), before + cost)
+                operators[child.operator] = (times + scale * parse(child.repeat), before + cost)
             else:
-                walk(child, scale * _parse(child.repeat))
+                walk(child, scale * parse(child.repeat))
         count, so_far = classes.get(record.class_name, (_ZERO, Sum()))
         classes[record.class_name] = (count + scale, so_far + own)
 
@@ -512,6 +527,7 @@ def evaluated(document: Analysis, values: Mapping[str, Rational]) -> Evaluated:
         memory_read=whole_bytes(totals.memory_access.read, values), memory_write=whole_bytes(totals.memory_access.write, values),
         floor_read=whole_bytes(totals.floor.read, values), floor_write=whole_bytes(totals.floor.write, values),
         parameters=evaluate(document.parameters, values), weights=whole_bytes(document.weights, values),
+        saved_activations=whole_bytes(document.training.saved_activations, values) if document.training else None,
         values={v.name: values[v.name] for v in document.variables},
     )  # fmt: skip
 
@@ -543,7 +559,7 @@ def per_line(kernels: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
 
 
 def _plus(a: str, b: str) -> str:
-    return str(_parse(a) + _parse(b))
+    return str(parse(a) + parse(b))
 
 
 def pruned(kernels: tuple[Kernel, ...], depth: int) -> tuple[Kernel, ...]:

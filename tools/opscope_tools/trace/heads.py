@@ -16,7 +16,7 @@ from opscope_tools.trace.protocol import CallRecord, OpRecord
 
 def saved(tree: CallTree, call: CallRecord) -> Formula | None:
     """FLOPs that `logits="last"` saves; None where the call is not of the model, or its trace says nothing of it."""
-    if tree.trace.logits != "all" or call.parent >= 0:
+    if tree.trace.logits != "all" or tree.trace.phase == "train" or call.parent >= 0:
         return None
     children = tree.children(call)
     below = [child for child in children if isinstance(child, CallRecord) and child.parameters != "0"]

@@ -51,7 +51,7 @@ class TraceRequest(Asked):
     """Trace one pass of a model."""
 
     model: ModelSpec
-    phase: Literal["prefill", "decode", "encode"] = "prefill"
+    phase: Literal["prefill", "decode", "encode", "train"] = "prefill"
     attention: Literal["sdpa", "eager"] = "sdpa"
     logits: Literal["all", "last"] = "all"
     inputs: dict[str, tuple[str | int, ...]] = Field(
@@ -110,6 +110,7 @@ class OpRecord(Frozen):
     )
     after: tuple[int, ...] = Field(default=(), description="Orders of the operators whose results it reads.")
     carried: tuple[int, ...] = Field(default=(), description="As `after`, of the step of its loop before it.")
+    backward: bool = Field(default=False, description="Whether it computes gradients.")
 
 
 class CallRecord(Frozen):
@@ -167,6 +168,18 @@ class CarriedRecord(Frozen):
     made: int
 
 
+class SavedRecord(Frozen):
+    """Memory that autograd keeps for the way back, per call of the module in which it was first saved."""
+
+    call: int
+    site: Site
+    info: TensorInfo
+    size: str
+    kind: Literal["", "layer", "input"] = Field(
+        default="", description="layer: saved within a layer; input: what a layer is given, kept where it runs again."
+    )
+
+
 class IdleRecord(Frozen):
     """A part of the model that has weights and did not run in the pass."""
 
@@ -207,6 +220,8 @@ class Trace(Frozen):
     cache_after: tuple[KeptRecord, ...] = ()
     carried: tuple[CarriedRecord, ...] = ()
     idle: tuple[IdleRecord, ...] = ()
+    saved: tuple[SavedRecord, ...] = Field(default=(), description="Of a training step.")
+    layers: tuple[int, ...] = Field(default=(), description="Calls that recomputation runs again, of a training step.")
 
 
 class InspectRequest(Asked):

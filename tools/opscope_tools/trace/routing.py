@@ -67,9 +67,10 @@ def _routing(tree: CallTree, op: OpRecord) -> Iterator[Routing]:
 def expected(
     tree: CallTree, call: CallRecord, document: Analysis, values: Mapping[str, Rational] | None
 ) -> ExpectedExperts | None:
-    """What uniform routing is expected to read in the place of the bound; None where no experts are grouped, or values are missing."""
+    """What uniform routing is expected to read in the place of the bound; None where no experts are grouped, values are missing, or the
+    bound is a number, which no text tells from others."""
     found = list(routings(tree, call))
-    if not found or values is None:
+    if not found or values is None or any(routing.bound.constant() is not None for routing in found):
         return None
     text, at = document.totals.memory_access.read, dict(values)
     for number, routing in enumerate(found):

@@ -9,7 +9,7 @@ Bytes: each distinct input is read once at its stored size, each output written 
 
 Order: types.py (vocabulary and registry), then rules by class: moves.py (views, copies, comparisons, factories),
 elementwise.py, norms.py (reductions, norms, softmax, losses), products.py, attention.py, recurrent.py, gathers.py,
-images.py (pools, interpolation, sampling), spectral.py (Fourier transforms), solvers.py (linear algebra), kernels.py
+images.py (pools, interpolation, sampling), gradients.py (what autograd runs backwards), spectral.py (Fourier transforms), solvers.py (linear algebra), kernels.py
 (custom kernels by name), linear_attention.py (those of recurrent layers and around them). A formula's derivation stands in its docstring or beside it. An operator that is not here
 costs "unknown": documents list it under `not_counted`.
 """
@@ -20,6 +20,7 @@ from opscope_tools.trace.operators import (
     attention,
     elementwise,
     gathers,
+    gradients,
     images,
     kernels,
     linear_attention,
@@ -57,6 +58,7 @@ __all__ = [
     "elementwise",
     "free",
     "gathers",
+    "gradients",
     "images",
     "kernels",
     "linear_attention",

@@ -7,6 +7,8 @@ dense; `causal_saving` is what a kernel that skips the pairs above the diagonal 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from opscope_schemas.formula import Formula
 
 from opscope_tools.trace.operators.types import (
@@ -70,7 +72,33 @@ def sdpa(call: Call) -> Cost:
     q, k = call.inputs[:2]
     additive = len(call.inputs) > 3 and _adds(call.inputs[3])
     causal = bool(call.arguments.get("causal") or call.arguments.get("is_causal"))
-    return fused(call, times(q.shape[:-2]), (q.shape[-2], k.shape[-2]), additive=additive, causal=causal)
+    found = fused(call, times(q.shape[:-2]), (q.shape[-2], k.shape[-2]), additive=additive, causal=causal)
+    if not call.arguments.get("dropout"):
+        return found
+    scores = times(q.shape[:-1]) * k.shape[-2]
+    return replace(found, flops=found.flops + 2 * scores, derivation=found.derivation + ", dropout 2")
+
+
+@operator("opscope.sdpa_backward")
+def sdpa_backward(call: Call) -> Cost:
+    """The gradient of the result, q, k, v, a mask, the result and a logarithm per row in; gradients of q, k and v out.
+
+    Per score, products: q k again 2*D, dP = dO v 2*V, dV = P dO 2*V, dQ = dS k 2*D, dK = dS q 2*D. Beside them: scale and
+    exp(s - log) 3, P * (dP - delta) and its scale 3, a mask that is added 1, dropout 2 on P and 2 on dP, the mask's own
+    gradient 1. Delta is 2 per element of the result.
+    """
+    out, q, k = call.inputs[0], call.inputs[1], call.inputs[2]
+    mask = [call.inputs[4]] if call.arguments.get("masked") else []
+    rows, scores = times(q.shape[:-2]), times(q.shape[:-1]) * k.shape[-2]
+    per_score = 3 * q.shape[-1] + 2 * out.shape[-1]
+    beside = 6 + sum(_adds(m) for m in mask) + (4 if call.arguments.get("dropout") else 0) + (len(call.outputs) > 3)
+    matmul = 2 * scores * per_score
+    read, write = moved(call)
+    return Cost(
+        matmul + beside * scores + 2 * out.numel, matmul, read, write,
+        f"2 * scores * (3 * d + 2 * dv), {beside} beside per score, 2 per element of the result",
+        causal_saving=rows * q.shape[-2] * (q.shape[-2] - 1) * per_score if call.arguments.get("causal") else ZERO,
+    )  # fmt: skip
 
 
 def by_token(call: Call, *, causal: bool, additive: bool = False, longest: object = None) -> Cost | None:

@@ -183,8 +183,14 @@ def _convolved(call: Call, positions: Formula, taps: Formula) -> Cost:
 
 @operator("aten._grouped_mm", "aten._scaled_grouped_mm", "transformers.grouped_mm_fallback")
 def grouped_mm(call: Call) -> Cost:
-    """Rows of (rows, k) each meet one of the experts' (k, n): 2*rows*k*n. Only experts that rows can reach are read."""
+    """Rows of (rows, k) each meet one of the experts' (k, n): 2*rows*k*n. Only experts that rows can reach are read.
+
+    The gradient of the weights is a product of (k, rows) and (rows, n) in groups of rows: 2*rows*k*n too, both read once.
+    """
     x, w = call.inputs[0], call.inputs[1]
+    if len(x.shape) == len(w.shape) == 2:
+        products = 2 * x.numel * w.shape[-1]
+        return cost(call, products, "2 * rows * k * n, in groups of rows", products)
     matmul = 2 * call.out * x.shape[-1]
     touched = Formula.minimum(w.shape[0], x.shape[0])
     read = x.bytes + w.bytes_of(touched * times(w.shape[1:]))

@@ -199,6 +199,13 @@ class Flow:
             Held(len(self.tensors), "activation", held.info, held.size, order, order, held.makers, alias)
         )
 
+    def before_order(self, storage: int, order: int) -> bool:
+        """Whether memory was there before that point of the record."""
+        index = self._at.get(storage)
+        return index is not None and (
+            self.tensors[index].kind in ("input", "constant") or self.tensors[index].born <= order
+        )
+
     def fold(self, orders: dict[int, int], tensors: dict[int, int]) -> None:
         """Steps of a loop that are left out of the record: their operators and tensors are those of the step that stays."""
         for storage, index in self._at.items():

@@ -29,6 +29,7 @@ from opscope_tools.trace.worker.session import (
     InputsError,
     Session,
     ones,
+    trained,
 )
 from opscope_tools.trace.worker.shapes import Argument, Dimension, Solver
 from opscope_tools.trace.worker.signatures import IDS, parameters, plain
@@ -82,29 +83,32 @@ class ModuleSession(Session):
         before = torch.get_default_dtype()
         torch.set_default_dtype(self.dtype)  # a module of symbolic sizes cannot be cast after it is made
         try:
-            return self._blueprint.build(vars(self.config)).eval()
+            return self._blueprint.build(vars(self.config)).train(self.training)
         finally:
             torch.set_default_dtype(before)
 
     def _execute(self) -> Recorder:
-        if self.request.phase != "prefill":
+        if self.request.phase not in ("prefill", "train"):
             raise TraceError(
                 f"{self.model_class.__name__} is traced by itself and keeps no KV cache, so it has no {self.request.phase} phase.",
                 next_step="Ask for prefill.",
             )
-        recorder = Recorder(self.model, self.symbols, self.dtype, fold=self.fold)
+        recorder = Recorder(self.model, self.symbols, self.dtype, fold=self.fold, training=self.training)
         switches = plain(self.model.forward)
         with absent.counted(recorder.report), patches.Rewriter(recorder.report, real=self.data == "real"):
             if self.arguments is None and not self.request.inputs:
                 self.arguments = self._found(switches)
             self.given = self._inputs()
             tensors = {i.name: i.tensor(ones if self.data else _empty) for i in self.given}
-            with recorder.phase(record=True):
-                self.model(**tensors, **switches)
+            if self.training:
+                trained(recorder, lambda: self.model(**tensors, **switches), self.assumptions)
+            else:
+                with recorder.phase(record=True):
+                    self.model(**tensors, **switches)
         if remark := self._blueprint.remark():
             self.assumptions[remark] = None
         self._say_what_data_decided(recorder)
-        self.phase = "forward"
+        self.phase = "train" if self.training else "forward"
         return recorder
 
     # ---- inputs

@@ -58,7 +58,8 @@ class Steps:
     def __iter__(self) -> Iterator[int]:
         frame, recorder = sys._getframe(1), active_recorder()
         start, stop, step = (0, *self._bounds, 1) if len(self._bounds) == 1 else (*self._bounds, 1)[:3]
-        regular = type(start) is int and type(step) is int and step == 1 and isinstance(stop, torch.SymInt)
+        regular = recorder is None or recorder.training is None  # a folded step has no gradient
+        regular = regular and type(start) is int and type(step) is int and step == 1 and isinstance(stop, torch.SymInt)
         source = _source_of(frame) if regular and recorder is not None else None
         if recorder is None or source is None or not _of_the_run(recorder, count := stop - start):
             return iter(self._plain())

@@ -26,6 +26,7 @@ from torch.utils._pytree import tree_map
 
 from opscope_tools.trace.worker.loops import joined, symbolic_range
 from opscope_tools.trace.worker.recorder import active_recorder
+from opscope_tools.trace.worker.training import attention, result_of
 
 
 class _IntMeta(type):
@@ -341,6 +342,8 @@ class Rewriter(TorchFunctionMode):  # type: ignore[misc]  # torch is untyped her
             torch.Tensor.baddbmm: self._baddbmm,
             torch.Tensor.__bool__: self._truth,
             torch.Tensor.__contains__: self._contains,
+            torch.nn.functional.dropout: self._dropout,
+            torch.Tensor.__getitem__: self._item,
         }
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -371,9 +374,44 @@ class Rewriter(TorchFunctionMode):  # type: ignore[misc]  # torch is untyped her
                     query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
                 ).contiguous()
         else:
-            out = query.new_empty((*query.shape[:-1], value.shape[-1]))
-        self._report("opscope.sdpa", inputs, [out], {"causal": bool(is_causal), "gqa": bool(enable_gqa)})
-        return out
+            out = result_of(query, value)
+        arguments = {"causal": bool(is_causal), "gqa": bool(enable_gqa), "dropout": dropout_p > 0}
+        self._report("opscope.sdpa", inputs, [out], arguments)
+        return attention(self._report, arguments, out, inputs)
+
+    def _dropout(self, tensor: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+        """The fused operator, as a GPU runs it."""
+        if not training or not 0 < p < 1:
+            return torch.nn.functional.dropout(tensor, p, training, inplace)
+        dropped = torch.native_dropout(tensor, p, True)[0]
+        return tensor.copy_(dropped) if inplace else dropped
+
+    def _item(self, tensor: Any, index: Any) -> Any:
+        """Slices and numbers of a tensor with a gradient: what takes all of a dimension is no operator, whose gradient would copy.
+
+        torch leaves such a slice out where sizes are numbers.
+        """
+        places = index if isinstance(index, tuple) else (index,)
+        plain = all(
+            item is None or item is ... or isinstance(item, slice | torch.SymInt) or type(item) is int
+            for item in places
+        )
+        if not (tensor.requires_grad and torch.is_grad_enabled() and plain and any(map(_symbolic, tensor.shape))):
+            return torch.Tensor.__getitem__(tensor, index)
+        named, dim, found = sum(item is not None and item is not ... for item in places), 0, tensor
+        for item in places:
+            if item is ...:
+                dim += tensor.dim() - named
+            elif item is None:
+                found, dim = found.unsqueeze(dim), dim + 1
+            elif not isinstance(item, slice):
+                found = found.select(dim, item)
+            else:
+                whole = item.start in (None, 0) and item.step in (None, 1)
+                if not (whole and (item.stop is None or bool(found.shape[dim] <= item.stop))):
+                    found = torch.ops.aten.slice.Tensor(found, dim, item.start, item.stop, item.step or 1)
+                dim += 1
+        return found.alias() if found is tensor else found
 
     def _truth(self, tensor: Any) -> bool:
         """Whether a mask is all ones decides the path: it is, where nobody padded. Other data has no answer here."""

@@ -35,6 +35,7 @@ from opscope_tools.trace.worker.flow import Flow, Step, keys_and_values
 from opscope_tools.trace.worker.frames import Frames
 from opscope_tools.trace.worker.stored import StoredWeights
 from opscope_tools.trace.worker.symbols import NoFormulaError, Symbols
+from opscope_tools.trace.worker.training import Training, stand_in
 
 #: operators that read some rows of a weight and not all of it
 _GATHERS = frozenset((
@@ -88,6 +89,8 @@ class OpEvent:
     #: per input that is no weight: its tensor, which view of it, its bytes
     views: tuple[tuple[int, int, Formula], ...] = ()
     reason: str = ""
+    #: whether a gradient's node ran it
+    backward: bool = False
 
 
 @dataclass
@@ -116,6 +119,9 @@ class CallEvent:
     cache_written: Formula = ZERO
     #: the function that really ran as the forward, where a decorator put another in its place
     forward: Any = None
+    #: whether a gradient flows through it, and the tensors by which it could be run again, with their bytes
+    takes_gradient: bool = False
+    kept: dict[int, tuple[TensorInfo, Formula]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -183,6 +189,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         *,
         fold: bool = True,
         stored: StoredWeights | None = None,
+        training: bool = False,
     ) -> None:
         super().__init__()
         self.symbols = symbols
@@ -232,6 +239,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         self._alike = alike_siblings(model) if fold else {}
         #: modules that a pass which only fills the cache left out
         self._left_out: set[int] = set()
+        #: what a training step adds; None in any other pass
+        self.training = (
+            Training(self._kept_memory, self.flow.before_order, frozenset(self._weights)) if training else None
+        )
 
     @contextlib.contextmanager
     def active(self) -> Iterator[None]:
@@ -272,18 +283,26 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
 
     def call(self, module: Any, args: Any, kwargs: Any, caller: Any) -> Any:
         """Run `module`, or hand back what an alike sibling returned."""
-        key = None
+        key: tuple[Any, ...] | None = None
         alike = self._alike.get(id(module))
         if alike is not None:
             key = (alike, argument_signature(args), argument_signature(kwargs))
+            now = [t for _, t in tensors_in((args, kwargs))]
+            if self.training is not None:
+                key = (*key, tuple(t.requires_grad for t in now))
             if key in self._memo:
                 event, result, then = self._memo[key]
                 self.folded += 1
-                now = [t for _, t in tensors_in((args, kwargs))]
+                if self.training is not None and any(
+                    a is b and a.requires_grad for a, b in zip(then, now, strict=True)
+                ):
+                    raise UnfoldedError(f"Layers of {alike[0]} share a tensor whose gradients are added up.")
                 if event is not None:
                     self.flow.again((event.index, event.order, event.end), self._next(), then, now)
                     self._ran(event)
-                result = self._own(result, then, now)
+                first, result = result, self._own(result, then, now)
+                if self.training is not None and event is not None:
+                    self._saved_again(event, [*zip(then, now, strict=True), *_pairs(first, result)])
                 self._descend(module, result)
                 if event is not None:
                     event.repeat += 1
@@ -328,7 +347,24 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
                 self.flow.stands_for(memory.tensor, tensor, self._order)
             return memory.tensor
 
-        return tree_map_only(torch.Tensor, fresh, result)
+        if self.training is None:
+            return tree_map_only(torch.Tensor, fresh, result)
+        firsts = {
+            id(t): t
+            for _, t in tensors_in(plain_result(result))
+            if id(t) not in through and t.untyped_storage()._cdata not in self._weights
+        }
+        made = [_Memory(t).tensor for t in firsts.values()]
+        for mine, first in zip(made, firsts.values(), strict=True):
+            self.flow.stands_for(mine, first, self._order)
+        own = stand_in(self.paused, made, list(firsts.values()), list({id(t): t for t in now}.values()))
+        self._note_node(sys._getframe(3))
+        through.update(zip(firsts, own, strict=True))
+        return tree_map_only(torch.Tensor, lambda t: through.get(id(t), t), result)
+
+    def _saved_again(self, event: CallEvent, pairs: list[tuple[Any, Any]]) -> None:
+        assert self.training is not None
+        self.training.again(event, pairs)
 
     def _descend(self, module: Any, result: Any) -> None:
         """Remember which layer's call a tensor came out of."""
@@ -361,6 +397,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         self.calls.append(event)
         self._ran(event)
         self._stack.append(event.index)
+        if self.training is not None:
+            taken = {t.untyped_storage()._cdata: t for _, t in named if t.requires_grad}
+            event.kept = {storage: self._kept_memory(t) for storage, t in taken.items()}
         return event
 
     def _ran(self, event: CallEvent) -> None:
@@ -369,10 +408,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
 
     def _leave(self, event: CallEvent, result: Any) -> None:
         event.end = self._order
-        named = list(tensors_in(_plain_result(result)))
+        named = list(tensors_in(plain_result(result)))
         self._note_gathered(tensor for _, tensor in named)
         event.outputs = self._infos(named)
         event.output_bytes = self._distinct_bytes(named)
+        event.takes_gradient = self.training is not None and any(t.requires_grad for _, t in named)
 
     def _note_forward(self, event: CallEvent, code: Any) -> None:
         if code is not None and code not in self.frames.codes(type(event.module)):
@@ -380,7 +420,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
 
     def returned(self, result: Any, cache: Any) -> None:
         """The pass is over: what it gave, and the cache that it left."""
-        self.flow.leave([t for _, t in tensors_in(_plain_result(result))], cache, self._next())
+        self.flow.leave([t for _, t in tensors_in(plain_result(result))], cache, self._next())
 
     def _next(self) -> int:
         self._order += 1
@@ -415,26 +455,80 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         self._dispatched += 1
         if self._dispatched % _LOOKS == 0 and time.process_time() > self.ends:  # the clock is slow to read
             raise SlowError
-        result = func(*args, **kwargs)
         if self.recording and self._stack:
+            self._note_node(sys._getframe(1))
+        result = func(*args, **kwargs)
+        if self.recording and (self._stack or self._in_backward):
             name = func._schema.name.replace("::", ".") if hasattr(func, "_schema") else str(func)
-            if name in _READERS:
+            if name in _READERS and self._stack:
                 site, _ = self.frames.site(sys._getframe(1), type(self.calls[self._stack[-1]].module))
                 self.decided.update({} if site is None else {f"{site.file}:{site.line}": None})
             if not (hasattr(func, "is_view") and func.is_view):
                 arguments = arguments_of(func, args, kwargs)
                 inputs = [tensor for _, tensor in tensors_in((args, kwargs))]
-                self.report(name, inputs, [t for _, t in tensors_in(result)], arguments)
+                self._report(name, inputs, [t for _, t in tensors_in(result)], arguments)
         return result
 
-    def report(self, name: str, inputs: list[Any], outputs: list[Any], arguments: dict[str, Any]) -> None:
-        """Record one operator issued by the innermost module, from the current stack."""
-        if not (self.recording and self._stack):
+    @property
+    def _in_backward(self) -> bool:
+        return self.training is not None and self.training.backward
+
+    def _note_node(self, frame: Any) -> None:
+        """The node that autograd just made belongs to the line that runs."""
+        if self.training is None or not self._stack or (number := self.training.newest()) is None:
             return
+        self.training.note(number, self._here(frame))
+
+    def _here(self, frame: Any) -> tuple[int, Site]:
+        """The call that runs, and its line."""
         event = self.calls[self._stack[-1]]
+        site, _ = self.frames.site(frame, type(event.module))
+        if site is None:
+            file, line = self.frames.forward_definition(type(event.module))
+            site = Site(file=file, line=line)
+        return event.index, site
+
+    @contextlib.contextmanager
+    def backward(self) -> Iterator[None]:
+        """What runs is the graph of gradients."""
+        assert self.training is not None
+        self.recording = self.training.backward = True
+        try:
+            with self:
+                yield
+        finally:
+            self.recording = self.training.backward = False
+
+    def save(self, tensor: Any) -> None:
+        """Autograd saves a tensor."""
+        if self.training is not None and self.recording and self._stack:
+            frame = sys._getframe(1)
+            self.training.save(tensor, self._order, lambda: self._here(frame))
+
+    def _kept_memory(self, tensor: Any) -> tuple[TensorInfo, Formula]:
+        """What a tensor is, and the bytes of all the memory that it lies in."""
+        known = self._tensor(tensor)
+        held = self.symbols.formula(tensor.untyped_storage().nbytes()).divided(Formula.const(tensor.element_size()))
+        dense = held is None or self.symbols.same(held, known.stored)
+        return self._infos([("", tensor)])[0], known.bytes if held is None or dense else held * known.element
+
+    def report(self, name: str, inputs: list[Any], outputs: list[Any], arguments: dict[str, Any]) -> None:
+        """Record one operator that has no kernel here. Raises `TraceError` where a gradient would have to flow through it."""
+        lost = self.training is not None and torch.is_grad_enabled() and any(t.requires_grad for t in inputs)
+        if lost and name != "opscope.sdpa" and any(t.is_floating_point() for t in outputs):
+            raise TraceError(f"{name} is computed in a way whose backward is not known.")
+        self._report(name, inputs, outputs, arguments)
+
+    def _report(self, name: str, inputs: list[Any], outputs: list[Any], arguments: dict[str, Any]) -> None:
+        """Record one operator issued by the innermost module, from the current stack; backwards by the node that runs."""
+        place = self.training.place() if self.training is not None and self.training.backward else None
+        if not self.recording or not (self._stack or place):
+            return
+        event = self.calls[self._stack[-1] if place is None else place[0]]
         for made in outputs if self.caching else ():
             self._keep(made)
-        self._note_gathered(inputs)
+        if place is None:
+            self._note_gathered(inputs)
         reason = ""
         if name == "opscope.sdpa":
             masked = len(inputs) > 3 and bool(getattr(self._modules[-1], "is_causal", False))
@@ -451,7 +545,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         if cost is not None and (cost.free or not (cost.flops.terms or cost.read.terms or cost.write.terms)):
             self.flow.passed(name, inputs, outputs, self._order + 1)
             return
-        site, code = self.frames.site(sys._getframe(1), type(event.module))
+        site, code = self.frames.site(sys._getframe(1), type(event.module)) if place is None else (place[1], None)
         self._note_forward(event, code)
         if site is None:
             file, line = self.frames.forward_definition(type(event.module))
@@ -464,7 +558,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
                 inputs=self._infos([("", t) for t in inputs]), outputs=self._infos([("", t) for t in outputs]),
                 weights=weight_reads(call, cost), ran=call, masks=tuple(tuple(_stored(t)) for t in inputs),
                 step=step, views=tuple(self.flow.views(inputs, call.inputs)),
-                reason="" if cost else reason or operators.reason_of(name),
+                reason="" if cost else reason or operators.reason_of(name), backward=place is not None,
             )
         )  # fmt: skip
 
@@ -531,7 +625,14 @@ def weight_reads(call: Call, cost: Cost | None) -> dict[int, Formula]:
     return found
 
 
-def _plain_result(result: Any) -> Any:
+def _pairs(first: Any, result: Any) -> list[tuple[Any, Any]]:
+    """The tensors of two results alike."""
+    return [
+        (a, b) for (_, a), (_, b) in zip(tensors_in(plain_result(first)), tensors_in(plain_result(result)), strict=True)
+    ]
+
+
+def plain_result(result: Any) -> Any:
     """A model's output class as a plain dictionary of what holds tensors."""
     if hasattr(result, "to_tuple") and hasattr(result, "items"):
         return {k: v for k, v in result.items() if isinstance(v, torch.Tensor | tuple | list)}

@@ -2,7 +2,7 @@
 
 The model is built on fake tensors (shapes without data) from a config whose sizes are symbols, in bfloat16, in
 evaluation mode, without gradients: the path that inference takes. A decode pass follows an unrecorded one of
-{cache_len} tokens that fills the cache.
+{cache_len} tokens that fills the cache; a training step is in training mode, and its gradients follow the forward.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import math
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any, Literal
@@ -35,11 +35,12 @@ from opscope_tools.trace.variables import RUN_HINTS, is_depth
 from opscope_tools.trace.worker import absent, configs, fields, patches
 from opscope_tools.trace.worker.definitions import missing_package
 from opscope_tools.trace.worker.inputs import Input, Inputs
-from opscope_tools.trace.worker.recorder import Recorder, SlowError
+from opscope_tools.trace.worker.recorder import Recorder, SlowError, plain_result, tensors_in
 from opscope_tools.trace.worker.sharing import shared
 from opscope_tools.trace.worker.stored import StoredWeights
 from opscope_tools.trace.worker.symbols import Symbols
 from opscope_tools.trace.worker.ties import Tie, of_symbols, paths, ties
+from opscope_tools.trace.worker.training import keeping
 
 DTYPE = torch.bfloat16
 #: what tensors hold: shapes alone; the inputs are known, all ones; weights and activations have values too
@@ -303,9 +304,14 @@ class Session:
         else:
             self.attention = wanted
             model = self.model_class(self.config).to(self.dtype)
-        return model.eval()
+        return model.train(self.training)
 
     # ---- running
+
+    @property
+    def training(self) -> bool:
+        """Whether a training step is asked for."""
+        return self.request.phase == "train"
 
     def size(self, name: str, default: int = 0) -> Any:
         """The run-time size `name`; `default` is what the config says of it."""
@@ -327,7 +333,7 @@ class Session:
 
     def _execute(self) -> Recorder:
         model = self.model
-        recorder = Recorder(model, self.symbols, self.dtype, fold=self.fold, stored=self.stored)
+        recorder = Recorder(model, self.symbols, self.dtype, fold=self.fold, stored=self.stored, training=self.training)
         self.symbols.env.where = recorder.running
         if self.level != "none" or self.data == "real":
             recorder.ends = time.process_time() + _PATIENCE
@@ -337,13 +343,17 @@ class Session:
                 self._decode(recorder)
             elif self.request.phase == "encode":
                 self._encode(recorder)
+            elif self.training:
+                self._train(recorder)
             else:
                 self._forward(recorder)
         self.assumptions.update(rewriter.assumed)
         if self.stored is not None and self.stored.said:
             self.assumptions[self.stored.said] = None
         self._say_what_data_decided(recorder)
-        if left := Inputs.unused(model.forward, {i.name for i in self.given}, decoding=self.request.phase != "prefill"):
+        if left := Inputs.unused(
+            model.forward, {i.name for i in self.given}, decoding=self.request.phase not in ("prefill", "train")
+        ):
             self.assumptions[f"Called without {', '.join(left)}: what that would cost is not in the totals."] = None
         if self.two_sided and "decoder_input_ids" not in self._parameters():
             self.assumptions[
@@ -383,6 +393,25 @@ class Session:
             result = self.model(**arguments, **({"use_cache": True} if caches else {}), **self._last_logits())
             recorder.returned(result, _held_cache(result))
         self.phase = "prefill" if _cache_of(result) else "forward"
+
+    def _train(self, recorder: Recorder) -> None:
+        """The forward with its graph, then the gradients of its loss."""
+        if self.stored is not None and self.stored.by_memory:
+            raise UntraceableError(
+                f"{self.model_class.__name__} is quantised, and no weights of that form are trained.",
+                next_step="Leave the configuration's quantization_config out.",
+            )
+        arguments = self._arguments()
+        parameters = self._parameters()
+        stream = next((arguments[n] for n in ("decoder_input_ids", "input_ids") if n in arguments), None)
+        if "labels" in parameters and stream is not None and self.model.get_output_embeddings() is not None:
+            arguments["labels"] = (ones if self.data else _empty)(tuple(stream.shape), torch.int64)
+            self.given = [*self.given, Input("labels", tuple(stream.shape), torch.int64)]
+        caches = {"use_cache": False} if "use_cache" in parameters else {}
+        recorder.flow.enter(arguments)
+        result = trained(recorder, lambda: self.model(**arguments, **caches), self.assumptions)
+        self.logits = "all" if _KEEPS_LOGITS in parameters else ""
+        recorder.returned(result, None)
 
     def _encode(self, recorder: Recorder) -> None:
         arguments = self._arguments()
@@ -453,6 +482,27 @@ class Session:
             ] = None
             return {}
         return {name: 1}
+
+
+def trained(recorder: Recorder, run: Callable[[], Any], assumptions: dict[str, None]) -> Any:
+    """What the forward gives; recorded is it and the way back from its loss, or else from the sum of what it gives."""
+    with torch.enable_grad(), keeping(recorder.save), recorder.phase(record=True):
+        result = run()
+    loss = getattr(result, "loss", None)
+    ends = [loss] if loss is not None else [t for _, t in tensors_in(plain_result(result))]
+    ends = [end for end in {id(t): t for t in ends}.values() if end.requires_grad]
+    if not ends:
+        raise UntraceableError("Nothing that the forward gives depends on its weights.", next_step="Ask for prefill.")
+    assumptions[
+        "The loss is the model's own, of labels for every token."
+        if loss is not None
+        else "The loss is the sum of what the forward gives; adding it up is in no figure."
+    ] = None
+    with recorder.paused():
+        gradients = [torch.ones_like(end) for end in ends]
+    with recorder.backward():
+        torch.autograd.backward(ends, gradients)
+    return result
 
 
 @contextlib.contextmanager

@@ -20,6 +20,7 @@ from opscope_tools.trace.protocol import (
     IdleRecord,
     KeptRecord,
     OpRecord,
+    SavedRecord,
     TensorRecord,
     Trace,
     ViewRecord,
@@ -101,6 +102,7 @@ class Writer:
             cache_after=self._cache(s.recorder.flow.after),
             idle=tuple(self._idle(s.model, "")),
             carried=tuple(CarriedRecord(call=c, read=read, made=made) for c, read, made in s.recorder.flow.carried),
+            **self._trained(),
         )  # fmt: skip
 
     # ---- text
@@ -193,7 +195,19 @@ class Writer:
             inputs=self._infos(op.inputs), outputs=self._infos(op.outputs),
             repeat=self.text(op.repeat), reads=op.step.reads, writes=op.step.writes, after=op.step.after, carried=op.carried,
             views=() if self.session.fitted else tuple(ViewRecord(tensor=t, view=v, size=self.text(s)) for t, v, s in op.views),
+            backward=op.backward,
         )  # fmt: skip
+
+    def _trained(self) -> dict[str, Any]:
+        """What a training step saves."""
+        training = self.session.recorder.training
+        if training is None:
+            return {}
+        saved = tuple(
+            SavedRecord(call=s.call, site=s.site, info=self._infos((s.info,))[0], size=self.text(s.size), kind=s.kind)
+            for s in training.written(self.session.recorder.calls)
+        )
+        return {"saved": saved, "layers": tuple(sorted(training.layers(self.session.recorder.calls)))}
 
     # ---- tensors
 
