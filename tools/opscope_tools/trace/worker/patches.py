@@ -411,7 +411,7 @@ class Rewriter(TorchFunctionMode):  # type: ignore[misc]  # torch is untyped her
                 if not (whole and (item.stop is None or bool(found.shape[dim] <= item.stop))):
                     found = torch.ops.aten.slice.Tensor(found, dim, item.start, item.stop, item.step or 1)
                 dim += 1
-        return found.alias() if found is tensor else found
+        return torch.ops.aten.alias.default(found) if found is tensor else found
 
     def _truth(self, tensor: Any) -> bool:
         """Whether a mask is all ones decides the path: it is, where nobody padded. Other data has no answer here."""
