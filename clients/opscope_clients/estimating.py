@@ -107,7 +107,7 @@ def _print_csv(result: SweepResult) -> None:
 def _plan(session: SessionOptions, target: str, hardware: str, as_json: bool, **given: Any) -> None:
     arguments: dict[str, Any] = {
         "target": target, "hardware": hardware,
-        **{n: given[n] for n in ("goal", "input_len", "output_len", "cache", "tpot_limit", "price", "backend") if given[n] is not None},
+        **{n: given[n] for n in ("goal", "input_len", "output_len", "tpot_limit", "price", "backend") if given[n] is not None},
     }  # fmt: skip
     if given["weights"]:
         arguments["weights"] = list(given["weights"])
@@ -129,7 +129,6 @@ def plan_command() -> SessionCommand:
             click.Option(["--input-len"], type=click.IntRange(1), default=1024, show_default=True, help="Tokens of a question."),
             click.Option(["--output-len"], type=click.IntRange(1), default=1024, show_default=True, help="Tokens of an answer."),
             click.Option(["--weights"], type=precisions, multiple=True, help="Precisions to try. Repeatable."),
-            click.Option(["--cache"], type=precisions, help="Precision of the cache."),
             click.Option(["--tpot-limit"], type=float, help="Seconds a token may take."),
             click.Option(["--price"], type=float, help="Of a device an hour."),
             click.Option(["--backend"], type=click.Choice(["vllm", "trtllm", "sglang"]), default="vllm", show_default=True),

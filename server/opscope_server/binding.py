@@ -48,7 +48,11 @@ def schema_of(model: type[BaseModel]) -> dict[str, Any]:
 
 
 #: what a schema says to validators; a caller that breaks such a bound is told so by the tool itself
-_BOUNDS = frozenset({"minLength", "maxLength", "minItems", "maxItems", "minimum", "exclusiveMinimum"})
+_BOUNDS = frozenset({"minLength", "maxLength", "minItems", "maxItems", "minimum", "maximum", "exclusiveMinimum"})
+
+
+#: what an object allows that says nothing of what it holds
+_ANYTHING = ("additionalProperties", True)
 
 
 def arguments_schema(model: type[BaseModel]) -> dict[str, Any]:
@@ -66,12 +70,20 @@ def _lean(field: dict[str, Any]) -> dict[str, Any]:
     kept = {
         key: value
         for key, value in field.items()
-        if key not in _BOUNDS and not (key == "default" and value in (None, "", []))
+        if key not in _BOUNDS and not (key == "default" and value in (None, "", [])) and (key, value) != _ANYTHING
     }
+    for inside in ("additionalProperties", "items"):
+        if isinstance(kept.get(inside), dict):
+            kept[inside] = _lean(kept[inside])
     choices = kept.pop("anyOf", None)
     if choices is None:
         return kept
-    left = [_lean(choice) for choice in choices if choice != {"type": "null"}]
+    numbers = {"type": "number"} in choices  # an integer is one
+    left = [
+        _lean(choice)
+        for choice in choices
+        if choice != {"type": "null"} and not (numbers and choice == {"type": "integer"})
+    ]
     if len(left) == 1:
         return {**left[0], **kept}
     return {"anyOf": left, **kept}

@@ -15,7 +15,7 @@ from opscope_schemas.errors import ConfigError
 from opscope_schemas.estimates import Parallel, Plan, PlanResult, Served
 from pydantic import Field
 
-from opscope_tools.costing.arguments import CONFIG, TARGET, sources
+from opscope_tools.costing.arguments import sources
 from opscope_tools.estimate_roofline.parallel import ep_degrees, tp_degrees
 from opscope_tools.estimate_roofline.predicting import Model, Replica, served
 from opscope_tools.estimate_roofline.tool import Precision, RooflineArguments, devices_of, model_of, shown
@@ -36,17 +36,16 @@ _ASSUMED = (
 class PlanArguments(ToolArguments):
     """Arguments of `plan`."""
 
-    target: str = Field(description=TARGET, min_length=1, max_length=1000)
+    target: str = Field(description="A model.", min_length=1, max_length=1000)
     hardware: str = Field(description="`h100_sxm:8`.", min_length=1, max_length=200)
-    goal: Literal["latency", "throughput", "cost"] = "throughput"
-    input_len: int = Field(default=1024, ge=1, le=10_000_000)
-    output_len: int = Field(default=1024, ge=1, le=10_000_000)
+    goal: Literal["latency", "throughput", "cost"] = Field(default="throughput", description="What `best` is of.")
+    input_len: int = Field(default=1024, ge=1, le=10_000_000, description="Tokens.")
+    output_len: int = Field(default=1024, ge=1, le=10_000_000, description="Tokens.")
     weights: list[Precision] | None = Field(default=None, description="Precisions to try.")
-    cache: Precision | None = None
     tpot_limit: float | None = Field(default=None, gt=0, description="Seconds a token may take.")
     price: float | None = Field(default=None, gt=0, description="Of a device an hour.")
-    config: Config = Field(default=None, description=CONFIG)
-    backend: Literal["vllm", "trtllm", "sglang"] = "vllm"
+    config: Config = Field(default=None, description="As elsewhere.")
+    backend: Literal["vllm", "trtllm", "sglang"] = Field(default="vllm", description="Whose kernels.")
 
 
 def plan(arguments: PlanArguments, context: ToolContext) -> PlanResult:
@@ -85,7 +84,7 @@ def plan(arguments: PlanArguments, context: ToolContext) -> PlanResult:
 
 
 def _model(arguments: PlanArguments, weights: Precision | None, context: ToolContext) -> Model:
-    precision = {name: one for name, one in (("weights", weights), ("cache", arguments.cache)) if one is not None}
+    precision = {"weights": weights} if weights is not None else None
     given = {
         "target": arguments.target,
         "hardware": arguments.hardware,

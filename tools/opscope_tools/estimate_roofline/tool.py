@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from opscope_cache.trees import IMPORTED
 from opscope_schemas.common import ToolArguments
@@ -82,14 +82,6 @@ _STEADY = (
 )
 
 
-class Serving(ToolArguments):
-    """Requests at a time, and tokens of each."""
-
-    concurrency: int = Field(ge=1, le=1_000_000)
-    input_len: int = Field(ge=1, le=10_000_000)
-    output_len: int = Field(ge=1, le=10_000_000)
-
-
 class RooflineArguments(ToolArguments):
     """Arguments of `estimate_roofline`."""
 
@@ -103,10 +95,12 @@ class RooflineArguments(ToolArguments):
     precision: dict[Literal["weights", "cache"], Precision] | None = Field(
         default=None, description="Default: the checkpoint's."
     )
-    parallel: Parallel | None = Field(default=None, description="{'tp': 4, 'pp': 1, 'ep': 1, 'dp': 1, 'sp': false}.")
-    serving: Serving | None = Field(
-        default=None, description="{'concurrency': 64, 'input_len': 1024, 'output_len': 1024}."
+    parallel: dict[Literal["tp", "pp", "ep", "dp", "sp"], Annotated[int, Field(ge=0, le=1024)]] | None = Field(
+        default=None, description="Degrees; sp: true or false."
     )
+    serving: (
+        dict[Literal["concurrency", "input_len", "output_len"], Annotated[int, Field(ge=1, le=10_000_000)]] | None
+    ) = Field(default=None, description="Requests at a time, tokens in and out of each: 64, 1024, 1024.")
     backend: Literal["vllm", "trtllm", "sglang"] = Field(default="vllm", description="Whose kernels.")
     view: Literal["eager", "serving"] = Field(default="serving", description="As engines run it, or eagerly.")
     plot: Literal["roofline", "classes", "timeline"] | None = Field(default=None, description="Adds this picture.")
@@ -119,12 +113,13 @@ def estimate_roofline(arguments: RooflineArguments, context: ToolContext) -> Roo
     return _estimated(arguments, context, *devices_of(arguments.hardware, arguments.parallel, context))
 
 
-def devices_of(hardware: str, parallel: Parallel | None, context: ToolContext) -> tuple[Device, Parallel]:
+def devices_of(hardware: str, degrees: Mapping[Any, int] | None, context: ToolContext) -> tuple[Device, Parallel]:
     """The device that is named, and how a model is spread: over as many as are named, by tensors where nothing else is said.
 
     Raises `UnknownNameError` for the device and `ConfigError` for a number that the plan contradicts.
     """
     name, _, count = hardware.partition(":")
+    parallel = _parallel(degrees) if degrees is not None else None
     device = device_named(name, context.workspace.device_files)
     if not count:
         return device, parallel or ALONE
@@ -142,16 +137,23 @@ def devices_of(hardware: str, parallel: Parallel | None, context: ToolContext) -
     return device, parallel
 
 
+def _parallel(degrees: Mapping[Any, int]) -> Parallel:
+    if wrong := [name for name, size in degrees.items() if name != "sp" and size < 1]:
+        raise ConfigError(f"{wrong[0]} begins with 1.", next_step="Leave it away, or give a number of ranks.")
+    return Parallel.model_validate({**degrees, "sp": bool(degrees.get("sp", 0))})
+
+
 def _served(arguments: RooflineArguments, context: ToolContext) -> RooflineResult:
     """A decode step as continuous batching comes to run it, and what users see of it."""
-    if arguments.serving is None:
+    given = {"concurrency": 1, **(arguments.serving or {})}
+    if missing := [name for name in ("input_len", "output_len") if name not in given]:
         raise ValuesError(
-            "Serving depends on the load.",
+            f"Serving depends on the load: {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing.",
             next_step="Give serving: {'concurrency': 64, 'input_len': 1024, 'output_len': 1024}.",
         )
     device, parallel = devices_of(arguments.hardware, arguments.parallel, context)
     model = model_of(arguments, context)
-    load = Load(arguments.serving.concurrency, arguments.serving.input_len, arguments.serving.output_len)
+    load = Load(given["concurrency"], given["input_len"], given["output_len"])
     first = model.timing("decode", 2, load.input_len + load.output_len / 2)
     check(first.of, first.at(batch_size=2), parallel)
     replica = Replica(model, device, calibration_for(device), arguments.backend, parallel)
@@ -327,8 +329,8 @@ ESTIMATE_ROOFLINE: Tool[RooflineArguments, RooflineResult] = Tool(
     name="estimate_roofline",
     title="Time and memory of a pass on named hardware",
     description=(
-        "How long a pass takes on a device, kernel by kernel: an exact bound, and the time that measured kernels "
-        "took; what limits it; weights and cache against capacity, the largest batch and context that fit."
+        "How long a pass takes on devices, kernel by kernel: an exact bound, and the time that measured kernels took; what "
+        "limits it; memory against capacity; serving under load."
     ),
     arguments=RooflineArguments,
     result=RooflineResult,
