@@ -105,15 +105,18 @@ class Predictor:
 
     def __init__(self) -> None:
         self.context = ToolContext(Workspace.create())
-        self.models: dict[tuple[str, str], Model] = {}
+        self.models: dict[tuple[str, str, bool], Model] = {}
         self.replicas: dict[tuple[object, ...], Replica] = {}
 
     def __call__(self, run: Run) -> Served:
         """Raises what the tools raise."""
-        key = (run.model, run.precision)
+        key = (run.model, run.precision, run.backend == "trtllm")
         if key not in self.models:
             target = _CHECKPOINTS.get(run.model, run.model)
-            given = {"precision": {"weights": run.precision}} if run.precision != "checkpoint" else {}
+            stored = {"weights": run.precision} if run.precision != "checkpoint" else {}
+            if run.backend == "trtllm" and run.precision in ("fp8", "nvfp4"):  # as such checkpoints ask of that engine
+                stored["cache"] = "fp8"
+            given = {"precision": stored} if stored else {}
             asked = RooflineArguments.model_validate(
                 {"target": target, "hardware": run.system, "phase": "decode", **given}
             )

@@ -218,7 +218,7 @@ class Served(Frozen):
     ttft_service_seconds: float | None = Field(
         default=None, description="Until the first token, with nobody before one."
     )
-    ttft_queue_seconds: float | None = Field(default=None, description="Waiting before that.")
+    ttft_queue_seconds: float | None = Field(default=None, description="Waiting beside that.")
     ttft_seconds: float | None = None
     decode_batch: float = Field(description="Sequences that decode at a time, of a replica.")
     cache_limit: int | None = Field(

@@ -53,7 +53,7 @@ COUNT_FLOPS: Tool[CostArguments, ModuleAnalysisResult] = Tool(
     description=(
         "What each line of one module's forward costs, as exact formulas in {batch_size}, {seq_len}, "
         "{hidden_size}, ...: FLOPs, matrix-product FLOPs, bytes read and written of each kernel, with file and "
-        "line (a module_analysis document). Calls of submodules stay references with their totals; expand_refs "
+        "line. Calls of submodules stay references with their totals; expand_refs "
         "opens them. `conditions` say where the formulas hold, "
         "`not_counted` what is missing."
     ),

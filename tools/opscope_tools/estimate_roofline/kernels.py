@@ -203,10 +203,14 @@ def _product(plain: Kernel, part: _Part, read: float, point: _Point) -> Kernel:
     if not shape or not elements > 0:
         return plain
     n = shape[1] if "convolution" in op.operator and len(shape) > 2 else shape[-1]
-    k = plain.matmul_flops / (2 * elements)
+    k, m = plain.matmul_flops / (2 * elements), elements / n
     activations = sum(point.bytes(view.size) for view in op.views)
+    if "convolution" not in op.operator and op.inputs and (width := point.shape(op.inputs[0].shape)[-1]) > k > 0:
+        # absorbed: its weights meet other rows than those that the eager pass gives them
+        k, m = width, plain.matmul_flops / (2 * n * width)
+        activations = 2 * m * k
     stored = (read - activations) / (n * k) if op.views else 2.0
-    m, ranks = elements / n, point.ranks(part) if part.split is not None else 1.0
+    ranks = point.ranks(part) if part.split is not None else 1.0
     if part.split in ("column", "row"):
         weights, written = read - activations, plain.moved - read
         by_column = part.split == "column"

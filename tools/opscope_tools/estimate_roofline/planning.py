@@ -38,12 +38,12 @@ class PlanArguments(ToolArguments):
 
     target: str = Field(description="A model.", min_length=1, max_length=1000)
     hardware: str = Field(description="`h100_sxm:8`.", min_length=1, max_length=200)
-    goal: Literal["latency", "throughput", "cost"] = Field(default="throughput", description="What `best` is of.")
+    goal: Literal["latency", "throughput", "cost"] = Field(default="throughput", description="Of `best`.")
     input_len: int = Field(default=1024, ge=1, le=10_000_000, description="Tokens.")
     output_len: int = Field(default=1024, ge=1, le=10_000_000, description="Tokens.")
-    weights: list[Precision] | None = Field(default=None, description="Precisions to try.")
-    tpot_limit: float | None = Field(default=None, gt=0, description="Seconds a token may take.")
-    price: float | None = Field(default=None, gt=0, description="Of a device an hour.")
+    weights: list[Precision] | None = Field(default=None, description="To try.")
+    tpot_limit: float | None = Field(default=None, gt=0, description="Seconds.")
+    price: float | None = Field(default=None, gt=0, description="A device-hour.")
     config: Config = Field(default=None, description="As elsewhere.")
     backend: Literal["vllm", "trtllm", "sglang"] = Field(default="vllm", description="Whose kernels.")
 
@@ -168,7 +168,7 @@ def _brief(result: PlanResult) -> PlanResult:
 PLAN: Tool[PlanArguments, PlanResult] = Tool(
     name="plan",
     title="Ways to serve a model on several devices",
-    description="The best parallel plans on N devices for a goal, as a Pareto front of tokens/s for a user and of a device.",
+    description="Parallel plans: a Pareto front of tokens/s per user and per device.",
     arguments=PlanArguments,
     result=PlanResult,
     run=plan,

@@ -169,7 +169,7 @@ def served(replica: Replica, load: Load) -> tuple[Served, Steady | None]:
             concurrency=load.concurrency, input_len=load.input_len, output_len=load.output_len, decode_batch=0, cache_limit=0,
             step_seconds=replica.seconds("decode", asked, load.input_len + load.output_len / 2), prefill_share=0, basis=replica.basis,
         ), None  # fmt: skip
-    found = steady(replica.steps(), load, parallel.dp, limit)
+    found = steady(replica.steps(), load, parallel.dp, limit, replica.backend)
     rate = found.rate * load.output_len * min(parallel.dp, load.concurrency)
     return Served(
         concurrency=load.concurrency, input_len=load.input_len, output_len=load.output_len, tpot_seconds=found.tpot, step_seconds=found.step,

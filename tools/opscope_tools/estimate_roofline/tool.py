@@ -77,8 +77,9 @@ _ASSUMED = (
 _STEADY = (
     "Requests come in a closed loop of that concurrency, each as soon as another has ended; how many decode at a time follows from Little's "
     "law, and no more do than have room for their cache in 0.9 of the memory.",
-    "A prefill beside decoding stretches the steps by the time that it takes; time to the first token is that of a request that comes "
-    "alone, and `ttft_queue_seconds` what it waits for a place.",
+    "A prefill beside decoding stretches the steps by the time that it takes. `ttft_queue_seconds` is what a request waits beside its own "
+    "prefill: for a place, and as engines schedule, for some steps and a share of a first wave that comes at once; those three figures of "
+    "each engine are fitted on measured runs, nothing else is.",
 )
 
 
@@ -88,7 +89,7 @@ class RooflineArguments(ToolArguments):
     target: str = Field(description=TARGET, min_length=1, max_length=1000)
     hardware: str = Field(description="`h100_sxm`, `b200_sxm:8`, `mi300x`, ...", min_length=1, max_length=200)
     phase: Literal["prefill", "decode", "encode", "serve", "train"] = Field(
-        default="decode", description="serve: with `serving`; train: a step with AdamW, eager."
+        default="decode", description="serve: with `serving`; train: with AdamW."
     )
     config: Config = Field(default=None, description=CONFIG)
     values: Values = Field(default=None, description=VALUES)
@@ -100,7 +101,7 @@ class RooflineArguments(ToolArguments):
     )
     serving: (
         dict[Literal["concurrency", "input_len", "output_len"], Annotated[int, Field(ge=1, le=10_000_000)]] | None
-    ) = Field(default=None, description="Requests at a time, tokens in and out of each: 64, 1024, 1024.")
+    ) = Field(default=None, description="Requests at a time; tokens of each.")
     backend: Literal["vllm", "trtllm", "sglang"] = Field(default="vllm", description="Whose kernels.")
     view: Literal["eager", "serving"] = Field(default="serving", description="As engines run it, or eagerly.")
     plot: Literal["roofline", "classes", "timeline"] | None = Field(default=None, description="Adds this picture.")

@@ -12,6 +12,10 @@ from dataclasses import dataclass
 
 #: of the span in which the batch lies that decodes
 _HALVINGS = 12
+#: of each engine: prefills, decode steps and places of a first wave that a request waits for its first token. The only figures that are
+#: fitted on runs of whole engines (benchmarks/silicon/served_runs.py, the half that may be looked at): benchmarks send all requests at
+#: once and then ten for each place, so a tenth of them wait for half of the others' prefills; SGLang's waves stay together
+_WAITS = {"vllm": (1.0, 5.0, 0.1), "trtllm": (1.5, 9.0, 0.15), "sglang": (2.5, 7.0, 0.8)}
 #: tokens that an engine prefills in one step at most
 CHUNK = 8192
 
@@ -46,13 +50,14 @@ class Steady:
     prefill_share: float
 
 
-def steady(steps: Steps, load: Load, replicas: int, cache_limit: int | None) -> Steady:
+def steady(steps: Steps, load: Load, replicas: int, cache_limit: int | None, backend: str = "vllm") -> Steady:
     """Of one of so many replicas that share the load evenly."""
     here = max(1.0, load.concurrency / replicas)
     places = min(here, cache_limit) if cache_limit is not None else here
     context = load.input_len + load.output_len / 2
     service = steps.prefill(1, load.input_len)
-    others = _beside(steps, load.input_len, service) * (places - 1) / places
+    together = _beside(steps, load.input_len, service)
+    others = together * (places - 1) / places
     gaps = max(1, load.output_len - 1)
 
     def rate(batch: float) -> float:
@@ -66,10 +71,11 @@ def steady(steps: Steps, load: Load, replicas: int, cache_limit: int | None) -> 
     batch = (low + high) / 2
     found = rate(batch)
     tpot = batch / (found * gaps)
-    waiting = max(0.0, here / found - service - gaps * tpot)
-    return Steady(
-        steps.decode(max(1.0, batch), context), tpot, service, waiting, batch, found, min(1.0, found * others)
-    )
+    step = steps.decode(max(1.0, batch), context)
+    prefills, waits, wave = _WAITS[backend]
+    burst = (prefills - 1) * service + waits * step + wave * (places - 1) / 2 * together
+    waiting = max(0.0, here / found - service - gaps * tpot) + burst
+    return Steady(step, tpot, service, waiting, batch, found, min(1.0, found * others))
 
 
 def _beside(steps: Steps, length: int, alone: float) -> float:
