@@ -20,7 +20,6 @@ from opscope_tools.trace.routing import GROUPED, routings
 from opscope_tools.trace.serving import EngineKernel, kernels
 from opscope_tools.trace.sharding import Shards, Split, shards
 
-_ATTENTION = "opscope.sdpa"
 #: bytes per element of weights above which they are as the model's dtype has them
 _PLAIN = 1.5
 
@@ -75,6 +74,8 @@ class _Part:
     bound: str
     write: str
     split: Split | None
+    #: shapes of queries, keys and values; () where it is no attention
+    attention: tuple[tuple[str, ...], ...] = ()
 
 
 class Pass:
@@ -103,7 +104,7 @@ class Pass:
             read = read.replace(str(routing.bound), f"{{touched_{number}}}")
         return _Part(
             op, tree.pattern(tree.trace.calls[op.call]), str(kernel.repeat), str(cost.flops), str(cost.matmul), str(cost.causal), read,
-            bound, str(cost.write), self.shards.split.get(op.order),
+            bound, str(cost.write), self.shards.split.get(op.order), kernel.attention,
         )  # fmt: skip
 
     def kernels(self, values: Mapping[str, Rational | float], parallel: Parallel = ALONE) -> list[Kernel]:
@@ -162,12 +163,12 @@ def _kernel(part: _Part, point: _Point) -> Kernel:
         matmul, flops = matmul - causal * matmul / flops, flops - causal
     read, written = point.bytes(part.read), point.bytes(part.write)
     plain = Kernel(
-        operation=_named(op), module=part.module, file=op.site.file, line=op.site.line, count=int(point.number(part.repeat)),
-        flops=flops, matmul_flops=matmul, moved=read + written, counted=op.counted, split=part.split,
+        operation="sdpa" if part.attention else _named(op), module=part.module, file=op.site.file, line=op.site.line,
+        count=int(point.number(part.repeat)), flops=flops, matmul_flops=matmul, moved=read + written, counted=op.counted, split=part.split,
     )  # fmt: skip
     if not matmul:
         return _shared(plain, point.ranks(part))
-    return _attention(plain, part, read, point) if op.operator == _ATTENTION else _product(plain, part, read, point)
+    return _attention(plain, part, read, point) if part.attention else _product(plain, part, read, point)
 
 
 def _shared(plain: Kernel, ranks: float) -> Kernel:
@@ -226,13 +227,13 @@ def _attention(plain: Kernel, part: _Part, read: float, point: _Point) -> Kernel
 
     Attention over latents, whose keys are wider than its values, is another kernel, and none of its kind is known here.
     """
-    op, ranks = part.op, point.ranks(part) if part.split is not None else 1.0
-    if len(op.inputs) < 3 or op.inputs[0].shape[-1] != op.inputs[2].shape[-1]:
+    ranks = point.ranks(part) if part.split is not None else 1.0
+    if len(part.attention) < 3 or part.attention[0][-1] != part.attention[2][-1]:
         return replace(
             plain, flops=plain.flops / ranks, matmul_flops=plain.matmul_flops / ranks
         )  # every rank reads all latents
-    b, h, new, d = point.shape(op.inputs[0].shape)[-4:]
-    context = point.shape(op.inputs[1].shape)[-2]
+    b, h, new, d = point.shape(part.attention[0])[-4:]
+    context = point.shape(part.attention[1])[-2]
     cached = float(point.values.get("kv_bytes", 2))
     kv = min(h, max(1.0, round((read - 2 * b * h * new * d) / (2 * cached * b * context * d))))
     here = max(1.0, kv / ranks)
