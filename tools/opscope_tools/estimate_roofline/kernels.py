@@ -30,7 +30,6 @@ from opscope_tools.trace.routing import GROUPED, routings
 from opscope_tools.trace.serving import EngineKernel, kernels
 from opscope_tools.trace.sharding import Shards, Split, shards
 
-_ATTENTION = "opscope.sdpa"
 #: exponent of the power law by which tokens choose experts, as kernels were measured: routers are not even
 _SKEW = 1.01
 #: bytes per element of weights above which they are as the model's dtype has them
@@ -87,6 +86,8 @@ class _Part:
     bound: str
     write: str
     split: Split | None
+    #: shapes of queries, keys and values; () where it is no attention
+    attention: tuple[tuple[str, ...], ...] = ()
 
 
 class Pass:
@@ -115,7 +116,7 @@ class Pass:
             read = read.replace(str(routing.bound), f"{{touched_{number}}}")
         return _Part(
             op, tree.pattern(tree.trace.calls[op.call]), str(kernel.repeat), str(cost.flops), str(cost.matmul), str(cost.causal), read,
-            bound, str(cost.write), self.shards.split.get(op.order),
+            bound, str(cost.write), self.shards.split.get(op.order), kernel.attention,
         )  # fmt: skip
 
     def kernels(self, values: Mapping[str, Rational | float], parallel: Parallel = ALONE) -> list[Kernel]:
@@ -174,12 +175,12 @@ def _kernel(part: _Part, point: _Point) -> Kernel:
         matmul, flops = matmul - causal * matmul / flops, flops - causal
     read, written = point.bytes(part.read), point.bytes(part.write)
     plain = Kernel(
-        operation=_named(op), module=part.module, file=op.site.file, line=op.site.line, count=int(point.number(part.repeat)),
-        flops=flops, matmul_flops=matmul, moved=read + written, counted=op.counted, split=part.split,
+        operation="sdpa" if part.attention else _named(op), module=part.module, file=op.site.file, line=op.site.line,
+        count=int(point.number(part.repeat)), flops=flops, matmul_flops=matmul, moved=read + written, counted=op.counted, split=part.split,
     )  # fmt: skip
     if not matmul:
         return _shared(plain, point.ranks(part))
-    return _attention(plain, part, read, point) if op.operator == _ATTENTION else _product(plain, part, read, point)
+    return _attention(plain, part, read, point) if part.attention else _product(plain, part, read, point)
 
 
 def _shared(plain: Kernel, ranks: float) -> Kernel:
@@ -239,13 +240,13 @@ def _parent(op: OpRecord, point: _Point) -> int:
 
 def _attention(plain: Kernel, part: _Part, read: float, point: _Point) -> Kernel:
     """Heads of keys and values from the bytes that are read: they may be given repeated, and are not read so."""
-    op, ranks = part.op, point.ranks(part) if part.split is not None else 1.0
-    if len(op.inputs) < 3:
+    ranks = point.ranks(part) if part.split is not None else 1.0
+    if len(part.attention) < 3:
         return _shared(plain, ranks)
-    if op.inputs[0].shape[-1] != op.inputs[2].shape[-1]:
-        return _latents(plain, op, read, point, ranks)
-    b, h, new, d = point.shape(op.inputs[0].shape)[-4:]
-    context = point.shape(op.inputs[1].shape)[-2]
+    if part.attention[0][-1] != part.attention[2][-1]:
+        return _latents(plain, part, read, point, ranks)
+    b, h, new, d = point.shape(part.attention[0])[-4:]
+    context = point.shape(part.attention[1])[-2]
     cached = float(point.values.get("kv_bytes", 2))
     kv = min(h, max(1.0, round((read - 2 * b * h * new * d) / (2 * cached * b * context * d))))
     here = max(1.0, kv / ranks)
@@ -259,13 +260,13 @@ def _attention(plain: Kernel, part: _Part, read: float, point: _Point) -> Kernel
     return replace(plain, precision="fp8" if cached < _PLAIN else "bf16", form=form, sizes=sizes)
 
 
-def _latents(plain: Kernel, op: OpRecord, read: float, point: _Point, ranks: float) -> Kernel:
+def _latents(plain: Kernel, part: _Part, read: float, point: _Point, ranks: float) -> Kernel:
     """Attention whose keys are wider than its values; absorbed, its products say how wide the latents are that it reads.
 
     Ranks share the heads; every rank reads all latents, and its own heads of keys and values where they are expanded.
     """
-    b, h, new, keys = point.shape(op.inputs[0].shape)[-4:]
-    context, values = point.shape(op.inputs[1].shape)[-2], point.shape(op.inputs[2].shape)[-1]
+    b, h, new, keys = point.shape(part.attention[0])[-4:]
+    context, values = point.shape(part.attention[1])[-2], point.shape(part.attention[2])[-1]
     cached = float(point.values.get("kv_bytes", 2))
     rank = (plain.moved - read) / (2 * b * h * new)
     rope = plain.matmul_flops / (2 * b * h * new * context) - 2 * rank

@@ -89,7 +89,7 @@ class RooflineArguments(ToolArguments):
     target: str = Field(description=TARGET, min_length=1, max_length=1000)
     hardware: str = Field(description="`h100_sxm`, `b200_sxm:8`, `mi300x`, ...", min_length=1, max_length=200)
     phase: Literal["prefill", "decode", "encode", "serve", "train"] = Field(
-        default="decode", description="serve: with `serving`; train: with AdamW."
+        default="decode", description="serve: `serving`; train: AdamW."
     )
     config: Config = Field(default=None, description=CONFIG)
     values: Values = Field(default=None, description=VALUES)

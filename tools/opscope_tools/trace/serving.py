@@ -27,13 +27,22 @@ _LIGHT = frozenset(
         "bitwise_and logical_and logical_not bitwise_not _softmax native_layer_norm _fused_rms_norm rms_norm masked_fill"
     ).split()
 )
+#: what may lie between scores and their product with values: also what is written in place, and the largest score of a row
+_ON_SCORES = _LIGHT | {"aten.max", "aten.amax", "aten._safe_softmax", "aten.native_dropout"}
+_ON_SCORES |= {f"aten.{n}_" for n in "add sub mul div masked_fill clamp".split()}
+_SOFTMAX = frozenset({"aten._softmax", "aten._safe_softmax"})
+#: products that two activations can have
+_PAIRS = frozenset({"aten.bmm", "aten.baddbmm", "aten.matmul"})
+#: what only repeats, turns or casts its one input
+_COPIES = frozenset({"aten.clone", "aten._to_copy", "aten.repeat"})
 _ACTIVATIONS = frozenset(
     f"aten.{n}" for n in "silu gelu relu sigmoid tanh hardtanh hardswish softplus leaky_relu elu mish".split()
 )
 _SAYS = {
     "paged cache": "The cache lies in pages: appending writes the new keys and values and copies none of the old.",
-    "flash attention": "Attention reads keys and values as the cache holds them, fewer heads included, keeps no scores, and "
-    "writes in the layout that the next product reads.",
+    "flash attention": "Attention reads keys and values as the cache holds them, fewer heads included, keeps no scores, makes "
+    "masks of positions itself, and writes in the layout that the next product reads; so does a product of queries with keys, "
+    "a softmax, and the product with values.",
     "absorbed latents": "A decode step does not expand cached latents: queries are projected into them, attention reads them "
     "once for all heads, and its result is projected out.",
     "fused norm": "A norm, its casts and the residual add before it are one kernel.",
@@ -57,6 +66,8 @@ class EngineKernel:
     ops: tuple[OpRecord, ...]
     cost: Sum
     repeat: Formula
+    #: of attention the shapes of queries (sequences, heads, new, width), keys and values
+    attention: tuple[tuple[str, ...], ...] = ()
 
 
 def serving(tree: CallTree, call: CallRecord, values: Mapping[str, Rational] | None) -> ServingView:
@@ -67,9 +78,10 @@ def serving(tree: CallTree, call: CallRecord, values: Mapping[str, Rational] | N
         limits.append(
             "Sizes of this trace are fitted: which operators can be fused is not known, so figures are eager's."
         )
-    if graph.trace.attention == "eager":
+    if left := graph.materialised():
         limits.append(
-            "The model runs eager attention: its scores, and keys and values repeated for grouped heads, count as materialised."
+            f"Scores at {', '.join(left[:_MOST_PLACES])} count as materialised: a softmax between two products that was not "
+            "recognised as attention."
         )
     if graph.trace.phase == "decode" and (left := graph.expanded()):
         limits.append(
@@ -89,7 +101,7 @@ def serving(tree: CallTree, call: CallRecord, values: Mapping[str, Rational] | N
 def _as_served(tree: CallTree, call: CallRecord) -> _Graph:
     """The graph under every rule; as it is where a trace does not say what its operators read."""
     graph = _Graph(tree, call)
-    for rule in (_paged, _absorbed, _attention, _fused) if graph.known else ():
+    for rule in (_paged, _absorbed, _attention, _eager_attention, _fused) if graph.known else ():
         rule(graph)
     return graph
 
@@ -105,6 +117,7 @@ def kernels(tree: CallTree, call: CallRecord, *, eager: bool = False) -> tuple[E
             (op, *(graph.ops[part] for part in parts.get(order, ()))),
             sum((graph.now[part] for part in parts.get(order, ())), graph.now[order]),
             graph.repeat[order],
+            graph.attention.get(order, ()),
         )
         for order, op in sorted(graph.ops.items())
         if order not in graph.part_of and (graph.now[order] != Sum() or not op.counted)
@@ -146,6 +159,10 @@ class _Graph:
         self.gone: set[int] = set()
         #: operator -> the one in whose kernel it runs
         self.part_of: dict[int, int] = {}
+        #: by the operator that gives its result, the shapes of queries, keys and values
+        self.attention = {
+            o: tuple(i.shape for i in op.inputs[:3]) for o, op in self.ops.items() if op.operator == _ATTENTION
+        }
         self.kinds = {t.index: t.kind for t in self.trace.tensors}
         self.sizes = {t.index: Formula.parse(t.size) for t in self.trace.tensors if t.size}
         self.last_dimension = {t.index: t.info.shape[-1] for t in self.trace.tensors if t.info.shape}
@@ -206,6 +223,11 @@ class _Graph:
     def cached(self, view: ViewRecord) -> bool:
         return self.kinds[view.tensor] == "cache"
 
+    def materialised(self) -> list[str]:
+        """Where scores go through a softmax to another product, each a kernel of its own."""
+        left = (op for op in self.ops.values() if op.order not in self.attention and _scores_of(self, op) is not None)
+        return list(dict.fromkeys(f"{op.site.file}:{op.site.line}" for op in left))
+
     def expanded(self) -> list[str]:
         """Where products with weights read what the cache holds, and no rule has changed that."""
         places = (
@@ -257,10 +279,140 @@ def _attention(graph: _Graph) -> None:
             read = read - Formula.parse(view.size) + graph.now[copied.order].read
             graph.drop("flash attention", copied, op)
         graph.change("flash attention", op, _moving(cost, read, cost.write))
-        for index in op.writes:
-            for reader in graph.readers.get(index, []):
-                if reader.operator == "aten.clone" and reader.order in graph.ops:
-                    graph.drop("flash attention", reader, op)
+        _as_next_read(graph, op)
+
+
+def _as_next_read(graph: _Graph, op: OpRecord) -> None:
+    """The result of attention is not turned after it is written."""
+    for index in op.writes:
+        for reader in graph.readers.get(index, []):
+            if reader.operator == "aten.clone" and reader.order in graph.ops:
+                graph.drop("flash attention", reader, op)
+
+
+def _eager_attention(graph: _Graph) -> None:
+    """Queries by keys, light operators with a softmax among them, the result by values: one kernel, if nothing else reads scores."""
+    for op in list(graph.ops.values()):
+        found = _scores_of(graph, op)
+        if found is not None and _alone(graph, op, *found):
+            _flash(graph, op, *found)
+
+
+def _scores_of(graph: _Graph, op: OpRecord) -> tuple[OpRecord, list[OpRecord]] | None:
+    """Of a product of two activations whose first comes from another such product through a softmax: that one, and what lies between."""
+    if not _pairs(graph, op):
+        return None
+    products: dict[int, OpRecord] = {}
+    light: dict[int, OpRecord] = {}
+    pending = [op.views[-2].tensor]
+    while pending:
+        for maker in graph.makers.get(pending.pop(), []):
+            if _pairs(graph, maker):
+                products[maker.order] = maker
+            elif maker.operator in _ON_SCORES and maker.order not in light and maker.order < op.order:
+                light[maker.order] = maker
+                pending.extend(maker.reads)
+    scores = next(iter(products.values()), None)
+    if scores is None or len(products) > 1:
+        return None
+    inner, between = set(scores.writes), []
+    for _, one in sorted(light.items()):
+        if inner.intersection(one.reads):
+            inner.update(one.writes)
+            between.append(one)
+    return (scores, between) if any(one.operator in _SOFTMAX for one in between) else None
+
+
+def _pairs(graph: _Graph, op: OpRecord) -> bool:
+    """Whether it is a product of two activations, copies of weights not among them."""
+    if op.operator not in _PAIRS or not op.counted or len(op.views) < 2:
+        return False
+    makers = (graph.makers.get(view.tensor, []) for view in op.views[-2:])
+    return all(not made or any(maker.reads for maker in made) for made in makers)
+
+
+def _alone(graph: _Graph, op: OpRecord, scores: OpRecord, between: Sequence[OpRecord]) -> bool:
+    """Whether scores run in one call with both products, are as many after the softmax as before, and are read by nothing else."""
+    parts = [scores, *between, op]
+    orders = {one.order for one in parts}
+    if not orders <= graph.ops.keys() or len({(graph.home[o], graph.repeat[o]) for o in orders}) > 1:
+        return False
+    if any(not one.counted or {v.tensor for v in one.views} != set(one.reads) for one in parts):
+        return False
+    made, taken = (
+        [Formula.parse(n).evaluate(graph.trace.point) for n in shape[-2:]]
+        for shape in (scores.outputs[0].shape, op.inputs[-2].shape)
+    )
+    inside = {index for one in (scores, *between) for index in one.writes}
+    return made == taken and all(
+        graph.kinds[index] == "activation"
+        and index not in graph.handed_on
+        and all(reader.order in orders for reader in graph.readers.get(index, []))
+        for index in inside
+    )
+
+
+def _flash(graph: _Graph, op: OpRecord, scores: OpRecord, between: Sequence[OpRecord]) -> None:
+    """The kernel reads queries, keys and values, weights (of sinks) and biases that are no masks, and writes the result."""
+    rule, inside = "flash attention", {index for one in (scores, *between) for index in one.writes}
+    operands = [*scores.views[-2:], op.views[-1]]
+    read = {view.view: _stored(graph, view, op, scores) for view in operands}
+    rest = Formula.const(0)
+    for one in (scores, *between):
+        rest = rest + graph.now[one.order].read - sum((Formula.parse(v.size) for v in one.views), Formula.const(0))
+        for view in one.views:
+            if view not in operands and view.tensor not in inside and not _of_positions(graph, view.tensor):
+                read[view.view] = Formula.parse(view.size)
+        graph.drop(rule, one, op)
+    now = graph.now[op.order]
+    graph.change(rule, op, _moving(now, rest + sum(read.values(), Formula.const(0)), now.write))
+    _as_next_read(graph, op)
+    softmax = next(one for one in between if one.operator in _SOFTMAX).inputs[0].shape
+    sequences, heads = softmax[:1] if len(softmax) > 3 else ("1",), softmax[1:-2] if len(softmax) > 3 else softmax[:-2]
+    rows = (*sequences, " * ".join(f"({n})" for n in heads) or "1")
+    (new, width), context = scores.inputs[-2].shape[-2:], scores.outputs[0].shape[-1]
+    graph.attention[op.order] = (
+        (*rows, new, width),
+        (*rows, context, width),
+        (*rows, context, op.outputs[0].shape[-1]),
+    )
+
+
+def _stored(graph: _Graph, view: ViewRecord, op: OpRecord, scores: OpRecord) -> Formula:
+    """Bytes of queries, keys or values as they were before they were repeated, turned or widened for a product."""
+    point = graph.trace.point
+    size, tensor, readers = Formula.parse(view.size), view.tensor, {op.order, scores.order}
+    while True:
+        made = graph.makers.get(tensor, [])
+        copied = made[0] if len(made) == 1 else None
+        if (
+            copied is None
+            or copied.operator not in _COPIES
+            or len(copied.views) != 1
+            or graph.kinds[tensor] != "activation"
+            or copied.order not in graph.ops
+            or any(reader.order not in readers for reader in graph.readers.get(tensor, []))
+            or Formula.parse(copied.views[0].size).evaluate(point) > size.evaluate(point)
+        ):
+            return size
+        size, tensor, readers = Formula.parse(copied.views[0].size), copied.views[0].tensor, readers | {copied.order}
+        graph.drop("flash attention", copied, op)
+
+
+def _of_positions(graph: _Graph, index: int) -> bool:
+    """Whether a tensor is made of positions, lengths and constants alone: no weights, nothing computed from them."""
+    seen, pending = set[int](), [index]
+    while pending:
+        made = graph.makers.get(at := pending.pop(), [])
+        if not made and at == index and graph.kinds[at] != "constant":
+            return False
+        for maker in made:
+            if "w_bytes" in maker.read:
+                return False
+            if maker.order not in seen:
+                seen.add(maker.order)
+                pending.extend(maker.reads)
+    return True
 
 
 def _absorbed(graph: _Graph) -> None:
