@@ -1,0 +1,103 @@
+"""Serving, plans and sweeps on a small model: against single estimates, and by what a front and a load must keep."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+from click.testing import CliRunner
+from opscope_clients.cli import cli
+from opscope_schemas.errors import ConfigError, ValuesError
+from opscope_tools.estimate_roofline.planning import PlanArguments, plan
+from opscope_tools.estimate_roofline.sweeping import SweepArguments, sweep
+from opscope_tools.estimate_roofline.tool import RooflineArguments, estimate_roofline
+from opscope_tools.running.tool import ToolContext
+
+SMALL = {"hidden_size": 512, "num_attention_heads": 8, "num_key_value_heads": 4, "intermediate_size": 1024, "vocab_size": 8192,
+         "num_hidden_layers": 4}  # fmt: skip
+EXPERTS = {**SMALL, "head_dim": 64, "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 256}
+
+
+@pytest.mark.parametrize(("target", "config", "parallel"), [("llama", SMALL, {"tp": 2}), ("qwen3_moe", EXPERTS, None)])
+def test_a_point_of_a_sweep_is_the_estimate_of_that_point(
+    context: ToolContext, target: str, config: dict[str, int], parallel: dict[str, int] | None
+) -> None:
+    given = {"target": target, "hardware": "h100_sxm", "config": config, "parallel": parallel}
+    swept = sweep(SweepArguments.model_validate({**given, "batches": [1, 3, 64], "contexts": [100, 5000]}), context)
+    assert [(p.batch, p.context) for p in swept.points] == [(b, c) for c in (100, 5000) for b in (1, 3, 64)]
+    for point in swept.points:
+        values = {"batch_size": point.batch, "cache_len": point.context}
+        alone = estimate_roofline(RooflineArguments.model_validate({**given, "values": values}), context)
+        assert point.calibrated_seconds == pytest.approx(alone.totals.calibrated_seconds)
+        assert point.bound_seconds == pytest.approx(alone.totals.bound_seconds)
+        assert (point.weights_bytes, point.cache_bytes, point.fits) == (
+            alone.memory.weights_bytes, alone.memory.cache_bytes, alone.memory.fits,
+        )  # fmt: skip
+
+
+def test_a_plan_of_the_front_is_beaten_by_none_and_uses_all_devices(context: ToolContext) -> None:
+    found = plan(PlanArguments(target="qwen3_moe", hardware="h100_sxm:4", config=EXPERTS, price=2.0, goal="cost"), context)
+    assert found.front
+    for one in found.front:
+        assert one.tp * one.pp * one.dp * one.replicas == 4
+        assert not any(
+            other.tokens_per_second_per_user > one.tokens_per_second_per_user
+            and other.tokens_per_second_per_device > one.tokens_per_second_per_device
+            for other in found.front
+        )
+        spent = 4 * 2.0 / 3600 / (one.tokens_per_second_per_device * 4) * 1e6
+        assert one.cost_per_million_tokens == pytest.approx(spent)
+    assert found.best is not None
+    assert found.best.cost_per_million_tokens == min(p.cost_per_million_tokens or 0 for p in found.front)
+    with pytest.raises(ConfigError, match="needs a price"):
+        plan(PlanArguments(target="llama", hardware="h100_sxm:4", config=SMALL, goal="cost"), context)
+
+
+def test_the_best_plan_keeps_to_the_limit_of_a_token(context: ToolContext) -> None:
+    free = plan(PlanArguments(target="llama", hardware="h100_sxm:2", config=SMALL), context)
+    assert free.best is not None
+    limit = sorted(p.tpot_seconds for p in free.front)[0] * 1.01
+    bound = plan(PlanArguments(target="llama", hardware="h100_sxm:2", config=SMALL, tpot_limit=limit), context)
+    assert bound.best is not None
+    assert bound.best.tpot_seconds <= limit
+    assert bound.best.tokens_per_second_per_device <= free.best.tokens_per_second_per_device
+
+
+def test_a_load_is_answered_with_the_step_that_it_comes_to(context: ToolContext) -> None:
+    asked = {"target": "llama", "hardware": "h100_sxm", "config": SMALL, "phase": "serve"}
+    load = {"concurrency": 32, "input_len": 512, "output_len": 256}
+    found = estimate_roofline(RooflineArguments.model_validate({**asked, "serving": load}), context)
+    assert found.phase == "serve"
+    served = found.serving
+    assert served is not None
+    assert served.basis == "calibrated"
+    assert served.tpot_seconds is not None
+    assert served.ttft_seconds == pytest.approx((served.ttft_service_seconds or 0) + (served.ttft_queue_seconds or 0))
+    assert found.totals.calibrated_seconds == pytest.approx(served.step_seconds, rel=0.05)  # of a whole number of sequences
+    assert served.tpot_seconds >= served.step_seconds
+    with pytest.raises(ValuesError, match="input_len and output_len are missing"):
+        estimate_roofline(RooflineArguments.model_validate(asked), context)
+
+
+def test_no_throughput_is_given_for_weights_that_do_not_fit(context: ToolContext) -> None:
+    load = {"concurrency": 8, "input_len": 512, "output_len": 256}
+    asked = {"target": "meta-llama/Meta-Llama-3.1-70B", "hardware": "l4", "serving": load}
+    found = estimate_roofline(RooflineArguments.model_validate(asked), context)
+    assert found.serving is not None
+    assert (found.serving.cache_limit, found.serving.tpot_seconds, found.serving.tokens_per_second) == (0, None, None)
+    assert found.totals.tokens_per_second is None
+
+
+def test_a_sweep_is_printed_as_csv(context: ToolContext) -> None:
+    config = [part for name, size in SMALL.items() for part in ("--config", f"{name}={size}")]
+    cache = str(context.workspace.store.folder) if hasattr(context.workspace.store, "folder") else None
+    asked = ["estimate", "llama", "--hardware", "h100_sxm", *config, "--sweep", "batch=1..8*2", "--sweep", "context=64,128", "--csv"]
+    answer = CliRunner().invoke(cli, [*(["--cache-dir", cache] if cache else []), *asked])
+    assert answer.exit_code == 0, answer.output
+    rows = list(csv.DictReader(io.StringIO(answer.stdout)))
+    assert [(int(r["batch"]), int(r["context"])) for r in rows] == [(b, c) for c in (64, 128) for b in (1, 2, 4, 8)]
+    assert all(float(r["calibrated_seconds"]) > 0 for r in rows)
+    wrong = CliRunner().invoke(cli, ["estimate", "llama", "--hardware", "h100_sxm", "--sweep", "heads=1..2"])
+    assert wrong.exit_code == 2
+    assert "neither batch=SIZES nor context=SIZES" in wrong.output
