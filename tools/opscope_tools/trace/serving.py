@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from opscope_schemas.analysis import MemoryAccess, ServingRule, ServingView
 from opscope_schemas.formula import Formula, Rational, evaluate, whole_bytes
 
-from opscope_tools.trace.document import CallTree, Sum
+from opscope_tools.trace.document import CallTree, Sum, assignment
 from opscope_tools.trace.protocol import CallRecord, OpRecord, ViewRecord
 
 _ATTENTION = "opscope.sdpa"
@@ -150,6 +150,8 @@ class _Graph:
 
     def __init__(self, tree: CallTree, call: CallRecord) -> None:
         self.tree, self.trace = tree, tree.trace
+        #: the sizes of the trace, those that follow from others included
+        self.point = assignment(tree.trace.variables, tree.trace.point)
         self.ops: dict[int, OpRecord] = {}
         self.repeat: dict[int, Formula] = {}
         #: the innermost repeated call around an operator: what is in no common one is not one kernel
@@ -340,7 +342,7 @@ def _alone(graph: _Graph, op: OpRecord, scores: OpRecord, between: Sequence[OpRe
     if any(not one.counted or {v.tensor for v in one.views} != set(one.reads) for one in parts):
         return False
     made, taken = (
-        [Formula.parse(n).evaluate(graph.trace.point) for n in shape[-2:]]
+        [Formula.parse(n).evaluate(graph.point) for n in shape[-2:]]
         for shape in (scores.outputs[0].shape, op.inputs[-2].shape)
     )
     inside = {index for one in (scores, *between) for index in one.writes}
@@ -380,7 +382,7 @@ def _flash(graph: _Graph, op: OpRecord, scores: OpRecord, between: Sequence[OpRe
 
 def _stored(graph: _Graph, view: ViewRecord, op: OpRecord, scores: OpRecord) -> Formula:
     """Bytes of queries, keys or values as they were before they were repeated, turned or widened for a product."""
-    point = graph.trace.point
+    point = graph.point
     size, tensor, readers = Formula.parse(view.size), view.tensor, {op.order, scores.order}
     while True:
         made = graph.makers.get(tensor, [])
@@ -448,7 +450,7 @@ def _absorb(graph: _Graph, op: OpRecord, projection: OpRecord, parts: Sequence[O
     plain = width - turned
     scores, rows = batch * heads * new * held, batch * new * heads
     project, attend = 2 * batch * held * heads * rank * (plain + out), 2 * scores * (width + out)
-    point = graph.trace.point
+    point = graph.point
     now, into = graph.now[op.order], graph.now[projection.order]
     if (project.evaluate(point), attend.evaluate(point)) != (into.matmul.evaluate(point), now.matmul.evaluate(point)):
         return  # another arrangement than the one that is known here
@@ -502,7 +504,7 @@ def _once(graph: _Graph, index: int, views: Mapping[int, Formula]) -> Formula:
     whole = graph.sizes.get(index)
     if whole is None or len(views) == 1:
         return together
-    return whole if together.evaluate(graph.trace.point) > whole.evaluate(graph.trace.point) else together
+    return whole if together.evaluate(graph.point) > whole.evaluate(graph.point) else together
 
 
 def _leaves(graph: _Graph, op: OpRecord, inside: set[int]) -> bool:
