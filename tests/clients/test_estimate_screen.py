@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import subprocess
 import sys
@@ -96,3 +98,25 @@ def test_a_device_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None
     done = run(tmp_path, "--hardware", "h100", "--device-file", str(tmp_path / "none.json"))
     assert (done.returncode, done.stdout) == (1, "")
     assert "none.json' is not a file" in " ".join(done.stderr.split())
+
+
+def test_a_sweep_is_printed_as_csv(tmp_path: Path) -> None:
+    done = run(tmp_path, "--hardware", "h100_sxm", "--sweep", "batch=1..8*2", "--sweep", "context=64,128", "--csv")
+    assert done.returncode == 0, done.stderr
+    rows = list(csv.DictReader(io.StringIO(done.stdout)))
+    assert [(int(r["batch"]), int(r["context"])) for r in rows] == [(b, c) for c in (64, 128) for b in (1, 2, 4, 8)]
+    assert all(float(r["calibrated_seconds"]) > 0 for r in rows)
+    wrong = run(tmp_path, "--hardware", "h100_sxm", "--sweep", "heads=1..2")
+    assert wrong.returncode == 2
+    assert "neither batch=SIZES nor context=SIZES" in " ".join(wrong.stderr.split())
+
+
+def test_a_load_and_several_devices_are_a_line_each(tmp_path: Path) -> None:
+    done = run(tmp_path, "--hardware", "h100_sxm:2", "--serve", "8,256,64")
+    assert done.returncode == 0, done.stderr
+    said = " ".join(done.stdout.split())
+    assert "8 requests of 256 + 64 tokens" in said
+    assert "2 devices (tp 2)" in said
+    wrong = run(tmp_path, "--hardware", "h100_sxm:3")
+    assert wrong.returncode != 0
+    assert "does not divide 8 heads" in " ".join((wrong.stderr + wrong.stdout).split())

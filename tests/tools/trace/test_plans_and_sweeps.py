@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
-
 import pytest
-from click.testing import CliRunner
-from opscope_clients.cli import cli
 from opscope_schemas.errors import ConfigError, ValuesError
 from opscope_tools.estimate_roofline.planning import PlanArguments, plan
 from opscope_tools.estimate_roofline.sweeping import SweepArguments, sweep
@@ -37,7 +32,9 @@ def test_a_point_of_a_sweep_is_the_estimate_of_that_point(
 
 
 def test_a_plan_of_the_front_is_beaten_by_none_and_uses_all_devices(context: ToolContext) -> None:
-    found = plan(PlanArguments(target="qwen3_moe", hardware="h100_sxm:4", config=EXPERTS, price=2.0, goal="cost"), context)
+    found = plan(
+        PlanArguments(target="qwen3_moe", hardware="h100_sxm:4", config=EXPERTS, price=2.0, goal="cost"), context
+    )
     assert found.front
     for one in found.front:
         assert one.tp * one.pp * one.dp * one.replicas == 4
@@ -74,7 +71,9 @@ def test_a_load_is_answered_with_the_step_that_it_comes_to(context: ToolContext)
     assert served.basis == "calibrated"
     assert served.tpot_seconds is not None
     assert served.ttft_seconds == pytest.approx((served.ttft_service_seconds or 0) + (served.ttft_queue_seconds or 0))
-    assert found.totals.calibrated_seconds == pytest.approx(served.step_seconds, rel=0.05)  # of a whole number of sequences
+    assert found.totals.calibrated_seconds == pytest.approx(
+        served.step_seconds, rel=0.05
+    )  # of a whole number of sequences
     assert served.tpot_seconds >= served.step_seconds
     with pytest.raises(ValuesError, match="input_len and output_len are missing"):
         estimate_roofline(RooflineArguments.model_validate(asked), context)
@@ -87,17 +86,3 @@ def test_no_throughput_is_given_for_weights_that_do_not_fit(context: ToolContext
     assert found.serving is not None
     assert (found.serving.cache_limit, found.serving.tpot_seconds, found.serving.tokens_per_second) == (0, None, None)
     assert found.totals.tokens_per_second is None
-
-
-def test_a_sweep_is_printed_as_csv(context: ToolContext) -> None:
-    config = [part for name, size in SMALL.items() for part in ("--config", f"{name}={size}")]
-    cache = str(context.workspace.store.folder) if hasattr(context.workspace.store, "folder") else None
-    asked = ["estimate", "llama", "--hardware", "h100_sxm", *config, "--sweep", "batch=1..8*2", "--sweep", "context=64,128", "--csv"]
-    answer = CliRunner().invoke(cli, [*(["--cache-dir", cache] if cache else []), *asked])
-    assert answer.exit_code == 0, answer.output
-    rows = list(csv.DictReader(io.StringIO(answer.stdout)))
-    assert [(int(r["batch"]), int(r["context"])) for r in rows] == [(b, c) for c in (64, 128) for b in (1, 2, 4, 8)]
-    assert all(float(r["calibrated_seconds"]) > 0 for r in rows)
-    wrong = CliRunner().invoke(cli, ["estimate", "llama", "--hardware", "h100_sxm", "--sweep", "heads=1..2"])
-    assert wrong.exit_code == 2
-    assert "neither batch=SIZES nor context=SIZES" in wrong.output
