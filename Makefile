@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: analyze test lint setup golden fuzz mutants mutants-drawn gallery conformance second faults clients bench-load bench-server bench-calls bench-index bench-cost bench-kernels bench-reports bench-silicon calibrate bench-map bench-gpu security sweep sweep-checkpoints sweep-cost sweep-index sweep-kernels sweep-instances sweep-prose sweep-configs sweep-answers sweep-names clean
+.PHONY: analyze test lint setup golden fuzz mutants mutants-drawn gallery conformance second faults clients bench-load bench-server bench-calls bench-index bench-cost bench-kernels bench-reports bench-silicon bench-served calibrate bench-map bench-gpu security sweep sweep-checkpoints sweep-cost sweep-index sweep-kernels sweep-instances sweep-prose sweep-configs sweep-answers sweep-names clean
 
 analyze: $(STAMP)
 	$(BIN)/opscope analyze $(TARGET)
@@ -98,6 +98,11 @@ calibrate: $(STAMP)
 bench-silicon: $(STAMP)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[silicon]'
 	$(BIN)/python benchmarks/silicon/measured_kernels.py $(SYSTEMS)
+
+# predicted serving beside measured runs of engines; MODELS='Llama-3.1-8B': only these; FINAL=--final: the half that is looked at once
+bench-served: $(STAMP)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[silicon]'
+	$(BIN)/python benchmarks/silicon/served_runs.py $(MODELS) $(FINAL)
 
 bench-reports: $(STAMP)
 	$(BIN)/python benchmarks/reports.py
