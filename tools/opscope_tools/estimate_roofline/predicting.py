@@ -24,6 +24,10 @@ USABLE = 0.9
 Phase = Literal["prefill", "decode"]
 
 
+#: engines that keep room for the whole of an answer when a request begins; others for what it has, and begin again what they must
+_KEEP_WHOLE = frozenset({"trtllm"})
+
+
 @dataclass
 class Timing:
     """One pass of a trace, and the bytes that it needs."""
@@ -162,7 +166,8 @@ class Replica:
 def served(replica: Replica, load: Load) -> tuple[Served, Steady | None]:
     """The steady state under that load; no times where the weights do not fit."""
     parallel = replica.parallel
-    limit = replica.places(load.input_len + load.output_len)
+    kept = load.input_len + load.output_len * (1.0 if replica.backend in _KEEP_WHOLE else 0.5)
+    limit = replica.places(kept)
     asked = max(1.0, load.concurrency / parallel.dp)
     if limit == 0:
         return Served(
