@@ -52,6 +52,7 @@ def show_estimate(console: Console, result: RooflineResult) -> None:
     if result.parallel is not None:
         _show_spread(console, result.parallel)
     _show_spent(console, result)
+    _show_alternatives(console, result)
     _show_slowest(console, result)
     if result.calibration is not None:
         errors = ", ".join(f"{name} {error:g} %" for name, error in result.calibration.error.items())
@@ -153,6 +154,14 @@ def _show_spent(console: Console, result: RooflineResult) -> None:
             kind.name, f"{100 * kind.share:.0f} %", seconds(kind.calibrated_seconds), seconds(kind.bound_seconds)
         )
     console.print(table)
+
+
+def _show_alternatives(console: Console, result: RooflineResult) -> None:
+    said = [f"{one.name} saves {100 * one.share:.0f} %" for one in result.alternatives[:4] if one.share >= 0.01]
+    if result.turning_batch is not None:
+        said.append(f"compute limits from a batch of {result.turning_batch:,}")
+    if said:
+        console.print("; ".join(said))
 
 
 def _show_slowest(console: Console, result: RooflineResult) -> None:

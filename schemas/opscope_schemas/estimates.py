@@ -232,6 +232,16 @@ class Served(Frozen):
     )
 
 
+class Alternative(Frozen):
+    """One change, and what it saves of the pass."""
+
+    name: str
+    seconds: float = Field(description="Of the pass with it.")
+    saved_seconds: float
+    share: float = Field(description="Saved, of the pass as it is.")
+    basis: Literal["calibrated", "bound"]
+
+
 class SweepPoint(Frozen):
     """One point of a sweep; `context`: tokens in the cache of a decode step, new ones of a prefill."""
 
@@ -327,6 +337,12 @@ class RooflineResult(ToolResult):
     memory: MemoryUse
     parallel: Spread | None = Field(default=None, description="Null: one device.")
     serving: Served | None = Field(default=None, description="With `serving` given.")
+    alternatives: tuple[Alternative, ...] = Field(
+        default=(), description="Narrower weights and caches, most saved first."
+    )
+    turning_batch: int | None = Field(
+        default=None, description="The smallest batch at which compute limits most of the bound; null: none does."
+    )
     operators: tuple[OperatorTime, ...]
     calibration: CalibrationNote | None = None
     assumptions: tuple[str, ...] = ()
@@ -335,6 +351,7 @@ class RooflineResult(ToolResult):
 
 __all__ = [
     "ALONE",
+    "Alternative",
     "CalibrationNote",
     "ClassTime",
     "Communication",

@@ -226,3 +226,33 @@ def test_a_kernel_like_none_that_was_measured_leaves_the_whole_uncalibrated(
     assert found.totals.calibrated_seconds is None
     assert any("No measured kernels are like sdpa of model.layers.*.self_attn" in said for said in found.notes)
     assert "other products" in {kind.name for kind in found.spent}
+
+
+@pytest.mark.parametrize("precision", [{"weights": "fp8"}, {"weights": "int4"}, {"weights": "nvfp4"}, {"cache": "fp8"}])
+def test_an_alternative_is_what_an_estimate_with_it_says(context: ToolContext, precision: dict[str, str]) -> None:
+    ((kind, name),) = precision.items()
+    values = {"batch_size": 32, "cache_len": 4096}
+    large = {**SMALL, "hidden_size": 2048, "intermediate_size": 8192}
+    large = {**large, "num_attention_heads": 32, "num_key_value_heads": 8}
+    now = estimate(context, config=large, values=values)
+    assert len(now.alternatives) > 3
+    then = estimate(context, config=large, values=values, precision=precision)
+    said = {one.name: one for one in now.alternatives}.get(f"{kind} {name}")
+    if said is None:  # it saves nothing here
+        assert (then.totals.calibrated_seconds or 0) >= (now.totals.calibrated_seconds or 0) * 0.99
+        return
+    assert said.seconds == pytest.approx(then.totals.calibrated_seconds, rel=0.01)
+    assert said.saved_seconds == pytest.approx((now.totals.calibrated_seconds or 0) - said.seconds)
+    assert [one.saved_seconds for one in now.alternatives] == sorted((o.saved_seconds for o in now.alternatives), reverse=True)
+
+
+def test_compute_limits_from_the_turning_batch_on_and_not_before(context: ToolContext) -> None:
+    large = {**SMALL, "hidden_size": 2048, "intermediate_size": 8192}
+    found = estimate(context, config=large, values={"batch_size": 8, "cache_len": 16}, hardware="l4")
+    assert found.turning_batch is not None
+    for batch, limit in ((found.turning_batch, "compute"), (found.turning_batch - 1, "memory")):
+        there = estimate(context, config=large, values={"batch_size": batch, "cache_len": 16}, hardware="l4")
+        spent = {"compute": 0.0, "memory": 0.0}
+        for one in there.operators:
+            spent[one.limited_by or "memory"] += one.bound_seconds
+        assert max(spent, key=lambda name: spent[name]) == limit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Annotated, Any, Literal
@@ -24,6 +25,7 @@ from opscope_tools.costing.arguments import (
     remarks,
     sources,
 )
+from opscope_tools.estimate_roofline.alternatives import alternatives, turning_batch
 from opscope_tools.estimate_roofline.kernels import Kernel
 from opscope_tools.estimate_roofline.memory import memory_use, of_rank
 from opscope_tools.estimate_roofline.parallel import check, spread
@@ -215,11 +217,23 @@ def _estimated(
         values={n: v for n, v in values.items() if n in _SIZES or n in (arguments.values or {})},
         totals=whole, spent=spent(times), memory=memory, operators=rows(times),
         parallel=spread(timing.of, here, parallel, times),
+        alternatives=alternatives(every, device, calibration, arguments.backend, here.get("vocab_size", math.inf) / parallel.tp) if serving else (),
+        turning_batch=_turning(timing, here, parallel, device) if serving else None,
         calibration=note(times, calibration) if calibration is not None else None,
         assumptions=(*TRAINING_ASSUMED, *_ASSUMED[:2]) if training else _ASSUMED,
         not_counted=not_counted(found.tree.ops_below(found.call)), sources=sources(context.workspace),
         notes=(*defaults, *_told(device, times, arguments.view if serving else "eager", memory.fits), *expected, *remarks(found)),
     )  # fmt: skip
+
+
+def _turning(timing: Timing, here: Mapping[str, float], parallel: Parallel, device: Device) -> int | None:
+    if "batch_size" not in here or (timing.found.tree.trace.guards and not timing.holds(batch_size=3)):
+        return None  # a trace of one sequence, or of this number of them alone
+    groups = parallel.dp * parallel.pp
+    found = turning_batch(
+        lambda batch: timing.of.kernels({**here, "batch_size": batch}, parallel), device, round(here["batch_size"])
+    )
+    return found * groups if found is not None else None
 
 
 def _elsewhere(

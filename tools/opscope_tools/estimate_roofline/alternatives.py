@@ -1,0 +1,116 @@
+"""What else could be done about a pass: narrower weights, a narrower cache; and how large a batch makes compute its limit.
+
+Nothing is traced again: kernels are what they were, with other widths. An estimate with that `precision` says the same, from a trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from opscope_schemas.estimates import Alternative
+
+from opscope_tools.estimate_roofline.kernels import Kernel
+from opscope_tools.estimate_roofline.times import Estimate, bound, estimates
+from opscope_tools.hardware.calibration import Calibration
+from opscope_tools.hardware.devices import Device
+from opscope_tools.hardware.forms import BYTES, DECODE_ATTENTION, EXPERTS, LATENT_DECODE, PREFILL_ATTENTION, PRODUCT
+
+_WEIGHTS = ("fp8", "fp8_block", "int4", "mxfp4", "nvfp4")
+#: of activations that are narrowed before a product
+_NARROW = {"fp8": 1.0, "fp8_block": 1.0, "nvfp4": BYTES["nvfp4"]}
+#: a batch beyond this is no answer
+_MOST = 2**20
+
+
+def alternatives(
+    every: Sequence[Kernel], device: Device, calibration: Calibration | None, backend: str, vocabulary: float
+) -> tuple[Alternative, ...]:
+    """What saves time, most first. Of calibrated times where all kernels have them both ways, else of bounds."""
+    now = _seconds(estimates(every, device, calibration, backend))
+    found = []
+    for name, changed in _changes(every, vocabulary):
+        then = _seconds(estimates(changed, device, calibration, backend))
+        known = now[1] is not None and then[1] is not None
+        before, after = (now[1], then[1]) if now[1] is not None and then[1] is not None else (now[0], then[0])
+        if before > after:
+            found.append(
+                Alternative(name=name, seconds=after, saved_seconds=before - after, share=round(1 - after / before, 4), basis="calibrated" if known else "bound")
+            )  # fmt: skip
+    return tuple(sorted(found, key=lambda one: -one.saved_seconds))
+
+
+def _seconds(found: Iterable[Estimate]) -> tuple[float, float | None]:
+    bounds, calibrated = 0.0, 0.0
+    known = True
+    for one in found:
+        bounds += one.bound * one.kernel.count
+        if one.measured is not None:
+            calibrated += one.measured.seconds * one.kernel.count
+        elif one.limit is not None:
+            known = False
+    return bounds, calibrated if known else None
+
+
+def _changes(every: Sequence[Kernel], vocabulary: float) -> Iterable[tuple[str, list[Kernel]]]:
+    plain = [k for k in every if k.form in (PRODUCT, EXPERTS) and k.precision == "bf16"]
+    if plain:
+        for precision in _WEIGHTS:
+            yield f"weights {precision}", [_narrower(k, precision, vocabulary) for k in every]
+    if any(_cached(k) for k in every):
+        yield "cache fp8", [_with_cache(k) if _cached(k) else k for k in every]
+
+
+def _narrower(kernel: Kernel, precision: str, vocabulary: float) -> Kernel:
+    """The head stays as it is, as checkpoints leave it, and so do products without weights."""
+    sizes = kernel.sizes
+    if sizes is None or kernel.precision != "bf16" or kernel.form not in (PRODUCT, EXPERTS):
+        return kernel
+    if kernel.form is EXPERTS:
+        then = {**sizes, "weight_bytes": BYTES[precision]}
+        share = EXPERTS.work(then)[1] / EXPERTS.work(sizes)[1]
+        return replace(kernel, precision=precision, sizes=then, moved=kernel.moved * share)
+    if not kernel.joins or sizes["n"] == vocabulary:
+        return kernel
+    saved = (sizes["weight_bytes"] - BYTES[precision]) * sizes["n"] * sizes["k"]
+    then = {**sizes, "weight_bytes": BYTES[precision], "activation_bytes": _NARROW.get(precision, 2.0)}
+    return replace(kernel, precision=precision, sizes=then, moved=max(0.0, kernel.moved - saved))
+
+
+def _cached(kernel: Kernel) -> bool:
+    return kernel.form in (DECODE_ATTENTION, LATENT_DECODE, PREFILL_ATTENTION) and kernel.precision == "bf16"
+
+
+def _with_cache(kernel: Kernel) -> Kernel:
+    assert kernel.sizes is not None
+    sizes = kernel.sizes
+    width = (
+        sizes["rank"] + sizes["rope"] if kernel.form is LATENT_DECODE else 2 * sizes.get("kv", 0) * sizes.get("d", 0)
+    )
+    saved = sizes["b"] * sizes["context"] * width
+    return replace(kernel, precision="fp8", sizes={**sizes, "cache_bytes": 1.0}, moved=max(0.0, kernel.moved - saved))
+
+
+def turning_batch(kernels: Callable[[int], Sequence[Kernel]], device: Device, now: int) -> int | None:
+    """The smallest batch at which most of the bound is compute; None: none is, or the present one has passed it long ago."""
+
+    def computes(batch: int) -> bool:
+        spent = {"compute": 0.0, "memory": 0.0, "link": 0.0}
+        for kernel in kernels(batch):
+            seconds, limit = bound(kernel, device)
+            if limit is not None:
+                spent[limit] += seconds * kernel.count
+        return spent["compute"] >= max(spent.values())
+
+    low, high = 1, max(2, now)
+    while not computes(high):
+        low, high = high, 2 * high
+        if high > _MOST:
+            return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if computes(middle) else (middle, high)
+    return high if not computes(low) else low
+
+
+__all__ = ["alternatives", "turning_batch"]
