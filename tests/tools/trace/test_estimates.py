@@ -243,7 +243,9 @@ def test_an_alternative_is_what_an_estimate_with_it_says(context: ToolContext, p
         return
     assert said.seconds == pytest.approx(then.totals.calibrated_seconds, rel=0.01)
     assert said.saved_seconds == pytest.approx((now.totals.calibrated_seconds or 0) - said.seconds)
-    assert [one.saved_seconds for one in now.alternatives] == sorted((o.saved_seconds for o in now.alternatives), reverse=True)
+    assert [one.saved_seconds for one in now.alternatives] == sorted(
+        (o.saved_seconds for o in now.alternatives), reverse=True
+    )
 
 
 def test_compute_limits_from_the_turning_batch_on_and_not_before(context: ToolContext) -> None:

@@ -138,6 +138,15 @@ def test_degrees_that_the_model_does_not_allow_are_refused(
         estimate(context, "llama", SMALL, parallel=parallel)
 
 
+def test_only_whole_models_as_engines_run_them_are_spread(context: ToolContext) -> None:
+    with pytest.raises(ConfigError, match="serving view"):
+        estimate(context, "llama", SMALL, parallel={"tp": 2}, view="eager")
+    with pytest.raises(ConfigError, match="Only whole models"):
+        estimate(
+            context, "LlamaMLP", SMALL, parallel={"tp": 2}, phase="prefill", values={"batch_size": 1, "seq_len": 16}
+        )
+
+
 def test_a_number_of_devices_is_a_tensor_parallel_plan_unless_another_is_given(context: ToolContext) -> None:
     named = estimate(context, "llama", SMALL, hardware="h100_sxm:4")
     assert named.parallel is not None

@@ -47,7 +47,9 @@ def check(of: Pass, values: Numbers, parallel: Parallel) -> None:
     """Raises `ConfigError` for degrees that the model does not allow."""
     if parallel.devices == 1 and parallel.ep == 1:
         return
-    if not of.found.tree.trace.calls[of.found.call.index].path == "" and of.found.call.parent >= 0:
+    if of.eager:
+        raise ConfigError("Ranks are those of the serving view.", next_step="Leave `view` away, or `parallel`.")
+    if of.found.call.parent >= 0:
         raise ConfigError(
             "Only whole models are spread over devices.", next_step="Give the model's class, type or checkpoint."
         )
