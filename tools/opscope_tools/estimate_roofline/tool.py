@@ -35,8 +35,9 @@ from opscope_tools.estimate_roofline.traffic import Load
 from opscope_tools.estimate_roofline.training import ASSUMED as TRAINING_ASSUMED
 from opscope_tools.estimate_roofline.training import step_kernels, step_memory
 from opscope_tools.hardware.calibration import calibration_for, generic
-from opscope_tools.hardware.devices import Device, device_named
+from opscope_tools.hardware.devices import Device, device_named, devices
 from opscope_tools.hardware.forms import BYTES
+from opscope_tools.hardware.here import NAME, this_processor
 from opscope_tools.pictures import picture
 from opscope_tools.running.config_files import Config
 from opscope_tools.running.tool import Tool, ToolContext
@@ -123,7 +124,8 @@ def devices_of(hardware: str, degrees: Mapping[Any, int] | None, context: ToolCo
     """
     name, _, count = hardware.partition(":")
     parallel = _parallel(degrees) if degrees is not None else None
-    device = device_named(name, context.workspace.device_files)
+    own = context.workspace.device_files
+    device = this_processor() if name.strip().lower() == NAME and NAME not in devices(own) else device_named(name, own)
     if not count:
         return device, parallel or ALONE
     if not count.isdigit() or not 1 <= int(count) <= 1024:
@@ -240,7 +242,12 @@ def _elsewhere(
     whole: TimeTotals, every: list[Kernel], device: Device, arguments: RooflineArguments
 ) -> tuple[TimeTotals, tuple[str, ...]]:
     """Between what times a device without measurements may lie by those that were measured: no calibrated time, and said."""
-    if arguments.view == "eager" or arguments.phase == "train" or calibration_for(device) is not None:
+    if (
+        arguments.view == "eager"
+        or arguments.phase == "train"
+        or calibration_for(device) is not None
+        or device.kind != "gpu"
+    ):
         return whole, ()
     calibration = generic(device)
     other = totals(estimates(every, device, calibration, arguments.backend), 0.0, fits=True)
