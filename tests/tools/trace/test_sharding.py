@@ -17,7 +17,7 @@ SMALL = {"hidden_size": 256, "num_attention_heads": 8, "num_key_value_heads": 4,
 EXPERTS = {**SMALL, "head_dim": 32, "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 64}
 #: what the plans call products that are split by columns and by rows
 COLUMNS, ROWS = {"colwise", "colwise_gather_output"}, {"rowwise", "rowwise_split_input"}
-WITH_PLANS = ["llama", "qwen3", "qwen3_moe", "gemma2", "phi3", "glm4", "cohere", "olmo2", "gpt_neox", "starcoder2"]
+WITH_PLANS = ["llama", "qwen3_moe", "gemma2", "phi3", "olmo2", "gpt_neox"]
 
 
 def declared(model_type: str) -> dict[str, str]:
