@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: analyze test lint setup golden fuzz mutants mutants-drawn gallery conformance second faults clients bench-load bench-server bench-calls bench-index bench-cost bench-kernels bench-reports bench-silicon bench-served calibrate bench-map bench-gpu security sweep sweep-checkpoints sweep-cost sweep-index sweep-kernels sweep-instances sweep-prose sweep-configs sweep-answers sweep-names clean
+.PHONY: analyze test slow lint setup golden fuzz mutants mutants-drawn gallery conformance second faults readme clients bench-load bench-server bench-tools bench-agent bench-calls bench-index bench-cost bench-kernels bench-reports bench-silicon bench-served calibrate bench-map bench-gpu bench-roofline bench-peers security sweep sweep-checkpoints sweep-cost sweep-index sweep-kernels sweep-instances sweep-prose sweep-configs sweep-answers sweep-names clean
 
 analyze: $(STAMP)
 	$(BIN)/opscope analyze $(TARGET)
@@ -20,9 +20,17 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# what takes long: samples of transformers against what it builds, loads, every command's screen
+slow: $(STAMP)
+	$(BIN)/pytest -n 2 --dist worksteal -m 'slow and not faults'
+
 # kills at random moments, full and broken disks, attacks and loads: what takes minutes; prints what was tried and what came of it
 faults: $(STAMP)
 	$(BIN)/pytest -n 0 -s -m 'faults or not faults' tests/faults tests/security tests/server
+
+# README's shell commands in its order, from an empty folder
+readme: $(STAMP)
+	$(BIN)/pytest -n 0 -m readme tests/clients/test_readme.py
 
 # what is derived from the code and kept in the tree: tool definitions, JSON Schemas, README's table
 golden: $(STAMP)
@@ -66,6 +74,14 @@ sweep-names: $(STAMP)
 # time to the first listing of tools, beside a bare server of the SDK
 bench-server: $(STAMP)
 	$(BIN)/python benchmarks/server.py
+
+# what the list of tools costs on the wire, and what of it hosts hand to a model
+bench-tools: $(STAMP)
+	$(BIN)/python benchmarks/tools.py
+
+# what questions cost an agent: calls and characters of the shortest route, and whether it answers right
+bench-agent: $(STAMP)
+	$(BIN)/python benchmarks/agent.py
 
 # kept answers alone and under load, beside a bare server of the SDK
 bench-load: $(STAMP)
@@ -114,6 +130,14 @@ bench-map: $(STAMP)
 # what compiling says beside what a GPU's driver and ncu say; says so where there is no GPU
 bench-gpu: $(STAMP)
 	$(BIN)/python benchmarks/gpu.py
+
+# bounds and calibrated times beside products, attention and whole passes on the GPU at hand; ON=--cpu: on the processor
+bench-roofline: $(STAMP)
+	$(BIN)/python benchmarks/gpu_roofline.py $(ON)
+
+# counts and bounds beside GenZ's; GENZ=PATH: an interpreter that has genz-llm
+bench-peers: $(STAMP)
+	$(BIN)/python benchmarks/peers_counts.py $(GENZ)
 
 # every published checkpoint of the table, traced in prefill and decode
 sweep-checkpoints: $(STAMP)

@@ -1,6 +1,6 @@
 """Time from starting a server over stdio to its first listing of tools: opscope beside a bare server of the SDK.
 
-Both are measured in one run, alternating, so that the machine's load falls on both; medians and their ratio are
+opscope is started as hosts start it. Both are measured in one run, alternating, so that the machine's load falls on both; medians and their ratio are
 printed, and the exit status tells whether the ratio stays within what the project promises.
 """
 
@@ -9,12 +9,13 @@ from __future__ import annotations
 import statistics
 import sys
 import time
+from pathlib import Path
 
 import anyio
 from mcp import Client, StdioServerParameters
 
 RUNS = 9
-PROMISE = 1.5
+PROMISE = 1.2
 BARE = """
 from mcp.server import MCPServer
 server = MCPServer("bare")
@@ -35,7 +36,7 @@ async def first_listing(arguments: list[str]) -> float:
 
 async def measure() -> dict[str, list[float]]:
     """Alternating measurements of both, after one of each to warm the file cache."""
-    servers = {"bare SDK server": ["-c", BARE], "opscope": ["-m", "opscope_server"]}
+    servers = {"bare SDK server": ["-c", BARE], "opscope": [str(Path(sys.executable).with_name("opscope")), "serve"]}
     seconds: dict[str, list[float]] = {name: [] for name in servers}
     for run in range(RUNS + 1):
         for name, arguments in servers.items():

@@ -26,7 +26,7 @@ PACKAGES = {
     "clients": "opscope_clients",
 }
 #: what neither starting the server nor running a command that needs no tracing may load
-HEAVY = ("torch", "transformers", "tree_sitter", "jinja2", "numpy", "sympy", "matplotlib", "PIL")
+HEAVY = ("torch", "transformers", "tree_sitter", "jinja2", "numpy", "sympy", "matplotlib", "PIL", "pandas")
 LOADED = "import sys; print(sorted({name.partition('.')[0] for name in sys.modules}))"
 
 
@@ -107,6 +107,15 @@ def test_starting_the_server_and_listing_its_tools_loads_nothing_heavy() -> None
 
 def test_the_command_line_loads_neither_the_sdk_nor_anything_heavy() -> None:
     assert loaded("import opscope_clients.cli").isdisjoint({*HEAVY, "mcp", "mcp_types", "starlette", "uvicorn"})
+
+
+def test_what_hosts_start_imports_neither_the_other_commands_nor_a_tool() -> None:
+    statement = (
+        "import sys, opscope_clients.serving, opscope_server.server, opscope_server.transports\n"
+        "wanted = {'opscope_clients.cli', 'opscope_clients.serving', 'opscope_tools.catalog', 'opscope_tools.count_flops'}\n"
+        "sys.modules = {name.replace('.', '/'): None for name in wanted & set(sys.modules)}"
+    )
+    assert loaded(statement) == {"opscope_clients/serving"}
 
 
 @pytest.mark.parametrize("module", ["jinja2", "tree_sitter"])

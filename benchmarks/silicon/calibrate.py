@@ -9,7 +9,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import silicon_tables as tables
+from opscope_tools.hardware import measured as tables
 from opscope_tools.hardware.calibration import FOLDER, Calibration, Fitted, rates
 from opscope_tools.hardware.devices import shipped
 from opscope_tools.hardware.forms import COLLECTIVES

@@ -14,8 +14,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 import numpy as np
-import silicon_tables as tables
 from calibrate import written
+from opscope_tools.hardware import measured as tables
 from opscope_tools.hardware.calibration import (
     BACKENDS,
     ELSEWHERE,

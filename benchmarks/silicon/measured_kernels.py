@@ -13,7 +13,8 @@ from typing import Any, cast
 sys.path.insert(0, str(Path(__file__).parent))
 
 import numpy as np
-import silicon_tables as tables
+from opscope_schemas.errors import ConfigError
+from opscope_tools.hardware import measured as tables
 from opscope_tools.hardware.calibration import Fitted, calibration_of, rates
 from opscope_tools.hardware.devices import Device, shipped
 from opscope_tools.hardware.forms import COLLECTIVES, FORMS, Form
@@ -70,5 +71,5 @@ def main() -> None:
 if __name__ == "__main__":
     try:
         main()
-    except tables.NoTablesError as error:
+    except ConfigError as error:
         sys.exit(str(error))

@@ -13,7 +13,7 @@ import numpy as np
 from opscope_tools.hardware.calibration import Fitted, Spread, Unseen
 from opscope_tools.hardware.forms import FORMS, Form, Rates
 from opscope_tools.hardware.grids import Axis
-from silicon_tables import Numbers, Rows
+from opscope_tools.hardware.measured import Numbers, Rows
 
 #: how much neighbours in a table are held alike, by rows of the fit
 _SMOOTH = 1e-3
@@ -141,5 +141,5 @@ def fitted(rows: Rows, offered: Rates) -> Fitted:
         form=rows.form, backend=rows.backend, precision=rows.precision, head_dim=rows.head_dim, kernels=rows.kernels, table=rows.table,
         rows=int(rows.seen.sum()), parameters=tuple(map(float, parameters)), factors=tuple(map(float, factors)),
         sizes={n: (float(v.min()), float(v.max())) for n, v in sizes.items() if not n.endswith("_bytes")},
-        unseen=errors(measured, estimate), spread=_spread(measured, estimate),
+        unseen=errors(measured, estimate), spread=_spread(measured, estimate), held_out=rows.held_out,
     )  # fmt: skip

@@ -1,11 +1,10 @@
 """The `opscope` command: the catalogue's tools as subcommands, the server, the scripted analysis, the cache.
 
-Only `serve` and `analyze` import the MCP SDK, each when it runs.
+Only `serve` (serving.py) and `analyze` import the MCP SDK, each when it runs.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,27 +12,30 @@ from typing import TYPE_CHECKING, Any
 import click
 from opscope_cache.store import open_store
 from opscope_schemas.errors import InputError
-from opscope_tools.catalog import ALL_TOOLS, TOOLSETS
+from opscope_tools.catalog import ALL_TOOLS
 from opscope_tools.report.saving import check_writable, report_path
 from opscope_tools.running.config_files import open_config
 from opscope_tools.source.storage import places
 
-from opscope_clients import console, session_options
+from opscope_clients import console, helping, session_options
 from opscope_clients.commands import tool_command
+from opscope_clients.comparing import compare_command
 from opscope_clients.doctor.cli import doctor_command
 from opscope_clients.documents import document_commands
 from opscope_clients.estimating import estimate_command, plan_command
 from opscope_clients.hosts.cli import host_commands
 from opscope_clients.options import parse_object
-from opscope_clients.session_options import SessionCommand, SessionOptions
+from opscope_clients.serving import serve
+from opscope_clients.session_options import CONTEXT, SessionCommand, SessionOptions
 
 if TYPE_CHECKING:
     from opscope_clients.protocol import Kind
 
 
 @click.group(
+    cls=helping.GroupedCommands,
     params=list(session_options.options()),
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+    context_settings=CONTEXT,
 )
 @click.version_option(package_name="opscope", message="opscope %(version)s")
 @click.pass_context
@@ -44,46 +46,6 @@ def opscope(ctx: click.Context, /, **given: Any) -> None:
     OPSCOPE_CACHE_DIR, OPSCOPE_OUTPUT, OPSCOPE_CONFIG_DIRS (of --config-dir), OPSCOPE_DEVICE_FILES.
     """
     ctx.obj = SessionOptions().merged(given)
-
-
-@opscope.command(cls=SessionCommand)
-@click.option("--http", is_flag=True, help="Streamable HTTP instead of stdio.")
-@click.option("--port", type=click.IntRange(0, 65535), help="Port for HTTP (default 8000; 0: any free one).")
-@click.option("--host", help="Address to bind for HTTP (default 127.0.0.1).")
-@click.option(
-    "--allow-host", multiple=True, metavar="NAME[:PORT]", help="Host header to accept beside loopback. Repeatable."
-)
-@click.option(
-    "--token-file", metavar="FILE", help="Bearer token for HTTP, needed beyond loopback; or OPSCOPE_HTTP_TOKEN."
-)
-@click.option(
-    "--toolset", multiple=True, metavar="NAME,...", help=f"Only these: {', '.join(TOOLSETS)}, or tools by name."
-)
-@click.option(
-    "--deadline", multiple=True, metavar="KIND=SECONDS", help="For static, trace or compile calls. Repeatable."
-)
-def serve(
-    session: SessionOptions,
-    http: bool,
-    port: int | None,
-    host: str | None,
-    allow_host: tuple[str, ...],
-    token_file: str | None,
-    toolset: tuple[str, ...],
-    deadline: tuple[str, ...],
-) -> None:
-    """Start the MCP server, over stdio unless --http is given."""
-    from opscope_server.launch import main as launch  # here: no other command needs the SDK
-
-    arguments = session.server_arguments()
-    arguments += ["--http"] if http else []
-    arguments += ["--port", str(port)] if port is not None else []
-    arguments += ["--host", host] if host else []
-    arguments += [part for name in allow_host for part in ("--allow-host", name)]
-    arguments += ["--token-file", token_file] if token_file else []
-    arguments += [part for names in toolset for part in ("--toolset", names)]
-    arguments += [part for given in deadline for part in ("--deadline", given)]
-    launch(arguments)
 
 
 @opscope.command(cls=SessionCommand)
@@ -206,10 +168,10 @@ def cache_info(session: SessionOptions) -> None:
     info = store.info()
     store.close()
     share = f" of {info.limit_bytes / 2**20:,.0f} MiB" if info.limit_bytes else ""
-    click.echo(f"{info.location}: {info.entries:,} entries, {info.size_bytes / 2**20:,.1f} MiB{share}")
+    console.say(f"{info.location}: {info.entries:,} entries, {info.size_bytes / 2**20:,.1f} MiB{share}")
     if store.folder is not None:
         held = places.sizes(store.folder)
-        click.echo(f"{len(held)} indexes, {sum(held.values()) / 2**20:,.1f} MiB")
+        console.say(f"{len(held)} indexes, {sum(held.values()) / 2**20:,.1f} MiB")
 
 
 @cache.command("clear", cls=SessionCommand)
@@ -217,20 +179,27 @@ def cache_clear(session: SessionOptions) -> None:
     """Forget every cached result and every index."""
     store = open_store(console.folder(session.cache_dir))
     removed = places.clear(store.folder) if store.folder is not None else 0
-    click.echo(f"{store.clear():,} entries and {removed} indexes removed.")
+    console.say(f"{store.clear():,} entries and {removed} indexes removed.")
     store.close()
 
 
 for _tool in ALL_TOOLS:
     opscope.add_command(tool_command(_tool))
-for _command in (*document_commands(), estimate_command(), plan_command(), *host_commands(), doctor_command()):
+for _command in (
+    serve,
+    *document_commands(),
+    estimate_command(),
+    plan_command(),
+    compare_command(),
+    *host_commands(),
+    doctor_command(),
+):
     opscope.add_command(_command)
+helping.with_examples(opscope.commands)
 
 
 def main() -> None:
     """Entry point of the console script; every end is an exit status, never a traceback."""
-    if "_OPSCOPE_COMPLETE" in os.environ:  # the shell asks for completions
-        opscope.main()
     sys.exit(console.guarded(_invoke))
 
 

@@ -4,7 +4,7 @@
 
     with Session() as opscope:
         cost = opscope.count_flops("LlamaMLP", values={"batch_size": 1, "seq_len": 128})
-        print(cost.evaluated.flops, cost.document.totals.flops)
+        print(cost.document.totals.flops)
 
 Results are the schemas' own types (`opscope_schemas`), whole unless `whole=False`: what the server shortens for agents is
 read back from the artifact. A tool that refuses raises `CallError` with its sentence; a server that cannot be reached, or
@@ -19,11 +19,12 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from opscope_schemas.analysis import ModelAnalysisResult, ModelTreeResult, ModuleAnalysisResult
 from opscope_schemas.common import ToolArguments, ToolResult
+from opscope_schemas.comparison import CompareResult
 from opscope_schemas.dataflow import DataflowResult
 from opscope_schemas.errors import OpscopeError
 from opscope_schemas.estimates import PlanResult, RooflineResult, SweepResult
@@ -32,8 +33,11 @@ from opscope_schemas.index import FindForwardResult, ResolveClassResult
 from opscope_schemas.references import FindReferencesResult
 from opscope_schemas.repo_map import RepoMapResult
 from opscope_schemas.report import CheckReportResult, WriteReportResult
+from opscope_schemas.search import SearchSourceResult
+from opscope_schemas.tables import TableResult
 from opscope_schemas.tiling import TilingResult
 from opscope_tools.check_report import CHECK_REPORT
+from opscope_tools.compare.tool import COMPARE
 from opscope_tools.count_flops import COUNT_FLOPS
 from opscope_tools.cuda_kernel_tiling import CUDA_KERNEL_TILING
 from opscope_tools.estimate_roofline.planning import PLAN
@@ -47,9 +51,12 @@ from opscope_tools.inspect_model import INSPECT_MODEL
 from opscope_tools.map_repo import MAP_REPO
 from opscope_tools.resolve_class.tool import RESOLVE_CLASS
 from opscope_tools.running.tool import Tool
+from opscope_tools.search_source import SEARCH_SOURCE
+from opscope_tools.sweep import SWEEP as TABLE
 from opscope_tools.trace_dataflow import TRACE_DATAFLOW
 from opscope_tools.write_report import WRITE_REPORT
 
+from opscope_clients import signatures
 from opscope_clients.connection import Connection, Progress, Server, connected, own_server, server_at, translated
 from opscope_clients.session_options import SessionOptions
 
@@ -162,6 +169,14 @@ class Session:
         self._portal = None
         self._held.__exit__(kind, error, trace)
 
+    def open(self) -> Session:
+        """The same without a `with` block, as a notebook needs it; until `close`."""
+        return self.__enter__()
+
+    def close(self) -> None:
+        """End the connection, and a server that was started for it."""
+        self.__exit__(None, None, None)
+
     def call(self, tool: Tool[A, R], *, whole: bool = True, **arguments: Any) -> R:
         """Run any tool of the catalogue. Raises `CallError` where it refuses."""
         if self._portal is None:
@@ -169,62 +184,78 @@ class Session:
         result: R = self._portal.call(partial(self._session.call, tool, whole=whole, **arguments))
         return result
 
-    def map_repo(self, repo: str, **options: Any) -> RepoMapResult:
+    def map_repo(self, repo: str, **options: Unpack[signatures.MapRepoOptions]) -> RepoMapResult:
         """What is in a repository, how it is entered, and how its engine loops."""
         return self.call(MAP_REPO, repo=repo, **options)
 
-    def resolve_class(self, name: str, **options: Any) -> ResolveClassResult:
+    def resolve_class(self, name: str, **options: Unpack[signatures.ResolveClassOptions]) -> ResolveClassResult:
         """What a class name means and what the class is made of."""
         return self.call(RESOLVE_CLASS, name=name, **options)
 
-    def find_forward(self, target: str, **options: Any) -> FindForwardResult:
+    def find_forward(self, target: str, **options: Unpack[signatures.FindForwardOptions]) -> FindForwardResult:
         """The forward that runs, line by line."""
         return self.call(FIND_FORWARD, target=target, **options)
 
-    def find_references(self, target: str, **options: Any) -> FindReferencesResult:
+    def find_references(self, target: str, **options: Unpack[signatures.FindReferencesOptions]) -> FindReferencesResult:
         """Who uses a definition."""
         return self.call(FIND_REFERENCES, target=target, **options)
 
-    def extract_config(self, target: str, **options: Any) -> ExtractConfigResult:
+    def search_source(self, query: str, **options: Unpack[signatures.SearchSourceOptions]) -> SearchSourceResult:
+        """What words and structure find in source."""
+        return self.call(SEARCH_SOURCE, query=query, **options)
+
+    def extract_config(self, target: str, **options: Unpack[signatures.ExtractConfigOptions]) -> ExtractConfigResult:
         """What configures an implementation and what it demands."""
         return self.call(EXTRACT_CONFIG, target=target, **options)
 
-    def inspect_model(self, model: str, **options: Any) -> ModelTreeResult:
+    def inspect_model(self, model: str, **options: Unpack[signatures.InspectModelOptions]) -> ModelTreeResult:
         """The module tree of a model."""
         return self.call(INSPECT_MODEL, model=model, **options)
 
-    def count_flops(self, target: str, **options: Any) -> ModuleAnalysisResult:
+    def count_flops(self, target: str, **options: Unpack[signatures.CountFlopsOptions]) -> ModuleAnalysisResult:
         """What each line of a module's forward costs."""
         return self.call(COUNT_FLOPS, target=target, **options)
 
-    def expand_refs(self, target: str, **options: Any) -> ModelAnalysisResult:
+    def expand_refs(self, target: str, **options: Unpack[signatures.ExpandRefsOptions]) -> ModelAnalysisResult:
         """What a whole model costs, down to operators."""
         return self.call(EXPAND_REFS, target=target, **options)
 
-    def trace_dataflow(self, target: str, **options: Any) -> DataflowResult:
+    def trace_dataflow(self, target: str, **options: Unpack[signatures.TraceDataflowOptions]) -> DataflowResult:
         """The operator graph of a pass, its memory and its communication."""
         return self.call(TRACE_DATAFLOW, target=target, **options)
 
-    def estimate_roofline(self, target: str, hardware: str, **options: Any) -> RooflineResult:
+    def estimate_roofline(
+        self, target: str, hardware: str, **options: Unpack[signatures.EstimateRooflineOptions]
+    ) -> RooflineResult:
         """How long a pass takes on a device, and whether it fits."""
         return self.call(ESTIMATE_ROOFLINE, target=target, hardware=hardware, **options)
 
-    def plan(self, target: str, hardware: str, **options: Any) -> PlanResult:
+    def plan(self, target: str, hardware: str, **options: Unpack[signatures.PlanOptions]) -> PlanResult:
         """Ways to serve a model on several devices, and those that no other beats."""
         return self.call(PLAN, target=target, hardware=hardware, **options)
 
-    def sweep_roofline(self, target: str, hardware: str, **options: Any) -> SweepResult:
+    def sweep(self, targets: Sequence[str], **options: Unpack[signatures.SweepOptions]) -> TableResult:
+        """One table over models, sizes, fields of a configuration and devices."""
+        return self.call(TABLE, targets=list(targets), **options)
+
+    def compare(self, targets: Sequence[str], **options: Unpack[signatures.CompareOptions]) -> CompareResult:
+        """Sides of one question beside each other: totals, and what makes them differ."""
+        return self.call(COMPARE, targets=list(targets), **options)
+
+    def sweep_roofline(
+        self, target: str, hardware: str, **options: Unpack[signatures.SweepRooflineOptions]
+    ) -> SweepResult:
         """Time and memory of a pass at every batch with every context."""
         return self.call(SWEEP, target=target, hardware=hardware, **options)
 
-    def cuda_kernel_tiling(self, target: str, **options: Any) -> TilingResult:
+    def cuda_kernel_tiling(self, target: str, **options: Unpack[signatures.CudaKernelTilingOptions]) -> TilingResult:
         """How GPU kernels are tiled."""
         return self.call(CUDA_KERNEL_TILING, target=target, **options)
 
-    def write_report(self, name: str, **options: Any) -> WriteReportResult:
+    def write_report(self, name: str, **options: Unpack[signatures.WriteReportOptions]) -> WriteReportResult:
         """Write a report; `ok` is false, and nothing is saved, where its checks find problems."""
         return self.call(WRITE_REPORT, name=name, **options)
 
-    def check_report(self, path: str, **options: Any) -> CheckReportResult:
+    def check_report(self, path: str, **options: Unpack[signatures.CheckReportOptions]) -> CheckReportResult:
         """Check a saved report again."""
         return self.call(CHECK_REPORT, path=path, **options)

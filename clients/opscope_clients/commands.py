@@ -11,28 +11,81 @@ from typing import Any
 
 import click
 from opscope_schemas.common import ToolResult
+from opscope_schemas.estimates import PlanResult
+from opscope_schemas.tables import TableResult
 from opscope_tools.running.runner import compact, run_tool
 from opscope_tools.running.tool import AnyTool, ToolContext
 from opscope_tools.running.workspace import Workspace
 
-from opscope_clients import console, render
+from opscope_clients import console, screens
 from opscope_clients.options import arguments_of, parameters
+from opscope_clients.screens import tables
 from opscope_clients.session_options import SessionCommand, SessionOptions, command
 
 
 def tool_command(tool: AnyTool) -> SessionCommand:
     """The subcommand of `tool`: `find_forward` is `opscope find-forward`."""
 
-    def callback(session: SessionOptions, as_json: bool, **given: Any) -> int:
-        arguments = {**({} if as_json else tool.for_people), **arguments_of(tool, given)}
-        named = session.naming(arguments.get("config"), arguments.get("target"), arguments.get("model"))
+    def callback(
+        session: SessionOptions,
+        as_json: bool,
+        whole: bool = False,
+        out: str | None = None,
+        as_csv: bool = False,
+        **given: Any,
+    ) -> int:
+        if out is not None:
+            tables.check(out)
+        arguments = {
+            **({} if as_json else tool.for_people), **(_largest_pages(tool) if whole else {}), **arguments_of(tool, given),
+        }  # fmt: skip
+        named = session.naming(
+            arguments.get("config"), arguments.get("target"), arguments.get("model"), *arguments.get("targets", ())
+        )
         result = run(tool, arguments, named.workspace())
-        show(result, as_json=as_json)
-        # a check that finds problems, a report that was refused, a name that nothing bears are failures to a script
-        return 0 if getattr(result, "ok", True) and getattr(result, "matches", True) else 1
+        if isinstance(result, TableResult) and out is not None:
+            tables.write(result, out)
+        elif isinstance(result, TableResult) and as_csv:
+            console.emit(result.to_csv())
+        else:
+            show(result, as_json=as_json, whole=whole)
+        if as_csv or out is not None:
+            tables.say_notes(result)
+        return status(tool, result)
 
-    as_json = click.Option(["--json", "as_json"], is_flag=True, help="The whole result as JSON, unshortened.")
-    return command(callback, tool.name.replace("_", "-"), tool.description, [*parameters(tool), as_json])
+    options = [*parameters(tool), *forms(), *(tables.options() if issubclass(tool.result, TableResult) else ())]
+    return command(callback, tool.name.replace("_", "-"), tool.description, options)
+
+
+def status(tool: AnyTool, result: ToolResult) -> int:
+    """The exit status of an answer: 1 where it is no, since a script must notice a check that fails, a name that nothing bears."""
+    if isinstance(result, TableResult):
+        return 0 if any(cell is not None for row in result.rows for cell in row[-1:]) else 1
+    if not getattr(result, "ok", True) or (isinstance(result, PlanResult) and result.best is None):
+        return 1
+    fields = type(result).model_fields
+    found = (
+        getattr(result, name) not in ((), fields[name].get_default(call_default_factory=True)) for name in tool.finds
+    )
+    return 0 if not tool.finds or any(found) else 1
+
+
+def forms() -> list[click.Parameter]:
+    """How much of a result is printed, and for whom."""
+    return [
+        click.Option(["--all", "whole"], is_flag=True, help="Print all of it, however long."),
+        click.Option(["--json", "as_json"], is_flag=True, help="The whole result as JSON, unshortened."),
+    ]
+
+
+def _largest_pages(tool: AnyTool) -> dict[str, int]:
+    """The most that a call may ask for of each list that the tool pages."""
+    paged = {
+        name: field
+        for name, field in tool.arguments.model_fields.items()
+        if name.endswith("limit") and field.annotation is int
+    }
+    return {name: next((m.le for m in field.metadata if hasattr(m, "le")), 100_000) for name, field in paged.items()}
 
 
 def run(tool: AnyTool, arguments: dict[str, Any], workspace: Workspace) -> ToolResult:
@@ -42,10 +95,10 @@ def run(tool: AnyTool, arguments: dict[str, Any], workspace: Workspace) -> ToolR
     return answer
 
 
-def show(result: ToolResult, *, as_json: bool) -> None:
-    """Print a result: whole as JSON, or short for people."""
+def show(result: ToolResult, *, as_json: bool, whole: bool = False) -> None:
+    """Print a result: as JSON, or for people, a screenful or the `whole`."""
     if as_json:
         indent = 2 if sys.stdout.isatty() else None
         console.emit(json.dumps(compact(result), ensure_ascii=False, indent=indent) + "\n")
     else:
-        render.show(console.out(), result)
+        screens.show(console.out(), result, whole=whole)

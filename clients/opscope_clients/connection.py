@@ -8,14 +8,17 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from pathlib import Path
+from typing import Any, NoReturn, TextIO
 from urllib.parse import urlsplit
 
 import anyio
 import httpx2
 from mcp import Client, MCPError, StdioServerParameters
+from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CallToolResult, TextContent, TextResourceContents
 from opscope_schemas.errors import InputError, OpscopeError
@@ -120,11 +123,20 @@ def _text(result: CallToolResult) -> str:
     return " ".join(block.text for block in result.content if isinstance(block, TextContent))
 
 
+def _log() -> TextIO:
+    """Where a server's log goes: to our own errors, or where these are no file, as in a notebook, to those of the process."""
+    try:
+        sys.stderr.fileno()
+    except (OSError, ValueError, AttributeError):
+        return sys.__stderr__ or Path(os.devnull).open("w")
+    return sys.stderr
+
+
 @contextlib.asynccontextmanager
 async def connected(server: Server) -> AsyncIterator[Connection]:
     """A connection while inside."""
     if isinstance(server, StdioServerParameters):
-        async with Client(server) as client:
+        async with Client(stdio_client(server, errlog=_log())) as client:
             yield Connection(client)
         return
     refused: list[int] = []  # the SDK says only that the server returned an error

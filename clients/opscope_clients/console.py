@@ -27,6 +27,11 @@ def out() -> Console:
     return Console(width=None if sys.stdout.isatty() else 160, highlight=False, soft_wrap=not sys.stdout.isatty())
 
 
+def say(text: str) -> None:
+    """A line of an answer, folded to a terminal's width."""
+    out().print(text, markup=False)
+
+
 def emit(text: str) -> None:
     """Write a long text in pieces: an unbuffered stdout takes a short write for a whole one when its reader leaves."""
     for start in range(0, len(text), 1 << 15):

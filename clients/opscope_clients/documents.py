@@ -55,7 +55,7 @@ def with_sources(session: SessionOptions, given: dict[str, Any]) -> SessionOptio
 
 
 def _analyse(
-    tool_name: str, file: str, target: str, session: SessionOptions, as_json: bool, given: dict[str, Any]
+    tool_name: str, file: str, target: str, session: SessionOptions, as_json: bool, whole: bool, given: dict[str, Any]
 ) -> None:
     session = with_sources(session, given)
     arguments: dict[str, Any] = {"target": target, "phase": given["phase"]}
@@ -66,25 +66,25 @@ def _analyse(
     workspace = session.naming(target, arguments.get("config")).workspace()
     result = commands.run(tool_named(tool_name), arguments, workspace)
     path = write_document(workspace.output, file, compact(getattr(result, "document")))  # noqa: B009 - only these two tools have one
-    commands.show(result, as_json=as_json)
+    commands.show(result, as_json=as_json, whole=whole)
     console.err().print(f"Written: {path}", soft_wrap=True)
 
 
-def _module(session: SessionOptions, module: str, as_json: bool, **given: Any) -> None:
-    _analyse("count_flops", "module_analysis.json", module, session, as_json, given)
+def _module(session: SessionOptions, module: str, as_json: bool, whole: bool, **given: Any) -> None:
+    _analyse("count_flops", "module_analysis.json", module, session, as_json, whole, given)
 
 
-def _model(session: SessionOptions, model: str, as_json: bool, **given: Any) -> None:
-    _analyse("expand_refs", "model_analysis.json", model, session, as_json, given)
+def _model(session: SessionOptions, model: str, as_json: bool, whole: bool, **given: Any) -> None:
+    _analyse("expand_refs", "model_analysis.json", model, session, as_json, whole, given)
 
 
-def _inspect(session: SessionOptions, model_id: str, as_json: bool, **given: Any) -> None:
+def _inspect(session: SessionOptions, model_id: str, as_json: bool, whole: bool, **given: Any) -> None:
     session = with_sources(session, given)
     arguments: dict[str, Any] = {"model": str(hub.fetch_config(model_id)) if hub.is_hub_id(model_id) else model_id}
     if given["config"]:
         arguments["config"] = parse_object("config", given["config"], path=True)
     workspace = session.naming(arguments["model"], arguments.get("config")).workspace()
-    commands.show(commands.run(tool_named("inspect_model"), arguments, workspace), as_json=as_json)
+    commands.show(commands.run(tool_named("inspect_model"), arguments, workspace), as_json=as_json, whole=whole)
 
 
 def _common(with_phase: bool) -> list[click.Parameter]:
@@ -92,7 +92,7 @@ def _common(with_phase: bool) -> list[click.Parameter]:
         click.Option(["--transformers"], metavar="DIR", help="transformers sources to analyse and trace."),
         click.Option(["--pytorch"], metavar="DIR", help="PyTorch sources to read."),
         click.Option(["--config"], multiple=True, metavar="PATH|KEY=VALUE|JSON", help="Config file, or overrides."),
-        click.Option(["--json", "as_json"], is_flag=True, help="Print the whole result as JSON."),
+        *commands.forms(),
     ]
     if not with_phase:
         return sources

@@ -11,8 +11,8 @@ from typing import Literal, get_args
 
 from opscope_cache.whole_files import ordinary_mode, write_whole
 from opscope_schemas.errors import InputError, OutputError
-from opscope_schemas.estimates import RooflineResult
-from opscope_tools.pictures import curves, picture
+from opscope_schemas.estimates import PlanResult, RooflineResult
+from opscope_tools.pictures import curves, picture, plans
 from opscope_tools.pictures.canvas import Form, point, subject
 from opscope_tools.pictures.timeline import perfetto_trace, timeline_text
 
@@ -28,7 +28,7 @@ _FORMS: dict[str, Form] = {".svg": "svg", ".png": "png"}
 _POINTS, _LARGE_BATCH = 10, 4096
 
 
-def check(file: str, kind: Picture, *, overwrite: bool) -> Path:
+def check(file: str, kind: Picture | Literal["plans"], *, overwrite: bool) -> Path:
     """The file as a path; raises `InputError` before anything is computed for a file that cannot be meant."""
     path = Path(file).expanduser()
     others = (".json", ".txt") if kind == "timeline" else ()
@@ -46,8 +46,16 @@ def check(file: str, kind: Picture, *, overwrite: bool) -> Path:
 
 def draw(result: RooflineResult, kind: Picture, path: Path, estimate: Estimate) -> None:
     """Write the picture to `path` and say so on stderr; raises `OutputError`, `InputError` where it has no points."""
+    _write(_drawn(result, kind, path.suffix.lower(), estimate), kind, path)
+
+
+def draw_plans(result: PlanResult, path: Path) -> None:
+    """The same of plans: all of them, and the front."""
+    _write(plans(result, _FORMS[path.suffix.lower()]), "plans", path)
+
+
+def _write(data: bytes, kind: str, path: Path) -> None:
     replaced = path.exists()
-    data = _drawn(result, kind, path.suffix.lower(), estimate)
     try:
         write_whole(path, data, ordinary_mode())
     except OSError as error:
@@ -130,4 +138,4 @@ def _estimates(estimate: Estimate, name: str, sizes: Iterable[int]) -> list[tupl
     return found
 
 
-__all__ = ["PICTURES", "Estimate", "Picture", "batches", "check", "contexts", "draw"]
+__all__ = ["PICTURES", "Estimate", "Picture", "batches", "check", "contexts", "draw", "draw_plans"]

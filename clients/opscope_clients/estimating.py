@@ -6,16 +6,17 @@ import re
 from typing import Any
 
 import click
-from opscope_schemas.estimates import RooflineResult, SweepPoint, SweepResult
+from opscope_schemas.estimates import PlanResult, RooflineResult, SweepPoint, SweepResult
 from opscope_tools.catalog import tool_named
 from opscope_tools.estimate_roofline.sweeping import SWEEP
+from opscope_tools.estimate_roofline.tool import NEAREST
 
 from opscope_clients import commands, drawing
 from opscope_clients.options import parse_object
 from opscope_clients.session_options import SessionCommand, SessionOptions, command
 
 
-def _estimate(session: SessionOptions, target: str, hardware: str, as_json: bool, **given: Any) -> None:
+def _estimate(session: SessionOptions, target: str, hardware: str, as_json: bool, whole: bool, **given: Any) -> None:
     file = drawing.check(given["plot"], given["picture"], overwrite=given["overwrite"]) if given["plot"] else None
     phase = given["phase"]
     sizes = {"batch_size": given["batch"], "cache_len" if phase == "decode" else "seq_len": given["context"]}
@@ -24,7 +25,7 @@ def _estimate(session: SessionOptions, target: str, hardware: str, as_json: bool
         others = parse_object("values", given["values"])
         if isinstance(others, dict):
             values |= others
-    precision = {n: given[n] for n in ("weights", "cache") if given[n]}
+    precision = {n: given[n] for n in ("weights", "cache", "activations") if given[n]}
     arguments: dict[str, Any] = {
         "target": target, "hardware": hardware, "phase": phase, "backend": given["backend"], "values": values,
         **({"precision": precision} if precision else {}),
@@ -33,6 +34,10 @@ def _estimate(session: SessionOptions, target: str, hardware: str, as_json: bool
         arguments["config"] = parse_object("config", given["config"], path=True)
     if given["parallel"]:
         arguments["parallel"] = parse_object("parallel", given["parallel"])
+    if given["speculative"]:
+        arguments["speculative"] = parse_object("speculative", given["speculative"])
+    if given["view"] != "serving":
+        arguments["view"] = given["view"]
     if given["serve"]:
         arguments["serving"] = _load(given["serve"])
     workspace = session.naming(target, arguments.get("config")).workspace()
@@ -42,19 +47,19 @@ def _estimate(session: SessionOptions, target: str, hardware: str, as_json: bool
         if given["as_csv"] and isinstance(swept, SweepResult):
             _print_csv(swept)
         else:
-            commands.show(swept, as_json=as_json)
+            commands.show(swept, as_json=as_json, whole=whole)
         return
     if given["as_csv"]:
         raise click.UsageError("--csv prints the points of a sweep: give --sweep too.")
 
     def at(other: dict[str, int]) -> RooflineResult:
         asked = {**arguments, "values": {**values, **other}}
-        found = commands.run(tool_named("estimate_roofline"), asked, workspace)
+        found = commands.run(NEAREST if given["nearest"] else tool_named("estimate_roofline"), asked, workspace)
         assert isinstance(found, RooflineResult)
         return found
 
     result = at({})
-    commands.show(result, as_json=as_json)
+    commands.show(result, as_json=as_json, whole=whole)
     if file is not None:
         drawing.draw(result, given["picture"], file, at)
 
@@ -104,7 +109,8 @@ def _print_csv(result: SweepResult) -> None:
         click.echo(",".join("" if (value := getattr(point, name)) is None else str(value) for name in names))
 
 
-def _plan(session: SessionOptions, target: str, hardware: str, as_json: bool, **given: Any) -> None:
+def _plan(session: SessionOptions, target: str, hardware: str, as_json: bool, whole: bool, **given: Any) -> int:
+    file = drawing.check(given["plot"], "plans", overwrite=given["overwrite"]) if given["plot"] else None
     arguments: dict[str, Any] = {
         "target": target, "hardware": hardware,
         **{n: given[n] for n in ("goal", "input_len", "output_len", "tpot_limit", "price", "backend") if given[n] is not None},
@@ -114,7 +120,11 @@ def _plan(session: SessionOptions, target: str, hardware: str, as_json: bool, **
     if given["config"]:
         arguments["config"] = parse_object("config", given["config"], path=True)
     workspace = session.naming(target, arguments.get("config")).workspace()
-    commands.show(commands.run(tool_named("plan"), arguments, workspace), as_json=as_json)
+    result = commands.run(tool_named("plan"), arguments, workspace)
+    commands.show(result, as_json=as_json, whole=whole)
+    if file is not None and isinstance(result, PlanResult):
+        drawing.draw_plans(result, file)
+    return commands.status(tool_named("plan"), result)
 
 
 def plan_command() -> SessionCommand:
@@ -133,7 +143,9 @@ def plan_command() -> SessionCommand:
             click.Option(["--price"], type=float, help="Of a device an hour."),
             click.Option(["--backend"], type=click.Choice(["vllm", "trtllm", "sglang"]), default="vllm", show_default=True),
             click.Option(["--config"], multiple=True, metavar="PATH|KEY=VALUE|JSON", help="Config file, or overrides."),
-            click.Option(["--json", "as_json"], is_flag=True, help="Print the whole result as JSON."),
+            click.Option(["--plot"], metavar="FILE", help="Draw all plans and their front: .svg or .png."),
+            click.Option(["--overwrite"], is_flag=True, help="Let --plot replace a file."),
+            *commands.forms(),
         ],
     )  # fmt: skip
 
@@ -149,18 +161,23 @@ def estimate_command() -> SessionCommand:
             click.Option(["--phase"], type=click.Choice(["prefill", "decode", "encode", "train"]), default="decode", show_default=True),
             click.Option(["--batch"], type=click.IntRange(1), help="Sequences."),
             click.Option(["--context"], type=click.IntRange(1), help="Tokens in the cache (decode), or new ones (prefill)."),
-            click.Option(["--parallel"], multiple=True, metavar="KEY=VALUE|JSON", help="tp, pp, ep, dp, sp. Repeatable."),
+            click.Option(["--parallel"], multiple=True, metavar="KEY=VALUE|JSON", help="tp, pp, ep, dp, sp; of a training step dp and zero. Repeatable."),
             click.Option(["--serve"], metavar="CONCURRENCY,INPUT,OUTPUT", help="Under load: requests at a time, tokens of each."),
             click.Option(["--sweep"], multiple=True, metavar="batch|context=SIZES", help="batch=1..256, context=1024,8192. Repeatable."),
             click.Option(["--csv", "as_csv"], is_flag=True, help="Print a sweep as CSV."),
             click.Option(["--weights"], type=precisions, help="Precision of weights; default: the checkpoint's."),
             click.Option(["--cache"], type=precisions, help="Precision of the cache."),
+            click.Option(["--activations"], type=click.Choice(["bf16", "fp16", "fp8"]), help="Precision that products read."),
+            click.Option(["--speculative"], multiple=True, metavar="KEY=VALUE|JSON",
+                         help="num_speculative_tokens, acceptance_rate, and draft_model or draft_cost. Repeatable."),
+            click.Option(["--view"], type=click.Choice(["serving", "eager"]), default="serving", show_default=True, help="eager: and what fusing would save."),
             click.Option(["--backend"], type=click.Choice(["vllm", "trtllm", "sglang"]), default="vllm", show_default=True),
             click.Option(["--config"], multiple=True, metavar="PATH|KEY=VALUE|JSON", help="Config file, or overrides."),
             click.Option(["--values"], multiple=True, metavar="KEY=VALUE|JSON", help="Other sizes. Repeatable."),
+            click.Option(["--nearest"], is_flag=True, help="The nearest measured kernel beside each; needs the extra silicon."),
             click.Option(["--plot"], metavar="FILE", help="Draw it: .svg, .png; a timeline also .json (for Perfetto) or .txt."),
             click.Option(["--picture"], type=click.Choice(drawing.PICTURES), default="roofline", show_default=True, help="What --plot draws."),
             click.Option(["--overwrite"], is_flag=True, help="Let --plot replace a file."),
-            click.Option(["--json", "as_json"], is_flag=True, help="Print the whole result as JSON."),
+            *commands.forms(),
         ],
     )  # fmt: skip

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 
-import click
 from opscope_tools.index.build.build import build
 from opscope_tools.source.storage.places import index_place
 
@@ -31,8 +30,8 @@ def build_indexes(session: SessionOptions) -> None:
             built = build(place, repository.root, repository.packages, progress=tell)
         took = time.monotonic() - start
         if not built:
-            click.echo(f"{repository.name}: another process is building this index; it is left to it.")
+            console.say(f"{repository.name}: another process is building this index; it is left to it.")
         elif read:
-            click.echo(f"{repository.name}: {read:,} files read in {took:.1f} s; the index is {place}.")
+            console.say(f"{repository.name}: {read:,} files read in {took:.1f} s; the index is {place}.")
         else:
-            click.echo(f"{repository.name}: up to date ({place}).")
+            console.say(f"{repository.name}: up to date ({place}).")

@@ -69,10 +69,12 @@ def parameters(tool: AnyTool) -> list[click.Parameter]:
 
 
 def _argument(name: str, field: FieldInfo) -> click.Argument:
-    _, choices = kind_of(field)
+    kind, choices = kind_of(field)
+    several = kind is Kind.TEXTS
     return click.Argument(
-        [name], required=field.is_required(), type=click.Choice(choices) if choices else None, metavar=name.upper()
-    )
+        [name], required=field.is_required(), type=click.Choice(choices) if choices else None, nargs=-1 if several else 1,
+        metavar=f"{name.upper()}{'...' if several else ''}",
+    )  # fmt: skip
 
 
 def _option(name: str, field: FieldInfo) -> click.Option:

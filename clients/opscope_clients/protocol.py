@@ -14,11 +14,11 @@ from typing import Any, Literal
 
 import anyio
 from opscope_schemas.errors import OpscopeError
-from rich.markup import escape
 
 from opscope_clients import console
 from opscope_clients.connection import CallError, Connection, Server, connected, own_server, server_at, translated
 from opscope_clients.hub import is_hub_id
+from opscope_clients.screens.page import Page
 from opscope_clients.session_options import SessionOptions
 from opscope_clients.steps import Steps
 
@@ -35,11 +35,6 @@ COMPONENTS = {
     "head": ("head",),
 }
 PHASES = ("prefill", "decode")
-#: the point at which the whole is evaluated: new tokens, and tokens already cached
-POINTS: dict[str, dict[str, int]] = {
-    "prefill": {"batch_size": 1, "seq_len": 128, "cache_len": 0},
-    "decode": {"batch_size": 1, "seq_len": 1, "cache_len": 128},
-}
 
 
 @dataclass(frozen=True)
@@ -60,13 +55,13 @@ class Wish:
         """`config` as an argument of a tool; nothing where none is given."""
         return {} if self.config is None else {"config": self.config}
 
-    def point(self, phase: str) -> dict[str, int]:
-        """Where the whole is evaluated in `phase`: a decode pass follows the prompt that was asked for."""
-        given, usual = self.values, POINTS[phase]
-        if phase == "prefill":
-            return {**usual, **given, "cache_len": usual["cache_len"]}
-        cached = given.get("cache_len", given.get("seq_len", usual["cache_len"]))
-        return {**usual, **given, "seq_len": usual["seq_len"], "cache_len": cached}
+    def point(self, phase: str) -> dict[str, Any]:
+        """The point as an argument of a tool: a decode pass follows the prompt that was asked for. Nothing where none is
+        given: how long an input the model takes is the server's to know."""
+        sizes = {name: size for name, size in self.values.items() if name != "cache_len"}
+        if phase == "decode" and (cached := self.values.get("cache_len", self.values.get("seq_len"))) is not None:
+            sizes |= {"seq_len": 1, "cache_len": cached}
+        return {"values": sizes} if sizes else {}
 
 
 def analyze(wish: Wish, session: SessionOptions, *, url: str | None = None, as_json: bool = False) -> int:
@@ -143,10 +138,10 @@ async def _one(wish: Wish, connection: Connection, findings: Findings) -> None:
             await _reconnaissance(calls, findings.target)
             steps.begin("Architecture")
             tree = await _architecture(calls, findings, wish)
-            steps.begin("Components")
-            await _components(calls, findings, tree, wish)
             steps.begin("Data flow")
-            await _data_flow(calls, findings, wish)
+            phases = await _data_flow(calls, findings, wish)
+            steps.begin("Components")
+            await _components(calls, findings, tree, wish, phases)
         steps.begin("Report")
         await _report(calls, findings, wish)
 
@@ -184,12 +179,16 @@ async def _architecture(calls: Calls, findings: Findings, wish: Wish) -> Mapping
     return tree
 
 
-async def _components(calls: Calls, findings: Findings, tree: Mapping[str, Any], wish: Wish) -> None:
+async def _components(
+    calls: Calls, findings: Findings, tree: Mapping[str, Any], wish: Wish, phases: Sequence[str]
+) -> None:
     for class_name in major_components(tree) or [findings.target]:
-        for phase in PHASES:
+        for phase in phases:
             try:
-                at = {"values": wish.point(phase)} if wish.values else {}
-                await calls.call("count_flops", target=class_name, phase=phase, **at, **wish.configured)
+                at = wish.point(phase)
+                await calls.call(
+                    "count_flops", target=class_name, phase=phase, detail="formulas", **at, **wish.configured
+                )
             except CallError as error:
                 findings.gaps.append(f"{class_name.rpartition('.')[2]}, {phase}: {error}")
             else:
@@ -213,11 +212,17 @@ def major_components(tree: Mapping[str, Any]) -> list[str]:
     return list(found)
 
 
-async def _data_flow(calls: Calls, findings: Findings, wish: Wish) -> None:
+async def _data_flow(calls: Calls, findings: Findings, wish: Wish) -> list[str]:
+    """The phases that the target runs in. One that it has not, as decoding without a cache, is a gap."""
+    found = []
     for phase in PHASES:
-        await calls.call(
-            "expand_refs", target=findings.target, phase=phase, values=wish.point(phase), **wish.configured
-        )
+        try:
+            await calls.call("expand_refs", target=findings.target, phase=phase, **wish.point(phase), **wish.configured)
+        except CallError as error:
+            findings.gaps.append(f"{phase}: {error}")
+        else:
+            found.append(phase)
+    return found
 
 
 async def _report(calls: Calls, findings: Findings, wish: Wish) -> None:
@@ -260,22 +265,19 @@ class Calls:
 
 
 def _print_summary(findings: Findings) -> None:
-    out = console.out()
     if findings.error:
         console.fail(f"{findings.target}: {findings.error}")
         return
+    page = Page(console.out(), rest="the report has everything")
     analysed = f": {len(findings.components)} components analysed" if findings.kind == "implementation" else ""
-    out.print(f"[bold]{escape(findings.target)}[/bold]{analysed}")
+    page.say(f"{findings.target}{analysed}", "bold")
     for title, lines in findings.summary.items():
         entries = [lines] if isinstance(lines, str) else list(lines or [])
-        if entries:
-            out.print(f"\n[bold]{escape(str(title).replace('_', ' ').capitalize())}[/bold]")
-            for entry in entries:
-                out.print(f"- {escape(str(entry))}")
-    if findings.gaps:
-        out.print("\n[bold]Not analysed[/bold]")
-        for gap in findings.gaps:
-            out.print(f"- {escape(gap)}")
-    out.print(f"\nReport: {escape(findings.report)}")
+        page.say(str(title).replace("_", " ").capitalize() if entries else "", "bold")
+        page.sayings(title, [str(entry) for entry in entries], mark="- ", most=6)
+    page.say("Not analysed" if findings.gaps else "", "bold")
+    page.sayings("gaps", findings.gaps, mark="- ", most=6)
+    page.say(f"Report: {findings.report}")
+    page.show()
     if not findings.checked_ok:
         console.fail(f"the report has {len(findings.problems)} problems: {'; '.join(findings.problems[:5])}")

@@ -15,6 +15,9 @@ import click
 from opscope_tools.running.session import open_workspace
 from opscope_tools.running.workspace import Workspace
 
+#: how every command takes and prints its help
+CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
+
 
 def options() -> list[click.Option]:
     """A fresh set of the session's options."""

@@ -1,9 +1,8 @@
-"""Terminal progress of the scripted analysis: named steps, as a bar on a terminal, as plain lines elsewhere."""
+"""Terminal progress of the scripted analysis: named steps, as a bar on a terminal, nothing elsewhere."""
 
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Iterator
 
 from rich.console import Console
@@ -11,7 +10,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 #: the protocol by kind of report
 STEPS = {
-    "implementation": ("Reconnaissance", "Architecture", "Components", "Data flow", "Report"),
+    "implementation": ("Reconnaissance", "Architecture", "Data flow", "Components", "Report"),
     "repo": ("Reconnaissance", "Report"),
 }
 
@@ -24,7 +23,6 @@ class Steps:
         self._steps = STEPS[kind]
         self._bar: Progress | None = None
         self._task: TaskID | None = None
-        self._begun = time.monotonic()
         self._step = 0
 
     @contextlib.contextmanager
@@ -55,10 +53,6 @@ class Steps:
         self._step = self._steps.index(name)
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=self._step, description=name, doing="")
-        else:
-            self._console.print(
-                f"[{self._step + 1}/{len(self._steps)}] {name} ({time.monotonic() - self._begun:.1f} s)", markup=False
-            )
 
     def say(self, doing: str) -> None:
         """Tell what the step is doing."""

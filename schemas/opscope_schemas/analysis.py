@@ -14,6 +14,7 @@ from pydantic import Field
 
 from opscope_schemas.common import Frozen, ToolResult
 from opscope_schemas.formula import Rational
+from opscope_schemas.numbers import Numbers
 
 #: marks the fields that hold a formula
 FORMULA = "formula"
@@ -286,6 +287,7 @@ class ServingView(Frozen):
 class ModuleAnalysisResult(ToolResult):
     """Answer of `count_flops`."""
 
+    numbers: Numbers | None = Field(default=None, description="The pass in numbers; null with detail='formulas'.")
     document: ModuleAnalysis
     evaluated: Evaluated | None = None
     expected: ExpectedExperts | None = None
@@ -295,6 +297,7 @@ class ModuleAnalysisResult(ToolResult):
 class ModelAnalysisResult(ToolResult):
     """Answer of `expand_refs`."""
 
+    numbers: Numbers | None = Field(default=None, description="The pass in numbers; null with detail='formulas'.")
     document: ModelAnalysis
     evaluated: Evaluated | None = None
     expected: ExpectedExperts | None = None

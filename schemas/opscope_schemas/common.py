@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import html
 from functools import cache
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from opscope_schemas.errors import InputError
+from opscope_schemas.frames import Table, tables_of
 
 
 class Frozen(BaseModel):
@@ -66,3 +70,34 @@ class ToolResult(Frozen):
         default="", description="Empty where the result is whole; else what was left out and how to ask for it."
     )
     artifact: str = Field(default="", description="URI of the resource that holds the whole result.")
+
+    def tables(self) -> dict[str, Table]:
+        """The lists of records in this result, by field: `operators`, `numbers.operators`."""
+        return tables_of(self)
+
+    def to_pandas(self, table: str = "") -> Any:
+        """One of `tables()` as a data frame of pandas; its `attrs` say what columns hold. Without a name, the only one.
+
+        Raises `InputError` for a name that is not there, where several are and none was named, and without pandas.
+        """
+        found = self.tables()
+        name = table or (next(iter(found)) if len(found) == 1 else "")
+        if name not in found:
+            said = (
+                f"There is no table {name!r}" if name else "There are several tables" if found else "There is no table"
+            )
+            raise InputError(f"{said} in this answer.", next_step=f"Name one of {', '.join(found)}." if found else "")
+        return found[name].frame()
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: what the answer says in words, then its tables, folded where there are several."""
+        found = self.tables()
+        lines = [str(getattr(self, "said", "") or ""), *self.notes, self.shortened]
+        told = "".join(f"<p>{html.escape(line)}</p>" for line in lines if line)
+        if len(found) == 1:
+            return told + next(iter(found.values())).html()
+        each = (
+            f"<details><summary>{html.escape(name)} ({len(table.rows):,})</summary>{table.html()}</details>"
+            for name, table in found.items()
+        )
+        return told + "".join(each)

@@ -15,7 +15,7 @@ from opscope_schemas.common import Frozen, ToolResult
 from opscope_schemas.formula import Rational
 
 __all__ = [
-    "CacheGrowth", "Communication", "Dataflow", "DataflowNumbers", "DataflowResult", "FlowOperator", "FlowTensor", "Overlap",
+    "CacheGrowth", "Communication", "Dataflow", "DataflowNumbers", "DataflowResult", "FlowOperator", "FlowTensor", "HeldTensor", "MemoryNumbers", "Overlap",
     "PeakPoint", "Place", "Strategy",
 ]  # fmt: skip
 
@@ -144,10 +144,38 @@ class DataflowNumbers(Frozen):
     values: dict[str, Rational] = Field(description="Every variable's value at this point.")
 
 
+class HeldTensor(Frozen):
+    """A tensor that lives during the peak: bytes, and the operator that makes it."""
+
+    bytes: int
+    kind: str
+    operator: str = Field(default="", description="With its module; empty: there before the module runs.")
+    file: str = ""
+    line: int = 0
+
+
+class MemoryNumbers(Frozen):
+    """The memory of a pass at one point, in bytes; `said` in a sentence."""
+
+    said: str
+    at: dict[str, Rational] = Field(description="Sizes of the run; the configuration's are its own.")
+    assumed: tuple[str, ...] = Field(default=(), description="Sizes that nobody gave.")
+    weights: int | None
+    peak_activations: int | None
+    cache_before: int | None
+    cache_after: int | None
+    cache_per_token: int | None = Field(description="Of one sequence, all layers.")
+    peak: str = Field(default="", description="The operator during which activations take the most.")
+    largest: tuple[HeldTensor, ...] = Field(default=(), description="What lives then, most first.")
+
+
 class DataflowResult(ToolResult):
     """Answer of `trace_dataflow`."""
 
-    dataflow: Dataflow
+    numbers: MemoryNumbers | None = Field(
+        default=None, description="The memory in numbers; null with detail='formulas'."
+    )
+    document: Dataflow
     evaluated: DataflowNumbers | None = None
     parallelism: tuple[Strategy, ...] = ()
     communication: tuple[Communication, ...] = ()

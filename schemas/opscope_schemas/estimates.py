@@ -19,13 +19,17 @@ Limit = Literal["compute", "memory", "link"]
 
 
 class Parallel(Frozen):
-    """How a model is spread: `tp * pp * dp` devices. `ep` of the `tp * dp` ranks of a stage share the experts, whole ones each."""
+    """How a model is spread: `tp * pp * dp` devices. `ep` of the `tp * dp` ranks of a stage share the experts, whole ones each.
+
+    `zero`: what the `dp` ranks of a training step share: 1 optimizer state, 2 gradients too, 3 weights too.
+    """
 
     tp: int = Field(default=1, ge=1, le=1024)
     pp: int = Field(default=1, ge=1, le=1024)
     ep: int = Field(default=1, ge=1, le=1024)
     dp: int = Field(default=1, ge=1, le=1024)
     sp: bool = False
+    zero: int = Field(default=0, ge=0, le=3)
 
     @property
     def devices(self) -> int:
@@ -43,6 +47,7 @@ class Parallel(Frozen):
             for name, size in (("tp", self.tp), ("pp", self.pp), ("ep", self.ep), ("dp", self.dp))
             if size > 1
         ]
+        named += [f"zero{self.zero}"] if self.zero else []
         return " ".join([*named, *(["sp"] if self.sp else [])]) or "one device"
 
 
@@ -64,6 +69,17 @@ class Hardware(Frozen):
         default_factory=dict, description="Peak of each precision in which products run."
     )
     sources: tuple[str, ...] = ()
+
+
+class NearestRow(Frozen):
+    """The measured kernel whose sizes are nearest to one's own."""
+
+    sizes: Mapping[str, float]
+    seconds: float = Field(description="Of one run, as measured.")
+    factor: float = Field(description="Mean factor between its sizes and those of the kernel; 1: the very kernel.")
+    backend: str
+    kernels: tuple[str, ...]
+    table: str
 
 
 class OperatorTime(Frozen):
@@ -93,6 +109,7 @@ class OperatorTime(Frozen):
         default="", description="Class of measured kernels that its calibrated time is of; empty: none."
     )
     outside: tuple[str, ...] = Field(default=(), description="Sizes beyond those that were measured.")
+    nearest: NearestRow | None = Field(default=None, description="Where it was asked for and tables are installed.")
 
 
 class TimeTotals(Frozen):
@@ -186,6 +203,7 @@ class Spread(Frozen):
     ep: int
     dp: int
     sp: bool
+    zero: int = 0
     devices: int
     communication: tuple[Communication, ...] = ()
     hidden_seconds: float | None = Field(
@@ -233,13 +251,45 @@ class Served(Frozen):
 
 
 class Alternative(Frozen):
-    """One change, and what it saves of the pass."""
+    """One change, and what it saves of the pass: calibrated against calibrated, or bound against bound."""
 
     name: str
     seconds: float = Field(description="Of the pass with it.")
     saved_seconds: float
     share: float = Field(description="Saved, of the pass as it is.")
     basis: Literal["calibrated", "bound"]
+    bound_share: float = Field(description="Of the bound: what all alternatives can be compared by.")
+    unmeasured: tuple[str, ...] = Field(
+        default=(), description="Classes of kernels that nobody measured so: why only bounds are compared."
+    )
+
+
+class Speculative(Frozen):
+    """Speculative decoding instead of the step: a draft's passes, and one pass of the target that verifies what they propose."""
+
+    num_speculative_tokens: int
+    acceptance_rate: float
+    draft_model: str | None = Field(default=None, description="Null: a share of the target's time was given.")
+    tokens_per_step: float = Field(description="Expected, of each sequence.")
+    draft_seconds: float = Field(description="All passes of the draft of one step.")
+    verify_seconds: float
+    seconds_per_token: float
+    speedup: float = Field(description="Time of a token without speculation over that with it.")
+    basis: Literal["calibrated", "bound"]
+
+
+class Fusion(Frozen):
+    """Operators of the eager pass that an engine runs as one kernel, all runs together."""
+
+    operation: str = Field(description="The operators.")
+    module: str
+    file: str
+    line: int
+    kernels: int = Field(description="That run eagerly.")
+    fused_kernels: int
+    eager_bytes: int
+    fused_bytes: int
+    saved_seconds: float = Field(description="Of the bound; launches come beside it.")
 
 
 class SweepPoint(Frozen):
@@ -305,6 +355,9 @@ class PlanResult(ToolResult):
     output_len: int
     best: Plan | None = Field(default=None, description="For the goal, of those within `tpot_limit`; null: none fits.")
     front: tuple[Plan, ...] = ()
+    beaten: tuple[tuple[float, float], ...] = Field(
+        default=(), description="Tokens/s per user and per device of the other plans."
+    )
     considered: int = Field(description="Plans whose weights fit, each at every concurrency.")
     refused: tuple[str, ...] = Field(default=(), description="Ways that were left out, and why.")
     assumptions: tuple[str, ...] = ()
@@ -340,6 +393,10 @@ class RooflineResult(ToolResult):
     alternatives: tuple[Alternative, ...] = Field(
         default=(), description="Narrower weights and caches, most saved first."
     )
+    speculative: Speculative | None = Field(default=None, description="With `speculative` given.")
+    fusion: tuple[Fusion, ...] = Field(
+        default=(), description="Of the eager view: what engines fuse, most saved first."
+    )
     turning_batch: int | None = Field(
         default=None, description="The smallest batch at which compute limits most of the bound; null: none does."
     )
@@ -355,8 +412,10 @@ __all__ = [
     "CalibrationNote",
     "ClassTime",
     "Communication",
+    "Fusion",
     "Hardware",
     "MemoryUse",
+    "NearestRow",
     "OperatorTime",
     "Parallel",
     "Plan",
@@ -364,6 +423,7 @@ __all__ = [
     "RecomputedMemory",
     "RooflineResult",
     "Served",
+    "Speculative",
     "Spread",
     "SweepPoint",
     "SweepResult",

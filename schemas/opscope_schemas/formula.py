@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache, reduce
-from typing import TypeAlias, Union
+from typing import Any, TypeAlias, TypeVar, Union
 
 from opscope_schemas.errors import ValuesError
 
@@ -34,6 +34,7 @@ __all__ = [
     "approximated",
     "comparisons",
     "evaluate",
+    "exactly",
     "holds",
     "same_form",
     "turns",
@@ -114,7 +115,7 @@ def evaluate(text: str, values: Mapping[str, Rational]) -> int:
     >>> evaluate("2 * {batch_size} * ({seq_len} + 1)", {"batch_size": 2, "seq_len": 3})
     16
     """
-    result = _bounded(_number(_tree(text), values, text), text)
+    result = exactly(text, values)
     if result.denominator != 1:
         raise ValuesError(f"The formula {text[:200]!r} is {result} at these values, which is not an integer.")
     return int(result)
@@ -126,7 +127,16 @@ def whole_bytes(text: str, values: Mapping[str, Rational]) -> int:
     >>> whole_bytes("{n} * {w_bytes}", {"n": 3, "w_bytes": Fraction(1, 2)})
     2
     """
-    return math.ceil(_bounded(_number(_tree(text), values, text), text))
+    return math.ceil(exactly(text, values))
+
+
+def exactly(text: str, values: Mapping[str, Rational]) -> Rational:
+    """As `evaluate`, of what may be a fraction: parts of bytes add up before any is rounded.
+
+    >>> exactly("{n} * {w_bytes}", {"n": 3, "w_bytes": Fraction(1, 2)})
+    Fraction(3, 2)
+    """
+    return _bounded(_exact(text)(values), text)
 
 
 @lru_cache(maxsize=65536)
@@ -138,12 +148,22 @@ def approximated(text: str) -> Callable[[Mapping[str, float]], float]:
     >>> approximated("2 * {n} / 3")({"n": 6})
     4
     """
-    return _function(_tree(text), text)
+    return _function(_tree(text), text, _FAST)
+
+
+@lru_cache(maxsize=65536)
+def _exact(text: str) -> Callable[[Mapping[str, Rational]], Rational]:
+    return _function(_tree(text), text, _EXACT)
 
 
 def holds(condition: str, values: Mapping[str, Rational]) -> bool:
     """Whether a condition such as `{cache_len} < {sliding_window}` is true at `values`."""
-    return _truth(_tree(condition), values, condition)
+    return _condition(condition)(values)
+
+
+@lru_cache(maxsize=65536)
+def _condition(text: str) -> Callable[[Mapping[str, Rational]], bool]:
+    return _truth(_tree(text), text)
 
 
 _SIGNS: Mapping[type[ast.cmpop], str] = {
@@ -192,7 +212,7 @@ def turns(text: str) -> frozenset[int]:
     for node in ast.walk(_tree(text)):
         if isinstance(node, ast.expr) and not any(isinstance(part, ast.Name) for part in ast.walk(node)):
             with contextlib.suppress(ValuesError):
-                found.add(abs(math.floor(_number(node, {}, text))))
+                found.add(abs(math.floor(_function(node, text, _EXACT)({}))))
     return frozenset(found)
 
 
@@ -217,66 +237,36 @@ def _spread(node: ast.AST) -> int:
     return min(math.prod(below), _MAX_PARSED + 1)
 
 
-def _truth(node: ast.expr, values: Mapping[str, Rational], text: str) -> bool:
+Number = TypeVar("Number", Rational, float)
+_Apply: TypeAlias = Callable[[Number, Number, str], Number]
+
+
+def _truth(node: ast.expr, text: str) -> Callable[[Mapping[str, Rational]], bool]:
     match node:
-        case ast.BoolOp(op=ast.And()):
-            return all(_truth(part, values, text) for part in node.values)
-        case ast.BoolOp(op=ast.Or()):
-            return any(_truth(part, values, text) for part in node.values)
-        case ast.UnaryOp(op=ast.Not()):
-            return not _truth(node.operand, values, text)
-        case ast.Compare(left=left, ops=[op], comparators=[right]):
-            a, b = _number(left, values, text), _number(right, values, text)
-            match op:
-                case ast.Eq():
-                    return a == b
-                case ast.NotEq():
-                    return a != b
-                case ast.Lt():
-                    return a < b
-                case ast.LtE():
-                    return a <= b
-                case ast.Gt():
-                    return a > b
-                case ast.GtE():
-                    return a >= b
+        case ast.BoolOp(op=op, values=values):
+            parts, quantifier = [_truth(part, text) for part in values], all if isinstance(op, ast.And) else any
+            return lambda values: quantifier(part(values) for part in parts)
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            inner = _truth(operand, text)
+            return lambda values: not inner(values)
+        case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _SIGNS:
+            a, b, compare = _function(left, text, _EXACT), _function(right, text, _EXACT), _COMPARE[_SIGNS[type(op)]]
+            return lambda values: compare(a(values), b(values))
     raise ValuesError(f"{text[:200]!r} is not a condition.")
 
 
-def _number(node: ast.expr, values: Mapping[str, Rational], text: str) -> Rational:
-    kind = type(node)
-    if kind is ast.BinOp:
-        assert isinstance(node, ast.BinOp)
-        return _binary(node.op, _number(node.left, values, text), _number(node.right, values, text), text)
+def _function(
+    node: ast.expr, text: str, arithmetic: Mapping[type[ast.operator], _Apply[Number]]
+) -> Callable[[Mapping[str, Number]], Number]:
+    """The formula, read once, as a function of the values."""
     match node:
-        case ast.Name(id=name) if name.startswith(_PREFIX):
-            name = name[len(_PREFIX) :]
-            if name not in values:
-                raise ValuesError(f"The variable {{{name}}} has no value.", next_step="Give it in `values`.")
-            value = values[name]
-            return value if isinstance(value, Fraction) and value.denominator != 1 else int(value)
-        case ast.Constant(value=int(value)) if not isinstance(value, bool):
-            return value
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return -_number(operand, values, text)
-        case ast.UnaryOp(op=ast.UAdd(), operand=operand):
-            return _number(operand, values, text)
-        case ast.Call(func=ast.Name(id="min" | "max" | "ceil" | "floor" as name), args=args, keywords=[]) if args:
-            return _called(name, [_number(arg, values, text) for arg in args], text)
-    raise ValuesError(f"{text[:200]!r} is not a formula: it may hold integers, {{variables}} and arithmetic only.")
-
-
-def _function(node: ast.expr, text: str) -> Callable[[Mapping[str, float]], float]:
-    """As `_number`, decided once: a function for each node."""
-    match node:
-        case ast.BinOp(left=left, op=op, right=right):
-            a, b = _function(left, text), _function(right, text)
-            if (apply := _FAST.get(type(op))) is not None:
-                return lambda values: apply(a(values), b(values))
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in arithmetic:
+            a, b, apply = _function(left, text, arithmetic), _function(right, text, arithmetic), arithmetic[type(op)]
+            return lambda values: apply(a(values), b(values), text)
         case ast.Name(id=name) if name.startswith(_PREFIX):
             name = name[len(_PREFIX) :]
 
-            def value(values: Mapping[str, float]) -> float:
+            def value(values: Mapping[str, Number]) -> Number:
                 if name not in values:
                     raise ValuesError(f"The variable {{{name}}} has no value.", next_step="Give it in `values`.")
                 return values[name]
@@ -285,30 +275,29 @@ def _function(node: ast.expr, text: str) -> Callable[[Mapping[str, float]], floa
         case ast.Constant(value=int(number)) if not isinstance(number, bool):
             return lambda _: number
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            inner = _function(operand, text)
+            inner = _function(operand, text, arithmetic)
             return lambda values: -inner(values)
         case ast.UnaryOp(op=ast.UAdd(), operand=operand):
-            return _function(operand, text)
+            return _function(operand, text, arithmetic)
         case ast.Call(func=ast.Name(id="min" | "max" | "ceil" | "floor" as name), args=args, keywords=[]) if args:
-            each, called = [_function(arg, text) for arg in args], _CALLED[name]
+            each, called = [_function(arg, text, arithmetic) for arg in args], _CALLED[name]
+            if len(each) > 1 and name in ("ceil", "floor"):
+                raise ValuesError(f"{name} takes one argument in {text[:200]!r}.")
             if len(each) == 1:
                 only = each[0]
-                return lambda values: called(only(values)) if name in ("ceil", "floor") else only(values)
+                return only if name in ("min", "max") else lambda values: called(only(values))
             return lambda values: called(*(one(values) for one in each))
     raise ValuesError(f"{text[:200]!r} is not a formula: it may hold integers, {{variables}} and arithmetic only.")
 
 
-def _quotient(a: float, b: float) -> float:
+def _by_zero(text: str) -> ValuesError:
+    return ValuesError(f"The formula {text[:200]!r} divides by zero at these values.")
+
+
+def _quotient(a: float, b: float, text: str) -> float:
     if b == 0:
-        raise ValuesError("A formula divides by zero at these values.")
+        raise _by_zero(text)
     return a // b if isinstance(a, int) and isinstance(b, int) and a % b == 0 else a / b
-
-
-_FAST: Mapping[type[ast.operator], Callable[[float, float], float]] = {
-    ast.Mult: operator.mul, ast.Add: operator.add, ast.Sub: operator.sub, ast.Div: _quotient, ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod, ast.Pow: operator.pow,
-}  # fmt: skip
-_CALLED: Mapping[str, Callable[..., float]] = {"min": min, "max": max, "ceil": math.ceil, "floor": math.floor}
 
 
 def _bits(number: Rational) -> int:
@@ -321,33 +310,44 @@ def _bounded(number: Rational, text: str) -> Rational:
     return number
 
 
-def _called(name: str, arguments: list[Rational], text: str) -> Rational:
-    if name == "min":
-        return min(arguments)
-    if name == "max":
-        return max(arguments)
-    if len(arguments) != 1:
-        raise ValuesError(f"{name} takes one argument in {text[:200]!r}.")
-    return math.ceil(arguments[0]) if name == "ceil" else math.floor(arguments[0])
+def _ratio(a: Rational, b: Rational, text: str) -> Rational:
+    if b == 0:
+        raise _by_zero(text)
+    if isinstance(a, int) and isinstance(b, int) and a % b == 0:
+        return a // b
+    return _bounded(Fraction(a) / b, text)
 
 
-def _binary(op: ast.operator, a: Rational, b: Rational, text: str) -> Rational:
-    kind = type(op)
-    if kind is ast.Mult:
-        return _bounded(a * b, text)
-    if kind is ast.Add:
-        return a + b
-    if kind is ast.Sub:
-        return a - b
-    if kind in (ast.Div, ast.FloorDiv, ast.Mod):
-        if b == 0:
-            raise ValuesError(f"The formula {text[:200]!r} divides by zero at these values.")
-        if kind is ast.Div:
-            return _bounded(Fraction(a) / b, text)
-        return a // b if kind is ast.FloorDiv else a % b
-    if kind is ast.Pow and b.denominator == 1 and 0 <= b <= _MAX_EXPONENT and _bits(a) * b <= _MAX_BITS:
+def _floored(a: Rational, b: Rational, text: str) -> Rational:
+    if b == 0:
+        raise _by_zero(text)
+    return a // b
+
+
+def _rest(a: Rational, b: Rational, text: str) -> Rational:
+    if b == 0:
+        raise _by_zero(text)
+    return a % b
+
+
+def _power(a: Rational, b: Rational, text: str) -> Rational:
+    if b.denominator == 1 and 0 <= b <= _MAX_EXPONENT and _bits(a) * b <= _MAX_BITS:
         return a ** int(b)
-    raise ValuesError(f"{text[:200]!r} uses an operator that formulas do not have, or too large an exponent.")
+    raise ValuesError(f"{text[:200]!r} has too large an exponent, or one that is no whole number.")
+
+
+_EXACT: Mapping[type[ast.operator], _Apply[Rational]] = {
+    ast.Mult: lambda a, b, text: _bounded(a * b, text), ast.Add: lambda a, b, _: a + b, ast.Sub: lambda a, b, _: a - b,
+    ast.Div: _ratio, ast.FloorDiv: _floored, ast.Mod: _rest, ast.Pow: _power,
+}  # fmt: skip
+_FAST: Mapping[type[ast.operator], _Apply[float]] = {
+    ast.Mult: lambda a, b, _: a * b, ast.Add: lambda a, b, _: a + b, ast.Sub: lambda a, b, _: a - b,
+    ast.Div: _quotient, ast.FloorDiv: lambda a, b, _: a // b, ast.Mod: lambda a, b, _: a % b, ast.Pow: lambda a, b, _: a**b,
+}  # fmt: skip
+_CALLED: Mapping[str, Callable[..., Any]] = {"min": min, "max": max, "ceil": math.ceil, "floor": math.floor}
+_COMPARE: Mapping[str, Callable[[Rational, Rational], bool]] = {
+    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
 
 
 # ---------------------------------------------------------------- algebra

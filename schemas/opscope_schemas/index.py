@@ -49,6 +49,23 @@ class Candidate(Frozen):
     line: int = 0
 
 
+class Decided(Frozen):
+    """A config field on which a line hangs, and the line where its value is decided."""
+
+    promised: ClassVar[tuple[str, ...]] = ("value", "file", "line", "rule")
+
+    field: str = Field(description="From the configuration of the class, e.g. `layer_types`, `text_config.hidden_act`.")
+    read_file: str = Field(default="", description="Where it is read; empty for the entry's own file.")
+    read_line: int = 0
+    value: str = Field(
+        default="", description="JSON, of the given `config` or by default; empty: not decided by source."
+    )
+    file: str = Field(default="", description="Where the value is decided; empty for a `config` given as an object.")
+    line: int = 0
+    rule: str = Field(default="", description="That line: a default, the rule that computes it, or the config's key.")
+    also: tuple[int, ...] = Field(default=(), description="Later lines of the file that may change items of it.")
+
+
 class Call(Frozen):
     """One computation on a line: a call, or an operator such as `operator.add`."""
 
@@ -87,6 +104,11 @@ class ForwardLine(Frozen):
     condition: str = Field(default="", description="The conditions and loops that the line stands in.")
     training_only: bool = Field(default=False, description="Runs, or has an effect, in training only.")
     calls: tuple[Call, ...] = ()
+    decided: tuple[Decided, ...] = Field(
+        default=(),
+        description="Config fields that the line branches on, or that chose what it uses; branches name all of theirs, other "
+        "lines those not named above.",
+    )
 
 
 DecoratorEffect = Literal[
@@ -154,6 +176,7 @@ class SubmoduleInfo(Frozen):
     candidates: tuple[str, ...] = Field(
         default=(), description="Where the class is not known: those that the expression chooses among."
     )
+    decided: tuple[Decided, ...] = Field(default=(), description="Config fields that choose it.")
 
 
 class ForwardPlace(Frozen):

@@ -1,7 +1,7 @@
-"""Binds an opscope `Tool` to the SDK: schemas, annotations, errors, both channels of the answer, the output budget.
+"""Binds an opscope `Tool` to the SDK: annotations, errors, both channels of the answer, the output budget.
 
 The SDK derives tools from function signatures; ours are data, so `BoundTool` takes its place in the SDK's list and
-answers for itself. Both channels carry the same facts as compact JSON: some hosts forward only one of them.
+answers for itself. The tool itself is fetched by the first call: a listing needs none. Both channels carry the same facts as compact JSON: some hosts forward only one of them.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from mcp.server.mcpserver import Context
@@ -18,124 +19,68 @@ from mcp.server.mcpserver.utilities.func_metadata import ArgModelBase, FuncMetad
 from mcp.types import CallToolResult, ImageContent, ResourceLink, TextContent, ToolAnnotations
 from opscope_schemas.common import ToolArguments, ToolResult
 from opscope_schemas.errors import OpscopeError
-from opscope_tools.running.engines import warm_tracer
 from opscope_tools.running.runner import compact, encodable, json_text, look_up, run_tool, shorten_to, validate
 from opscope_tools.running.tool import AnyTool, ToolContext
-from pydantic import BaseModel, PrivateAttr
-from pydantic.json_schema import GenerateJsonSchema
+from pydantic import PrivateAttr
 
+from opscope_server.listing import Definition
 from opscope_server.settings import Settings
 from opscope_server.work import Work
 
-_DEFINITIONS = "#/$defs/"
 
-
-class _PlainSchema(GenerateJsonSchema):
-    """JSON Schema without a title per field: the field's name says as much, and an agent reads every character."""
-
-    def field_title_should_be_set(self, schema: object) -> bool:  # noqa: ARG002 - pydantic's signature
-        return False
-
-
-def schema_of(model: type[BaseModel]) -> dict[str, Any]:
-    """The JSON Schema of `model`, with an object at its root even where the model refers to itself."""
-    schema = model.model_json_schema(schema_generator=_PlainSchema)
-    reference = schema.get("$ref", "")
-    if reference.startswith(_DEFINITIONS):
-        definition = schema["$defs"][reference.removeprefix(_DEFINITIONS)]
-        schema = {**definition, **{key: value for key, value in schema.items() if key != "$ref"}}
-    return schema
-
-
-#: what a schema says to validators; a caller that breaks such a bound is told so by the tool itself
-_BOUNDS = frozenset({"minLength", "maxLength", "minItems", "maxItems", "minimum", "maximum", "exclusiveMinimum"})
-
-
-#: what an object allows that says nothing of what it holds
-_ANYTHING = ("additionalProperties", True)
-
-
-def arguments_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """The schema of a tool's arguments as an agent reads it at the start of every conversation, therefore short.
-
-    An argument that may be left out is not required; that it may also be null, which defaults to null, which bears the
-    model's name are not said again. The tool still takes an explicit null.
-    """
-    schema = schema_of(model)
-    schema = {key: value for key, value in schema.items() if key not in ("title", "description")}
-    return {**schema, "properties": {name: _lean(field) for name, field in schema.get("properties", {}).items()}}
-
-
-def _lean(field: dict[str, Any]) -> dict[str, Any]:
-    kept = {
-        key: value
-        for key, value in field.items()
-        if key not in _BOUNDS and not (key == "default" and value in (None, "", [])) and (key, value) != _ANYTHING
-    }
-    for inside in ("additionalProperties", "items"):
-        if isinstance(kept.get(inside), dict):
-            kept[inside] = _lean(kept[inside])
-    choices = kept.pop("anyOf", None)
-    if choices is None:
-        return kept
-    numbers = {"type": "number"} in choices  # an integer is one
-    left = [
-        _lean(choice)
-        for choice in choices
-        if choice != {"type": "null"} and not (numbers and choice == {"type": "integer"})
-    ]
-    if len(left) == 1:
-        return {**left[0], **kept}
-    return {"anyOf": left, **kept}
+def _never() -> None:
+    """In the place of the function that the SDK would call; `BoundTool.run` is called instead."""
 
 
 class BoundTool(SdkTool):
     """An opscope tool in the SDK's list."""
 
-    _tool: AnyTool = PrivateAttr()
+    _tools: Callable[[], Mapping[str, AnyTool]] = PrivateAttr()
     _work: Work = PrivateAttr()
     _settings: Settings = PrivateAttr()
 
     @classmethod
-    def bind(cls, tool: AnyTool, work: Work, settings: Settings) -> BoundTool:
-        """`tool` as the SDK lists and calls it."""
+    def bind(
+        cls, told: Definition, tools: Callable[[], Mapping[str, AnyTool]], work: Work, settings: Settings
+    ) -> BoundTool:
+        """The tool of that definition as the SDK lists and calls it."""
         bound = cls(
-            fn=tool.run,
-            name=tool.name,
-            title=tool.title,
-            description=tool.description,
-            parameters=arguments_schema(tool.arguments),
-            fn_metadata=FuncMetadata(arg_model=ArgModelBase, output_schema=schema_of(tool.result)),
+            fn=_never,
+            name=told.name,
+            title=told.title,
+            description=told.description,
+            parameters=told.arguments,
+            fn_metadata=FuncMetadata(arg_model=ArgModelBase, output_schema=told.answer),
             is_async=True,
             context_kwarg=None,
             annotations=ToolAnnotations(
-                title=tool.title,
-                read_only_hint=tool.read_only,
+                title=told.title,
+                read_only_hint=told.read_only,
                 destructive_hint=False,
-                idempotent_hint=tool.idempotent,
+                idempotent_hint=told.idempotent,
                 open_world_hint=False,
             ),
         )
-        bound._tool, bound._work, bound._settings = tool, work, settings
+        bound._tools, bound._work, bound._settings = tools, work, settings
         return bound
 
     async def run(self, arguments: dict[str, Any], context: Context[Any, Any], convert_result: bool = False) -> Any:
         """Answer one call; every failure leaves as a `ToolError` whose text is all that the caller sees."""
         del convert_result  # the answer is complete as it is
 
-        tool, budget = self._tool, self._settings.budget
+        budget = self._settings.budget
 
-        def kept() -> tuple[ToolArguments, str, CallToolResult | None]:
+        def kept() -> tuple[AnyTool, ToolArguments, str, CallToolResult | None]:
+            tool = self._tools()[self.name]
             checked = validate(tool, arguments)
             key, whole = look_up(tool, checked, self._work.workspace)
-            return (
-                checked,
-                key,
-                answer(tool, whole, budget, tool.picture(checked, whole)) if whole is not None else None,
-            )
+            found = answer(tool, whole, budget, tool.picture(checked, whole)) if whole is not None else None
+            return tool, checked, key, found
 
         def computed(tool_context: ToolContext) -> CallToolResult:
             if self._settings.warm:  # here, and not where messages are read: another thread may be making an engine
+                from opscope_tools.running.engines import warm_tracer
+
                 warm_tracer(self._work.workspace)
             whole = run_tool(tool, checked, tool_context)
             return answer(tool, whole, budget, tool.picture(checked, whole))
@@ -144,13 +89,13 @@ class BoundTool(SdkTool):
             await context.report_progress(done, total, message or None)
 
         try:
-            checked, key, found = await self._work.look(kept, report)
+            tool, checked, key, found = await self._work.look(kept, report)
             return found or await self._work.run(tool.lane(checked), computed, report, key=key)
         except OpscopeError as error:
             raise ToolError(within(in_one_line(str(error)), self._settings.budget)) from error
         except Exception as error:  # the SDK logs it with its traceback; the caller learns whose fault it is
             raise UnexpectedToolError(
-                f"{self._tool.name} stopped on a defect of opscope itself, not of your arguments; "
+                f"{self.name} stopped on a defect of opscope itself, not of your arguments; "
                 "the server's log holds the details."
             ) from error
 

@@ -7,7 +7,7 @@ nothing rather than hold up a user who types.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import anyio
 from mcp.server import MCPServer
@@ -32,8 +32,13 @@ MOST = 100
 PATIENCE = 5.0
 
 
-def add_completion(server: MCPServer, workspace: Workspace, work: Work) -> None:
-    """Register the completion handler on `server`."""
+def add_completion(server: MCPServer, workspace: Workspace, work: Work, tools: Sequence[str]) -> None:
+    """Register the completion handler on `server`, which offers `tools`."""
+    known: dict[str, Callable[[], Iterable[str]]] = {
+        "opscope://schema/{name}": lambda: schema_names(tools),
+        "opscope://template/{name}": loader.template_names,
+        "opscope://report/{name}": lambda: reports(workspace),
+    }
 
     @server.completion()  # type: ignore[no-untyped-call, untyped-decorator] # the SDK types neither
     async def complete(
@@ -47,17 +52,10 @@ def add_completion(server: MCPServer, workspace: Workspace, work: Work) -> None:
             with anyio.move_on_after(PATIENCE), contextlib.suppress(OpscopeError):
                 return await work.run("static", lambda context: _from_index(context, argument.value))
             return Completion(values=[])
-        names = _RESOURCE_NAMES.get(ref.uri)
-        return _answer(names(workspace) if names else [], argument.value)
+        names = known.get(ref.uri)
+        return _answer(names() if names else [], argument.value)
 
     del complete  # registered
-
-
-_RESOURCE_NAMES: dict[str, Callable[[Workspace], Iterable[str]]] = {
-    "opscope://schema/{name}": lambda _: schema_names(),
-    "opscope://template/{name}": lambda _: loader.template_names(),
-    "opscope://report/{name}": lambda workspace: reports(workspace),
-}
 
 
 def _from_index(context: ToolContext, typed: str) -> Completion:

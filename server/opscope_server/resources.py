@@ -1,12 +1,13 @@
-"""Resources: JSON Schemas, report templates, whole results by key, saved reports. Names, never paths, come in.
+"""Resources: JSON Schemas of documents and of every tool's answers, report templates, whole results by key, saved reports. Names, never paths, come in.
 
 `opscope://schema/NAME`, `opscope://template/NAME`, `opscope://artifact/KEY`, `opscope://report/NAME`.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.resources import files
 from pathlib import Path
 
@@ -18,15 +19,22 @@ from opscope_prompts import loader
 from opscope_tools.running.workspace import Workspace
 from pydantic_core import from_json
 
+from opscope_server.listing import Listing
+
 #: below the output folder, in the order in which a report's name is looked up
 REPORT_FOLDERS = ("reports/implementations", "reports/repos", "posts")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*\Z")
 _KEY = re.compile(r"[0-9a-f]{40}\Z")
 _SUFFIX = "_schema.json"
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
-def schema_names() -> list[str]:
-    """Documents that have a published JSON Schema."""
+def schema_names(tools: Sequence[str] = ()) -> list[str]:
+    """What has a JSON Schema: documents that have a published one, and answers of `tools`."""
+    return [*_published(), *tools]
+
+
+def _published() -> list[str]:
     folder = files("opscope_schemas").joinpath("json")
     if not folder.is_dir():
         return []
@@ -43,11 +51,15 @@ def reports(workspace: Workspace) -> dict[str, Path]:
     return found
 
 
-def read_schema(name: str) -> str:
-    """The text of the schema `name`."""
-    if name not in schema_names():
-        raise _missing("schema", name, schema_names())
-    return files("opscope_schemas").joinpath("json", f"{name}{_SUFFIX}").read_text(encoding="utf-8")
+def read_schema(name: str, listing: Listing | None = None) -> str:
+    """The text of the schema `name`: of a document as it is published, of a listed tool's answer with all that it may hold."""
+    if name in _published():
+        return files("opscope_schemas").joinpath("json", f"{name}{_SUFFIX}").read_text(encoding="utf-8")
+    if listing is None or name not in listing.names:
+        raise _missing("schema", name, schema_names(listing.names if listing else ()))
+    from opscope_server.definitions import schema_of
+
+    return json.dumps({"$schema": _DIALECT, **schema_of(listing.tools()[name].result)}, ensure_ascii=False)
 
 
 def read_template(name: str) -> str:
@@ -72,13 +84,13 @@ def _json_text(text: str) -> str:
     return text
 
 
-def add_resources(server: MCPServer, workspace: Workspace) -> None:
+def add_resources(server: MCPServer, workspace: Workspace, listing: Listing) -> None:
     """Register the four templates on `server`."""
 
     @server.resource("opscope://schema/{name}", name="schema", title="JSON Schema", mime_type="application/schema+json")
     def schema(name: str) -> str:
-        """JSON Schema of an analysis document."""
-        return read_schema(name)
+        """JSON Schema of an analysis document, or of a tool's answers."""
+        return read_schema(name, listing)
 
     @server.resource("opscope://template/{name}", name="template", title="Report template", mime_type="text/plain")
     def template(name: str) -> str:
@@ -107,7 +119,7 @@ def add_resources(server: MCPServer, workspace: Workspace) -> None:
     del schema, template, artifact, report  # registered; the names serve only the SDK
 
 
-def listed(workspace: Workspace) -> list[Resource]:
+def listed(workspace: Workspace, tools: Sequence[str]) -> list[Resource]:
     """What can be read now, by name: schemas, templates, saved reports."""
 
     def entries(kind: str, names: object, mime: str, title: Callable[[str], str]) -> list[Resource]:
@@ -118,7 +130,8 @@ def listed(workspace: Workspace) -> list[Resource]:
         ]
 
     return [
-        *entries("schema", schema_names(), "application/schema+json", lambda name: f"JSON Schema of {name} documents"),
+        *entries("schema", _published(), "application/schema+json", lambda name: f"JSON Schema of {name} documents"),
+        *entries("schema", tools, "application/schema+json", lambda name: f"JSON Schema of the answers of {name}"),
         *entries("template", loader.template_names(), "text/plain", lambda name: f"Template of the {name} report"),
         *entries("report", list(reports(workspace)), "text/markdown", lambda name: f"Saved report {name}"),
     ]

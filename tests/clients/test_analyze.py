@@ -43,6 +43,21 @@ def test_one_target_that_is_unknown_does_not_stop_the_other_and_the_status_tells
     assert second["report"] == ""
 
 
+def test_models_without_a_cache_or_with_images_have_a_report_that_says_which_pass_they_have_not(
+    opscope: Any, tmp_path: Path
+) -> None:
+    done = opscope("modernbert", "vit", "clip", "--json", "--config", "num_hidden_layers=2")
+    found = json.loads(done.stdout)["analyses"]
+    assert [(one["target"], one["error"], one["problems"], one["checked_ok"]) for one in found] == [
+        (target, "", [], True) for target in ("modernbert", "vit", "clip")
+    ]
+    for one in found:
+        assert (tmp_path / one["report"]).is_file()
+        assert one["components"]
+        assert [gap for gap in one["gaps"] if "decode" in gap] == one["gaps"]  # and this is said once
+        assert len(one["gaps"]) == 1
+
+
 def test_a_repository_is_mapped_reported_and_checked(opscope: Any, tmp_path: Path) -> None:
     folder = engine(tmp_path / "tiny")
     done = opscope("tiny", "--kind", "repo", "--repo", f"tiny={folder}", "--html")

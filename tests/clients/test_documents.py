@@ -55,10 +55,11 @@ def test_model_writes_a_model_analysis_that_follows_its_schema(environment: dict
     assert "LlamaMLP" in done.stdout
 
 
-def test_inspect_prints_qualified_classes_with_layers_folded(environment: dict[str, str]) -> None:
+def test_inspect_prints_the_tree_with_layers_folded(environment: dict[str, str]) -> None:
     done = opscope(environment, "inspect", "--model-id", "llama", "--config", "num_hidden_layers=3")
     assert done.returncode == 0, done.stderr
-    assert "transformers.models.llama.modeling_llama.LlamaDecoderLayer x3" in done.stdout
+    assert done.stdout.startswith("transformers.models.llama.modeling_llama.LlamaForCausalLM: ")
+    assert ". . . 0-2 x3\tLlamaDecoderLayer\t" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
+import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -67,9 +70,53 @@ def test_every_line_of_readme_that_starts_opscope_is_taken_by_the_command_line(m
 
     monkeypatch.setattr(SessionCommand, "invoke", note)
     monkeypatch.setattr(sys, "argv", ["opscope"])
-    found = list(lines())
+    found = [line for line in lines() if "--help" not in line]
     for line in found:
         with opscope.make_context("opscope", shlex.split(line, comments=True)[1:]) as context:
             opscope.invoke(context)
     assert len(parsed) == len(found)
     assert {"install", "uninstall", "doctor", "serve", "count-flops"} <= set(parsed)
+
+
+SMALL = {
+    "hidden_size": 256, "num_attention_heads": 8, "num_key_value_heads": 2, "intermediate_size": 512, "vocab_size": 1000,
+    "num_hidden_layers": 3,
+}  # fmt: skip
+
+
+@pytest.mark.readme
+def test_the_shell_commands_of_readme_run_in_its_order(
+    index_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From an empty folder, each with the files that those before it wrote; answered, and on one screen."""
+    model, repository = tmp_path / "my-model", tmp_path / "vllm"
+    with zipfile.ZipFile(next((ROOT / ".venv/sources").glob("liger_kernel-*.whl"))) as wheel:
+        wheel.extractall(tmp_path / "liger_kernel")
+    (repository / "vllm").mkdir(parents=True)
+    (repository / "vllm/__init__.py").write_text("class LLM:\n    def generate(self) -> None:\n        pass\n")
+    model.mkdir()
+    (model / "config.json").write_text(
+        json.dumps({"model_type": "llama", "architectures": ["LlamaForCausalLM"]} | SMALL)
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPSCOPE_CACHE_DIR", str(index_folder))
+    block = README.partition("## Use it from a shell")[2].partition("```bash\n")[2].partition("```")[0]
+    ran = 0
+    for line in (
+        block.replace("/path/to/.venv", sys.prefix)
+        .replace("/path/to/checkout", "/path/to/vllm")
+        .replace("/path/to/", f"{tmp_path}/")
+        .splitlines()
+    ):
+        arguments = shlex.split(line.partition(" > ")[0], comments=True)[1:]
+        done = subprocess.run(
+            [sys.executable, "-m", "opscope_clients", *arguments],
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
+        assert done.returncode == 0, (line, done.stderr)
+        assert "--json" in line or "--csv" in line or len(done.stdout.splitlines()) <= 60, line
+        ran += 1
+    assert ran > 25

@@ -6,7 +6,7 @@ import io
 from pathlib import Path
 
 import pytest
-from opscope_clients import render
+from opscope_clients import screens
 from opscope_schemas.errors import OutputError
 from opscope_schemas.report import Problem, ReportSummary, WriteReportResult
 from opscope_tools.report.saving import check_writable
@@ -22,13 +22,13 @@ def test_a_refused_report_shows_its_problems_in_full_and_no_summary() -> None:
     problem = Problem(rule="CLAIM_UNSUPPORTED", line=3, message=MESSAGE, section="2.3")
     summary = ReportSummary(insights=("It is large.",), links=("reports/x.md#a",))
     refused = WriteReportResult(path="reports/x.md", ok=False, problems=(problem,), summary=summary)
-    render.show(Console(file=text, width=80), refused)
+    screens.show(Console(file=text, width=80), refused)
     shown = text.getvalue()
     assert f"section 2.3, line 3: {MESSAGE} (CLAIM_UNSUPPORTED)" in shown
     assert "It is large." not in shown
     assert "#a" not in shown
     saved = io.StringIO()
-    render.show(Console(file=saved, width=80), refused.model_copy(update={"ok": True, "problems": ()}))
+    screens.show(Console(file=saved, width=80), refused.model_copy(update={"ok": True, "problems": ()}))
     assert "It is large." in saved.getvalue()
 
 

@@ -60,7 +60,8 @@ def test_a_server_that_cannot_start_is_one_sentence(program: str, monkeypatch: p
 
 def test_what_was_asked_for_is_the_point_of_each_phase() -> None:
     asked = protocol.Wish(["llama"], values={"seq_len": 512, "batch_size": 2}, config={"hidden_size": 64})
-    assert asked.point("prefill") == {"batch_size": 2, "seq_len": 512, "cache_len": 0}
-    assert asked.point("decode") == {"batch_size": 2, "seq_len": 1, "cache_len": 512}
+    assert asked.point("prefill") == {"values": {"batch_size": 2, "seq_len": 512}}
+    assert asked.point("decode") == {"values": {"batch_size": 2, "seq_len": 1, "cache_len": 512}}
+    assert protocol.Wish(["llama"]).point("decode") == {}
     assert asked.configured == {"config": {"hidden_size": 64}}
     assert protocol.Wish(["llama"]).configured == {}

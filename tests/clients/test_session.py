@@ -57,14 +57,14 @@ def test_results_are_typed_and_whole_where_an_agent_gets_them_shortened(session:
     assert again.artifact == short.artifact
     assert not again.shortened
     assert again.document.per_operator
-    assert again.document.totals == short.document.totals
+    assert again.numbers == short.numbers
 
 
 def test_a_refusal_is_the_tools_sentence_and_the_session_goes_on(session: Session) -> None:
     with pytest.raises(CallError, match=r"'LlamaAtention'.*LlamaAttention"):
         session.find_forward("LlamaAtention")
     with pytest.raises(CallError, match="nonsense"):
-        session.find_forward("llama", nonsense=1)
+        session.find_forward("llama", nonsense=1)  # type: ignore[call-arg]  # what a checker refuses too
     assert session.find_forward("LlamaMLP").line > 0
 
 

@@ -74,6 +74,7 @@ def python_source(text: str) -> None:
             asked(context, "find_forward", target=name, repo="mine")
             asked(context, "extract_config", target=name, repo="mine")
             asked(context, "find_references", target=f"p.a.{name}", repo="mine")
+            asked(context, "search_source", query=f"calls:{name} forward", repo="mine")
         asked(context, "resolve_class", name="p/a.py:3", repo="mine")
         asked(context, "map_repo", repo="mine")
         asked(context, "cuda_kernel_tiling", target="mine")

@@ -1,7 +1,7 @@
 """Writes what is derived from the code and kept in the tree: `make golden`.
 
 Tool definitions (golden/tools/NAME.json), the exported JSON Schemas (schemas/opscope_schemas/json), the commands of
-Claude Code (clients/claude_code) and the tool table of README.md. test_golden.py compares each with what `derived()` gives now.
+Claude Code (clients/claude_code), the shape of the command line for shells, and the tool table of README.md. test_golden.py compares each with what `derived()` gives now.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from opscope_clients import claude_code
+import signatures
+from opscope_clients import claude_code, completing
+from opscope_clients.cli import opscope
 from opscope_schemas.analysis import ModelAnalysis, ModuleAnalysis
-from opscope_server.binding import arguments_schema, schema_of
+from opscope_server.definitions import definition, schema_of
 from opscope_tools.catalog import ALL_TOOLS
 from opscope_tools.running.tool import AnyTool
 from pydantic import BaseModel
@@ -23,20 +25,25 @@ TOOLS = ROOT / "tests/golden/tools"
 SCHEMAS = ROOT / "schemas/opscope_schemas/json"
 README = ROOT / "README.md"
 PLUGIN = ROOT / "clients/claude_code"
+SIGNATURES = ROOT / "clients/opscope_clients/signatures.py"
+COMPLETIONS = ROOT / "clients/opscope_clients/completions.json"
 BEGIN, END = "<!-- tools: begin -->", "<!-- tools: end -->"
 DOCUMENTS: dict[str, type[BaseModel]] = {"module_analysis": ModuleAnalysis, "model_analysis": ModelAnalysis}
 
 
-def definition(tool: AnyTool) -> dict[str, Any]:
-    """All that a client sees of `tool`."""
-    return {
-        "name": tool.name,
-        "title": tool.title,
-        "description": tool.description,
-        "inputSchema": arguments_schema(tool.arguments),
-        "outputSchema": schema_of(tool.result),
-        "annotations": {"readOnlyHint": tool.read_only, "idempotentHint": tool.idempotent},
+def defined(tool: AnyTool) -> str:
+    """All that a client sees of `tool`: the answer's short schema on one line, and the whole of it as the resource has it."""
+    told = definition(tool)
+    held = {
+        "name": told.name,
+        "title": told.title,
+        "description": told.description,
+        "inputSchema": told.arguments,
+        "outputSchema": "SHORT",
+        "annotations": {"readOnlyHint": told.read_only, "idempotentHint": told.idempotent},
+        f"opscope://schema/{told.name}": schema_of(tool.result),
     }
+    return _text(held).replace('"SHORT"', json.dumps(told.answer, ensure_ascii=False), 1)
 
 
 def document_schema(name: str) -> dict[str, Any]:
@@ -55,16 +62,18 @@ def table() -> str:
 
 def derived() -> dict[Path, str]:
     """Every derived file and its text."""
-
-    def text(value: object) -> str:
-        return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
-
-    files = {TOOLS / f"{tool.name}.json": text(definition(tool)) for tool in ALL_TOOLS}
-    files |= {SCHEMAS / f"{name}_schema.json": text(document_schema(name)) for name in DOCUMENTS}
+    files = {TOOLS / f"{tool.name}.json": defined(tool) for tool in ALL_TOOLS}
+    files |= {SCHEMAS / f"{name}_schema.json": _text(document_schema(name)) for name in DOCUMENTS}
     files |= {PLUGIN / name: held for name, held in claude_code.plugin_files().items()}
     files |= {PLUGIN / "project" / name: held for name, held in claude_code.project_commands().items()}
     files |= {ROOT / name: held for name, held in claude_code.marketplace_files().items()}
+    files[SIGNATURES] = signatures.text()
+    files[COMPLETIONS] = completing.text(opscope)
     return files
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
 def with_table(readme: str) -> str:

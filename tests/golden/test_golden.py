@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 
 import jsonschema
 import pytest
 import refresh
+from opscope_clients import claude_code
 from opscope_prompts import loader
-from opscope_server.binding import arguments_schema, schema_of
+from opscope_server.definitions import answer_schema, arguments_schema, schema_of
 from opscope_tools.catalog import ALL_TOOLS
 from opscope_tools.running.tool import AnyTool
 
@@ -28,7 +30,7 @@ def test_the_readme_lists_exactly_the_tools() -> None:
 @pytest.mark.parametrize("tool", ALL_TOOLS, ids=lambda tool: tool.name)
 def test_a_tool_definition_reads_well_alone(tool: AnyTool) -> None:
     assert len(tool.description) < 4096
-    for schema in (arguments_schema(tool.arguments), schema_of(tool.result)):
+    for schema in (arguments_schema(tool.arguments), schema_of(tool.result), answer_schema(tool.result)):
         jsonschema.Draft202012Validator.check_schema(schema)
         assert schema["type"] == "object"
     for name, field in tool.arguments.model_fields.items():
@@ -43,8 +45,6 @@ def test_a_published_schema_is_a_valid_schema(name: str) -> None:
 
 
 def test_prompts_call_tools_and_arguments_that_exist() -> None:
-    import re
-
     tools = {tool.name: set(tool.arguments.model_fields) for tool in ALL_TOOLS}
     for name in (*loader.prompt_names(), "instructions"):
         places = {} if name == "instructions" else dict.fromkeys(loader.prompt_places(name), "X")
@@ -53,3 +53,16 @@ def test_prompts_call_tools_and_arguments_that_exist() -> None:
             used = set(re.findall(r"(\w+)=", arguments))
             assert tool in tools, f"{name}.md calls {tool}"
             assert used <= tools[tool], f"{name}.md calls {tool} with {used - tools[tool]}"
+
+
+@pytest.mark.parametrize("command", claude_code.COMMANDS)
+@pytest.mark.parametrize("prefix", ["mcp__opscope__", "mcp__plugin_opscope_opscope__"])
+def test_a_command_allows_every_tool_that_its_text_names_and_analyze_those_of_the_servers_instructions(
+    command: str, prefix: str
+) -> None:
+    _, head, body = claude_code.command_text(command, prefix).split("---", 2)
+    told = body + (loader.instructions().partition("Formulas use")[0] if command == "analyze" else "")
+    named = {tool.name for tool in ALL_TOOLS} & set(re.findall(r"`(\w+)", told))
+    allowed = set(re.findall(rf"{prefix}(\w+)", head))
+    assert allowed == named
+    assert command != "analyze" or "find_references" in allowed

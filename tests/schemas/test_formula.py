@@ -8,6 +8,7 @@ from types import ModuleType
 
 import opscope_schemas.errors
 import opscope_schemas.formula
+import opscope_schemas.units
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -162,7 +163,7 @@ def test_variables_are_found_inside_calls() -> None:
     assert variables("min({a}, {b} // 2)") == {"a", "b"}
 
 
-@pytest.mark.parametrize("module", [opscope_schemas.formula, opscope_schemas.errors])
+@pytest.mark.parametrize("module", [opscope_schemas.formula, opscope_schemas.errors, opscope_schemas.units])
 def test_examples_in_docstrings_hold(module: ModuleType) -> None:
     result = doctest.testmod(module)
     assert result.attempted > 0

@@ -125,6 +125,7 @@ def test_the_map_of_a_repository_and_its_references_run_nothing(
 ) -> None:
     evil("map_repo", repo="evil")
     evil("find_references", target="evil0.Net")
+    evil("search_source", query="calls:Net forward")
     tally.executions(len(CONSTRUCTORS), [path.name for path in place.iterdir()])
 
 

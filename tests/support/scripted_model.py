@@ -166,6 +166,7 @@ def environment(home: Path, address: str) -> dict[str, str]:
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_CONFIG_GLOBAL": "/dev/null",
         "MCP_CONNECTION_NONBLOCKING": "0",
+        "MCP_CONNECT_TIMEOUT_MS": "120000",  # servers are waited for, however loaded the machine is
     }
 
 

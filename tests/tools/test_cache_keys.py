@@ -262,6 +262,7 @@ def test_each_part_of_a_request_is_part_of_a_traces_key(own: Repository) -> None
         REQUEST.model_copy(update={"plain": True}),
         REQUEST.model_copy(update={"logits": "last"}),
         REQUEST.model_copy(update={"hints": {"seq_len": 1}}),
+        REQUEST.model_copy(update={"fused": True}),
     ]
     one = engine(own)
     found = {one._key("trace", request) for request in requests}
@@ -277,6 +278,7 @@ def test_each_part_of_a_request_is_part_of_a_traces_key(own: Repository) -> None
         "plain",
         "logits",
         "hints",
+        "fused",
     }  # a new one belongs into the list above
 
 

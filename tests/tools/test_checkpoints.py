@@ -133,7 +133,7 @@ def test_every_answer_says_which_checkpoint_it_is_of(context: ToolContext) -> No
     assert said in inspect_model(InspectArguments(model=name), context).notes
     assert said in count_flops(CostArguments(target=name), context).document.assumptions
     assert said in expand_refs(ExpandArguments(target=name), context).document.assumptions
-    assert said in trace_dataflow(DataflowArguments(target=name), context).dataflow.assumptions
+    assert said in trace_dataflow(DataflowArguments(target=name), context).document.assumptions
     assert said in extract_config(ExtractConfigArguments(target=name), context).notes
 
 
@@ -144,7 +144,7 @@ def test_every_answer_about_a_bare_model_type_says_that_it_is_of_no_checkpoint(c
     assert says(inspect_model(InspectArguments(model="qwen3"), context).notes)
     assert says(count_flops(CostArguments(target="qwen3"), context).document.assumptions)
     assert says(expand_refs(ExpandArguments(target="qwen3"), context).document.assumptions)
-    assert says(trace_dataflow(DataflowArguments(target="qwen3"), context).dataflow.assumptions)
+    assert says(trace_dataflow(DataflowArguments(target="qwen3"), context).document.assumptions)
     assert says(extract_config(ExtractConfigArguments(target="qwen3"), context).notes)
     overridden = inspect_model(InspectArguments(model="qwen3", config={"num_hidden_layers": 2}), context).notes
     assert any("but for what was given" in note for note in overridden)

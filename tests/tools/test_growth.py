@@ -127,6 +127,11 @@ CASES = [
          lambda n: NN + "class A(nn.Module):\n    def __init__(self):\n" + lines("        self.m{i} = nn.Linear({i}, 1)\n", n)
          + "    def forward(self, x):\n" + lines("        x = self.m{i}(x)\n", n), target("A")),
     Case("many references", "find_references", lambda n: "class A: pass\ndef f():\n" + "    A()\n" * n, target("p.a.A")),
+    Case("many words", "search_source", lambda n: "def run(x):\n    cache = run(run(x))\n" * n, lambda _: {"query": "calls:run cache"}, (400, 800, 1600)),
+    Case("one long line of calls", "search_source", lambda n: "x = " + "run(1) + " * n + "1\n", lambda _: {"query": "calls:run"}, (400, 800, 1600)),
+    Case("branches on fields", "find_forward", lambda n: "class AConfig: pass\nclass A:\n    def __init__(self, config: AConfig):\n"
+         + "".join(f"        self.f{i} = config.f{i} if self.f{i - 1} else self.f{i - 2}\n" for i in range(2, n)) + "    def forward(self, x):\n"
+         + "".join(f"        if self.f{i}: x = x + {i}\n" for i in range(2, n)), target("p.a.A"), (20, 40, 80), 2.4),
     Case("calls inside calls", "find_references", lambda n: "class A: pass\nx = " + "A(" * n + ")" * n + "\n", target("p.a.A"), (25, 50, 100), 2.2),
     Case("functions of a map", "map_repo",
          lambda n: "class Engine:\n    def generate(self):\n        while self.has():\n            self.step0()\n"

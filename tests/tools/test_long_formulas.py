@@ -44,9 +44,9 @@ def pairs(whole: Any, short: Any) -> Iterator[tuple[str, str]]:
 def test_numbers_put_into_long_formulas_change_no_value(context: ToolContext, name: str, phase: str) -> None:
     """A hybrid of two kinds of layers, whose totals have thousands of characters."""
     tool = tool_named(name)
-    whole = run_tool(tool, {"target": "qwen3_next", "phase": phase}, context)
+    whole = run_tool(tool, {"target": "qwen3_next", "phase": phase, "detail": "formulas"}, context)
     shown = next(short for rung in tool.shorter if "numbers are put in" in (short := rung(whole)).shortened)
-    field = "document" if name == "count_flops" else "dataflow"
+    field = "document"
     document, short = compact(whole)[field], compact(shown)[field]
     defaults = configured(whole)
     changed = list(pairs(document.get("totals", document.get("peaks")), short.get("totals", short.get("peaks"))))
@@ -64,18 +64,22 @@ def test_numbers_put_into_long_formulas_change_no_value(context: ToolContext, na
 
 def test_no_numbers_are_put_in_where_the_configuration_breaks_a_condition(context: ToolContext) -> None:
     """llama's own configuration has as many key as query heads, and the formulas hold for groups of several."""
-    whole = run_tool(tool_named("count_flops"), {"target": "llama"}, context)
+    whole = run_tool(tool_named("count_flops"), {"target": "llama", "detail": "formulas"}, context)
     grouped = "({num_heads} // {num_kv_heads}) > 1"
     assert grouped in compact(whole)["document"]["conditions"]
     assert configured(whole) == {}
-    other = run_tool(tool_named("count_flops"), {"target": "llama", "config": {"num_key_value_heads": 8}}, context)
+    other = run_tool(
+        tool_named("count_flops"),
+        {"target": "llama", "config": {"num_key_value_heads": 8}, "detail": "formulas"},
+        context,
+    )
     assert configured(other)["num_kv_heads"] == 8
 
 
 @pytest.mark.parametrize("name", ["count_flops", "expand_refs", "trace_dataflow"])
 def test_the_answer_on_a_hybrid_fits_into_the_budget_and_says_what_is_left_out(context: ToolContext, name: str) -> None:
     tool = tool_named(name)
-    whole = run_tool(tool, {"target": "qwen3_next"}, context)
+    whole = run_tool(tool, {"target": "qwen3_next", "detail": "formulas"}, context)
     short = shorten_to(tool, whole)
     assert len(to_json(whole)) > 1.5 * BUDGET
     assert len(to_json(short)) <= BUDGET

@@ -1,7 +1,8 @@
 """The one explicit list of tools; the MCP server, the command line and the golden files are its only readers.
 
-The order is the order in which an agent meets them: map the repository, find the class, read it, see who uses it, how it is
-configured, cost it, expand it, follow its data, time it, look at its kernels, write and check. It never depends on anything at run
+The order is the order in which an agent meets them: map the repository, find the class, read it, see who uses it, search for what has
+no known name, how it is configured, cost it, expand it, follow its data, time it, compare it, look at its kernels, write and check. It
+never depends on anything at run
 time, so that two listings are always equal.
 """
 
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 from opscope_schemas.errors import UnknownNameError
 
 from opscope_tools.check_report import CHECK_REPORT
+from opscope_tools.compare.tool import COMPARE
 from opscope_tools.count_flops import COUNT_FLOPS
 from opscope_tools.cuda_kernel_tiling import CUDA_KERNEL_TILING
 from opscope_tools.estimate_roofline.planning import PLAN
@@ -25,6 +27,9 @@ from opscope_tools.inspect_model import INSPECT_MODEL
 from opscope_tools.map_repo import MAP_REPO
 from opscope_tools.resolve_class.tool import RESOLVE_CLASS
 from opscope_tools.running.tool import AnyTool
+from opscope_tools.search_source import SEARCH_SOURCE
+from opscope_tools.sweep import SWEEP
+from opscope_tools.toolsets import TOOLSETS
 from opscope_tools.trace_dataflow import TRACE_DATAFLOW
 from opscope_tools.write_report import WRITE_REPORT
 
@@ -33,6 +38,7 @@ ALL_TOOLS: tuple[AnyTool, ...] = (
     RESOLVE_CLASS,
     FIND_FORWARD,
     FIND_REFERENCES,
+    SEARCH_SOURCE,
     EXTRACT_CONFIG,
     INSPECT_MODEL,
     COUNT_FLOPS,
@@ -40,27 +46,12 @@ ALL_TOOLS: tuple[AnyTool, ...] = (
     TRACE_DATAFLOW,
     ESTIMATE_ROOFLINE,
     PLAN,
+    SWEEP,
+    COMPARE,
     CUDA_KERNEL_TILING,
     WRITE_REPORT,
     CHECK_REPORT,
 )
-
-#: smaller lists for agents that need no more: by what the agent is to do
-TOOLSETS: dict[str, tuple[AnyTool, ...]] = {
-    "source": (MAP_REPO, RESOLVE_CLASS, FIND_FORWARD, FIND_REFERENCES, EXTRACT_CONFIG),
-    "cost": (
-        RESOLVE_CLASS,
-        FIND_FORWARD,
-        INSPECT_MODEL,
-        COUNT_FLOPS,
-        EXPAND_REFS,
-        TRACE_DATAFLOW,
-        ESTIMATE_ROOFLINE,
-        PLAN,
-    ),
-    "kernels": (EXTRACT_CONFIG, CUDA_KERNEL_TILING),
-    "reports": (MAP_REPO, RESOLVE_CLASS, WRITE_REPORT, CHECK_REPORT),
-}
 
 
 def toolset(names: Sequence[str]) -> tuple[AnyTool, ...]:
@@ -68,12 +59,12 @@ def toolset(names: Sequence[str]) -> tuple[AnyTool, ...]:
 
     Raises `UnknownNameError` for what is neither.
     """
-    known = TOOLSETS | {tool.name: (tool,) for tool in ALL_TOOLS}
+    known = TOOLSETS | {tool.name: (tool.name,) for tool in ALL_TOOLS}
     for name in names:
         if name not in known:
             near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.4)
             raise UnknownNameError("toolset", name, near or list(TOOLSETS))
-    chosen = {tool.name for name in names for tool in known[name]} if names else {tool.name for tool in ALL_TOOLS}
+    chosen = {tool for name in names for tool in known[name]} if names else {tool.name for tool in ALL_TOOLS}
     return tuple(tool for tool in ALL_TOOLS if tool.name in chosen)
 
 

@@ -134,9 +134,8 @@ CHECK_REPORT: Tool[CheckReportArguments, CheckReportResult] = Tool(
     name="check_report",
     title="Check a report",
     description=(
-        "Reviews a saved report: placeholders, pointers that do not resolve, cited lines that moved or changed, "
-        "missing sections, empty tables, broken diagrams and links, numbers that differ from the analysis, "
-        "guesses, repetitions. One sentence per problem, with its line. What a sentence means is not checked."
+        "Reviews a saved report: placeholders, dead or moved pointers, missing sections, empty tables, broken diagrams "
+        "and links, numbers that differ from the analysis, guesses, repetitions. What a sentence means is not checked."
     ),
     arguments=CheckReportArguments,
     result=CheckReportResult,

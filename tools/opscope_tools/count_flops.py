@@ -7,6 +7,7 @@ from opscope_schemas.analysis import ModuleAnalysisResult
 
 from opscope_tools.costing.arguments import CostArguments, find, remarks, sources
 from opscope_tools.costing.long_formulas import with_numbers, without_long
+from opscope_tools.costing.numbers import briefly, in_numbers
 from opscope_tools.running.tool import Tool, ToolContext
 from opscope_tools.trace.document import evaluated, module_analysis
 from opscope_tools.trace.explaining import in_words
@@ -19,7 +20,7 @@ def count_flops(arguments: CostArguments, context: ToolContext) -> ModuleAnalysi
     found = find(arguments, context)
     document = module_analysis(found.tree, found.call)
     return ModuleAnalysisResult(
-        document=document, evaluated=evaluated(document, found.values) if found.values is not None else None,
+        numbers=in_numbers(arguments, found, context), document=document, evaluated=evaluated(document, found.values) if found.values is not None else None,
         expected=expected(found.tree, found.call, document, found.values),
         serving=serving(found.tree, found.call, found.values) if arguments.view == "serving" else None,
         sources=sources(context.workspace), notes=remarks(found),
@@ -51,11 +52,9 @@ COUNT_FLOPS: Tool[CostArguments, ModuleAnalysisResult] = Tool(
     name="count_flops",
     title="FLOPs and bytes of one module, line by line",
     description=(
-        "What each line of one module's forward costs, as exact formulas in {batch_size}, {seq_len}, "
-        "{hidden_size}, ...: FLOPs, matrix-product FLOPs, bytes read and written of each kernel, with file and "
-        "line. Calls of submodules stay references with their totals; expand_refs "
-        "opens them. `conditions` say where the formulas hold, "
-        "`not_counted` what is missing."
+        "What one module's forward costs: FLOPs, bytes, parameters, and what dominates, each with its line; "
+        "with detail='formulas' every kernel's exact formulas in {batch_size}, {seq_len}, {hidden_size}, ... and where they hold. "
+        "`not_counted` says what is missing."
     ),
     arguments=CostArguments,
     result=ModuleAnalysisResult,
@@ -68,5 +67,6 @@ COUNT_FLOPS: Tool[CostArguments, ModuleAnalysisResult] = Tool(
         with_numbers(_totals_only),
         without_long(with_numbers(_totals_only)),
     ),
+    brief=briefly,
     lane=lambda _: "trace",
 )

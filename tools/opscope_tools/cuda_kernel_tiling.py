@@ -32,10 +32,10 @@ class TilingArguments(ToolArguments):
     """What the tool is asked."""
 
     target: str = Field(description="Kernel name, path::name, path:line, file, folder, or repository.")
-    repo: str | None = Field(default=None, description="Repository to read; default: all.")
+    repo: str | None = Field(default=None, description="Default: all.")
     arch: str | None = Field(
         default=None,
-        description="sm_90, gfx942: decides platform tests such as is_hip(); several (sm_80,sm_90) to compile for.",
+        description="sm_90, gfx942: decides tests such as is_hip(); several (sm_80,sm_90) to compile for.",
     )
     compile: bool = Field(
         default=False,
@@ -43,33 +43,31 @@ class TilingArguments(ToolArguments):
     )
     values: dict[str, bool | int | float | str | None] | None = Field(
         default=None,
-        description='Types ("*fp16", "i32") and constexpr values of parameters, template parameters; the rest is inferred.',
+        description='Types ("*fp16", "i32"), constexpr and template parameters; the rest is inferred.',
     )
     sizes: dict[str, int] | None = Field(
         default=None,
-        description='Point at which to evaluate `cost`: {"M": 4096, "BLOCK_M": 128, "element_size()": 2}.',
+        description='Point of `cost`: {"M": 4096, "BLOCK_M": 128, "element_size()": 2}.',
     )
-    instance: str | None = Field(
-        default=None, description='CUDA, to compile: one instantiation, "rms_norm<float, 1024>".'
-    )
+    instance: str | None = Field(default=None, description='CUDA instantiation to compile, "rms_norm<float, 1024>".')
     probe: list[str] = Field(
         default=[],
         max_length=32,
-        description='CUDA: constants of the file to compute, "Traits<64>::kSmemSize".',
+        description='CUDA constants to compute, "Traits<64>::kSmemSize".',
     )
     limit: int = Field(default=10, ge=1, le=200, description="Kernels per page.")
     offset: int = Field(default=0, ge=0, description="Kernels to skip.")
     detail: Literal["screen", "summary", "full"] = Field(
         default="full",
-        description="screen: one screen of text a kernel; summary: no loads, stores, loops.",
+        description="screen: one screen a kernel; summary: no loads, stores, loops.",
     )
     diagram: Literal["ascii", "svg"] | None = Field(default=None, description="Draw tiles and memories.")
     kind: Literal["triton", "cuda", "kernel", "device_function"] | None = Field(
         default=None, description="Only such kernels."
     )
-    op: str | None = Field(default=None, description='Only with this operation: "tl.dot", "mma.sync", "cp.async".')
-    tile: str | None = Field(default=None, description='Only with this tile size: "BLOCK_M=64".')
-    file: str | None = Field(default=None, description='Only of these files: "*/ops/*.py".')
+    op: str | None = Field(default=None, description='With this operation: "tl.dot", "mma.sync", "cp.async".')
+    tile: str | None = Field(default=None, description='With this tile: "BLOCK_M=64".')
+    file: str | None = Field(default=None, description='Of these files: "*/ops/*.py".')
 
 
 def run(arguments: TilingArguments, context: ToolContext) -> TilingResult:
@@ -388,16 +386,17 @@ CUDA_KERNEL_TILING: Tool[TilingArguments, TilingResult] = Tool(
     name="cuda_kernel_tiling",
     title="Tiling of CUDA and Triton kernels",
     description=(
-        "How a CUDA or Triton kernel is tiled, read from source: tile sizes, grid and number of tiles at every "
-        "launch, program id to tile mapping, warps, stages, autotune configurations, loads and stores with memory "
-        "level and coalescing, shared memory, assertions, FLOPs and bytes of a tile (`cost`). A repository's name "
-        "lists its kernels. compile=true adds registers, spills, machine instructions, occupancy (`resources`). In "
+        "How a CUDA or Triton kernel is tiled, read from source: tiles, grid at every launch, program id to tile mapping, warps, stages, "
+        "autotuning, loads and stores with coalescing, shared memory, assertions, `cost` of a tile. A repository's name "
+        "lists its kernels. compile=true adds registers, spills, occupancy (`resources`). In "
         "formulas {name} is known at run time, a bare name at compile time."
     ),
     arguments=TilingArguments,
     result=TilingResult,
     run=run,
     shorter=(folded, without_screens, without_accesses, summary, screens, names_only),
+    finds=("kernels", "not_analysed"),
+    otherwise="name a file, a folder or a repository with CUDA or Triton source; map_repo says where it lies.",
     for_people={"detail": "screen"},
     fresh=lambda arguments: arguments.compile,  # the builds are kept by compiler and source
     lane=lambda arguments: "compile" if arguments.compile else "static",

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from opscope_tools.costing.arguments import CostArguments, find, remarks, sources
 from opscope_tools.costing.long_formulas import with_numbers, without_long
+from opscope_tools.costing.numbers import briefly, in_numbers
 from opscope_tools.running.tool import Tool, ToolContext
 from opscope_tools.trace.document import evaluated, model_analysis, per_line, pruned
 from opscope_tools.trace.explaining import in_words
@@ -28,7 +29,7 @@ def expand_refs(arguments: ExpandArguments, context: ToolContext) -> ModelAnalys
     found = find(arguments, context)
     document = model_analysis(found.tree, found.call, arguments.depth)
     return ModelAnalysisResult(
-        document=document, evaluated=evaluated(document, found.values) if found.values is not None else None,
+        numbers=in_numbers(arguments, found, context), document=document, evaluated=evaluated(document, found.values) if found.values is not None else None,
         expected=expected(found.tree, found.call, document, found.values),
         serving=serving(found.tree, found.call, found.values) if arguments.view == "serving" else None,
         sources=sources(context.workspace), notes=remarks(found),
@@ -73,9 +74,8 @@ EXPAND_REFS: Tool[ExpandArguments, ModelAnalysisResult] = Tool(
     name="expand_refs",
     title="The whole cost tree of a model or module",
     description=(
-        "What a whole model or module costs: every submodule reference replaced by that module's kernels, nested, "
-        "down to operators (a model_analysis document), with totals per class and per operator. A repeated layer "
-        "stands once with `repeat`, which its figures carry. For one module's lines use count_flops."
+        "As count_flops, of a whole model or module: with detail='formulas' every submodule opened down to operators, with totals per class "
+        "and per operator; a repeated layer stands once with `repeat`."
     ),
     arguments=ExpandArguments,
     result=ModelAnalysisResult,
@@ -93,5 +93,6 @@ EXPAND_REFS: Tool[ExpandArguments, ModelAnalysisResult] = Tool(
         without_long(with_numbers(_to_depth(0))),
         without_long(with_numbers(_to_depth(0)), 40),
     ),
+    brief=briefly,
     lane=lambda _: "trace",
 )

@@ -11,16 +11,14 @@ from opscope_schemas.index import ExplainedDecorator, FindForwardResult, Forward
 from pydantic import Field
 
 from opscope_tools.costing.checkpoints import plain_target
+from opscope_tools.decided import decided_lines
 from opscope_tools.index import ClassSymbol, ForwardDef, Index
 from opscope_tools.index.forwards.decorators import explain
 from opscope_tools.running.config_files import Config, read_config
 from opscope_tools.running.engines import index_of
 from opscope_tools.running.tool import Tool, ToolContext
 
-AUTO_CONFIG = (
-    "For an auto class (`AutoModelForCausalLM`): config.json or its folder, or an object with `model_type` or `architectures`, that "
-    "picks the class."
-)
+AUTO_CONFIG = "A config.json, its folder or an object: picks the class of an auto class, gives the values in `decided`."
 
 
 _PLACE = {"class": "class's forward", "forward": "forward"}
@@ -54,7 +52,7 @@ def _answer(index: Index, arguments: FindForwardArguments, context: ToolContext)
     forward = index.forward(symbol)
     if forward is None:
         raise _without_forward(index, symbol)
-    lines = index.forward_lines(forward)
+    lines = decided_lines(index, forward, index.forward_lines(forward), context.workspace, arguments.config)
     page = lines[arguments.offset :]
     page = page[: arguments.limit] if arguments.limit is not None else page
     left_out = ""
@@ -196,7 +194,9 @@ def _without_calls(result: FindForwardResult) -> FindForwardResult:
 def _brief(result: FindForwardResult) -> FindForwardResult:
     def short(line: ForwardLine) -> ForwardLine:
         code = line.code if len(line.code) <= 60 else line.code[:60] + " ..."
-        return line.model_copy(update={"calls": (), "condition": "", "dispatch": "", "candidates": (), "code": code})
+        return line.model_copy(
+            update={"calls": (), "decided": (), "condition": "", "dispatch": "", "candidates": (), "code": code}
+        )
 
     return result.model_copy(
         update={
@@ -221,7 +221,7 @@ FIND_FORWARD: Tool[FindForwardArguments, FindForwardResult] = Tool(
     description=(
         "Where the `forward` that runs for a class or model type is defined (MRO followed), and what each of its "
         "lines does: kind (op, submodule_call, helper_call, control_flow, return), resolved callee with file and "
-        "line, condition, training only or not. A callee picked at run time comes with its candidates. Read "
+        "line, condition, training only or not; `decided`: the config fields it hangs on, and the lines that decide them. A callee picked at run time comes with its candidates. Read "
         "statically."
     ),
     arguments=FindForwardArguments,

@@ -20,8 +20,8 @@ class FindReferencesArguments(ToolArguments):
         min_length=1,
         max_length=1000,
         description=(
-            "Class, function or module-level name, short or dotted; `Class.method`; a config field "
-            "(`LlamaConfig.hidden_size`, `llama.hidden_size`); or `path.py:line` of a definition."
+            "Class, function or module-level name; `Class.method`; config field (`LlamaConfig.hidden_size`, "
+            "`llama.hidden_size`); `path.py:line`."
         ),
     )
     repo: str | None = Field(default=None, description="Repository to look in; default: all.")
@@ -149,4 +149,6 @@ FIND_REFERENCES: Tool[FindReferencesArguments, FindReferencesResult] = Tool(
     result=FindReferencesResult,
     run=run,
     shorter=(_brief, _first),
+    finds=("references",),
+    otherwise="ask for its subclasses, or for the base that defines it (resolve_class); names made at run time leave no reference.",
 )

@@ -24,17 +24,15 @@ class MapRepoArguments(ToolArguments):
     """What `map_repo` takes."""
 
     repo: str = Field(min_length=1, max_length=200, description="Name of a registered repository.")
-    section: Section | None = Field(
-        default=None, description="Only this section, more of it, paged by limit and offset."
-    )
+    section: Section | None = Field(default=None, description="Only this section, paged.")
     entry: str | None = Field(
         default=None,
         max_length=1000,
         description="Where the call nesting starts (Class.method, function, path.py:line); default: the best engine entry.",
     )
     detail: Literal["summary", "full"] = Field(default="summary", description="full: every entry of each list.")
-    offset: int = Field(default=0, ge=0, description="Entries of the section's lists to skip.")
-    limit: int = Field(default=50, ge=1, le=500, description="Entries of each of the section's lists to return.")
+    offset: int = Field(default=0, ge=0, description="Entries to skip.")
+    limit: int = Field(default=50, ge=1, le=500, description="Entries of each list to return.")
 
 
 #: section -> the fields of the result that it shows
@@ -329,15 +327,15 @@ MAP_REPO: Tool[MapRepoArguments, RepoMapResult] = Tool(
     title="Map a repository",
     description=(
         "Reconnaissance of a repository: what it is written in, how it is entered, built and configured, which "
-        "definitions play which role, and how its engine loops. Start here with an unknown repository. Framework, "
-        "modules, entry points, commands, environment, flags, config classes, LLM signals, components best first, "
-        "the prefill/decode call nesting, extension points: each fact with path:line. Lists are cut; `section` "
-        "pages one."
+        "definitions play which role, and how its engine loops. Start here with an unknown repository. Each "
+        "fact with path:line. Lists are cut, best first; `section` pages one."
     ),
     arguments=MapRepoArguments,
     result=RepoMapResult,
     run=run,
     shorter=(_fewer(4.0), _fewer(2.0), _fewer(1.0), _fewer(0.5), _fewer(0.2)),
+    finds=tuple(dict.fromkeys(name for names in _SECTIONS.values() for name in names)),
+    otherwise="map it without a section: the overview says what it is made of.",
     positional=("repo",),
     sources=SOURCES,
 )

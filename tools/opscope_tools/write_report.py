@@ -62,23 +62,21 @@ class WriteReportArguments(ToolArguments):
     target: str | None = Field(default=None, description="Model type, model class or repository; default: the name.")
     sections: dict[str, str] | None = Field(
         default=None,
-        description="Your Markdown, put below the computed text, by section number (1, 2.3) or heading (KV cache). Each paragraph and bullet cites lines "
+        description="Your Markdown below the computed text, by section number (1, 2.3) or heading (KV cache). Each paragraph and bullet cites lines "
         "(`path.py:12-20`), a number of the analysis ({{fact:key}}), or a search that found nothing (searched "
         "`PATTERN` in `PATH`).",
     )
     phases: tuple[Literal["prefill", "decode", "encode"], ...] | None = Field(
         default=None,
         min_length=1,
-        description="Default: prefill, and decode where the model caches.",
+        description="Default: prefill, decode if cached.",
     )
     config: str | dict[str, Any] | None = Field(default=None, description="Path of a config.json, or overrides.")
-    values: dict[str, int] | None = Field(
-        default=None, description="Point at which to evaluate: batch_size, seq_len, ..."
-    )
+    values: dict[str, int] | None = Field(default=None, description="Point: batch_size, seq_len, ...")
     kernel: str | None = Field(default=None, description="CUDA or Triton kernel that section 3.2 shows.")
-    ridge: float | None = Field(default=None, gt=0, description="FLOPs per byte where your device turns compute-bound.")
-    html: bool = Field(default=False, description="Save a self-contained page beside it.")
-    overwrite: bool = Field(default=False, description="Replace a report of that name.")
+    ridge: float | None = Field(default=None, gt=0, description="FLOPs per byte that your device balances.")
+    html: bool = Field(default=False, description="As a page too.")
+    overwrite: bool = Field(default=False, description="Replace that report.")
 
 
 # ---- gathering ------------------------------------------------------------------------------------------------------
@@ -105,7 +103,7 @@ def gather(arguments: WriteReportArguments, context: ToolContext) -> Implementat
         context.progress(1.0 + len(answers), total, f"expanding {phase}")
         point = default_point(phase, arguments.values or {}, position_limit(tree))
         values = {name: value for name, value in point.items() if name != "cache_len" or phase == "decode"}
-        asked = {"target": target, "phase": phase, "values": values, "logits": "last", **config}
+        asked = {"target": target, "phase": phase, "values": values, "logits": "last", "detail": "formulas", **config}
         try:
             expanded = run_tool(EXPAND_REFS, asked, context)
         except TraceError as error:
@@ -115,7 +113,7 @@ def gather(arguments: WriteReportArguments, context: ToolContext) -> Implementat
             continue
         answers.append(expanded)
         linked = run_tool(TRACE_DATAFLOW, asked, context)
-        flows.append(linked.dataflow)
+        flows.append(linked.document)
     tiling = _tiling(arguments.kernel, context)
     settings = _settings(target, config, tree, context, skipped)
     kernels = tuple(_kernel_settings(tiling, context))
@@ -298,8 +296,7 @@ WRITE_REPORT: Tool[WriteReportArguments, WriteReportResult] = Tool(
     description=(
         "Analyses a model (kind implementation) or a repository (kind repo) and saves a report, every table "
         "computed, with path:line pointers. It is checked first: where `problems` are found nothing is saved. Your "
-        "prose goes in through `sections`. Returns the path and a summary: insights, optimizations, limitations, "
-        "links."
+        "prose goes in through `sections`."
     ),
     arguments=WriteReportArguments,
     result=WriteReportResult,

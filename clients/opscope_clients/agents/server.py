@@ -59,6 +59,6 @@ class Server:
 
     async def is_model(self, target: str) -> bool:
         """Whether `target` runs by itself and is made of submodules, rather than being a module of a model."""
-        document = await self.document("count_flops", {"target": target})
+        document = await self.document("count_flops", {"target": target, "detail": "formulas"})
         whole = document["class_name"] == document.get("model_class")
         return whole and any(kernel["kernel_type"] == "composite" for kernel in document["kernels"])

@@ -49,16 +49,16 @@ def doctor(session: SessionOptions, as_json: bool) -> int:
             continue
         if finding.section != section:
             section = finding.section
-            click.echo(section)
-        click.echo(_line(finding))
+            console.say(section)
+        console.say(_line(finding))
     broken = [finding for finding in seen if finding.broken]
     if as_json:
         document = {"ok": not broken, "findings": [asdict(finding) for finding in seen]}
         console.emit(json.dumps(document, ensure_ascii=False, indent=2) + "\n")
     elif broken:
-        click.echo(f"{len(broken)} of what opscope needs does not work: {', '.join(one.name for one in broken)}.")
+        console.say(f"{len(broken)} of what opscope needs does not work: {', '.join(one.name for one in broken)}.")
     else:
-        click.echo("What opscope needs is there.")
+        console.say("What opscope needs is there.")
     return 1 if broken else 0
 
 

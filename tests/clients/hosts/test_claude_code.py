@@ -87,14 +87,17 @@ class Project:
     folder: Path
     cache: Path
 
-    def run(self, *arguments: str, turns: list[list[dict[str, Any]]], server: dict[str, Any] | None = None) -> Run:
+    def run(
+        self, *arguments: str, turns: list[list[dict[str, Any]]], server: dict[str, Any] | None = None, **given: str
+    ) -> Run:
         project = self.folder / "project"
         scenario = {
             "turns": turns, "home": str(self.folder / "home"), "cwd": str(project), "timeout": SECONDS, "server": server,
             "arguments": [
                 str(self.claude), *arguments, "--model", MODEL, "--output-format", "stream-json", "--verbose",
             ],
-            "environment": {"OPSCOPE_CACHE_DIR": str(self.cache), "MCP_TOOL_TIMEOUT": "240000", "MCP_TIMEOUT": "60000"},
+            "environment": {"OPSCOPE_CACHE_DIR": str(self.cache), "MCP_TOOL_TIMEOUT": "240000", "MCP_TIMEOUT": "60000"}
+            | given,
         }  # fmt: skip
         asked, told = self.folder / "scenario.json", self.folder / "record.json"
         asked.write_text(json.dumps(scenario))
@@ -267,6 +270,28 @@ def test_the_whole_list_of_tools_reaches_the_model_and_stays_below_five_thousand
     assert shown / 4 < 5000  # characters a token: test_toolsets.py says why
     instructions = "Protocol for analysing a target"
     assert instructions in run.first_request
+
+
+#: what the client does where nobody sets anything
+DEFAULTS = {"MCP_CONNECTION_NONBLOCKING": "1", "MCP_CONNECT_TIMEOUT_MS": "5000"}
+
+
+@pytest.mark.parametrize("waited", [True, False])
+def test_a_headless_run_has_the_tools_of_a_server_that_is_late_where_it_names_the_config(
+    project: Project, waited: bool
+) -> None:
+    """README's line; without the option the same server is missing, so that the client's habit is seen to change."""
+    over_stdio(project)
+    place = project.folder / "project/.mcp.json"
+    held = json.loads(place.read_text())
+    entry = held["mcpServers"]["opscope"]
+    slow = f"sleep 8; exec {entry['command']} serve"  # later than the client waits by itself
+    place.write_text(json.dumps({"mcpServers": {"opscope": {**entry, "command": "sh", "args": ["-c", slow]}}}))
+    named = ["--mcp-config", ".mcp.json"] if waited else []
+    run = project.run("-p", "/analyze llama", *named, turns=[[{"text": "done"}]], server=None, **DEFAULTS)
+    names = {tool["name"] for tool in run.record["requests"][0]["tools"]}
+    assert run.servers == {"opscope": "connected" if waited else "pending"}
+    assert {f"mcp__opscope__{tool.name}" in names for tool in ALL_TOOLS} == {waited}
 
 
 def test_the_plugin_and_the_marketplace_pass_the_clients_own_validation(claude: Path, tmp_path: Path) -> None:

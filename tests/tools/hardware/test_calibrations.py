@@ -15,6 +15,7 @@ from opscope_tools.hardware.forms import (
     BYTES,
     DECODE_ATTENTION,
     DELTA_PREFILL,
+    EXPERTS,
     FORMS,
     LATENT_DECODE,
     LATENT_PREFILL,
@@ -82,8 +83,19 @@ def test_what_ships_for_devices_that_nobody_measured_says_so_and_spreads_wider_t
     assert sum(wider) > 0.8 * len(wider)
 
 
+@pytest.mark.parametrize("precision", ["mxfp4", "int4"])
+def test_a_class_of_which_every_shape_is_in_the_fit_says_what_it_was_judged_by(precision: str) -> None:
+    held = calibration_of("h100_sxm")
+    assert held is not None
+    found = chosen(held, EXPERTS, precision, "vllm")
+    assert found is not None
+    assert (found.precision, found.held_out) == (precision, "token counts")
+    assert found.unseen.rows > 100
+    assert all(one.held_out == "shapes" for one in held.classes if one.form != "experts")
+
+
 def test_what_ships_stays_small() -> None:
-    assert sum(file.stat().st_size for file in FOLDER.glob("*.json")) < 1_500_000
+    assert sum(file.stat().st_size for file in FOLDER.glob("*.json")) < 1_600_000
 
 
 @dataclass(frozen=True)
@@ -101,7 +113,7 @@ class Promise:
 @pytest.mark.parametrize(
     "promise",
     [
-        Promise("product", "vllm", "bf16", None, 10), Promise("product", "trtllm", "fp8", None, 10),
+        Promise("product", "vllm", "bf16", None, 10), Promise("product", "trtllm", "fp8_block", None, 10),
         Promise("decode_attention", "vllm", "bf16", 128, 10), Promise("prefill_attention", "trtllm", "bf16", 128, 10),
         Promise("latent_prefill", "trtllm", "bf16", None, 10), Promise("latent_decode", "trtllm", "bf16", None, 13),
         Promise("gated_delta_decode", "vllm", "bf16", None, 10), Promise("gated_delta_prefill", "vllm", "bf16", None, 10),

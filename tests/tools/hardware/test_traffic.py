@@ -61,3 +61,14 @@ def test_more_requests_give_more_tokens_and_slower_ones(times: Steps, question: 
 def test_replicas_share_the_load(times: Steps, load: Load, replicas: int) -> None:
     whole = Load(load.concurrency * replicas, load.input_len, load.output_len)
     assert steady(times, whole, replicas, None).rate == pytest.approx(steady(times, load, 1, None).rate)
+
+
+@given(TIMES, LOADS, st.integers(1, 64), st.floats(0.05, 1))
+def test_what_waits_between_tokens_does_not_wait_before_them(
+    times: Steps, load: Load, places: int, share: float
+) -> None:
+    before, later = steady(times, load, 1, places), steady(times, load, 1, places, at_first=share)
+    gaps = load.output_len - 1
+    assert later.rate == before.rate
+    assert later.queue == pytest.approx(share * before.queue)
+    assert later.queue + gaps * later.tpot == pytest.approx(before.queue + gaps * before.tpot)

@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
-from opscope_schemas.estimates import RooflineResult
-from opscope_tools.pictures import canvas, curves, picture
+from opscope_schemas.estimates import Plan, PlanResult, RooflineResult
+from opscope_tools.pictures import canvas, curves, picture, plans
 from opscope_tools.pictures.classes import spent_on
 from opscope_tools.pictures.labels import Mark, name_marks
 from opscope_tools.pictures.layers import stretches
@@ -52,6 +52,23 @@ import test_pictures
 for name, drawn in test_pictures.DRAWN.items():
     print(name, *(hashlib.sha256(drawn(form)).hexdigest() for form in ("svg", "png")))
 """
+
+
+def test_the_picture_of_a_search_names_the_front_and_marks_what_it_beats() -> None:
+    def plan(name: str, user: float, device: float) -> Plan:
+        return Plan(
+            parallel=name, tp=1, pp=1, ep=1, dp=1, replicas=1, weights="bf16", concurrency=4, tpot_seconds=1 / user, ttft_seconds=1.0,
+            tokens_per_second_per_user=user, tokens_per_second_per_device=device, weights_bytes=1, basis="calibrated",
+        )  # fmt: skip
+
+    result = PlanResult(
+        model_class="pack.Some", hardware=made_up.estimate([]).hardware, devices=4, goal="cost", input_len=10, output_len=20,
+        front=(plan("tp4", 90.0, 100.0), plan("tp2, 2 replicas", 40.0, 300.0)), beaten=((30.0, 200.0), (80.0, 90.0)), considered=4,
+    )  # fmt: skip
+    drawn = plans(result, "svg").decode()
+    assert "tp4, 4 requests" in drawn
+    assert "tp2, 2 replicas, 4 requests" in drawn
+    assert "2 of 4 plans are beaten" in drawn
 
 
 def test_two_processes_draw_the_same_bytes(tmp_path: Path) -> None:

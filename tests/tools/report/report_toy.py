@@ -421,7 +421,7 @@ def answer(tool: AnyTool, arguments: Mapping[str, Any], context: ToolContext) ->
             raise UnknownNameError("model type", arguments["model"], ["toy"])
         return tree()
     if name == "trace_dataflow":
-        return DataflowResult(dataflow=graph(model_document(phase)))
+        return DataflowResult(document=graph(model_document(phase)))
     assert name == "expand_refs", name
     return ModelAnalysisResult(document=model_document(phase))
 

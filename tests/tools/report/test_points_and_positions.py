@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 import report_toy as toy
 from opscope_schemas.analysis import ModelInput
 from opscope_tools.report.facts import ImplementationFacts
 from opscope_tools.report.point import point_said
 
 IMAGE = ModelInput(name="pixel_values", shape=("{batch_size}", "3", "{height}", "{height}"), dtype="bfloat16")
+HEARD = ModelInput(name="input_features", shape=("{batch_size}", "80", "3000"), dtype="bfloat16")
 IDS = ModelInput(name="input_ids", shape=("{batch_size}", "{seq_len}"), dtype="int64")
 
 
@@ -27,9 +29,26 @@ def test_a_model_of_images_and_text_is_described_by_both_and_without_a_cache(fac
 
 
 def test_features_are_described_by_their_sizes(facts: ImplementationFacts) -> None:
-    heard = ModelInput(name="input_features", shape=("{batch_size}", "80", "3000"), dtype="bfloat16")
-    document = facts.main.model_copy(update={"model_inputs": (heard,), "variables": ()})
+    document = facts.main.model_copy(update={"model_inputs": (HEARD,), "variables": ()})
     assert point_said(document, {"batch_size": 2}) == "batch 2, input_features of 2 x 80 x 3000"
+
+
+@pytest.mark.parametrize("given", [(IMAGE,), (IDS, IMAGE), (IDS,), (HEARD, IDS)])
+def test_every_number_that_a_point_marks_stands_in_what_it_says(
+    facts: ImplementationFacts, given: tuple[ModelInput, ...]
+) -> None:
+    """A report keeps the numbers that are marked, and its check misses those without a place in the text."""
+    marked: list[str] = []
+
+    def quote(name: str, value: object) -> str:
+        marked.append(f"[{name}={value}]")
+        return marked[-1]
+
+    document = facts.main.model_copy(update={"phase": "forward", "model_inputs": given})
+    values = {"batch_size": 2, "height": 224, "seq_len": 64, "cache_len": 0}
+    said = point_said(document, values, quote)
+    assert marked
+    assert [mark for mark in marked if mark not in said] == []
 
 
 def test_positions_of_a_nested_configuration_are_said_in_the_table_and_in_the_answer(

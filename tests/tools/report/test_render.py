@@ -13,11 +13,12 @@ import report_toy as toy
 from opscope_prompts.templates import render_template
 from opscope_schemas.errors import UnknownNameError, ValuesError
 from opscope_schemas.formula import evaluate
+from opscope_schemas.units import amount
 from opscope_tools.report.facts import ImplementationFacts, bind, role_of
 from opscope_tools.report.markdown import Page
 from opscope_tools.report.outline import SECTIONS, TABLES, anchor, section_named
 from opscope_tools.report.pseudocode import pseudocode
-from opscope_tools.report.quotes import Quotes, amount
+from opscope_tools.report.quotes import Quotes
 from opscope_tools.report.render import Report, render
 
 PREFILL = {

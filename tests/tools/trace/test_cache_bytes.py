@@ -49,9 +49,9 @@ def test_the_caches_growth_is_in_the_caches_bytes(context: ToolContext) -> None:
     values = {"batch_size": B, "seq_len": 1, "cache_len": CACHE, "kv_bytes": 1}
     given = {"target": "llama", "phase": "decode", "config": SMALL, "values": values}
     answer = trace_dataflow(DataflowArguments.model_validate(given), context)
-    assert answer.dataflow.cache is not None
-    assert "{kv_bytes}" in answer.dataflow.cache.per_token
-    assert "a_bytes" not in answer.dataflow.cache.after
+    assert answer.document.cache is not None
+    assert "{kv_bytes}" in answer.document.cache.per_token
+    assert "a_bytes" not in answer.document.cache.after
     assert answer.evaluated is not None
     assert (answer.evaluated.cache_before, answer.evaluated.cache_per_token) == (TOKEN * CACHE, TOKEN)
 

@@ -99,8 +99,8 @@ def test_peak_and_cache_are_those_of_a_run_on_real_tensors(
     run = real[name, phase]
     assert found.evaluated is not None
     assert (found.evaluated.peak_activations, found.evaluated.cache_after) == (run["peak"], run["cache"])
-    peak = next(p for p in found.dataflow.peaks if p.operator == found.evaluated.peak_operator)
-    sizes = {t.id: evaluate(t.bytes, found.evaluated.values) for t in found.dataflow.tensors}
+    peak = next(p for p in found.document.peaks if p.operator == found.evaluated.peak_operator)
+    sizes = {t.id: evaluate(t.bytes, found.evaluated.values) for t in found.document.tensors}
     assert sum(sizes[i] for i in peak.tensors) == run["peak"]
 
 
@@ -110,7 +110,7 @@ def test_every_dependency_is_one_of_a_run_on_real_tensors(
 ) -> None:
     single = REQUESTS[name, "single"]["config"]
     found = flow(context, MODELS[name][0], config=single, values=VALUES["prefill"], attention="eager")
-    operators = found.dataflow.operators
+    operators = found.document.operators
     names = {o.id: o.operator for o in operators}
     assert Counter((names[d], o.operator) for o in operators for d in o.depends_on) == Counter(
         (a, b) for a, b in real[name, "single"]["edges"]
@@ -119,20 +119,20 @@ def test_every_dependency_is_one_of_a_run_on_real_tensors(
 
 def test_a_model_without_a_cache_keeps_none(context: ToolContext, real: dict[tuple[str, str], Any]) -> None:
     found = flow(context, "BertModel", config=SMALL, values=VALUES["prefill"], attention="eager")
-    assert found.dataflow.cache is None
+    assert found.document.cache is None
     assert found.evaluated is not None
     assert found.evaluated.peak_activations == real["bert", "prefill"]["peak"]
 
 
 def test_projections_of_an_attention_are_independent(context: ToolContext) -> None:
-    operators = flow(context, "LlamaAttention").dataflow.operators
+    operators = flow(context, "LlamaAttention").document.operators
     three = [o for o in operators if o.module in ("q_proj", "k_proj", "v_proj")]
     assert len({o.level for o in three}) == 1
     assert not any(set(o.depends_on) & {p.id for p in three} for o in three)
 
 
 def test_a_layer_reads_what_the_layer_before_it_wrote(context: ToolContext) -> None:
-    operators = flow(context, "llama").dataflow.operators
+    operators = flow(context, "llama").document.operators
     last = max(o.id for o in operators if o.module == "model.layers.*")
     readers = [o for o in operators if o.carried_from]
     assert {o.carried_from for o in readers} == {(last,)}
@@ -140,7 +140,7 @@ def test_a_layer_reads_what_the_layer_before_it_wrote(context: ToolContext) -> N
 
 
 def test_the_cache_grows_by_keys_and_values_of_all_layers(context: ToolContext) -> None:
-    cache = flow(context, "llama", phase="decode").dataflow.cache
+    cache = flow(context, "llama", phase="decode").document.cache
     assert cache is not None
     sizes = {
         "num_layers": 5, "batch_size": 3, "num_kv_heads": 2, "head_dim": 16, "kv_bytes": 2, "cache_len": 7, "seq_len": 1,
@@ -202,7 +202,7 @@ def test_a_plan_counts_the_calls_of_layers_of_every_kind(context: ToolContext) -
 
 
 def test_layers_that_alternate_read_the_layer_before_them_once(context: ToolContext) -> None:
-    operators = flow(context, "gpt_oss", config=ALTERNATING, values={"batch_size": 2, "seq_len": 6}).dataflow.operators
+    operators = flow(context, "gpt_oss", config=ALTERNATING, values={"batch_size": 2, "seq_len": 6}).document.operators
     last = [o.id for o in operators if o.operator == "aten.add" and o.module == "model.layers.*"]
     assert len(last) == 4  # two residual additions in each kind of layer
     carried = {o.id: o.carried_from for o in operators if o.carried_from}

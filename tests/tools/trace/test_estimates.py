@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
-from opscope_schemas.errors import ConfigError, UnknownNameError
-from opscope_schemas.estimates import RooflineResult
+from hypothesis import given
+from hypothesis import strategies as st
+from opscope_schemas.errors import ConfigError, InputError, TraceError, UnknownNameError
+from opscope_schemas.estimates import MemoryUse, RooflineResult
+from opscope_tools.catalog import tool_named
 from opscope_tools.costing.arguments import CostArguments
+from opscope_tools.estimate_roofline.alternatives import alternatives
+from opscope_tools.estimate_roofline.kernels import Kernel
 from opscope_tools.estimate_roofline.tool import RooflineArguments, estimate_roofline
 from opscope_tools.expand_refs import ExpandArguments, expand_refs
+from opscope_tools.hardware.calibration import calibration_of, chosen
 from opscope_tools.hardware.devices import shipped
+from opscope_tools.hardware.forms import FORMS
+from opscope_tools.running.runner import validate
 from opscope_tools.running.tool import ToolContext
+from opscope_tools.trace.document import CallTree
+from opscope_tools.trace.engine import TraceEngine
+from opscope_tools.trace.flights import Running
+from opscope_tools.trace.protocol import TraceRequest
 from opscope_tools.trace_dataflow import DataflowArguments, trace_dataflow
 
 SMALL = {"hidden_size": 256, "num_attention_heads": 8, "num_key_value_heads": 2, "intermediate_size": 512, "vocab_size": 1000,
@@ -111,6 +124,99 @@ def test_memory_is_that_of_the_dataflow_and_its_limits_are_sharp(context: ToolCo
                 context, hardware="l4", values={"batch_size": 1000, "cache_len": 50_000, name: most + more}
             )
             assert there.memory.fits == fits, (name, more)
+
+
+@pytest.mark.parametrize("batch", [1, 8, 3000])
+def test_limits_do_not_depend_on_the_point_that_was_asked_and_hold_where_other_traces_do(
+    batch: int, context: ToolContext
+) -> None:
+    """Of one sequence, and on both sides of a window of which half the layers hold no more."""
+    config = {
+        "hidden_size": 1024, "intermediate_size": 1024, "num_hidden_layers": 4, "num_attention_heads": 8,
+        "num_key_value_heads": 8, "vocab_size": 512, "sliding_window": 3000, "head_dim": 128,
+        "layer_types": ["sliding_attention", "full_attention"] * 2, "max_position_embeddings": 10**8,
+    }  # fmt: skip
+
+    def found(**values: int) -> MemoryUse:
+        return estimate(context, target="gemma2", config=config, values=values, hardware="l4").memory
+
+    asked = [found(batch_size=batch, cache_len=length) for length in (100, 2999, 3001, 700_000)]
+    longest = {one.longest_context for one in asked}
+    assert len(longest) == 1
+    most = longest.pop()
+    assert most is not None
+    assert most > 0
+    assert found(batch_size=batch, cache_len=most).fits
+    assert not found(batch_size=batch, cache_len=most + 1).fits
+    for length, one in ((100, asked[0]), (3001, asked[2])):
+        assert one.largest_batch is not None
+        assert found(batch_size=one.largest_batch, cache_len=length).fits
+        assert not found(batch_size=one.largest_batch + 1, cache_len=length).fits
+
+
+def test_limits_are_not_traced_for_at_lengths_that_a_loop_would_run_over(
+    context: ToolContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """mamba2 runs over chunks of its tokens: at the longest context that fits, a trace would take hours."""
+    lengths = set()
+    traced = TraceEngine.trace
+
+    def trace(self: TraceEngine, request: TraceRequest, running: Running) -> CallTree:
+        lengths.add(request.hints.get("seq_len", 40))
+        return traced(self, request, running)
+
+    monkeypatch.setattr(TraceEngine, "trace", trace)
+    config = {"hidden_size": 64, "num_heads": 8, "head_dim": 16, "num_hidden_layers": 1, "vocab_size": 100, "chunk_size": 16,
+              "state_size": 16, "n_groups": 1}  # fmt: skip
+    asked: dict[str, Any] = {"config": config, "phase": "prefill", "values": {"batch_size": 2, "seq_len": 40}}
+    found = estimate(context, target="mamba2", **asked).memory
+    assert max(lengths) <= 2 * max(config.values()) + 3
+    assert found.fits
+    if found.longest_context is not None:  # then a trace that holds there said so
+        asked["values"] = {"batch_size": 2, "seq_len": 48}
+        assert estimate(context, target="mamba2", **asked).memory.longest_context == found.longest_context
+
+
+def test_a_context_beyond_the_positions_is_said_to_be(context: ToolContext) -> None:
+    notes = {room: estimate(context, target="opt", values={"batch_size": 64, "cache_len": 96}, hardware="l4", config={
+        "hidden_size": 512, "word_embed_proj_dim": 512, "ffn_dim": 64, "num_attention_heads": 2, "num_hidden_layers": 2,
+        "vocab_size": 100, "max_position_embeddings": room}).notes for room in (128, 10**6)}  # fmt: skip
+    assert any("room for 128 positions" in note for note in notes[128])
+    assert not any("room for" in note for note in notes[10**6])
+
+
+def test_the_cache_of_a_stage_is_its_layers_of_all_sequences(context: ToolContext) -> None:
+    """Four sequences on three stages: one of them works on two at a time, none holds more than its third."""
+    alone = estimate(context, values={"batch_size": 4, "cache_len": 4096}).memory
+    staged = estimate(context, values={"batch_size": 4, "cache_len": 4096}, parallel={"pp": 3}).memory
+    assert staged.cache_bytes == math.ceil(alone.cache_bytes / 3)
+    deeper = {**SMALL, "num_hidden_layers": 4}  # the largest stage has two of them
+    alone = estimate(context, config=deeper, values={"batch_size": 3, "cache_len": 4096}).memory
+    staged = estimate(context, config=deeper, values={"batch_size": 3, "cache_len": 4096}, parallel={"pp": 3}).memory
+    assert staged.cache_bytes == math.ceil(alone.cache_bytes / 2)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"precision": {"weights": "fp7"}}, "weights: input should be 'bf16'"),
+        ({"precision": {"weigths": "fp8"}}, "each name should be 'weights', 'cache' or 'activations'"),
+        ({"parallel": {"tpx": 2}}, "cannot be 'tpx': each name should be 'tp'"),
+    ],
+)
+def test_a_wrong_argument_is_told_in_words_of_the_caller(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError) as caught:
+        validate(tool_named("estimate_roofline"), {"target": "llama", "hardware": "h100_sxm", **given})
+    assert said in str(caught.value)
+    assert not any(word in str(caught.value) for word in ("[key]", "literal[", "dict[", "union"))
+
+
+def test_a_field_that_nobody_has_set_is_named_where_the_model_fails_on_it(context: ToolContext) -> None:
+    with pytest.raises(TraceError) as caught:
+        estimate(context, target="deepseek_v2", config={})
+    assert "Give num_experts_per_tok, n_group, topk_group with config: DeepseekV2TopkRouter reads them" in str(
+        caught.value
+    )
 
 
 def test_no_rate_is_given_for_what_does_not_fit(context: ToolContext) -> None:
@@ -228,24 +334,85 @@ def test_a_kernel_like_none_that_was_measured_leaves_the_whole_uncalibrated(
     assert "other products" in {kind.name for kind in found.spent}
 
 
-@pytest.mark.parametrize("precision", [{"weights": "fp8"}, {"weights": "int4"}, {"weights": "nvfp4"}, {"cache": "fp8"}])
-def test_an_alternative_is_what_an_estimate_with_it_says(context: ToolContext, precision: dict[str, str]) -> None:
+@pytest.mark.parametrize("precision", [{"weights": "fp8"}, {"weights": "fp8_block"}, {"weights": "int4"}, {"weights": "mxfp4"}, {"weights": "nvfp4"}, {"cache": "fp8"}])  # fmt: skip
+@pytest.mark.parametrize("target", ["llama", "mixtral"])
+def test_an_alternative_is_what_an_estimate_with_it_says(
+    context: ToolContext, precision: dict[str, str], target: str
+) -> None:
     ((kind, name),) = precision.items()
     values = {"batch_size": 32, "cache_len": 4096}
     large = {**SMALL, "hidden_size": 2048, "intermediate_size": 8192}
     large = {**large, "num_attention_heads": 32, "num_key_value_heads": 8}
-    now = estimate(context, config=large, values=values)
+    large = large if target == "llama" else {**large, "num_local_experts": 8, "num_experts_per_tok": 2}
+    now = estimate(context, target, config=large, values=values)
     assert len(now.alternatives) > 3
-    then = estimate(context, config=large, values=values, precision=precision)
+    then = estimate(context, target, config=large, values=values, precision=precision)
     said = {one.name: one for one in now.alternatives}.get(f"{kind} {name}")
     if said is None:  # it saves nothing here
         assert (then.totals.calibrated_seconds or 0) >= (now.totals.calibrated_seconds or 0) * 0.99
         return
-    assert said.seconds == pytest.approx(then.totals.calibrated_seconds, rel=0.01)
-    assert said.saved_seconds == pytest.approx((now.totals.calibrated_seconds or 0) - said.seconds)
-    assert [one.saved_seconds for one in now.alternatives] == sorted(
-        (o.saved_seconds for o in now.alternatives), reverse=True
-    )
+    bounds = now.totals.bound_seconds, then.totals.bound_seconds
+    assert said.bound_share == pytest.approx(1 - bounds[1] / bounds[0], abs=0.0003)
+    if said.basis == "calibrated":
+        bounds = now.totals.calibrated_seconds or 0, then.totals.calibrated_seconds or 0
+    else:
+        assert then.totals.calibrated_seconds is None
+        assert said.unmeasured[0] == f"matrix products {name}"
+        assert all(one.endswith(f" {name}") for one in said.unmeasured)
+    assert said.seconds == pytest.approx(bounds[1], rel=0.01)
+    assert said.saved_seconds == pytest.approx(bounds[0] - said.seconds)
+    for basis in ("calibrated", "bound"):
+        saved = [one.saved_seconds for one in now.alternatives if one.basis == basis]
+        assert saved == sorted(saved, reverse=True)
+
+
+@pytest.mark.parametrize("device", ["h100_sxm", "b200_sxm", "a100_sxm", "mi300x"])
+def test_an_alternative_compares_like_with_like_and_names_what_was_not_measured(
+    context: ToolContext, device: str
+) -> None:
+    """Experts whose weights are most of what is read: measured in some precisions on each device, in none on one."""
+    config = {**MIXTRAL, "hidden_size": 1024, "intermediate_size": 2048, "num_local_experts": 32}
+    found = estimate(context, "mixtral", device, config=config, values={"batch_size": 32, "cache_len": 64})
+    calibration = calibration_of(device)
+    said = {one.name: one for one in found.alternatives}
+    assert said["weights int4"].bound_share > 0.5
+    for one in found.alternatives:
+        precision = one.name.partition(" ")[2]
+        both = calibration is not None and all(chosen(calibration, FORMS[f], precision) for f in ("product", "experts"))
+        if one.name.startswith("weights"):
+            assert (one.basis == "calibrated") == both
+            assert bool(one.unmeasured) == (calibration is not None and not both)
+        if one.basis == "bound":
+            assert one.share == one.bound_share
+
+
+@given(
+    st.sampled_from(["fp8", "fp8_block", "int4", "mxfp4", "nvfp4"]),
+    st.sampled_from([8, 16, 128]),
+    st.integers(0, 11).map(lambda power: 2**power),
+    st.sampled_from(["h100_sxm", "b200_sxm", "a100_sxm", "mi300x"]),
+)
+def test_narrower_weights_save_what_their_bytes_take_where_memory_limits(
+    precision: str, experts: int, tokens: int, device: str
+) -> None:
+    """Weights of experts that are touched, at the width of each precision by hand; less only where compute comes to limit."""
+    hidden, inter, topk = 2048, 768, 4
+    touched = experts * (1 - (1 - topk / experts) ** tokens)
+    sizes = {"tokens": tokens, "hidden": hidden, "inter": inter, "topk": topk, "experts": experts, "tp": 1, "ep": 1, "matrices": 3,
+             "skew": 1.01, "weight_bytes": 2.0}  # fmt: skip
+    rest = 4.0 * tokens * hidden + tokens * topk * (4 * hidden + 6 * inter)
+    weights = touched * 3 * hidden * inter
+    flops = 6.0 * tokens * topk * hidden * inter
+    kernel = Kernel("experts", "", "", 1, 1, flops, flops, rest + 2 * weights, form=FORMS["experts"], sizes=sizes)
+    width = {"fp8": 1, "fp8_block": 1 + 4 / 128**2, "int4": 0.5 + 2 / 128, "mxfp4": 0.5 + 1 / 32, "nvfp4": 0.5 + 1 / 16}
+    held = shipped()[device]
+    found = {one.name: one for one in alternatives([kernel], held, None, "vllm", math.inf)}
+    saved = weights * (2 - width[precision]) / held.bandwidth
+    before = kernel.moved / held.bandwidth
+    if flops / held.peak_flops["bf16"] < before:
+        after = max(before - saved, flops / held.peak(precision)[0])
+        said = found.get(f"weights {precision}")
+        assert (said.saved_seconds if said else 0.0) == pytest.approx(before - after, rel=1e-6, abs=1e-12)
 
 
 def test_compute_limits_from_the_turning_batch_on_and_not_before(context: ToolContext) -> None:

@@ -11,6 +11,10 @@ from opscope_schemas.formula import evaluate
 from opscope_tools.costing.arguments import CostArguments
 from opscope_tools.count_flops import count_flops
 from opscope_tools.running.tool import ToolContext
+from opscope_tools.trace.document import CallTree
+from opscope_tools.trace.engine import TraceEngine
+from opscope_tools.trace.flights import Running
+from opscope_tools.trace.protocol import TraceRequest
 from random_configs import random_config
 
 MODELS = "llama qwen2 qwen3 mistral phi3 olmo2 gemma3_text gpt2 gpt_neox opt mixtral qwen3_moe".split()
@@ -40,6 +44,37 @@ def test_three_random_points_equal_a_concrete_run_in_products_flops_and_bytes(
         walked = reference.walk(model_type, config, phase, batch, seq, cache)
         ours = (result.evaluated.flops, result.evaluated.memory_read, result.evaluated.memory_write)
         assert ours == (walked.flops, walked.read, walked.write), where
+
+
+@pytest.mark.parametrize(("model_type", "phase", "seq"), [
+    ("mistral", "decode", 1), ("gemma3_text", "decode", 1), ("phi3", "decode", 2), ("gemma3_text", "prefill", 0), ("mistral", "prefill", 0),
+])  # fmt: skip
+def test_one_trace_serves_every_length_beyond_a_window(
+    model_type: str, phase: Any, seq: int, context: ToolContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw = random.Random(f"window {model_type} {phase}")
+    window = 8
+    config = {**random_config(model_type, draw), "sliding_window": window}
+    asked: set[str] = set()
+    trace = TraceEngine.trace
+
+    def counted(self: TraceEngine, request: TraceRequest, running: Running) -> CallTree:
+        asked.add(request.model_dump_json(include={"hints", "plain"}))
+        return trace(self, request, running)
+
+    monkeypatch.setattr(TraceEngine, "trace", counted)
+    lengths = [window + 1, window + 2, 2 * window - 1, 2 * window, 2 * window + 3, 2 * window + 4, 5 * window]
+    for length in draw.sample(lengths, len(lengths)):
+        batch, new, cache = draw.randint(2, 4), seq or length, length if seq else 0
+        arguments = CostArguments(
+            target=model_type, phase=phase, config=config,
+            values={"batch_size": batch, "seq_len": new, **({"cache_len": cache} if seq else {})},
+        )  # fmt: skip
+        found = count_flops(arguments, context).evaluated
+        assert found is not None
+        walked = reference.walk(model_type, config, phase, batch, new, cache)
+        assert (found.flops, found.memory_read, found.memory_write) == (walked.flops, walked.read, walked.write), length
+    assert len(asked) <= 2, "the general one, and that beyond the window"
 
 
 @pytest.mark.parametrize("model_type", MODELS)

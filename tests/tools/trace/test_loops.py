@@ -241,7 +241,7 @@ def test_alike_steps_are_one_kernel_each_line_with_their_number(name: str, loopi
 
 
 def test_a_step_depends_on_the_step_before_it(looping: ToolContext) -> None:
-    flow = trace_dataflow(DataflowArguments(target="loops.WritesInPlace", inputs=SHAPES), looping).dataflow
+    flow = trace_dataflow(DataflowArguments(target="loops.WritesInPlace", inputs=SHAPES), looping).document
     (scaled,) = [o for o in flow.operators if o.operator == "aten.mul"]
     (added,) = [o for o in flow.operators if o.operator == "aten.add"]
     assert scaled.carried_from == (added.id,)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 from opscope_tools.estimate_roofline.tool import RooflineArguments, estimate_roofline
 from opscope_tools.expand_refs import ExpandArguments, expand_refs
+from opscope_tools.hardware.devices import shipped
 from opscope_tools.inspect_model import InspectArguments, inspect_model
 from opscope_tools.running.tool import ToolContext
 
@@ -84,3 +85,40 @@ def test_a_forward_takes_a_third_of_the_flops_per_token_of_the_appendix_of_palm(
     assert found.evaluated is not None
     products = 8_030_261_248 - vocabulary * width - (2 * layers + 1) * width
     assert found.evaluated.matmul_flops == tokens * (2 * products + 4 * layers * heads * (width // heads) * tokens)
+
+
+#: Korthikanti et al. 2022, arXiv:2205.05198, tables 3 and 5: layers, width, heads, batch, GPUs, seconds of an iteration, MFU in per cent
+KORTHIKANTI = [
+    (48, 6144, 64, 4, 8, 1.10, 41.5), (96, 12288, 96, 64, 64, 13.75, 51.4), (105, 20480, 128, 280, 280, 37.83, 56.0),
+    (128, 25600, 160, 512, 512, 71.49, 56.3),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("layers", "width", "heads", "batch", "gpus", "seconds", "share"), KORTHIKANTI)
+def test_a_step_of_megatron_has_the_share_of_the_peak_that_is_published(
+    layers: int, width: int, heads: int, batch: int, gpus: int, seconds: float, share: float, context: ToolContext
+) -> None:
+    """Model FLOPs, three times those of a forward, over the printed time on A100s; as far as the digits of the time tell."""
+    config = {"n_layer": layers, "n_embd": width, "n_head": heads, "vocab_size": WORDS, "n_positions": LENGTH}
+    asked = {"target": "gpt2", "config": config, "values": {"batch_size": batch, "seq_len": LENGTH}}
+    found = expand_refs(ExpandArguments.model_validate(asked), context).evaluated
+    assert found is not None
+    peak = shipped()["a100_sxm"].peak_flops["bf16"]
+    low, high = (300 * found.matmul_flops / ((seconds + off) * gpus * peak) for off in (0.005, -0.005))
+    assert low - 0.05 <= share <= high + 0.05
+
+
+def test_palm_has_the_share_of_the_peak_that_is_published(context: ToolContext) -> None:
+    """Chowdhery et al. 2022, arXiv:2204.02311, sections 2 and 4.1, table 3: 540.35 billion parameters, 238.3 thousand tokens a second on
+    6,144 TPU v4 of 275 teraFLOP/s are 46.2 %. Its layers are Llama's in what their products cost, with one head of keys and values."""
+    config = {
+        "num_hidden_layers": 118, "hidden_size": 18_432, "num_attention_heads": 48, "num_key_value_heads": 1, "head_dim": 256,
+        "intermediate_size": 4 * 18_432, "vocab_size": 256_000, "tie_word_embeddings": True,
+    }  # fmt: skip
+    parameters = inspect_model(InspectArguments(model="llama", config=config), context).parameters
+    assert _rounded(parameters / 1e9, 540.35) in (540.35, 540.36)  # with norms that it has one of a layer of
+    asked = {"target": "llama", "config": config, "values": {"batch_size": 1, "seq_len": LENGTH}}
+    found = expand_refs(ExpandArguments.model_validate(asked), context).evaluated
+    assert found is not None
+    share = 3 * found.matmul_flops / LENGTH * 238.3e3 / (6_144 * 275e12)
+    assert _rounded(100 * share, 46.2) == 46.2

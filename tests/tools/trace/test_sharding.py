@@ -156,3 +156,26 @@ def test_a_number_of_devices_is_a_tensor_parallel_plan_unless_another_is_given(c
     with pytest.raises(ConfigError, match="names no number"):
         estimate(context, "llama", SMALL, hardware="h100_sxm:four")
     assert str(Parallel(tp=2, ep=4, dp=2)) == "tp2 ep4 dp2"
+
+
+@pytest.mark.parametrize("model", ["gemma2", "qwen3", "llama"])
+def test_ranks_together_hold_tied_weights_once(context: ToolContext, model: str) -> None:
+    small = {
+        "hidden_size": 64,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 8,
+        "head_dim": 8,
+        "vocab_size": 512,
+        "intermediate_size": 128,
+    }
+    config = {**small, "num_hidden_layers": 2, "tie_word_embeddings": True}
+    asked = {"target": model, "hardware": "h100_sxm", "config": config, "values": {"batch_size": 2, "cache_len": 8}}
+
+    def weights(tp: int) -> int:
+        given = RooflineArguments.model_validate({**asked, "parallel": {"tp": tp}})
+        return estimate_roofline(given, context).memory.weights_bytes
+
+    whole = weights(1)
+    norms = 2 * 2 * (8 * 64 + 64)  # more than these models have, on every rank
+    for tp in (2, 4, 8):
+        assert whole / tp <= weights(tp) <= whole / tp + norms

@@ -18,6 +18,7 @@ from opscope_tools.costing.arguments import CostArguments
 from opscope_tools.count_flops import count_flops
 from opscope_tools.estimate_roofline.tool import RooflineArguments, estimate_roofline
 from opscope_tools.expand_refs import expand_refs
+from opscope_tools.hardware.devices import shipped
 from opscope_tools.running.engines import close_engines
 from opscope_tools.running.tool import ToolContext
 from opscope_tools.running.workspace import Workspace
@@ -194,7 +195,7 @@ def test_somebodys_module_equals_a_real_step(mine: ToolContext) -> None:
         result = count_flops(arguments, mine)
         model = net(width, inner, depth)
         given = torch.ones((batch, width), dtype=torch.bfloat16)
-        step = training.step(model, lambda model=model, given=given: [model(given)])  # type: ignore[misc]
+        step = training.step(model, lambda model=model, given=given: [model(given)])  # type: ignore[misc]  # mypy infers no type of a lambda's defaults
         assert result.evaluated is not None
         assert result.document.not_counted == ()
         assert (result.evaluated.matmul_flops, result.evaluated.saved_activations) == (step.products, step.saved)
@@ -282,6 +283,37 @@ def test_an_estimate_of_training_is_bound_by_its_kernels_and_its_memory(context:
     assert found.totals.bound_seconds >= whole.evaluated.matmul_flops * 0.9 / found.hardware.peak_flops
     update = next(o for o in found.operators if o.operation == "adamw")
     assert update.bytes == 2 * (12 + 2) * weights
+
+
+@pytest.mark.parametrize("zero", [0, 1, 2, 3])
+def test_data_parallel_ranks_take_a_part_of_the_batch_and_share_what_zero_says(zero: int, context: ToolContext) -> None:
+    """Rajbhandari et al. 2020, arXiv:1910.02054: stages share 12, then 2, then 2 bytes a parameter, and move two or three times the weights."""
+    ranks, config = 4, {"num_hidden_layers": 2, "hidden_size": 256, "num_attention_heads": 4, "vocab_size": 1000}
+    asked = {"target": "llama", "hardware": "h100_sxm", "phase": "train", "config": config}
+    spread = {"values": {"batch_size": 8, "seq_len": 64}, "parallel": {"dp": ranks, "zero": zero}}
+    found = estimate_roofline(RooflineArguments.model_validate({**asked, **spread}), context)
+    alone = estimate_roofline(
+        RooflineArguments.model_validate({**asked, "values": {"batch_size": 2, "seq_len": 64}}), context
+    )
+    weights = alone.memory.weights_bytes // 2
+    memory = found.memory.training
+    assert memory is not None
+    assert found.memory.weights_bytes == 2 * weights / (ranks if zero == 3 else 1)
+    assert memory.gradient_bytes == 2 * weights / (ranks if zero >= 2 else 1)
+    assert memory.optimizer_bytes == 12 * weights / (ranks if zero else 1)
+    assert found.memory.activation_bytes == alone.memory.activation_bytes
+    assert found.memory.largest_batch is not None
+    assert found.memory.largest_batch >= ranks * (alone.memory.largest_batch or 0)
+    own = [o for o in found.operators if o.limited_by != "link" and o.operation != "adamw"]
+    assert own == [o for o in alone.operators if o.operation != "adamw"]
+    link = shipped()["h100_sxm"].link(ranks)
+    assert link is not None
+    exchanged = sum(o.bound_seconds for o in found.operators if o.limited_by == "link")
+    times = {0: 1, 1: 2, 2: 2, 3: 3}[zero]
+    assert exchanged == pytest.approx(times * 2 * weights * (ranks - 1) / ranks / link.bytes_per_second)
+    assert found.values["batch_size"] == 8
+    with pytest.raises(OpscopeError, match="data-parallel ranks alone"):
+        estimate_roofline(RooflineArguments.model_validate({**asked, "parallel": {"dp": 2, "tp": 2}}), context)
 
 
 def test_a_step_is_expanded_with_what_runs_backwards_in_every_module(context: ToolContext) -> None:

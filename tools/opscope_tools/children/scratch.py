@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from filelock import FileLock, Timeout
 from opscope_schemas.errors import OutputError
 
 __all__ = ["remove", "scratch_folder", "sweep"]
@@ -26,6 +25,8 @@ _OWNER = ".owner"
 @contextlib.contextmanager
 def scratch_folder(what: str) -> Iterator[Path]:
     """A new folder for `what`, gone afterwards. Raises `OutputError` where there is no place for it."""
+    from filelock import FileLock  # here: most processes that may start another one never do
+
     home = _home()
     sweep(home)
     folder = Path(tempfile.mkdtemp(prefix=f"{what}-", dir=home))
@@ -47,6 +48,8 @@ def _owner(folder: Path) -> Path:
 @cache
 def sweep(home: Path) -> None:
     """Remove the folders below `home` whose owners have ended, and locks without a folder; once a process."""
+    from filelock import FileLock, Timeout
+
     for found in home.iterdir():
         folder = found.with_suffix("") if found.name.endswith(_OWNER) else found
         if folder.is_symlink() or (not _owner(folder).exists() and _young(folder)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Annotated, Any, Literal
@@ -17,7 +18,7 @@ from opscope_tools.costing.config_code import read_by_code
 from opscope_tools.costing.configured import configured, of_defaults
 from opscope_tools.index import Target
 from opscope_tools.running.config_files import Config, is_whole, read_config
-from opscope_tools.running.engines import index_of, tracer_of
+from opscope_tools.running.engines import index_of, remembered, tracer_of
 from opscope_tools.running.given import check_values, fraction
 from opscope_tools.running.tool import ToolContext
 from opscope_tools.running.trust import factory, traced_class
@@ -30,9 +31,9 @@ from opscope_tools.trace.heads import head
 from opscope_tools.trace.protocol import Definition, ModelSpec, TraceRequest
 from opscope_tools.trace.serving import reexpanded
 
-TARGET = "Model type (`llama`), checkpoint (`Qwen/Qwen3-8B`), class, `path.py:line` or config.json."
+TARGET = "`llama`, `Qwen/Qwen3-8B`, a class, `path.py:line` or config.json."
 CONFIG = "A config.json's path or content, or overrides."
-VALUES = "Where to evaluate: {'batch_size': 1, 'cache_len': 127}."
+VALUES = "{'batch_size': 1, 'cache_len': 127}."
 
 #: parts of a model that did not run and are named
 _MOST_IDLE = 4
@@ -51,26 +52,33 @@ def _fractions_of_bytes(values: object) -> object:
 Values = Annotated[Mapping[str, Annotated[int, Strict()] | Fraction] | None, BeforeValidator(_fractions_of_bytes)]
 
 
-class CostArguments(ToolArguments):
-    """Arguments of a cost analysis."""
+class TraceArguments(ToolArguments):
+    """Arguments of what is read from a trace."""
 
     target: str = Field(description=TARGET, min_length=1, max_length=1000)
     phase: Literal["prefill", "decode", "encode", "train"] = Field(
         default="prefill",
-        description="decode: seq_len tokens after cache_len; encode: encoder or tower alone; train: with gradients.",
+        description="decode: after cache_len tokens; train: with gradients.",
     )
     config: Config = Field(default=None, description=CONFIG)
     values: Values = Field(default=None, description=VALUES)
     attention: Literal["sdpa", "eager"] = Field(default="sdpa", description="eager: scores stored.")
-    logits: Literal["all", "last"] = Field(default="all", description="last: the last position's, as generated.")
+    logits: Literal["all", "last"] = Field(default="all", description="last: of the last position.")
     view: Literal["eager", "serving"] = Field(default="eager", description="serving: an engine's figures beside.")
     inputs: dict[str, list[str | int]] | None = Field(
         default=None,
-        description="Outside transformers: shapes of the forward's arguments ({'x': ['batch_size', 64]}); config: "
+        description="Outside transformers: shapes ({'x': ['batch_size', 64]}); config: the constructor's."
         "the constructor's.",
     )
 
-    instance: str = Field(default="", description="Which instance (`model.layers.*.mlp`).")
+    instance: str = Field(default="", description="`model.layers.*.mlp`.")
+    detail: Literal["numbers", "formulas"] = Field(default="numbers", description="Exact formulas too.")
+
+
+class CostArguments(TraceArguments):
+    """Arguments of a cost analysis."""
+
+    hardware: str = Field(default="", description="`h100_sxm`: bounds.", max_length=200)
 
 
 def model_spec(workspace: Workspace, target: str, config: Config) -> ModelSpec:
@@ -89,10 +97,21 @@ def model_spec(workspace: Workspace, target: str, config: Config) -> ModelSpec:
         class_name="" if found.model_type else found.symbol.qualified_name,
         definition=definition, model_type=found.model_type or "",
         content=_without(content), overrides=_without(overrides),
-        read=tuple(sorted(read_by_code(index_of(workspace), found, both))) if both else (),
+        read=_read(workspace, found, both) if both else (),
         origin=own.origin if own is not None else "" if content else of_defaults(found.model_type or "", overrides),
         factory=None if code is None else factory(workspace, code),
     )  # fmt: skip
+
+
+def _read(workspace: Workspace, found: Target, given: Mapping[str, object]) -> tuple[str, ...]:
+    about = (
+        "read",
+        found.symbol.unit.tree.repository.name,
+        found.symbol.file,
+        found.symbol.line,
+        json.dumps(given, sort_keys=True),
+    )
+    return remembered(workspace, about, lambda: tuple(sorted(read_by_code(index_of(workspace), found, given))))
 
 
 def _class_of(workspace: Workspace, target: str) -> tuple[Target, Definition]:
@@ -114,8 +133,9 @@ def running(context: ToolContext) -> Running:
     return Running(context.cancelled, lambda text: context.progress(0, None, text))
 
 
-def find(arguments: CostArguments, context: ToolContext) -> Found:
-    """The trace to read and the call in it that the arguments ask about."""
+def find(arguments: TraceArguments, context: ToolContext, *, fused: bool = False, special: bool = True) -> Found:
+    """The trace to read and the call in it that the arguments ask about; `fused`: with the kernels that engines have for
+    loops; without `special`, none that holds at these values alone is made."""
     workspace = context.workspace
     if arguments.phase == "train" and (arguments.logits, arguments.view) != ("all", "eager"):
         raise ConfigError(
@@ -126,12 +146,15 @@ def find(arguments: CostArguments, context: ToolContext) -> Found:
     inputs = {name: tuple(shape) for name, shape in (arguments.inputs or {}).items()}
     request = TraceRequest(
         model=spec, phase=arguments.phase, attention=arguments.attention, logits=arguments.logits, inputs=inputs,
-        fit=arguments.phase != "train",  # what is saved has no fit
+        fit=arguments.phase != "train", fused=fused,  # what is saved has no fit
     )  # fmt: skip
     values = arguments.values
+    if values:
+        values = {"batch_size": 1, **values}  # of one sequence unless said otherwise
     if values and arguments.phase == "decode":
         values = {"seq_len": 1, **values}  # decoding is one token at a time unless said otherwise
-    return tracer_of(workspace).find(request, spec.class_name, arguments.instance, values, running(context))
+    tracer, run = tracer_of(workspace), running(context)
+    return tracer.find(request, spec.class_name, arguments.instance, values, run, special=special)
 
 
 def sources(workspace: Workspace) -> tuple[Source, ...]:

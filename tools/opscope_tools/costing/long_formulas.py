@@ -55,7 +55,7 @@ def configured(result: ToolResult) -> dict[str, int]:
 
     A fitted variable stays a variable: its formulas are only known to hold at the sizes that were run.
     """
-    document = getattr(result, "document", None) or getattr(result, "dataflow")  # noqa: B009 - one of the two
+    document = getattr(result, "document")  # noqa: B009 - cost results have one
     values = {
         v.name: v.default for v in document.variables if v.config_key and v.default is not None and v.kind != "fitted"
     }

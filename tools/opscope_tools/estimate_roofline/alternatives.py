@@ -5,16 +5,26 @@ Nothing is traced again: kernels are what they were, with other widths. An estim
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from opscope_schemas.estimates import Alternative
 
 from opscope_tools.estimate_roofline.kernels import Kernel
-from opscope_tools.estimate_roofline.times import Estimate, bound, estimates
+from opscope_tools.estimate_roofline.times import Estimate, bound, class_of, estimates
 from opscope_tools.hardware.calibration import Calibration
 from opscope_tools.hardware.devices import Device
-from opscope_tools.hardware.forms import BYTES, DECODE_ATTENTION, EXPERTS, LATENT_DECODE, PREFILL_ATTENTION, PRODUCT
+from opscope_tools.hardware.forms import (
+    BYTES,
+    DECODE_ATTENTION,
+    EXPERTS,
+    LATENT_DECODE,
+    PREFILL_ATTENTION,
+    PRODUCT,
+    WINDOW_DECODE,
+    WINDOW_PREFILL,
+)
 
 _WEIGHTS = ("fp8", "fp8_block", "int4", "mxfp4", "nvfp4")
 #: of activations that are narrowed before a product
@@ -26,33 +36,48 @@ _MOST = 2**20
 def alternatives(
     every: Sequence[Kernel], device: Device, calibration: Calibration | None, backend: str, vocabulary: float
 ) -> tuple[Alternative, ...]:
-    """What saves time, most first. Of calibrated times where all kernels have them both ways, else of bounds."""
-    now = _seconds(estimates(every, device, calibration, backend))
+    """What saves time: what calibrated times can judge first, then what only bounds can, most saved first in each.
+
+    Calibrated times are compared where every kernel has one both ways, else the two bounds; what saves nothing by its own is left out.
+    """
+    now = _sums(estimates(every, device, calibration, backend))
     found = []
-    for name, changed in _changes(every, vocabulary):
-        then = _seconds(estimates(changed, device, calibration, backend))
-        known = now[1] is not None and then[1] is not None
-        before, after = (now[1], then[1]) if now[1] is not None and then[1] is not None else (now[0], then[0])
+    for name, changed in changes(every, vocabulary):
+        then = _sums(estimates(changed, device, calibration, backend))
+        known = not now.unmeasured and not then.unmeasured
+        before, after = (now.calibrated, then.calibrated) if known else (now.bound, then.bound)
         if before > after:
             found.append(
-                Alternative(name=name, seconds=after, saved_seconds=before - after, share=round(1 - after / before, 4), basis="calibrated" if known else "bound")
+                Alternative(
+                    name=name, seconds=after, saved_seconds=before - after, share=round(1 - after / before, 4),
+                    basis="calibrated" if known else "bound", bound_share=round(1 - then.bound / now.bound, 4),
+                    unmeasured=tuple(dict.fromkeys((*now.unmeasured, *then.unmeasured))) if calibration is not None else (),
+                )
             )  # fmt: skip
-    return tuple(sorted(found, key=lambda one: -one.saved_seconds))
+    return tuple(sorted(found, key=lambda one: (one.basis == "bound", -one.saved_seconds)))
 
 
-def _seconds(found: Iterable[Estimate]) -> tuple[float, float | None]:
-    bounds, calibrated = 0.0, 0.0
-    known = True
-    for one in found:
-        bounds += one.bound * one.kernel.count
-        if one.measured is not None:
-            calibrated += one.measured.seconds * one.kernel.count
-        elif one.limit is not None:
-            known = False
-    return bounds, calibrated if known else None
+@dataclass(frozen=True)
+class _Sums:
+    """Of a pass, seconds; `calibrated` is of the whole only where nothing is `unmeasured`."""
+
+    bound: float
+    calibrated: float
+    unmeasured: tuple[str, ...]
 
 
-def _changes(every: Sequence[Kernel], vocabulary: float) -> Iterable[tuple[str, list[Kernel]]]:
+def _sums(found: Sequence[Estimate]) -> _Sums:
+    times = [(one.measured, one.kernel.count) for one in found if one.measured is not None]
+    missing = (one.kernel for one in found if one.measured is None and one.limit is not None)
+    return _Sums(
+        sum(one.bound * one.kernel.count for one in found),
+        sum(time.seconds * count for time, count in times),
+        tuple(dict.fromkeys(f"{class_of(kernel)} {kernel.precision}" for kernel in missing)),
+    )
+
+
+def changes(every: Sequence[Kernel], vocabulary: float) -> Iterable[tuple[str, list[Kernel]]]:
+    """Each alternative's name and the kernels with it; `vocabulary`: the head's width on a rank, which stays as it is."""
     plain = [k for k in every if k.form in (PRODUCT, EXPERTS) and k.precision == "bf16"]
     if plain:
         for precision in _WEIGHTS:
@@ -68,8 +93,9 @@ def _narrower(kernel: Kernel, precision: str, vocabulary: float) -> Kernel:
         return kernel
     if kernel.form is EXPERTS:
         then = {**sizes, "weight_bytes": BYTES[precision]}
-        share = EXPERTS.work(then)[1] / EXPERTS.work(sizes)[1]
-        return replace(kernel, precision=precision, sizes=then, moved=kernel.moved * share)
+        weights = max(0.0, kernel.moved - EXPERTS.work({**sizes, "weight_bytes": 0.0})[1])
+        saved = weights * (1 - BYTES[precision] / sizes["weight_bytes"])
+        return replace(kernel, precision=precision, sizes=then, moved=kernel.moved - saved)
     if not kernel.joins or sizes["n"] == vocabulary:
         return kernel
     saved = (sizes["weight_bytes"] - BYTES[precision]) * sizes["n"] * sizes["k"]
@@ -78,7 +104,8 @@ def _narrower(kernel: Kernel, precision: str, vocabulary: float) -> Kernel:
 
 
 def _cached(kernel: Kernel) -> bool:
-    return kernel.form in (DECODE_ATTENTION, LATENT_DECODE, PREFILL_ATTENTION) and kernel.precision == "bf16"
+    kept = (DECODE_ATTENTION, LATENT_DECODE, PREFILL_ATTENTION, WINDOW_DECODE, WINDOW_PREFILL)
+    return kernel.form in kept and kernel.precision == "bf16"
 
 
 def _with_cache(kernel: Kernel) -> Kernel:
@@ -87,7 +114,7 @@ def _with_cache(kernel: Kernel) -> Kernel:
     width = (
         sizes["rank"] + sizes["rope"] if kernel.form is LATENT_DECODE else 2 * sizes.get("kv", 0) * sizes.get("d", 0)
     )
-    saved = sizes["b"] * sizes["context"] * width
+    saved = sizes["b"] * min(sizes["context"], sizes.get("window", math.inf)) * width
     return replace(kernel, precision="fp8", sizes={**sizes, "cache_bytes": 1.0}, moved=max(0.0, kernel.moved - saved))
 
 
@@ -113,4 +140,4 @@ def turning_batch(kernels: Callable[[int], Sequence[Kernel]], device: Device, no
     return high if not computes(low) else low
 
 
-__all__ = ["alternatives", "turning_batch"]
+__all__ = ["alternatives", "changes", "turning_batch"]

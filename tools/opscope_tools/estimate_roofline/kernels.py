@@ -16,22 +16,33 @@ from opscope_schemas.formula import Rational, approximated
 from opscope_tools.hardware.forms import (
     ALL_REDUCE,
     BYTES,
+    CONVOLUTION,
+    CONVOLUTION_STEP,
     DECODE_ATTENTION,
+    DELTA_DECODE,
+    DELTA_PREFILL,
     EXPERTS,
     LATENT_DECODE,
     LATENT_PREFILL,
     PREFILL_ATTENTION,
     PRODUCT,
+    WINDOW_DECODE,
+    WINDOW_PREFILL,
     Form,
 )
 from opscope_tools.trace.engine import Found
 from opscope_tools.trace.protocol import OpRecord
-from opscope_tools.trace.routing import GROUPED, routings
+from opscope_tools.trace.routing import GROUPED, routings, touched
 from opscope_tools.trace.serving import EngineKernel, kernels
 from opscope_tools.trace.sharding import Shards, Split, shards
 
 #: exponent of the power law by which tokens choose experts, as kernels were measured: routers are not even
 _SKEW = 1.01
+#: fused kernels of linear attention -> as they were measured
+_LINEAR = {
+    "chunk_gated_delta_rule": DELTA_PREFILL, "fused_recurrent_gated_delta_rule": DELTA_DECODE, "causal_conv1d_fwd": CONVOLUTION,
+    "causal_conv1d_update": CONVOLUTION_STEP,
+}  # fmt: skip
 #: bytes per element of weights above which they are as the model's dtype has them
 _PLAIN = 1.5
 
@@ -57,7 +68,15 @@ class Kernel:
     #: bytes that ranks tell one another, and how many ranks
     exchanged: float = 0.0
     ranks: int = 1
-    split: Split | None = None
+    #: precision in which products take their activations, where somebody asked for one; "": as the measured kernels have it
+    activations: str = ""
+
+    @property
+    def units(self) -> str:
+        """Precision in which its products are computed: the wider one of weights (or cache) and activations."""
+        if not self.activations:
+            return self.precision
+        return self.activations if BYTES[self.activations] >= min(2.0, BYTES[self.precision]) else self.precision
 
 
 #: name of a size -> its value; fractions as floating point
@@ -88,15 +107,18 @@ class _Part:
     split: Split | None
     #: shapes of queries, keys and values; () where it is no attention
     attention: tuple[tuple[str, ...], ...] = ()
+    #: orders of all operators that run in it
+    orders: tuple[int, ...] = ()
 
 
 class Pass:
     """One pass of a model, whose kernels can be had at any point at which its trace holds and on any ranks."""
 
-    def __init__(self, found: Found, quantised: str, *, eager: bool = False) -> None:
-        """`quantised`: the precision of weights that are not the model's dtype."""
-        self.found, self.quantised, self.eager = found, quantised, eager
+    def __init__(self, found: Found, quantised: str, *, eager: bool = False, activations: str = "") -> None:
+        """`quantised`: the precision of weights that are not the model's dtype; `activations`: that of what products read."""
+        self.found, self.quantised, self.eager, self.activations = found, quantised, eager, activations
         tree, call = found.tree, found.call
+        self.decodes = tree.trace.phase == "decode"
         self.shards: Shards = shards(tree, call)
         self.routings = list(routings(tree, call))
         self.parts = [self._part(one) for one in kernels(tree, call, eager=eager)]
@@ -111,16 +133,34 @@ class Pass:
 
     def _part(self, kernel: EngineKernel) -> _Part:
         op, cost, tree = kernel.ops[0], kernel.cost, self.found.tree
-        read = bound = str(cost.read)
-        for number, routing in enumerate(self.routings):
-            read = read.replace(str(routing.bound), f"{{touched_{number}}}")
+        bound = str(cost.read)
         return _Part(
-            op, tree.pattern(tree.trace.calls[op.call]), str(kernel.repeat), str(cost.flops), str(cost.matmul), str(cost.causal), read,
-            bound, str(cost.write), self.shards.split.get(op.order), kernel.attention,
+            op, tree.pattern(tree.trace.calls[op.call]), str(kernel.repeat), str(cost.flops), str(cost.matmul), str(cost.causal),
+            touched(bound, self.routings), bound, str(cost.write), self.shards.split.get(op.order), kernel.attention,
+            tuple(op.order for op in kernel.ops),
         )  # fmt: skip
 
     def kernels(self, values: Mapping[str, Rational | float], parallel: Parallel = ALONE) -> list[Kernel]:
         """The kernels of one rank, what it exchanges with others included. `values` are those of a rank's own sequences."""
+        point = self._at(values, parallel)
+        if self.eager:
+            return self._singles(point)
+        joined = [*_small_as_one(_joined(_with_experts(point))), *_exchanges(point)]
+        return [self._reading(one) for one in joined]
+
+    def singles(self, values: Mapping[str, Rational | float]) -> list[Kernel]:
+        """One for each of `parts`, none joined with another."""
+        return self._singles(self._at(values, ALONE))
+
+    def _singles(self, point: _Point) -> list[Kernel]:
+        return [self._reading(_kernel(part, point)) for part in self.parts]
+
+    def _reading(self, kernel: Kernel) -> Kernel:
+        """Where weights are quantised, products with others keep their activations too, as engines run them."""
+        kept = self.quantised and kernel.precision == "bf16" and self.activations not in ("", "fp16")
+        return kernel if kept else _reading(kernel, self.activations)
+
+    def _at(self, values: Mapping[str, Rational | float], parallel: Parallel) -> _Point:
         given = numbers(values)
         for number, routing in enumerate(self.routings):
             experts, chosen, tokens = (
@@ -129,10 +169,7 @@ class Pass:
             given[f"touched_{number}"] = (
                 experts * -math.expm1(tokens * math.log1p(-chosen / experts)) if chosen < experts else experts
             )
-        point = _Point(self, given, parallel)
-        if self.eager:
-            return [_kernel(part, point) for part in self.parts]
-        return [*_small_as_one(_joined(_with_experts(point))), *_exchanges(point)]
+        return _Point(self, given, parallel)
 
 
 @dataclass(frozen=True)
@@ -176,11 +213,26 @@ def _kernel(part: _Part, point: _Point) -> Kernel:
     read, written = point.bytes(part.read), point.bytes(part.write)
     plain = Kernel(
         operation="sdpa" if part.attention else _named(op), module=part.module, file=op.site.file, line=op.site.line,
-        count=int(point.number(part.repeat)), flops=flops, matmul_flops=matmul, moved=read + written, counted=op.counted, split=part.split,
+        count=int(point.number(part.repeat)), flops=flops, matmul_flops=matmul, moved=read + written, counted=op.counted,
     )  # fmt: skip
     if not matmul:
         return _shared(plain, point.ranks(part))
+    if (form := _LINEAR.get(op.operator)) is not None:
+        return _linear(plain, part, form, point)
     return _attention(plain, part, read, point) if part.attention else _product(plain, part, read, point)
+
+
+def _reading(kernel: Kernel, activations: str) -> Kernel:
+    """Its products take activations of that precision; what lies between products stays as it is."""
+    if not activations or not kernel.matmul_flops:
+        return kernel
+    narrower, x = 2.0 - BYTES[activations], kernel.sizes or {}
+    entries = 0.0
+    if kernel.form is PRODUCT:
+        entries = x["m"] * x["k"]
+    elif kernel.form is EXPERTS:
+        entries = x["tokens"] * x["topk"] / x["ep"] * (x["hidden"] + x["inter"] / x["tp"])
+    return replace(kernel, activations=activations, moved=max(0.0, kernel.moved - narrower * entries))
 
 
 def _shared(plain: Kernel, ranks: float) -> Kernel:
@@ -206,7 +258,10 @@ def _product(plain: Kernel, part: _Part, read: float, point: _Point) -> Kernel:
     n = shape[1] if "convolution" in op.operator and len(shape) > 2 else shape[-1]
     k, m = plain.matmul_flops / (2 * elements), elements / n
     activations = sum(point.bytes(view.size) for view in op.views)
-    if "convolution" not in op.operator and op.inputs and (width := point.shape(op.inputs[0].shape)[-1]) > k > 0:
+    first = (
+        op.inputs["addmm" in op.operator or "baddbmm" in op.operator] if len(op.inputs) > 1 else None
+    )  # a bias comes first
+    if "convolution" not in op.operator and first is not None and (width := point.shape(first.shape)[-1]) > k > 0:
         # absorbed: its weights meet other rows than those that the eager pass gives them
         k, m = width, plain.matmul_flops / (2 * n * width)
         activations = 2 * m * k
@@ -246,18 +301,47 @@ def _attention(plain: Kernel, part: _Part, read: float, point: _Point) -> Kernel
     if part.attention[0][-1] != part.attention[2][-1]:
         return _latents(plain, part, read, point, ranks)
     b, h, new, d = point.shape(part.attention[0])[-4:]
+    tokens = point.values.get("seq_len", 1.0) if point.of.decodes else new
+    if new != tokens:  # query heads of one key are folded into its new tokens
+        h, new = h * new / tokens, tokens
     context = point.shape(part.attention[1])[-2]
     cached = float(point.values.get("kv_bytes", 2))
     kv = min(h, max(1.0, round((read - 2 * b * h * new * d) / (2 * cached * b * context * d))))
     here = max(1.0, kv / ranks)
+    length = max(context, point.values.get("cache_len", 0) + new if point.of.decodes else new)
+    said = point.found.tree.trace.calls[part.op.call].window
+    window = min(context, point.number(said)) if said else context  # a cache that forgets is as long as its window
     cache = 2 * cached * b * context * d
     plain = replace(
         plain, flops=plain.flops / ranks, matmul_flops=plain.matmul_flops / ranks,
         moved=(plain.moved - cache * kv) / ranks + cache * here if ranks > 1 else plain.moved,
     )  # fmt: skip
     sizes = {"b": b, "h": h / ranks, "kv": here, "d": d, "context": context, "new": new, "cache_bytes": cached}
-    form = DECODE_ATTENTION if new == 1 else PREFILL_ATTENTION
-    return replace(plain, precision="fp8" if cached < _PLAIN else "bf16", form=form, sizes=sizes)
+    decodes = new == 1 or new < context
+    form = DECODE_ATTENTION if decodes else PREFILL_ATTENTION
+    precision = "fp8" if cached < _PLAIN else "bf16"
+    if window < length:
+        form = WINDOW_DECODE if decodes else WINDOW_PREFILL
+        sizes |= {"context": length, "window": window}
+        flops = form.work({**sizes, "h": sizes["h"] * new} if decodes else sizes)[0]
+        plain = replace(plain, flops=plain.flops * flops / plain.matmul_flops, matmul_flops=flops)
+    return replace(plain, precision=precision, form=form, sizes=sizes)
+
+
+def _linear(plain: Kernel, part: _Part, form: Form, point: _Point) -> Kernel:
+    """Linear attention, or the short convolution before it. Ranks share the heads (or channels); states are read and written once."""
+    op, ranks = part.op, point.ranks(part) if part.split is not None else 1.0
+    first = point.shape(op.inputs[0].shape)
+    if form in (CONVOLUTION, CONVOLUTION_STEP):
+        width = point.shape(op.inputs[1].shape)[-1]
+        sizes = {"b": first[0], "new": first[-1], "channels": first[1] / ranks, "width": width}
+        return replace(_shared(plain, ranks), form=form, sizes=sizes)
+    b, new, heads, k_dim = first
+    v_heads, v_dim = point.shape(op.inputs[2].shape)[-2:]
+    sizes = {
+        "b": b, "new": new, "k_heads": max(1.0, heads / ranks), "v_heads": max(1.0, v_heads / ranks), "k_dim": k_dim, "v_dim": v_dim,
+    }  # fmt: skip
+    return replace(_shared(plain, ranks), moved=form.work(sizes)[1], form=form, sizes=sizes)
 
 
 def _latents(plain: Kernel, part: _Part, read: float, point: _Point, ranks: float) -> Kernel:
@@ -270,7 +354,8 @@ def _latents(plain: Kernel, part: _Part, read: float, point: _Point, ranks: floa
     cached = float(point.values.get("kv_bytes", 2))
     rank = (plain.moved - read) / (2 * b * h * new)
     rope = plain.matmul_flops / (2 * b * h * new * context) - 2 * rank
-    absorbed = new == 1 and rank != values
+    beside = new == 1 or new < context
+    absorbed = beside and rank != values
     if ranks > 1:
         latents = cached * b * context * (rank + rope) if absorbed else 0.0
         moved = (plain.moved - latents) / ranks + latents
@@ -279,7 +364,7 @@ def _latents(plain: Kernel, part: _Part, read: float, point: _Point, ranks: floa
     precision = "fp8" if cached < _PLAIN else "bf16"
     if absorbed:
         return replace(plain, precision=precision, form=LATENT_DECODE, sizes={**sizes, "rank": rank, "rope": rope})
-    if new == 1:  # expanded for every token: no engine does so, and nobody measured it
+    if beside:  # expanded for every token: no engine does so, and nobody measured it
         return plain
     return replace(plain, precision=precision, form=LATENT_PREFILL, sizes={**sizes, "keys": keys, "values": values})
 

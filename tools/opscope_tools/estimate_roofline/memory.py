@@ -15,6 +15,10 @@ from opscope_tools.trace.sharding import weight_shares
 
 #: a batch or a context beyond this is no limit that anybody meets
 _MOST = 2**24
+#: a trace of so many is one of any number; of one it may be of one alone
+_SOME = 3
+#: regions of a size that are looked at, each with a trace of its own
+_TRACES = 4
 
 
 class Memory:
@@ -45,12 +49,11 @@ class Memory:
                 layers += size
             else:
                 ends, largest_end = ends + size, max(largest_end, size)
-        depth = values.get("num_layers", parallel.pp)
-        share = math.ceil(depth / parallel.pp) / depth
-        return math.ceil(layers * share + (ends if parallel.pp == 1 else largest_end))
+        return math.ceil(layers * _share(values, parallel) + (ends if parallel.pp == 1 else largest_end))
 
     def cache(self, values: Numbers, parallel: Parallel = ALONE) -> int:
-        """After the pass, of the sequences that `values` say; of a stage so many times as there are stages, each of its own layers."""
+        """After the pass, of the largest stage: of the sequences that `values` say, so many times as there are stages, its own
+        layers."""
         if self.flow.cache is None:
             return 0
         if parallel.devices == 1:
@@ -58,49 +61,87 @@ class Memory:
         total = 0.0
         for text, heads in self._shards.cache:
             total += approximated(text)(values) / (min(parallel.tp, approximated(heads)(values)) if heads else 1)
-        return math.ceil(total)
+        return math.ceil(total * parallel.pp * _share(values, parallel))
 
     def activations(self, values: Numbers) -> int | None:
         """Peak of the eager pass; None: not known."""
         return _whole(self.flow.peak_activations, values) if self.flow.peak_activations else None
 
 
+def _share(values: Numbers, parallel: Parallel) -> float:
+    """The part of the layers that the largest stage has."""
+    depth = values.get("num_layers", parallel.pp)
+    return math.ceil(depth / parallel.pp) / depth
+
+
 def _whole(text: str, values: Numbers) -> int:
     return math.ceil(round(approximated(text)(values), 6))
 
 
-def of_rank(values: Mapping[str, Rational | float], parallel: Parallel) -> dict[str, float]:
-    """The point as one rank sees it: its replica's sequences, of which each stage has a part in work."""
+def of_rank(values: Mapping[str, Rational | float], parallel: Parallel, *, held: bool = False) -> dict[str, float]:
+    """The point as one rank sees it: its replica's sequences, of which each stage has a part in work. The parts differ by one
+    sequence at most, and the largest is worked on; `held`: their average, as each stage holds its layers of all."""
     found = numbers(values)
-    groups = parallel.dp * parallel.pp
-    if groups > 1 and "batch_size" in found:
-        found["batch_size"] = math.ceil(found["batch_size"] / groups)
+    if "batch_size" in found and parallel.dp * parallel.pp > 1:
+        of_replica = math.ceil(found["batch_size"] / parallel.dp)
+        found["batch_size"] = of_replica / parallel.pp if held else math.ceil(of_replica / parallel.pp)
     return found
 
 
-def memory_use(memory: Memory, values: Mapping[str, Rational], capacity: int, parallel: Parallel = ALONE) -> MemoryUse:
+#: a memory at a point, by name of the size that is moved and its value; None: no trace holds there
+At = Callable[[str, int], Memory | None]
+
+
+def memory_use(
+    memory: Memory, values: Mapping[str, Rational], capacity: int, parallel: Parallel, elsewhere: At
+) -> MemoryUse:
     """Bytes at the point. Raises `ValuesError` where the point lacks a variable."""
-    flow, here = memory.flow, of_rank(values, parallel)
-    weights, cache, activations = memory.weights(here, parallel), memory.cache(here, parallel), memory.activations(here)
+    flow, here, held = memory.flow, of_rank(values, parallel), of_rank(values, parallel, held=True)
+    weights, cache, activations = memory.weights(here, parallel), memory.cache(held, parallel), memory.activations(here)
 
-    def needs(name: str) -> Callable[[int], int]:
-        def of(size: int) -> int:
-            there = of_rank({**values, name: size}, parallel)
-            return weights + memory.cache(there, parallel) + (memory.activations(there) or 0)
-
-        return of
+    def most(name: str) -> int | None:
+        return _most(name, memory, values, capacity, parallel, elsewhere)
 
     length = "cache_len" if flow.phase == "decode" else "seq_len"
     per_token = _whole(flow.cache.per_token, here) if flow.cache is not None and flow.cache.per_token else None
     total = weights + cache + (activations or 0)
     return MemoryUse(
         weights_bytes=weights, cache_bytes=cache,
-        cache_bytes_per_token=round(per_token / here["batch_size"] * (cache / memory.cache(here) if parallel.devices > 1 else 1))
+        cache_bytes_per_token=round(per_token / here["batch_size"] * (cache / memory.cache(held) if parallel.devices > 1 else 1))
         if per_token and here.get("batch_size") else None,
         activation_bytes=activations, capacity_bytes=capacity, fits=total <= capacity,
-        largest_batch=largest(needs("batch_size"), capacity) if "batch_size" in values else None,
-        longest_context=largest(needs(length), capacity) if length in values and flow.cache is not None else None,
+        largest_batch=most("batch_size") if "batch_size" in values else None,
+        longest_context=most(length) if length in values and flow.cache is not None else None,
     )  # fmt: skip
+
+
+def _most(
+    name: str, memory: Memory, values: Mapping[str, Rational], capacity: int, parallel: Parallel, elsewhere: At
+) -> int | None:
+    """The largest size that fits by the trace that holds there: beyond a window the cache no longer grows, and what is traced
+    of one sequence says nothing of two. None where every size fits, or no trace says which do."""
+    asked = [memory]
+    size = int(values[name])
+    found: int | None = size
+    if name == "batch_size":
+        asked = [elsewhere(name, max(size, _SOME)) or memory]
+    while len(asked) < _TRACES:
+        of = asked[-1]
+
+        def needs(size: int, of: Memory = of) -> int:
+            there = {**values, name: size}
+            rank = of_rank(there, parallel)
+            kept = of.cache(of_rank(there, parallel, held=True), parallel)
+            return of.weights(rank, parallel) + kept + (of.activations(rank) or 0)
+
+        found = largest(needs, capacity)
+        then = elsewhere(name, found or (_SOME if found == 0 else _MOST))
+        if then is None:
+            return 0 if found == 0 else None
+        if then in asked:
+            break
+        asked.append(then)
+    return found
 
 
 def largest(needs: Callable[[int], int], capacity: int) -> int | None:

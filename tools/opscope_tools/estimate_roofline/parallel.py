@@ -45,6 +45,8 @@ def _heads(of: Pass, values: Numbers) -> tuple[int, int]:
 
 def check(of: Pass, values: Numbers, parallel: Parallel) -> None:
     """Raises `ConfigError` for degrees that the model does not allow."""
+    if parallel.zero:
+        raise ConfigError("ZeRO shares what training keeps.", next_step="Leave zero away, or give phase train.")
     if parallel.devices == 1 and parallel.ep == 1:
         return
     if of.eager:
@@ -79,6 +81,15 @@ def check(of: Pass, values: Numbers, parallel: Parallel) -> None:
         raise ConfigError(f"pp {parallel.pp} is more than the {depth:g} layers.", next_step="Choose fewer stages.")
 
 
+def check_training(parallel: Parallel) -> None:
+    """Raises `ConfigError` for ways in which no training step is estimated."""
+    if max(parallel.tp, parallel.pp, parallel.ep) > 1 or parallel.sp:
+        raise ConfigError(
+            "A training step is estimated on data-parallel ranks alone.",
+            next_step="Give dp, and zero 1 to 3, and nothing else.",
+        )
+
+
 def spread(of: Pass, values: Numbers, parallel: Parallel, found: Sequence[Estimate]) -> Spread | None:
     """None for one device."""
     if parallel.devices == 1:
@@ -96,9 +107,9 @@ def spread(of: Pass, values: Numbers, parallel: Parallel, found: Sequence[Estima
         )
         hidden = max(exchanged, sum(one.measured.seconds * one.kernel.count for one in others if one.measured))
     return Spread(
-        tp=parallel.tp, pp=parallel.pp, ep=parallel.ep, dp=parallel.dp, sp=parallel.sp, devices=parallel.devices,
+        tp=parallel.tp, pp=parallel.pp, ep=parallel.ep, dp=parallel.dp, sp=parallel.sp, zero=parallel.zero, devices=parallel.devices,
         communication=tuple(_row(kind, size, ranks, kinds) for (kind, size, ranks), kinds in told.items()), hidden_seconds=hidden,
-        tp_degrees=tp_degrees(of, values), ep_degrees=ep_degrees(of, values),
+        tp_degrees=() if of.eager else tp_degrees(of, values), ep_degrees=() if of.eager else ep_degrees(of, values),
     )  # fmt: skip
 
 
@@ -111,4 +122,4 @@ def _row(kind: str, size: float, ranks: int, kinds: Sequence[Estimate]) -> Commu
     )  # fmt: skip
 
 
-__all__ = ["check", "ep_degrees", "spread", "tp_degrees"]
+__all__ = ["check", "check_training", "ep_degrees", "spread", "tp_degrees"]

@@ -21,6 +21,7 @@ from opscope_tools.estimate_roofline.predicting import Model, Replica, served
 from opscope_tools.estimate_roofline.tool import Precision, RooflineArguments, devices_of, model_of, shown
 from opscope_tools.estimate_roofline.traffic import Load
 from opscope_tools.hardware.calibration import calibration_for
+from opscope_tools.pictures import plans
 from opscope_tools.running.config_files import Config
 from opscope_tools.running.tool import Tool, ToolContext
 
@@ -46,6 +47,7 @@ class PlanArguments(ToolArguments):
     price: float | None = Field(default=None, gt=0, description="A device-hour.")
     config: Config = Field(default=None, description="As elsewhere.")
     backend: Literal["vllm", "trtllm", "sglang"] = Field(default="vllm", description="Whose kernels.")
+    plot: bool = Field(default=False, description="Adds a picture.")
 
 
 def plan(arguments: PlanArguments, context: ToolContext) -> PlanResult:
@@ -77,7 +79,7 @@ def plan(arguments: PlanArguments, context: ToolContext) -> PlanResult:
     within = [p for p in found if arguments.tpot_limit is None or p.tpot_seconds <= arguments.tpot_limit]
     return PlanResult(
         model_class=model_class, hardware=shown(device, []), devices=count, goal=arguments.goal, input_len=arguments.input_len,
-        output_len=arguments.output_len, best=_best(within, arguments.goal), front=front, considered=len(found), refused=tuple(refused),
+        output_len=arguments.output_len, best=_best(within, arguments.goal), front=front, beaten=tuple((round(p.tokens_per_second_per_user, 2), round(p.tokens_per_second_per_device, 2)) for p in found if p not in front), considered=len(found), refused=tuple(refused),
         assumptions=_ASSUMED, sources=sources(context.workspace),
         notes=("No plan fits: the weights are too large for these devices.",) if not found else (),
     )  # fmt: skip
@@ -113,10 +115,10 @@ def _plans(replica: Replica, replicas: int, weights: str, arguments: PlanArgumen
         each = max(1, concurrency // replicas)
         if each * replicas != concurrency and concurrency > 1:
             continue
-        found, _ = served(replica, Load(each, arguments.input_len, arguments.output_len))
+        found = served(replica, Load(each, arguments.input_len, arguments.output_len))
         if found.cache_limit is not None:  # more would only wait: the last is as many as there are places
             full = found.cache_limit * replica.parallel.dp
-            found, _ = served(replica, Load(full, arguments.input_len, arguments.output_len))
+            found = served(replica, Load(full, arguments.input_len, arguments.output_len))
             yield _plan(replica, replicas, weights, full * replicas, found, arguments)
             return
         yield _plan(replica, replicas, weights, concurrency, found, arguments)
@@ -160,7 +162,8 @@ def _brief(result: PlanResult) -> PlanResult:
     return result.model_copy(
         update={
             "front": result.front[:12],
-            "shortened": "The first 12 plans of the front are listed. The artifact is whole.",
+            "beaten": (),
+            "shortened": "The first 12 plans of the front are listed, none that they beat. The artifact is whole.",
         }
     )
 
@@ -176,4 +179,6 @@ PLAN: Tool[PlanArguments, PlanResult] = Tool(
     files=lambda workspace: workspace.device_files,
     shorter=(_brief,),
     lane=lambda _: "trace",
+    picture=lambda asked, result: plans(result, "png") if asked.plot else None,
+    of_hosts=("plot",),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Literal, TypeVar
 
 from opscope_schemas.estimates import ALONE, Parallel, Served, SweepPoint
 from opscope_schemas.formula import Rational, approximated, evaluate, holds, variables
@@ -13,7 +13,7 @@ from opscope_schemas.formula import Rational, approximated, evaluate, holds, var
 from opscope_tools.estimate_roofline.kernels import Pass, numbers
 from opscope_tools.estimate_roofline.memory import Memory, of_rank
 from opscope_tools.estimate_roofline.times import Estimate, estimates, totals
-from opscope_tools.estimate_roofline.traffic import CHUNK, Load, Steady, Steps, steady
+from opscope_tools.estimate_roofline.traffic import CHUNK, Load, Steps, steady
 from opscope_tools.hardware.calibration import Calibration
 from opscope_tools.hardware.devices import Device
 from opscope_tools.trace.dataflow import dataflow
@@ -22,8 +22,11 @@ from opscope_tools.trace.engine import Found
 #: of a device's memory, what an engine gives weights, cache and activations; the rest is the runtime's, graphs and fragments
 USABLE = 0.9
 Phase = Literal["prefill", "decode"]
+T = TypeVar("T")
 
 
+#: engines that take that share of what weights leave free; others of the whole, weights among it
+_OF_THE_REST = frozenset({"trtllm"})
 #: engines that keep room for the whole of an answer when a request begins; others for what it has, and begin again what they must
 _KEEP_WHOLE = frozenset({"trtllm"})
 
@@ -35,16 +38,23 @@ class Timing:
     found: Found
     quantised: str
     eager: bool = False
+    activations: str = ""
 
     @cached_property
     def of(self) -> Pass:
         """Its kernels."""
-        return Pass(self.found, self.quantised, eager=self.eager)
+        return self._once(
+            "pass", lambda: Pass(self.found, self.quantised, eager=self.eager, activations=self.activations)
+        )
 
     @cached_property
     def memory(self) -> Memory:
         """Its memory."""
-        return Memory(self.of, dataflow(self.found.tree, self.found.call))
+        return self._once("memory", lambda: Memory(self.of, dataflow(self.found.tree, self.found.call)))
+
+    def _once(self, what: str, make: Callable[[], T]) -> T:
+        """Of every point of a trace the same."""
+        return self.found.tree.once((what, self.found.call.index, self.quantised, self.eager, self.activations), make)
 
     @cached_property
     def _followers(self) -> list[tuple[str, str]]:
@@ -71,10 +81,23 @@ class Timing:
 
     def holds(self, **sizes: int) -> bool:
         """Whether the trace's record is of a pass of these sizes."""
+        own = self.found.values or {}
+        if any(size != own.get(name, size) for name, size in sizes.items() if name not in self._free):
+            return False
+        values = self.exactly(**sizes)
+        return all(holds(condition, values) for condition in self._conditions)
+
+    @cached_property
+    def _free(self) -> set[str]:
+        """Sizes that the formulas have as variables; others are numbers in them."""
+        return {v.name for v in self.found.tree.trace.variables if v.kind == "symbol"}
+
+    def exactly(self, **sizes: int) -> dict[str, Rational]:
+        """As `at`, in whole numbers and fractions."""
         values = {**(self.found.values or {}), **sizes}
         for name, definition in self._followers:
             values[name] = evaluate(definition, values)
-        return all(holds(condition, values) for condition in self._conditions)
+        return values
 
 
 _LENGTH: Mapping[Phase, str] = {"prefill": "seq_len", "decode": "cache_len"}
@@ -144,10 +167,12 @@ class Replica:
         """Sequences of that length whose cache fits beside weights and activations, of one replica; 0: the weights do not fit."""
         decode, prefill = self.model.timing("decode", 2, length), self.model.timing("prefill", 1, min(CHUNK, length))
         here = decode.at(batch_size=1, cache_len=round(length))
-        left = USABLE * self.device.capacity - decode.memory.weights(here, self.parallel)
-        left -= (
+        held: float = decode.memory.weights(here, self.parallel)
+        held += (
             prefill.memory.activations(prefill.at(batch_size=1, seq_len=round(min(CHUNK, length)))) or 0
         ) / self.parallel.tp
+        whole = self.device.capacity
+        left = USABLE * (whole - held) if self.backend in _OF_THE_REST else USABLE * whole - held
         if left <= 0:
             return 0
         many = decode.at(batch_size=1024, cache_len=round(length))
@@ -163,25 +188,35 @@ class Replica:
         )
 
 
-def served(replica: Replica, load: Load) -> tuple[Served, Steady | None]:
-    """The steady state under that load; no times where the weights do not fit."""
+def served(replica: Replica, load: Load) -> Served:
+    """The steady state under that load, of calibrated times where all kernels of both passes have them, else of bounds alone; no times
+    where the weights do not fit."""
+    found = _served(replica, load)
+    if replica.basis == "bound" and replica.calibration is not None:  # some were calibrated: the two are never mixed
+        return _served(Replica(replica.model, replica.device, None, replica.backend, replica.parallel), load)
+    return found
+
+
+def _served(replica: Replica, load: Load) -> Served:
     parallel = replica.parallel
     kept = load.input_len + load.output_len * (1.0 if replica.backend in _KEEP_WHOLE else 0.5)
+    at_first = 1.0 if replica.backend in _KEEP_WHOLE else load.input_len / kept
     limit = replica.places(kept)
     asked = max(1.0, load.concurrency / parallel.dp)
     if limit == 0:
         return Served(
             concurrency=load.concurrency, input_len=load.input_len, output_len=load.output_len, decode_batch=0, cache_limit=0,
             step_seconds=replica.seconds("decode", asked, load.input_len + load.output_len / 2), prefill_share=0, basis=replica.basis,
-        ), None  # fmt: skip
-    found = steady(replica.steps(), load, parallel.dp, limit, replica.backend)
+        )  # fmt: skip
+    waits = replica.backend if replica.calibration is not None else ""
+    found = steady(replica.steps(), load, parallel.dp, limit, waits, at_first)
     rate = found.rate * load.output_len * min(parallel.dp, load.concurrency)
     return Served(
         concurrency=load.concurrency, input_len=load.input_len, output_len=load.output_len, tpot_seconds=found.tpot, step_seconds=found.step,
         ttft_service_seconds=found.service, ttft_queue_seconds=found.queue, ttft_seconds=found.service + found.queue,
         decode_batch=round(found.batch, 3), cache_limit=limit if limit < asked else None, tokens_per_second=rate,
         tokens_per_second_per_device=rate / parallel.devices, prefill_share=round(found.prefill_share, 4), basis=replica.basis,
-    ), found  # fmt: skip
+    )  # fmt: skip
 
 
 def swept(replica: Replica, phase: Phase, batch: int, length: int) -> SweepPoint:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from opscope_schemas.estimates import CalibrationNote, ClassTime, Limit, OperatorTime, TimeTotals
+from opscope_schemas.estimates import CalibrationNote, ClassTime, Limit, NearestRow, OperatorTime, TimeTotals
 
 from opscope_tools.estimate_roofline.kernels import Kernel
 from opscope_tools.hardware.calibration import Calibration, Fitted, Timed, chosen, rates, timed
 from opscope_tools.hardware.devices import Device
-from opscope_tools.hardware.forms import PRODUCT
+from opscope_tools.hardware.forms import BYTES, DECODE_ATTENTION, EXPERTS, LATENT_DECODE, PRODUCT, WINDOW_DECODE
 
 #: classes as people call them
 _NAMES = {
     "product": "matrix products", "decode_attention": "attention", "prefill_attention": "attention", "latent_decode": "attention",
-    "latent_prefill": "attention", "experts": "experts", "all_reduce": "communication",
+    "latent_prefill": "attention", "window_decode_attention": "attention", "window_prefill_attention": "attention",
+    "gated_delta_prefill": "linear attention", "gated_delta_decode": "linear attention", "short_convolution": "linear attention",
+    "short_convolution_step": "linear attention", "experts": "experts", "all_reduce": "communication",
 }  # fmt: skip
+#: precision of weights -> that of the activations with which its kernels were measured, where it is not bf16
+_ACTIVATIONS = {"fp8": "fp8", "fp8_block": "fp8", "mxfp4_mxfp8": "fp8", "nvfp4": "nvfp4"}
 #: how far the time of what only moves data may be off: chosen, not measured
 _LOOSE = (0.6, 1.5)
 
@@ -39,7 +43,7 @@ def bound(kernel: Kernel, device: Device) -> tuple[float, Limit | None]:
         link = device.link(kernel.ranks)
         shared = kernel.exchanged * (kernel.ranks - 1) / kernel.ranks
         return (shared / link.bytes_per_second if link else 0.0), "link"
-    compute = kernel.matmul_flops / device.peak(kernel.precision)[0]
+    compute = kernel.matmul_flops / device.peak(kernel.units)[0]
     memory = kernel.moved / device.bandwidth
     if not compute and not memory:
         return 0.0, None
@@ -66,14 +70,31 @@ def _measured(kernel: Kernel, device: Device, calibration: Calibration, backend:
         if kernel.matmul_flops:  # a product or an attention of a kind that no table has
             return None
         return _small(kernel, device, calibration, backend)
-    sizes = dict(kernel.sizes)
+    sizes = _sizes(kernel)
     width = int(sizes["d"]) if "d" in sizes else None
     fitted = chosen(calibration, kernel.form, kernel.precision, backend, width)
-    if fitted is None and kernel.precision != "bf16":  # weights are widened on the way to the units
-        fitted = chosen(calibration, kernel.form, "bf16", backend, width)
-    if fitted is None:
+    if fitted is None and kernel.form is WINDOW_DECODE:  # that many positions are read, and no others
+        fitted = chosen(calibration, DECODE_ATTENTION, kernel.precision, backend, width)
+        sizes["context"] = min(sizes["context"], sizes["window"])
+    if fitted is None:  # kernels of another precision say nothing of it: they are limited elsewhere
         return None
+    if kernel.activations and kernel.form in (PRODUCT, EXPERTS):
+        measured = _ACTIVATIONS.get(fitted.precision, "bf16")
+        if BYTES[kernel.activations] != BYTES[measured]:
+            return None
     return timed(fitted, sizes, rates(device, fitted.precision, kernel.ranks))
+
+
+def _sizes(kernel: Kernel) -> dict[str, float]:
+    """As kernels of its form were measured."""
+    sizes = dict(kernel.sizes or {})
+    if kernel.form in (
+        DECODE_ATTENTION,
+        LATENT_DECODE,
+        WINDOW_DECODE,
+    ):  # new tokens are as query heads: they read the same keys and values
+        sizes["h"] *= sizes.pop("new")
+    return sizes
 
 
 def _small(kernel: Kernel, device: Device, calibration: Calibration, backend: str) -> Timed | None:
@@ -86,19 +107,27 @@ def _small(kernel: Kernel, device: Device, calibration: Calibration, backend: st
     return Timed(seconds, seconds * _LOOSE[0], seconds * _LOOSE[1], fitted)
 
 
-def rows(found: Sequence[Estimate]) -> tuple[OperatorTime, ...]:
-    """Each kernel's row, all its runs together."""
-    return tuple(_row(one) for one in found if one.limit is not None or not one.kernel.counted)
+#: form, precision, sizes and backend of a measured kernel -> the row that is nearest to it
+Beside = Callable[[str, str, Mapping[str, float], str], NearestRow | None]
 
 
-def _row(one: Estimate) -> OperatorTime:
+def rows(found: Sequence[Estimate], beside: Beside | None = None) -> tuple[OperatorTime, ...]:
+    """Each kernel's row, all its runs together, with what was measured `beside` it."""
+    return tuple(_row(one, beside) for one in found if one.limit is not None or not one.kernel.counted)
+
+
+def _row(one: Estimate, beside: Beside | None) -> OperatorTime:
     kernel, measured = one.kernel, one.measured
     times = {
         "calibrated_seconds": measured.seconds * kernel.count, "low_seconds": measured.low * kernel.count,
         "high_seconds": measured.high * kernel.count,
     } if measured is not None else {}  # fmt: skip
+    nearest = None
+    if beside is not None and measured is not None and kernel.form is not None:
+        nearest = beside(measured.by.form, measured.by.precision, _sizes(kernel), measured.by.backend)
     return OperatorTime(
-        operation=kernel.operation, kind=_class(kernel), module=kernel.module, file=kernel.file, line=kernel.line, count=kernel.count,
+        nearest=nearest,
+        operation=kernel.operation, kind=class_of(kernel), module=kernel.module, file=kernel.file, line=kernel.line, count=kernel.count,
         flops=round(kernel.flops * kernel.count), bytes=round(kernel.moved * kernel.count),
         intensity=round(kernel.flops / kernel.moved, 3) if kernel.moved else 0.0, bound_seconds=one.bound * kernel.count,
         limited_by=one.limit, fits_l2=one.fits_l2, measured_as=_measured_as(one), outside=measured.outside if measured and kernel.form else (),
@@ -136,7 +165,8 @@ def totals(found: Sequence[Estimate], tokens: float, fits: bool) -> TimeTotals:
     )  # fmt: skip
 
 
-def _class(kernel: Kernel) -> str:
+def class_of(kernel: Kernel) -> str:
+    """The class that people call it by."""
     if kernel.form is None:
         return "other products" if kernel.matmul_flops else "norms, activations and copies"
     return _NAMES[kernel.form.name]
@@ -147,7 +177,7 @@ def spent(found: Sequence[Estimate]) -> tuple[ClassTime, ...]:
     classes: dict[str, list[Estimate]] = {}
     for one in found:
         if one.limit is not None:
-            classes.setdefault(_class(one.kernel), []).append(one)
+            classes.setdefault(class_of(one.kernel), []).append(one)
     known = all(one.measured is not None for kinds in classes.values() for one in kinds)
 
     def seconds(one: Estimate) -> float:
@@ -172,8 +202,14 @@ def note(found: Sequence[Estimate], calibration: Calibration) -> CalibrationNote
     return CalibrationNote(
         device=calibration.device, source=calibration.source, licence=calibration.licence, digest=whole[:16],
         valid=not any(one.measured.outside for one in found if one.measured is not None and one.kernel.form is not None),
-        error={f"{b.form} {b.precision} {b.backend}" + (f" {b.head_dim}" if b.head_dim else ""): b.unseen.mape for b in used.values()},
+        error={_judged(by): by.unseen.mape for by in used.values()},
     )  # fmt: skip
 
 
-__all__ = ["Estimate", "bound", "estimates", "note", "rows", "spent", "totals"]
+def _judged(by: Fitted) -> str:
+    """Which class; one that no unseen shape was left to judge says by what its error was found."""
+    said = f"{by.form} {by.precision} {by.backend}" + (f" {by.head_dim}" if by.head_dim else "")
+    return said if by.held_out == "shapes" else f"{said} (of measured shapes, at unseen {by.held_out})"
+
+
+__all__ = ["Beside", "Estimate", "bound", "class_of", "estimates", "note", "rows", "spent", "totals"]

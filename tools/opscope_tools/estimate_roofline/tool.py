@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from opscope_cache.trees import IMPORTED
 from opscope_schemas.common import ToolArguments
-from opscope_schemas.errors import ConfigError, ValuesError
-from opscope_schemas.estimates import ALONE, Hardware, Parallel, RooflineResult, TimeTotals
+from opscope_schemas.errors import ConfigError, TraceError, ValuesError
+from opscope_schemas.estimates import (
+    ALONE,
+    Hardware,
+    MemoryUse,
+    OperatorTime,
+    Parallel,
+    RooflineResult,
+    Speculative,
+    TimeTotals,
+)
 from opscope_schemas.formula import Rational
 from pydantic import Field
 
@@ -25,12 +36,16 @@ from opscope_tools.costing.arguments import (
     remarks,
     sources,
 )
+from opscope_tools.costing.numbers import positions, usual_sizes
 from opscope_tools.estimate_roofline.alternatives import alternatives, turning_batch
+from opscope_tools.estimate_roofline.fusing import fusions
 from opscope_tools.estimate_roofline.kernels import Kernel
-from opscope_tools.estimate_roofline.memory import memory_use, of_rank
-from opscope_tools.estimate_roofline.parallel import check, spread
+from opscope_tools.estimate_roofline.memory import Memory, memory_use, of_rank
+from opscope_tools.estimate_roofline.parallel import check, check_training, spread
 from opscope_tools.estimate_roofline.predicting import Model, Phase, Replica, Timing, served
-from opscope_tools.estimate_roofline.times import Estimate, estimates, note, rows, spent, totals
+from opscope_tools.estimate_roofline.speculating import ASSUMED as SPECULATIVE_ASSUMED
+from opscope_tools.estimate_roofline.speculating import asked, speculative
+from opscope_tools.estimate_roofline.times import Beside, Estimate, estimates, note, rows, spent, totals
 from opscope_tools.estimate_roofline.traffic import Load
 from opscope_tools.estimate_roofline.training import ASSUMED as TRAINING_ASSUMED
 from opscope_tools.estimate_roofline.training import step_kernels, step_memory
@@ -45,16 +60,26 @@ from opscope_tools.trace.document import not_counted
 from opscope_tools.trace.quantisation import scheme_of
 
 Precision = Literal["bf16", "fp8", "fp8_block", "int8", "int4", "mxfp4", "nvfp4"]
+#: kernels that an agent is told of
+_SLOWEST = 5
+#: what products may be asked to read, beside weights and cache of any precision
+_ACTIVATIONS = ("bf16", "fp16", "fp8")
 #: sizes of a pass where nobody gives them
 _SIZES = {"batch_size": 1, "seq_len": 1024, "cache_len": 1024}
-#: how a checkpoint of that precision says so, head and norms left alone
-_STORED: Mapping[str, dict[str, Any]] = {
+#: how a checkpoint of that precision says so: all products but the head
+STORED: Mapping[str, dict[str, Any]] = {
     "fp8": {"quant_method": "fp8"},
     "fp8_block": {"quant_method": "fp8", "weight_block_size": [128, 128]},
     "int8": {"quant_method": "bitsandbytes", "load_in_8bit": True},
-    "int4": {"quant_method": "gptq", "bits": 4, "group_size": 128},
-    "mxfp4": {"quant_method": "mxfp4"},
-    "nvfp4": {"quant_method": "modelopt", "quant_algo": "NVFP4"},
+    "int4": {"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": False},
+    "mxfp4": {
+        "quant_method": "compressed-tensors",
+        "ignore": ["lm_head"],
+        "config_groups": {
+            "all": {"targets": ["Linear"], "weights": {"type": "float", "num_bits": 4, "group_size": 32}}
+        },
+    },
+    "nvfp4": {"quant_method": "modelopt", "quant_algo": "NVFP4", "exclude_modules": ["lm_head"]},
 }
 #: what the names of stored formats begin with -> precision of the kernels
 _PRECISIONS = {
@@ -79,10 +104,11 @@ _ASSUMED = (
 
 _STEADY = (
     "Requests come in a closed loop of that concurrency, each as soon as another has ended; how many decode at a time follows from Little's "
-    "law, and no more do than have room for their cache in 0.9 of the memory.",
+    "law, and no more do than have room for their cache in 0.9 of the memory, for TensorRT-LLM of what weights leave of it. An engine that "
+    "begins a request with room for its question alone makes it wait for the rest between its tokens.",
     "A prefill beside decoding stretches the steps by the time that it takes. `ttft_queue_seconds` is what a request waits beside its own "
     "prefill: for a place, and as engines schedule, for some steps and a share of a first wave that comes at once; those three figures of "
-    "each engine are fitted on measured runs, nothing else is.",
+    "each engine, and 0.6 ms of a decode step in which the device waits for vLLM's host, are fitted on measured runs, nothing else is.",
 )
 
 
@@ -96,17 +122,21 @@ class RooflineArguments(ToolArguments):
     )
     config: Config = Field(default=None, description=CONFIG)
     values: Values = Field(default=None, description=VALUES)
-    precision: dict[Literal["weights", "cache"], Precision] | None = Field(
+    precision: dict[Literal["weights", "cache", "activations"], Precision | Literal["fp16"]] | None = Field(
         default=None, description="Default: the checkpoint's."
     )
-    parallel: dict[Literal["tp", "pp", "ep", "dp", "sp"], Annotated[int, Field(ge=0, le=1024)]] | None = Field(
-        default=None, description="Degrees; sp: true or false."
+    parallel: dict[Literal["tp", "pp", "ep", "dp", "sp", "zero"], Annotated[int, Field(ge=0, le=1024)]] | None = Field(
+        default=None, description="Degrees; sp: 0 or 1; zero: 0 to 3."
     )
     serving: (
         dict[Literal["concurrency", "input_len", "output_len"], Annotated[int, Field(ge=1, le=10_000_000)]] | None
-    ) = Field(default=None, description="Requests at a time; tokens of each.")
+    ) = Field(default=None, description="Requests; tokens of each.")
+    speculative: dict[str, Any] | None = Field(
+        default=None,
+        description="num_speculative_tokens, acceptance_rate, draft_model or draft_cost.",
+    )
     backend: Literal["vllm", "trtllm", "sglang"] = Field(default="vllm", description="Whose kernels.")
-    view: Literal["eager", "serving"] = Field(default="serving", description="As engines run it, or eagerly.")
+    view: Literal["eager", "serving"] = Field(default="serving", description="As engines run it.")
     plot: Literal["roofline", "classes", "timeline"] | None = Field(default=None, description="Adds this picture.")
 
 
@@ -115,6 +145,17 @@ def estimate_roofline(arguments: RooflineArguments, context: ToolContext) -> Roo
     if arguments.serving is not None or arguments.phase == "serve":
         return _served(arguments, context)
     return _estimated(arguments, context, *devices_of(arguments.hardware, arguments.parallel, context))
+
+
+def with_nearest(arguments: RooflineArguments, context: ToolContext) -> RooflineResult:
+    """A pass, with the nearest measured row beside each kernel. Raises `ConfigError` where no tables of them are installed."""
+    from opscope_tools.hardware import measured, nearest  # numpy, and with the first row pyarrow
+
+    measured.folder()
+    if arguments.serving is not None or arguments.phase == "serve":
+        raise ConfigError("Measured rows stand beside the kernels of one pass.", next_step="Leave out `serving`.")
+    device, parallel = devices_of(arguments.hardware, arguments.parallel, context)
+    return _estimated(arguments, context, device, parallel, partial(nearest.nearest_row, device.id))
 
 
 def devices_of(hardware: str, degrees: Mapping[Any, int] | None, context: ToolContext) -> tuple[Device, Parallel]:
@@ -143,7 +184,7 @@ def devices_of(hardware: str, degrees: Mapping[Any, int] | None, context: ToolCo
 
 
 def _parallel(degrees: Mapping[Any, int]) -> Parallel:
-    if wrong := [name for name, size in degrees.items() if name != "sp" and size < 1]:
+    if wrong := [name for name, size in degrees.items() if name not in ("sp", "zero") and size < 1]:
         raise ConfigError(f"{wrong[0]} begins with 1.", next_step="Leave it away, or give a number of ranks.")
     return Parallel.model_validate({**degrees, "sp": bool(degrees.get("sp", 0))})
 
@@ -162,7 +203,7 @@ def _served(arguments: RooflineArguments, context: ToolContext) -> RooflineResul
     first = model.timing("decode", 2, load.input_len + load.output_len / 2)
     check(first.of, first.at(batch_size=2), parallel)
     replica = Replica(model, device, calibration_for(device), arguments.backend, parallel)
-    found, _ = served(replica, load)
+    found = served(replica, load)
     batch = max(1, round(found.decode_batch * parallel.dp)) if found.cache_limit != 0 else load.concurrency
     values = {**(arguments.values or {}), "batch_size": batch, "cache_len": round(load.input_len + load.output_len / 2)}
     step = arguments.model_copy(update={"phase": "decode", "values": values, "serving": None})
@@ -173,68 +214,164 @@ def _served(arguments: RooflineArguments, context: ToolContext) -> RooflineResul
 
 def model_of(arguments: RooflineArguments, context: ToolContext) -> Model:
     """The passes of the model that the arguments name."""
-    quantised, _ = _quantised(_asked(arguments)[0], arguments, context)
+    others = {n: v for n, v in (arguments.values or {}).items() if n not in _SIZES}
 
     def found(phase: Phase, sizes: Mapping[str, Rational]) -> Timing:
-        others = {n: v for n, v in (arguments.values or {}).items() if n not in _SIZES}
-        asked, _ = _asked(arguments.model_copy(update={"phase": phase, "values": {**others, **sizes}}))
-        context.checkpoint()
-        return Timing(find(asked, context), quantised)
+        return timing_of(arguments.model_copy(update={"phase": phase}), {**others, **sizes}, context)
 
     return Model(found)
 
 
+def timing_of(
+    arguments: RooflineArguments,
+    values: Mapping[str, Rational],
+    context: ToolContext,
+    *,
+    fused: bool = True,
+    special: bool = True,
+) -> Timing:
+    """The pass that the arguments name, traced where `values` need it, as `find` is told to."""  # fmt: skip
+    cost, _ = _asked(arguments.model_copy(update={"values": values}))
+    context.checkpoint()
+    quantised, _ = _quantised(cost, arguments, context)
+    return Timing(
+        find(cost, context, fused=fused, special=special),
+        quantised,
+        activations=(arguments.precision or {}).get("activations", ""),
+    )
+
+
 def _estimated(
-    arguments: RooflineArguments, context: ToolContext, device: Device, parallel: Parallel
+    arguments: RooflineArguments, context: ToolContext, device: Device, parallel: Parallel, beside: Beside | None = None
 ) -> RooflineResult:
-    asked, defaults = _asked(arguments)
-    quantised, precision = _quantised(asked, arguments, context)
-    found = find(asked, context)
+    cost, defaults = _asked(arguments)
+    if defaults:  # as far as the model has positions
+        usual = usual_sizes(find(cost.model_copy(update={"values": None}), context))
+        cost, defaults = _asked(
+            arguments,
+            {**_SIZES, **{n: int(x) for n, x in usual.items() if n != "seq_len" or arguments.phase != "decode"}},
+        )
+    training = arguments.phase == "train"
+    batch = (cost.values or {}).get("batch_size")
+    if training:
+        parallel = parallel if arguments.parallel else Parallel(dp=parallel.devices)
+        check_training(parallel)
+        each = {"batch_size": math.ceil(batch / parallel.dp)} if isinstance(batch, int) else {}
+        cost = cost.model_copy(update={"values": {**(cost.values or {}), **each}})
+    quantised, precision = _quantised(cost, arguments, context)
+    serving = arguments.view == "serving" and not training
+    found = find(cost, context, fused=serving)
     values = found.values
     if values is None:
         raise ValuesError("No point to estimate at.", next_step="Give values: {'batch_size': 1, 'cache_len': 1024}.")
     context.checkpoint()
-    training = arguments.phase == "train"
-    if training and parallel.devices > 1:
-        raise ConfigError("A training step is estimated on one device.", next_step="Leave `parallel` away.")
-    serving = arguments.view == "serving" and not training
-    timing = Timing(found, "" if training else quantised, eager=not serving)
-    here = of_rank(values, parallel)
-    check(timing.of, here, parallel)
+    timing = Timing(
+        found,
+        "" if training else quantised,
+        eager=not serving,
+        activations=(arguments.precision or {}).get("activations", ""),
+    )
+    elsewhere = _elsewhere_of(timing, arguments.model_copy(update={"values": cost.values}), context)
+    here = of_rank(values, ALONE if training else parallel)
+    if not training:
+        check(timing.of, here, parallel)
     calibration = calibration_for(device) if serving else None
-    every = step_kernels(timing.of, values) if training else timing.of.kernels(here, parallel)
+    every = step_kernels(timing.of, values, parallel) if training else timing.of.kernels(here, parallel)
     times = estimates(every, device, calibration, arguments.backend)
     memory = (
-        step_memory(found, values, device.capacity)
+        step_memory(found, values, device.capacity, parallel)
         if training
-        else memory_use(timing.memory, values, device.capacity, parallel)
+        else memory_use(
+            timing.memory, values, device.capacity, parallel, lambda name, size: _memory(elsewhere({name: size}))
+        )
     )
     tokens = (
         float(values.get("batch_size", 0)) * float(values.get("seq_len", 0)) if arguments.phase != "encode" else 0.0
     )
+    if training and isinstance(batch, int):  # what was asked for, not a rank's part of it
+        values, tokens = {**values, "batch_size": batch}, tokens / float(values["batch_size"]) * batch
     whole, expected = _elsewhere(totals(times, tokens, memory.fits), every, device, arguments)
     return RooflineResult(
         model_class=found.tree.trace.model_class, phase=found.tree.trace.phase, view="serving" if serving else "eager",
-        precision={**precision, "activations": "bf16"}, hardware=shown(device, times),
+        precision={**precision, "activations": (arguments.precision or {}).get("activations", "bf16")}, hardware=shown(device, times),
         values={n: v for n, v in values.items() if n in _SIZES or n in (arguments.values or {})},
-        totals=whole, spent=spent(times), memory=memory, operators=rows(times),
+        totals=whole, spent=spent(times), memory=memory, operators=rows(times, beside),
         parallel=spread(timing.of, here, parallel, times),
         alternatives=alternatives(every, device, calibration, arguments.backend, here.get("vocab_size", math.inf) / parallel.tp) if serving else (),
-        turning_batch=_turning(timing, here, parallel, device) if serving else None,
+        speculative=_speculative(arguments, context, device, parallel, whole) if arguments.speculative else None,
+        fusion=fusions(timing.of, values, device) if arguments.view == "eager" and not training else (),
+        turning_batch=_turning(timing, elsewhere({"batch_size": 3}), here, parallel, device) if serving else None,
         calibration=note(times, calibration) if calibration is not None else None,
-        assumptions=(*TRAINING_ASSUMED, *_ASSUMED[:2]) if training else _ASSUMED,
+        assumptions=(*TRAINING_ASSUMED, *_ASSUMED[:2]) if training else (*_ASSUMED, *(SPECULATIVE_ASSUMED if arguments.speculative else ())),
         not_counted=not_counted(found.tree.ops_below(found.call)), sources=sources(context.workspace),
-        notes=(*defaults, *_told(device, times, arguments.view if serving else "eager", memory.fits), *expected, *remarks(found)),
+        notes=(
+            *defaults, *_told(device, times, arguments.view if serving else "eager", memory.fits), *expected,
+            *_longer(memory, positions(found)), *remarks(found),
+        ),
     )  # fmt: skip
 
 
-def _turning(timing: Timing, here: Mapping[str, float], parallel: Parallel, device: Device) -> int | None:
-    if "batch_size" not in here or (timing.found.tree.trace.guards and not timing.holds(batch_size=3)):
+def _longer(memory: MemoryUse, room: int | None) -> tuple[str, ...]:
+    """A note where memory holds more positions than the model has."""
+    longest = memory.longest_context
+    if room is None or longest is None or longest <= room:
+        return ()
+    return (f"Memory holds a context of {longest:,}; the config makes room for {room:,} positions.",)
+
+
+def _speculative(
+    arguments: RooflineArguments, context: ToolContext, device: Device, parallel: Parallel, step: TimeTotals
+) -> Speculative:
+    """Speculative decoding instead of the step, both models on the same ranks."""
+    of = asked(arguments.speculative or {})
+    if arguments.phase != "decode" or (arguments.values or {}).get("seq_len", 1) != 1 or arguments.view == "eager":
+        raise ConfigError(
+            "Speculation is of a decode step of the serving view.", next_step="Leave out phase, seq_len and view."
+        )
+    plain = arguments.model_copy(update={"speculative": None})
+    pass_of = {"values": {**(arguments.values or {}), "seq_len": of.tokens + 1}}
+    verified = _estimated(plain.model_copy(update=pass_of), context, device, parallel).totals
+    sizes = {name: size for name, size in (arguments.values or {}).items() if name in _SIZES}
+    draft = plain.model_copy(update={"target": of.model, "config": None, "precision": None, "values": sizes})
+    return speculative(of, step, verified, lambda: _estimated(draft, context, device, parallel).totals)
+
+
+def _elsewhere_of(
+    timing: Timing, arguments: RooflineArguments, context: ToolContext
+) -> Callable[[Mapping[str, int]], Timing | None]:
+    """What gives the timing that holds at other sizes, where the model runs there and a trace of that length is not long."""
+    known = [timing]
+
+    def elsewhere(sizes: Mapping[str, int]) -> Timing | None:
+        found = next((one for one in known if one.holds(**sizes)), None)
+        if found is None:
+            try:
+                values, short = {**(arguments.values or {}), **sizes}, sizes.keys() <= {"batch_size"}
+                there = timing_of(arguments, values, context, fused=not timing.eager, special=short)
+            except (TraceError, ValuesError):
+                return None
+            found = replace(there, eager=timing.eager)
+            known.append(found)
+        return found
+
+    return elsewhere
+
+
+def _memory(timing: Timing | None) -> Memory | None:
+    return timing.memory if timing is not None else None
+
+
+def _turning(
+    timing: Timing, of_many: Timing | None, here: Mapping[str, float], parallel: Parallel, device: Device
+) -> int | None:
+    if "batch_size" not in here or of_many is None or not of_many.holds(batch_size=4):
         return None  # a trace of one sequence, or of this number of them alone
     groups = parallel.dp * parallel.pp
-    found = turning_batch(
-        lambda batch: timing.of.kernels({**here, "batch_size": batch}, parallel), device, round(here["batch_size"])
-    )
+
+    def kernels(batch: int) -> list[Kernel]:
+        return (timing if batch == here["batch_size"] else of_many).of.kernels({**here, "batch_size": batch}, parallel)
+
+    found = turning_batch(kernels, device, round(here["batch_size"]))
     return found * groups if found is not None else None
 
 
@@ -259,15 +396,24 @@ def _elsewhere(
     return whole.model_copy(update={"low_seconds": low, "high_seconds": high}), (said,)
 
 
-def _asked(arguments: RooflineArguments) -> tuple[CostArguments, tuple[str, ...]]:
+def _asked(arguments: RooflineArguments, usual: Mapping[str, int] = _SIZES) -> tuple[CostArguments, tuple[str, ...]]:
     """What the cost tools are asked for, and what was assumed on the way."""
     given = dict(arguments.values or {})
     wanted = ("batch_size", "cache_len") if arguments.phase in ("decode", "serve") else ("batch_size", "seq_len")
     missing = [name for name in wanted if name not in given]
-    values: dict[str, Any] = {**{name: _SIZES[name] for name in missing}, **given}
+    values: dict[str, Any] = {**{name: usual[name] for name in missing}, **given}
     precision = arguments.precision or {}
     if precision and arguments.phase == "train":
         raise ConfigError("Training is estimated in bf16 alone.", next_step="Leave out precision.")
+    if wrong := [
+        f"{kind} {name}"
+        for kind, name in precision.items()
+        if (name not in _ACTIVATIONS if kind == "activations" else name == "fp16")
+    ]:
+        raise ConfigError(
+            f"{wrong[0]} is not known.",
+            next_step="Activations are bf16, fp16 or fp8; weights and cache are not fp16: bf16 takes as much.",
+        )
     if cache := precision.get("cache"):
         values.setdefault("kv_bytes", Fraction(BYTES[cache]).limit_denominator(4096))
     config = arguments.config
@@ -277,7 +423,7 @@ def _asked(arguments: RooflineArguments) -> tuple[CostArguments, tuple[str, ...]
                 "Both a config file and a precision of weights were given.",
                 next_step="Give the config as an object, or leave the precision to it.",
             )
-        config = {**(config or {}), "quantization_config": _STORED.get(weights, {})}
+        config = {**(config or {}), "quantization_config": STORED.get(weights, {})}
     said = ", ".join(f"{name} {values[name]:,}" for name in missing)
     return (
         CostArguments(
@@ -307,8 +453,8 @@ def shown(device: Device, times: list[Estimate]) -> Hardware:
     spent_in: dict[str, float] = {}
     for one in times:
         if one.kernel.matmul_flops:
-            spent_in[one.kernel.precision] = (
-                spent_in.get(one.kernel.precision, 0.0) + one.kernel.matmul_flops * one.kernel.count
+            spent_in[one.kernel.units] = (
+                spent_in.get(one.kernel.units, 0.0) + one.kernel.matmul_flops * one.kernel.count
             )
     rate, units = device.peak(max(spent_in, key=lambda n: spent_in[n], default="bf16"))
     return Hardware(
@@ -329,22 +475,30 @@ def _told(device: Device, times: list[Estimate], view: str, fits: bool) -> tuple
         said.append(f"No measured kernels are like {named}: only the bound is given for the whole.")
     elif view == "eager":
         said.append("Eager kernels were not measured: only the bound is given.")
-    if outside := sorted({n for one in times if one.measured and one.kernel.form for n in one.measured.outside}):
-        said.append(f"Beyond what was measured: {', '.join(outside)}.")
+    outside: dict[str, set[str]] = {}
+    for one in times:
+        for name in one.measured.outside if one.measured and one.kernel.form else ():
+            outside.setdefault(f"{one.kernel.operation} of {one.kernel.module}", set()).add(name)
+    if outside:
+        each = "; ".join(f"{which}, by its {' and '.join(sorted(sizes))}" for which, sizes in outside.items())
+        said.append(f"Larger or smaller than any measured kernel: {each}.")
     if not fits:
         said.append("Weights, cache and activations do not fit one device: no throughput is given.")
     return tuple(said)
 
 
 def _brief(result: RooflineResult) -> RooflineResult:
-    slowest = sorted(result.operators, key=lambda o: -(o.calibrated_seconds or o.bound_seconds))[:25]
-    kept = tuple(o for o in result.operators if o in slowest)
+    slowest = sorted(result.operators, key=lambda o: -(o.calibrated_seconds or o.bound_seconds))[:_SLOWEST]
+    said = f"The {len(slowest)} slowest kernels are listed, times with four digits, sources of the device left out; totals are of all. The artifact is whole."
+    hardware = result.hardware.model_copy(update={"sources": ()})
     return result.model_copy(
-        update={
-            "operators": kept,
-            "shortened": "The 25 slowest kernels are listed; the totals are of all. The artifact is whole.",
-        }
+        update={"operators": tuple(map(_rounded, slowest)), "hardware": hardware, "shortened": said}
     )
+
+
+def _rounded(row: OperatorTime) -> OperatorTime:
+    times = {n: float(f"{x:.4g}") for n, x in row if n.endswith("_seconds") and isinstance(x, float)}
+    return row.model_copy(update=times)
 
 
 ESTIMATE_ROOFLINE: Tool[RooflineArguments, RooflineResult] = Tool(
@@ -359,8 +513,12 @@ ESTIMATE_ROOFLINE: Tool[RooflineArguments, RooflineResult] = Tool(
     run=estimate_roofline,
     sources=IMPORTED,
     files=lambda workspace: workspace.device_files,
-    shorter=(_brief,),
+    brief=_brief,
     lane=lambda _: "trace",
     picture=lambda asked, result: picture(result, asked.plot, "png") if asked.plot else None,
     of_hosts=("plot",),
+)
+#: of a shell alone: hosts have no tables of measured kernels
+NEAREST: Tool[RooflineArguments, RooflineResult] = replace(
+    ESTIMATE_ROOFLINE, name="estimate_beside_measurements", run=with_nearest
 )

@@ -12,10 +12,13 @@ from dataclasses import dataclass
 
 #: of the span in which the batch lies that decodes
 _HALVINGS = 12
-#: of each engine: prefills, decode steps and places of a first wave that a request waits for its first token. The only figures that are
-#: fitted on runs of whole engines (benchmarks/silicon/served_runs.py, the half that may be looked at): benchmarks send all requests at
-#: once and then ten for each place, so a tenth of them wait for half of the others' prefills; SGLang's waves stay together
-_WAITS = {"vllm": (1.0, 5.0, 0.1), "trtllm": (1.5, 9.0, 0.15), "sglang": (2.5, 7.0, 0.8)}
+#: of each engine: prefills, decode steps and places of a first wave that a request waits for its first token, and seconds of a decode step
+#: in which the device waits for its host. The only figures that are fitted on runs of whole engines (benchmarks/silicon/served_runs.py,
+#: the half that may be looked at): benchmarks send all requests at once and then ten for each place, so a tenth of them wait for half of
+#: the others' prefills; more of SGLang's waves stay together. A bound has none of them
+_WAITS = {
+    "": (1.0, 0.0, 0.0, 0.0), "vllm": (1.0, 5.0, 0.1, 6e-4), "trtllm": (1.0, 9.0, 0.1, 0.0), "sglang": (1.0, 16.0, 0.3, 0.0),
+}  # fmt: skip
 #: tokens that an engine prefills in one step at most
 CHUNK = 8192
 
@@ -50,8 +53,11 @@ class Steady:
     prefill_share: float
 
 
-def steady(steps: Steps, load: Load, replicas: int, cache_limit: int | None, backend: str = "vllm") -> Steady:
-    """Of one of so many replicas that share the load evenly."""
+def steady(
+    steps: Steps, load: Load, replicas: int, cache_limit: int | None, backend: str = "", at_first: float = 1.0
+) -> Steady:
+    """Of one of so many replicas that share the load evenly. `at_first`: of the place that a request comes to take, what it must find
+    free to begin; for the rest it waits later, between its tokens."""
     here = max(1.0, load.concurrency / replicas)
     places = min(here, cache_limit) if cache_limit is not None else here
     context = load.input_len + load.output_len / 2
@@ -59,10 +65,14 @@ def steady(steps: Steps, load: Load, replicas: int, cache_limit: int | None, bac
     together = _beside(steps, load.input_len, service)
     others = together * (places - 1) / places
     gaps = max(1, load.output_len - 1)
+    prefills, waits, wave, host = _WAITS[backend]
+
+    def step_of(batch: float) -> float:
+        return steps.decode(max(1.0, batch), context) + host
 
     def rate(batch: float) -> float:
         """Requests a second while so many decode: each takes its part of the steps, and its prefill stretches those of others."""
-        return batch / (gaps * steps.decode(max(1.0, batch), context) + batch * others)
+        return batch / (gaps * step_of(batch) + batch * others)
 
     low, high = 0.0, places
     for _ in range(_HALVINGS):
@@ -70,12 +80,13 @@ def steady(steps: Steps, load: Load, replicas: int, cache_limit: int | None, bac
         low, high = (middle, high) if middle + rate(middle) * service < places else (low, middle)
     batch = (low + high) / 2
     found = rate(batch)
-    tpot = batch / (found * gaps)
-    step = steps.decode(max(1.0, batch), context)
-    prefills, waits, wave = _WAITS[backend]
+    step = step_of(batch)
+    # of a wave that begins together, half of the prefills come before a request's own
+    tpot = step + (1 - wave / 2) * batch * others / gaps
     burst = (prefills - 1) * service + waits * step + wave * (places - 1) / 2 * together
-    waiting = max(0.0, here / found - service - gaps * tpot) + burst
-    return Steady(step, tpot, service, waiting, batch, found, min(1.0, found * others))
+    waiting = max(0.0, here / found - service - batch / found)
+    tpot += (1 - at_first) * waiting / gaps
+    return Steady(step, tpot, service, at_first * waiting + burst, batch, found, min(1.0, found * others))
 
 
 def _beside(steps: Steps, length: int, alone: float) -> float:

@@ -5,17 +5,18 @@ Order: the kernels, memory with saved activations, memory with layers that run a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from opscope_schemas.analysis import Optimizer, Training
 from opscope_schemas.errors import TraceError
-from opscope_schemas.estimates import MemoryUse, RecomputedMemory, TrainingMemory
+from opscope_schemas.estimates import ALONE, MemoryUse, Parallel, RecomputedMemory, TrainingMemory
 from opscope_schemas.formula import Rational, evaluate, whole_bytes
 
 from opscope_tools.estimate_roofline.kernels import Kernel, Pass
 from opscope_tools.estimate_roofline.memory import largest
-from opscope_tools.hardware.forms import PREFILL_ATTENTION
+from opscope_tools.hardware.forms import ALL_REDUCE, PREFILL_ATTENTION
 from opscope_tools.trace.engine import Found
 from opscope_tools.trace.training import training_of
 
@@ -23,6 +24,8 @@ ASSUMED = (
     "Every kernel is one of eager execution on bf16 weights; none was measured, so that only the bound is given.",
     "The optimizer is AdamW with fp32 weights and moments, its update one pass over them.",
     "Saved activations are all in memory when the way back begins; what it needs beside them is left out.",
+    "Data-parallel ranks exchange gradients once a step, beside nothing else: all-reduced, with ZeRO scattered in sums and weights gathered "
+    "again, with its third stage for each way; a layer that is gathered is not in the memory.",
 )
 
 
@@ -34,15 +37,37 @@ def step_of(found: Found) -> Training:
     return training
 
 
-def step_kernels(of: Pass, values: Mapping[str, Rational]) -> list[Kernel]:
-    """The kernels of forward and backward, as they run eagerly, and the optimizer's update as one."""
+def step_kernels(of: Pass, values: Mapping[str, Rational], parallel: Parallel = ALONE) -> list[Kernel]:
+    """The kernels of forward and backward of one rank, as they run eagerly, the optimizer's update as one, and what ranks exchange.
+
+    `values` are those of the rank's own sequences.
+    """
     made = []
     for op, kernel in zip([part.op for part in of.parts], of.kernels(values), strict=True):
         if op.operator == "opscope.sdpa_backward":
             kernel = replace(kernel, form=PREFILL_ATTENTION)
         named = f"{kernel.operation.removesuffix('_backward')} (backward)" if op.backward else kernel.operation
         made.append(replace(kernel, operation=named))
-    return [*made, _update(of.found, values)]
+    update = _update(of.found, values)
+    if parallel.zero:
+        update = replace(update, flops=update.flops / parallel.dp, moved=update.moved / parallel.dp)
+    return [*made, update, *_exchanges(of.found, values, parallel)]
+
+
+def _exchanges(found: Found, values: Mapping[str, Rational], parallel: Parallel) -> Iterator[Kernel]:
+    """Gradients among data-parallel ranks, and with ZeRO the weights that a rank has not updated, or not kept."""
+    weights, gradients = whole_bytes(found.call.weights, values), whole_bytes(step_of(found).gradients, values)
+    kinds = {
+        0: [("all_reduce", gradients)],
+        1: [("reduce_scatter", gradients), ("all_gather", weights)],
+        2: [("reduce_scatter", gradients), ("all_gather", weights)],
+        3: [("reduce_scatter", gradients), ("all_gather", weights), ("all_gather", weights)],
+    }[parallel.zero]
+    for kind, size in kinds if parallel.dp > 1 else ():
+        yield Kernel(
+            operation=kind, module="", file=found.call.file, line=found.call.line, count=1, flops=0.0, matmul_flops=0.0, moved=0.0,
+            form=ALL_REDUCE, sizes={"bytes": float(size), "ranks": float(parallel.dp)}, exchanged=float(size), ranks=parallel.dp,
+        )  # fmt: skip
 
 
 def _adamw(found: Found) -> Optimizer:
@@ -58,20 +83,27 @@ def _update(found: Found, values: Mapping[str, Rational]) -> Kernel:
     )  # fmt: skip
 
 
-def step_memory(found: Found, values: Mapping[str, Rational], capacity: int) -> MemoryUse:
-    """Weights, gradients, optimizer state and saved activations against a capacity, and the same with recomputation."""
+def step_memory(found: Found, values: Mapping[str, Rational], capacity: int, parallel: Parallel = ALONE) -> MemoryUse:
+    """Weights, gradients, optimizer state and saved activations of a rank against its capacity, and the same with recomputation.
+
+    `values` are those of a rank's own sequences; the largest batch is of all ranks.
+    """
     training = step_of(found)
-    weights = whole_bytes(found.call.weights, values)
-    gradients = whole_bytes(training.gradients, values)
-    state = whole_bytes(_adamw(found).state, values)
+
+    def share(text: str, stage: int) -> int:
+        return math.ceil(whole_bytes(text, values) / (parallel.dp if parallel.zero >= stage else 1))
+
+    weights, gradients = share(found.call.weights, 3), share(training.gradients, 2)
+    state = share(_adamw(found).state, 1)
     fixed = weights + gradients + state
 
     def fits(*texts: str) -> int | None:
         if "batch_size" not in values:
             return None
-        return largest(
+        each = largest(
             lambda size: fixed + sum(whole_bytes(t, {**values, "batch_size": size}) for t in texts), capacity
         )
+        return each * parallel.dp if each is not None else None
 
     saved = whole_bytes(training.saved_activations, values)
     again = training.recomputation

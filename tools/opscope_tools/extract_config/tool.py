@@ -59,8 +59,8 @@ class ExtractConfigArguments(ToolArguments):
         default=None, description="Only this part, paged."
     )
     detail: Literal["summary", "full"] = Field(default="summary", description="summary: below 25,000 characters.")
-    offset: int = Field(default=0, ge=0, description="Entries of the section to skip.")
-    limit: int = Field(default=50, ge=1, le=500, description="Entries of the section to return.")
+    offset: int = Field(default=0, ge=0, description="Entries to skip.")
+    limit: int = Field(default=50, ge=1, le=500, description="Entries to return.")
 
 
 def run(arguments: ExtractConfigArguments, context: ToolContext) -> ExtractConfigResult:
@@ -248,8 +248,8 @@ class _Answer:
         )
 
     def _may_hold_kernels(self, subject: Subject) -> bool:
-        if len(subject.files) > 1 or subject.files[0][1].endswith(NATIVE):
-            return True
+        if len(subject.files) != 1 or subject.files[0][1].endswith(NATIVE):
+            return bool(subject.files)
         return _KERNEL_WORDS.search(self.sources.of(*subject.files[0]).text.encode()) is not None
 
     def _configuration_classes(self, files: Sequence[tuple[Repository, str]]) -> list[ClassSymbol]:
@@ -318,12 +318,14 @@ EXTRACT_CONFIG: Tool[ExtractConfigArguments, ExtractConfigResult] = Tool(
     title="Configuration and constraints of an implementation",
     description=(
         "What configures an implementation and what it demands, read from source: hyperparameters (default, "
-        "meaning, line, formulas, aliases; beside the values of `config`), kernel settings (tiles, constexpr and "
-        "template parameters, autotune sets, warps, stages), constraints (assert, raise, TORCH_CHECK, "
+        "meaning, aliases; beside the values of `config`), kernel settings (tiles, constexpr and "
+        "template parameters, autotune sets), constraints (assert, raise, TORCH_CHECK, "
         "static_assert, capability and dtype tests). What source does not decide is `open`."
     ),
     arguments=ExtractConfigArguments,
     result=ExtractConfigResult,
     run=run,
     shorter=LADDER,
+    finds=("configurations", "constants", "kernels", "kernel_hooks", "constraints"),
+    otherwise="name a configuration or model class, another file, or the whole repository; map_repo lists its config classes and files.",
 )

@@ -61,6 +61,8 @@ class Fitted(Frozen):
     sizes: Mapping[str, tuple[float, float]]
     unseen: Unseen
     spread: tuple[Spread, ...]
+    #: what the rows of `unseen` have that the fit's lack; "token counts" where every measured shape is in the fit
+    held_out: str = "shapes"
 
 
 class Calibration(Frozen):

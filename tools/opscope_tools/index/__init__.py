@@ -2,7 +2,8 @@
 
 It stands on `source`, which reads files and follows names across them. `queries.py` holds the questions (`Index`); `names/` is what users
 call a class and what to know of it, `objects/` the interpreter of constructors, `modules/` what an object holds, `configurations/` what
-configures it, `forwards/` what its forward does line by line, `references/` who uses a definition, `cpp/` the same for C++, and `build/`
+configures it, `forwards/` what its forward does line by line, `references/` who uses a definition, `decisions/` which config fields
+decide what runs, `search/` what words find, `cpp/` the same for C++, and `build/`
 reads a whole repository at once.
 """
 

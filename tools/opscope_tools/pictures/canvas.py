@@ -39,6 +39,8 @@ _COLOURS = {
     "norms, activations and copies": "#8c8c8c",
 }  # fmt: skip
 _OTHERS = ("#cc79a7", "#e69f00", "#b5a400", "#5d3a9b", "#40b0a6")
+#: of lines beside each other
+LINES = (*_COLOURS.values(), *_OTHERS)
 INK, FAINT = "#222222", "#777777"
 INTERVAL = "Intervals: as if every kernel were as fast as its fastest tenth, or as slow as its slowest."
 

@@ -10,13 +10,14 @@ from typing import TypeAlias
 from opscope_schemas.analysis import Kernel, ModelAnalysis, ModuleAnalysis, ModuleNode, TensorInfo
 from opscope_schemas.errors import ValuesError
 from opscope_schemas.formula import Formula, Rational
+from opscope_schemas.units import amount, plain_bytes
 
 from opscope_tools.report.facts import Figures, ImplementationFacts, short, walk
 from opscope_tools.report.flow import tile_of
 from opscope_tools.report.graph import INPUTS, OUTPUTS, Graph, Vertex, folded
 from opscope_tools.report.links import Operators, Unit, edges_of
 from opscope_tools.report.pseudocode import pseudocode
-from opscope_tools.report.quotes import Quotes, amount, plain_bytes
+from opscope_tools.report.quotes import Quotes
 
 __all__ = ["ComponentText", "component_titles", "components", "data_flow"]
 

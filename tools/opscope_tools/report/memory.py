@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from opscope_schemas.analysis import Kernel, ModelAnalysis, TensorInfo
 from opscope_schemas.formula import Formula, evaluate
+from opscope_schemas.units import plain_bytes
 
 from opscope_tools.report.facts import ImplementationFacts, leaves, short, walk
-from opscope_tools.report.quotes import plain_bytes
 from opscope_tools.report.tasks import Task, numbering, task_of_operator
 
 __all__ = ["lifetime_rows", "peak_lines", "tensor_bytes"]

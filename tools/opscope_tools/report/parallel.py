@@ -15,12 +15,12 @@ from typing import Literal
 from opscope_schemas.analysis import Kernel, ModelAnalysis, ModelTreeResult, ModuleNode, TensorInfo
 from opscope_schemas.dataflow import Communication, Overlap, Place, Strategy
 from opscope_schemas.formula import Formula, Rational, evaluate
+from opscope_schemas.units import plain_bytes
 
 from opscope_tools.report import scan
 from opscope_tools.report.facts import ImplementationFacts, locate, short
 from opscope_tools.report.memory import tensor_bytes
 from opscope_tools.report.overview import scopes
-from opscope_tools.report.quotes import plain_bytes
 from opscope_tools.report.sources import SourceReader, Span
 
 __all__ = [

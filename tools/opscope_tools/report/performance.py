@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from opscope_schemas.analysis import GroupTotal, ModelAnalysis
 from opscope_schemas.formula import Rational, evaluate
+from opscope_schemas.units import plain_bytes
 
 from opscope_tools.report import scan
 from opscope_tools.report.facts import Figures, ImplementationFacts, short
@@ -13,7 +14,7 @@ from opscope_tools.report.graph import Edge, Graph, Vertex
 from opscope_tools.report.kernels import in_code
 from opscope_tools.report.markdown import table
 from opscope_tools.report.point import point_said
-from opscope_tools.report.quotes import Quotes, plain_bytes
+from opscope_tools.report.quotes import Quotes
 
 __all__ = ["bottlenecks", "cost_tables", "memory_graph"]
 

@@ -14,9 +14,9 @@ from html import escape
 from opscope_schemas.analysis import ModelAnalysis
 from opscope_schemas.dataflow import Dataflow
 from opscope_schemas.formula import Rational, evaluate
+from opscope_schemas.units import amount, plain_bytes
 
 from opscope_tools.report.facts import Figures, ImplementationFacts
-from opscope_tools.report.quotes import amount, plain_bytes
 
 __all__ = ["Plot", "memory_plot", "plots", "roofline_plot"]
 

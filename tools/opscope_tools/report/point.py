@@ -69,10 +69,12 @@ def _tensor(given: ModelInput, values: Mapping[str, Rational], said: Quote) -> I
     if not names <= values.keys():
         return
     sizes = [evaluate(size, values) for size in given.shape]
-    marked = [said(f"{given.name}.{axis}", size) for axis, size in enumerate(sizes)]
-    if "pixel" in given.name and len(sizes) > 3 and sizes[-3] <= _CHANNELS:
+    pictures = "pixel" in given.name and len(sizes) > 3 and sizes[-3] <= _CHANNELS
+    shown = len(sizes) - 2 if pictures else 0
+    marked = [said(f"{given.name}.{axis}", sizes[axis]) for axis in range(shown, len(sizes))]
+    if pictures:
         count = math.prod(sizes[:-3])
         what = "image" if count == 1 else "images"
-        yield f"{said(f'{given.name}.images', count)} {what} of {' x '.join(marked[-2:])}"
+        yield f"{said(f'{given.name}.images', count)} {what} of {' x '.join(marked)}"
     else:
         yield f"{given.name} of {' x '.join(marked)}"

@@ -13,9 +13,7 @@ from opscope_schemas.formula import Rational
 
 from opscope_tools.report.markdown import number
 
-__all__ = ["Quotes", "amount", "in_code", "plain_bytes"]
-
-_UNITS = ((10**15, "P"), (10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
+__all__ = ["Quotes", "in_code"]
 
 
 @dataclass
@@ -37,23 +35,6 @@ class Quotes:
         value = math.ceil(value)  # a fraction of a byte takes a byte
         assert self.values.setdefault(key, value) == value, (key, value, self.values[key])
         return f"{number(value)}<!-- fact:{key} -->"
-
-
-def amount(value: float, unit: str) -> str:
-    """`value` with a decimal prefix and three significant digits, e.g. `13.2 GFLOP`; for fences and summaries."""
-    for factor, prefix in _UNITS:
-        if abs(value) >= factor:
-            return (
-                f"{value / factor:.3g} {prefix}{unit}"
-                if value < 1000 * factor
-                else f"{value / factor:,.0f} {prefix}{unit}"
-            )
-    return f"{value:.3g} {unit}"
-
-
-def plain_bytes(value: int) -> str:
-    """Bytes with a decimal prefix."""
-    return amount(value, "B")
 
 
 def in_code(text: str) -> str:

@@ -9,13 +9,13 @@ from opscope_schemas.analysis import ModelAnalysis
 from opscope_schemas.dataflow import Dataflow
 from opscope_schemas.formula import Rational
 from opscope_schemas.report import ReportSummary
+from opscope_schemas.units import amount, plain_bytes
 
 from opscope_tools.report import scan
 from opscope_tools.report.facts import Figures, ImplementationFacts, short
 from opscope_tools.report.given import configuration_given
 from opscope_tools.report.outline import Section, anchor
 from opscope_tools.report.overview import attention_kind, scopes
-from opscope_tools.report.quotes import amount, plain_bytes
 from opscope_tools.report.reference import fused_operators
 from opscope_tools.report.tasks import tasks
 

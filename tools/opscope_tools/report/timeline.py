@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from opscope_schemas.analysis import Kernel, ModelAnalysis
 from opscope_schemas.formula import Rational, evaluate
+from opscope_schemas.units import amount, plain_bytes
 
 from opscope_tools.report.facts import Figures, ImplementationFacts, is_leaf, short, walk
 from opscope_tools.report.flow import bare
 from opscope_tools.report.graph import Graph, Span, Vertex
 from opscope_tools.report.kinds import Kind, kinds_of
-from opscope_tools.report.quotes import amount, plain_bytes
 from opscope_tools.report.system import Part, parts, path_of
 from opscope_tools.report.tasks import Occurrence, Task, numbering, occurrences
 

@@ -10,6 +10,7 @@ from opscope_schemas.index import ClassMatch, ClassPlace, ClassUser, ForwardPlac
 from pydantic import Field
 
 from opscope_tools.costing.checkpoints import plain_target
+from opscope_tools.decided import decided_attributes
 from opscope_tools.find_forward import AUTO_CONFIG, source_notes
 from opscope_tools.index import ClassSymbol, HeldModule, Index, Target
 from opscope_tools.index.names.subclasses import Subclasses
@@ -111,6 +112,8 @@ def _match(
     listed = subclasses[arguments.subclass_offset :][: arguments.subclass_limit]
     users, read_all = _users(index, symbol, arguments, context)
     forward = index.forward(symbol)
+    modules = index.submodules(symbol)
+    decided = decided_attributes(index, symbol, (m.attribute for m in modules), context.workspace, arguments.config)
     return ClassMatch(
         qualified_name=symbol.qualified_name,
         file=symbol.file,
@@ -120,7 +123,10 @@ def _match(
         decorators=symbol.row.decorators,
         bases=tuple(index.bases(symbol)),
         mro=tuple(index.mro(symbol)),
-        submodules=tuple(submodule_info(symbol, module) for module in index.submodules(symbol)),
+        submodules=tuple(
+            submodule_info(symbol, module).model_copy(update={"decided": decided.get(module.attribute, ())})
+            for module in modules
+        ),
         subclasses=tuple(inner.qualified_name for inner in listed),
         subclass_places=tuple(
             ClassPlace(qualified_name=inner.qualified_name, file=inner.file, line=inner.line) for inner in listed
@@ -187,7 +193,8 @@ def submodule_info(symbol: ClassSymbol, module: HeldModule) -> SubmoduleInfo:
 def _without_arguments(result: ResolveClassResult) -> ResolveClassResult:
     def short(match: ClassMatch) -> ClassMatch:
         modules = tuple(
-            m.model_copy(update={"arguments": "", "repeat": "", "candidates": ()}) for m in match.submodules
+            m.model_copy(update={"arguments": "", "repeat": "", "candidates": (), "decided": ()})
+            for m in match.submodules
         )
         facts = without_signatures(match.cpp)
         return match.model_copy(
@@ -248,11 +255,13 @@ RESOLVE_CLASS: Tool[ResolveClassArguments, ResolveClassResult] = Tool(
     description=(
         "What a class name means and what the class is made of: file, line, bases, MRO, submodules (attribute, "
         "class, condition), direct subclasses, who builds it, where it is exported. Python by any name; C++ and CUDA "
-        "definitions by `::` or path. Several matches: all are listed; none: the nearest names. Read statically."
+        "definitions by `::` or path. None: the nearest names. Read statically."
     ),
     arguments=ResolveClassArguments,
     result=ResolveClassResult,
     run=run,
     shorter=(_without_arguments, _names_only, _places_only),
+    finds=("matches",),
+    otherwise="name it in full (`package.module.Class`) or as `path.py:line`; a session takes other source as --repo NAME=PATH.",
     positional=("name",),
 )

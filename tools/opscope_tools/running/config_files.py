@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -29,11 +30,23 @@ _LONGEST_PATH = 4096
 
 @dataclass(frozen=True)
 class ConfigFile:
-    """A configuration that was read: where it lies, the digest of its bytes, and what it says."""
+    """A configuration that was read: where it lies, the digest of its bytes, what it says, and its text."""
 
     path: Path
     digest: str
     content: dict[str, Any]
+    text: str = ""
+
+    def line_of(self, key: str, value: object) -> int:
+        """The 1-based line on which the file gives `key` this value, at whatever depth; 0 where it does not."""
+        for at in re.finditer(rf"{re.escape(json.dumps(key))}\s*:\s*", self.text):
+            try:
+                held, _ = json.JSONDecoder().raw_decode(self.text, at.end())
+            except ValueError:
+                continue
+            if held == value:
+                return self.text.count("\n", 0, at.start()) + 1
+        return 0
 
 
 def read_config(workspace: Workspace, config: Config) -> dict[str, Any] | None:
@@ -53,7 +66,7 @@ def is_whole(config: Mapping[str, object]) -> bool:
 def open_config(workspace: Workspace, text: str) -> ConfigFile:
     """The configuration file that `text` names, itself or as the folder around it; raises as `read_config` does."""
     path, data = _read(workspace, text)
-    return ConfigFile(path, keys.digest(data), _parsed(path, data))
+    return ConfigFile(path, keys.digest(data), _parsed(path, data), data.decode("utf-8-sig"))
 
 
 def described(workspace: Workspace, target: str) -> ConfigFile | None:

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable
-from typing import TypeVar
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import TypeVar, cast
+
+from opscope_cache.trees import PYTHON
 
 from opscope_tools.index import Index, open_index
 from opscope_tools.index.build.background import BackgroundBuilds
 from opscope_tools.index.cpp import CppIndex
+from opscope_tools.index.search.texts import Texts
 from opscope_tools.running.workspace import Workspace
 from opscope_tools.trace.engine import TraceEngine
 
 E = TypeVar("E")
+T = TypeVar("T")
+_REMEMBERED = 100
 _MAKING = threading.RLock()
 
 
@@ -41,6 +47,23 @@ def index_of(workspace: Workspace) -> Index:
     return index
 
 
+def remembered(workspace: Workspace, about: Hashable, make: Callable[[], T]) -> T:
+    """What `make` reads in the workspace's Python files, read anew only where one of them changed; the last hundred are kept."""
+    repositories = workspace.repositories.values()
+    key = (about, *(f"{r.root}:{workspace.tree(r, PYTHON).now().fingerprint}" for r in repositories))
+    with _MAKING:
+        kept = cast("OrderedDict[Hashable, T]", workspace._engines.setdefault("remembered", OrderedDict()))
+        if key in kept:
+            kept.move_to_end(key)
+            return kept[key]
+    found = make()
+    with _MAKING:
+        kept[key] = found
+        while len(kept) > _REMEMBERED:
+            kept.popitem(last=False)
+    return found
+
+
 def _builds_of(workspace: Workspace) -> BackgroundBuilds:
     kept = workspace._engines.get("builds")
     if not isinstance(kept, BackgroundBuilds):
@@ -58,6 +81,14 @@ def cpp_index_of(workspace: Workspace) -> CppIndex:
     index = CppIndex(repositories)
     workspace._engines["cpp index"] = (repositories, index)
     return index
+
+
+@_one_at_a_time
+def texts_of(workspace: Workspace) -> Texts:
+    """The texts that searches of the workspace's source go through."""
+    kept = workspace._engines.setdefault("texts", Texts())
+    assert isinstance(kept, Texts)
+    return kept
 
 
 @_one_at_a_time

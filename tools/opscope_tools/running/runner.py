@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 import math
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -112,9 +113,15 @@ def _explain_field(tool: str, name: str, details: list[ErrorDetails], allowed: l
     return f"{where} cannot be {_shown(first)}: {'; or '.join(reasons)}."
 
 
+#: parts of a place that name what a type is made of, and nothing of what was given
+_OF_A_TYPE = re.compile(r"(dict|list|tuple|literal)\[|function-|nullable")
+
+
 def _reason(detail: ErrorDetails) -> str:
     message = detail["msg"].removeprefix("Value error, ").rstrip(".")
-    inner = ".".join(str(part) for part in detail["loc"][1:] if not str(part).startswith(("dict[", "function-")))
+    if detail["loc"][-1:] == ("[key]",):  # what a name may be: the path says it twice
+        return message.replace("Input", "each name", 1)
+    inner = ".".join(str(part) for part in detail["loc"][1:] if not _OF_A_TYPE.match(str(part)))
     text = message[:1].lower() + message[1:]
     return f"{inner}: {text}" if inner and inner not in {"str", "int", "dict"} else text
 
@@ -162,7 +169,9 @@ def result_key(tool: AnyTool, arguments: ToolArguments, workspace: Workspace) ->
 
 def _named_files(given: Mapping[str, object], workspace: Workspace) -> list[tuple[str, str]]:
     """Path and content digest of every configuration that an argument names by its path and that may be read."""
-    texts = [value for value in given.values() if isinstance(value, str)]
+    values = [*given.values(), *(held for value in given.values() if isinstance(value, list) for held in value)]
+    values += [held for value in values if isinstance(value, Mapping) for held in value.values()]
+    texts = [value for value in values if isinstance(value, str)]
     return [entry for text in texts if (entry := config_digest(workspace, text)) is not None]
 
 
@@ -193,7 +202,7 @@ def run_tool(tool: Tool[A, R], arguments: Mapping[str, object] | ToolArguments, 
     if kept is not None:
         return kept
     context.checkpoint()
-    answer = _run(tool, checked, context)
+    answer = _hinted(tool, checked, _run(tool, checked, context), context.workspace)
     if not key:
         return answer
     context.checkpoint()  # whoever cancelled does not want a half-believed result kept
@@ -222,6 +231,28 @@ def _run(tool: Tool[A, R], arguments: A, context: ToolContext) -> R:
         raise SourceError(
             "What was asked for nests too deeply to be read.", next_step="Ask for a smaller part of it."
         ) from None
+
+
+#: arguments that leave out of an answer what is there
+_FILTERS = ("repo", "kind", "verified_only", "section", "offset")
+
+
+def _hinted(tool: Tool[A, R], checked: A, answer: R, workspace: Workspace) -> R:
+    """`answer`; where a search found nothing, with a note that says what was searched and what to try next."""
+    fields = tool.result.model_fields
+    empty = [getattr(answer, name) in ((), fields[name].get_default(call_default_factory=True)) for name in tool.finds]
+    if not empty or not all(empty):
+        return answer
+    given = {
+        name: getattr(checked, name)
+        for name in _FILTERS
+        if name not in tool.positional and getattr(checked, name, None) not in (None, False, 0)
+    }
+    searched = [f"{r.name} {r.version}".strip() for r in workspace.select(getattr(checked, "repo", None))]
+    asked = f", with {', '.join(f'{name}={value!r}' for name, value in given.items())}" if given else ""
+    less = f"leave out {' or '.join(given)}, or " if given else ""
+    note = f"Nothing found: searched {', '.join(searched) or 'no repository'}{asked}. Next: {less}{tool.otherwise}"
+    return answer.model_copy(update={"notes": (*answer.notes, note)})
 
 
 # ---- what leaves the process ---------------------------------------------------------------------------------------
@@ -263,13 +294,13 @@ def encodable(text: str) -> str:
 
 
 def shorten_to(tool: Tool[A, R], result: R, budget: int = BUDGET) -> R:
-    """`result`, or the first of the tool's shorter forms whose JSON fits into `budget` characters.
+    """What of `result` an agent is given, or the first of the tool's shorter forms whose JSON fits into `budget` characters.
 
     Raises `OpscopeError` where even the shortest is too long.
     """
-    size = len(to_json(result))
-    if size <= budget:
-        return result
+    brief = tool.brief(result)
+    if (size := len(to_json(brief))) <= budget:
+        return brief
     for rung in tool.shorter:
         shorter = rung(result)
         size = len(to_json(shorter))

@@ -67,6 +67,8 @@ class Tool(Generic[A, R]):
     result: type[R]
     run: Callable[[A, ToolContext], R]
     shorter: tuple[Callable[[R], R], ...] = ()
+    #: what an agent is given of a whole result, however large its budget: the answer to the question, the rest in the artifact
+    brief: Callable[[R], R] = lambda result: result
     read_only: bool = True
     idempotent: bool = True
     #: arguments that the command line takes without an option name, in order
@@ -85,6 +87,10 @@ class Tool(Generic[A, R]):
     lane: Callable[[A], Lane] = lambda _: "static"
     #: a PNG that a host is sent beside the answer, drawn from the whole result, where the arguments ask for one
     picture: Callable[[A, R], bytes | None] = lambda *_: None
+    #: fields that hold what a search found; where all of them are empty, the answer says what was searched, and `otherwise`
+    finds: tuple[str, ...] = ()
+    #: what to try next where nothing was found, one sentence
+    otherwise: str = ""
     #: arguments that mean something to a host alone, and are no options of the command line
     of_hosts: tuple[str, ...] = ()
 

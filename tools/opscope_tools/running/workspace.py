@@ -19,7 +19,6 @@ from opscope_schemas.common import Repository, Source
 from opscope_schemas.errors import InputError, PathRefusedError, UnknownNameError
 
 from opscope_tools.children import Cage, Limits, run
-from opscope_tools.running.distributions import version_of_package, version_of_tree
 
 #: repository name -> top-level package of the installed distribution that is read by default
 DEFAULT_PACKAGES: Mapping[str, str] = {"transformers": "transformers", "pytorch": "torch"}
@@ -73,6 +72,8 @@ def folder_repository(name: str, folder: Path) -> Repository:
 
     Raises `InputError` where the folder does not exist.
     """
+    from opscope_tools.running.distributions import version_of_package, version_of_tree  # here: not every start has one
+
     folder = folder.expanduser()
     if not folder.is_dir():
         raise InputError(

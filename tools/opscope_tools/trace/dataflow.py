@@ -13,7 +13,7 @@ from opscope_schemas.analysis import Variable
 from opscope_schemas.dataflow import CacheGrowth, Dataflow, DataflowNumbers, FlowOperator, FlowTensor, PeakPoint
 from opscope_schemas.formula import Formula, Monomial, Rational, evaluate, variables
 
-from opscope_tools.trace.document import CallTree, not_counted, shown_conditions
+from opscope_tools.trace.document import CallTree, not_counted, shown_conditions, worked_out_once
 from opscope_tools.trace.protocol import CallRecord, KeptRecord, OpRecord, TensorRecord
 
 _ZERO, _ONE = Formula.const(0), Formula.const(1)
@@ -34,6 +34,7 @@ class _Placed:
     repeat: Formula
 
 
+@worked_out_once
 def dataflow(tree: CallTree, call: CallRecord) -> Dataflow:
     """The graph of one call of `call`."""
     placed = list(_placed(tree, call, "", _ONE))
@@ -41,7 +42,7 @@ def dataflow(tree: CallTree, call: CallRecord) -> Dataflow:
     operators = list(_operators(tree, placed, scope))
     tensors = [scope.shown(record) for record in scope.tensors]
     peaks = scope.peaks()
-    cache = _cache(tree, call)
+    cache = cache_growth(tree, call)
     peak = str(Formula.maximum(*(p for _, p in peaks))) if peaks else ""
     weights = Formula.parse(call.weights)
     trace = tree.trace
@@ -215,7 +216,7 @@ def _holds(product: Monomial, part: Monomial) -> bool:
     )
 
 
-def _cache(tree: CallTree, call: CallRecord) -> CacheGrowth | None:
+def cache_growth(tree: CallTree, call: CallRecord) -> CacheGrowth | None:
     """What the call's layers keep, all repetitions together."""
     repeats = dict(_repeats(tree, call, _ONE))
     before, after = (_kept(kept, repeats) for kept in (tree.trace.cache_before, tree.trace.cache_after))
@@ -269,4 +270,4 @@ def evaluated(flow: Dataflow, values: Mapping[str, Rational]) -> DataflowNumbers
     )  # fmt: skip
 
 
-__all__ = ["ASSUMPTIONS", "dataflow", "evaluated"]
+__all__ = ["ASSUMPTIONS", "cache_growth", "dataflow", "evaluated"]

@@ -6,9 +6,11 @@ repeats is multiplied in. So a list of kernels adds up to its holder, and leaves
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import functools
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any, TypeVar
 
 from opscope_schemas.analysis import (
     Analysis,
@@ -31,6 +33,7 @@ from opscope_tools.trace.explaining import plain, shown
 from opscope_tools.trace.protocol import CallRecord, OpRecord, Trace
 from opscope_tools.trace.variables import ELEMENT, RUN_HINTS, is_depth
 
+T = TypeVar("T")
 CONVENTIONS = (
     "FLOPs: a multiply and an add are 1 each, so a matrix product of (m, k) and (k, n) is 2*m*n*k; a bias add is 1 per element.",
     "Element-wise arithmetic and each transcendental count 1 per output element, of integers as of floats; a reduction 1 per input element.",
@@ -115,6 +118,15 @@ class CallTree:
         for children in self._children.values():
             children.sort(key=lambda record: record.order)
         self._sums: dict[int, Sum] = {}
+        #: what was worked out of the trace, which never changes
+        self._once: dict[Hashable, Any] = {}
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What `make` gives, made once for each key."""
+        if key not in self._once:
+            self._once[key] = make()
+        found: T = self._once[key]
+        return found
 
     def children(self, call: CallRecord) -> list[CallRecord | OpRecord]:
         return self._children.get(call.index, [])
@@ -149,9 +161,12 @@ class CallTree:
 
     def pattern(self, call: CallRecord) -> str:
         """The call's path with `*` where it stands for several siblings."""
+        return self.once(("pattern", call.index), lambda: self._pattern(call))
+
+    def _pattern(self, call: CallRecord) -> str:
         repeated = []
         record: CallRecord | None = call
-        by_index = {c.index: c for c in self.trace.calls}
+        by_index = self.once("calls", lambda: {c.index: c for c in self.trace.calls})
         while record is not None:
             if record.repeat != "1":
                 repeated.append(record.path)
@@ -162,6 +177,16 @@ class CallTree:
             if len(parts) >= depth and parts[depth - 1].isdigit():
                 parts[depth - 1] = "*"
         return ".".join(parts)
+
+
+def worked_out_once(make: Callable[[CallTree, CallRecord], T]) -> Callable[[CallTree, CallRecord], T]:
+    """The function, computed once for each call of a tree."""
+
+    @functools.wraps(make)
+    def kept(tree: CallTree, call: CallRecord) -> T:
+        return tree.once((make, call.index), lambda: make(tree, call))
+
+    return kept
 
 
 def find_instance(tree: CallTree, class_name: str, instance: str = "") -> CallRecord:
@@ -392,6 +417,7 @@ def _texts_of(trained: Training | None) -> tuple[str, ...]:
     )
 
 
+@worked_out_once
 def module_analysis(tree: CallTree, call: CallRecord) -> ModuleAnalysis:
     """One module's forward, its submodule calls kept as references."""
     one = Formula.const(1)

@@ -69,6 +69,8 @@ class TraceEngine:
         self._store = store
         self._python = python
         self._imports = list(repositories)
+        #: held, so that they are watched and not listed with every question
+        self._trees = [tree_at(r.root, r.packages, IMPORTED) for r in self._imports]
         named = [r for r in self._imports if not r.installed]
         installed = [r.root / package for r in self._imports if r.installed for package in r.packages]
         self._worker = Worker(python, installed=installed, timeout=timeout, limits=limits)
@@ -105,8 +107,8 @@ class TraceEngine:
         """Fingerprint of what the worker imports."""
         return keys.digest(
             *(
-                f"{r.name}@{r.version}:{r.root}:{tree_at(r.root, r.packages, IMPORTED).now().fingerprint}"
-                for r in self._imports
+                f"{r.name}@{r.version}:{r.root}:{tree.now().fingerprint}"
+                for r, tree in zip(self._imports, self._trees, strict=True)
             )
         )
 
@@ -200,8 +202,11 @@ class TraceEngine:
         instance: str,
         given: Mapping[str, Rational] | None,
         running: Running,
+        *,
+        special: bool = True,
     ) -> Found:
-        """The trace that holds at `given` (or the general one), and the analysed call in it."""
+        """The trace that holds at `given` (or the general one), and the analysed call in it. Without `special` no trace is
+        made that holds at `given` alone, which a loop over the tokens makes long: raises `TraceError` where it would be."""
         tree = self.trace(request, running)
         call = documents.find_instance(tree, class_name, instance)
         if given is None:
@@ -209,29 +214,34 @@ class TraceEngine:
         values = documents.assignment(tree.trace.variables, given)
         follows = self._configured(request, tree, given, running)
         values = documents.assignment(tree.trace.variables, {**follows, **given}) if follows else values
-        found = self._at(request, class_name, instance, given, running, tree, call, values)
+        found = self._at(request, class_name, instance, given, running, tree, call, values, special)
         return replace(found, notes=(*found.notes, *_beyond_positions(values)))
 
     def _at(
         self, request: TraceRequest, class_name: str, instance: str, given: Mapping[str, Rational], running: Running,
-        tree: CallTree, call: CallRecord, values: dict[str, Rational],
+        tree: CallTree, call: CallRecord, values: dict[str, Rational], special: bool,
     ) -> Found:  # fmt: skip
         """The trace that holds at `values`: the general one, or one made anew."""
         own = documents.independent(tree.trace.variables, values)
         if own:  # a size that this config derives was set apart from what it follows: that is another configuration
             model = request.model.model_copy(update={"overrides": {**request.model.overrides, **own}})
-            return self.find(request.model_copy(update={"model": model}), class_name, instance, given, running)
+            there = request.model_copy(update={"model": model})
+            return self.find(there, class_name, instance, given, running, special=special)
         broken, fitted, deeper = _apart(tree, values)
         if not (broken or fitted or deeper):
             return Found(tree, call, values)
         running.progress("tracing again at these values")
-        ones = self._at_ones(request, tree, values, running)
+        ones = self._beside(request, tree, values, running)
         if ones is not None and _called_alike(tree, ones, values):
             own_call = documents.find_instance(ones, class_name, instance)
             if _figures(ones, own_call, values) == _figures(tree, call, values):
                 return Found(tree, call, values, (), (ones, own_call))
             why = f"The general formulas need {broken}" if broken else "The stack of layers differs"
             return Found(ones, own_call, values, (f"{why}: {_OWN}",))
+        if not special:
+            raise TraceError(
+                f"No trace for more than these values holds at them: it would need {broken or fitted or deeper}."
+            )
         hints = {name: int(value) for name, value in values.items() if not is_element(name)}
         there = request.model_copy(update={"hints": hints, "fit": False})
         plain = self.trace(there.model_copy(update={"plain": True}), running)
@@ -245,42 +255,45 @@ class TraceEngine:
         same = figures is not None and _figures(tree, call, values) == figures
         if same and not broken:
             return Found(tree, call, values, (_SECOND,))
-        special, called = self._special(there, class_name, instance, values, running)
+        anew, called = self._special(there, class_name, instance, values, running)
         if same:
-            return Found(tree, call, values, (_SECOND,), (special, called))
-        if _figures(special, called, values) != figures:
+            return Found(tree, call, values, (_SECOND,), (anew, called))
+        if _figures(anew, called, values) != figures:
             said = "The formulas of a trace on symbols say otherwise: this document is of a run on plain numbers, at these alone."
             return Found(plain, documents.find_instance(plain, class_name, instance), values, (said,))
         other = "The fitted formulas say otherwise" if fitted else "The stack of layers differs"
         why = f"The general formulas need {broken}" if broken else other
-        return Found(
-            special,
-            called,
-            values,
-            (f"{why}: {_OWN}",),
-        )
+        return Found(anew, called, values, (f"{why}: {_OWN}",))
 
     def _special(
         self, request: TraceRequest, class_name: str, instance: str, values: Mapping[str, Rational], running: Running
     ) -> tuple[CallTree, CallRecord]:
         """The trace on symbols whose branches are decided at `values`, and the analysed call in it."""
-        special = self.trace(request, running)
-        still = documents.broken_guard(special.trace, values)
+        found = self.trace(request, running)
+        still = documents.broken_guard(found.trace, values)
         if still:
             raise TraceError(f"No trace holds at these values: it would need {still}.")
-        return special, documents.find_instance(special, class_name, instance)
+        return found, documents.find_instance(found, class_name, instance)
 
-    def _at_ones(
+    def _beside(
         self, request: TraceRequest, tree: CallTree, values: Mapping[str, Rational], running: Running
     ) -> CallTree | None:
-        """The trace of one token, one sequence, or of the configuration's own sizes, where conditions break by that: all
-        other sizes are symbols in it, so that it serves every point. None where they break by something else, or it does
-        not hold at the values either."""
-        broken = {n for guard in documents.broken_guards(tree.trace, values) for n in variables(guard)}
+        """The trace of one token, one sequence, a length beyond the window, or of the configuration's own sizes, where
+        conditions break by that: all other sizes are symbols in it, so that it serves every point there. None where they
+        break by something else, or it does not hold at the values either."""
+        guards = [variables(guard) for guard in documents.broken_guards(tree.trace, values)]
         apart = [
-            n for n in sorted(broken) if n in values and not is_element(n) and values[n] != tree.trace.point.get(n)
+            n
+            for n in sorted(set().union(*guards))
+            if n in values and not is_element(n) and values[n] != tree.trace.point.get(n)
         ]
         hints = {n: int(values[n]) for n in apart if n not in RUN_HINTS or values[n] == 1}
+        for name in set(apart) - set(hints):
+            beside = [
+                int(values[n]) for guard in guards if name in guard for n in guard - RUN_HINTS.keys() if n in values
+            ]
+            if beside and values[name] >= max(beside):
+                hints[name] = 2 * max(beside) + 3  # beyond a window: one trace for all that lies there
         if not hints or request.hints:
             return None
         try:

@@ -58,6 +58,9 @@ class TraceRequest(Asked):
         default_factory=dict, description="Shapes of the forward's arguments, of a module without a config."
     )
     fit: bool = Field(default=True, description="Fit formulas where sizes cannot be symbols.")
+    fused: bool = Field(
+        default=False, description="Count what a model defines in the place of a fused kernel as that kernel."
+    )
     plain: bool = Field(default=False, description="Plain numbers throughout, every layer run and counted by itself.")
     hints: dict[str, int] = Field(
         default_factory=dict,
@@ -130,6 +133,7 @@ class CallRecord(Frozen):
     parameters: str = "0"
     weights: str = Field(default="0", description="Bytes of the weights as the checkpoint stores them.")
     description: str = Field(default="", description="The module's extra_repr, in variables.")
+    window: str = Field(default="", description="Positions that its attention sees, itself among them; empty: all.")
     inputs: tuple[TensorInfo, ...] = ()
     outputs: tuple[TensorInfo, ...] = ()
     floor_read: str = "0"

@@ -6,13 +6,14 @@ expected to be chosen by at least one. The power has a variable for exponent, wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
 
 from opscope_schemas.analysis import Analysis, ExpectedExperts
-from opscope_schemas.formula import Formula, Rational, evaluate, whole_bytes
+from opscope_schemas.formula import Formula, Rational, approximated, evaluate, whole_bytes
 
 from opscope_tools.trace.document import CallTree
 from opscope_tools.trace.protocol import CallRecord, OpRecord
@@ -64,6 +65,25 @@ def _routing(tree: CallTree, op: OpRecord) -> Iterator[Routing]:
             return
 
 
+def left_out(op: OpRecord, values: Mapping[str, float]) -> float | None:
+    """Of an operator's experts, the weights that one token does not meet, in elements; None where none are chosen from."""
+    shape = op.inputs[1].shape if op.operator in GROUPED and len(op.inputs) > 1 else ()
+    chosen = values.get(_CHOSEN)
+    if not shape or "?" in shape or chosen is None:
+        return None
+    experts, *matrix = (approximated(size)(values) for size in shape)
+    return (experts - min(chosen, experts)) * math.prod(matrix)
+
+
+def touched(text: str, found: Sequence[Routing]) -> str:
+    """Bytes read with the variable `touched_0`, `touched_1`, ... in the place of each bound; one that is a number stays, since no text
+    tells it from others."""
+    for number, routing in enumerate(found):
+        if routing.bound.constant() is None:
+            text = text.replace(str(routing.bound), f"{{touched_{number}}}")
+    return text
+
+
 def expected(
     tree: CallTree, call: CallRecord, document: Analysis, values: Mapping[str, Rational] | None
 ) -> ExpectedExperts | None:
@@ -72,10 +92,9 @@ def expected(
     found = list(routings(tree, call))
     if not found or values is None or any(routing.bound.constant() is not None for routing in found):
         return None
-    text, at = document.totals.memory_access.read, dict(values)
+    text, at = touched(document.totals.memory_access.read, found), dict(values)
     for number, routing in enumerate(found):
         at[f"touched_{number}"] = routing.experts_read(values)
-        text = text.replace(str(routing.bound), f"{{touched_{number}}}")
     return ExpectedExperts(
         experts_read=round(float(at["touched_0"]), 6), bound=evaluate(str(found[0].bound), values), memory_read=whole_bytes(text, at)
     )  # fmt: skip
@@ -89,4 +108,4 @@ def notes(tree: CallTree, call: CallRecord) -> tuple[str, ...]:
     )
 
 
-__all__ = ["GROUPED", "Routing", "expected", "notes", "routings"]
+__all__ = ["GROUPED", "Routing", "expected", "left_out", "notes", "routings", "touched"]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from opscope_schemas.analysis import MemoryAccess, ServingRule, ServingView
 from opscope_schemas.formula import Formula, Rational, evaluate, whole_bytes
 
-from opscope_tools.trace.document import CallTree, Sum, assignment
+from opscope_tools.trace.document import CallTree, Sum, assignment, worked_out_once
 from opscope_tools.trace.protocol import CallRecord, OpRecord, ViewRecord
 
 _ATTENTION = "opscope.sdpa"
@@ -39,7 +39,8 @@ _ACTIVATIONS = frozenset(
     f"aten.{n}" for n in "silu gelu relu sigmoid tanh hardtanh hardswish softplus leaky_relu elu mish".split()
 )
 _SAYS = {
-    "paged cache": "The cache lies in pages: appending writes the new keys and values and copies none of the old.",
+    "paged cache": "The cache lies in pages: appending writes the new keys and values and copies none of the old; "
+    "kernels leave their states in it.",
     "flash attention": "Attention reads keys and values as the cache holds them, fewer heads included, keeps no scores, makes "
     "masks of positions itself, and writes in the layout that the next product reads; so does a product of queries with keys, "
     "a softmax, and the product with values.",
@@ -124,6 +125,7 @@ def kernels(tree: CallTree, call: CallRecord, *, eager: bool = False) -> tuple[E
     )
 
 
+@worked_out_once
 def reexpanded(tree: CallTree, call: CallRecord) -> tuple[str, ...]:
     """A note where an eager decode step projects all of what the cache holds again."""
     places = _Graph(tree, call).expanded() if tree.trace.phase == "decode" else []
@@ -258,8 +260,13 @@ def _moving(cost: Sum, read: Formula, write: Formula) -> Sum:
 
 
 def _paged(graph: _Graph) -> None:
-    """`cat` of the cache and what is new writes all of it: an append reads and writes what is new."""
+    """`cat` of the cache and what is new writes all of it: an append reads and writes what is new. A state that a kernel makes lies there."""
     for op in graph.ops.values():
+        if op.operator == "aten.copy_" and len(op.views) == 2 and graph.cached(op.views[0]):
+            made = graph.makers.get(op.views[1].tensor, [])
+            if len(made) == 1 and not made[0].operator.startswith("aten.") and made[0].order in graph.ops:
+                graph.drop("paged cache", op, made[0])
+            continue
         if op.operator != "aten.cat" or "{kv_bytes}" not in op.write or not any(map(graph.cached, op.views)):
             continue
         new = sum((Formula.parse(v.size) for v in op.views if not graph.cached(v)), Formula.const(0))

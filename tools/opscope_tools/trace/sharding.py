@@ -302,15 +302,35 @@ def weight_shares(tree: CallTree, call: CallRecord, found: Shards) -> Iterator[t
         children = [c for c in tree.children(below) if isinstance(c, CallRecord)]
         parts = (Formula.parse(c.weights) * Formula.parse(c.repeat) for c in children)
         own = Formula.parse(below.weights) - sum(parts, Formula.const(0))
+        if (tied := _tied(tree, below, own)) is not None:  # its parts hold a weight together, which each of them counts
+            shared, of = tied
+            own = own + shared
+            yield -shared * repeat, _split_of(tree, of, found), "", False
         ops = [c.order for c in tree.children(below) if isinstance(c, OpRecord)]
-        kinds = [found.split[order] for order in ops if found.split.get(order, "split") != "split"]
         if own.terms:
             yield (
                 own * repeat,
-                (kinds[0] if kinds else None),
+                _split_of(tree, below, found),
                 next((found.of_keys[o] for o in ops if o in found.of_keys), ""),
                 "*" in tree.pattern(below),
             )
+
+
+def _split_of(tree: CallTree, call: CallRecord, found: Shards) -> Split | None:
+    """What splits the weights that a module's own operators take."""
+    ops = (c.order for c in tree.children(call) if isinstance(c, OpRecord))
+    return next((found.split[order] for order in ops if found.split.get(order, "split") != "split"), None)
+
+
+def _tied(tree: CallTree, call: CallRecord, own: Formula) -> tuple[Formula, CallRecord] | None:
+    """The weight that several parts of a module share, and the last of them; None where none do."""
+    if all(coefficient > 0 for coefficient in own.terms.values()):
+        return None
+    for below in reversed(list(tree.calls_below(call))):
+        weight = Formula.parse(below.weights)
+        if below is not call and weight.terms and all(coefficient > 0 for coefficient in (own + weight).terms.values()):
+            return weight, below
+    return None
 
 
 def _repeated(tree: CallTree, call: CallRecord, repeat: Formula) -> Iterator[tuple[CallRecord, Formula]]:

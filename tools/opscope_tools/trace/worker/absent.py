@@ -16,12 +16,15 @@ from types import ModuleType
 from typing import Any
 
 from opscope_tools.trace.protocol import Definition
-from opscope_tools.trace.worker.kernels import COMPILED, KNOWN, STAND_INS, Report, reports
+from opscope_tools.trace.worker.kernels import COMPILED, FUSED, KNOWN, STAND_INS, Report, reports
 
 
 @contextlib.contextmanager
-def counted(report: Report | None = None) -> Iterator[None]:
-    """Functions of loaded packages of the table are their stand-ins; with `report`, only who hears of them is said."""
+def counted(report: Report | None = None, own: str = "") -> Iterator[None]:
+    """Functions of loaded packages of the table are their stand-ins; with `report`, only who hears of them is said.
+
+    So are the functions that modules of the package `own` define for machines that lack those kernels.
+    """
     if report is not None:
         reports.append(report)
         try:
@@ -30,7 +33,7 @@ def counted(report: Report | None = None) -> Iterator[None]:
             reports.pop()
         return
     changed: list[tuple[dict[Any, Any], Any, Any]] = []
-    real = _real()
+    real = {**_real(), **(_plain(own) if own else {})}
     for module in list(sys.modules.values()) if real else ():
         holder = getattr(module, "__dict__", None)
         if isinstance(holder, dict) and not str(holder.get("__name__")).startswith(("torch", "opscope_tools")):
@@ -54,6 +57,20 @@ def _real() -> dict[int, Any]:
         if package and module is not None and not isinstance(module, _Absent):
             found.update({id(v): package[n] for n, v in vars(module).items() if n in package and callable(v)})
     return found
+
+
+def _plain(package: str) -> dict[int, Any]:
+    """Identity of each function that a package defines in the place of a kernel of the table, by the kernel's name or `torch_` and
+    that name -> the kernel's stand-in."""
+    kernels = {name: stand_in for table in STAND_INS.values() for name, stand_in in table.items() if name in FUSED}
+    return {
+        id(value): stand_in
+        for name, module in list(sys.modules.items())
+        if name == package or name.startswith(f"{package}.")
+        for kernel, stand_in in kernels.items()
+        for value in map(vars(module).get, (kernel, f"torch_{kernel}", f"torch_{kernel.removeprefix('fused_')}"))
+        if getattr(value, "__module__", None) == name
+    }
 
 
 class _Absent(ModuleType):

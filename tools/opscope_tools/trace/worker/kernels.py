@@ -206,6 +206,21 @@ def causal_conv1d_fn(
     return (out, x.new_empty((*x.shape[:2], weight.shape[-1] - 1))) if return_final_states else out
 
 
+def causal_conv1d_update(
+    x: Any, conv_state: Any, weight: Any, bias: Any = None, activation: Any = None, *_: Any, **__: Any
+) -> Any:
+    """x (B, D, L), conv_state (B, D, S), weight (D, W)."""
+    out = torch.empty_like(x)
+    _told(
+        "causal_conv1d_update",
+        [x, conv_state, weight, bias],
+        [out],
+        activation=activation,
+        **({} if bias is not None else {"bias": None}),
+    )
+    return out
+
+
 def causal_conv1d(
     x: Any,
     weight: Any,
@@ -309,10 +324,11 @@ def _recurrence(operator: str, decays: str = "none", **fixed: Any) -> Callable[.
         beside = [t for n in decays.split() if isinstance(t := given.get(n), torch.Tensor)]
         first = beside[0] if beside else None
         decay = "none" if first is None or "delta" in operator else "vector" if first.dim() == 4 else "scalar"
-        out = torch.empty_like(v)
-        _told(operator, [q, k, v, *beside, initial_state], [out], decay=fixed.get("decay", decay), chunk_size=64,
-              use_qk_l2norm_in_kernel=bool(given.get("use_qk_l2norm_in_kernel")))  # fmt: skip
-        state = v.new_empty((v.shape[0], v.shape[2], k.shape[-1], v.shape[-1])) if output_final_state else None
+        out, state = torch.empty_like(v), None
+        if output_final_state:
+            state = v.new_empty((v.shape[0], v.shape[2], k.shape[-1], v.shape[-1]), dtype=torch.float32)
+        _told(operator, [q, k, v, *beside, initial_state], [out, *([] if state is None else [state])],
+              decay=fixed.get("decay", decay), chunk_size=64, use_qk_l2norm_in_kernel=bool(given.get("use_qk_l2norm_in_kernel")))  # fmt: skip
         return out, state
 
     return stand_in
@@ -332,7 +348,7 @@ _NORMS = {"layer_norm_fn": layer_norm, "rms_norm_fn": rms_norm}
 STAND_INS: dict[str, dict[str, Any]] = {
     "flash_attn": {**_ATTENTION, **_ROTARY, **_NORMS, "rms_norm": rms_norm, "layer_norm": layer_norm, "swiglu": swiglu},
     "xformers": {"memory_efficient_attention": memory_efficient_attention, "LowerTriangularMask": LowerTriangularMask},
-    "causal_conv1d": {"causal_conv1d_fn": causal_conv1d_fn},
+    "causal_conv1d": {"causal_conv1d_fn": causal_conv1d_fn, "causal_conv1d_update": causal_conv1d_update},
     "mamba_ssm": {
         **_NORMS, "selective_scan_fn": selective_scan_fn, "mamba_inner_fn": mamba_inner_fn,
         "mamba_chunk_scan_combined": mamba_chunk_scan_combined, "rmsnorm_fn": rmsnorm_fn, "layernorm_fn": layernorm_fn,
@@ -358,6 +374,10 @@ STAND_INS: dict[str, dict[str, Any]] = {
     "apex": {"FusedLayerNorm": torch.nn.LayerNorm, "FusedRMSNorm": torch.nn.RMSNorm,
              "MixedFusedLayerNorm": torch.nn.LayerNorm, "MixedFusedRMSNorm": torch.nn.RMSNorm},
 }  # fmt: skip
+#: those that models define in plain operators too, with loops over positions, and that engines always run fused
+FUSED = frozenset(
+    "chunk_gated_delta_rule fused_recurrent_gated_delta_rule causal_conv1d_fn causal_conv1d_update".split()
+)
 #: compiled parts of those packages, which their Python files import and the stand-ins make needless
 COMPILED = frozenset((
     "flash_attn_2_cuda flash_attn_3_cuda selective_scan_cuda causal_conv1d_cuda rotary_emb dropout_layer_norm fused_dense_lib "
@@ -367,4 +387,4 @@ KNOWN = re.compile(r"flash[_-]attn|flash[_ ]?attention|xformers|causal[_-]conv1d
                     + "|".join(COMPILED), re.IGNORECASE)  # fmt: skip
 
 
-__all__ = ["COMPILED", "KNOWN", "STAND_INS", "Report", "reports"]
+__all__ = ["COMPILED", "FUSED", "KNOWN", "STAND_INS", "Report", "reports"]

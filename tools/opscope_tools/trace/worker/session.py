@@ -7,10 +7,12 @@ evaluation mode, without gradients: the path that inference takes. A decode pass
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import inspect
 import math
 import sys
+import textwrap
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -205,7 +207,7 @@ class Session:
                 torch.no_grad(),
                 patches.symbolic_numbers((package,)),
                 patches.no_initialisation(),
-                absent.counted(),
+                absent.counted(own=package if self.request.fused else ""),
             ):
                 layers = shared(self.model_class, self.config, wanted=self.share)
                 self.symbols.env.where = _under_construction
@@ -239,7 +241,7 @@ class Session:
                 ) from error
             raise TraceError(
                 f"{self.model_class.__name__} could not be run on symbolic sizes: {type(error).__name__}: {_first_line(error)}.",
-                next_step=_CAGED if isinstance(error, PermissionError) else "",
+                next_step=_CAGED if isinstance(error, PermissionError) else _unset(error, self.config),
                 location=_place(error),
             ) from error
 
@@ -609,3 +611,23 @@ def _place(error: BaseException) -> str:
             place = f"{Path(name).name}:{step.tb_lineno}"  # of somebody's repository
         step = step.tb_next
     return place
+
+
+def _unset(error: BaseException, config: Any) -> str:
+    """What to give where the innermost module that the error passed through reads fields of the config that are None."""
+    step, read, reader = error.__traceback__, [], ""
+    while step is not None:
+        owner = type(step.tb_frame.f_locals.get("self"))
+        if issubclass(owner, torch.nn.Module) and not owner.__module__.startswith("torch."):
+            with contextlib.suppress(OSError, TypeError, SyntaxError):
+                tree = ast.parse(textwrap.dedent(inspect.getsource(owner)))
+                named = [
+                    n
+                    for n in ast.walk(tree)
+                    if isinstance(n, ast.Attribute) and ast.unparse(n.value).endswith("config")
+                ]
+                reader, read = owner.__name__, list(dict.fromkeys(node.attr for node in named))
+        step = step.tb_next
+    own = config.get_text_config() if hasattr(config, "get_text_config") else config
+    missing = [name for name in read if getattr(own, name, "") is None]
+    return f"Give {', '.join(missing)} with config: {reader} reads them, and nobody has set them." if missing else ""

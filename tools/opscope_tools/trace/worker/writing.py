@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
+import re
 from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 from typing import Any
@@ -51,6 +54,15 @@ _SETTINGS = (
 _MANY = 500
 #: what is added up over weights: how many there are, or their bytes
 Measure = Callable[[Any], Formula]
+
+
+@functools.cache
+def _asks_for_a_window(kind: type) -> bool:
+    """Whether a module's forward reads `sliding_window` of a configuration."""
+    try:
+        return re.search(r"config\W{1,4}sliding_window", inspect.getsource(kind.forward)) is not None  # type: ignore[attr-defined]  # modules have one
+    except (AttributeError, OSError, TypeError):
+        return False
 
 
 class Writer:
@@ -180,7 +192,7 @@ class Writer:
             forward_file=forward_file, forward_line=forward_line, site=event.site,
             repeat=self.text(repeat), parameters=self.text(self._sum(event.module, event.path, self._elements)),
             weights=self.text(self._sum(event.module, event.path, self._stored_bytes)),
-            description=self._description(event.module),
+            description=self._description(event.module), window=self._window(event.module),
             inputs=self._infos(event.inputs), outputs=self._infos(event.outputs),
             floor_read=self.text(floor[0]), floor_write=self.text(floor[1]), names=tuple(sorted(names)),
         )  # fmt: skip
@@ -344,6 +356,17 @@ class Writer:
                 with contextlib.suppress(OpscopeError):
                     parts.append(f"{name}={self.text(self.symbols.formula(value))}")
         return ", ".join(parts)
+
+    def _window(self, module: Any) -> str:
+        """What the module says of how far its attention looks back, or its configuration where its forward asks that."""
+        value = getattr(module, "sliding_window", None)
+        if not hasattr(module, "sliding_window") and _asks_for_a_window(type(module)):  # type: ignore[arg-type]  # a class is hashable
+            value = getattr(getattr(module, "config", None), "sliding_window", None)
+        if not isinstance(value, int | torch.SymInt) or isinstance(value, bool):
+            return ""
+        with contextlib.suppress(OpscopeError):
+            return self.text(self.symbols.formula(value))
+        return ""
 
     # ---- variables
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -18,6 +18,8 @@ from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from opscope_schemas.errors import ConfigError
+
 from opscope_tools.hardware.devices import shipped
 from opscope_tools.hardware.forms import BYTES, FORMS
 
@@ -29,8 +31,10 @@ _PRECISIONS = {
     "bfloat16": "bf16", "fp8": "fp8", "fp8_block": "fp8_block", "nvfp4": "nvfp4", "int4_wo": "int4", "int8_wo": "int8",
     "w4a16_mxfp4": "mxfp4", "w4a8_mxfp4_mxfp8": "mxfp4_mxfp8",
 }  # fmt: skip
-#: host time is in them (their floor is 55 to 165 us, whatever the size)
-_HOST_BOUND = {("vllm", "fp8_block")}
+#: host time is in them: their floor is 55 to 330 us (vLLM) and 12 us (TensorRT-LLM), whatever the size, and 3 to 6 us in the tables of others
+_HOST_BOUND = {("vllm", "fp8_block"), ("trtllm", "fp8")}
+#: through plain PyTorch, 1.35 times what others' took at few rows; whole runs of that engine (the development half) are faster than their sum
+_UNTUNED = {("trtllm", "nvfp4")}
 #: rows of a class below which nothing is fitted
 _LEAST = 300
 #: widths of activations as a product reads them
@@ -50,17 +54,15 @@ class Rows:
     sizes: dict[str, Numbers]
     seconds: Numbers
     seen: NDArray[np.bool_]
-
-
-class NoTablesError(RuntimeError):
-    """The package is not installed."""
+    #: what the rows that no fit sees have that the others lack
+    held_out: str = "shapes"
 
 
 def folder() -> Path:
-    """Where the tables lie."""
+    """Where the tables lie. Raises `ConfigError` where they are not installed."""
     found = importlib.util.find_spec(PACKAGE)
-    if found is None or not found.submodule_search_locations:
-        raise NoTablesError("aiconfigurator-core is not installed: pip install '.[silicon]'.")
+    if found is None or not found.submodule_search_locations or importlib.util.find_spec("pyarrow") is None:
+        raise ConfigError("Tables of measured kernels are not installed.", next_step="pip install 'opscope[silicon]'")
     return Path(found.submodule_search_locations[0]) / "systems"
 
 
@@ -99,14 +101,14 @@ def _seen(*columns: Numbers) -> NDArray[np.bool_]:
 
 
 def _rows(form: str, backend: str, precision: str, file: Path, held: dict[str, Any], chosen: Any, sizes: dict[str, Any],
-          seen: Any, head_dim: int | None = None, least: int = _LEAST) -> Iterator[Rows]:  # fmt: skip
+          seen: Any, head_dim: int | None = None, least: int = _LEAST, held_out: str = "shapes") -> Iterator[Rows]:  # fmt: skip
     if chosen.sum() < least or min((seen & chosen).sum(), (~seen & chosen).sum()) < least // 4:
         return
     kernels = tuple(sorted({str(k) for k in held["kernel_source"][chosen]}))
     full = {n: np.broadcast_to(np.asarray(v, dtype=float), chosen.shape)[chosen] for n, v in sizes.items()}
     yield Rows(
         form, backend, precision, head_dim, kernels, str(file.relative_to(folder() / "data")), full,
-        held["latency"][chosen].astype(float) * 1e-3, seen[chosen],
+        held["latency"][chosen].astype(float) * 1e-3, seen[chosen], held_out,
     )  # fmt: skip
 
 
@@ -119,7 +121,7 @@ def products(system: str) -> Iterator[Rows]:
         seen = _seen(held["n"], held["k"])
         for dtype in sorted(set(held["gemm_dtype"])):
             precision = _PRECISIONS.get(dtype)
-            if precision is None or (backend, precision) in _HOST_BOUND:
+            if precision is None or (backend, precision) in _HOST_BOUND | _UNTUNED:
                 continue
             sizes = {
                 "m": held["m"], "n": held["n"], "k": held["k"], "weight_bytes": BYTES[precision],
@@ -262,9 +264,12 @@ def experts(system: str) -> Iterator[Rows]:
                 continue
             most = max(sources, key=lambda s: int((of_type & (held["kernel_source"] == s)).sum()))
             chosen = of_type & (held["kernel_source"] == most)
-            yield from _rows(
-                "experts", backend, precision, file, held, chosen, {**sizes, "weight_bytes": BYTES[precision]}, seen
-            )
+            split, held_out = seen, "shapes"
+            if seen[chosen].all():  # no shape is left to judge it by
+                counts = np.unique(held["num_tokens"])
+                split, held_out = np.searchsorted(counts, held["num_tokens"]) % 2 == 0, "token counts"
+            stored = {**sizes, "weight_bytes": BYTES[precision]}
+            yield from _rows("experts", backend, precision, file, held, chosen, stored, split, held_out=held_out)
 
 
 def collectives(system: str) -> Iterator[Rows]:
@@ -288,7 +293,12 @@ def collectives(system: str) -> Iterator[Rows]:
             yield from _rows(f"eager_{form}", backend, "bf16", file, held, chosen & eager, sizes, seen, least=30)
 
 
-def every(system: str) -> Iterator[Rows]:
-    """All classes of one system."""
-    for kind in (products, attention, latents, linear_attention, experts, collectives):
-        yield from kind(system)
+def every(system: str, form: str = "") -> Iterator[Rows]:
+    """All classes of one system, or those of one form; of tables without it none is read."""
+    kinds: dict[str, Callable[[str], Iterator[Rows]]] = {
+        "product": products, "attention": attention, "latent": latents, "delta convolution": linear_attention, "experts": experts,
+        "all_": collectives, "reduce_scatter": collectives,
+    }  # fmt: skip
+    wanted = [read for names, read in kinds.items() if not form or any(name in form for name in names.split())]
+    for read in dict.fromkeys(wanted):
+        yield from (rows for rows in read(system) if not form or rows.form == form)

@@ -1,0 +1,143 @@
+"""Every subcommand: its line and example in the help, how it ends, what a shell completes of it; Ctrl-C leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import click
+import psutil
+import pytest
+from click.testing import CliRunner
+from opscope_clients import console, helping
+from opscope_clients.cli import main, opscope
+from opscope_clients.session_options import SessionCommand
+
+ENTRY = [sys.executable, "-c", "from opscope_clients.entry import main; main()"]
+#: nothing bears these names: arguments with which a command has no answer
+NOTHING = {
+    "map-repo": ["no_repository"], "resolve-class": ["NoClass"], "find-forward": ["NoClass"], "find-references": ["NoClass.x"],
+    "extract-config": ["NoClass"], "inspect-model": ["NoClass"], "count-flops": ["NoClass"], "expand-refs": ["NoClass"],
+    "trace-dataflow": ["NoClass"], "estimate-roofline": ["llama", "--hardware", "none"], "estimate": ["llama", "--hardware", "none"],
+    "plan": ["llama", "--hardware", "none:2"], "sweep": ["NoClass"], "compare": ["NoClass", "llama"], "search-source": ["zzqqxx"], "cuda-kernel-tiling": ["no_kernel.cu"],
+    "write-report": ["implementation", "NoClass"], "check-report": ["none.md"], "analyze": ["llama", "--config", "/none"],
+    "module": ["--module", "NoClass"], "model": ["--model", "NoClass"], "inspect": ["--model-id", "NoClass"],
+    "index": ["--repo", "x=/none"], "cache info": ["--cache-dir", "/dev/null/x"], "cache clear": ["--cache-dir", "/dev/null/x"],
+    "install": ["claude-code", "--name", "no name"], "uninstall": ["claude-code", "--name", "no name"], "doctor": ["--python", "/none"],
+}  # fmt: skip
+
+
+def commands() -> dict[str, click.Command]:
+    found = dict(opscope.commands)
+    below = found.pop("cache")
+    assert isinstance(below, click.Group)
+    return found | {f"cache {name}": one for name, one in below.commands.items()}
+
+
+def ended(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["opscope", *arguments])
+    with pytest.raises(SystemExit) as leaving:
+        main()
+    assert isinstance(leaving.value.code, int)
+    return leaving.value.code
+
+
+def test_help_lists_each_command_once_on_a_short_line_below_a_heading() -> None:
+    said = CliRunner().invoke(opscope, ["--help"]).output
+    for name in opscope.commands:
+        lines = [line for line in said.splitlines() if re.match(rf"  {name} ", line)]
+        assert len(lines) == 1, name
+        assert len(lines[0]) < 70
+    assert re.findall(r"^([A-Z][\w -]+):$", said, re.MULTILINE)[1:] == [*helping.COMMANDS, "Exit status"]
+    for status, meaning in helping.STATUSES:
+        assert f"{status} " in said
+        assert meaning in " ".join(said.split())
+
+
+@pytest.mark.parametrize("name", commands())
+def test_each_commands_help_has_one_example_that_the_command_line_takes(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ended(monkeypatch, *name.split(), "--help") == 0
+    said = capsys.readouterr().out
+    example = shlex.split(said.partition("Example:\n")[2])
+    assert example[: 1 + len(name.split())] == ["opscope", *name.split()]
+    run: list[str] = []
+    monkeypatch.setattr(SessionCommand, "invoke", lambda self, _: run.append(str(self.name)))
+    assert ended(monkeypatch, *example[1:]) == 0
+    assert run == name.split()[-1:]
+
+
+@pytest.mark.parametrize("name", commands())
+def test_every_command_ends_with_2_for_wrong_usage_and_1_without_an_answer(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OPSCOPE_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert ended(monkeypatch, *name.split(), "--no-such-option") == 2
+    assert "No such option" in capsys.readouterr().err
+    if name != "serve":  # which ends by being ended
+        assert ended(monkeypatch, *name.split(), *NOTHING[name]) == 1
+        said = capsys.readouterr()
+        assert said.out or said.err
+        assert "Traceback" not in said.err
+
+
+def completed(*words: str) -> list[str]:
+    line = {
+        "COMP_WORDS": shlex.join(["opscope", *words]),
+        "COMP_CWORD": str(len(words)),
+        "_OPSCOPE_COMPLETE": "bash_complete",
+    }
+    done = subprocess.run(ENTRY, env=os.environ | line, capture_output=True, text=True, timeout=60, check=True)
+    return [text.partition(",")[2] for text in done.stdout.splitlines()]
+
+
+def test_a_shell_completes_commands_options_models_devices_and_repositories() -> None:
+    assert completed("find-r") == ["find-references"]
+    assert completed("count-flops", "llama", "--pha") == ["--phase"]
+    assert "decode" in completed("count-flops", "llama", "--phase", "")
+    assert {"llama", "llama4"} <= set(completed("estimate", "lla"))
+    assert "Qwen/Qwen3-8B" in completed("sweep", "llama", "Qwen/")
+    assert {"h100_sxm", "h100_pcie"} <= set(completed("plan", "llama", "--hardware", "h100"))
+    assert completed("--repo", "vllm=/x", "map-repo", "v") == ["vllm"]
+    assert completed("cache", "i") == ["info"]
+
+
+def test_a_completion_takes_less_than_300_ms_and_imports_no_tool() -> None:
+    took = []
+    for _ in range(5):
+        begun = time.monotonic()
+        assert "llama" in completed("estimate", "llama")
+        took.append(time.monotonic() - begun)
+    assert min(took) < 0.3
+    code = (
+        "import sys, json; from opscope_clients import completing as c; c._models(None); c._devices(None);"
+        "assert not {'pydantic', 'torch', 'transformers', 'opscope_tools.catalog'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], timeout=60, check=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arguments", [["count-flops", "gpt2"], ["analyze", "gpt2"]])
+def test_an_interrupt_leaves_no_process_and_says_so_in_one_line(arguments: list[str], tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [*ENTRY, *arguments], env=os.environ | {"OPSCOPE_CACHE_DIR": str(tmp_path / "cache")}, cwd=tmp_path, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+    begun = psutil.Process(process.pid)
+    while not (below := begun.children(recursive=True)):  # a worker or a server works for it
+        assert process.poll() is None
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)
+    output, said = process.communicate(timeout=30)
+    assert (process.returncode, output, said) == (console.INTERRUPTED, "", "opscope: interrupted.\n")
+    assert psutil.wait_procs(below, timeout=10)[1] == []

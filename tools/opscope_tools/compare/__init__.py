@@ -1,0 +1,1 @@
+"""The tool `compare`: sides of one question beside each other, matched down to operators and lines."""
