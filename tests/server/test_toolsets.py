@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -15,6 +14,7 @@ import anyio
 import jsonschema
 import opscope_schemas
 import pytest
+import tool_list
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from mcp import Client, StdioServerParameters
@@ -27,8 +27,6 @@ from opscope_tools.catalog import ALL_TOOLS, toolset
 from opscope_tools.running.runner import validate
 from opscope_tools.running.tool import AnyTool
 from opscope_tools.toolsets import TOOLSETS
-
-BENCHMARK = Path(__file__).parents[2] / "benchmarks/tools.py"
 
 
 def listed(*options: str) -> tuple[list[Any], str]:
@@ -63,19 +61,12 @@ def test_toolsets_together_leave_no_tool_out_and_an_unknown_one_is_named() -> No
         toolset(["kernel"])
 
 
-def test_the_whole_list_is_forty_thousand_characters_on_the_wire_and_fifty_six_hundred_tokens_to_a_model(
-    tmp_path: Path,
-) -> None:
+def test_the_whole_list_costs_at_most_what_is_promised_on_the_wire_and_to_a_model(tmp_path: Path) -> None:
     """A model of Claude Code is shown names, descriptions and arguments; benchmarks/tools.py prints what makes up the list."""
-    spec = importlib.util.spec_from_file_location("opscope_list", BENCHMARK)
-    assert spec
-    assert spec.loader
-    measured = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(measured)
+    measured = tool_list.measured()
     tools = measured.listed("--cache-dir", str(tmp_path))
-    assert len(json.dumps(tools, separators=(",", ":"))) <= 40_000
-    shown = [measured.HOSTS["Claude Code"](tool) for tool in tools]
-    assert sum(len(json.dumps(one, separators=(",", ":"))) for one in shown) / 4 < 5600
+    assert measured.size(tools) <= measured.MOST
+    assert measured.tokens("Claude Code", tools) <= measured.MOST_TOKENS
 
 
 # ---- the short schema of an answer ---------------------------------------------------------------------------------

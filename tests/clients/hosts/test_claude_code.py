@@ -18,6 +18,7 @@ from typing import Any
 import isolation
 import pytest
 import scripted_model
+import tool_list
 from opscope_clients import claude_code
 from opscope_tools.catalog import ALL_TOOLS
 
@@ -261,13 +262,14 @@ def test_the_post_command_may_run_its_profilers_and_write_below_posts_only(proje
     assert {path.name for path in posts.parent.iterdir()} == {".claude", ".mcp.json", "posts"}
 
 
-def test_the_whole_list_of_tools_reaches_the_model_and_stays_below_five_thousand_tokens(project: Project) -> None:
+def test_the_whole_list_of_tools_reaches_the_model_and_costs_it_what_is_promised(project: Project) -> None:
     over_stdio(project)
     run = project.run("-p", "/analyze llama", turns=[[{"text": "done"}]])
     ours = [tool for tool in run.record["requests"][0]["tools"] if tool["name"].startswith("mcp__opscope__")]
     assert {tool["name"] for tool in ours} == {f"mcp__opscope__{tool.name}" for tool in ALL_TOOLS}
-    shown = sum(len(json.dumps([t["name"], t["description"], t["input_schema"]], separators=(",", ":"))) for t in ours)
-    assert shown / 4 < 5000  # characters a token: test_toolsets.py says why
+    measured = tool_list.measured()
+    shown = sum(measured.size([tool["name"], tool["description"], tool["input_schema"]]) for tool in ours)
+    assert shown / 4 <= measured.MOST_TOKENS
     instructions = "Protocol for analysing a target"
     assert instructions in run.first_request
 
