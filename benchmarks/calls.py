@@ -1,4 +1,4 @@
-"""How long answers take: `find_forward` and `count_flops` cold, in a warm process, and from the cache.
+"""How long answers take: `find_forward`, `count_flops` and `estimate_roofline` cold, in a warm process and from the cache; 1,000 points.
 
 Each figure is the median of several rounds in one run; the cache folder is new for each cold call. Times are of this
 machine and its load: compare figures of one run.
@@ -22,7 +22,7 @@ from opscope_tools.running.tool import ToolContext
 from opscope_tools.running.workspace import Workspace
 
 ROUNDS = 5
-TARGET = "LlamaForCausalLM"
+TARGET, CHECKPOINT = "LlamaForCausalLM", "Qwen/Qwen3-30B-A3B"
 
 
 def seconds(action: Callable[[], object]) -> float:
@@ -44,10 +44,13 @@ def rounds() -> dict[str, list[float]]:
         found.setdefault(name, []).append(value)
 
     for _ in range(ROUNDS):
-        for tool, cli in (("find_forward", "find-forward"), ("count_flops", "count-flops")):
+        for tool, *line in (
+            ("find_forward", "find-forward", TARGET), ("count_flops", "count-flops", TARGET),
+            ("estimate_roofline", "estimate", CHECKPOINT, "--hardware", "h100_sxm"),
+        ):  # fmt: skip
             with tempfile.TemporaryDirectory() as folder:
-                note(f"{tool}, new process, no cache", command(folder, cli, TARGET))
-                note(f"{tool}, new process, cached", command(folder, cli, TARGET))
+                note(f"{tool}, new process, no cache", command(folder, *line))
+                note(f"{tool}, new process, cached", command(folder, *line))
     with tempfile.TemporaryDirectory() as folder:
         workspace = Workspace.create(cache_folder=Path(folder))
         context = ToolContext(workspace)
@@ -71,6 +74,24 @@ def rounds() -> dict[str, list[float]]:
             function = tool_named("find_forward").run
             arguments = tool_named("find_forward").arguments(target=TARGET)
             note("find_forward, warm process, computed", seconds(partial(function, arguments, context)))
+            estimate = {
+                "target": CHECKPOINT,
+                "hardware": "h100_sxm",
+                "phase": "decode",
+                "config": {"vocab_size": 1000 + number},
+            }
+            for name, values in (("new model", {}), ("next point", {"values": {"batch_size": 9, "cache_len": 9}})):
+                took = seconds(partial(run_tool, tool_named("estimate_roofline"), {**estimate, **values}, context))
+                note(f"estimate_roofline, warm process, {name}", took)
+            lengths = [100 * i + number for i in range(1, 21)]
+            table = {
+                "targets": [CHECKPOINT],
+                "phase": "decode",
+                "values": {"batch_size": "1..50", "cache_len": lengths},
+            }
+            for name, hardware in (("counts", {}), ("times", {"hardware": ["h100_sxm"]})):
+                took = seconds(partial(run_tool, tool_named("sweep"), {**table, **hardware}, context))
+                note(f"sweep, 1,000 points, {name}", took)
         close_engines(workspace)
         workspace.store.close()
     return found

@@ -103,14 +103,18 @@ class SessionCommand(click.Command):
 
     def __init__(self, name: str | None, *, params: list[click.Parameter] | None = None, **kwargs: Any) -> None:
         own = list(params or [])
-        taken = {parameter.name for parameter in own}
-        added = [option for option in options() if option.name not in taken]
-        self._added = [option.name for option in added if option.name]
+        flags = {flag for parameter in own if isinstance(parameter, click.Option) for flag in parameter.opts}
+        added = [option for option in options() if not flags.intersection(option.opts)]
+        names = {parameter.name for parameter in own}
+        #: name of a session's option -> that of the command's parameter: an argument may bear the option's own
+        self._added = {str(o.name): f"session_{o.name}" if o.name in names else str(o.name) for o in added}
+        for option in added:
+            option.name = self._added[str(option.name)]
         super().__init__(name, params=[*own, *added], **kwargs)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Take the session options out of the parameters, and put the session in."""
-        given = {name: ctx.params.pop(name, None) for name in self._added}
+        given = {name: ctx.params.pop(held, None) for name, held in self._added.items()}
         base = ctx.find_object(SessionOptions) or SessionOptions()
         # a tool that has a `repo` of its own: NAME=PATH both registers the repository and selects it
         selected = ctx.params.get("repo")

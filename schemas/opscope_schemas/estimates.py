@@ -171,6 +171,7 @@ class MemoryUse(Frozen):
         description="Peak of the eager pass, of a training step what is saved for its way back; null: not known."
     )
     capacity_bytes: int
+    usable_bytes: int = Field(description="Of the capacity, what engines give these three: 90 %.")
     fits: bool
     largest_batch: int | None = Field(
         default=None,
@@ -293,12 +294,14 @@ class Fusion(Frozen):
 
 
 class SweepPoint(Frozen):
-    """One point of a sweep; `context`: tokens in the cache of a decode step, new ones of a prefill."""
+    """One point of a sweep; `context`: tokens in the cache of a decode step, new ones of a prefill; counts are of one device."""
 
     promised: ClassVar[tuple[str, ...]] = ("calibrated_seconds", "low_seconds", "high_seconds", "tokens_per_second")
 
     batch: int
     context: int
+    flops: int
+    bytes: int
     bound_seconds: float
     calibrated_seconds: float | None = None
     low_seconds: float | None = None

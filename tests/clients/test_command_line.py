@@ -15,7 +15,7 @@ import click
 import psutil
 import pytest
 from click.testing import CliRunner
-from opscope_clients import console, helping
+from opscope_clients import console, helping, session_options
 from opscope_clients.cli import main, opscope
 from opscope_clients.session_options import SessionCommand
 
@@ -88,6 +88,21 @@ def test_every_command_ends_with_2_for_wrong_usage_and_1_without_an_answer(
         said = capsys.readouterr()
         assert said.out or said.err
         assert "Traceback" not in said.err
+
+
+@pytest.mark.parametrize("name", [n for n, c in commands().items() if isinstance(c, SessionCommand)])
+def test_session_options_stand_behind_every_command(name: str) -> None:
+    """Also where an argument or an option of the command bears the same name: NAME=PATH is the session's either way."""
+    command = commands()[name]
+    taken = {flag for parameter in command.params if isinstance(parameter, click.Option) for flag in parameter.opts}
+    assert {flag for option in session_options.options() for flag in option.opts} <= taken
+
+
+def test_a_repository_may_be_added_behind_the_command_that_maps_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "engine.py").write_text('"""An engine."""\n')
+    assert ended(monkeypatch, "map-repo", "own", "--repo", f"own={tmp_path}", "--json") == 0
 
 
 def completed(*words: str) -> list[str]:

@@ -1,7 +1,7 @@
 """The MCP tool `sweep`: one table over models, sizes, fields of a configuration and devices.
 
 A trace serves every point at which its formulas hold; others are traced anew. Counts are those of `count_flops` with the last position's
-logits, times those of `estimate_roofline`.
+logits; on hardware, counts and times of one device are those of `estimate_roofline`.
 """
 
 from __future__ import annotations
@@ -36,10 +36,26 @@ Counted = Literal[
     "flops", "matmul_flops", "bytes_read", "bytes_written", "parameters", "weights_bytes", "cache_bytes", "peak_activation_bytes",
 ]  # fmt: skip
 Times = Literal[
-    "bound_seconds", "calibrated_seconds", "low_seconds", "high_seconds", "limited_by", "tokens_per_second", "fits"
+    "bytes",
+    "bound_seconds",
+    "calibrated_seconds",
+    "low_seconds",
+    "high_seconds",
+    "limited_by",
+    "tokens_per_second",
+    "fits",
 ]
 _COUNTED: tuple[Counted, ...] = ("flops", "bytes_read", "bytes_written", "weights_bytes", "cache_bytes")
-_TIMES: tuple[Times, ...] = ("bound_seconds", "calibrated_seconds", "limited_by", "tokens_per_second", "fits")
+_TIMED: tuple[Counted | Times, ...] = (
+    "flops", "bytes", "weights_bytes", "cache_bytes", "bound_seconds", "calibrated_seconds", "limited_by", "tokens_per_second", "fits",
+)  # fmt: skip
+#: of a device's own pass, where there is one
+_OF_DEVICE = (*get_args(Times), "flops", "weights_bytes", "cache_bytes")
+_COUNTS = "Counts are of the eager pass with the last position's logits."
+_ON_DEVICE = (
+    "Times, flops, bytes, weights_bytes and cache_bytes are of one device's share of the pass as engines run it; "
+    "matmul_flops, bytes_read, bytes_written, parameters and peak_activation_bytes of the whole eager pass."
+)
 _Others = tuple[tuple[str, int], ...]
 _SPAN = re.compile(r"(\d{1,9})\.\.(\d{1,9})(?:([+*])(\d{1,9}))?")
 
@@ -121,14 +137,13 @@ def sweep(arguments: SweepArguments, context: ToolContext) -> TableResult:
     said = tuple(f"{n} of {count:,} points: {message}" for message, n in problems.items())
     return TableResult(
         columns=(*titles, *columns), rows=tuple(rows), count=len(rows), varied=len(titles), sources=sources(context.workspace),
-        notes=("Counts are of the eager pass with the last position's logits; times are of the pass as engines run it, and "
-            "with hardware weights_bytes and cache_bytes are of one device.", *said),
+        notes=(_ON_DEVICE if arguments.hardware else _COUNTS, *said),
     )  # fmt: skip
 
 
 def _columns(arguments: SweepArguments) -> tuple[str, ...]:
     if arguments.columns is None:
-        return (*_COUNTED, *(_TIMES if arguments.hardware else ()))
+        return _TIMED if arguments.hardware else _COUNTED
     known = (*get_args(Counted), *get_args(Times))
     if unknown := [name for name in arguments.columns if name not in known]:
         raise UnknownNameError(
@@ -243,7 +258,7 @@ def _timed(row: _Row, replica: Replica, phase: Literal["prefill", "decode"]) -> 
     return _Row(
         row.timing,
         row.values,
-        {name: getattr(found, name) for name in (*get_args(Times), "weights_bytes", "cache_bytes")},
+        {name: getattr(found, name) for name in _OF_DEVICE},
     )
 
 

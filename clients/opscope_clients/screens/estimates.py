@@ -104,7 +104,7 @@ def _bytes(value: int | None) -> str:
 def _show_memory(page: Page, memory: MemoryUse) -> None:
     if memory.fits:
         room = "fits"
-    elif memory.weights_bytes > memory.capacity_bytes:
+    elif memory.weights_bytes > memory.usable_bytes:
         room = "the weights alone do not fit"
     else:
         room = "does not fit"
@@ -114,7 +114,7 @@ def _show_memory(page: Page, memory: MemoryUse) -> None:
         room += f"; {memory.longest_context:,} tokens each with this batch"
     page.say(
         f"memory: weights {_bytes(memory.weights_bytes)}, cache {_bytes(memory.cache_bytes)}, activations "
-        f"{_bytes(memory.activation_bytes)} of {_bytes(memory.capacity_bytes)}: {room}"
+        f"{_bytes(memory.activation_bytes)} of {_bytes(memory.usable_bytes)} (90 % of {_bytes(memory.capacity_bytes)}): {room}"
     )
     if (step := memory.training) is not None:
         again = step.recomputed

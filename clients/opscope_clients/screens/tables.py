@@ -98,7 +98,7 @@ def _shown(name: str, cell: Cell) -> str:
         return plain_bytes(cell)
     if name.endswith("flops"):
         return amount(cell, "FLOP")
-    return f"{cell:,}" if isinstance(cell, int) else f"{cell:,.4g}"
+    return f"{cell:,.0f}" if isinstance(cell, int) or abs(cell) >= 1000 else f"{cell:.4g}"
 
 
 __all__ = ["check", "options", "say_notes", "show_table", "write"]

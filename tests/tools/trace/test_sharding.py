@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import json
+import math
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -136,6 +141,34 @@ def test_degrees_that_the_model_does_not_allow_are_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=said):
         estimate(context, "llama", SMALL, parallel=parallel)
+
+
+@pytest.mark.parametrize("devices", [3, 6, 12, 16])
+def test_what_a_refusal_of_a_degree_proposes_is_taken(context: ToolContext, devices: int) -> None:
+    with pytest.raises(ConfigError) as refused:
+        estimate(context, "llama", SMALL, parallel={"tp": devices})
+    proposed = ast.literal_eval(re.search(r"\{.*\}", str(refused.value))[0])  # type: ignore[index]
+    assert math.prod(proposed.values()) == devices
+    assert estimate(context, "llama", SMALL, parallel=proposed).parallel is not None
+
+
+def test_what_fits_leaves_the_runtime_its_part(
+    context: ToolContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a device that holds the bytes to the last one, and on one whose nine tenths do."""
+    memory = estimate(context, "llama", SMALL).memory
+    needed = memory.weights_bytes + memory.cache_bytes + (memory.activation_bytes or 0)
+    table = tmp_path / "devices.json"
+    monkeypatch.setattr(context.workspace, "device_files", (table,))
+    for capacity, fits in ((needed, False), (-(-needed * 10 // 9) + 9, True)):
+        device = {"id": "d", "name": "D", "vendor": "v", "kind": "gpu", "peak_flops": {"bf16": 1e12}, "bandwidth": 1e12}
+        source = {"what": "all", "source": "made up"}
+        table.write_text(json.dumps({"devices": [{**device, "capacity": capacity, "sources": [source]}]}), "utf-8")
+        there = estimate(context, "llama", SMALL, hardware="d")
+        assert there.memory.fits is fits
+        assert (there.totals.bound_tokens_per_second is not None) is fits
+        assert there.memory.largest_batch is not None
+        assert (there.memory.largest_batch >= 8) is fits
 
 
 def test_only_whole_models_as_engines_run_them_are_spread(context: ToolContext) -> None:

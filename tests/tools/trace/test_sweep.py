@@ -47,6 +47,7 @@ def test_every_row_is_what_the_single_tools_say(context: ToolContext) -> None:
     rows = table(
         context, targets=["mistral"], phase="decode", values={"batch_size": [1, 2, 5], "cache_len": [3, 63, 64, 200]},
         config={**SMALL, "sliding_window": 64}, hardware=["h100_sxm", "a100_sxm"],
+        columns=["flops", "bytes", "bytes_read", "bytes_written", "bound_seconds", "calibrated_seconds", "weights_bytes", "fits"],
     )  # fmt: skip
     assert len(rows) == 3 * 4 * 2
     for row in rows:
@@ -54,15 +55,35 @@ def test_every_row_is_what_the_single_tools_say(context: ToolContext) -> None:
         asked = {"target": "mistral", "phase": "decode", "values": at, "config": {**SMALL, "sliding_window": 64}}
         single = count_flops(CostArguments.model_validate({**asked, "logits": "last"}), context).evaluated
         assert single is not None
-        assert (row["flops"], row["bytes_read"], row["bytes_written"], row["weights_bytes"]) == (
-            single.flops, single.memory_read, single.memory_write, single.weights,
-        )  # fmt: skip
+        assert (row["bytes_read"], row["bytes_written"], row["weights_bytes"]) == (
+            single.memory_read,
+            single.memory_write,
+            single.weights,
+        )
         timed = estimate_roofline(RooflineArguments.model_validate({**asked, "hardware": row["hardware"]}), context)
+        assert (row["flops"], row["bytes"]) == (timed.totals.flops, timed.totals.bytes)
         assert row["bound_seconds"] == pytest.approx(timed.totals.bound_seconds, rel=1e-9)
         expected = timed.totals.calibrated_seconds
         assert expected is not None
         assert row["calibrated_seconds"] == pytest.approx(expected, rel=1e-9)
         assert row["fits"] == timed.memory.fits
+
+
+def test_counts_without_a_device_are_those_of_the_eager_pass(context: ToolContext) -> None:
+    for row in table(context, targets=["mistral"], values={"batch_size": [1, 3], "cache_len": [9, 70]}, config=SMALL):
+        at = {"batch_size": row["batch_size"], "cache_len": row["cache_len"]}
+        asked = {"target": "mistral", "phase": "decode", "values": at, "config": SMALL, "logits": "last"}
+        single = count_flops(CostArguments.model_validate(asked), context).evaluated
+        assert single is not None
+        assert (row["flops"], row["bytes_read"]) == (single.flops, single.memory_read)
+
+
+def test_on_several_devices_everything_of_a_default_row_is_of_one(context: ToolContext) -> None:
+    """Of four ranks each computes, reads and keeps less than the whole, so no column beside the times is of all."""
+    asked = {"targets": ["mistral"], "values": {"batch_size": 8, "cache_len": 64}, "config": SMALL}
+    (one,), (four,) = (table(context, **asked, hardware=[device]) for device in ("h100_sxm", "h100_sxm:4"))
+    for name in ("flops", "bytes", "weights_bytes", "cache_bytes"):
+        assert 0.2 * one[name] < four[name] < 0.7 * one[name], name
 
 
 def test_fields_of_a_configuration_are_varied_either_way(context: ToolContext) -> None:

@@ -276,7 +276,7 @@ def test_an_estimate_of_training_is_bound_by_its_kernels_and_its_memory(context:
     assert (memory.training.gradient_bytes, memory.training.optimizer_bytes) == (2 * weights, 12 * weights)
     assert memory.activation_bytes == whole.evaluated.saved_activations
     needed = memory.weights_bytes + 14 * weights + (memory.activation_bytes or 0)
-    assert memory.fits == (needed <= memory.capacity_bytes)
+    assert memory.fits == (needed <= memory.usable_bytes)
     assert memory.training.recomputed.saved_bytes < (memory.activation_bytes or 0)
     assert found.totals.calibrated_seconds is None
     assert found.totals.bound_seconds == pytest.approx(sum(o.bound_seconds for o in found.operators))

@@ -11,6 +11,7 @@ from opscope_schemas.estimates import ALONE, MemoryUse, Parallel
 from opscope_schemas.formula import Rational, approximated
 
 from opscope_tools.estimate_roofline.kernels import Numbers, Pass, numbers
+from opscope_tools.hardware.devices import Device
 from opscope_tools.trace.sharding import weight_shares
 
 #: a batch or a context beyond this is no limit that anybody meets
@@ -93,14 +94,14 @@ At = Callable[[str, int], Memory | None]
 
 
 def memory_use(
-    memory: Memory, values: Mapping[str, Rational], capacity: int, parallel: Parallel, elsewhere: At
+    memory: Memory, values: Mapping[str, Rational], device: Device, parallel: Parallel, elsewhere: At
 ) -> MemoryUse:
     """Bytes at the point. Raises `ValuesError` where the point lacks a variable."""
     flow, here, held = memory.flow, of_rank(values, parallel), of_rank(values, parallel, held=True)
     weights, cache, activations = memory.weights(here, parallel), memory.cache(held, parallel), memory.activations(here)
 
     def most(name: str) -> int | None:
-        return _most(name, memory, values, capacity, parallel, elsewhere)
+        return _most(name, memory, values, device.usable, parallel, elsewhere)
 
     length = "cache_len" if flow.phase == "decode" else "seq_len"
     per_token = _whole(flow.cache.per_token, here) if flow.cache is not None and flow.cache.per_token else None
@@ -109,7 +110,7 @@ def memory_use(
         weights_bytes=weights, cache_bytes=cache,
         cache_bytes_per_token=round(per_token / here["batch_size"] * (cache / memory.cache(held) if parallel.devices > 1 else 1))
         if per_token and here.get("batch_size") else None,
-        activation_bytes=activations, capacity_bytes=capacity, fits=total <= capacity,
+        activation_bytes=activations, capacity_bytes=device.capacity, usable_bytes=device.usable, fits=total <= device.usable,
         largest_batch=most("batch_size") if "batch_size" in values else None,
         longest_context=most(length) if length in values and flow.cache is not None else None,
     )  # fmt: skip

@@ -15,12 +15,10 @@ from opscope_tools.estimate_roofline.memory import Memory, of_rank
 from opscope_tools.estimate_roofline.times import Estimate, estimates, totals
 from opscope_tools.estimate_roofline.traffic import CHUNK, Load, Steps, steady
 from opscope_tools.hardware.calibration import Calibration
-from opscope_tools.hardware.devices import Device
+from opscope_tools.hardware.devices import USABLE, Device
 from opscope_tools.trace.dataflow import dataflow
 from opscope_tools.trace.engine import Found
 
-#: of a device's memory, what an engine gives weights, cache and activations; the rest is the runtime's, graphs and fragments
-USABLE = 0.9
 Phase = Literal["prefill", "decode"]
 T = TypeVar("T")
 
@@ -171,8 +169,8 @@ class Replica:
         held += (
             prefill.memory.activations(prefill.at(batch_size=1, seq_len=round(min(CHUNK, length)))) or 0
         ) / self.parallel.tp
-        whole = self.device.capacity
-        left = USABLE * (whole - held) if self.backend in _OF_THE_REST else USABLE * whole - held
+        device = self.device
+        left = USABLE * (device.capacity - held) if self.backend in _OF_THE_REST else device.usable - held
         if left <= 0:
             return 0
         many = decode.at(batch_size=1024, cache_len=round(length))
@@ -226,13 +224,13 @@ def swept(replica: Replica, phase: Phase, batch: int, length: int) -> SweepPoint
     here = of_rank(timing.at(**{"batch_size": batch, _LENGTH[phase]: length}), parallel)
     found = replica.times(phase, here["batch_size"], length)
     weights, cache = timing.memory.weights(here, parallel), timing.memory.cache(here, parallel)
-    fits = weights + cache + (timing.memory.activations(here) or 0) <= device.capacity
+    fits = weights + cache + (timing.memory.activations(here) or 0) <= device.usable
     said = totals(found, batch * (length if phase == "prefill" else 1), fits)
     return SweepPoint(
-        batch=batch, context=length, bound_seconds=said.bound_seconds, calibrated_seconds=said.calibrated_seconds,
+        batch=batch, context=length, flops=said.flops, bytes=said.bytes, bound_seconds=said.bound_seconds, calibrated_seconds=said.calibrated_seconds,
         low_seconds=said.low_seconds, high_seconds=said.high_seconds, limited_by=said.limited_by, tokens_per_second=said.tokens_per_second,
         weights_bytes=weights, cache_bytes=cache, fits=fits,
     )  # fmt: skip
 
 
-__all__ = ["USABLE", "Model", "Phase", "Replica", "Timing", "served", "swept"]
+__all__ = ["Model", "Phase", "Replica", "Timing", "served", "swept"]

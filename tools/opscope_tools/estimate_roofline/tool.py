@@ -279,11 +279,9 @@ def _estimated(
     every = step_kernels(timing.of, values, parallel) if training else timing.of.kernels(here, parallel)
     times = estimates(every, device, calibration, arguments.backend)
     memory = (
-        step_memory(found, values, device.capacity, parallel)
+        step_memory(found, values, device, parallel)
         if training
-        else memory_use(
-            timing.memory, values, device.capacity, parallel, lambda name, size: _memory(elsewhere({name: size}))
-        )
+        else memory_use(timing.memory, values, device, parallel, lambda name, size: _memory(elsewhere({name: size})))
     )
     tokens = (
         float(values.get("batch_size", 0)) * float(values.get("seq_len", 0)) if arguments.phase != "encode" else 0.0

@@ -16,6 +16,7 @@ from opscope_schemas.formula import Rational, evaluate, whole_bytes
 
 from opscope_tools.estimate_roofline.kernels import Kernel, Pass
 from opscope_tools.estimate_roofline.memory import largest
+from opscope_tools.hardware.devices import Device
 from opscope_tools.hardware.forms import ALL_REDUCE, PREFILL_ATTENTION
 from opscope_tools.trace.engine import Found
 from opscope_tools.trace.training import training_of
@@ -83,8 +84,8 @@ def _update(found: Found, values: Mapping[str, Rational]) -> Kernel:
     )  # fmt: skip
 
 
-def step_memory(found: Found, values: Mapping[str, Rational], capacity: int, parallel: Parallel = ALONE) -> MemoryUse:
-    """Weights, gradients, optimizer state and saved activations of a rank against its capacity, and the same with recomputation.
+def step_memory(found: Found, values: Mapping[str, Rational], device: Device, parallel: Parallel = ALONE) -> MemoryUse:
+    """Weights, gradients, optimizer state and saved activations of a rank against what it may use, and the same with recomputation.
 
     `values` are those of a rank's own sequences; the largest batch is of all ranks.
     """
@@ -101,7 +102,7 @@ def step_memory(found: Found, values: Mapping[str, Rational], capacity: int, par
         if "batch_size" not in values:
             return None
         each = largest(
-            lambda size: fixed + sum(whole_bytes(t, {**values, "batch_size": size}) for t in texts), capacity
+            lambda size: fixed + sum(whole_bytes(t, {**values, "batch_size": size}) for t in texts), device.usable
         )
         return each * parallel.dp if each is not None else None
 
@@ -111,12 +112,12 @@ def step_memory(found: Found, values: Mapping[str, Rational], capacity: int, par
     if again is not None:
         kept = whole_bytes(again.saved_activations, values) + whole_bytes(again.largest_layer, values)
         recomputed = RecomputedMemory(
-            saved_bytes=kept, flops=evaluate(again.flops, values), fits=fixed + kept <= capacity,
+            saved_bytes=kept, flops=evaluate(again.flops, values), fits=fixed + kept <= device.usable,
             largest_batch=fits(again.saved_activations, again.largest_layer),
         )  # fmt: skip
     return MemoryUse(
-        weights_bytes=weights, cache_bytes=0, activation_bytes=saved, capacity_bytes=capacity,
-        fits=fixed + saved <= capacity, largest_batch=fits(training.saved_activations),
+        weights_bytes=weights, cache_bytes=0, activation_bytes=saved, capacity_bytes=device.capacity,
+        usable_bytes=device.usable, fits=fixed + saved <= device.usable, largest_batch=fits(training.saved_activations),
         training=TrainingMemory(gradient_bytes=gradients, optimizer_bytes=state, recomputed=recomputed),
     )  # fmt: skip
 

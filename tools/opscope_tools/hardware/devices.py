@@ -26,6 +26,10 @@ Kind = Literal["gpu", "tpu", "accelerator", "cpu"]
 Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
+#: of a device's memory, what an engine gives weights, cache and activations; the rest is the runtime's, graphs and fragments
+USABLE = 0.9
+
+
 class Link(Frozen):
     """What joins devices: bytes per second of one device in one direction, and how many devices it joins at that rate."""
 
@@ -64,6 +68,11 @@ class Device(Frozen):
     power_watts: float | None = None
     sources: tuple[Provenance, ...] = Field(min_length=1)
     notes: tuple[str, ...] = ()
+
+    @property
+    def usable(self) -> int:
+        """Bytes that an engine gives weights, cache and activations."""
+        return int(USABLE * self.capacity)
 
     def peak(self, precision: str) -> tuple[float, str]:
         """Operations per second of products in that precision, and the units that compute them.
@@ -133,4 +142,4 @@ def device_named(name: str, own: Iterable[Path] = ()) -> Device:
     raise UnknownNameError("device", name, list(near) or sorted(table))
 
 
-__all__ = ["Device", "Link", "Provenance", "device_named", "devices", "shipped"]
+__all__ = ["USABLE", "Device", "Link", "Provenance", "device_named", "devices", "shipped"]
