@@ -17,7 +17,7 @@ from opscope_tools.running.runner import compact, run_tool
 from opscope_tools.running.tool import AnyTool, ToolContext
 from opscope_tools.running.workspace import Workspace
 
-from opscope_clients import console, screens
+from opscope_clients import cluster, console, screens
 from opscope_clients.options import arguments_of, parameters
 from opscope_clients.screens import tables
 from opscope_clients.session_options import SessionCommand, SessionOptions, command
@@ -32,6 +32,7 @@ def tool_command(tool: AnyTool) -> SessionCommand:
         whole: bool = False,
         out: str | None = None,
         as_csv: bool = False,
+        scheduler: str | None = None,
         **given: Any,
     ) -> int:
         if out is not None:
@@ -42,7 +43,7 @@ def tool_command(tool: AnyTool) -> SessionCommand:
         named = session.naming(
             arguments.get("config"), arguments.get("target"), arguments.get("model"), *arguments.get("targets", ())
         )
-        result = run(tool, arguments, named.workspace())
+        result = cluster.swept(scheduler, arguments, named) if scheduler else run(tool, arguments, named.workspace())
         if isinstance(result, TableResult) and out is not None:
             tables.write(result, out)
         elif isinstance(result, TableResult) and as_csv:
@@ -54,6 +55,8 @@ def tool_command(tool: AnyTool) -> SessionCommand:
         return status(tool, result)
 
     options = [*parameters(tool), *forms(), *(tables.options() if issubclass(tool.result, TableResult) else ())]
+    if tool.name == "sweep":
+        options.append(click.Option(["--scheduler"], metavar="ADDRESS", help="A Dask cluster, for many models."))
     return command(callback, tool.name.replace("_", "-"), tool.description, options)
 
 
