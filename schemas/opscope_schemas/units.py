@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+_COUNTS = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "K"))
 _PARTS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
 
 
 def amount(value: float, unit: str) -> str:
     """`value` with a decimal prefix and three significant digits.
 
-    >>> amount(13_210_000_000, "FLOP"), amount(999, "B")
-    ('13.2 GFLOP', '999 B')
+    >>> amount(13_210_000_000, "FLOP"), amount(999, "B"), amount(999_600, "B")
+    ('13.2 GFLOP', '999 B', '1 MB')
     """
-    for factor, prefix in _PREFIXES:
-        if abs(value) >= factor:
-            return (
-                f"{value / factor:.3g} {prefix}{unit}"
-                if value < 1000 * factor
-                else f"{value / factor:,.0f} {prefix}{unit}"
-            )
-    return f"{value:.3g} {unit}"
+    factor, prefix = _scaled(value, _PREFIXES, (1.0, ""))
+    return f"{_digits(value / factor)} {prefix}{unit}"
 
 
 def counted(value: int) -> str:
@@ -28,10 +25,18 @@ def counted(value: int) -> str:
     >>> counted(30_532_122_624), counted(405)
     ('30.5B', '405')
     """
-    factor, letter = next(
-        ((f, x) for f, x in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "K")) if value >= f), (1.0, "")
-    )
-    return f"{value / factor:.3g}{letter}"
+    factor, letter = _scaled(value, _COUNTS, (1.0, ""))
+    return f"{_digits(value / factor)}{letter}"
+
+
+def _scaled(value: float, scales: Sequence[tuple[float, str]], least: tuple[float, str]) -> tuple[float, str]:
+    """The largest scale that leaves a whole number in front of the point once it is rounded."""
+    return next((scale for scale in scales if abs(value) >= 0.9995 * scale[0]), least)
+
+
+def _digits(value: float) -> str:
+    """Three significant digits, of large numbers all."""
+    return f"{value:.3g}" if abs(value) < 999.5 else f"{value:,.0f}"
 
 
 def plain_bytes(value: float) -> str:
@@ -47,8 +52,8 @@ def seconds(value: float | None) -> str:
     """
     if value is None:
         return "unknown"
-    scale, unit = next(((s, u) for s, u in _PARTS if abs(value) >= s), _PARTS[-1])
-    return f"{value / scale:.3g} {unit}"
+    scale, unit = _scaled(value, _PARTS, _PARTS[-1])
+    return f"{_digits(value / scale)} {unit}"
 
 
 __all__ = ["amount", "counted", "plain_bytes", "seconds"]
