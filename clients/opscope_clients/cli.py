@@ -13,8 +13,10 @@ import click
 from opscope_cache.store import open_store
 from opscope_schemas.errors import InputError
 from opscope_tools.catalog import ALL_TOOLS
+from opscope_tools.estimate_roofline.tool import devices_of
 from opscope_tools.report.saving import check_writable, report_path
 from opscope_tools.running.config_files import open_config
+from opscope_tools.running.tool import ToolContext
 from opscope_tools.source.storage import places
 
 from opscope_clients import console, helping, session_options
@@ -66,6 +68,7 @@ def opscope(ctx: click.Context, /, **given: Any) -> None:
 @click.option(
     "--values", multiple=True, metavar="KEY=VALUE|JSON", help="Point to evaluate at: batch_size=1, ... Repeatable."
 )
+@click.option("--hardware", metavar="DEVICE", help="Device of the times, or DEVICE:NUMBER (default: h100_sxm).")
 @click.option("--name", help="Name of the report (default: from the target).")
 @click.option("--overwrite/--no-overwrite", default=True, help="Replace a report of that name (default) or keep it.")
 @click.option("--html", is_flag=True, help="Save each report as one HTML page too.")
@@ -78,6 +81,7 @@ def analyze(
     kind: Kind,
     config: tuple[str, ...],
     values: tuple[str, ...],
+    hardware: str | None,
     name: str | None,
     overwrite: bool,
     html: bool,
@@ -91,7 +95,7 @@ def analyze(
     --agent an agent writes module_analysis.json or model_analysis.json, as fits TARGET, checked against the trace.
     """
     if agent:
-        if len(targets) > 1 or name or html or as_json or config or values or kind != "implementation":
+        if len(targets) > 1 or name or html or as_json or config or values or hardware or kind != "implementation":
             raise click.UsageError("--agent analyses one model or class, and takes no option of a report.")
         from opscope_clients.agents.analysis import run_target
 
@@ -101,11 +105,13 @@ def analyze(
 
     if name is not None and len(targets) > 1:
         raise click.UsageError("--name names one report; leave it out for several targets.")
-    if kind == "repo" and (config or values):
-        raise click.UsageError("--config and --values are for models; a repository takes none.")
+    if kind == "repo" and (config or values or hardware):
+        raise click.UsageError("--config, --values and --hardware are for models; a repository takes none.")
     if url is None:
         workspace = session.workspace()  # a bad option is told here, not by a server that fails to start
         workspace.store.close()
+        if hardware and kind != "repo":  # before minutes of tracing
+            devices_of(hardware, None, ToolContext(workspace))
         for target in targets:
             check_writable(workspace.output, report_path(name or report_name(target), kind))
     elif session.server_arguments():
@@ -115,7 +121,7 @@ def analyze(
         session = session.naming(given, *targets)
     elif isinstance(given, str):  # a server that runs already has folders of its own: it gets what the file holds
         given = _content(given)
-    wish = Wish(targets, kind, name, overwrite, html, given, _values(values))
+    wish = Wish(targets, kind, name, overwrite, html, given, _values(values), hardware)
     status: int = drive(wish, session, url=url, as_json=as_json)
     return status
 

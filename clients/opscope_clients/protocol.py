@@ -49,6 +49,8 @@ class Wish:
     #: a config.json or its folder, or overrides; and the point at which to evaluate
     config: str | Mapping[str, Any] | None = None
     values: Mapping[str, int] = field(default_factory=dict)
+    #: the device of a report's times; None: the tool's own choice
+    hardware: str | None = None
 
     @property
     def configured(self) -> dict[str, Any]:
@@ -229,6 +231,7 @@ async def _report(calls: Calls, findings: Findings, wish: Wish) -> None:
     written = await calls.call(
         "write_report", kind=wish.kind, name=wish.name or report_name(findings.target), target=findings.target,
         overwrite=wish.overwrite, html=wish.html, **wish.configured, **({"values": dict(wish.values)} if wish.values else {}),
+        **({"hardware": wish.hardware} if wish.hardware else {}),
     )  # fmt: skip
     if not written["ok"]:  # nothing was saved: an older report of that name is no answer
         first: Mapping[str, Any] = next(iter(written.get("problems") or []), {})

@@ -213,6 +213,7 @@ class WriteReportOptions(TypedDict, total=False):
     phases: Sequence[Literal["prefill", "decode", "encode"]] | None
     config: str | Mapping[str, Any] | None
     values: Mapping[str, int] | None
+    hardware: str
     kernel: str | None
     ridge: float | None
     html: bool

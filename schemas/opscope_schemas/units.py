@@ -19,7 +19,7 @@ def amount(value: float, unit: str) -> str:
     return f"{_digits(value / factor)} {prefix}{unit}"
 
 
-def counted(value: int) -> str:
+def counted(value: float) -> str:
     """A number of things as people say it of parameters.
 
     >>> counted(30_532_122_624), counted(405)

@@ -6,6 +6,7 @@ the checks that decide whether anything is written, the tool.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -13,10 +14,11 @@ from functools import partial
 from typing import Any, Literal
 
 from opscope_prompts.templates import render_template
-from opscope_schemas.analysis import ModelAnalysisResult, ModelTreeResult
+from opscope_schemas.analysis import ModelAnalysis, ModelAnalysisResult, ModelTreeResult
 from opscope_schemas.common import Source, ToolArguments, ToolResult
 from opscope_schemas.dataflow import Dataflow
-from opscope_schemas.errors import InputError, OpscopeError, TraceError
+from opscope_schemas.errors import CancelledError, InputError, OpscopeError, TraceError
+from opscope_schemas.estimates import RooflineResult
 from opscope_schemas.extracted_config import Check, ExtractConfigResult
 from opscope_schemas.report import Problem, ReportFacts, ReportKind, WriteReportResult
 from opscope_schemas.tiling import TilingResult
@@ -24,7 +26,9 @@ from pydantic import Field
 
 from opscope_tools.check_report import exists_beside
 from opscope_tools.costing.checkpoints import checkpoint_named
+from opscope_tools.count_flops import COUNT_FLOPS
 from opscope_tools.cuda_kernel_tiling import CUDA_KERNEL_TILING
+from opscope_tools.estimate_roofline.tool import ESTIMATE_ROOFLINE, devices_of
 from opscope_tools.expand_refs import EXPAND_REFS
 from opscope_tools.extract_config.tool import EXTRACT_CONFIG
 from opscope_tools.inspect_model import INSPECT_MODEL
@@ -73,8 +77,11 @@ class WriteReportArguments(ToolArguments):
     )
     config: str | dict[str, Any] | None = Field(default=None, description="Path of a config.json, or overrides.")
     values: dict[str, int] | None = Field(default=None, description="Point: batch_size, seq_len, ...")
+    hardware: str = Field(default="h100_sxm", description="Device of times, or DEVICE:NUMBER.")
     kernel: str | None = Field(default=None, description="CUDA or Triton kernel that section 3.2 shows.")
-    ridge: float | None = Field(default=None, gt=0, description="FLOPs per byte that your device balances.")
+    ridge: float | None = Field(
+        default=None, gt=0, description="FLOPs per byte that a device balances, in place of hardware's."
+    )
     html: bool = Field(default=False, description="As a page too.")
     overwrite: bool = Field(default=False, description="Replace that report.")
 
@@ -94,10 +101,12 @@ def gather(arguments: WriteReportArguments, context: ToolContext) -> Implementat
     phases = tuple(dict.fromkeys(arguments.phases or _PHASES))
     skipped: list[str] = []
     total = _steps(arguments)
+    device, _ = devices_of(arguments.hardware, None, context)
     context.progress(0, total, f"inspecting {target}")
     tree = run_tool(INSPECT_MODEL, {"model": target, **config}, context)
     answers: list[ModelAnalysisResult] = []
     flows: list[Dataflow] = []
+    estimates: dict[str, RooflineResult] = {}
     for phase in phases:
         context.checkpoint()
         context.progress(1.0 + len(answers), total, f"expanding {phase}")
@@ -114,11 +123,19 @@ def gather(arguments: WriteReportArguments, context: ToolContext) -> Implementat
         answers.append(expanded)
         linked = run_tool(TRACE_DATAFLOW, asked, context)
         flows.append(linked.document)
+        estimate = {name: asked[name] for name in ("target", "phase", "values", *config)}
+        with _noted(f"{phase}: no time: ", skipped):
+            estimates[expanded.document.phase] = run_tool(
+                ESTIMATE_ROOFLINE, {**estimate, "hardware": arguments.hardware}, context
+            )
     tiling = _tiling(arguments.kernel, context)
     settings = _settings(target, config, tree, context, skipped)
     kernels = tuple(_kernel_settings(tiling, context))
     results: list[ToolResult] = [tree, *answers, *([settings] if settings else []), *([tiling] if tiling else [])]
-    given = {} if arguments.ridge is None else {"ridge": arguments.ridge, "ridge_source": "given by the caller"}
+    ridge, source = arguments.ridge or round(device.peak("bf16")[0] / device.bandwidth), "given by the caller"
+    if arguments.ridge is None:
+        peak, units = device.peak("bf16")
+        source = f"{peak / 1e12:,.4g} TFLOP/s dense {units} over {device.bandwidth / 1e12:.3g} TB/s, figures of {device.name}"
     facts = ImplementationFacts(
         name=arguments.name,
         target=target,
@@ -135,9 +152,31 @@ def gather(arguments: WriteReportArguments, context: ToolContext) -> Implementat
         tiling=tiling,
         kernel_settings=kernels,
         settings=settings,
-        **given,  # type: ignore[arg-type]
+        estimates=estimates,
+        active=_active(answers[0].document, {"target": target, **config}, context),
+        ridge=ridge,
+        ridge_source=source,
     )
     return replace(facts, checks=tuple(_checks(facts)))
+
+
+@contextlib.contextmanager
+def _noted(what: str, notes: list[str]) -> Iterator[None]:
+    """Puts a refusal among the notes; a call that was broken off is none."""
+    try:
+        yield
+    except CancelledError:
+        raise
+    except OpscopeError as error:
+        notes.append(f"{what}{error.message}")
+
+
+def _active(document: ModelAnalysis, asked: Mapping[str, object], context: ToolContext) -> int | None:
+    """Parameters that one token meets; None: as many as there are, or not known."""
+    with _noted("", []):
+        numbers = run_tool(COUNT_FLOPS, {**asked, "phase": document.phase}, context).numbers
+        return numbers.active_parameters if numbers is not None else None
+    return None
 
 
 def _given(

@@ -29,6 +29,15 @@ from opscope_schemas.analysis import (
 from opscope_schemas.common import Repository, Source, ToolResult
 from opscope_schemas.dataflow import CacheGrowth, Dataflow, DataflowResult, FlowOperator, FlowTensor, PeakPoint
 from opscope_schemas.errors import UnknownNameError
+from opscope_schemas.estimates import (
+    Alternative,
+    ClassTime,
+    Hardware,
+    MemoryUse,
+    OperatorTime,
+    RooflineResult,
+    TimeTotals,
+)
 from opscope_tools.report.facts import ImplementationFacts
 from opscope_tools.report.render import Report, render
 from opscope_tools.running.runner import run_tool
@@ -409,6 +418,30 @@ def graph(document: ModelAnalysis) -> Dataflow:
     )  # fmt: skip
 
 
+def estimate(phase: Phase) -> RooflineResult:
+    """Of one kernel, the projection of the attention, on a device of round figures."""
+    at = line_of("qkv = self.qkv_proj(hidden_states)")
+    kernel = OperatorTime(
+        operation="mm", kind="matrix products", module="model.layers.*.attn", file=FILE, line=at, count=2, flops=2_000, bytes=1_000,
+        intensity=2.0, bound_seconds=1e-3, calibrated_seconds=2e-3, low_seconds=1.5e-3, high_seconds=3e-3, limited_by="memory",
+    )  # fmt: skip
+    totals = TimeTotals(
+        flops=2_000, bytes=1_000, bound_seconds=1e-3, calibrated_seconds=2e-3, low_seconds=1.5e-3, high_seconds=3e-3,
+        limited_by="memory", tokens_per_second=500.0,
+    )  # fmt: skip
+    return RooflineResult(
+        model_class=f"{MODULE}.ToyForCausalLM", phase=phase, view="serving", precision={"weights": "bf16"}, values={"batch_size": 1},
+        hardware=Hardware(id="d", name="Device", peak_flops=1e15, peak_precision="bf16", bandwidth=3e12, capacity=10**10, ridge=333.3),
+        totals=totals, spent=(ClassTime(name="matrix products", share=1.0, bound_seconds=1e-3, calibrated_seconds=2e-3),),
+        memory=MemoryUse(
+            weights_bytes=96, cache_bytes=64, cache_bytes_per_token=8, activation_bytes=32, capacity_bytes=10**10, usable_bytes=9 * 10**9,
+            fits=True, largest_batch=7,
+        ),
+        alternatives=(Alternative(name="weights fp8", seconds=1e-3, saved_seconds=1e-3, share=0.5, basis="calibrated", bound_share=0.4),),
+        turning_batch=200, operators=(kernel,),
+    )  # fmt: skip
+
+
 def answer(tool: AnyTool, arguments: Mapping[str, Any], context: ToolContext) -> ToolResult:
     """What other tools say about the toy; what reads source reads the toy's."""
     name = tool.name
@@ -422,6 +455,10 @@ def answer(tool: AnyTool, arguments: Mapping[str, Any], context: ToolContext) ->
         return tree()
     if name == "trace_dataflow":
         return DataflowResult(document=graph(model_document(phase)))
+    if name == "estimate_roofline":
+        return estimate(phase)
+    if name == "count_flops":
+        return ModelAnalysisResult(document=model_document(phase))
     assert name == "expand_refs", name
     return ModelAnalysisResult(document=model_document(phase))
 

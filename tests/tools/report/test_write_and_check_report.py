@@ -51,10 +51,10 @@ def test_a_report_is_saved_beside_its_facts_and_passes_its_own_check(context: To
 def test_a_number_changed_after_saving_is_found_by_the_check(context: ToolContext) -> None:
     write(context)
     report = context.workspace.output / PATH
-    report.write_text(report.read_text().replace("2,136<!--", "2,135<!--"))
+    report.write_text(report.read_text().replace("2.14K<!--", "2.13K<!--"))
     (problem,) = check(context).problems
     assert problem.rule == "FACT_MISMATCH"
-    assert problem.message == "parameters is 2,136 in the analysis, not 2,135."
+    assert problem.message == "parameters is 2,136 in the analysis, not 2.13K."
 
 
 def test_bad_sections_are_refused_with_place_and_reason_and_nothing_is_written(context: ToolContext) -> None:

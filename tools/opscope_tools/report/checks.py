@@ -16,6 +16,7 @@ from opscope_schemas.common import Source
 from opscope_schemas.errors import ValuesError
 from opscope_schemas.formula import STANDARD_ORDER, evaluate, variables
 from opscope_schemas.report import Problem, ReportFacts
+from opscope_schemas.units import amount, counted, plain_bytes, seconds
 
 from opscope_tools.report.checks_source import pointer_problems
 from opscope_tools.report.checks_text import (
@@ -274,11 +275,23 @@ def facts(material: Material) -> Iterator[Problem]:
     values: Mapping[str, float] = material.facts.values
     for line, text in material.page.prose:
         for found in _MARKED.finditer(text):
-            written, _, key = found.groups()
+            written, between, key = found.groups()
             if key not in values:
                 yield _problem("FACT_UNKNOWN", line, f"The analysis beside this report has no number called {key!r}.")
-            elif written is None or _number(written) != values[key]:
-                yield _problem("FACT_MISMATCH", line, f"{key} is {values[key]:,} in the analysis, not {written}.")
+            elif written is None or not _is(values[key], written, between):
+                yield _problem(
+                    "FACT_MISMATCH",
+                    line,
+                    f"{key} is {values[key]:,} in the analysis, not {written and written + between}.",
+                )
+
+
+def _is(value: float, written: str, between: str) -> bool:
+    """Whether that is the number, digit by digit or as people say it of FLOPs, bytes, a time or a count."""
+    if not between:
+        return _number(written) == value
+    said = f"{written}{between}"
+    return said in (amount(value, "FLOP"), plain_bytes(value), seconds(value), counted(value))
 
 
 def _number(written: str) -> float:

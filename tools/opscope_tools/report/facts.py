@@ -24,6 +24,7 @@ from opscope_schemas.analysis import (
 from opscope_schemas.common import Source
 from opscope_schemas.dataflow import Dataflow
 from opscope_schemas.errors import ValuesError
+from opscope_schemas.estimates import RooflineResult
 from opscope_schemas.extracted_config import Check, ExtractConfigResult
 from opscope_schemas.formula import Formula, Rational, evaluate, variables, whole_bytes
 from opscope_schemas.tiling import TilingResult
@@ -306,6 +307,10 @@ class ImplementationFacts:
     settings: ExtractConfigResult | None = None
     #: checks of the classes and functions that ran and of the configuration
     checks: tuple[Check, ...] = ()
+    #: how long each pass takes as engines run it on one device; none where it cannot be told
+    estimates: Mapping[str, RooflineResult] = field(default_factory=dict)
+    #: parameters that one token meets; None: not known
+    active: int | None = None
     #: FLOPs per byte at which a device turns from memory- to compute-bound, and where the figure comes from
     ridge: float = 295.0
     ridge_source: str = "989 TFLOP/s dense bf16 over 3.35 TB/s, the data-sheet figures of an H100 SXM"

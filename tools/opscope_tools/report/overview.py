@@ -17,7 +17,7 @@ from opscope_tools.report.markdown import number
 from opscope_tools.report.quotes import Quotes
 
 __all__ = [
-    "attention_kind", "execution_lines", "executive_summary", "framework", "hierarchy", "key_features", "scopes",
+    "attention_kind", "execution_lines", "framework", "hierarchy", "key_features", "scopes",
 ]  # fmt: skip
 
 
@@ -48,32 +48,6 @@ def _kept_heads(facts: ImplementationFacts, values: Mapping[str, Rational]) -> i
     kept = [t for t in facts.graphs[0].tensors if t.kind == "cache" and t.created_by and len(t.shape) == 4]
     heads = {evaluate(t.shape[1], values) for t in kept if variables(t.shape[1]) <= values.keys()}
     return heads.pop() if len(heads) == 1 else None
-
-
-def executive_summary(facts: ImplementationFacts, quotes: Quotes) -> str:
-    """Two or three sentences: what it is, what a pass costs, what bounds it."""
-    name, where = short(facts.subject), facts.pointer(facts.subject)
-    inside = f", as it runs in `{short(facts.within)}` ({facts.pointer(facts.within)})" if facts.within else ""
-    counted = not facts.within or any("num_layers" in variables(k.repeat) for k in facts.main.kernels)
-    layers = facts.point(facts.main).get("num_layers", facts.tree.config.get("num_hidden_layers")) if counted else None
-    kind = attention_kind(facts)
-    parts = [f"{quotes('parameters', facts.tree.parameters)} parameters"]
-    parts += [f"{quotes('layers', layers)} layers"] if isinstance(layers, int) and layers else []
-    parts += [f"{kind[0]} attention ({_heads(quotes, kind, 'query and')} key-value heads)"] if kind else []
-    parts += ["a mixture of experts"] if facts.classes_of("mixture of experts") else []
-    sentences = [
-        f"`{name}` ({where}){inside}, configured by "
-        f"`{short(facts.tree.config_class)}` ({facts.pointer(facts.tree.config_class)}), has {', '.join(parts)}."
-    ]
-    for document in facts.documents:
-        phase, figures = document.phase, facts.totals(document)
-        sentences.append(
-            f"{facts.called(document, quotes)} takes {quotes(f'{phase}.flops', figures.flops)} FLOPs, of which "
-            f"{quotes(f'{phase}.matmul_flops', figures.matmul_flops)} are matrix products, and moves "
-            f"{quotes(f'{phase}.bytes', figures.bytes)} bytes as eager execution does: "
-            f"{quotes.decimal(f'{phase}.intensity', figures.intensity)} FLOPs per byte."
-        )
-    return " ".join(sentences)
 
 
 def _heads(quotes: Quotes, kind: tuple[str, int, int], between: str) -> str:

@@ -60,7 +60,7 @@ def cost_tables(facts: ImplementationFacts, quotes: Quotes) -> list[tuple[str, s
     """Per phase a title and a table of costs by module class (kernels of its own lines)."""
     tables = []
     for document in facts.documents:
-        values, phase = facts.point(document), document.phase
+        values, phase, whole = facts.point(document), document.phase, facts.totals(document)
         rows = []
         for group in document.per_class:
             figures, key = _figures(group, values), f"{phase}.class.{group.name}"
@@ -76,6 +76,16 @@ def cost_tables(facts: ImplementationFacts, quotes: Quotes) -> list[tuple[str, s
             )
         if not rows:
             rows = [("not analysed: the document has no totals per class", "-", "-", "-", "-", "-")]
+        rows.append(
+            (
+                "the whole pass",
+                quotes(f"{phase}.flops", whole.flops),
+                quotes(f"{phase}.matmul_flops", whole.matmul_flops),
+                quotes(f"{phase}.bytes", whole.bytes),
+                quotes.decimal(f"{phase}.intensity", whole.intensity),
+                _bound(whole, facts.ridge),
+            )
+        )
         head = ("Class (own lines)", "FLOPs", "Matrix products", "Bytes", "FLOPs per byte", "Bound")
         tables.append((_point(facts, document, quotes), table(head, rows)))
     return tables

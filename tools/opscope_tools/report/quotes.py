@@ -7,6 +7,7 @@ Marks are HTML comments: they belong into prose and tables, never into code fenc
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from opscope_schemas.formula import Rational
@@ -28,6 +29,12 @@ class Quotes:
         shown = f"{value:.{digits}f}"
         assert self.values.setdefault(key, float(shown)) == float(shown), (key, value, self.values[key])
         return f"{shown}<!-- fact:{key} -->"
+
+    def said(self, key: str, value: float, form: Callable[[float], str]) -> str:
+        """`value` as people say it, by one of `opscope_schemas.units`, with its mark; the facts file keeps it whole."""
+        key = "_".join(key.split())
+        assert self.values.setdefault(key, value) == value, (key, value, self.values[key])
+        return f"{form(value)}<!-- fact:{key} -->"
 
     def __call__(self, key: str, value: Rational) -> str:
         """`value` in digits with its mark; a key stands for one number throughout a report."""

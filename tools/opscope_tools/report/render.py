@@ -26,6 +26,7 @@ from opscope_tools.report.pictures import pictures
 from opscope_tools.report.pins import pinned
 from opscope_tools.report.quotes import Quotes
 from opscope_tools.report.sources import SourceReader
+from opscope_tools.report.story import story
 from opscope_tools.report.summary import summarise
 from opscope_tools.report.tasks import Task, tasks
 
@@ -122,7 +123,7 @@ def _context(facts: ImplementationFacts, quotes: Quotes, catalogue: Sequence[Tas
         "given": configuration_given(facts),
         "framework": overview.framework(facts),
         "date": facts.date,
-        "summary": overview.executive_summary(facts, quotes),
+        "story": story(facts, quotes),
         "features": overview.key_features(facts, quotes),
         "execution": overview.execution_lines(facts),
         "configuration": "\n\n".join(filter(None, (

@@ -9,7 +9,7 @@ from opscope_schemas.analysis import ModelAnalysis
 from opscope_schemas.dataflow import Dataflow
 from opscope_schemas.formula import Rational
 from opscope_schemas.report import ReportSummary
-from opscope_schemas.units import amount, plain_bytes
+from opscope_schemas.units import amount, counted, plain_bytes
 
 from opscope_tools.report import scan
 from opscope_tools.report.facts import Figures, ImplementationFacts, short
@@ -17,6 +17,7 @@ from opscope_tools.report.given import configuration_given
 from opscope_tools.report.outline import Section, anchor
 from opscope_tools.report.overview import attention_kind, scopes
 from opscope_tools.report.reference import fused_operators
+from opscope_tools.report.story import times_said
 from opscope_tools.report.tasks import tasks
 
 __all__ = ["summarise"]
@@ -47,7 +48,7 @@ def _insights(facts: ImplementationFacts) -> list[str]:
     inside = f"; the figures are of it as it runs in {short(facts.within)}" if facts.within else ""
     whose = _plain(configuration_given(facts))
     lines = [
-        f"{name} has {facts.tree.parameters:,} parameters ({_plain(facts.pointer(facts.subject))}){inside}. The "
+        f"{name} has {counted(facts.tree.parameters)} parameters ({_plain(facts.pointer(facts.subject))}){inside}. The "
         f"configuration is {whose}."
     ]
     if kind:
@@ -64,7 +65,7 @@ def _insights(facts: ImplementationFacts) -> list[str]:
         )
         if figures.flops:
             lines.append(_costliest(document, graph, values, figures))
-    return lines
+    return [*lines, *times_said(facts)]
 
 
 def _costliest(document: ModelAnalysis, graph: Dataflow, values: Mapping[str, Rational], whole: Figures) -> str:

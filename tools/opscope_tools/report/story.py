@@ -1,0 +1,265 @@
+"""Section 1's first screen: what it is, what a pass costs, how long a device takes and why, what turns, what would save most.
+
+Counts are of the eager pass, as everywhere in the report; times are of the pass as engines run it on one named device.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+from opscope_schemas.analysis import ModelAnalysis, ModuleNode
+from opscope_schemas.estimates import RooflineResult
+from opscope_schemas.formula import evaluate, variables
+from opscope_schemas.units import amount, counted, plain_bytes, seconds
+
+from opscope_tools.report.facts import ImplementationFacts, short, walk
+from opscope_tools.report.overview import attention_kind
+from opscope_tools.report.quotes import Quotes, in_code
+
+__all__ = ["story", "times_said"]
+
+#: parts of a sum that are named, changes that are told
+_PARTS, _CHANGES = 3, 5
+_STEP = {"decode": "a decode step", "encode": "an encoding", "prefill": "a prefill", "forward": "a forward pass"}
+
+
+def story(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
+    """A line for each question that has an answer."""
+    answers = (
+        ("What it is", [_what(facts, quotes)]),
+        ("What a pass costs", [_cost(facts, document, quotes) for document in facts.documents]),
+        ("How long it takes", [_time(facts, phase, quotes) for phase in facts.estimates]),
+        ("Where the bytes go", [_bytes(facts, document, quotes) for document in facts.documents]),
+        ("What fits", [_fits(phase, found, quotes) for phase, found in facts.estimates.items()]),
+        ("What turns", list(_turns(facts, quotes))),
+        ("What would save most", [_saved(facts, quotes)]),
+        ("Left out", list(_left_out(facts, quotes))),
+    )
+    return [f"**{title}:** {' '.join(said)}" for title, texts in answers if (said := [text for text in texts if text])]
+
+
+def times_said(facts: ImplementationFacts) -> list[str]:
+    """How long passes take, without marks, for the reply beside the report."""
+    return [_time(facts, phase, None) for phase in facts.estimates]
+
+
+def _what(facts: ImplementationFacts, quotes: Quotes) -> str:
+    name, where = short(facts.subject), facts.pointer(facts.subject)
+    inside = f", as it runs in `{short(facts.within)}` ({facts.pointer(facts.within)})" if facts.within else ""
+    parts = [f"{quotes.said('parameters', facts.tree.parameters, counted)} parameters"]
+    if facts.active is not None and facts.active < facts.tree.parameters:
+        parts[0] += f", of which a token meets {quotes.said('parameters.active', facts.active, counted)}"
+    parts += [_layers(facts, quotes)]
+    parts += [_heads(facts, quotes)]
+    window = facts.tree.config.get("sliding_window")
+    if isinstance(window, int) and facts.tree.config.get("use_sliding_window", True) and facts.classes_of("attention"):
+        parts.append(f"windows of {quotes('window', window)} tokens (`sliding_window`)")
+    if facts.classes_of("mixture of experts"):
+        parts.append(f"a mixture of experts{_experts(facts, quotes)}")
+    return (
+        f"`{name}` ({where}){inside}, configured by `{short(facts.tree.config_class)}` "
+        f"({facts.pointer(facts.tree.config_class)}), has {', '.join(filter(None, parts))}."
+    )
+
+
+def _layers(facts: ImplementationFacts, quotes: Quotes) -> str:
+    """How many repeat in what was traced; those of encoder and decoder apart."""
+    values, config = facts.point(facts.main), facts.tree.config
+    both = [config.get("encoder_layers"), config.get("decoder_layers")]
+    if not facts.within and config.get("is_encoder_decoder") and all(isinstance(one, int) for one in both):
+        first, second = (int(str(one)) for one in both)
+        return f"{quotes('layers.encoder', first)} encoder and {quotes('layers.decoder', second)} decoder layers"
+    layers = values.get("num_layers", config.get("num_hidden_layers"))
+    repeated = not facts.within or any("num_layers" in variables(k.repeat) for k in facts.main.kernels)
+    return f"{quotes('layers', layers)} layers" if isinstance(layers, int) and layers and repeated else ""
+
+
+def _heads(facts: ImplementationFacts, quotes: Quotes) -> str:
+    """Of the attention; where parts of the model have heads of their own, of each."""
+    parts = {
+        name: part["num_attention_heads"]
+        for name, part in facts.tree.config.items()
+        if isinstance(part, Mapping) and isinstance(part.get("num_attention_heads"), int)
+    }
+    if len(set(parts.values())) > 1 and not facts.within:
+        told = [f"{quotes(f'attention.query_heads.{name}', count)} heads (`{name}`)" for name, count in parts.items()]
+        return f"attention with {' and '.join(told)}"
+    kind = attention_kind(facts)
+    if kind is None:
+        return ""
+    heads = f"{quotes('attention.query_heads', kind[1])} query and {quotes('attention.key_value_heads', kind[2])}"
+    return f"{kind[0]} attention ({heads} key-value heads)"
+
+
+def _experts(facts: ImplementationFacts, quotes: Quotes) -> str:
+    values = facts.point(facts.main)
+    chosen, among = values.get("num_experts_per_tok"), values.get("num_experts")
+    if not isinstance(chosen, int) or not isinstance(among, int):
+        return ""
+    return f" ({quotes('experts.chosen', chosen)} of {quotes('experts', among)} a token)"
+
+
+def _cost(facts: ImplementationFacts, document: ModelAnalysis, quotes: Quotes) -> str:
+    phase, figures = document.phase, facts.totals(document)
+    return (
+        f"{facts.called(document, quotes)} takes {quotes.said(f'{phase}.flops', figures.flops, _flops)}, of which "
+        f"{quotes.said(f'{phase}.matmul_flops', figures.matmul_flops, _flops)} are matrix products, and moves "
+        f"{quotes.said(f'{phase}.bytes', figures.bytes, plain_bytes)} as eager execution does: "
+        f"{quotes.decimal(f'{phase}.intensity', figures.intensity)} FLOPs per byte."
+    )
+
+
+def _flops(value: float) -> str:
+    return amount(value, "FLOP")
+
+
+def _time(facts: ImplementationFacts, phase: str, quotes: Quotes | None) -> str:
+    """Calibrated with its spread where that is known, else the bound; rates only of what fits and of whole passes over text."""
+    found = facts.estimates[phase]
+
+    def said(name: str, value: float) -> str:
+        return quotes.said(f"{phase}.time.{name}", value, seconds) if quotes else seconds(value)
+
+    def whole(name: str, value: float) -> str:
+        return quotes(f"{phase}.time.{name}", round(value)) if quotes else f"{value:,.0f}"
+
+    totals, rate = found.totals, found.totals.tokens_per_second
+    where = f"{found.parallel.devices if found.parallel is not None else 'one'} {found.hardware.name}"
+    call = f"one call in {phase}" if facts.within else _STEP[phase]
+    step = f"{call.capitalize()} on {where} as engines run it takes"
+    bound = f"{said('bound', totals.bound_seconds)}, limited by {totals.limited_by}"
+    if totals.calibrated_seconds is None:
+        text, more = f"{step} at least {bound} (a bound: nothing like it was measured)", " at most"
+        rate = totals.bound_tokens_per_second
+    else:
+        spread = f"{said('low', totals.low_seconds or 0.0)} to {said('high', totals.high_seconds or 0.0)}"
+        text, more = f"{step} {said('calibrated', totals.calibrated_seconds)} ({spread}); the bound is {bound}", ""
+    per_second = (
+        f"; {whole('tokens_per_second', rate)} tokens/s{more}" if rate is not None and _of_text(facts, phase) else ""
+    )
+    return f"{text}{per_second}{_dominant(phase, found, quotes)}."
+
+
+def _of_text(facts: ImplementationFacts, phase: str) -> bool:
+    """Whether a rate of tokens says something: not of one call in a pass, nor of a pass over pictures beside a text."""
+    document = next((one for one in facts.documents if one.phase == phase), facts.main)
+    return not facts.within and (phase != "forward" or not any("float" in each.dtype for each in document.model_inputs))
+
+
+def _dominant(phase: str, found: RooflineResult, quotes: Quotes | None) -> str:
+    """What most of the time is spent on, and the line of the kernel that takes most."""
+    parts = [one for one in found.spent if one.share >= 0.005][:_PARTS]
+    if not parts:
+        return ""
+    told = [
+        f"{one.name} {quotes.decimal(f'{phase}.time.{one.name}', 100 * one.share, 0) if quotes else f'{100 * one.share:.0f}'} %"
+        for one in parts
+    ]
+    slowest = max(found.operators, key=lambda one: one.calibrated_seconds or one.bound_seconds)
+    pointer = f"{slowest.file}:{slowest.line}"
+    names = slowest.operation.split(", ")
+    operation = (
+        slowest.operation if len(names) <= _PARTS else f"{', '.join(names[:_PARTS])} and {len(names) - _PARTS} more"
+    )
+    at = f"{operation} of {slowest.module}" if slowest.module else operation
+    return f". It goes to {', '.join(told)}, most of all to {at} ({f'`{pointer}`' if quotes else pointer})"
+
+
+def _bytes(facts: ImplementationFacts, document: ModelAnalysis, quotes: Quotes) -> str:
+    """The classes whose own lines move most."""
+    values, phase = facts.point(document), document.phase
+    moved = {
+        group.name: evaluate(group.memory_access.read, values) + evaluate(group.memory_access.write, values)
+        for group in document.per_class
+    }
+    most = sorted((name for name in moved if moved[name]), key=lambda name: -moved[name])[:_PARTS]
+    if not most:
+        return ""
+    told = [f"`{short(name)}` {quotes.said(f'{phase}.class.{name}.bytes', moved[name], plain_bytes)}" for name in most]
+    return f"{phase.capitalize()}: {', '.join(told)}{_fused(phase, facts, quotes)}."
+
+
+def _fused(phase: str, facts: ImplementationFacts, quotes: Quotes) -> str:
+    found = facts.estimates.get(phase)
+    if found is None or found.parallel is not None:
+        return ""
+    return f"; as engines run it {quotes.said(f'{phase}.time.bytes', found.totals.bytes, plain_bytes)} in all"
+
+
+def _fits(phase: str, found: RooflineResult, quotes: Quotes) -> str:
+    """Of the last pass alone: the memory of a step is that of what came before it too."""
+    use = found.memory
+    key = f"{phase}.memory"
+    parts = [f"weights {quotes.said(f'{key}.weights', use.weights_bytes, plain_bytes)}"]
+    if use.cache_bytes:
+        parts.append(f"cache {quotes.said(f'{key}.cache', use.cache_bytes, plain_bytes)}")
+    if use.activation_bytes is not None:
+        parts.append(f"activations {quotes.said(f'{key}.activations', use.activation_bytes, plain_bytes)}")
+    room = "fits" if use.fits else "does not fit"
+    if use.largest_batch:
+        room += f"; at most {quotes(f'{key}.largest_batch', use.largest_batch)} sequences like these"
+    if use.longest_context:
+        room += f", or {quotes(f'{key}.longest_context', use.longest_context)} tokens in this batch"
+    of = quotes.said(f"{key}.usable", use.usable_bytes, plain_bytes)
+    return f"{phase.capitalize()}: {', '.join(parts)} of {of} that engines use: {room}."
+
+
+def _turns(facts: ImplementationFacts, quotes: Quotes) -> Iterator[str]:
+    found = facts.estimates.get("decode")
+    if found is None:
+        return
+    if found.turning_batch is not None:
+        batch = quotes("decode.turning_batch", found.turning_batch)
+        yield f"From a batch of {batch} on, computing limits most of a decode step's bound; below it, memory."
+    else:
+        yield "At no batch does computing limit most of a decode step's bound."
+    per_token, weights = found.memory.cache_bytes_per_token, found.memory.weights_bytes
+    if per_token and not facts.tree.config.get("sliding_window"):
+        tokens = quotes("decode.cache_passes_weights", math.ceil(weights / per_token))
+        each = quotes.said("decode.cache_per_token", per_token, plain_bytes)
+        yield f"From {tokens} cached tokens on, of all sequences together, the cache ({each} a token) outweighs the weights."
+
+
+def _saved(facts: ImplementationFacts, quotes: Quotes) -> str:
+    phase = "decode" if "decode" in facts.estimates else next(iter(facts.estimates), "")
+    changes = facts.estimates[phase].alternatives if phase else ()
+    told = []
+    for one in sorted(changes, key=lambda one: -one.bound_share)[:_CHANGES]:
+        if one.bound_share >= 0.005:
+            key = f"{phase}.saved.{one.name}"
+            more = f" ({quotes.decimal(key, 100 * one.share, 0)} % calibrated)" if one.basis == "calibrated" else ""
+            told.append(f"{one.name} {quotes.decimal(f'{key}.bound', 100 * one.bound_share, 0)} %{more}")
+    return f"Of the bound of {_STEP[phase]}: {', '.join(told)}." if told else ""
+
+
+def _left_out(facts: ImplementationFacts, quotes: Quotes) -> Iterator[str]:
+    for path, node in _idle(facts):
+        size = quotes.said(f"idle.{path}", node.parameters, counted)
+        yield f"`{path}` (`{short(node.class_name)}`, {size} parameters) does not run in the passes reported here."
+    missing = dict.fromkeys(text for document in facts.documents for text in document.not_counted)
+    if missing:
+        yield f"Not counted: {'; '.join(in_code(text) for text in missing)}."
+    for note in facts.notes:
+        if "not reported: " in note or "no time: " in note:
+            yield in_code(note)
+    if facts.given is None:
+        yield f"Sizes are the defaults of `{short(facts.tree.config_class)}`, no checkpoint's."
+
+
+def _idle(facts: ImplementationFacts) -> Iterator[tuple[str, ModuleNode]]:
+    """The outermost modules with parameters whose class, and no class inside, runs in a reported pass."""
+    ran = {k.class_name for document in facts.documents for _, _, k in walk(document.kernels, "") if k.class_name}
+    pending = [(child.name, child) for child in facts.tree.tree.children]
+    while pending:
+        path, node = pending.pop(0)
+        if (inside := _classes(node)) and node.parameters and not ran & inside:
+            yield path, node
+        else:
+            pending = [*((f"{path}.{child.name}", child) for child in node.children), *pending]
+
+
+def _classes(node: ModuleNode) -> set[str]:
+    """Those of the model's own; torch's run everywhere."""
+    own = set() if node.class_name.startswith("torch.") else {node.class_name}
+    return own.union(*(_classes(child) for child in node.children))
