@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from opscope_cache.trees import IMPORTED
 from opscope_schemas.dataflow import (
-    Dataflow,
     DataflowResult,
     FlowOperator,
     FlowTensor,
@@ -48,7 +46,8 @@ def trace_dataflow(arguments: DataflowArguments, context: ToolContext) -> Datafl
             "A training step has no data-flow graph here: layers are recorded once, and what each of them saves lives on.",
             next_step="Ask count_flops or expand_refs with phase='train' for the saved activations.",
         )
-    found, flow = _holding(find(arguments, context))
+    found = find(arguments, context)
+    flow = dataflow(found.tree, found.call)
     notes = list(remarks(found))
     if arguments.view == "serving":
         notes.append("The graph is that of the eager pass; count_flops and expand_refs have the serving view.")
@@ -77,8 +76,8 @@ def _in_numbers(arguments: DataflowArguments, found: Found, context: ToolContext
     if arguments.detail == "formulas":
         return None
     there, assumed = at_usual_sizes(arguments, found, context)
-    there, flow = _holding(there)
     assert there.values is not None
+    flow = dataflow(there.tree, there.call)
     numbers, values = evaluated(flow, there.values), there.values
     operators = {one.id: one for one in flow.operators}
     peak = next((p for p in flow.peaks if p.operator == numbers.peak_operator), None)
@@ -117,26 +116,6 @@ def _of_sequence(size: int | None, values: Mapping[str, Rational]) -> int | None
 
 def _named(operator: FlowOperator | None) -> str:
     return f"{operator.module}: {operator.operator}".lstrip(": ") if operator is not None else ""
-
-
-def _holding(found: Found) -> tuple[Found, Dataflow]:
-    """The graph that holds at the values: that two traces have the same totals does not say that their memory is the same.
-
-    A layer with a window keeps fewer tokens where there are more than the window, at the same cost.
-    """
-    flow = dataflow(found.tree, found.call)
-    if found.anew is None or found.values is None:
-        return found, flow
-    there = dataflow(*found.anew)
-    if _memory(flow, found.values) == _memory(there, found.values):
-        return found, flow
-    said = "At these values memory is used otherwise than the general graph says: this graph was traced at them."
-    return replace(found, tree=found.anew[0], call=found.anew[1], notes=(said,), anew=None), there
-
-
-def _memory(flow: Dataflow, values: Mapping[str, Rational]) -> tuple[int | None, ...]:
-    numbers = evaluated(flow, values)
-    return numbers.peak_activations, numbers.cache_before, numbers.cache_after
 
 
 def _split(arguments: DataflowArguments, context: ToolContext) -> Split:

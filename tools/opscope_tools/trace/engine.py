@@ -30,6 +30,7 @@ from opscope_tools.children import UNLIMITED, Limits
 from opscope_tools.running.workspace import DEFAULT_PACKAGES
 from opscope_tools.trace import document as documents
 from opscope_tools.trace.client import Worker
+from opscope_tools.trace.dataflow import dataflow, evaluated
 from opscope_tools.trace.document import CallTree
 from opscope_tools.trace.flights import Flights, Running
 from opscope_tools.trace.protocol import CallRecord, InspectRequest, ModelSpec, Trace, TraceRequest
@@ -55,8 +56,6 @@ class Found:
     call: CallRecord
     values: Mapping[str, Rational] | None
     notes: tuple[str, ...] = ()
-    #: a trace at these values and the call in it, where it gave the totals of the general one, whose conditions they break
-    anew: tuple[CallTree, CallRecord] | None = None
 
 
 class TraceEngine:
@@ -234,8 +233,10 @@ class TraceEngine:
         ones = self._beside(request, tree, values, running)
         if ones is not None and _called_alike(tree, ones, values):
             own_call = documents.find_instance(ones, class_name, instance)
-            if _figures(ones, own_call, values) == _figures(tree, call, values):
-                return Found(tree, call, values, (), (ones, own_call))
+            if _figures(ones, own_call, values) == _figures(tree, call, values) and _kept_alike(
+                (ones, own_call), (tree, call), values
+            ):
+                return Found(tree, call, values)
             why = f"The general formulas need {broken}" if broken else "The stack of layers differs"
             return Found(ones, own_call, values, (f"{why}: {_OWN}",))
         if not special:
@@ -256,8 +257,8 @@ class TraceEngine:
         if same and not broken:
             return Found(tree, call, values, (_SECOND,))
         anew, called = self._special(there, class_name, instance, values, running)
-        if same:
-            return Found(tree, call, values, (_SECOND,), (anew, called))
+        if same and _kept_alike((anew, called), (tree, call), values):
+            return Found(tree, call, values, (_SECOND,))
         if _figures(anew, called, values) != figures:
             said = "The formulas of a trace on symbols say otherwise: this document is of a run on plain numbers, at these alone."
             return Found(plain, documents.find_instance(plain, class_name, instance), values, (said,))
@@ -362,6 +363,16 @@ def _beyond_positions(values: Mapping[str, Rational]) -> tuple[str, ...]:
     if not limits or length <= min(limits):
         return ()
     return (f"{length} positions are more than the {min(limits)} that the config makes room for.",)
+
+
+def _kept_alike(
+    one: tuple[CallTree, CallRecord], other: tuple[CallTree, CallRecord], values: Mapping[str, Rational]
+) -> bool:
+    """Whether two traces have the same peak and the same cache there. That they cost the same does not say so: a layer with a
+    window keeps fewer tokens where there are more than the window, and no longer grows."""
+    first, second = (evaluated(dataflow(*each), values) for each in (one, other))
+    names = ("peak_activations", "cache_before", "cache_after", "cache_per_token")
+    return all(getattr(first, name) == getattr(second, name) for name in names)
 
 
 def _figures(tree: CallTree, call: CallRecord, values: Mapping[str, Rational]) -> Evaluated | None:
