@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from opscope_cache.trees import PYTHON
 from opscope_schemas.common import ToolArguments
-from opscope_schemas.errors import SourceError
+from opscope_schemas.errors import SourceError, ValuesError
 from opscope_schemas.index import ExplainedDecorator, FindForwardResult, ForwardLine, Parameter
 from pydantic import Field
 
@@ -53,6 +53,11 @@ def _answer(index: Index, arguments: FindForwardArguments, context: ToolContext)
     if forward is None:
         raise _without_forward(index, symbol)
     lines = decided_lines(index, forward, index.forward_lines(forward), context.workspace, arguments.config)
+    if lines and arguments.offset >= len(lines):
+        raise ValuesError(
+            f"There are {len(lines)} lines: none lies behind offset {arguments.offset}.",
+            next_step="Give a smaller offset.",
+        )
     page = lines[arguments.offset :]
     page = page[: arguments.limit] if arguments.limit is not None else page
     left_out = ""

@@ -21,6 +21,7 @@ from opscope_schemas.tables import Cell, TableResult
 from pydantic import Field
 
 from opscope_tools.costing.arguments import sources
+from opscope_tools.costing.numbers import positions
 from opscope_tools.estimate_roofline.parallel import check
 from opscope_tools.estimate_roofline.predicting import Model, Replica, Timing, swept
 from opscope_tools.estimate_roofline.tool import Precision, RooflineArguments, devices_of, timing_of
@@ -90,8 +91,11 @@ def sweep(arguments: SweepArguments, context: ToolContext) -> TableResult:
         raise ValuesError("Times of a sweep are of a prefill or of a decode step.", next_step="Leave hardware away.")
     if unknown := [name for name in arguments.weights or () if name not in get_args(Precision)]:
         raise UnknownNameError("precision", unknown[0], get_args(Precision))
+    for device in filter(None, devices):
+        devices_of(device, None, context)  # a name that is none ends it here, not in every row
     rows: list[tuple[Cell, ...]] = []
     problems: dict[str, int] = {}
+    beyond: dict[str, int] = {}
     for target, weights, *fields in asked:
         config = dict(zip(varied, fields, strict=True))
         precision = {"weights": weights} if weights else None
@@ -111,13 +115,17 @@ def sweep(arguments: SweepArguments, context: ToolContext) -> TableResult:
                 context.progress(len(rows), count, f"{target}: {len(rows):,} of {count:,} points")
             try:
                 row = _Row(*traces.at(point))
+                room = positions(row.timing.found)
+                if room is not None and row.values.get("seq_len", 0) + row.values.get("cache_len", 0) > room:
+                    far = f"{target}: more tokens than the {room:,} positions that the config makes room for."
+                    beyond[far] = beyond.get(far, 0) + 1
                 if device and arguments.phase != "encode":
                     row = _timed(row, traces.replica(device, point), arguments.phase)
                 cells = [row.cell(name) for name in columns]
             except CancelledError:
                 raise
             except OpscopeError as error:
-                problems[error.message] = problems.get(error.message, 0) + 1
+                problems[str(error)] = problems.get(str(error), 0) + 1
                 cells = [None] * len(columns)
             named = (
                 target,
@@ -134,7 +142,7 @@ def sweep(arguments: SweepArguments, context: ToolContext) -> TableResult:
         *sizes,
         *(["hardware"] if arguments.hardware else []),
     )
-    said = tuple(f"{n} of {count:,} points: {message}" for message, n in problems.items())
+    said = tuple(f"{n} of {count:,} points: {message}" for message, n in (problems | beyond).items())
     return TableResult(
         columns=(*titles, *columns), rows=tuple(rows), count=len(rows), varied=len(titles), sources=sources(context.workspace),
         notes=(_ON_DEVICE if arguments.hardware else _COUNTS, *said),

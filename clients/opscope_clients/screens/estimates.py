@@ -69,7 +69,7 @@ def show_plan(page: Page, result: PlanResult) -> None:
         "bold",
     )
     if result.best is None:
-        page.say("no plan fits")
+        page.say("no plan fits" if not result.front else "no plan keeps to the limit")
     else:
         page.say(f"best: {result.best.parallel}, {result.best.weights}, {result.best.concurrency} requests at a time")
     page.table(

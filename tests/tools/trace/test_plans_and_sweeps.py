@@ -114,3 +114,24 @@ def test_calibrated_times_and_bounds_are_not_mixed(context: ToolContext) -> None
     never = served(Replica(model_of(asked, context), device, None, "vllm"), load)
     assert partly == never
     assert partly.basis == "bound"
+
+
+def test_a_limit_that_no_plan_keeps_is_named_with_the_fastest(context: ToolContext) -> None:
+    found = plan(PlanArguments(target="llama", hardware="h100_sxm:2", config=SMALL, tpot_limit=1e-7), context)
+    assert found.best is None
+    assert found.front
+    (note,) = found.notes
+    assert note.startswith("No plan keeps to 0.1 us a token: the fastest takes ")
+
+
+def test_no_range_of_times_begins_below_the_bound(context: ToolContext) -> None:
+    """Beyond the L2 cache nothing is faster than memory, whatever the spread of what was measured."""
+    for batch in (1, 64):
+        given = {
+            "target": "meta-llama/Llama-3.1-8B",
+            "hardware": "l40s",
+            "values": {"batch_size": batch, "cache_len": 3000},
+        }
+        for one in estimate_roofline(RooflineArguments.model_validate(given), context).operators:
+            if one.low_seconds is not None and not one.fits_l2:
+                assert one.low_seconds >= one.bound_seconds * (1 - 1e-9), one

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from opscope_schemas.errors import UnknownNameError, ValuesError
+from opscope_schemas.errors import ConfigError, UnknownNameError, ValuesError
 from opscope_tools.costing.arguments import CostArguments
 from opscope_tools.count_flops import count_flops
 from opscope_tools.estimate_roofline.tool import RooflineArguments, estimate_roofline, timing_of
@@ -160,3 +160,32 @@ def test_an_agent_is_given_rows_evenly_apart_and_the_csv_all(context: ToolContex
     assert len(read) == 1 + 255
     assert read[1] == [str(cell) for cell in whole.rows[0]]
     assert whole._repr_html_().count("<tr>") == 201
+
+
+def test_what_a_table_says_beside_its_rows(context: ToolContext) -> None:
+    """More tokens than positions, a size that is missing, with what to do; a device that is none ends it before the first row."""
+    asked = {
+        "targets": ["llama"],
+        "values": {"batch_size": 2, "cache_len": [8, 300]},
+        "config": {**SMALL, "max_position_embeddings": 256},
+    }
+    found = sweep(SweepArguments.model_validate(asked), context)
+    assert any(note.startswith("1 of 2 points: llama: more tokens than the 256 positions") for note in found.notes)
+    small = {
+        "num_layers": 2,
+        "num_decoder_layers": 2,
+        "d_model": 64,
+        "d_ff": 96,
+        "num_heads": 4,
+        "d_kv": 16,
+        "vocab_size": 99,
+    }
+    missing = sweep(
+        SweepArguments.model_validate(
+            {"targets": ["t5"], "values": {"batch_size": 2, "cache_len": 4}, "config": small}
+        ),
+        context,
+    )
+    assert any('for example {"encoder_seq_len": 128}' in note for note in missing.notes)
+    with pytest.raises(ConfigError, match="names no number of devices"):
+        sweep(SweepArguments.model_validate({**asked, "hardware": ["h100_sxm:x"]}), context)

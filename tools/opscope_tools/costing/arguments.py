@@ -67,8 +67,7 @@ class TraceArguments(ToolArguments):
     view: Literal["eager", "serving"] = Field(default="eager", description="serving: an engine's figures beside.")
     inputs: dict[str, list[str | int]] | None = Field(
         default=None,
-        description="Outside transformers: shapes ({'x': ['batch_size', 64]}); config: the constructor's."
-        "the constructor's.",
+        description="Outside transformers: shapes ({'x': ['batch_size', 64]}); config: the constructor's.",
     )
 
     instance: str = Field(default="", description="`model.layers.*.mlp`.")

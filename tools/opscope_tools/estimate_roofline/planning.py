@@ -13,6 +13,7 @@ from opscope_cache.trees import IMPORTED
 from opscope_schemas.common import ToolArguments
 from opscope_schemas.errors import ConfigError
 from opscope_schemas.estimates import Parallel, Plan, PlanResult, Served
+from opscope_schemas.units import seconds
 from pydantic import Field
 
 from opscope_tools.costing.arguments import sources
@@ -81,8 +82,18 @@ def plan(arguments: PlanArguments, context: ToolContext) -> PlanResult:
         model_class=model_class, hardware=shown(device, []), devices=count, goal=arguments.goal, input_len=arguments.input_len,
         output_len=arguments.output_len, best=_best(within, arguments.goal), front=front, beaten=tuple((round(p.tokens_per_second_per_user, 2), round(p.tokens_per_second_per_device, 2)) for p in found if p not in front), considered=len(found), refused=tuple(refused),
         assumptions=_ASSUMED, sources=sources(context.workspace),
-        notes=("No plan fits: the weights are too large for these devices.",) if not found else (),
+        notes=_without(found, within, arguments.tpot_limit),
     )  # fmt: skip
+
+
+def _without(found: Sequence[Plan], within: Sequence[Plan], limit: float | None) -> tuple[str, ...]:
+    """Why there is no best plan, where there is none."""
+    if not found:
+        return ("No plan fits: the weights are too large for these devices.",)
+    if within or limit is None:
+        return ()
+    fastest = min(plan.tpot_seconds for plan in found)
+    return (f"No plan keeps to {seconds(limit)} a token: the fastest takes {seconds(fastest)}.",)
 
 
 def _model(arguments: PlanArguments, weights: Precision | None, context: ToolContext) -> Model:

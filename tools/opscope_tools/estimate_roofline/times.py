@@ -58,9 +58,10 @@ def estimates(every: Iterable[Kernel], device: Device, calibration: Calibration 
         fits = device.l2_bytes is not None and kernel.moved <= device.l2_bytes
         measured = None if calibration is None or limit is None else _measured(kernel, device, calibration, backend)
         if (
-            measured is not None and not fits and measured.seconds < seconds
-        ):  # faster than memory: beyond what was measured
-            measured = Timed(seconds, seconds, max(seconds, measured.high), measured.by, measured.outside)
+            measured is not None and not fits
+        ):  # nothing is faster than memory: neither the time nor the end of its range
+            middle, low, high = (max(seconds, one) for one in (measured.seconds, measured.low, measured.high))
+            measured = Timed(middle, low, high, measured.by, measured.outside)
         found.append(Estimate(kernel, seconds, limit, measured, fits))
     return found
 

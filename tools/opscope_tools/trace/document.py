@@ -7,6 +7,7 @@ repeats is multiplied in. So a list of kernels adds up to its holder, and leaves
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -65,6 +66,8 @@ _LOGITS = {
 _ZERO = Formula.const(0)
 #: sizes that torch itself can name
 _LARGEST = 2**62
+#: sizes of an example
+_EXAMPLES = {"batch_size": 1, "cache_len": 127}
 
 
 @lru_cache(maxsize=65536)
@@ -516,7 +519,7 @@ def assignment(trace_variables: Iterable[Variable], given: Mapping[str, Rational
     if missing:
         raise ValuesError(
             f"The variable{'s' if len(missing) > 1 else ''} {', '.join(missing)} {'have' if len(missing) > 1 else 'has'} no value.",
-            next_step='Give each in values, for example {"batch_size": 1, "seq_len": 128, "cache_len": 127}.',
+            next_step=f"Give each in values, for example {json.dumps({name: _EXAMPLES.get(name, 128) for name in missing})}.",
         )
     return values
 

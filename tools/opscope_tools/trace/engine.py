@@ -213,8 +213,16 @@ class TraceEngine:
         values = documents.assignment(tree.trace.variables, given)
         follows = self._configured(request, tree, given, running)
         values = documents.assignment(tree.trace.variables, {**follows, **given}) if follows else values
-        found = self._at(request, class_name, instance, given, running, tree, call, values, special)
-        return replace(found, notes=(*found.notes, *_beyond_positions(values)))
+        beyond = _beyond_positions(values)
+        try:
+            found = self._at(request, class_name, instance, given, running, tree, call, values, special)
+        except TraceError as error:
+            if not beyond:
+                raise
+            raise TraceError(
+                error.message, next_step=f"{beyond[0]} Give fewer tokens, or a config with more."
+            ) from None
+        return replace(found, notes=(*found.notes, *beyond))
 
     def _at(
         self, request: TraceRequest, class_name: str, instance: str, given: Mapping[str, Rational], running: Running,
