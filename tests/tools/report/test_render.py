@@ -120,7 +120,7 @@ def test_catalogue_numbers_known_tasks_and_the_forward_pass_names_all_of_them(re
         assert {int(part) for part in re.findall(r"\d+", cells[4])} <= set(numbers)
     start = next(line for line, text in page.headings if text == "### 6.1 Full Forward Pass")
     drawn = next(fence for fence in page.fences if fence.line > start)
-    assert {int(n) for line in drawn.lines for n in re.findall(r"── (\d+) ", line)} == set(numbers)
+    assert {int(n) for line in drawn.lines for n in re.findall(r"(?:── |, |: )(\d+) \w", line)} == set(numbers)
 
 
 def test_configuration_rows_carry_the_value_and_the_line_that_declares_it(rendered: Callable[..., Report]) -> None:
@@ -249,3 +249,25 @@ def test_facts_answer_from_source_alone(facts: ImplementationFacts) -> None:
     assert facts.pointer("toyland.modeling_toy.ToyNorm") == f"`{toy.FILE}:{toy.line_of('class ToyNorm')}`"
     assert facts.pointer("elsewhere.Thing").startswith("source not found")
     assert facts.classes_of("attention") == ["toyland.modeling_toy.ToyAttention"]
+
+
+def test_a_pass_that_does_not_fit_takes_no_time_there(facts: ImplementationFacts) -> None:
+    (phase, found), *_ = facts.estimates.items()
+    assert f"on one {found.hardware.name} as engines run it takes" in toy.rendered_with(facts, {}).text
+    small = found.model_copy(update={"memory": found.memory.model_copy(update={"fits": False})})
+    text = toy.rendered_with(replace(facts, estimates={phase: small}), {}).text
+    assert "would take, had it the memory," in text
+    assert "does not fit" in text
+    assert "as engines run it takes" not in text
+
+
+def test_the_story_holds_the_facts_of_the_estimate_and_no_others(facts: ImplementationFacts) -> None:
+    """What no tool told is left out, and the section stands without it."""
+    told = toy.unmarked(toy.rendered_with(facts, {}).text)
+    assert "From a batch of 200 on, computing limits most of a decode step's bound" in told
+    assert "weights fp8 40 % (50 % calibrated)" in told
+    without = toy.unmarked(toy.rendered_with(replace(facts, estimates={}), {}).text)
+    assert "**What a pass costs:**" in without
+    assert not any(
+        title in without for title in ("How long it takes", "What fits", "What turns", "What would save most")
+    )

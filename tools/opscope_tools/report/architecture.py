@@ -38,7 +38,7 @@ def architecture_map(found: RepoMapResult) -> Drawing:
     gone = [path for path in left_out if path not in nodes]
     note = f"{len(gone)} further files and folders are not drawn." if gone else ""
     graph = Graph(vertices, tuple(edges), note=note)
-    return Drawing("map", "Architecture map: what calls, runs or holds what", mermaid(graph), (graph,), mermaid(graph))
+    return Drawing("map", "Architecture map: what calls, runs or holds what", mermaid(graph), (graph,))
 
 
 def _loop_calls(found: RepoMapResult) -> Iterator[tuple[str, str, str]]:

@@ -153,7 +153,6 @@ def _pseudocode(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
         "",
         f"Tiling: {'; '.join(_tiles(facts, module.kernels)) or f'not analysed: {_LIBRARY}'}",
         f"Memory: {_cost(_figures(module, values))} at the values of section 3.1; formulas stand below under Cost",
-        "A line's comment says its FLOPs, the bytes that it reads (r) and writes (w), and its tiling where that is known",
     ]
     if node is None:
         return (

@@ -1,8 +1,7 @@
-"""Typed graphs drawn as text: stacked boxes, indented trees, lines of chains, timelines.
+"""Typed graphs drawn as text: flows from top to bottom, indented trees, lines of chains, timelines.
 
-Nothing is drawn by hand: labels are data, so a long class name widens a box instead of breaking it. Who reads whom is said by
-number in the boxes, because lines beside thirty boxes cannot be followed in text; an arrow stands where a box reads the one
-above it.
+Who reads whom is said by number behind each vertex, because lines beside thirty of them cannot be followed in text; an arrow head
+stands where a vertex reads the one above it. The page draws the same graphs with boxes and lines.
 """
 
 from __future__ import annotations
@@ -28,39 +27,30 @@ def draw(graph: Graph) -> str:
 
 
 def _flow(graph: Graph) -> str:
-    """Boxes from top to bottom, all of one width; arrows where the lower one reads the upper one."""
-    blocks = [
-        (
-            [group.label, *(f"  {line}" for v in held for line in entry(graph, v))] if group else entry(graph, held[0]),
-            held,
-        )
-        for group, held in graph.blocks()
-    ]
-    width = max((len(line) for lines, _ in blocks for line in lines), default=0) + 2
+    """Vertices from top to bottom, each beginning its own line; an arrow head where it reads the one above it, members of a
+    group indented below its label."""
     drawn: list[str] = []
     before: Sequence[Vertex] = ()
-    for lines, held in blocks:
-        if before:
-            drawn += _arrow(graph, before, held, width // 2)
-        drawn.append(f"┌{'─' * width}┐")
-        drawn += [f"│ {line.ljust(width - 2)} │" for line in lines]
-        drawn.append(f"└{'─' * width}┘")
+    for group, held in graph.blocks():
+        first, *more = (
+            [group.label, *(line for v in held for line in _told(graph, v))] if group else _told(graph, held[0])
+        )
+        between = _between(graph, before, held)
+        label = ", ".join(dict.fromkeys(e.label for e in between if e.label))
+        drawn += [f"│ {label}"] if label else []  # of a chain: elsewhere brackets say it
+        drawn += [f"{'▼' if between else '•'} {first}", *(f"  {'  ' if group else ''}{line}" for line in more)]
         before = held
     return "\n".join(drawn)
 
 
-def _arrow(graph: Graph, upper: Sequence[Vertex], lower: Sequence[Vertex], column: int) -> list[str]:
-    """What stands between two boxes: nothing where the lower one reads nothing of the upper one."""
+def _between(graph: Graph, upper: Sequence[Vertex], lower: Sequence[Vertex]) -> list[Edge]:
+    """What the lower vertices read of the upper ones in the same repetition."""
     ends = {vertex.id for vertex in upper}
-    between = [e for vertex in lower for e in graph.into[vertex.id] if e.source in ends and not e.again]
-    if not between:
-        return [""]
-    label = ", ".join(dict.fromkeys(e.label for e in between if e.label))
-    return [f"{' ' * column}│ {label}".rstrip(), f"{' ' * column}▼"]
+    return [e for vertex in lower for e in graph.into[vertex.id] if e.source in ends and not e.again]
 
 
 def entry(graph: Graph, vertex: Vertex) -> list[str]:
-    """A vertex's lines, in a flow that is no chain with its number and what it reads."""
+    """A vertex's lines, in a flow that is no chain with its number and, on a line of its own, what it reads."""
     if graph.layout == "chains":
         said = _after([e for e in graph.edges if e.target == vertex.id])
         return [*_wrapped(vertex.lines), *([f"after {said}"] if said else [])]
@@ -71,6 +61,16 @@ def entry(graph: Graph, vertex: Vertex) -> list[str]:
     indent = " " * len(number)
     lines = [f"{number}{vertex.lines[0]}", *(f"{indent}{line}" for line in vertex.lines[1:])]
     return lines if vertex.id == INPUTS else [*lines, f"{indent}{reads(graph, vertex.id)}"]
+
+
+def _told(graph: Graph, vertex: Vertex) -> list[str]:
+    """Its entry, with what it reads in brackets behind the last of its own lines."""
+    lines = entry(graph, vertex)
+    if graph.is_chain:
+        return [lines[0], *(f"  {line}" for line in lines[1:])]
+    if vertex.id == INPUTS:
+        return lines
+    return [*lines[:-2], f"{lines[-2]}  [{lines[-1].strip()}]"]
 
 
 def reads(graph: Graph, name: str) -> str:

@@ -24,6 +24,8 @@ _LIBRARY = "library"
 RERUN, CARRIED = " where it runs again", " of the layer before"
 #: tasks of one chain
 _CHAIN = 12
+#: characters of a line of operators that follow each other
+_ROW = 100
 
 
 def catalogue_rows(facts: ImplementationFacts, catalogue: Sequence[Task]) -> list[tuple[str, str, str, str, str]]:
@@ -103,11 +105,29 @@ def forward_pass(facts: ImplementationFacts, catalogue: Sequence[Task]) -> list[
             return
         times = f" ×{repeat // outer}" if repeat != outer else ""
         kind = f", {kinds[id(kernel)].whole}" if id(kernel) in kinds else ""
-        yield depth, f"{kernel.attribute or 'call'}: {short(kernel.class_name)}{times}{kind}  :{kernel.line}"
-        for child in kernel.kernels or ():
-            yield from rows(child, depth + 1, repeat)
+        head = f"{kernel.attribute or 'call'}: {short(kernel.class_name)}{times}{kind}  :{kernel.line}"
+        inside = list(below(kernel.kernels or (), depth + 1, repeat))
+        if len(inside) == 1 and len(kernel.kernels or ()) == 1:
+            yield depth, f"{head}: {inside[0][1]}"
+        else:
+            yield from [(depth, head), *inside]
 
-    return [(0, short(facts.main.class_name)), *(row for kernel in facts.main.kernels for row in rows(kernel, 1, 1))]
+    def below(kernels: Sequence[Kernel], depth: int, outer: int) -> Iterator[tuple[int, str]]:
+        """Operators that follow each other stand on one line, as far as it reaches."""
+        line = ""
+        for kernel in kernels:
+            found = list(rows(kernel, depth, outer))
+            if line and (not is_leaf(kernel) or len(line) + len(found[0][1]) > _ROW):
+                yield depth, line
+                line = ""
+            if is_leaf(kernel):
+                line = f"{line}, {found[0][1]}" if line else found[0][1]
+            else:
+                yield from found
+        if line:
+            yield depth, line
+
+    return [(0, short(facts.main.class_name)), *below(facts.main.kernels, 1, 1)]
 
 
 def dependency_graph(facts: ImplementationFacts, catalogue: Sequence[Task]) -> Graph:

@@ -110,13 +110,12 @@ class Graph:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A diagram of a report: its section, its text in Markdown, the graphs to be drawn elsewhere, and one of them as Mermaid."""
+    """A diagram of a report: its section, its text in Markdown, and the graphs to be drawn elsewhere."""
 
     section: str
     title: str
     text: str
     graphs: tuple[Graph, ...] = ()
-    mermaid: str = ""
 
     @property
     def note(self) -> str:

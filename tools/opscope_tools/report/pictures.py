@@ -1,7 +1,6 @@
 """All diagrams of an implementation report, each built once as a typed graph and drawn from it in every form.
 
-In Markdown each is text; Mermaid stands beside it where paths join, which a reader of GitHub wants to see drawn. The HTML page
-draws every graph as SVG. What is too large for a drawing is folded, with a sentence that says what is left out.
+In Markdown each is text, once. The HTML page draws every graph as SVG. What is too large for a drawing is folded, with a sentence that says what is left out.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from opscope_tools.report import components, flow, kernels, overview, performanc
 from opscope_tools.report.diagrams import draw
 from opscope_tools.report.facts import ImplementationFacts
 from opscope_tools.report.graph import Drawing, Graph, folded, from_tree
-from opscope_tools.report.mermaid import mermaid
 from opscope_tools.report.system import system_graph
 from opscope_tools.report.tasks import Task
 from opscope_tools.report.timeline import timelines
@@ -43,9 +41,9 @@ def _drawing(section: str, title: str, graph: Graph) -> Drawing:
 
 
 def _flow(section: str, title: str, graph: Graph) -> Drawing:
-    """With Mermaid where paths part or join; the text ends with what is left out of both."""
+    """The text ends with what is left out of it."""
     text = "\n\n".join(filter(None, (draw(graph), graph.note)))
-    return Drawing(section, title, text, (graph,), "" if graph.is_chain else mermaid(graph))
+    return Drawing(section, title, text, (graph,))
 
 
 def _tree(section: str, title: str, rows: Sequence[tuple[int, str]]) -> Drawing:
@@ -64,7 +62,7 @@ def _components(facts: ImplementationFacts) -> list[Drawing]:
 def _dependencies(facts: ImplementationFacts, catalogue: Sequence[Task]) -> Drawing:
     graph = flow.dependency_graph(facts, catalogue)
     small = folded(graph, _CHAINS, "chains of tasks that move the fewest bytes")
-    return Drawing("6.2", "Dependencies of the tasks", draw(graph), (small,), mermaid(small))
+    return Drawing("6.2", "Dependencies of the tasks", draw(graph), (small,))
 
 
 def _timeline(facts: ImplementationFacts, catalogue: Sequence[Task]) -> Drawing:

@@ -60,7 +60,7 @@ def render_repo(
     Raises `UnknownNameError` for a section that does not exist.
     """
     quotes, drawing = Quotes(), architecture_map(facts.map)
-    context = {**_context(facts, quotes), "map": drawing.mermaid, "map_note": drawing.note}
+    context = {**_context(facts, quotes), "map": drawing.text, "map_note": drawing.note}
     prose: dict[str, str] = {}
     for key, text in sections.items():
         found = section_named(key, REPO_SECTIONS).number

@@ -127,7 +127,8 @@ def _time(facts: ImplementationFacts, phase: str, quotes: Quotes | None) -> str:
     totals, rate = found.totals, found.totals.tokens_per_second
     where = f"{found.parallel.devices if found.parallel is not None else 'one'} {found.hardware.name}"
     call = f"one call in {phase}" if facts.within else _STEP[phase]
-    step = f"{call.capitalize()} on {where} as engines run it takes"
+    takes = "takes" if found.memory.fits else "would take, had it the memory,"
+    step = f"{call.capitalize()} on {where} as engines run it {takes}"
     bound = f"{said('bound', totals.bound_seconds)}, limited by {totals.limited_by}"
     if totals.calibrated_seconds is None:
         text, more = f"{step} at least {bound} (a bound: nothing like it was measured)", " at most"

@@ -27,8 +27,6 @@ _AROUND, _MOST = 3, 60
 _SHORT = 36
 _HEADING = re.compile(r"<h([1-6])>(.*?)</h\1>", re.DOTALL)
 _CODE = re.compile(r"<code>([^<]*)</code>")
-#: Mermaid beside a diagram in text: the page has the drawing itself
-_MERMAID = ("<details><summary>The same as Mermaid</summary>", "</details>")
 
 
 @dataclass(frozen=True)
@@ -46,7 +44,7 @@ def web_page(
     """The page of a report; `template` fills the page's frame."""
     cited: dict[tuple[str, int, int], str] = {}
     html = _drawn(
-        _rendered("\n".join(without(line, "<!--", "-->") for line in without(report.text, *_MERMAID).split("\n"))),
+        _rendered("\n".join(without(line, "<!--", "-->") for line in report.text.split("\n"))),
         report.drawings,
     )
     html = _linked(html, reader, cited)
