@@ -65,6 +65,8 @@ class Kernel:
     counted: bool = True
     #: what products of one kernel share; () where it stays alone
     joins: tuple[object, ...] = ()
+    #: whether it is a kernel from the hub, of many operators and with products inside
+    hub: bool = False
     #: bytes that ranks tell one another, and how many ranks
     exchanged: float = 0.0
     ranks: int = 1
@@ -109,6 +111,8 @@ class _Part:
     attention: tuple[tuple[str, ...], ...] = ()
     #: orders of all operators that run in it
     orders: tuple[int, ...] = ()
+    #: that a kernel from the hub stands for
+    function: str = ""
 
 
 class Pass:
@@ -137,7 +141,7 @@ class Pass:
         return _Part(
             op, tree.pattern(tree.trace.calls[op.call]), str(kernel.repeat), str(cost.flops), str(cost.matmul), str(cost.causal),
             touched(bound, self.routings), bound, str(cost.write), self.shards.split.get(op.order), kernel.attention,
-            tuple(op.order for op in kernel.ops),
+            tuple(op.order for op in kernel.ops), kernel.function,
         )  # fmt: skip
 
     def kernels(self, values: Mapping[str, Rational | float], parallel: Parallel = ALONE) -> list[Kernel]:
@@ -212,10 +216,11 @@ def _kernel(part: _Part, point: _Point) -> Kernel:
         matmul, flops = matmul - causal * matmul / flops, flops - causal
     read, written = point.bytes(part.read), point.bytes(part.write)
     plain = Kernel(
-        operation="sdpa" if part.attention else _named(op), module=part.module, file=op.site.file, line=op.site.line,
+        operation="sdpa" if part.attention else part.function or _named(op), module=part.module, file=op.site.file, line=op.site.line,
         count=int(point.number(part.repeat)), flops=flops, matmul_flops=matmul, moved=read + written, counted=op.counted,
+        hub=bool(part.function),
     )  # fmt: skip
-    if not matmul:
+    if not matmul or part.function:
         return _shared(plain, point.ranks(part))
     if (form := _LINEAR.get(op.operator)) is not None:
         return _linear(plain, part, form, point)

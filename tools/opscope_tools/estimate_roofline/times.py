@@ -68,7 +68,8 @@ def estimates(every: Iterable[Kernel], device: Device, calibration: Calibration 
 
 def _measured(kernel: Kernel, device: Device, calibration: Calibration, backend: str) -> Timed | None:
     if kernel.form is None or kernel.sizes is None:
-        if kernel.matmul_flops:  # a product or an attention of a kind that no table has
+        moves = kernel.hub and bound(kernel, device)[1] == "memory"  # its products wait for what it moves
+        if kernel.matmul_flops and not moves:  # a product or an attention of a kind that no table has
             return None
         return _small(kernel, device, calibration, backend)
     sizes = _sizes(kernel)
@@ -168,6 +169,8 @@ def totals(found: Sequence[Estimate], tokens: float, fits: bool) -> TimeTotals:
 
 def class_of(kernel: Kernel) -> str:
     """The class that people call it by."""
+    if kernel.hub:
+        return "state-space and other hub kernels"
     if kernel.form is None:
         return "other products" if kernel.matmul_flops else "norms, activations and copies"
     return _NAMES[kernel.form.name]

@@ -46,6 +46,8 @@ _SAYS = {
     "a softmax, and the product with values.",
     "absorbed latents": "A decode step does not expand cached latents: queries are projected into them, attention reads them "
     "once for all heads, and its result is projected out.",
+    "hub kernel": "What transformers runs as a kernel from the hub, and as a reference in Python where that is not installed, is one "
+    "kernel: it reads its inputs, keeps what lies between, and writes its state where it is kept.",
     "fused norm": "A norm, its casts and the residual add before it are one kernel.",
     "fused activation": "An activation and the product with its gate are one kernel.",
     "fused rope": "Rotary embedding is one kernel for queries, one for keys, and one for its angles.",
@@ -56,6 +58,8 @@ LIMITS = (
     "Products that read the same input (q, k and v; gate and up) stay apart: an engine that joins them reads it once.",
 )
 _MOST_PLACES = 4
+#: where transformers chooses between a kernel from the hub and its reference in Python
+_HUB = "transformers/integrations/hub_kernels.py"
 #: `home` of what runs in a loop of a call: less this, the call's index
 _LOOP = -2
 
@@ -69,6 +73,8 @@ class EngineKernel:
     repeat: Formula
     #: of attention the shapes of queries (sequences, heads, new, width), keys and values
     attention: tuple[tuple[str, ...], ...] = ()
+    #: that a kernel from the hub stands for; "": none does
+    function: str = ""
 
 
 def serving(tree: CallTree, call: CallRecord, values: Mapping[str, Rational] | None) -> ServingView:
@@ -102,7 +108,7 @@ def serving(tree: CallTree, call: CallRecord, values: Mapping[str, Rational] | N
 def _as_served(tree: CallTree, call: CallRecord) -> _Graph:
     """The graph under every rule; as it is where a trace does not say what its operators read."""
     graph = _Graph(tree, call)
-    for rule in (_paged, _absorbed, _attention, _eager_attention, _fused) if graph.known else ():
+    for rule in (_paged, _absorbed, _attention, _eager_attention, _hub_kernels, _fused) if graph.known else ():
         rule(graph)
     return graph
 
@@ -119,6 +125,7 @@ def kernels(tree: CallTree, call: CallRecord, *, eager: bool = False) -> tuple[E
             sum((graph.now[part] for part in parts.get(order, ())), graph.now[order]),
             graph.repeat[order],
             graph.attention.get(order, ()),
+            graph.functions.get(order, ""),
         )
         for order, op in sorted(graph.ops.items())
         if order not in graph.part_of and (graph.now[order] != Sum() or not op.counted)
@@ -163,6 +170,8 @@ class _Graph:
         self.gone: set[int] = set()
         #: operator -> the one in whose kernel it runs
         self.part_of: dict[int, int] = {}
+        #: operator -> the function that its kernel from the hub stands for
+        self.functions: dict[int, str] = {}
         #: by the operator that gives its result, the shapes of queries, keys and values
         self.attention = {
             o: tuple(i.shape for i in op.inputs[:3]) for o, op in self.ops.items() if op.operator == _ATTENTION
@@ -478,23 +487,54 @@ def _absorb(graph: _Graph, op: OpRecord, projection: OpRecord, parts: Sequence[O
         graph.drop(rule, part, op)
 
 
+def _hub_kernels(graph: _Graph) -> None:
+    """Each call of a function that transformers replaces by a kernel from the hub is one kernel, its state written in place."""
+    calls: dict[tuple[object, ...], list[OpRecord]] = {}
+    for order, op in graph.ops.items():
+        via = op.site.via
+        at = next((n for n, frame in enumerate(via[:-1]) if frame.file.endswith(_HUB)), None)
+        if at is not None and order not in graph.gone:
+            calls.setdefault(
+                (op.call, op.site.line, graph.home[order], via[: at + 1], via[at + 1].function), []
+            ).append(op)
+    for (*_, function), group in calls.items():
+        inside = {op.order for op in group}
+        if len(group) > 1:
+            whole = [*group, *(op for op in graph.ops.values() if _keeps(graph, op, inside))]
+            _fuse(graph, whole, "hub kernel")
+            graph.functions[whole[-1].order] = str(function)
+
+
+def _keeps(graph: _Graph, op: OpRecord, inside: set[int]) -> bool:
+    """Whether the operator only copies what a kernel made to where it is kept."""
+    makers = {maker.order for index in op.reads for maker in graph.makers.get(index, []) if maker.order != op.order}
+    return op.operator == "aten.copy_" and op.order not in inside | graph.gone and bool(makers & inside)
+
+
 def _fused(graph: _Graph) -> None:
     """Light operators that hand results to one another, with no product or attention between them, are one kernel."""
     for group in _groups(graph):
         if len(group) > 1:
-            _fuse(graph, group)
+            _fuse(graph, group, _rule_of(graph, group))
 
 
-def _fuse(graph: _Graph, group: Sequence[OpRecord]) -> None:
-    rule, inside = _rule_of(graph, group), {op.order for op in group}
-    made = {index for op in group for index in op.writes}
+def _fuse(graph: _Graph, group: Sequence[OpRecord], rule: str) -> None:
+    inside = {op.order for op in group}
+    made: dict[
+        int, int
+    ] = {}  # tensor -> the first operator here that writes it: who reads it sooner reads what was there
+    for op in group:
+        for index in op.writes:
+            made[index] = min(op.order, made.get(index, op.order))
     outer: dict[int, dict[int, Formula]] = {}
     rest = Formula.const(0)
     for op in group:
-        own = {v.view: Formula.parse(v.size) for v in op.views}
+        # where a copy goes is a view of it too, and not read
+        views = [v for v in op.views if op.operator != "aten.copy_" or v.tensor not in op.writes]
+        own = {v.view: Formula.parse(v.size) for v in views}
         rest = rest + graph.now[op.order].read - sum(own.values(), Formula.const(0))
-        for view in op.views:
-            if view.tensor not in made:
+        for view in views:
+            if op.order <= made.get(view.tensor, op.order):
                 outer.setdefault(view.tensor, {})[view.view] = own[view.view]
     read = rest + sum((_once(graph, index, views) for index, views in outer.items()), Formula.const(0))
     write = sum((graph.now[op.order].write for op in group if _leaves(graph, op, inside)), Formula.const(0))

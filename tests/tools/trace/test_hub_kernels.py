@@ -1,0 +1,48 @@
+"""What transformers runs as a kernel from the hub is one kernel of the serving view: inputs in, outputs and state out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from opscope_tools.costing.arguments import CostArguments
+from opscope_tools.count_flops import count_flops
+from opscope_tools.estimate_roofline.tool import RooflineArguments, estimate_roofline
+from opscope_tools.running.tool import ToolContext
+
+SMALL: dict[str, Any] = {
+    "hidden_size": 256, "num_heads": 8, "head_dim": 64, "state_size": 128, "n_groups": 1, "num_hidden_layers": 3, "vocab_size": 512, "chunk_size": 64,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("batch", [2, 64])
+def test_a_step_reads_and_writes_the_state_once(context: ToolContext, batch: int) -> None:
+    """Of Mamba-2, whose state by hand is heads times width times states in single precision, for each sequence and layer."""
+    values = {"batch_size": batch, "cache_len": 5000}
+    asked = {"target": "mamba2", "config": SMALL, "phase": "decode", "values": values}
+    found = estimate_roofline(RooflineArguments.model_validate({**asked, "hardware": "h100_sxm"}), context)
+    state = batch * 3 * 8 * 64 * 128 * 4
+    updates = [one for one in found.operators if one.operation == "mamba2_selective_state_update"]
+    moved = sum(one.bytes for one in updates)
+    assert sum(one.count for one in updates) == 3
+    assert 2 * state <= moved <= 2.1 * state
+    eager = count_flops(CostArguments.model_validate(asked), context).evaluated
+    assert eager is not None
+    assert sum(one.flops for one in found.operators) == pytest.approx(
+        eager.flops, rel=0.01
+    )  # all that is computed is counted
+
+
+def test_a_scan_moves_what_goes_in_and_comes_out(context: ToolContext) -> None:
+    """Its chunks, masks and decays stay inside: of a long prefill less than a fifth of what eager execution moves."""
+    asked = {"target": "mamba2", "config": SMALL, "phase": "prefill", "values": {"batch_size": 2, "seq_len": 2048}}
+    served = estimate_roofline(RooflineArguments.model_validate({**asked, "hardware": "h100_sxm"}), context)
+    eager = estimate_roofline(
+        RooflineArguments.model_validate({**asked, "hardware": "h100_sxm", "view": "eager"}), context
+    )
+    scans = [one for one in served.operators if one.operation == "mamba2_chunk_scan"]
+    assert sum(one.count for one in scans) == 3
+    tokens, inner = 2 * 2048, 8 * 64
+    least = 3 * tokens * 2 * (2 * inner + 2 * 128)  # x and its result, B and C, in bfloat16
+    assert least <= sum(one.bytes for one in scans) <= 4 * least
+    assert served.totals.bytes < 0.2 * eager.totals.bytes
