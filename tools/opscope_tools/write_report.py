@@ -132,7 +132,7 @@ def gather(arguments: WriteReportArguments, context: ToolContext) -> Implementat
     settings = _settings(target, config, tree, context, skipped)
     kernels = tuple(_kernel_settings(tiling, context))
     results: list[ToolResult] = [tree, *answers, *([settings] if settings else []), *([tiling] if tiling else [])]
-    ridge, source = arguments.ridge or round(device.peak("bf16")[0] / device.bandwidth), "given by the caller"
+    ridge, source = arguments.ridge or max(1, round(device.peak("bf16")[0] / device.bandwidth)), "given by the caller"
     if arguments.ridge is None:
         peak, units = device.peak("bf16")
         source = f"{peak / 1e12:,.4g} TFLOP/s dense {units} over {device.bandwidth / 1e12:.3g} TB/s, figures of {device.name}"
@@ -172,7 +172,9 @@ def _noted(what: str, notes: list[str]) -> Iterator[None]:
 
 
 def _active(document: ModelAnalysis, asked: Mapping[str, object], context: ToolContext) -> int | None:
-    """Parameters that one token meets; None: as many as there are, or not known."""
+    """Parameters that one token meets; None: all that there are, or not known."""
+    if not any("expert" in variable.name for variable in document.variables):
+        return None
     with _noted("", []):
         numbers = run_tool(COUNT_FLOPS, {**asked, "phase": document.phase}, context).numbers
         return numbers.active_parameters if numbers is not None else None

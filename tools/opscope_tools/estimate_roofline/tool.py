@@ -97,9 +97,8 @@ _ASSUMED = (
     "Kernels run one after the other, launched from a CUDA graph; what the runtime does between passes is not in the times.",
     "Products that read the same activations in one module run as one, and so do small kernels of a module with no product between "
     "them; a layer of experts is one kernel, calibrated where tokens choose experts by a power law (1.01); its bound has them chosen evenly.",
-    "Norms, activations and copies were not measured: the launch and the bandwidth of products stand for them, and 0.6 to 1.5 times "
-    "that for their spread.",
-    "Runtime, graphs and fragmentation take memory beside what is counted here.",
+    "Norms, activations, copies and hub kernels were not measured: launch and bandwidth of products stand for them, 0.6 to 1.5 times as spread.",
+    "A tenth of the memory is left to the runtime.",
 )
 
 _STEADY = (

@@ -189,7 +189,7 @@ def _fused(phase: str, facts: ImplementationFacts, quotes: Quotes) -> str:
 
 
 def _fits(phase: str, found: RooflineResult, quotes: Quotes) -> str:
-    """Of the last pass alone: the memory of a step is that of what came before it too."""
+    """What a pass keeps beside what the device has."""
     use = found.memory
     key = f"{phase}.memory"
     parts = [f"weights {quotes.said(f'{key}.weights', use.weights_bytes, plain_bytes)}"]

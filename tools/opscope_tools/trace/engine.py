@@ -378,6 +378,8 @@ def _kept_alike(
 ) -> bool:
     """Whether two traces have the same peak and the same cache there. That they cost the same does not say so: a layer with a
     window keeps fewer tokens where there are more than the window, and no longer grows."""
+    if one[0].trace.phase == "train":  # what is saved for the way back is among the figures
+        return True
     first, second = (evaluated(dataflow(*each), values) for each in (one, other))
     names = ("peak_activations", "cache_before", "cache_after", "cache_per_token")
     return all(getattr(first, name) == getattr(second, name) for name in names)

@@ -520,9 +520,8 @@ def _fused(graph: _Graph) -> None:
 
 def _fuse(graph: _Graph, group: Sequence[OpRecord], rule: str) -> None:
     inside = {op.order for op in group}
-    made: dict[
-        int, int
-    ] = {}  # tensor -> the first operator here that writes it: who reads it sooner reads what was there
+    # tensor -> the first operator here that writes it: who reads it sooner reads what was there
+    made: dict[int, int] = {}
     for op in group:
         for index in op.writes:
             made[index] = min(op.order, made.get(index, op.order))
