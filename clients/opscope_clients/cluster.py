@@ -36,12 +36,12 @@ def swept(address: str, arguments: Mapping[str, Any], session: SessionOptions) -
         if isinstance(kept, TableResult):
             found[target] = kept
     problems = []
+    here = {(source.repository, source.version) for source in sources(workspace)}
     missing = {target: given for target, given in asked.items() if target not in found}
     for target, answer in _answers(address, missing, session) if missing else ():
         if isinstance(answer, str):
             problems.append(f"{target}: {answer}")
             continue
-        here = {(source.repository, source.version) for source in sources(workspace)}
         if here != (there := {(source.repository, source.version) for source in answer.sources}):
             said = " and ".join(" ".join(source) for source in sorted(there ^ here))
             raise InputError(

@@ -15,6 +15,7 @@ from opscope_schemas.errors import (
     PathRefusedError,
     SourceError,
     UnknownNameError,
+    ValuesError,
 )
 from opscope_schemas.index import FindForwardResult
 from opscope_tools.find_forward import FIND_FORWARD
@@ -95,6 +96,8 @@ def test_lines_are_paged_and_the_result_says_so(context: ToolContext) -> None:
     assert page.lines == whole.lines[2:5]
     assert page.line_count == len(whole.lines)
     assert page.shortened.startswith("Lines 3 to 5 of")
+    with pytest.raises(ValuesError, match="none lies behind offset 999"):
+        ask(context, "LlamaAttention", offset=999)
 
 
 def test_shorter_forms_keep_every_line_until_the_last(context: ToolContext) -> None:

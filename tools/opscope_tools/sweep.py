@@ -21,7 +21,6 @@ from opscope_schemas.tables import Cell, TableResult
 from pydantic import Field
 
 from opscope_tools.costing.arguments import sources
-from opscope_tools.costing.numbers import positions
 from opscope_tools.estimate_roofline.parallel import check
 from opscope_tools.estimate_roofline.predicting import Model, Replica, Timing, swept
 from opscope_tools.estimate_roofline.tool import Precision, RooflineArguments, devices_of, timing_of
@@ -115,7 +114,7 @@ def sweep(arguments: SweepArguments, context: ToolContext) -> TableResult:
                 context.progress(len(rows), count, f"{target}: {len(rows):,} of {count:,} points")
             try:
                 row = _Row(*traces.at(point))
-                room = positions(row.timing.found)
+                room = row.timing.room
                 if room is not None and row.values.get("seq_len", 0) + row.values.get("cache_len", 0) > room:
                     far = f"{target}: more tokens than the {room:,} positions that the config makes room for."
                     beyond[far] = beyond.get(far, 0) + 1

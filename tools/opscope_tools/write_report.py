@@ -25,6 +25,7 @@ from opscope_schemas.tiling import TilingResult
 from pydantic import Field
 
 from opscope_tools.check_report import exists_beside
+from opscope_tools.costing.arguments import IDLE
 from opscope_tools.costing.checkpoints import checkpoint_named
 from opscope_tools.count_flops import COUNT_FLOPS
 from opscope_tools.cuda_kernel_tiling import CUDA_KERNEL_TILING
@@ -107,6 +108,7 @@ def gather(arguments: WriteReportArguments, context: ToolContext) -> Implementat
     answers: list[ModelAnalysisResult] = []
     flows: list[Dataflow] = []
     estimates: dict[str, RooflineResult] = {}
+    made: list[Mapping[str, object]] = []
     for phase in phases:
         context.checkpoint()
         context.progress(1.0 + len(answers), total, f"expanding {phase}")
@@ -121,6 +123,7 @@ def gather(arguments: WriteReportArguments, context: ToolContext) -> Implementat
             skipped.append(f"{phase}: not reported: {error.message}")
             continue
         answers.append(expanded)
+        made.append(asked)
         linked = run_tool(TRACE_DATAFLOW, asked, context)
         flows.append(linked.document)
         estimate = {name: asked[name] for name in ("target", "phase", "values", *config)}
@@ -132,10 +135,11 @@ def gather(arguments: WriteReportArguments, context: ToolContext) -> Implementat
     settings = _settings(target, config, tree, context, skipped)
     kernels = tuple(_kernel_settings(tiling, context))
     results: list[ToolResult] = [tree, *answers, *([settings] if settings else []), *([tiling] if tiling else [])]
-    ridge, source = arguments.ridge or max(1, round(device.peak("bf16")[0] / device.bandwidth)), "given by the caller"
-    if arguments.ridge is None:
-        peak, units = device.peak("bf16")
-        source = f"{peak / 1e12:,.4g} TFLOP/s dense {units} over {device.bandwidth / 1e12:.3g} TB/s, figures of {device.name}"
+    peak, units = device.peak("bf16")
+    rates = (
+        f"{peak / 1e12:,.4g} TFLOP/s dense {units} over {device.bandwidth / 1e12:.3g} TB/s, figures of {device.name}"
+    )
+    idle = [note for answer in answers for note in answer.notes if IDLE in note]
     facts = ImplementationFacts(
         name=arguments.name,
         target=target,
@@ -153,9 +157,10 @@ def gather(arguments: WriteReportArguments, context: ToolContext) -> Implementat
         kernel_settings=kernels,
         settings=settings,
         estimates=estimates,
-        active=_active(answers[0].document, {"target": target, **config}, context),
-        ridge=ridge,
-        ridge_source=source,
+        active=_active(answers[0].document, made[0], context),
+        idle=tuple(idle[:1]) if len(idle) == len(answers) else (),
+        ridge=arguments.ridge or max(1, round(peak / device.bandwidth)),
+        ridge_source="given by the caller" if arguments.ridge else rates,
     )
     return replace(facts, checks=tuple(_checks(facts)))
 
@@ -175,10 +180,8 @@ def _active(document: ModelAnalysis, asked: Mapping[str, object], context: ToolC
     """Parameters that one token meets; None: all that there are, or not known."""
     if not any("expert" in variable.name for variable in document.variables):
         return None
-    with _noted("", []):
-        numbers = run_tool(COUNT_FLOPS, {**asked, "phase": document.phase}, context).numbers
-        return numbers.active_parameters if numbers is not None else None
-    return None
+    numbers = run_tool(COUNT_FLOPS, {**asked, "detail": "numbers"}, context).numbers
+    return numbers.active_parameters if numbers is not None else None
 
 
 def _given(

@@ -16,7 +16,7 @@ from opscope_schemas.formula import evaluate
 from opscope_schemas.tiling import KernelTiling, TileSize, TilingResult
 from opscope_tools.report.diagrams import draw
 from opscope_tools.report.facts import ImplementationFacts
-from opscope_tools.report.graph import INPUTS, OUTPUTS, Edge, Graph, Group, Span, Vertex, folded, from_tree
+from opscope_tools.report.graph import INPUTS, OUTPUTS, Edge, Graph, Group, Vertex, folded, from_tree
 from opscope_tools.report.mermaid import mermaid
 from opscope_tools.report.pictures import pictures
 from opscope_tools.report.render import Report
@@ -167,12 +167,6 @@ def test_every_text_of_a_drawing_lies_inside_it_and_its_colours_are_the_pages(
             assert float(text.attrib["x"]) + 7.2 * len(text.text or "") <= width + 1
             assert 0 < float(text.attrib["y"]) <= height
         assert not re.search(r"#[0-9a-f]{3}|rgb|style=", drawn)
-
-
-def test_a_timeline_is_a_gantt_chart_in_thousandths() -> None:
-    bars = (Vertex("a", ("1 mm: x", "25 %"), span=Span(0, 0.25)), Vertex("b", ("2 add",), span=Span(0.25, 0.75)))
-    text = mermaid(Graph(bars, layout="timeline", title="prefill: all"))
-    assert text.split("\n")[-2:] == ["  1 mm  x :0, 250", "  2 add :250, 1000"]
 
 
 # ---- folding --------------------------------------------------------------------------------------------------------

@@ -271,3 +271,13 @@ def test_the_story_holds_the_facts_of_the_estimate_and_no_others(facts: Implemen
     assert not any(
         title in without for title in ("How long it takes", "What fits", "What turns", "What would save most")
     )
+
+
+def test_an_agents_own_summary_stands_before_the_story(rendered: Callable[..., Report]) -> None:
+    text = rendered(**{"1": f"It is small (`{toy.FILE}:1`)."}).text
+    assert text.index("It is small") < text.index("**What it is:**") < text.index("**Key Features:**")
+
+
+def test_what_runs_in_no_pass_is_left_out_in_the_traces_own_words(facts: ImplementationFacts) -> None:
+    said = "Of ToyForCausalLM, tower (Tower, 9 parameters) did not run in this pass"
+    assert said in toy.rendered_with(replace(facts, idle=(said,)), {}).text.partition("**Key Features:**")[0]

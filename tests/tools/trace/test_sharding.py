@@ -143,12 +143,14 @@ def test_degrees_that_the_model_does_not_allow_are_refused(
         estimate(context, "llama", SMALL, parallel=parallel)
 
 
-@pytest.mark.parametrize("devices", [3, 6, 12, 16])
-def test_what_a_refusal_of_a_degree_proposes_is_taken(context: ToolContext, devices: int) -> None:
+@pytest.mark.parametrize(("devices", "stages"), [(3, 1), (6, 1), (12, 2), (16, 1)])
+def test_what_a_refusal_of_a_degree_proposes_is_taken(context: ToolContext, devices: int, stages: int) -> None:
     with pytest.raises(ConfigError) as refused:
-        estimate(context, "llama", SMALL, parallel={"tp": devices})
-    proposed = ast.literal_eval(re.search(r"\{.*\}", str(refused.value))[0])  # type: ignore[index]
-    assert math.prod(proposed.values()) == devices
+        estimate(context, "llama", SMALL, parallel={"tp": devices, "pp": stages})
+    said = re.search(r"\{.*\}", str(refused.value))
+    assert said is not None
+    proposed = ast.literal_eval(said[0])
+    assert math.prod(proposed.values()) == devices * stages
     assert estimate(context, "llama", SMALL, parallel=proposed).parallel is not None
 
 

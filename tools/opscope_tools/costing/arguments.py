@@ -177,6 +177,10 @@ def remarks(found: Found) -> tuple[str, ...]:
     )
 
 
+#: what a note on parts that no operator of a pass belongs to says
+IDLE = "did not run in this pass"
+
+
 def idle(found: Found) -> tuple[str, ...]:
     """A note on what of the whole model did not run, so that nobody takes the figures for those of all of it."""
     trace = found.tree.trace
@@ -193,7 +197,7 @@ def idle(found: Found) -> tuple[str, ...]:
         trace.model_class.rpartition(".")[2],
         "" if trace.phase == "encode" else "; phase='encode' counts an encoder or tower",
     )
-    return (f"Of {whose}, {', '.join(named)}{more} did not run in this pass: no figure holds their cost{counts}.",)
+    return (f"Of {whose}, {', '.join(named)}{more} {IDLE}: no figure holds their cost{counts}.",)
 
 
 def uncaged() -> tuple[str, ...]:

@@ -58,10 +58,9 @@ def check(of: Pass, values: Numbers, parallel: Parallel) -> None:
     degrees = tp_degrees(of, values)
     if parallel.tp > 1 and degrees and parallel.tp not in degrees:
         heads, kv = _heads(of, values)
+        pp = f"'pp': {parallel.pp}, " if parallel.pp > 1 else ""
         widest = max(degree for degree in degrees if parallel.tp % degree == 0)
-        rest = (
-            f", and dp or pp for the others: parallel {{'tp': {widest}, 'dp': {parallel.dp * parallel.tp // widest}}}"
-        )
+        rest = f", and dp or pp for the others: parallel {{'tp': {widest}, {pp}'dp': {parallel.dp * parallel.tp // widest}}}"
         raise ConfigError(
             f"tp {parallel.tp} does not divide {heads} heads and {kv} heads of keys and values.",
             next_step=f"Choose tp from {', '.join(map(str, degrees))}{rest}.",

@@ -10,6 +10,7 @@ from typing import Literal, TypeVar
 from opscope_schemas.estimates import ALONE, Parallel, Served, SweepPoint
 from opscope_schemas.formula import Rational, approximated, evaluate, holds, variables
 
+from opscope_tools.costing.numbers import positions
 from opscope_tools.estimate_roofline.kernels import Pass, numbers
 from opscope_tools.estimate_roofline.memory import Memory, of_rank
 from opscope_tools.estimate_roofline.times import Estimate, estimates, totals
@@ -49,6 +50,11 @@ class Timing:
     def memory(self) -> Memory:
         """Its memory."""
         return self._once("memory", lambda: Memory(self.of, dataflow(self.found.tree, self.found.call)))
+
+    @cached_property
+    def room(self) -> int | None:
+        """How many positions the configuration makes room for, where it says so."""
+        return positions(self.found)
 
     def _once(self, what: str, make: Callable[[], T]) -> T:
         """Of every point of a trace the same."""

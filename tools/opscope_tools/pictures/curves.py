@@ -47,16 +47,16 @@ def memory(
         }  # fmt: skip
         tint = {name: _LAYERS[name] for name in parts}
         field.stackplot([x for x, _ in found], *parts.values(), colors=list(tint.values()), alpha=0.75)
-        capacity = max(use.usable_bytes for _, use in found) / 1e9
+        usable = max(use.usable_bytes for _, use in found) / 1e9
         most = max(map(sum, zip(*parts.values(), strict=True)))
-        field.set_ylim(0, max(most, capacity) * 1.12)
-        field.axhline(capacity, color=canvas.INK, linewidth=1.3)
-        field.text(found[0][0], capacity, f" usable {capacity:,.4g} GB", va="bottom", size=8)
+        field.set_ylim(0, max(most, usable) * 1.12)
+        field.axhline(usable, color=canvas.INK, linewidth=1.3)
+        field.text(found[0][0], usable, f" usable {usable:,.4g} GB", va="bottom", size=8)
         room = {use.longest_context for _, use in found if use.longest_context}
         for limit in sorted(room):
             if found[0][0] < limit < found[-1][0]:
                 field.axvline(limit, color=canvas.FAINT, linewidth=0.8, linestyle=":")
-                field.text(limit, capacity * 0.02, f"{limit:,} fit ", rotation=90, ha="right", va="bottom", size=8)
+                field.text(limit, usable * 0.02, f"{limit:,} fit ", rotation=90, ha="right", va="bottom", size=8)
         canvas.legend(sheet, tint, foot)
 
     return canvas.drawn(paint, form, _WIDTH, _HEIGHT, title)

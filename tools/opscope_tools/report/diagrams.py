@@ -36,8 +36,8 @@ def _flow(graph: Graph) -> str:
             [group.label, *(line for v in held for line in _told(graph, v))] if group else _told(graph, held[0])
         )
         between = _between(graph, before, held)
-        label = ", ".join(dict.fromkeys(e.label for e in between if e.label))
-        drawn += [f"│ {label}"] if label else []  # of a chain: elsewhere brackets say it
+        if graph.is_chain and (label := ", ".join(dict.fromkeys(e.label for e in between if e.label))):
+            drawn.append(f"│ {label}")  # elsewhere brackets say it
         drawn += [f"{'▼' if between else '•'} {first}", *(f"  {'  ' if group else ''}{line}" for line in more)]
         before = held
     return "\n".join(drawn)

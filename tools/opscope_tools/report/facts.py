@@ -311,6 +311,8 @@ class ImplementationFacts:
     estimates: Mapping[str, RooflineResult] = field(default_factory=dict)
     #: parameters that one token meets; None: not known
     active: int | None = None
+    #: what of the model runs in none of the passes, as the traces say it
+    idle: tuple[str, ...] = ()
     #: FLOPs per byte at which a device turns from memory- to compute-bound, and where the figure comes from
     ridge: float = 295.0
     ridge_source: str = "989 TFLOP/s dense bf16 over 3.35 TB/s, the data-sheet figures of an H100 SXM"

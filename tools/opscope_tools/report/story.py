@@ -8,12 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-from opscope_schemas.analysis import ModelAnalysis, ModuleNode
+from opscope_schemas.analysis import ModelAnalysis
 from opscope_schemas.estimates import RooflineResult
 from opscope_schemas.formula import evaluate, variables
 from opscope_schemas.units import amount, counted, plain_bytes, seconds
 
-from opscope_tools.report.facts import ImplementationFacts, short, walk
+from opscope_tools.report.facts import ImplementationFacts, short
 from opscope_tools.report.overview import attention_kind
 from opscope_tools.report.quotes import Quotes, in_code
 
@@ -34,7 +34,7 @@ def story(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
         ("What fits", [_fits(phase, found, quotes) for phase, found in facts.estimates.items()]),
         ("What turns", list(_turns(facts, quotes))),
         ("What would save most", [_saved(facts, quotes)]),
-        ("Left out", list(_left_out(facts, quotes))),
+        ("Left out", list(_left_out(facts))),
     )
     return [f"**{title}:** {' '.join(said)}" for title, texts in answers if (said := [text for text in texts if text])]
 
@@ -234,10 +234,8 @@ def _saved(facts: ImplementationFacts, quotes: Quotes) -> str:
     return f"Of the bound of {_STEP[phase]}: {', '.join(told)}." if told else ""
 
 
-def _left_out(facts: ImplementationFacts, quotes: Quotes) -> Iterator[str]:
-    for path, node in _idle(facts):
-        size = quotes.said(f"idle.{path}", node.parameters, counted)
-        yield f"`{path}` (`{short(node.class_name)}`, {size} parameters) does not run in the passes reported here."
+def _left_out(facts: ImplementationFacts) -> Iterator[str]:
+    yield from map(in_code, facts.idle)
     missing = dict.fromkeys(text for document in facts.documents for text in document.not_counted)
     if missing:
         yield f"Not counted: {'; '.join(in_code(text) for text in missing)}."
@@ -246,21 +244,3 @@ def _left_out(facts: ImplementationFacts, quotes: Quotes) -> Iterator[str]:
             yield in_code(note)
     if facts.given is None:
         yield f"Sizes are the defaults of `{short(facts.tree.config_class)}`, no checkpoint's."
-
-
-def _idle(facts: ImplementationFacts) -> Iterator[tuple[str, ModuleNode]]:
-    """The outermost modules with parameters whose class, and no class inside, runs in a reported pass."""
-    ran = {k.class_name for document in facts.documents for _, _, k in walk(document.kernels, "") if k.class_name}
-    pending = [(child.name, child) for child in facts.tree.tree.children]
-    while pending:
-        path, node = pending.pop(0)
-        if (inside := _classes(node)) and node.parameters and not ran & inside:
-            yield path, node
-        else:
-            pending = [*((f"{path}.{child.name}", child) for child in node.children), *pending]
-
-
-def _classes(node: ModuleNode) -> set[str]:
-    """Those of the model's own; torch's run everywhere."""
-    own = set() if node.class_name.startswith("torch.") else {node.class_name}
-    return own.union(*(_classes(child) for child in node.children))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from opscope_schemas.analysis import MemoryAccess, ServingRule, ServingView
+from opscope_schemas.analysis import CallSite, MemoryAccess, ServingRule, ServingView
 from opscope_schemas.formula import Formula, Rational, evaluate, whole_bytes
 
 from opscope_tools.trace.document import CallTree, Sum, assignment, worked_out_once
@@ -47,7 +47,7 @@ _SAYS = {
     "absorbed latents": "A decode step does not expand cached latents: queries are projected into them, attention reads them "
     "once for all heads, and its result is projected out.",
     "hub kernel": "What transformers runs as a kernel from the hub, and as a reference in Python where that is not installed, is one "
-    "kernel: it reads its inputs, keeps what lies between, and writes its state where it is kept.",
+    "kernel: it reads its inputs, keeps what lies between, and writes what others read.",
     "fused norm": "A norm, its casts and the residual add before it are one kernel.",
     "fused activation": "An activation and the product with its gate are one kernel.",
     "fused rope": "Rotary embedding is one kernel for queries, one for keys, and one for its angles.",
@@ -273,7 +273,8 @@ def _paged(graph: _Graph) -> None:
     for op in graph.ops.values():
         if op.operator == "aten.copy_" and len(op.views) == 2 and graph.cached(op.views[0]):
             made = graph.makers.get(op.views[1].tensor, [])
-            if len(made) == 1 and not made[0].operator.startswith("aten.") and made[0].order in graph.ops:
+            kernel = len(made) == 1 and (not made[0].operator.startswith("aten.") or _replaced(made[0]))
+            if kernel and made[0].order in graph.ops:
                 graph.drop("paged cache", op, made[0])
             continue
         if op.operator != "aten.cat" or "{kv_bytes}" not in op.write or not any(map(graph.cached, op.views)):
@@ -488,27 +489,22 @@ def _absorb(graph: _Graph, op: OpRecord, projection: OpRecord, parts: Sequence[O
 
 
 def _hub_kernels(graph: _Graph) -> None:
-    """Each call of a function that transformers replaces by a kernel from the hub is one kernel, its state written in place."""
-    calls: dict[tuple[object, ...], list[OpRecord]] = {}
+    """Each call of a function that transformers replaces by a kernel from the hub is one kernel."""
+    calls: dict[tuple[int, int, int, tuple[CallSite, ...], str], list[OpRecord]] = {}
     for order, op in graph.ops.items():
-        via = op.site.via
-        at = next((n for n, frame in enumerate(via[:-1]) if frame.file.endswith(_HUB)), None)
-        if at is not None and order not in graph.gone:
-            calls.setdefault(
-                (op.call, op.site.line, graph.home[order], via[: at + 1], via[at + 1].function), []
-            ).append(op)
+        if order not in graph.gone and (replaced := _replaced(op)):
+            calls.setdefault((op.call, op.site.line, graph.home[order], *replaced), []).append(op)
     for (*_, function), group in calls.items():
-        inside = {op.order for op in group}
         if len(group) > 1:
-            whole = [*group, *(op for op in graph.ops.values() if _keeps(graph, op, inside))]
-            _fuse(graph, whole, "hub kernel")
-            graph.functions[whole[-1].order] = str(function)
+            _fuse(graph, group, "hub kernel")
+            graph.functions[group[-1].order] = function
 
 
-def _keeps(graph: _Graph, op: OpRecord, inside: set[int]) -> bool:
-    """Whether the operator only copies what a kernel made to where it is kept."""
-    makers = {maker.order for index in op.reads for maker in graph.makers.get(index, []) if maker.order != op.order}
-    return op.operator == "aten.copy_" and op.order not in inside | graph.gone and bool(makers & inside)
+def _replaced(op: OpRecord) -> tuple[tuple[CallSite, ...], str] | None:
+    """The way to the function in which the operator runs and which a kernel from the hub replaces, and its name."""
+    via = op.site.via
+    at = next((n for n, frame in enumerate(via[:-1]) if frame.file.endswith(_HUB)), None)
+    return None if at is None else (via[: at + 1], via[at + 1].function)
 
 
 def _fused(graph: _Graph) -> None:
@@ -520,20 +516,14 @@ def _fused(graph: _Graph) -> None:
 
 def _fuse(graph: _Graph, group: Sequence[OpRecord], rule: str) -> None:
     inside = {op.order for op in group}
-    # tensor -> the first operator here that writes it: who reads it sooner reads what was there
-    made: dict[int, int] = {}
-    for op in group:
-        for index in op.writes:
-            made[index] = min(op.order, made.get(index, op.order))
+    made = {index for op in group for index in op.writes}
     outer: dict[int, dict[int, Formula]] = {}
     rest = Formula.const(0)
     for op in group:
-        # where a copy goes is a view of it too, and not read
-        views = [v for v in op.views if op.operator != "aten.copy_" or v.tensor not in op.writes]
-        own = {v.view: Formula.parse(v.size) for v in views}
+        own = {v.view: Formula.parse(v.size) for v in op.views}
         rest = rest + graph.now[op.order].read - sum(own.values(), Formula.const(0))
-        for view in views:
-            if op.order <= made.get(view.tensor, op.order):
+        for view in op.views:
+            if view.tensor not in made:
                 outer.setdefault(view.tensor, {})[view.view] = own[view.view]
     read = rest + sum((_once(graph, index, views) for index, views in outer.items()), Formula.const(0))
     write = sum((graph.now[op.order].write for op in group if _leaves(graph, op, inside)), Formula.const(0))
