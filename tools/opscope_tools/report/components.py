@@ -1,4 +1,7 @@
-"""Section 4: one subsection per component class, computed from its own document, its forward and its weights."""
+"""Section 4: one subsection per component class, computed from its own document, its forward and its weights.
+
+Classes of a library whose forward computes on one line (a projection, an activation) share the last subsection.
+"""
 
 from __future__ import annotations
 
@@ -7,24 +10,28 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from opscope_schemas.analysis import Kernel, ModelAnalysis, ModuleAnalysis, ModuleNode, TensorInfo
+from opscope_schemas.analysis import Kernel, ModuleAnalysis, ModuleNode, TensorInfo
 from opscope_schemas.errors import ValuesError
 from opscope_schemas.formula import Formula, Rational
 from opscope_schemas.units import amount, plain_bytes
 
-from opscope_tools.report.facts import Figures, ImplementationFacts, short, walk
+from opscope_tools.report.facts import Figures, ImplementationFacts, short
 from opscope_tools.report.flow import tile_of
 from opscope_tools.report.graph import INPUTS, OUTPUTS, Graph, Vertex, folded
+from opscope_tools.report.insights import by_line, insights, library_insights, named, operators_said
 from opscope_tools.report.links import Operators, Unit, edges_of
-from opscope_tools.report.pseudocode import pseudocode
+from opscope_tools.report.pseudocode import Call, pseudocode
+from opscope_tools.report.purposes import purpose
 from opscope_tools.report.quotes import Quotes
 
-__all__ = ["ComponentText", "component_titles", "components", "data_flow"]
+__all__ = ["ComponentText", "LongFormulas", "component_titles", "components", "data_flow", "grouped"]
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
-_LIBRARY = "library operators choose their own tiles; none is set in this source"
+_LIBRARY = "library operators choose their own tiles"
 #: boxes of one data-flow diagram; more lines than this no reader follows, so the cheapest are left out
 _MOST_BOXES = 30
+#: characters of a formula beyond which it stands in the appendix, and of a line of an interface
+_LONGEST, _WIDTH = 200, 150
 
 
 @dataclass(frozen=True)
@@ -35,58 +42,73 @@ class ComponentText:
     purpose: str
     interface: str
     pseudocode: str
-    costs: tuple[str, ...]
+    cost: str
     insights: tuple[str, ...]
+
+
+class LongFormulas:
+    """Formulas too long for a line of the text: each is named there and stands in the appendix."""
+
+    def __init__(self) -> None:
+        self.rows: list[str] = []
+
+    def __call__(self, label: str, owner: str, formula: str) -> str:
+        """`label: formula`, or that the formula of `owner` stands in the appendix."""
+        if len(formula) <= _LONGEST:
+            return f"{label} `{formula}`"
+        self.rows.append(f"{owner}, {label}: `{formula}`")
+        return f"{label} in 11.B"
+
+
+def grouped(facts: ImplementationFacts) -> list[tuple[ModuleAnalysis, ...]]:
+    """The classes by subsection: each alone in order of first call, those of a library that compute on one line together."""
+    alone, together = [], []
+    for module in facts.modules:
+        simple = module.file != facts.modeling_file and len(by_line(module.kernels)) == 1
+        leaf = not any(kernel.kernel_type == "composite" for kernel in module.kernels)
+        (together if simple and leaf else alone).append(module)
+    return [*((module,) for module in alone), *([tuple(together)] if together else [])]
 
 
 def component_titles(facts: ImplementationFacts) -> list[str]:
     """Titles of the subsections, e.g. `Attention: LlamaAttention`."""
-    return [f"{facts.role(module.class_name).capitalize()}: {short(module.class_name)}" for module in facts.modules]
+    return [_title(facts, group) for group in grouped(facts)]
 
 
-def components(facts: ImplementationFacts, quotes: Quotes) -> list[ComponentText]:
-    """The subsections, in order of first call."""
-    titles = component_titles(facts)
-    return [
-        ComponentText(
-            title, _purpose(facts, module), _interface(facts, module), _pseudocode(facts, module),
-            tuple(_costs(module)), tuple(_insights(facts, module, quotes)),
-        )
-        for title, module in zip(titles, facts.modules, strict=True)
-    ]  # fmt: skip
+def _title(facts: ImplementationFacts, group: Sequence[ModuleAnalysis]) -> str:
+    names = ", ".join(short(module.class_name) for module in group)
+    return f"Library modules: {names}" if len(group) > 1 else f"{facts.role(group[0].class_name).capitalize()}: {names}"
 
 
-def _calls(document: ModelAnalysis, class_name: str) -> list[Kernel]:
-    """Calls of a class that are not inside another call of it, so that their costs add up."""
-    found: list[Kernel] = []
-    hidden_below: int | None = None
-    for depth, _, kernel in walk(document.kernels, ""):
-        if hidden_below is not None and depth > hidden_below:
-            continue
-        hidden_below = None
-        if kernel.class_name == class_name:
-            found.append(kernel)
-            hidden_below = depth
-    return found
+def components(facts: ImplementationFacts, quotes: Quotes, long: LongFormulas) -> list[ComponentText]:
+    """The subsections in the order of their titles."""
+    return [_component(facts, group, quotes, long) for group in grouped(facts)]
 
 
-def _purpose(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
-    own = [kernel for kernel in module.kernels if kernel.kernel_type == "basic"]
-    called = dict.fromkeys(short(k.class_name) for k in module.kernels if k.kernel_type == "composite")
-    parts = f"{len(own)} operator{'s' * (len(own) != 1)} on its own lines"
-    parts += f" and calls of {', '.join(f'`{name}`' for name in called)}" if called else " and no submodule"
-    role = facts.role(module.class_name)
-    article = "an" if role[0] in "aeiou" else "a"
-    sentence = f"`{short(module.class_name)}` ({facts.pointer(module.class_name)}) is {article} {role}: {parts}."
-    sites = list(dict.fromkeys((k.file, k.line) for k in _calls(facts.main, module.class_name) if k.file))
-    return f"{sentence} It is called from {_pointers(sites)}." if sites else sentence
-
-
-def _pointers(sites: Sequence[tuple[str, int]]) -> str:
-    return ", ".join(f"`{path}:{line}`" for path, line in sites)
+def _component(
+    facts: ImplementationFacts, group: Sequence[ModuleAnalysis], quotes: Quotes, long: LongFormulas
+) -> ComponentText:
+    several = len(group) > 1
+    interfaces = [_interface(facts, module) for module in group]
+    return ComponentText(
+        _title(facts, group),
+        " ".join(purpose(facts, module, quotes) for module in group),
+        "\n".join(
+            f"{_call_said(facts, m)}\n{text}" if several else text for m, text in zip(group, interfaces, strict=True)
+        ),
+        "\n".join(_pseudocode(facts, module) for module in group),
+        " ".join(_cost(module, several, long) for module in group),
+        tuple(library_insights(facts, group, quotes) if several else insights(facts, group[0], quotes)),
+    )
 
 
 # ---- interface ------------------------------------------------------------------------------------------------------
+
+
+def _call_said(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
+    """The class and the call of it that is shown."""
+    call = facts.calls.get(module.class_name)
+    return f"{short(module.class_name)}{f', called as {call.attribute}' if call and call.attribute else ''}"
 
 
 def _interface(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
@@ -94,37 +116,55 @@ def _interface(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
     inputs, outputs = (call.inputs, call.outputs) if call else _boundary(module)
     node = _find(facts.tree.tree, module.class_name, call.attribute if call else "")
     weights = [f"{name}: {list(shape)}" for name, shape in (node.weights.items() if node else ())]
-    weights += [f"{child.name}: {short(child.class_name)}, {child.parameters:,} weights" for child in _children(node)]
-    total = [f"number of weights: {node.parameters // node.repeat:,}"] if node else []
+    weights += _held(node)
+    total = f"{node.parameters // node.repeat:,}" if node else ""
     if call is None:
-        total = [f"number of weights: {_formula(module.parameters)}"]
-    return "\n\n".join(
-        f"{head}:\n" + "\n".join(f"  - {line}" for line in lines)
-        for head, lines in (
-            (
-                "INPUTS",
-                [_tensor(tensor) for tensor in inputs] or ["not analysed: the trace records no input tensors here"],
-            ),
-            (
-                "OUTPUTS",
-                [_tensor(tensor) for tensor in outputs] or ["not analysed: the trace records no output tensors here"],
-            ),
-            ("PARAMS", weights + total or ["not analysed: the module tree holds no module of this class"]),
+        total = _formula(module.parameters)
+    weights += [f"number of weights: {total}"] if total else []
+    return "\n".join(
+        _wrapped(f"{head}:".ljust(9), [f"- {one}" for one in found or [f"not analysed: {why}"]])
+        for head, found, why in (
+            ("INPUTS", _tensors(inputs), "the trace records no input tensors here"),
+            ("OUTPUTS", _tensors(outputs), "the trace records no output tensors here"),
+            ("PARAMS", weights, "the module tree holds no module of this class"),
         )
     )
+
+
+def _wrapped(head: str, entries: Sequence[str]) -> str:
+    """The entries behind `head`, as many on a line as it holds."""
+    rows = [head + entries[0]]
+    for entry in entries[1:]:
+        if len(rows[-1]) + len(entry) + 2 > _WIDTH:
+            rows.append(" " * len(head) + entry)
+        else:
+            rows[-1] += f"  {entry}"
+    return "\n".join(rows)
+
+
+def _tensors(tensors: Sequence[TensorInfo]) -> list[str]:
+    """Name, shape and dtype of each; several that are alike once, with all their names."""
+    alike: dict[tuple[tuple[str, ...], str], list[str]] = {}
+    for tensor in tensors:
+        alike.setdefault((tensor.shape, tensor.dtype), []).append(tensor.name or "tensor")
+    return [f"{', '.join(names)}: [{', '.join(shape)}], {dtype}" for (shape, dtype), names in alike.items()]
+
+
+def _held(node: ModuleNode | None) -> list[str]:
+    """The submodules with weights; several that are alike once, with all their names."""
+    alike: dict[tuple[str, int], list[str]] = {}
+    for child in node.children if node else ():
+        if child.parameters:
+            alike.setdefault((short(child.class_name), child.parameters), []).append(child.name)
+    return [
+        f"{', '.join(names)}: {class_name}, {weights:,} weights{' each' if len(names) > 1 else ''}"
+        for (class_name, weights), names in alike.items()
+    ]
 
 
 def _boundary(module: ModuleAnalysis) -> tuple[tuple[TensorInfo, ...], tuple[TensorInfo, ...]]:
     """Inputs of the first kernel and outputs of the last: what is known of a model that nobody calls."""
     return (module.kernels[0].inputs, module.kernels[-1].outputs) if module.kernels else ((), ())
-
-
-def _tensor(tensor: TensorInfo) -> str:
-    return f"{tensor.name or 'tensor'}: [{', '.join(tensor.shape)}], {tensor.dtype}"
-
-
-def _children(node: ModuleNode | None) -> list[ModuleNode]:
-    return [child for child in node.children if child.parameters] if node else []
 
 
 def _find(node: ModuleNode, class_name: str, attribute: str) -> ModuleNode | None:
@@ -150,21 +190,26 @@ def _pseudocode(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
     values = facts.point(module)
     notes = [
         f"{facts.role(module.class_name).capitalize()}, from {path}:{node.lineno if node else module.line}",
-        "",
-        f"Tiling: {'; '.join(_tiles(facts, module.kernels)) or f'not analysed: {_LIBRARY}'}",
-        f"Memory: {_cost(_figures(module, values))} at the values of section 3.1; formulas stand below under Cost",
+        f"Tiling: {'; '.join(_tiles(facts, module.kernels)) or f'not analysed: {_LIBRARY}'}. "
+        f"Memory: {_said(Figures.sum(module.kernels, values))} at the values of section 3.1",
     ]
     if node is None:
         return (
             f'def {name}(inputs):\n    """{notes[0]}: not analysed: the forward is not in a registered repository."""'
         )
-    lines = _by_line(module.kernels)
+    lines = by_line(module.kernels)
 
-    def cost(first: int, last: int) -> str:
-        held = [k for (file, line), kernels in lines.items() if file == path and first <= line <= last for k in kernels]
-        return _line_cost(facts, held, values)
+    def held(first: int, last: int) -> list[Kernel]:
+        return [k for (file, line), ks in lines.items() if file == path and first <= line <= last for k in ks]
 
-    return pseudocode(node, path, name, notes, cost)
+    call = facts.calls.get(module.class_name)
+    given = (each.name.partition("[")[0] for each in (call.inputs if call else facts.main.model_inputs))
+    known = Call(
+        given=frozenset(given),
+        said=lambda first, last: _line_cost(facts, held(first, last), values),
+        ran=lambda first, last: bool(held(first, last)),
+    )
+    return pseudocode(node, name, notes, known)
 
 
 def _line_cost(facts: ImplementationFacts, kernels: Sequence[Kernel], values: Mapping[str, Rational]) -> str:
@@ -173,7 +218,9 @@ def _line_cost(facts: ImplementationFacts, kernels: Sequence[Kernel], values: Ma
     if not (figures.flops or figures.bytes):
         return ""
     moved = f"{amount(figures.flops, 'FLOP')}, r {plain_bytes(figures.read)}, w {plain_bytes(figures.write)}"
-    return "; ".join([moved, *_tiles(facts, kernels)])
+    made = kernels[-1].outputs
+    shape = f"-> [{', '.join(made[0].shape)}]".replace("{", "").replace("}", "") if made else ""
+    return "; ".join(filter(None, [moved, shape, *_tiles(facts, kernels)]))
 
 
 def _tiles(facts: ImplementationFacts, kernels: Sequence[Kernel]) -> list[str]:
@@ -200,31 +247,18 @@ def _formula(text: str) -> str:
         return text
 
 
-def _costs(module: ModuleAnalysis) -> list[str]:
+def _cost(module: ModuleAnalysis, several: bool, long: LongFormulas) -> str:
     """The formulas of one call, whole."""
-    totals = module.totals
-    rows = (
-        ("FLOPs", totals.flops),
-        ("of these matrix products", totals.matmul_flops),
-        ("bytes read", totals.memory_access.read),
-        ("bytes written", totals.memory_access.write),
-    )
-    return [f"{label}: `{_formula(text)}`" for label, text in rows]
+    totals, owner = module.totals, f"`{short(module.class_name)}`"
+    rows = [("FLOPs", totals.flops)]
+    rows += [("of these matrix products", totals.matmul_flops)] if totals.matmul_flops != totals.flops else []
+    rows += [("bytes read", totals.memory_access.read), ("bytes written", totals.memory_access.write)]
+    said = "; ".join(long(label, owner, _formula(text)) for label, text in rows)
+    return f"{owner}: {said}." if several else f"{said}."
 
 
-def _figures(module: ModuleAnalysis, values: Mapping[str, Rational]) -> Figures:
-    return Figures.sum(module.kernels, values)
-
-
-def _cost(figures: Figures) -> str:
+def _said(figures: Figures) -> str:
     return f"{amount(figures.flops, 'FLOP')}, {plain_bytes(figures.bytes)}"
-
-
-def _by_line(kernels: Sequence[Kernel]) -> dict[tuple[str, int], list[Kernel]]:
-    lines: dict[tuple[str, int], list[Kernel]] = {}
-    for kernel in kernels:
-        lines.setdefault((kernel.file, kernel.line), []).append(kernel)
-    return lines
 
 
 def data_flow(facts: ImplementationFacts, module: ModuleAnalysis) -> Graph | None:
@@ -236,14 +270,16 @@ def data_flow(facts: ImplementationFacts, module: ModuleAnalysis) -> Graph | Non
     operators = Operators(facts.main)
     units: list[Unit] = []
     vertices: list[Vertex] = []
-    for kernels in _by_line(module.kernels).values():
+    for kernels in by_line(module.kernels).values():
         held, figures = operators.of([whole[id(kernel)] for kernel in kernels]), Figures.sum(kernels, values)
         if not (held or figures.flops or figures.bytes):
             continue
         units.append(Unit(f"v{len(units)}", held))
         head = f"line {kernels[0].line}: {_clipped(kernels[0].code or kernels[0].operation)}"
-        lines = (head, f"{_operators(kernels)}: {_cost(figures)}")
-        vertices.append(Vertex(units[-1].id, lines, weight=figures.bytes + figures.flops / facts.ridge))
+        lines = (head, f"{operators_said(kernels)}: {_said(figures)}")
+        brief = f"{named(kernels)} :{kernels[0].line}"
+        weight = figures.bytes + figures.flops / facts.ridge
+        vertices.append(Vertex(units[-1].id, lines, weight=weight, brief=brief))
     if not any(vertex.weight for vertex in vertices):
         return None
     edges = edges_of(units, facts.graphs[0], call.repeat if call else "1")
@@ -255,70 +291,3 @@ def _clipped(text: str, width: int = 80) -> str:
     """`text` without its braces and box glyphs, which mean something in a fence."""
     plain = " ".join(text.split()).translate(str.maketrans("{}┌┐└┘│", "()+++++"))
     return plain if len(plain) <= width else plain[: width - 3] + "..."
-
-
-def _operators(kernels: Sequence[Kernel]) -> str:
-    names = list(dict.fromkeys(short(k.class_name) if k.class_name else k.operator for k in kernels))
-    shown = ", ".join(names[:4])
-    return f"{shown} and {len(names) - 4} more" if len(names) > 4 else shown
-
-
-# ---- insights -------------------------------------------------------------------------------------------------------
-
-
-def _insights(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) -> list[str]:
-    values = facts.point(module)
-    figures, key = _figures(module, values), f"module.{module.class_name}"
-    lines = [
-        f"One call{_named(facts, module)} takes {quotes(f'{key}.flops', figures.flops)} FLOPs and moves "
-        f"{quotes(f'{key}.bytes', figures.bytes)} bytes ({module.phase}): "
-        f"{quotes.decimal(f'{key}.intensity', figures.intensity)} FLOPs per byte ({facts.pointer(module.class_name)})."
-    ]
-    lines += _largest(module, values, quotes)
-    floor = facts.floor_bytes(module)
-    if floor and figures.bytes:
-        lines.append(
-            f"Eager execution moves {quotes.decimal(f'{key}.over_floor', figures.bytes / floor)} times the floor of "
-            f"{quotes(f'{key}.floor', floor)} bytes (weights, cache and inputs once, outputs once)."
-        )
-    shares = [_share(facts, document, module.class_name) for document in facts.documents]
-    if shares and all(share is not None for share in shares) and any(share and share >= 0.05 for share in shares):
-        said = ", ".join(
-            f"{quotes.decimal(f'{key}.share_of_{document.phase}', share or 0, 1)} % of {document.phase}"
-            for document, share in zip(facts.documents, shares, strict=True)
-        )
-        whole = f"one call of `{short(facts.subject)}`" if facts.within else "the model"
-        lines.append(f"All its calls together take {said} FLOPs of {whole}.")
-    return lines
-
-
-def _largest(module: ModuleAnalysis, values: Mapping[str, Rational], quotes: Quotes) -> list[str]:
-    """Where most FLOPs and bytes go: by line, in a forward of one line by kernel; nothing where only one has any."""
-    groups = list(_by_line(module.kernels).values())
-    groups = groups if len(groups) > 1 else [[kernel] for kernel in module.kernels]
-    costs = [(kernels, Figures.sum(kernels, values)) for kernels in groups]
-    lines = []
-    for verb, unit, of in (("takes", "FLOPs", "flops"), ("moves", "bytes", "bytes")):
-        rows = [(kernels, getattr(figures, of)) for kernels, figures in costs if getattr(figures, of)]
-        if len(rows) < 2:
-            continue
-        kernels, top = max(rows, key=lambda row: row[1])
-        share = 100 * top / sum(value for _, value in rows)
-        shown = quotes.decimal(f"module.{module.class_name}.largest.{of}", share, 1)
-        who = kernels[0].attribute if len(kernels) == 1 and kernels[0].attribute else _operators(kernels)
-        lines.append(f"`{kernels[0].file}:{kernels[0].line}` ({who}) {verb} {shown} % of its {unit}.")
-    return lines
-
-
-def _named(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
-    """Which call the figures are of, where the class is called in several places."""
-    call = facts.calls.get(module.class_name)
-    several = len({(k.file, k.line, k.attribute) for k in _calls(facts.main, module.class_name)}) > 1
-    return f" ({call.attribute}, called at `{call.file}:{call.line}`)" if call and several else ""
-
-
-def _share(facts: ImplementationFacts, document: ModelAnalysis, class_name: str) -> float | None:
-    calls, total = _calls(document, class_name), facts.totals(document).flops
-    if not calls or not total:
-        return None
-    return 100 * Figures.sum(calls, facts.point(document)).flops / total

@@ -29,6 +29,8 @@ def draw(graph: Graph) -> str:
 def _flow(graph: Graph) -> str:
     """Vertices from top to bottom, each beginning its own line; an arrow head where it reads the one above it, members of a
     group indented below its label."""
+    if any(vertex.brief for vertex in graph.vertices):
+        return _brief(graph)
     drawn: list[str] = []
     before: Sequence[Vertex] = ()
     for group, held in graph.blocks():
@@ -41,6 +43,20 @@ def _flow(graph: Graph) -> str:
         drawn += [f"{'▼' if between else '•'} {first}", *(f"  {'  ' if group else ''}{line}" for line in more)]
         before = held
     return "\n".join(drawn)
+
+
+def _brief(graph: Graph) -> str:
+    """Vertices by their brief labels, those that follow each other and read the same on one line."""
+    rows: list[tuple[str, list[str]]] = []
+    for vertex in graph.vertices:
+        said = "" if vertex.id == INPUTS else f"[{reads(graph, vertex.id)}]"
+        outer = vertex.id in (INPUTS, OUTPUTS)
+        label = vertex.lines[0] if outer else f"{graph.names[vertex.id]} {vertex.brief}"
+        if rows and rows[-1][0] == said and not outer:
+            rows[-1][1].append(label)
+        else:
+            rows.append((said, [label]))
+    return "\n".join("  ".join([" · ".join(labels), said]).rstrip() for said, labels in rows)
 
 
 def _between(graph: Graph, upper: Sequence[Vertex], lower: Sequence[Vertex]) -> list[Edge]:
@@ -143,9 +159,9 @@ def _wrapped(labels: Sequence[str]) -> list[str]:
 
 
 def _timeline(graph: Graph) -> str:
-    """One bar per vertex, from where it begins to where it ends; first line and last line of a vertex beside its bar."""
+    """One bar per vertex, from where it begins to where it ends; first line and last lines of a vertex beside its bar."""
     room = max((len(vertex.lines[0]) for vertex in graph.vertices), default=0)
-    drawn = [f"{' ' * room} 0 %{'100 %'.rjust(_BAR - 3)}"]
+    drawn = []
     for vertex in graph.vertices:
         assert vertex.span is not None
         drawn.append(f"{vertex.lines[0].ljust(room)} {_bar(vertex.span)} {'  '.join(vertex.lines[1:])}".rstrip())

@@ -241,6 +241,7 @@ _BY_OPERATOR = (
 _BY_NAME = (
     (re.compile(r"Attention$|Attn"), "attention"),
     (re.compile(r"(Moe|MoE)(Block)?$|Experts?$|Router"), "mixture of experts"),  # Qwen2MoeMLP is a plain network
+    (re.compile(r"Mamba\w*Mixer$|Mamba2?$|SSM$|DeltaNet$|TimeMix|RecurrentBlock$|LRU$"), "state-space layer"),
     (re.compile(r"MLP|FeedForward|FFN"), "feed-forward network"),
     (re.compile(r"Norm"), "normalisation"),
     (re.compile(r"Rotary|Position"), "position embedding"),
@@ -256,7 +257,7 @@ _BY_NAME = (
 def role_of(class_name: str, kernels: Sequence[Kernel]) -> str:
     """What a module does, from the operators of its own lines, else from its name; `module` where neither says."""
     operators = " ".join(kernel.operator for kernel in kernels if kernel.kernel_type == "basic")
-    for pattern, role in _BY_NAME[:2]:  # attention with its own norm, experts with their own top-k: the name is sharper
+    for pattern, role in _BY_NAME[:3]:  # attention with its own norm, experts with their own top-k: the name is sharper
         if pattern.search(short(class_name)):
             return role
     return next(

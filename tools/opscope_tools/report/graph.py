@@ -30,13 +30,17 @@ class Span:
 
 @dataclass(frozen=True)
 class Vertex:
-    """A box, a row of a tree or a bar: its lines, the group that holds it, what it weighs where something must go."""
+    """A box, a row of a tree or a bar: its lines, the group that holds it, what it weighs where something must go.
+
+    `brief` stands in text for lines that a drawing has room for.
+    """
 
     id: str
     lines: tuple[str, ...]
     group: str = ""
     weight: float = 0
     span: Span | None = None
+    brief: str = ""
 
 
 @dataclass(frozen=True)

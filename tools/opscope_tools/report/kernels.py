@@ -16,7 +16,7 @@ from opscope_schemas.tiling import KernelTiling, MemoryOperation
 from opscope_tools.report.components import ComponentText
 from opscope_tools.report.facts import ImplementationFacts, short
 from opscope_tools.report.graph import INPUTS, OUTPUTS, Edge, Graph, Vertex
-from opscope_tools.report.pseudocode import pseudocode
+from opscope_tools.report.pseudocode import Call, pseudocode
 from opscope_tools.report.quotes import in_code as in_span
 
 __all__ = ["kernel_components", "kernel_graphs", "kernel_note", "kernel_rows", "kernel_tasks", "kernel_titles"]
@@ -178,7 +178,7 @@ def kernel_components(facts: ImplementationFacts) -> list[ComponentText]:
     return [
         ComponentText(
             title, _about(facts, kernel), _interface(facts, kernel), _code(facts, kernel),
-            tuple(_costs(kernel)), tuple(_insights(kernel)),
+            f"{'; '.join(_costs(kernel))}.", tuple(_insights(kernel)),
         )
         for title, kernel in zip(kernel_titles(facts), _named(facts), strict=True)
     ]  # fmt: skip
@@ -213,13 +213,13 @@ def _interface(facts: ImplementationFacts, kernel: KernelTiling) -> str:
 def _code(facts: ImplementationFacts, kernel: KernelTiling) -> str:
     """The kernel as Python has it; of CUDA its loads and stores in order, which is what was read of it."""
     notes = [
-        f"{kernel.language} kernel, from {kernel.file}:{kernel.line}", "",
+        f"{kernel.language} kernel, from {kernel.file}:{kernel.line}",
         f"Tiling: {tiling_of(facts, kernel)}; grid {_grid(kernel)}",
         f"Memory: {_memory(kernel)}",
     ]  # fmt: skip
     span = facts.reader.definition(kernel.file, kernel.name) if kernel.file.endswith(".py") else None
     if span is not None and isinstance(span.node, ast.FunctionDef):
-        return pseudocode(span.node, kernel.file, kernel.name, notes)
+        return pseudocode(span.node, kernel.name, notes, Call())
     names = ", ".join(dict.fromkeys(p.name for p in kernel.parameters if p.name.isidentifier()))
     steps = [f"    # {_access(each)}  {each.file or kernel.file}:{each.line}" for each in _accesses(kernel)]
     doc = "\n".join(f"    {line}" if line else "" for line in notes)

@@ -150,7 +150,7 @@ def section_named(key: str, outline: Sequence[Section]) -> Section:
     """
     wanted = _plain(re.sub(r"^[#\s]+", "", key))
     for section in outline:
-        forms = {section.number, section.title, section.heading, *section.title.split(": ")}
+        forms = {section.number, section.title, section.heading, *re.split(r": |, ", section.title)}
         if wanted and wanted in {_plain(form) for form in forms}:
             return section
     names = [f"{section.number} {section.title}" for section in outline]

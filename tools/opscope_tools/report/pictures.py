@@ -31,7 +31,7 @@ def pictures(facts: ImplementationFacts, catalogue: Sequence[Task]) -> dict[str,
         _tree("6.1", "Forward pass, tasks in order of execution", flow.forward_pass(facts, catalogue)),
         _dependencies(facts, catalogue),
         _drawing("8.1", "Memory hierarchy, modelled from counts", performance.memory_graph(facts)),
-        _timeline(facts, catalogue),
+        _timeline(facts),
     ]
     return {drawing.section: drawing for drawing in found}
 
@@ -51,12 +51,18 @@ def _tree(section: str, title: str, rows: Sequence[tuple[int, str]]) -> Drawing:
 
 
 def _components(facts: ImplementationFacts) -> list[Drawing]:
+    groups = [[components.data_flow(facts, module) for module in group] for group in components.grouped(facts)]
+    graphs = [*groups, *([graph] for graph in kernels.kernel_graphs(facts))]
     titles = [*components.component_titles(facts), *kernels.kernel_titles(facts)]
-    graphs = [*(components.data_flow(facts, module) for module in facts.modules), *kernels.kernel_graphs(facts)]
     return [
-        _flow(f"4.{place}", f"Data flow of {title.partition(': ')[2]}", graph) if graph else Drawing(f"4.{place}", title, NO_FLOW, ())
-        for place, (title, graph) in enumerate(zip(titles, graphs, strict=True), 1)
-    ]  # fmt: skip
+        _flows(f"4.{place}", f"Data flow of {title.partition(': ')[2]}", [graph for graph in held if graph])
+        for place, (title, held) in enumerate(zip(titles, graphs, strict=True), 1)
+    ]
+
+
+def _flows(section: str, title: str, graphs: Sequence[Graph]) -> Drawing:
+    texts = [_flow(section, title, graph).text for graph in graphs]
+    return Drawing(section, title, "\n".join(texts) or NO_FLOW, tuple(graphs))
 
 
 def _dependencies(facts: ImplementationFacts, catalogue: Sequence[Task]) -> Drawing:
@@ -65,7 +71,7 @@ def _dependencies(facts: ImplementationFacts, catalogue: Sequence[Task]) -> Draw
     return Drawing("6.2", "Dependencies of the tasks", draw(graph), (small,))
 
 
-def _timeline(facts: ImplementationFacts, catalogue: Sequence[Task]) -> Drawing:
-    graphs = timelines(facts, catalogue)
-    text = "\n\n".join(f"{graph.title}\n{draw(graph)}" for graph in graphs) or "nothing is moved"
-    return Drawing("8.2", "Execution timeline, modelled", text, tuple(graphs))
+def _timeline(facts: ImplementationFacts) -> Drawing:
+    graphs = timelines(facts)
+    text = "\n\n".join(f"{graph.title}\n{draw(graph)}" for graph in graphs) or "no time is known of any pass"
+    return Drawing("8.2", "Execution timeline", text, tuple(graphs))

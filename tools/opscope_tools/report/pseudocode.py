@@ -1,120 +1,243 @@
-"""Pseudocode of a forward: its own statements without boilerplate, each with its `path:line` and what it costs.
+"""Pseudocode of a forward: its own statements without boilerplate and without what did not run, each with its line and cost.
 
 The statements are printed from the syntax tree, so the result is valid Python by construction. Left out: annotations,
-docstrings, raises and assertions, logging and warnings, and the branch that only training takes.
+docstrings, raises and assertions, logging and warnings, arguments that only pass on keywords, and the branches that were not
+taken: those that the arguments of the call decide, and those beside a branch in which an operator ran.
 """
 
 from __future__ import annotations
 
 import ast
+import copy
+import re
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
-__all__ = ["pseudocode"]
+__all__ = ["Call", "pseudocode"]
 
+Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 #: objects whose calls only talk to the user
 _TALK = frozenset({"logger", "logging", "warnings", "print"})
+_NOTHING = re.compile(r"^\s*(\w+) = None(  #.*)?$")
 
 
-#: the comment behind a statement that stands on lines first to last
-Mark: TypeAlias = Callable[[int, int], str]
+@dataclass(frozen=True)
+class Call:
+    """What is known of the call that the listing shows.
+
+    `given`: parameters that held a tensor; `said`: the comment on lines first to last; `ran`: whether an operator ran there.
+    """
+
+    given: Collection[str] = ()
+    said: Callable[[int, int], str] = lambda _first, _last: ""
+    ran: Callable[[int, int], bool] = lambda _first, _last: False
 
 
-def pseudocode(
-    function: ast.FunctionDef | ast.AsyncFunctionDef,
-    path: str,
-    name: str,
-    notes: Sequence[str],
-    cost: Callable[[int, int], str] = lambda _first, _last: "",
-) -> str:
-    """`function` as a listing called `name`; `notes` become its docstring, `cost` says what lines first to last take."""
-
-    def mark(first: int, last: int) -> str:
-        return "; ".join(filter(None, (f"  # {path}:{first}", cost(first, last))))
-
-    parameters = [a.arg for a in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
-    header = f"def {name}({', '.join(p for p in parameters if p != 'self')}):"
+def pseudocode(function: Function, name: str, notes: Sequence[str], call: Call) -> str:
+    """`function` as a listing called `name`, as `call` ran it; `notes` become its docstring."""
+    arguments = (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
+    absent = {a.arg for a in arguments if _is_tensor(a.annotation) and a.arg not in call.given}
     # a quote inside would end the docstring
     text = [line.replace("\\", "/").replace('"""', "'''") for line in notes]
-    docstring = ['"""', *text, '"""']
-    body = _block(function.body, mark) or [f"pass  # {path}:{function.lineno}"]
-    return "\n".join([header, *textwrap.indent("\n".join([*docstring, *body]), "    ").split("\n")])
+    docstring = [f'"""{text[0]}"""'] if len(text) == 1 else [f'"""{text[0]}', *text[1:], '"""']
+    listing = _Listing(call, set(call.given), set(absent), function.args.kwarg.arg if function.args.kwarg else "")
+    body = list(_without_unread(listing.block(function.body))) or [f"pass{listing.mark(function)}"]
+    code = " ".join(line.partition("  #")[0] for line in body)
+    used = {a.arg for a in arguments if a.arg not in absent or re.search(rf"\b{a.arg}\b", code)}
+    parameters = [a.arg for a in arguments if a.arg != "self" and a.arg in used]
+    head = f"def {name}({', '.join(parameters)}):"
+    return "\n".join([head, *textwrap.indent("\n".join([*docstring, *body]), "    ").split("\n")])
 
 
-def _block(statements: Sequence[ast.stmt], mark: Mark) -> list[str]:
-    return [line for statement in statements for line in _statement(statement, mark)]
+def _is_tensor(annotation: ast.expr | None) -> bool:
+    """Whether a parameter takes one tensor or none at all: such a one that held no tensor held nothing."""
+    return annotation is not None and bool(
+        re.fullmatch(r"(Optional\[)?(torch\.)?\w*Tensor\]?( \| None)?", ast.unparse(annotation))
+    )
 
 
-def _statement(statement: ast.stmt, mark: Mark) -> list[str]:
-    whole = mark(statement.lineno, statement.end_lineno or statement.lineno)
-    match statement:
-        case ast.Raise() | ast.Assert() | ast.Pass() | ast.Import() | ast.ImportFrom():
-            return []
-        case ast.Expr(value=ast.Constant()):
-            return []
-        case ast.Expr(value=ast.Call(func=function)) if _root(function) in _TALK:
-            return []
-        case ast.AnnAssign(target=target, value=value):
-            return [f"{ast.unparse(target)} = {ast.unparse(value)}{whole}"] if value is not None else []
-        case ast.If():
-            return _if(statement, mark)
-        case ast.For(target=target, iter=iterator, body=body):
-            return _nested(f"for {ast.unparse(target)} in {ast.unparse(iterator)}:{_head(statement, mark)}", body, mark)
-        case ast.While(test=test, body=body):
-            return _nested(f"while {ast.unparse(test)}:{_head(statement, mark)}", body, mark)
-        case ast.With(items=items, body=body):
-            return _nested(
-                f"with {', '.join(ast.unparse(item) for item in items)}:{_head(statement, mark)}", body, mark
-            )
-        case ast.Try(body=body):  # the handlers are boilerplate; the body is the algorithm
-            return _block(body, mark)
-        case ast.FunctionDef() | ast.AsyncFunctionDef():
-            arguments = ", ".join(a.arg for a in statement.args.args)
-            return _nested(f"def {statement.name}({arguments}):{_head(statement, mark)}", statement.body, mark)
-        case _:
-            lines = ast.unparse(statement).split("\n")  # more than one: a string with line breaks, or a match
-            return [lines[0] + whole] if len(lines) == 1 else lines
+def _without_unread(lines: Sequence[str]) -> Iterator[str]:
+    """The lines but for names that are set to nothing and that no other line speaks of."""
+    for at, line in enumerate(lines):
+        unset = _NOTHING.match(line)
+        others = (other.partition("  #")[0] for place, other in enumerate(lines) if place != at)
+        if unset is None or any(re.search(rf"\b{unset[1]}\b", other) for other in others):
+            yield line
 
 
-def _head(
-    statement: ast.For | ast.While | ast.With | ast.FunctionDef | ast.AsyncFunctionDef | ast.If, mark: Mark
-) -> str:
-    """The comment of a statement that holds others: what its own lines cost, before the first that it holds."""
-    return mark(statement.lineno, max(statement.lineno, statement.body[0].lineno - 1))
+class _Listing:
+    """Writes statements; knows on the way which names hold something and which hold nothing."""
+
+    def __init__(self, call: Call, given: set[str], absent: set[str], keywords: str) -> None:
+        self._call = call
+        self._given = given
+        self._absent = absent
+        self._keywords = keywords
+        self._depth = 0
+
+    def mark(self, node: ast.stmt, last: int | None = None) -> str:
+        """The comment of a statement: its line and what it costs."""
+        first = node.lineno
+        return f"  # {' '.join(filter(None, (f':{first}', self._call.said(first, last or node.end_lineno or first))))}"
+
+    def block(self, statements: Sequence[ast.stmt]) -> list[str]:
+        """The lines of statements, up to one that always returns."""
+        lines: list[str] = []
+        for statement in statements:
+            taken = self._taken(statement) if isinstance(statement, ast.If) else None
+            lines += self.block(taken) if taken is not None else self._statement(statement)
+            if taken and isinstance(taken[-1], ast.Return | ast.Raise):
+                break
+        return lines
+
+    def _statement(self, node: ast.stmt) -> list[str]:
+        match node:
+            case ast.Raise() | ast.Assert() | ast.Pass() | ast.Import() | ast.ImportFrom() | ast.Delete():
+                return []
+            case ast.Expr(value=ast.Constant()) | ast.AnnAssign(value=None):
+                return []
+            case ast.Expr(value=ast.Call(func=function)) if _root(function) in _TALK:
+                return []
+            case ast.If(test=test, body=body, orelse=otherwise):
+                return self._if(node, test, body, otherwise)
+            case ast.For(target=target, iter=iterator, body=body):
+                return self._loop(f"for {ast.unparse(target)} in {self._text(iterator)}:", node, body)
+            case ast.While(test=test, body=body):
+                return self._loop(f"while {self._text(test)}:", node, body)
+            case ast.With(items=items, body=body):
+                return self._nested(
+                    f"with {', '.join(self._text(item) for item in items)}:{self._head(node)}", self.block(body)
+                )
+            case ast.Try(body=body):  # the handlers are boilerplate; the body is the algorithm
+                return self.block(body)
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                arguments = ", ".join(a.arg for a in node.args.args)
+                return self._nested(f"def {node.name}({arguments}):{self._head(node)}", self.block(node.body))
+        return self._plain(node)
+
+    def _plain(self, node: ast.stmt) -> list[str]:
+        """A statement that holds no others; what it assigns is known from here on, or known no longer."""
+        if isinstance(node, ast.AnnAssign) and node.value is not None:
+            node = ast.copy_location(ast.Assign([node.target], node.value), node)
+        text = self._text(node)
+        self._forget([node])
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=None)):
+                self._absent.add(name)
+        lines = text.split("\n")  # more than one: a string with line breaks, or a match
+        return [lines[0] + self.mark(node)] if len(lines) == 1 else lines
+
+    def _taken(self, node: ast.If) -> list[ast.stmt] | None:
+        """The branch that ran, where the call or the operators say which; None: they do not."""
+        truth = self._truth(node.test)
+        if truth is None and not self._depth:
+            ran = [any(self._ran(one) for one in branch) for branch in (node.body, node.orelse)]
+            truth = ran[0] if ran[0] != ran[1] else None
+        return None if truth is None else node.body if truth else node.orelse
+
+    def _ran(self, node: ast.stmt) -> bool:
+        return self._call.ran(node.lineno, node.end_lineno or node.lineno)
+
+    def _if(
+        self, node: ast.If, test: ast.expr, body: Sequence[ast.stmt], otherwise: Sequence[ast.stmt]
+    ) -> list[str]:  # fmt: skip
+        said, head = self._text(test), self._head(node)
+        self._forget([*body, *otherwise])
+        taken, left = self.block(body), self.block(otherwise)
+        self._forget([*body, *otherwise])
+        if not taken:
+            return self._nested(f"if not ({said}):{head}", left)
+        drawn = self._nested(f"if {said}:{head}", taken)
+        return [*drawn, "else:", *_indented(left)] if left else drawn
+
+    def _loop(self, head: str, node: ast.For | ast.While, body: Sequence[ast.stmt]) -> list[str]:
+        """Branches in a loop may be taken in one round alone: there the operators decide nothing."""
+        self._forget(body)
+        self._depth += 1
+        lines = self._nested(f"{head}{self._head(node)}", self.block(body))
+        self._depth -= 1
+        self._forget(body)
+        return lines
+
+    def _head(self, node: ast.For | ast.While | ast.With | Function | ast.If) -> str:
+        """The comment of a statement that holds others: what its own lines cost, before the first that it holds."""
+        return self.mark(node, max(node.lineno, node.body[0].lineno - 1))
+
+    def _forget(self, statements: Sequence[ast.stmt]) -> None:
+        """What statements assign is neither given nor absent any more."""
+        stored = {
+            each.id
+            for statement in statements
+            for each in ast.walk(statement)
+            if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
+        }
+        self._given -= stored
+        self._absent -= stored
+
+    @staticmethod
+    def _nested(header: str, lines: Sequence[str]) -> list[str]:
+        return [header, *_indented(lines)] if lines else []
+
+    # ---- expressions ------------------------------------------------------------------------------------------------
+
+    def _text(self, node: ast.AST) -> str:
+        return ast.unparse(_Folded(self).visit(copy.deepcopy(node)))
+
+    def keyword(self, keyword: ast.keyword) -> bool:
+        """Whether an argument says something: it hands on neither nothing nor what other keywords there are."""
+        if isinstance(keyword.value, ast.Name):
+            return keyword.value.id not in self._absent and keyword.value.id != self._keywords
+        return not (isinstance(keyword.value, ast.Constant) and keyword.value.value is None)
+
+    def truth(self, test: ast.expr) -> bool | None:
+        """Whether `test` held, where names that hold something or nothing, or training, decide it."""
+        return self._truth(test)
+
+    def _truth(self, test: ast.expr) -> bool | None:
+        match test:
+            case ast.Attribute(attr="training"):
+                return False
+            case ast.Name(id=name) if name in self._absent:
+                return False
+            case ast.Constant(value=bool(value)):
+                return value
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                inner = self._truth(operand)
+                return None if inner is None else not inner
+            case ast.Compare(left=ast.Name(id=name), ops=[ast.Is() | ast.IsNot() as op], comparators=[ast.Constant(value=None)]):
+                if name in self._absent or name in self._given:
+                    return (name in self._absent) is isinstance(op, ast.Is)
+            case ast.BoolOp(op=op, values=values):
+                held = [self._truth(value) for value in values]
+                decides = isinstance(op, ast.Or)
+                if decides in held:
+                    return decides
+                return not decides if all(one is not None for one in held) else None
+        return None
 
 
-def _if(statement: ast.If, mark: Mark) -> list[str]:
-    said = _head(statement, mark)
-    training = _training(statement.test)
-    if training is not None:  # inference takes the other branch
-        return _block(statement.orelse if training else statement.body, mark)
-    body, otherwise = _block(statement.body, mark), _block(statement.orelse, mark)
-    if not body and not otherwise:
-        return []
-    if not body:
-        return [f"if not ({ast.unparse(statement.test)}):{said}", *_indented(otherwise)]
-    drawn = [f"if {ast.unparse(statement.test)}:{said}", *_indented(body)]
-    return [*drawn, "else:", *_indented(otherwise)] if otherwise else drawn
+class _Folded(ast.NodeTransformer):
+    """Takes out of an expression what did not run: the other side of a choice, arguments that hand on nothing."""
 
+    def __init__(self, listing: _Listing) -> None:
+        self._listing = listing
 
-def _training(test: ast.expr) -> bool | None:
-    """True where `test` holds only in training, False where only in inference, None where it says neither."""
-    match test:
-        case ast.Attribute(attr="training"):
-            return True
-        case ast.UnaryOp(op=ast.Not(), operand=operand):
-            inner = _training(operand)
-            return None if inner is None else not inner
-        case ast.BoolOp(op=ast.And(), values=values) if any(_training(value) is True for value in values):
-            return True
-        case _:
-            return None
+    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
+        truth = self._listing.truth(node.test)
+        return self.generic_visit(node) if truth is None else self.visit(node.body if truth else node.orelse)
 
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
+        open_ = [value for value in node.values if self._listing.truth(value) is None]
+        if not open_ or self._listing.truth(node) is not None:
+            return self.generic_visit(node)
+        node.values = open_
+        return self.visit(open_[0]) if len(open_) == 1 else self.generic_visit(node)
 
-def _nested(header: str, body: Sequence[ast.stmt], mark: Mark) -> list[str]:
-    lines = _block(body, mark)
-    return [header, *_indented(lines)] if lines else []
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        node.keywords = [keyword for keyword in node.keywords if self._listing.keyword(keyword)]
+        return self.generic_visit(node)
 
 
 def _indented(lines: Sequence[str]) -> list[str]:

@@ -29,6 +29,7 @@ from opscope_tools.report.sources import SourceReader
 from opscope_tools.report.story import story
 from opscope_tools.report.summary import summarise
 from opscope_tools.report.tasks import Task, tasks
+from opscope_tools.report.timeline import LEGEND
 
 __all__ = ["Report", "Template", "outline_of", "place_sections", "render", "section_problems"]
 
@@ -116,7 +117,7 @@ def render(facts: ImplementationFacts, sections: Mapping[str, str], path: str, t
 
 
 def _context(facts: ImplementationFacts, quotes: Quotes, catalogue: Sequence[Task]) -> dict[str, object]:
-    split = Split.of(facts)
+    split, long = Split.of(facts), components.LongFormulas()
     return {
         "title": short(facts.subject) if facts.name == facts.target else f"{facts.name}",
         "repository": _repository(facts),
@@ -132,7 +133,7 @@ def _context(facts: ImplementationFacts, quotes: Quotes, catalogue: Sequence[Tas
         "kernels": table(TABLES["3.2"], kernels.kernel_rows(facts)),
         "kernel_note": kernels.kernel_note(facts),
         "constraints": configuration.constraint_lines(facts),
-        "components": [*components.components(facts, quotes), *kernels.kernel_components(facts)],
+        "components": [*components.components(facts, quotes, long), *kernels.kernel_components(facts)],
         "unavailable": [f"`{short(name)}`: not analysed: {why}" for name, why in facts.unavailable.items()],
         "catalogue": table(TABLES["5"], [
             *flow.catalogue_rows(facts, catalogue), *kernels.kernel_tasks(facts, len(catalogue) + 1),
@@ -144,12 +145,13 @@ def _context(facts: ImplementationFacts, quotes: Quotes, catalogue: Sequence[Tas
         "parallelism": parallelism_lines(split),
         "communication": table(TABLES["7.2"], communication_rows(split)),
         "overlap": overlap(split),
+        "legend": LEGEND,
         "costs": performance.cost_tables(facts, quotes),
         "ridge": f"{quotes.decimal('ridge', facts.ridge, 0 if facts.ridge == int(facts.ridge) else 2)} FLOPs per byte ({facts.ridge_source})",
         "bottlenecks": performance.bottlenecks(facts, quotes),
         "answers": reference.faq(facts, quotes),
         "files": table(TABLES["10"], reference.file_rows(facts)),
-        "references": reference.references(facts),
+        "references": [*reference.references(facts), *long.rows],
         "closing": CLOSING,
     }  # fmt: skip
 

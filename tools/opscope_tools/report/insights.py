@@ -1,0 +1,263 @@
+"""Key insights of a component: what bounds it, how long engines take over it, which line dominates, what another size or
+another kernel would change. Every number is of the analysis and carries its mark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+
+from opscope_schemas.analysis import Kernel, ModelAnalysis, ModuleAnalysis
+from opscope_schemas.estimates import OperatorTime
+from opscope_schemas.formula import Rational, evaluate, holds, variables
+from opscope_schemas.units import amount, plain_bytes, seconds
+
+from opscope_tools.report.facts import Figures, ImplementationFacts, short, walk
+from opscope_tools.report.quotes import Quotes
+
+__all__ = ["by_line", "insights", "library_insights", "named", "operators_said"]
+
+#: share of its bytes that engines must save to be told; share of a pass that is
+_WORTH, _LEAST = 0.2, 0.0005
+#: operators that a list names
+_NAMED = 4
+
+
+def by_line(kernels: Sequence[Kernel]) -> dict[tuple[str, int], list[Kernel]]:
+    """Kernels by the line that issues them."""
+    lines: dict[tuple[str, int], list[Kernel]] = {}
+    for kernel in kernels:
+        lines.setdefault((kernel.file, kernel.line), []).append(kernel)
+    return lines
+
+
+def operators_said(kernels: Sequence[Kernel]) -> str:
+    """Operators and classes of called modules, the first few."""
+    return _listed(dict.fromkeys(short(k.class_name) if k.class_name else k.operator for k in kernels))
+
+
+def named(kernels: Sequence[Kernel]) -> str:
+    """What runs on a line by its shortest names: attributes of called modules, operators without namespace."""
+    said = [(k.attribute.rpartition(".")[2] if k.class_name else k.operator.partition(".")[2]) or "call" for k in kernels]
+    said = [k.attribute if name == "*" else name for name, k in zip(said, kernels, strict=True)]
+    return _listed(dict.fromkeys(said))
+
+
+def _listed(names: Mapping[str, None]) -> str:
+    shown = ", ".join(list(names)[:_NAMED])
+    return f"{shown} and {len(names) - _NAMED} more" if len(names) > _NAMED else shown
+
+
+def insights(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) -> list[str]:
+    """What there is to say of one component, the bound first."""
+    return [
+        text
+        for text in (
+            _bounds(facts, module, quotes),
+            _line(facts, module, quotes),
+            _served(facts, module, quotes),
+            *_growth(facts, module, quotes),
+        )
+        if text
+    ]
+
+
+def library_insights(facts: ImplementationFacts, group: Sequence[ModuleAnalysis], quotes: Quotes) -> list[str]:
+    """The bounds of modules that share a subsection, a line each."""
+    return [f"`{short(module.class_name)}`: {text}" for module in group if (text := _bounds(facts, module, quotes))]
+
+
+def _calls(document: ModelAnalysis, class_name: str) -> list[Kernel]:
+    """Calls of a class that are not inside another call of it, so that their costs add up."""
+    found: list[Kernel] = []
+    hidden_below: int | None = None
+    for depth, _, kernel in walk(document.kernels, ""):
+        if hidden_below is not None and depth > hidden_below:
+            continue
+        hidden_below = None
+        if kernel.class_name == class_name:
+            found.append(kernel)
+            hidden_below = depth
+    return found
+
+
+def _all(facts: ImplementationFacts, document: ModelAnalysis, module: ModuleAnalysis) -> Figures:
+    """All calls of a class in a pass."""
+    if module.class_name == document.class_name:
+        return facts.totals(document)
+    return Figures.sum(_calls(document, module.class_name), facts.point(document))
+
+
+def _bounds(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) -> str:
+    """Of each pass: what all calls take of it, and which side of the ridge they stand on."""
+    said, key = [], f"module.{module.class_name}"
+    for document in facts.documents:
+        figures, whole, phase = _all(facts, document, module), facts.totals(document), document.phase
+        if not figures.bytes:
+            continue
+        bound = "compute" if figures.intensity >= facts.ridge else "memory"
+        parts = []
+        if module.class_name != document.class_name:
+            parts = [
+                f"{quotes.decimal(f'{key}.{phase}.share_of_{unit}', 100 * own / total, 1)} % of {'FLOPs' if unit == 'flops' else unit}"
+                for unit, own, total in (("flops", figures.flops, whole.flops), ("bytes", figures.bytes, whole.bytes))
+                if total and own >= _LEAST * total
+            ]
+        parts.append(
+            f"{quotes.said(f'{key}.{phase}.flops', figures.flops, _flops)} over "
+            f"{quotes.said(f'{key}.{phase}.bytes', figures.bytes, plain_bytes)}"
+        )
+        intensity = quotes.decimal(f"{key}.{phase}.intensity", figures.intensity)
+        said.append(f"{phase} {', '.join(parts)}: {intensity} FLOPs per byte, limited by {bound}")
+    of = "The pass" if module.class_name == facts.main.class_name else "All calls"
+    return f"{of}: {'; '.join(said)} ({facts.pointer(module.class_name)})." if said else ""
+
+
+def _flops(value: float) -> str:
+    return amount(value, "FLOP")
+
+
+def _line(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) -> str:
+    """The line that computes most and the line that moves most; nothing where only one does either."""
+    values, key = facts.point(module), f"module.{module.class_name}"
+    costs = [(kernels, Figures.sum(kernels, values)) for kernels in by_line(module.kernels).values()]
+    flops = [(kernels, figures.flops) for kernels, figures in costs if figures.flops]
+    moved = [(kernels, figures.bytes) for kernels, figures in costs if figures.bytes]
+    if len(moved) < 2 or not flops:
+        return ""
+    most, widest = (max(rows, key=lambda row: row[1]) for rows in (flops, moved))
+    shares = [100 * row[1] / sum(value for _, value in rows) for row, rows in ((most, flops), (widest, moved))]
+    computes = quotes.decimal(f"{key}.largest.flops", shares[0], 1)
+    moves = quotes.decimal(f"{key}.largest.bytes", shares[1], 1)
+    first = f"`{most[0][0].file}:{most[0][0].line}` ({named(most[0])}) takes {computes} % of its FLOPs"
+    if most[0] is widest[0]:
+        return f"{first} and {moves} % of its bytes."
+    figures = Figures.sum(widest[0], values)
+    share = quotes.decimal(f"{key}.largest.moved_flops", 100 * figures.flops / sum(value for _, value in flops), 1)
+    bound = "compute" if figures.intensity >= facts.ridge else "memory"
+    return (
+        f"{first}; most bytes move on `{widest[0][0].file}:{widest[0][0].line}` ({named(widest[0])}), limited by {bound}: "
+        f"{moves} % for {share} % of the FLOPs."
+    )
+
+
+def _below(operator: OperatorTime, paths: Sequence[str]) -> bool:
+    return any(operator.module == path or operator.module.startswith(f"{path}.") for path in paths)
+
+
+def _served(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) -> str:
+    """How long its calls take as engines run them, and what joining operators to one kernel saves of their bytes."""
+    if module.class_name == facts.main.class_name:
+        return ""
+    said, key = [], f"module.{module.class_name}"
+    for document in facts.documents:
+        phase, found = document.phase, facts.estimates.get(document.phase)
+        if found is None or found.parallel is not None:
+            continue
+        own = [one for one in found.operators if _below(one, _paths(document, module.class_name))]
+        eager, moved = _all(facts, document, module).bytes, sum(one.bytes for one in own)
+        times = [one.calibrated_seconds or one.bound_seconds for one in own]
+        whole = sum(one.calibrated_seconds or one.bound_seconds for one in found.operators)
+        if not own or not whole or not eager:
+            continue
+        text = f"{phase} {quotes.said(f'{key}.{phase}.time', sum(times), seconds)}"
+        text += f" ({quotes.decimal(f'{key}.{phase}.share_of_time', 100 * sum(times) / whole, 1)} % of the pass)"
+        if moved < (1 - _WORTH) * eager:
+            less = quotes.said(f"{key}.{phase}.served_bytes", moved, plain_bytes)
+            text += f", with {less} moved where eager operators move {plain_bytes(eager)}"
+        said.append(text)
+    return f"As engines run it on {_device(facts)}: {'; '.join(said)}." if said else ""
+
+
+def _device(facts: ImplementationFacts) -> str:
+    return next(iter(facts.estimates.values())).hardware.name
+
+
+def _paths(document: ModelAnalysis, class_name: str) -> list[str]:
+    """Where the calls of a class stand in the model, as the estimate names them."""
+
+    def below(kernels: Sequence[Kernel], above: str) -> Iterator[str]:
+        for kernel in kernels:
+            if kernel.class_name:
+                path = ".".join(filter(None, (above, kernel.attribute)))
+                if kernel.class_name == class_name:
+                    yield path
+                else:
+                    yield from below(kernel.kernels or (), path)
+
+    return list(dict.fromkeys(below(document.kernels, "")))
+
+
+def _growth(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) -> Iterator[str]:
+    """What share grows fastest, FLOPs with the square of new tokens or bytes of a step with cached ones, and from where on
+    it is most; not beyond the conditions of the formulas nor the positions of the config."""
+    key = f"module.{module.class_name}"
+    for document in facts.documents if _grows(facts, module) else ():
+        values, whole = facts.point(document), module.class_name == document.class_name
+        calls = document.kernels if whole else _calls(document, module.class_name)
+        if document.phase == "decode" and values["seq_len"] == 1:
+            texts = [text for k in calls for text in (k.memory_access.read, k.memory_access.write)]
+            name, what = "cache_len", "In decode what it moves for each cached token"
+            curve, of = _polynomial(texts, name, values), "its bytes"
+        elif document.phase == "prefill":
+            name, what = "seq_len", "In prefill what grows with the square of the new tokens"
+            curve, of = _polynomial([k.flops for k in calls], name, values), "its FLOPs"
+        else:
+            continue
+        if curve is None or not any(curve[2 if name == "seq_len" else 1 :]):
+            continue
+        yield _told(facts, document, name, curve, f"{what} is", of, f"{key}.{document.phase}", quotes)
+
+
+def _grows(facts: ImplementationFacts, module: ModuleAnalysis) -> bool:
+    """Whether it is told of this class: of the whole, and of those on whose own lines tokens meet each other."""
+    own = {name for k in module.kernels if k.kernel_type == "basic" for name in variables(k.flops)}
+    curved = _polynomial([k.flops for k in module.kernels if k.kernel_type == "basic"], "seq_len", facts.point(module))
+    return module.class_name == facts.main.class_name or "cache_len" in own or (curved is not None and curved[2] > 0)
+
+
+def _told(
+    facts: ImplementationFacts, document: ModelAnalysis, name: str, curve: tuple[Fraction, ...], what: str, of: str,
+    key: str, quotes: Quotes,
+) -> str:  # fmt: skip
+    """The share of the fastest term at the point, and where it passes the others."""
+    degree = 2 if curve[2] else 1
+    values, limit = facts.point(document), facts.limit
+
+    def share(size: int) -> Fraction:
+        terms = [c * size**power for power, c in enumerate(curve)]
+        return terms[degree] / sum(terms)
+
+    now = quotes.decimal(f"{key}.growing_share", float(100 * share(int(values[name]))), 1)
+    half = next((2**power for power in range(40) if share(2**power) >= Fraction(1, 2)), None)
+    if half is None:
+        return f"{what} {now} % of {of} at this point."
+    low, high = half // 2, half
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if share(middle) >= Fraction(1, 2) else (middle, high)
+    there = {**values, name: high}
+    if not all(holds(c, there) for c in document.conditions if variables(c) <= there.keys() and holds(c, values)):
+        return f"{what} {now} % of {of} at this point."
+    if limit is not None and high > limit:
+        most = quotes(f"{key}.positions", limit)
+        return f"{what} {now} % of {of} at this point, and less than half of them at all {most} positions of the config."
+    return f"{what} {now} % of {of} at this point and most of them from {quotes(f'{key}.growing_half', high)} tokens on."
+
+
+def _polynomial(
+    texts: Sequence[str], name: str, values: Mapping[str, Rational]
+) -> tuple[Fraction, Fraction, Fraction] | None:
+    """Coefficients of the sum of formulas as a polynomial of second degree in `name`; None where it is none near the point."""
+    used = [text for text in texts if text != "0"]
+    if not any(name in variables(text) for text in used):
+        return None
+    here = int(values[name])
+    points = [max(here, 8) + step for step in (0, 2, 4, 6, 40)]
+    ys = [Fraction(sum(evaluate(text, {**values, name: x}) for text in used)) for x in points]
+    (x0, x1, x2), (y0, y1, y2) = points[:3], ys[:3]
+    c2 = ((y2 - y0) / (x2 - x0) - (y1 - y0) / (x1 - x0)) / (x2 - x1)
+    c1 = (y1 - y0) / (x1 - x0) - c2 * (x0 + x1)
+    c0 = y0 - c1 * x0 - c2 * x0 * x0
+    fits = all(c0 + c1 * x + c2 * x * x == y for x, y in zip(points, ys, strict=True))
+    return (c0, c1, c2) if fits else None

@@ -1,0 +1,185 @@
+"""What a component is for, in words: from its role, the operators that it runs and the sizes of the model.
+
+What the class's own docstring says in its first sentence stands behind it, as the words of the source.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Mapping
+
+from opscope_schemas.analysis import ModuleAnalysis
+from opscope_schemas.formula import Rational
+
+from opscope_tools.report.facts import ImplementationFacts, short, walk
+from opscope_tools.report.overview import attention_kind
+from opscope_tools.report.quotes import Quotes, in_code
+
+__all__ = ["purpose"]
+
+#: pointers of calls that one sentence lists, characters of a docstring that are quoted
+_SITES, _QUOTED = 3, 160
+
+
+def purpose(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) -> str:
+    """A sentence on what it does, the words of its docstring, and where it is called."""
+    name = f"`{short(module.class_name)}` ({facts.pointer(module.class_name)})"
+    does = _DOES.get(facts.role(module.class_name), _module)(_Subject(facts, module, quotes))
+    quoted = _docstring(facts, module)
+    words = f" Its source says: `{quoted}`" if quoted else ""
+    return f"{name} {does}.{_called(facts, module)}{words}"
+
+
+def _called(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
+    sites = list(
+        dict.fromkeys(
+            (k.file, k.line) for _, _, k in walk(facts.main.kernels, "") if k.class_name == module.class_name and k.file
+        )
+    )
+    if not sites:
+        return ""
+    more = f" and {len(sites) - _SITES} further lines" if len(sites) > _SITES else ""
+    return f" Called at {', '.join(f'`{path}:{line}`' for path, line in sites[:_SITES])}{more}."
+
+
+def _docstring(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
+    """The first sentence of the class's docstring, for a code span."""
+    found = facts.locate(module.class_name)
+    node = found[1].node if found else None
+    text = ast.get_docstring(node) if isinstance(node, ast.ClassDef) else None
+    first = re.split(r"(?<=[.!?])\s|\n\s*\n", (text or "").strip(), maxsplit=1)[0]
+    said = re.sub(r"\s+", " ", in_code(first))
+    return said if re.search(r"\w", said) and len(said) <= _QUOTED and "http" not in said else ""
+
+
+class _Subject:
+    """A component beside the model: what its sentence may speak of."""
+
+    def __init__(self, facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) -> None:
+        self.facts = facts
+        self.module = module
+        self.quotes = quotes
+        self.operators = " ".join(k.operator for k in module.kernels if k.kernel_type == "basic")
+        self.called = [k for k in module.kernels if k.kernel_type == "composite"]
+
+    @property
+    def values(self) -> Mapping[str, Rational]:
+        return self.facts.point(self.facts.main)
+
+    def size(self, name: str, key: str = "") -> str:
+        """A size of the model with its mark; empty where it has none of that name."""
+        value = self.values.get(name, self.facts.tree.config.get(key or name))
+        if not isinstance(value, int) or isinstance(value, bool):
+            return ""
+        return self.quotes(f"config.{name}", value)
+
+    def runs(self, pattern: str) -> bool:
+        """Whether one of its own operators is called so."""
+        return bool(re.search(pattern, self.operators))
+
+
+def _attention(of: _Subject) -> str:
+    kind = attention_kind(of.facts)
+    if kind is None or of.facts.classes_of("attention")[0] != of.module.class_name:
+        return "lets each token read others: queries are compared with keys, and values summed by what that gives"
+    heads = f"{of.quotes('attention.query_heads', kind[1])} query heads"
+    shared = of.quotes("attention.key_value_heads", kind[2])
+    width = of.size("head_dim")
+    return (
+        f"lets each token read the ones before it: {heads}{f' of width {width}' if width else ''} are compared with the keys "
+        f"of {shared} key-value heads ({kind[0]}), and the values are summed by what that gives; "
+        f"{'new keys and values join the cache' if of.facts.graphs[0].cache is not None else 'nothing is kept'}"
+    )
+
+
+def _normalisation(of: _Subject) -> str:
+    over = f"each vector of {of.size('hidden_size')}" if of.size("hidden_size") else "each vector"
+    centred = of.runs(r"layer_norm|\.sub|var") and not of.runs(r"rms_norm")
+    by = "its mean and its standard deviation" if centred else "its root mean square"
+    if of.runs(r"group_norm|batch_norm"):
+        by = "the statistics of its group"
+    return f"scales {over} by {by}, so that the layers see values of one size"
+
+
+def _embedding(of: _Subject) -> str:
+    table = " of ".join(filter(None, ("a table", f"{of.size('vocab_size')} rows" if of.size("vocab_size") else "")))
+    return f"replaces each index by its row of {table}: no arithmetic, only the rows that are asked for are read"
+
+
+def _position(of: _Subject) -> str:
+    if of.runs(r"\.(cos|sin)\b"):
+        return "computes for each position the cosines and sines by which attention turns queries and keys"
+    return "gives each position a vector"
+
+
+def _network(of: _Subject) -> str:
+    wide, inner = of.size("hidden_size"), of.size("intermediate_size")
+    names = [k.attribute for k in of.called]
+    gated = any("gate" in name for name in names) or len([n for n in names if "proj" in n or n.startswith("w")]) > 2
+    sizes = f" from {wide} to {inner} values and back" if wide and inner else " and back"
+    how = "; one of the two widened halves gates the other" if gated else ""
+    return f"widens each token by itself{sizes}, with a non-linearity between{how}"
+
+
+def _experts(of: _Subject) -> str:
+    chosen, among = of.size("num_experts_per_tok"), of.size("num_experts")
+    name = short(of.module.class_name)
+    if re.search(r"Router|Gate$", name) or (of.runs("topk") and not of.called):
+        how = f"{chosen} of {among}" if chosen and among else "some of the"
+        return f"chooses for each token {how} experts, and how much each of them counts"
+    if of.called:
+        return "sends each token to the experts that its router chose and adds up what they give"
+    how = f" ({chosen} of {among} for each)" if chosen and among else ""
+    return f"holds the experts' weights and runs those that were chosen{how} on their tokens"
+
+
+def _layer(of: _Subject) -> str:
+    parts = list(dict.fromkeys(of.facts.role(k.class_name) for k in of.called))
+    count = of.size("num_layers", "num_hidden_layers")
+    alike = f"is one of {count} layers" if count else "is one layer"
+    residual = ", what it computes added to what it was given" if of.runs(r"\.add") else ""
+    return f"{alike}: {', then '.join(parts) or 'operators of its own'}{residual}"
+
+
+def _head(of: _Subject) -> str:
+    vocabulary = of.size("vocab_size")
+    ends = any(k.class_name.endswith("Linear") for k in of.called)
+    gives = f"gives each of {vocabulary} tokens a score" if vocabulary and ends else "computes what the task asks for"
+    return f"is the whole model: it runs its backbone and {gives}"
+
+
+def _backbone(of: _Subject) -> str:
+    roles = [of.facts.role(k.class_name) for k in of.called]
+    first = "turns token ids into vectors, " if "embedding" in roles else ""
+    count = of.size("num_layers", "num_hidden_layers")
+    through = f"sends them through {count} layers" if count and "layer" in roles else "runs its parts in order"
+    last = " and normalises what comes out" if roles and roles[-1] == "normalisation" else ""
+    return f"{first}{through}{last}"
+
+
+def _projection(of: _Subject) -> str:
+    return "multiplies each vector by a matrix of weights; nearly all arithmetic of a model is such products"
+
+
+def _activation(of: _Subject) -> str:
+    return "bends each number by itself: a non-linearity without weights"
+
+
+def _recurrent(of: _Subject) -> str:
+    return "mixes tokens through a state of fixed size that each token updates, so that what it keeps does not grow with the context"
+
+
+def _module(of: _Subject) -> str:
+    own = len([k for k in of.module.kernels if k.kernel_type == "basic"])
+    called = dict.fromkeys(short(k.class_name) for k in of.called)
+    parts = [f"runs {own} operator{'s' * (own != 1)} of its own"] if own else []
+    parts += [f"calls {', '.join(f'`{name}`' for name in called)}"] if called else []
+    return " and ".join(parts) or "runs no operator"
+
+
+_DOES: Mapping[str, Callable[[_Subject], str]] = {
+    "attention": _attention, "normalisation": _normalisation, "embedding": _embedding, "position embedding": _position,
+    "feed-forward network": _network, "mixture of experts": _experts, "layer": _layer, "model with head": _head,
+    "backbone": _backbone, "projection": _projection, "activation": _activation, "state-space layer": _recurrent,
+}  # fmt: skip
