@@ -55,6 +55,8 @@ __all__ = ["WRITE_REPORT", "WriteReportArguments", "gather"]
 _FIRST = 40
 #: kernels that one report shows
 _MOST_KERNELS = 12
+#: ranks of tensor parallelism whose share is told
+_RANKS = (2, 4, 8)
 #: what is reported where nobody says otherwise; the second where the model can
 _PHASES = ("prefill", "decode")
 
@@ -131,6 +133,7 @@ def gather(arguments: WriteReportArguments, context: ToolContext) -> Implementat
             estimates[expanded.document.phase] = run_tool(
                 ESTIMATE_ROOFLINE, {**estimate, "hardware": arguments.hardware}, context
             )
+    spread = _spread(arguments.hardware, made[-1], context)
     tiling = _tiling(arguments.kernel, context)
     settings = _settings(target, config, tree, context, skipped)
     kernels = tuple(_kernel_settings(tiling, context))
@@ -157,6 +160,7 @@ def gather(arguments: WriteReportArguments, context: ToolContext) -> Implementat
         kernel_settings=kernels,
         settings=settings,
         estimates=estimates,
+        spread=spread,
         active=_active(answers[0].document, made[0], context),
         idle=tuple(idle[:1]) if len(idle) == len(answers) else (),
         ridge=arguments.ridge or max(1, round(peak / device.bandwidth)),
@@ -174,6 +178,16 @@ def _noted(what: str, notes: list[str]) -> Iterator[None]:
         raise
     except OpscopeError as error:
         notes.append(f"{what}{error.message}")
+
+
+def _spread(hardware: str, asked: Mapping[str, object], context: ToolContext) -> dict[int, RooflineResult]:
+    """The pass over two, four and eight devices, as far as the model's plan and the device bear it."""
+    found = {}
+    same = {name: asked[name] for name in ("target", "phase", "values", "config") if name in asked}
+    for ranks in _RANKS if ":" not in hardware else ():
+        with contextlib.suppress(InputError, TraceError):
+            found[ranks] = run_tool(ESTIMATE_ROOFLINE, {**same, "hardware": hardware, "parallel": {"tp": ranks}}, context)
+    return found
 
 
 def _active(document: ModelAnalysis, asked: Mapping[str, object], context: ToolContext) -> int | None:

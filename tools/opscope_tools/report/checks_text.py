@@ -112,22 +112,30 @@ def _date_problems(line: int, text: str) -> Iterator[Problem]:
 
 
 def catalogue_problems(page: Page, head: tuple[str, ...]) -> Iterator[Problem]:
-    """Tasks are numbered from 1 without gaps, and depend on tasks that there are."""
+    """Tasks are numbered from 1 without gaps, a row for one or for a run of them, and depend on tasks that there are."""
     for table in page.tables:
         if table.head != head:
             continue
-        rows = [(line, cells) for line, cells in table.rows if len(cells) == len(head)]
-        for place, (line, cells) in enumerate(rows, 1):
-            if cells[0] != str(place):
-                yield Problem(rule="TASK_NUMBER", line=line, message=f"Task {cells[0]!r} should be number {place}.")
-            unknown = [n for n in re.findall(r"\d+", cells[-1]) if not 1 <= int(n) <= len(rows)]
+        rows = [(line, cells, _numbers(cells[0])) for line, cells in table.rows if len(cells) == len(head)]
+        count, expected = max((last for *_, (_, last) in rows), default=0), 1
+        for line, cells, (first, last) in rows:
+            if first != expected or last < first:
+                yield Problem(rule="TASK_NUMBER", line=line, message=f"Task {cells[0]!r} should be number {expected}.")
+            expected = last + 1
+            unknown = [n for n in re.findall(r"\d+", cells[-1]) if not 1 <= int(n) <= count]
             if unknown:
                 said = f"Task {cells[0]} depends on {', '.join(unknown)}, which the catalogue does not have."
                 yield Problem(rule="TASK_UNKNOWN", line=line, message=said)
             own = cells[-1].partition(";")[0]
-            if re.fullmatch(r"[\d, ]+", own) and any(place <= int(n) <= len(rows) for n in re.findall(r"\d+", own)):
+            if re.fullmatch(r"[\d, ]+", own) and any(first <= int(n) <= count for n in re.findall(r"\d+", own)):
                 said = f"Task {cells[0]} depends on itself or on a later task."
                 yield Problem(rule="TASK_CIRCLE", line=line, message=said)
+
+
+def _numbers(cell: str) -> tuple[int, int]:
+    """The first and the last number of a row, `7` or `4-6`; zeros where it has none."""
+    found = re.fullmatch(r"(\d+)(?:-(\d+))?", cell)
+    return (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
 
 
 def pseudocode_problems(page: Page) -> Iterator[Problem]:

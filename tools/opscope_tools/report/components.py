@@ -15,14 +15,15 @@ from opscope_schemas.errors import ValuesError
 from opscope_schemas.formula import Formula, Rational
 from opscope_schemas.units import amount, plain_bytes
 
-from opscope_tools.report.facts import Figures, ImplementationFacts, short
+from opscope_tools.report.facts import Figures, ImplementationFacts, short, walk
 from opscope_tools.report.flow import tile_of
 from opscope_tools.report.graph import INPUTS, OUTPUTS, Graph, Vertex, folded
-from opscope_tools.report.insights import by_line, insights, library_insights, named, operators_said
+from opscope_tools.report.insights import by_line, counts_little, insights, library_insights, named, operators_said
 from opscope_tools.report.links import Operators, Unit, edges_of
 from opscope_tools.report.pseudocode import Call, pseudocode
 from opscope_tools.report.purposes import purpose
 from opscope_tools.report.quotes import Quotes
+from opscope_tools.report.system import parts
 
 __all__ = ["ComponentText", "LongFormulas", "component_titles", "components", "data_flow", "grouped"]
 
@@ -44,29 +45,37 @@ class ComponentText:
     pseudocode: str
     cost: str
     insights: tuple[str, ...]
+    #: where its data flow is drawn, if another section does
+    drawn: str = ""
 
 
 class LongFormulas:
     """Formulas too long for a line of the text: each is named there and stands in the appendix."""
 
     def __init__(self) -> None:
-        self.rows: list[str] = []
+        self._held: dict[str, list[str]] = {}
+
+    @property
+    def rows(self) -> list[str]:
+        """A line for each class that has any."""
+        return [f"One call of {owner}: {'; '.join(said)}" for owner, said in self._held.items()]
 
     def __call__(self, label: str, owner: str, formula: str) -> str:
         """`label: formula`, or that the formula of `owner` stands in the appendix."""
         if len(formula) <= _LONGEST:
             return f"{label} `{formula}`"
-        self.rows.append(f"{owner}, {label}: `{formula}`")
+        self._held.setdefault(owner, []).append(f"{label} `{formula}`")
         return f"{label} in 11.B"
 
 
 def grouped(facts: ImplementationFacts) -> list[tuple[ModuleAnalysis, ...]]:
-    """The classes by subsection: each alone in order of first call, those of a library that compute on one line together."""
+    """The classes by subsection: each alone in order of first call, those of a library that compute on one line and those
+    that hardly count in any pass together."""
     alone, together = [], []
     for module in facts.modules:
         simple = module.file != facts.modeling_file and len(by_line(module.kernels)) == 1
         leaf = not any(kernel.kernel_type == "composite" for kernel in module.kernels)
-        (together if simple and leaf else alone).append(module)
+        (together if leaf and (simple or counts_little(facts, module)) else alone).append(module)
     return [*((module,) for module in alone), *([tuple(together)] if together else [])]
 
 
@@ -77,7 +86,7 @@ def component_titles(facts: ImplementationFacts) -> list[str]:
 
 def _title(facts: ImplementationFacts, group: Sequence[ModuleAnalysis]) -> str:
     names = ", ".join(short(module.class_name) for module in group)
-    return f"Library modules: {names}" if len(group) > 1 else f"{facts.role(group[0].class_name).capitalize()}: {names}"
+    return f"Library and minor modules: {names}" if len(group) > 1 else f"{facts.role(group[0].class_name).capitalize()}: {names}"
 
 
 def components(facts: ImplementationFacts, quotes: Quotes, long: LongFormulas) -> list[ComponentText]:
@@ -94,15 +103,26 @@ def _component(
         _title(facts, group),
         " ".join(purpose(facts, module, quotes) for module in group),
         "\n".join(
-            f"{_call_said(facts, m)}\n{text}" if several else text for m, text in zip(group, interfaces, strict=True)
+            f"{_call_said(facts, m)}: {' '.join(text.split())}" if several else text
+            for m, text in zip(group, interfaces, strict=True)
         ),
         "\n".join(_pseudocode(facts, module) for module in group),
         " ".join(_cost(module, several, long) for module in group),
         tuple(library_insights(facts, group, quotes) if several else insights(facts, group[0], quotes)),
+        "drawn in section 2.1" if _holds_parts(facts, group[0]) and not several else "",
     )
 
 
 # ---- interface ------------------------------------------------------------------------------------------------------
+
+
+def _holds_parts(facts: ImplementationFacts, module: ModuleAnalysis) -> bool:
+    """Whether section 2.1 draws its calls: of the model, of what holds repeated layers, of these layers."""
+    values, kernels = facts.point(facts.main), facts.main.kernels
+    found = parts(facts, kernels, values)
+    shown = {short(part.within.class_name) for part in found if part.within is not None}
+    above = {short(k.class_name) for _, _, k in walk(kernels, "") if any(p.within in (k.kernels or ()) for p in found if p.within)}
+    return short(module.class_name) in shown | above | {short(facts.subject)}
 
 
 def _call_said(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
@@ -117,9 +137,7 @@ def _interface(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
     node = _find(facts.tree.tree, module.class_name, call.attribute if call else "")
     weights = [f"{name}: {list(shape)}" for name, shape in (node.weights.items() if node else ())]
     weights += _held(node)
-    total = f"{node.parameters // node.repeat:,}" if node else ""
-    if call is None:
-        total = _formula(module.parameters)
+    total = f"{node.parameters // node.repeat:,}" if node else _formula(module.parameters) if call is None else ""
     weights += [f"number of weights: {total}"] if total else []
     return "\n".join(
         _wrapped(f"{head}:".ljust(9), [f"- {one}" for one in found or [f"not analysed: {why}"]])
@@ -190,7 +208,7 @@ def _pseudocode(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
     values = facts.point(module)
     notes = [
         f"{facts.role(module.class_name).capitalize()}, from {path}:{node.lineno if node else module.line}",
-        f"Tiling: {'; '.join(_tiles(facts, module.kernels)) or f'not analysed: {_LIBRARY}'}. "
+        f"Tiling: {'; '.join(_tiles(facts, module.kernels)) or f'not analysed: {_LIBRARY}'}",
         f"Memory: {_said(Figures.sum(module.kernels, values))} at the values of section 3.1",
     ]
     if node is None:
@@ -209,7 +227,7 @@ def _pseudocode(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
         said=lambda first, last: _line_cost(facts, held(first, last), values),
         ran=lambda first, last: bool(held(first, last)),
     )
-    return pseudocode(node, name, notes, known)
+    return pseudocode(node, name, [". ".join(notes)], known)
 
 
 def _line_cost(facts: ImplementationFacts, kernels: Sequence[Kernel], values: Mapping[str, Rational]) -> str:

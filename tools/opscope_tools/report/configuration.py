@@ -34,6 +34,8 @@ _LONGEST = 160
 #: a brace that a reader would take for a variable
 _NAMED = re.compile(r"\{[a-z]")
 _ALIGNED = re.compile(r"multiple|divisib|%")
+#: characters of a value in a list
+_SHORT = 40
 #: pointers that one line lists
 _PLACES = 6
 
@@ -42,8 +44,8 @@ _PLACES = 6
 
 
 def configuration_rows(facts: ImplementationFacts, quotes: Quotes) -> list[Row]:
-    """The seven rows that every report has, every other variable of the formulas, then every other parameter that the
-    configuration declares, or inherits and the model reads."""
+    """The seven rows that every report has, every other variable of the formulas, then every other parameter that somebody
+    gave or that the model reads."""
     document, values = facts.main, facts.point(facts.main)
     known = {variable.name: variable for variable in document.variables}
     rows, said = [], set()
@@ -71,7 +73,7 @@ def configuration_rows(facts: ImplementationFacts, quotes: Quotes) -> list[Row]:
             said |= {variable.config_key, _held_path(facts, variable.config_key)}
     for own, parameter in _parameters(facts):
         path = _path(own, parameter)
-        if path not in said and _concerns(own, parameter):
+        if path not in said and _concerns(own, parameter) and not _unread(parameter):
             rows.append((f"`{path}`", *_described(facts, own, parameter, quotes)))
     return rows
 
@@ -115,17 +117,29 @@ def declared_at(facts: ImplementationFacts, path: str) -> str:
 
 
 def configuration_note(facts: ImplementationFacts) -> str:
-    """The parameters without a row: those that are inherited and that the model's file does not read; and why source is
-    not read, where it is not."""
+    """The parameters without a row: those that the model's file does not read; and why source is not read, where it is not."""
     left: dict[str, list[str]] = {}
     for own, parameter in _parameters(facts):
-        if not _concerns(own, parameter):
-            left.setdefault(short(parameter.class_name), []).append(_path(own, parameter))
-    said = [
-        f"Inherited from `{name}` and read nowhere in the model's file: {', '.join(f'`{n}`' for n in names)}."
-        for name, names in left.items()
-    ]
-    return "\n\n".join(said) or ("" if facts.settings else "The source of the configuration was not read.")
+        if _concerns(own, parameter) and _unread(parameter) and not parameter.is_given:
+            place = f"{_held_value(facts, own, parameter)} (`{parameter.file or own.file}:{parameter.line}`)"
+            left.setdefault("Declared", []).append(f"`{_path(own, parameter)}`{place}")
+        elif not _concerns(own, parameter):
+            left.setdefault(f"Inherited from `{short(parameter.class_name)}`", []).append(f"`{_path(own, parameter)}`")
+    said = [f"{how} and read nowhere in the model's file: {', '.join(names)}." for how, names in left.items()]
+    return " ".join(said) or ("" if facts.settings else "The source of the configuration was not read.")
+
+
+def _unread(parameter: Hyperparameter) -> bool:
+    """Whether nobody gave it and the model's file reads it nowhere."""
+    return parameter.reads is not None and not parameter.reads.count and not parameter.is_given and not parameter.derived
+
+
+def _held_value(facts: ImplementationFacts, own: Configuration, parameter: Hyperparameter) -> str:
+    """` = VALUE` where it is known and short."""
+    value = _current(parameter) if own.path else facts.tree.config.get(parameter.name, _current(parameter))
+    text = _written(value)
+    plain = re.fullmatch(r"[\w.+-]+", text) and len(text) <= _SHORT
+    return f" = {text}" if plain and not parameter.sub_config and not parameter.open else ""
 
 
 def _parameters(facts: ImplementationFacts) -> Iterator[tuple[Configuration, Hyperparameter]]:
@@ -311,7 +325,7 @@ def _elsewhere(facts: ImplementationFacts, checks: Sequence[Check]) -> list[str]
     by_owner: dict[tuple[str, str], list[Check]] = {}
     for check in checks:
         by_owner.setdefault((check.file, check.within.split(".")[0]), []).append(check)
-    lines = []
+    lines: dict[str, list[str]] = {}
     for (file, owner), own in by_owner.items():
         why = (
             "Not on this pass"
@@ -321,20 +335,22 @@ def _elsewhere(facts: ImplementationFacts, checks: Sequence[Check]) -> list[str]
         kinds = ", ".join(dict.fromkeys(check.kind for check in own))
         places = ", ".join(f"`{file}:{check.line}`" for check in own[:_PLACES])
         more = f" and {len(own) - _PLACES} more" if len(own) > _PLACES else ""
-        lines.append(
-            f"{why}: {len(own)} check{'s' * (len(own) != 1)} ({kinds}) of {owner or 'the file'}: {places}{more}"
+        lines.setdefault(why, []).append(
+            f"{len(own)} check{'s' * (len(own) != 1)} ({kinds}) of {owner or 'the file'}: {places}{more}"
         )
-    return lines
+    return [f"{why}: {'; '.join(said)}" for why, said in lines.items()]
 
 
 def _conditions(facts: ImplementationFacts) -> list[str]:
     """What the formulas of the first document were derived under; says where the report's own point is outside."""
     values = facts.point(facts.main)
-    lines = []
+    inside, outside = [], []
     for condition in facts.main.conditions:
         known = variables(condition) <= values.keys()
-        outside = "" if not known or holds(condition, values) else "; the values of section 3.1 are outside, see 11.B"
-        lines.append(f"Formulas derived where: `{condition}`{outside}")
+        (inside if not known or holds(condition, values) else outside).append(f"`{condition}`")
+    lines = [f"Formulas derived where: {', '.join(inside)}"] if inside else []
+    if outside:
+        lines.append(f"Formulas derived where: {', '.join(outside)}; the values of section 3.1 are outside, see 11.B")
     return lines
 
 

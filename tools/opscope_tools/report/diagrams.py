@@ -13,6 +13,8 @@ from opscope_tools.report.graph import INPUTS, OUTPUTS, Edge, Graph, Span, Verte
 __all__ = ["draw", "entry", "reads"]
 
 _CHAIN = 80
+#: columns of a row of several chains
+_PACKED = 120
 #: columns of a timeline's bars
 _BAR = 40
 
@@ -47,6 +49,9 @@ def _flow(graph: Graph) -> str:
 
 def _brief(graph: Graph) -> str:
     """Vertices by their brief labels, those that follow each other and read the same on one line."""
+    inner = [vertex for vertex in graph.vertices if vertex.id not in (INPUTS, OUTPUTS)]
+    if len(inner) == 1 and graph.is_chain:
+        return f"inputs -> {inner[0].brief} -> outputs"
     rows: list[tuple[str, list[str]]] = []
     for vertex in graph.vertices:
         said = "" if vertex.id == INPUTS else f"[{reads(graph, vertex.id)}]"
@@ -126,12 +131,16 @@ def _branches(children: dict[str, list[Vertex]], vertex: Vertex, indent: str) ->
 
 
 def _chains(graph: Graph) -> str:
-    """One line per vertex, its lines joined by arrows; what its first one reads stands in front."""
-    drawn = []
+    """Vertices with their lines joined by arrows, what the first one reads in front; short ones share a row."""
+    drawn: list[str] = []
     for vertex in graph.vertices:
         said = _after([e for e in graph.edges if e.target == vertex.id])
         rows = _wrapped(vertex.lines)
-        drawn.append(f"{f'after {said}: ' if said else ''}{rows[0]}")
+        first = f"{f'after {said}: ' if said else ''}{rows[0]}"
+        if drawn and len(rows) == 1 and len(drawn[-1]) + len(first) + 3 <= _PACKED:
+            drawn[-1] += f" | {first}"
+        else:
+            drawn.append(first)
         drawn += [f"  -> {row}" for row in rows[1:]]
     return "\n".join(drawn)
 

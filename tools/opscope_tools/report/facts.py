@@ -310,6 +310,8 @@ class ImplementationFacts:
     checks: tuple[Check, ...] = ()
     #: how long each pass takes as engines run it on one device; none where it cannot be told
     estimates: Mapping[str, RooflineResult] = field(default_factory=dict)
+    #: the same of the last pass over so many devices by tensor parallelism, where the model and the device allow it
+    spread: Mapping[int, RooflineResult] = field(default_factory=dict)
     #: parameters that one token meets; None: not known
     active: int | None = None
     #: what of the model runs in none of the passes, as the traces say it

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from opscope_schemas.analysis import Kernel
 from opscope_schemas.formula import evaluate
 
-from opscope_tools.report.facts import Figures, ImplementationFacts, is_leaf, short
+from opscope_tools.report.facts import Figures, ImplementationFacts, is_leaf, short, walk
 from opscope_tools.report.graph import Edge, Graph, Vertex
 from opscope_tools.report.kinds import kinds_of
 from opscope_tools.report.tasks import Task, numbering
@@ -17,7 +17,7 @@ __all__ = ["ORDER_NOTE", "bare", "catalogue_rows", "dependency_graph", "forward_
 ORDER_NOTE = (
     "Dependencies are the tasks whose results a task reads; views count as the tensor that they look into, weights and "
     "inputs are no tasks. Tasks that do not depend on each other may run side by side. A task that runs again is listed "
-    "once, where it first runs; section 6.1 shows every run."
+    "once, where it first runs; section 6.1 shows every run. A row holds what one line issues."
 )
 _LIBRARY = "library"
 #: how a reader says that it reads what was made before it ran: in an earlier run of its own, in the layer before
@@ -25,15 +25,36 @@ RERUN, CARRIED = " where it runs again", " of the layer before"
 #: tasks of one chain
 _CHAIN = 12
 #: characters of a line of operators that follow each other
-_ROW = 100
+_ROW = 130
 
 
 def catalogue_rows(facts: ImplementationFacts, catalogue: Sequence[Task]) -> list[tuple[str, str, str, str, str]]:
-    """One row per task: number, operator, what it does and where, tiling, whose results it reads."""
-    return [
-        (str(task.number), short_operator(task), _purpose(facts, task), _tiling(facts, task), _after(task))
-        for task in catalogue
-    ]
+    """One row per task or run of tasks that one line issues: numbers, operators, what they do and where, tiling, whose
+    results they read."""
+    rows = []
+    for run in _runs(catalogue):
+        first, last = run[0], run[-1]
+        number = str(first.number) if first is last else f"{first.number}-{last.number}"
+        tiles = dict.fromkeys(_tiling(facts, task) for task in run)
+        named = ", ".join(short_operator(task) for task in run)
+        rows.append((number, named, _purpose(facts, run), ", ".join(tiles), _after(run)))
+    return rows
+
+
+def _runs(catalogue: Sequence[Task]) -> list[list[Task]]:
+    """Tasks that one line of a forward issues one after the other, of its own or in one call."""
+    runs: list[list[Task]] = []
+    for task in catalogue:
+        if runs and _place(runs[-1][0]) == _place(task):
+            runs[-1].append(task)
+        else:
+            runs.append([task])
+    return runs
+
+
+def _place(task: Task) -> tuple[object, ...]:
+    one, kernel = task.first, task.first.kernel
+    return one.owner, kernel.file, kernel.line, id(one.call), len(task.occurrences)
 
 
 def short_operator(task: Task) -> str:
@@ -47,9 +68,10 @@ def bare(operator: str) -> str:
     return parts[1] if parts[0] in ("aten", "prims") and len(parts) > 1 else parts[-1]
 
 
-def _purpose(facts: ImplementationFacts, task: Task) -> str:
+def _purpose(facts: ImplementationFacts, run: Sequence[Task]) -> str:
+    task = run[0]
     kernel, call, times = task.first.kernel, task.first.call, len(task.occurrences)
-    said = kernel.operation.translate(str.maketrans("{}`", "()'"))
+    said = _plain(kernel.operation) if len(run) == 1 else "; ".join(_result(task.first.kernel) for task in run)
     places = f", {times} places" if times > 1 else ""
     outside = call is not None and call.file != kernel.file
     through = f", called as {call.attribute} at `{call.file}:{call.line}`" if call and outside else ""
@@ -58,6 +80,16 @@ def _purpose(facts: ImplementationFacts, task: Task) -> str:
     inside = found and found[0] == kernel.file and found[1].line <= kernel.line <= found[1].end_line
     owner = f"`{short(task.first.owner)}`" if inside else f"{short(task.first.owner)}'s forward"
     return f"`{said}`. In {owner} (`{kernel.file}:{kernel.line}`{places}){through}"
+
+
+def _plain(text: str) -> str:
+    return text.translate(str.maketrans("{}`", "()'"))
+
+
+def _result(kernel: Kernel) -> str:
+    """The operator with the shape of what it gives."""
+    shape = f" -> [{', '.join(kernel.outputs[0].shape)}]".replace("{", "").replace("}", "") if kernel.outputs else ""
+    return f"{_plain(bare(kernel.operator or kernel.class_name))}{shape}"
 
 
 def tile_of(facts: ImplementationFacts, operator: str) -> str:
@@ -79,12 +111,16 @@ def tiling_note(facts: ImplementationFacts, catalogue: Sequence[Task]) -> str:
     return f"Tiling: `{_LIBRARY}` marks operators of a library, which choose their own tiles; those are not analysed."
 
 
-def _after(task: Task) -> str:
-    """The tasks whose results a task reads."""
-    said = [_listed(task.after)] if task.after else []
-    said += [f"{RERUN.strip()}: {_listed(task.again)}"] if task.again else []
-    said += [f"{CARRIED.strip()}: {_listed(task.carried)}"] if task.carried else []
-    return "; ".join(said) or "none"
+def _after(run: Sequence[Task]) -> str:
+    """The tasks whose results a run reads, without its own."""
+    own = {task.number for task in run}
+
+    def others(kind: str) -> str:
+        return _listed(sorted({n for task in run for n in getattr(task, kind)} - own))
+
+    said = [others("after")]
+    said += [f"{how.strip()}: {text}" for how, kind in ((RERUN, "again"), (CARRIED, "carried")) if (text := others(kind))]
+    return "; ".join(filter(None, said)) or "none"
 
 
 def _listed(numbers: Sequence[int]) -> str:
@@ -95,35 +131,43 @@ def _listed(numbers: Sequence[int]) -> str:
 
 
 def forward_pass(facts: ImplementationFacts, catalogue: Sequence[Task]) -> list[tuple[int, str]]:
-    """The expanded document as rows of a tree: modules with their repeats, operators with their task number and line."""
-    numbers, values, kinds = numbering(catalogue), facts.point(facts.main), kinds_of(facts, facts.main)
+    """The expanded document as rows of a tree: modules with their repeats, operators with their task number and line.
 
-    def rows(kernel: Kernel, depth: int, outer: int) -> Iterator[tuple[int, str]]:
-        repeat = evaluate(kernel.repeat, values)
+    A call that runs one operator is that operator; a call that runs the tasks of an earlier one names their numbers.
+    """
+    numbers, values, kinds = numbering(catalogue), facts.point(facts.main), kinds_of(facts, facts.main)
+    seen: set[tuple[object, ...]] = set()
+
+    def row(kernel: Kernel) -> str:
+        """An operator, or a call of one; empty: a call of more."""
         if is_leaf(kernel):
-            yield depth, f"{numbers[id(kernel)]} {bare(kernel.operator or kernel.class_name)}  :{kernel.line}"
-            return
-        times = f" ×{repeat // outer}" if repeat != outer else ""
-        kind = f", {kinds[id(kernel)].whole}" if id(kernel) in kinds else ""
-        head = f"{kernel.attribute or 'call'}: {short(kernel.class_name)}{times}{kind}  :{kernel.line}"
-        inside = list(below(kernel.kernels or (), depth + 1, repeat))
-        if len(inside) == 1 and len(kernel.kernels or ()) == 1:
-            yield depth, f"{head}: {inside[0][1]}"
-        else:
-            yield from [(depth, head), *inside]
+            return f"{numbers[id(kernel)]} {bare(kernel.operator or kernel.class_name)}  :{kernel.line}"
+        inner = [each for _, _, each in walk((kernel,), "") if is_leaf(each)]
+        alone = len(inner) == 1 and len(kernel.kernels or ()) == 1
+        return f"{numbers[id(inner[0])]} {kernel.attribute or 'call'}: {bare(inner[0].operator)}  :{kernel.line}" if alone else ""
 
     def below(kernels: Sequence[Kernel], depth: int, outer: int) -> Iterator[tuple[int, str]]:
         """Operators that follow each other stand on one line, as far as it reaches."""
         line = ""
         for kernel in kernels:
-            found = list(rows(kernel, depth, outer))
-            if line and (not is_leaf(kernel) or len(line) + len(found[0][1]) > _ROW):
+            repeat, said = evaluate(kernel.repeat, values), row(kernel)
+            single = said and repeat == outer
+            if line and (not single or len(line) + len(said) > _ROW):
                 yield depth, line
                 line = ""
-            if is_leaf(kernel):
-                line = f"{line}, {found[0][1]}" if line else found[0][1]
-            else:
-                yield from found
+            if single:
+                line = f"{line}, {said}" if line else said
+                continue
+            times = f" ×{repeat // outer}" if repeat != outer else ""
+            kind = f", {kinds[id(kernel)].whole}" if id(kernel) in kinds else ""
+            head = f"{kernel.attribute or 'call'}: {short(kernel.class_name)}{times}{kind}  :{kernel.line}"
+            run = tuple(numbers[id(each)] for _, _, each in walk((kernel,), "") if id(each) in numbers)
+            if (kernel.class_name, run) in seen and len(run) > 1:
+                yield depth, f"{head}: tasks {run[0]} to {run[-1]} again"
+                continue
+            seen.add((kernel.class_name, run))
+            yield depth, head
+            yield from below(kernel.kernels or (), depth + 1, repeat)
         if line:
             yield depth, line
 

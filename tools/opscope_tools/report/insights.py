@@ -15,10 +15,14 @@ from opscope_schemas.units import amount, plain_bytes, seconds
 from opscope_tools.report.facts import Figures, ImplementationFacts, short, walk
 from opscope_tools.report.quotes import Quotes
 
-__all__ = ["by_line", "insights", "library_insights", "named", "operators_said"]
+__all__ = ["by_line", "counts_little", "insights", "library_insights", "named", "operators_said", "share_of_time"]
 
 #: share of its bytes that engines must save to be told; share of a pass that is
 _WORTH, _LEAST = 0.2, 0.0005
+#: per cent from which a share is all but the whole
+_WHOLE = 99
+#: share of every pass up to which a class is told beside others
+_LITTLE = 0.001
 #: operators that a list names
 _NAMED = 4
 
@@ -64,7 +68,8 @@ def insights(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes)
 
 def library_insights(facts: ImplementationFacts, group: Sequence[ModuleAnalysis], quotes: Quotes) -> list[str]:
     """The bounds of modules that share a subsection, a line each."""
-    return [f"`{short(module.class_name)}`: {text}" for module in group if (text := _bounds(facts, module, quotes))]
+    found = ((module, _bounds(facts, module, quotes)) for module in group)
+    return [f"`{short(module.class_name)}`: {text[0].lower()}{text[1:]}" for module, text in found if text]
 
 
 def _calls(document: ModelAnalysis, class_name: str) -> list[Kernel]:
@@ -79,6 +84,15 @@ def _calls(document: ModelAnalysis, class_name: str) -> list[Kernel]:
             found.append(kernel)
             hidden_below = depth
     return found
+
+
+def counts_little(facts: ImplementationFacts, module: ModuleAnalysis) -> bool:
+    """Whether all its calls together are next to nothing of every pass, in FLOPs and in bytes."""
+    for document in facts.documents:
+        own, whole = _all(facts, document, module), facts.totals(document)
+        if own.flops > _LITTLE * whole.flops or own.bytes > _LITTLE * whole.bytes:
+            return False
+    return True
 
 
 def _all(facts: ImplementationFacts, document: ModelAnalysis, module: ModuleAnalysis) -> Figures:
@@ -127,6 +141,8 @@ def _line(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) ->
         return ""
     most, widest = (max(rows, key=lambda row: row[1]) for rows in (flops, moved))
     shares = [100 * row[1] / sum(value for _, value in rows) for row, rows in ((most, flops), (widest, moved))]
+    if most[0] is widest[0] and most[0][0].class_name and min(shares) > _WHOLE:
+        return ""  # one call is all but the whole, and has a section of its own
     computes = quotes.decimal(f"{key}.largest.flops", shares[0], 1)
     moves = quotes.decimal(f"{key}.largest.bytes", shares[1], 1)
     first = f"`{most[0][0].file}:{most[0][0].line}` ({named(most[0])}) takes {computes} % of its FLOPs"
@@ -145,23 +161,37 @@ def _below(operator: OperatorTime, paths: Sequence[str]) -> bool:
     return any(operator.module == path or operator.module.startswith(f"{path}.") for path in paths)
 
 
+def share_of_time(facts: ImplementationFacts, document: ModelAnalysis, module: ModuleAnalysis) -> float:
+    """What its calls take of the pass's time as engines run it; 0 where that is not known."""
+    found = facts.estimates.get(document.phase)
+    whole = sum(map(_seconds, found.operators)) if found is not None and found.parallel is None else 0.0
+    own = _own(facts, document, module)
+    return sum(map(_seconds, own)) / whole if whole else 0.0
+
+
+def _seconds(one: OperatorTime) -> float:
+    return one.bound_seconds if one.calibrated_seconds is None else one.calibrated_seconds
+
+
+def _own(facts: ImplementationFacts, document: ModelAnalysis, module: ModuleAnalysis) -> list[OperatorTime]:
+    """The kernels of the estimate that run in calls of a class."""
+    found, paths = facts.estimates.get(document.phase), _paths(document, module.class_name)
+    return [one for one in (found.operators if found is not None else ()) if _below(one, paths)]
+
+
 def _served(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) -> str:
     """How long its calls take as engines run them, and what joining operators to one kernel saves of their bytes."""
     if module.class_name == facts.main.class_name:
         return ""
     said, key = [], f"module.{module.class_name}"
     for document in facts.documents:
-        phase, found = document.phase, facts.estimates.get(document.phase)
-        if found is None or found.parallel is not None:
+        phase, share = document.phase, share_of_time(facts, document, module)
+        if not share:
             continue
-        own = [one for one in found.operators if _below(one, _paths(document, module.class_name))]
+        own = _own(facts, document, module)
         eager, moved = _all(facts, document, module).bytes, sum(one.bytes for one in own)
-        times = [one.calibrated_seconds or one.bound_seconds for one in own]
-        whole = sum(one.calibrated_seconds or one.bound_seconds for one in found.operators)
-        if not own or not whole or not eager:
-            continue
-        text = f"{phase} {quotes.said(f'{key}.{phase}.time', sum(times), seconds)}"
-        text += f" ({quotes.decimal(f'{key}.{phase}.share_of_time', 100 * sum(times) / whole, 1)} % of the pass)"
+        text = f"{phase} {quotes.said(f'{key}.{phase}.time', sum(map(_seconds, own)), seconds)}"
+        text += f" ({quotes.decimal(f'{key}.{phase}.share_of_time', 100 * share, 1)} % of the pass)"
         if moved < (1 - _WORTH) * eager:
             less = quotes.said(f"{key}.{phase}.served_bytes", moved, plain_bytes)
             text += f", with {less} moved where eager operators move {plain_bytes(eager)}"

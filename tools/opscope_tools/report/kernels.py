@@ -45,7 +45,7 @@ def kernel_rows(facts: ImplementationFacts) -> list[Row]:
     found = _settings(facts)
     rows = [row for kernel in found for row in _of_kernel(kernel)]
     if not rows:
-        rows = [(f"`{name}`", "n/a", "library kernels") for name in _ROWS]
+        rows = [(", ".join(f"`{name}`" for name in _ROWS), "n/a", "library kernels")]
     hooks = facts.settings.kernel_hooks if facts.settings is not None else ()
     return [
         *rows,

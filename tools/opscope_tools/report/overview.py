@@ -6,7 +6,7 @@ Every sentence is put together from the analysis; what source does not say is re
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from opscope_schemas.analysis import Analysis, ModuleNode
 from opscope_schemas.formula import Rational, evaluate, variables
@@ -50,6 +50,10 @@ def _kept_heads(facts: ImplementationFacts, values: Mapping[str, Rational]) -> i
     return heads.pop() if len(heads) == 1 else None
 
 
+#: roles that every model has a class of, which is rarely its own
+_PLAIN = ("projection", "activation", "embedding", "module")
+
+
 def _heads(quotes: Quotes, kind: tuple[str, int, int], between: str) -> str:
     """Query and key-value heads with their marks."""
     return f"{quotes('attention.query_heads', kind[1])} {between} {quotes('attention.key_value_heads', kind[2])}"
@@ -57,24 +61,28 @@ def _heads(quotes: Quotes, kind: tuple[str, int, int], between: str) -> str:
 
 def key_features(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
     """One line per module role, then flags of the config; each with its pointer."""
-    features = []
+    classes, features = [], []
     kind = attention_kind(facts)
     for role in dict.fromkeys(facts.role(k.class_name) for _, _, k in walk(facts.main.kernels, "") if k.class_name):
-        for name in facts.classes_of(role)[:1]:
+        for name in facts.classes_of(role)[:1] if role not in _PLAIN else ():
             detail = (
                 f", {kind[0]}: {_heads(quotes, kind, 'query heads on')} key-value heads"
                 if kind and role == "attention"
                 else ""
             )
-            features.append(f"{role.capitalize()}: `{short(name)}` ({facts.pointer(name)}){detail}")
+            (features if detail or role == "mixture of experts" else classes).append(
+                f"{role.capitalize()}: `{short(name)}` ({facts.pointer(name)}){detail}"
+            )
+    settings = []
     for key in _flags(facts):
         found = facts.config_field(key)
         if found and facts.tree.config.get(key) is not None:
             value = facts.tree.config[key]
             counted = isinstance(value, int) and not isinstance(value, bool)
             shown = quotes(f"setting.{key}", int(str(value))) if counted else str(value)
-            features.append(f"Config: `{key}` = {shown} (`{found[0]}:{found[1]}`)")
-    return features
+            settings.append(f"`{key}` = {shown} (`{found[0]}:{found[1]}`)")
+    made_of = ["; ".join(classes)] if classes else []
+    return [*features, *made_of, *([f"Config: {', '.join(settings)}"] if settings else [])]
 
 
 def _flags(facts: ImplementationFacts) -> list[str]:
@@ -113,8 +121,27 @@ def _rows(node: ModuleNode, depth: int, shared: Mapping[int, str], twice: int = 
     if id(node) in shared:
         said += f", shared with {shared[id(node)]}"
     yield depth, f"{label}{short(node.class_name)}{_times(node)}{f' [{said}]' if node.parameters else ''}"
-    for child in node.children:
-        yield from _rows(child, depth + 1, shared)
+    for run in _alike(node.children, shared):
+        first, names = run[0], ", ".join(child.name for child in run)
+        each = f" [{number(first.parameters)} parameters each]" if first.parameters else ""
+        if len(run) > 1:
+            yield depth + 1, f"{names}: {short(first.class_name)}{each}"
+        else:
+            yield from _rows(first, depth + 1, shared)
+
+
+def _alike(nodes: Sequence[ModuleNode], shared: Mapping[int, str]) -> list[list[ModuleNode]]:
+    """Modules that follow each other and differ by their names alone together, where they hold no others."""
+    runs: list[list[ModuleNode]] = []
+    for node in nodes:
+        key = (node.class_name, node.parameters, node.repeat)
+        plain = not node.children and id(node) not in shared
+        last = runs[-1][0] if runs else None
+        if last is not None and plain and not last.children and key == (last.class_name, last.parameters, last.repeat) and id(last) not in shared:
+            runs[-1].append(node)
+        else:
+            runs.append([node])
+    return runs
 
 
 def _shared(root: ModuleNode, twice: int) -> dict[int, str]:
@@ -150,9 +177,13 @@ def execution_lines(facts: ImplementationFacts) -> list[str]:
     dispatch = scan.matching_lines(reader, path, r"\b(ALL_ATTENTION_FUNCTIONS|scaled_dot_product_attention)\b", ran)
     lines += [f"Attention implementation is chosen at run time by `{hit.name}` ({hit.pointer})." for hit in dispatch]
     swaps = scan.decorators(reader, path, ran)
-    lines += [f"`{hit.name}` carries the decorator `@{hit.text}` ({hit.pointer})." for hit in swaps]
+    if swaps:
+        said = [f"`{hit.name}` ({hit.pointer}) by `@{hit.text}`" for hit in swaps]
+        lines.append(f"Kernels from elsewhere may replace {', '.join(said)}.")
     flags = scan.capabilities(reader, path)
-    lines += [f"{_declarer(facts, hit)} declares `{hit.name}` ({hit.pointer})." for hit in flags]
+    for owner in dict.fromkeys(_declarer(facts, hit) for hit in flags):
+        said = [f"`{hit.name}` ({hit.pointer})" for hit in flags if _declarer(facts, hit) == owner]
+        lines.append(f"{owner} declares {', '.join(said)}.")
     graphs = scan.matching_lines(reader, path, r"(torch\.compile|CUDAGraph|triton\.jit|torch\.library|load_inline)")
     lines += [f"`{hit.name}` is used ({hit.pointer})." for hit in graphs]
     if not graphs:

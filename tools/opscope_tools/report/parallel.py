@@ -166,17 +166,25 @@ def communications(split: Split) -> tuple[Communication, ...]:
 
 
 def communication_rows(split: Split) -> list[tuple[str, str, str, str]]:
-    """The same as rows of a table, with sizes at the report's point."""
-    rows = [_row(split, each) for each in communications(split)]
+    """The same as rows of a table, with sizes at the report's point; modules whose split is alike share a row."""
+    rows: dict[tuple[str, ...], list[Communication]] = {}
+    for each in communications(split):
+        key = (each.primitive, each.when, each.note, each.bytes, each.calls, each.what.partition("` ")[2], "" if each.when else each.what)
+        rows.setdefault(key, []).append(each)
     searched = f"searched {_searched(split)} for collectives and for entries of plans that name a module of this pass"
-    return rows or [("none found", "none", searched, "0 bytes: nothing is communicated")]
+    said = [_row(split, alike) for alike in rows.values()]
+    return said or [("none found", "none", searched, "0 bytes: nothing is communicated")]
 
 
-def _row(split: Split, each: Communication) -> tuple[str, str, str, str]:
-    pointer = f"`{each.file}:{each.line}`"
-    if not each.when:
-        return f"`{each.what}`", each.primitive, pointer, each.note
-    return f"{each.what}", each.primitive, f"{each.when} ({pointer})", _size(split, each)
+def _row(split: Split, alike: Sequence[Communication]) -> tuple[str, str, str, str]:
+    first = alike[0]
+    pointers = ", ".join(f"`{each.file}:{each.line}`" for each in alike)
+    if not first.when:
+        return f"`{first.what}`", first.primitive, pointers, first.note
+    names = ", ".join(each.what.partition(" split as ")[0] for each in alike)
+    split_as = first.what.partition(" split as ")[2]
+    each_of = "; each" if len(alike) > 1 and first.bytes else ""
+    return f"{names} split as {split_as}", first.primitive, f"{first.when} ({pointers})", f"{_size(split, first)}{each_of}"
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from opscope_schemas.analysis import GroupTotal, ModelAnalysis
 from opscope_schemas.formula import Rational, evaluate
@@ -16,7 +16,7 @@ from opscope_tools.report.markdown import table
 from opscope_tools.report.point import point_said
 from opscope_tools.report.quotes import Quotes
 
-__all__ = ["bottlenecks", "cost_tables", "memory_graph"]
+__all__ = ["bottlenecks", "cost_table", "memory_graph", "points_said"]
 
 
 def memory_graph(facts: ImplementationFacts) -> Graph:
@@ -56,43 +56,44 @@ def _bound(figures: Figures, ridge: float) -> str:
     return "compute" if figures.intensity >= ridge else "memory"
 
 
-def cost_tables(facts: ImplementationFacts, quotes: Quotes) -> list[tuple[str, str]]:
-    """Per phase a title and a table of costs by module class (kernels of its own lines)."""
-    tables = []
-    for document in facts.documents:
-        values, phase, whole = facts.point(document), document.phase, facts.totals(document)
-        rows = []
-        for group in document.per_class:
-            figures, key = _figures(group, values), f"{phase}.class.{group.name}"
-            rows.append(
-                (
-                    f"`{short(group.name)}`",
-                    quotes(f"{key}.flops", figures.flops),
-                    quotes(f"{key}.matmul_flops", figures.matmul_flops),
-                    quotes(f"{key}.bytes", figures.bytes),
-                    quotes.decimal(f"{key}.intensity", figures.intensity),
-                    _bound(figures, facts.ridge) if figures.bytes else "neither: moves nothing",
-                )
-            )
-        if not rows:
-            rows = [("not analysed: the document has no totals per class", "-", "-", "-", "-", "-")]
-        rows.append(
-            (
-                "the whole pass",
-                quotes(f"{phase}.flops", whole.flops),
-                quotes(f"{phase}.matmul_flops", whole.matmul_flops),
-                quotes(f"{phase}.bytes", whole.bytes),
-                quotes.decimal(f"{phase}.intensity", whole.intensity),
-                _bound(whole, facts.ridge),
-            )
-        )
-        head = ("Class (own lines)", "FLOPs", "Matrix products", "Bytes", "FLOPs per byte", "Bound")
-        tables.append((_point(facts, document, quotes), table(head, rows)))
-    return tables
+def cost_table(facts: ImplementationFacts, quotes: Quotes) -> str:
+    """Costs by module class (kernels of its own lines), those of several passes in one cell."""
+    names = dict.fromkeys(group.name for document in facts.documents for group in document.per_class)
+    rows = [row for name in names if (row := _row(facts, name, quotes))]
+    rows.append(("the whole pass", *_cells(facts, {d.phase: (d.phase, facts.totals(d)) for d in facts.documents}, quotes)))
+    return table(("Class (own lines)", "FLOPs", "Matrix products", "Bytes", "FLOPs per byte", "Bound"), rows)
 
 
-def _point(facts: ImplementationFacts, document: ModelAnalysis, quotes: Quotes) -> str:
-    return f"{document.phase.capitalize()} at {point_said(document, facts.point(document), quotes)}:"
+def _row(facts: ImplementationFacts, name: str, quotes: Quotes) -> tuple[str, ...]:
+    """The row of a class; none where it neither computes nor moves anything."""
+    found = {
+        document.phase: (f"{document.phase}.class.{name}", _figures(group, facts.point(document)))
+        for document in facts.documents
+        for group in document.per_class
+        if group.name == name
+    }
+    if not any(figures.bytes or figures.flops for _, figures in found.values()):
+        return ()
+    return (f"`{short(name)}`", *_cells(facts, found, quotes))
+
+
+def _cells(facts: ImplementationFacts, found: Mapping[str, tuple[str, Figures]], quotes: Quotes) -> tuple[str, ...]:
+    """FLOPs, matrix products, bytes, intensity and bound of each pass, by the beginning of their keys."""
+    held = [found.get(document.phase) for document in facts.documents]
+    columns = (
+        [quotes(f"{one[0]}.flops", one[1].flops) if one else "-" for one in held],
+        [quotes(f"{one[0]}.matmul_flops", one[1].matmul_flops) if one else "-" for one in held],
+        [quotes(f"{one[0]}.bytes", one[1].bytes) if one else "-" for one in held],
+        [quotes.decimal(f"{one[0]}.intensity", one[1].intensity) if one else "-" for one in held],
+        [_bound(one[1], facts.ridge) if one and one[1].bytes else "-" for one in held],
+    )
+    return tuple(" / ".join(column) for column in columns)
+
+
+def points_said(facts: ImplementationFacts, quotes: Quotes) -> str:
+    """`Prefill at batch 1, ... / decode at ...`: what stands in a cell of the table, in its order."""
+    said = [f"{d.phase} at {point_said(d, facts.point(d), quotes)}" for d in facts.documents]
+    return " / ".join(said)
 
 
 def bottlenecks(facts: ImplementationFacts, quotes: Quotes) -> list[str]:

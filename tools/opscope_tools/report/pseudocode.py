@@ -44,9 +44,7 @@ def pseudocode(function: Function, name: str, notes: Sequence[str], call: Call) 
     docstring = [f'"""{text[0]}"""'] if len(text) == 1 else [f'"""{text[0]}', *text[1:], '"""']
     listing = _Listing(call, set(call.given), set(absent), function.args.kwarg.arg if function.args.kwarg else "")
     body = list(_without_unread(listing.block(function.body))) or [f"pass{listing.mark(function)}"]
-    code = " ".join(line.partition("  #")[0] for line in body)
-    used = {a.arg for a in arguments if a.arg not in absent or re.search(rf"\b{a.arg}\b", code)}
-    parameters = [a.arg for a in arguments if a.arg != "self" and a.arg in used]
+    parameters = [a.arg for a in arguments if a.arg != "self" and (a.arg not in absent or a.arg in _only_read(body))]
     head = f"def {name}({', '.join(parameters)}):"
     return "\n".join([head, *textwrap.indent("\n".join([*docstring, *body]), "    ").split("\n")])
 
@@ -56,6 +54,13 @@ def _is_tensor(annotation: ast.expr | None) -> bool:
     return annotation is not None and bool(
         re.fullmatch(r"(Optional\[)?(torch\.)?\w*Tensor\]?( \| None)?", ast.unparse(annotation))
     )
+
+
+def _only_read(lines: Sequence[str]) -> frozenset[str]:
+    """Names that the lines read and nowhere set."""
+    names = [node for node in ast.walk(ast.parse("\n".join(lines))) if isinstance(node, ast.Name)]
+    stored = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+    return frozenset(node.id for node in names if isinstance(node.ctx, ast.Load)) - stored
 
 
 def _without_unread(lines: Sequence[str]) -> Iterator[str]:

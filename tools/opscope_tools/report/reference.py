@@ -195,11 +195,7 @@ def references(facts: ImplementationFacts) -> list[str]:
         lines.append(f"Class: {facts.subject} ({facts.pointer(facts.subject)})")
     lines.append(f"Model: {facts.tree.model_class} ({facts.pointer(facts.tree.model_class)})")
     lines.append(f"Configuration: {facts.tree.config_class} ({facts.pointer(facts.tree.config_class)})")
-    for label, texts in (
-        ("Convention", facts.main.conventions),
-        ("Assumption", facts.main.assumptions),
-        ("Not counted", facts.main.not_counted),
-        ("Note", facts.notes),
-    ):
-        lines += [f"{label}: {text}" for text in texts]
-    return lines
+    lines.append(f"Conventions: {' '.join(facts.main.conventions)}")
+    for label, texts in (("Assumptions", facts.main.assumptions), ("Not counted", facts.main.not_counted)):
+        lines += [f"{label}: {' '.join(texts)}"] if texts else []
+    return [*lines, *(f"Note: {text}" for text in facts.notes)]

@@ -16,6 +16,7 @@ from opscope_tools.report.checks import FRAGMENT_RULES, Material, check
 from opscope_tools.report.edits import line_digests
 from opscope_tools.report.evidence import evidence_problems, with_facts
 from opscope_tools.report.facts import ImplementationFacts, short
+from opscope_tools.report.findings import findings, ranks_line
 from opscope_tools.report.given import configuration_given
 from opscope_tools.report.graph import Drawing
 from opscope_tools.report.markdown import Page, table
@@ -142,11 +143,13 @@ def _context(facts: ImplementationFacts, quotes: Quotes, catalogue: Sequence[Tas
         "tiling_note": flow.tiling_note(facts, catalogue),
         "lifetimes": table(TABLES["6.3"], lifetime_rows(facts, catalogue)),
         "peaks": peak_lines(facts, catalogue),
-        "parallelism": parallelism_lines(split),
+        "parallelism": [*parallelism_lines(split), *ranks_line(facts, quotes)],
+        "findings": findings(facts, catalogue, quotes),
         "communication": table(TABLES["7.2"], communication_rows(split)),
         "overlap": overlap(split),
         "legend": LEGEND,
-        "costs": performance.cost_tables(facts, quotes),
+        "costs": performance.cost_table(facts, quotes),
+        "points": performance.points_said(facts, quotes),
         "ridge": f"{quotes.decimal('ridge', facts.ridge, 0 if facts.ridge == int(facts.ridge) else 2)} FLOPs per byte ({facts.ridge_source})",
         "bottlenecks": performance.bottlenecks(facts, quotes),
         "answers": reference.faq(facts, quotes),

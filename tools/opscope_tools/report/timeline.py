@@ -7,6 +7,7 @@ device, where nobody measured their kind as long as the bound.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from opscope_schemas.estimates import OperatorTime, RooflineResult
 from opscope_schemas.units import amount, plain_bytes, seconds
@@ -18,6 +19,8 @@ __all__ = ["LEGEND", "timelines"]
 
 #: bars of one timeline; short neighbours share one until there are no more
 _MOST = 16
+#: share of the pass below which neighbours together are one bar
+_SMALL = 0.005
 #: operators that a bar of several names
 _NAMED = 3
 LEGEND = "Behind a bar: its time, its share of the pass, what limits it, what it computes or moves in all its runs."
@@ -49,11 +52,13 @@ def _time(one: OperatorTime) -> float:
 def _joined(operators: Sequence[OperatorTime]) -> list[list[OperatorTime]]:
     """The kernels with those neighbours put together that take the least, until few enough bars are left."""
     runs = [[one] for one in operators if _time(one)]
-    while len(runs) > _MOST:
+    whole = sum(map(_time, operators))
+    while True:
         times = [sum(map(_time, run)) for run in runs]
+        if len(runs) <= _MOST and all(a + b >= _SMALL * whole for a, b in pairwise(times)):
+            return runs
         at = min(range(len(runs) - 1), key=lambda place: times[place] + times[place + 1])
         runs[at : at + 2] = [runs[at] + runs[at + 1]]
-    return runs
 
 
 def _label(run: Sequence[OperatorTime]) -> str:

@@ -1,0 +1,156 @@
+"""The finding with which each section opens: one sentence, every number of it from the analysis."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from opscope_schemas.analysis import ModuleNode
+from opscope_schemas.formula import evaluate
+from opscope_schemas.units import plain_bytes, seconds
+
+from opscope_tools.report.facts import ImplementationFacts, leaves, short
+from opscope_tools.report.insights import share_of_time
+from opscope_tools.report.quotes import Quotes
+from opscope_tools.report.tasks import Task
+
+__all__ = ["findings", "ranks_line"]
+
+
+def findings(facts: ImplementationFacts, catalogue: Sequence[Task], quotes: Quotes) -> dict[str, str]:
+    """By the number of a section."""
+    return {
+        "2": _layers(facts, quotes),
+        "3": _parameters(facts, quotes),
+        "4": _dearest(facts, quotes),
+        "5": _tasks(facts, catalogue, quotes),
+        "6": _chain(facts, quotes),
+        "7": _split(facts, quotes),
+        "8": _limits(facts, quotes),
+        "9": _positions(facts, quotes),
+        "10": _files(facts, quotes),
+        "11": "Every figure follows the conventions below; the facts file beside the report holds each under its key.",
+    }
+
+
+def _layers(facts: ImplementationFacts, quotes: Quotes) -> str:
+    held = sum(node.parameters for node in _repeated(facts.tree.tree))
+    if not held or not facts.tree.parameters:
+        return f"`{short(facts.subject)}` repeats no layer."
+    share = quotes.decimal("layers.share_of_parameters", 100 * held / facts.tree.parameters, 1)
+    return f"Repeated layers hold {share} % of the parameters; the rest stands before, between and behind them."
+
+
+def _repeated(node: ModuleNode) -> list[ModuleNode]:
+    if node.repeat > 1:
+        return [node]
+    return [found for child in node.children for found in _repeated(child)]
+
+
+def _parameters(facts: ImplementationFacts, quotes: Quotes) -> str:
+    sizes = [v for v in facts.main.variables if v.config_key and v.kind == "symbol"]
+    named = ", ".join(f"`{v.name}`" for v in sizes)
+    return f"What a pass costs follows from {quotes('config.symbols', len(sizes))} sizes of the configuration{f' ({named})' if named else ''} and from those of the call."
+
+
+def _dearest(facts: ImplementationFacts, quotes: Quotes) -> str:
+    """The class that takes most of the time without holding another that is told of."""
+    outer = {m.class_name for m in facts.modules if any(_inner(facts, k.class_name) for k in m.kernels)}
+    said = []
+    for document in facts.documents:
+        shares = {
+            m.class_name: found
+            for m in facts.modules
+            if m.class_name not in outer and m.file == facts.modeling_file and (found := share_of_time(facts, document, m))
+        }
+        if shares:
+            name = max(shares, key=lambda name: shares[name])
+            key = f"module.{name}.{document.phase}.share_of_time"
+            said.append(f"`{short(name)}` {quotes.decimal(key, 100 * shares[name], 1)} % of {document.phase}")
+    return f"Most time goes to {', '.join(said)}." if said else "What each class computes and moves, from its own operators."
+
+
+def _inner(facts: ImplementationFacts, class_name: str) -> bool:
+    """Whether a class of the model's own file computes something."""
+    return any(m.class_name == class_name and m.file == facts.modeling_file and len(m.kernels) > 1 for m in facts.modules)
+
+
+def _tasks(facts: ImplementationFacts, catalogue: Sequence[Task], quotes: Quotes) -> str:
+    values, whole = facts.point(facts.main), facts.totals(facts.main)
+    flops = {group.name: evaluate(group.flops, values) for group in facts.main.per_operator}
+    said = f"{quotes('tasks', len(catalogue))} tasks"
+    if not whole.flops or not flops:
+        return f"{said}."
+    name = max(flops, key=lambda name: flops[name])
+    share = quotes.decimal("tasks.largest.share_of_flops", 100 * flops[name] / whole.flops, 1)
+    return f"{said}, of which {name} takes {share} % of the FLOPs of {facts.main.phase}."
+
+
+def _chain(facts: ImplementationFacts, quotes: Quotes) -> str:
+    graph = facts.graphs[0]
+    depth = quotes("flow.depth", graph.depth)
+    return (
+        f"The longest chain of {facts.main.phase} is {depth} of {quotes('flow.operators', len(graph.operators))} operators, layers "
+        "once: what stands beside it may run at the same time."
+    )
+
+
+def _split(facts: ImplementationFacts, quotes: Quotes) -> str:
+    if not facts.spread:
+        return "No size per rank is told: no tensor-parallel plan of the model could be applied on this device."
+    most = max(facts.spread)
+    alone, found = facts.estimates.get(_step(facts)), facts.spread[most]
+    before, after = (one.totals.calibrated_seconds if one else None for one in (alone, found))
+    key = f"rank.tp{most}"
+    text = f"Over {quotes(f'{key}.ranks', most)} devices a rank holds {quotes.said(f'{key}.weights', found.memory.weights_bytes, plain_bytes)} of weights"
+    if before and after:
+        text += f", and a {_step(facts)} step takes {quotes.said(f'{key}.time', after, seconds)} in place of {quotes.said(f'{_step(facts)}.time.calibrated', before, seconds)}"
+    return f"{text}."
+
+
+def _step(facts: ImplementationFacts) -> str:
+    return next(iter(facts.spread.values())).phase if facts.spread else facts.main.phase
+
+
+def ranks_line(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
+    """What one rank of tensor parallelism holds and how long its step takes, by the number of ranks."""
+    said = []
+    for tp, found in facts.spread.items():
+        key, use = f"rank.tp{tp}", found.memory
+        parts = [f"weights {quotes.said(f'{key}.weights', use.weights_bytes, plain_bytes)}"]
+        if use.cache_bytes:
+            parts.append(f"cache {quotes.said(f'{key}.cache', use.cache_bytes, plain_bytes)}")
+        if found.totals.calibrated_seconds is not None:
+            parts.append(f"{found.phase} {quotes.said(f'{key}.time', found.totals.calibrated_seconds, seconds)}")
+        said.append(f"{quotes(f'{key}.ranks', tp)} ranks: {', '.join(parts)}")
+    device = next(iter(facts.spread.values())).hardware.name if facts.spread else ""
+    return [f"**Per rank** on {device}: {'; '.join(said)}."] if said else []
+
+
+def _limits(facts: ImplementationFacts, quotes: Quotes) -> str:
+    said = []
+    for document in facts.documents:
+        found = facts.estimates.get(document.phase)
+        if found is not None:
+            time = found.totals.calibrated_seconds or found.totals.bound_seconds
+            kind = found.spent[0].name if found.spent else "nothing"
+            said.append(f"{document.phase} by {found.totals.limited_by}, most of its {seconds(time)} in {kind}")
+        else:
+            bound = "compute" if facts.totals(document).intensity >= facts.ridge else "memory"
+            said.append(f"{document.phase} by {bound}")
+    return f"Limited: {'; '.join(said)}."
+
+
+def _positions(facts: ImplementationFacts, quotes: Quotes) -> str:
+    limit = facts.limit
+    room = f"makes room for {quotes('positions', limit)} positions" if limit else "names no limit of positions"
+    return f"`{short(facts.tree.config_class)}` {room}."
+
+
+def _files(facts: ImplementationFacts, quotes: Quotes) -> str:
+    issued = Counter(kernel.file for _, kernel in leaves(facts.main))
+    path, count = issued.most_common(1)[0] if issued else (facts.modeling_file, 0)
+    return (
+        f"Begin at `{path}`: its lines issue {quotes('files.first', count)} of the {quotes('files.operators', issued.total())} "
+        "operators."
+    )
