@@ -32,7 +32,7 @@ _LIBRARY = "library operators choose their own tiles"
 #: boxes of one data-flow diagram; more lines than this no reader follows, so the cheapest are left out
 _MOST_BOXES = 30
 #: characters of a formula beyond which it stands in the appendix, and of a line of an interface
-_LONGEST, _WIDTH = 200, 150
+_LONGEST, _WIDTH = 200, 180
 
 
 @dataclass(frozen=True)

@@ -65,8 +65,13 @@ def configuration_rows(facts: ImplementationFacts, quotes: Quotes) -> list[Row]:
         shown = _value(quotes, f"config.{name}", value) if value is not None else reason
         rows.append((f"`{name}`", shown, f"{meaning}{_declared(facts, attribute, value)}"))
         said |= {attribute, _held_path(facts, attribute)}
+    call = [v for v in document.variables if not v.config_key and v.name not in dict(_STANDARD)]
+    if call:
+        shown = ", ".join(_value(quotes, f"config.{v.name}", values[v.name]) for v in call)
+        meanings = "; ".join(v.meaning or "variable of the formulas" for v in call)
+        rows.append((", ".join(f"`{v.name}`" for v in call), shown, f"of the call: {meanings}"))
     for variable in document.variables:
-        if variable.name not in dict(_STANDARD):
+        if variable.name not in dict(_STANDARD) and variable.config_key:
             value = values[variable.name]
             text = f"{variable.meaning}{_declared(facts, variable.config_key, value)}" or "variable of the formulas"
             rows.append((f"`{variable.name}`", _value(quotes, f"config.{variable.name}", value), text))
@@ -121,8 +126,8 @@ def configuration_note(facts: ImplementationFacts) -> str:
     left: dict[str, list[str]] = {}
     for own, parameter in _parameters(facts):
         if _concerns(own, parameter) and _unread(parameter) and not parameter.is_given:
-            place = f"{_held_value(facts, own, parameter)} (`{parameter.file or own.file}:{parameter.line}`)"
-            left.setdefault("Declared", []).append(f"`{_path(own, parameter)}`{place}")
+            where = f"{f'{own.path}.' if own.path else ''}{_named_at(facts, own, parameter)}"
+            left.setdefault("Declared", []).append(f"{where}{_held_value(facts, own, parameter)}")
         elif not _concerns(own, parameter):
             left.setdefault(f"Inherited from `{short(parameter.class_name)}`", []).append(f"`{_path(own, parameter)}`")
     said = [f"{how} and read nowhere in the model's file: {', '.join(names)}." for how, names in left.items()]

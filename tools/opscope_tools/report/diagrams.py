@@ -54,7 +54,9 @@ def _brief(graph: Graph) -> str:
         return f"inputs -> {inner[0].brief} -> outputs"
     rows: list[tuple[str, list[str]]] = []
     for vertex in graph.vertices:
-        said = "" if vertex.id == INPUTS else f"[{reads(graph, vertex.id)}]"
+        if vertex.id == INPUTS:
+            continue
+        said = f"[{reads(graph, vertex.id)}]"
         outer = vertex.id in (INPUTS, OUTPUTS)
         label = vertex.lines[0] if outer else f"{graph.names[vertex.id]} {vertex.brief}"
         if rows and rows[-1][0] == said and not outer:

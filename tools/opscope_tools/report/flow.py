@@ -17,7 +17,7 @@ __all__ = ["ORDER_NOTE", "bare", "catalogue_rows", "dependency_graph", "forward_
 ORDER_NOTE = (
     "Dependencies are the tasks whose results a task reads; views count as the tensor that they look into, weights and "
     "inputs are no tasks. Tasks that do not depend on each other may run side by side. A task that runs again is listed "
-    "once, where it first runs; section 6.1 shows every run. A row holds what one line issues."
+    "once, where it first runs; section 6.1 shows every run. A row holds what one line issues, or one call of a module that calls no others."
 )
 _LIBRARY = "library"
 #: how a reader says that it reads what was made before it ran: in an earlier run of its own, in the layer before
@@ -29,7 +29,7 @@ _ROW = 130
 
 
 def catalogue_rows(facts: ImplementationFacts, catalogue: Sequence[Task]) -> list[tuple[str, str, str, str, str]]:
-    """One row per task or run of tasks that one line issues: numbers, operators, what they do and where, tiling, whose
+    """One row per task or run of tasks of one place: numbers, operators, what they do and where, tiling, whose
     results they read."""
     rows = []
     for run in _runs(catalogue):
@@ -42,7 +42,7 @@ def catalogue_rows(facts: ImplementationFacts, catalogue: Sequence[Task]) -> lis
 
 
 def _runs(catalogue: Sequence[Task]) -> list[list[Task]]:
-    """Tasks that one line of a forward issues one after the other, of its own or in one call."""
+    """Tasks of one place, one after the other."""
     runs: list[list[Task]] = []
     for task in catalogue:
         if runs and _place(runs[-1][0]) == _place(task):
@@ -53,8 +53,10 @@ def _runs(catalogue: Sequence[Task]) -> list[list[Task]]:
 
 
 def _place(task: Task) -> tuple[object, ...]:
+    """The line and the call that issue a task; a call of a module that calls no others is one place, whatever its lines."""
     one, kernel = task.first, task.first.kernel
-    return one.owner, kernel.file, kernel.line, id(one.call), len(task.occurrences)
+    leaf = one.call is not None and all(is_leaf(each) for each in one.call.kernels or ())
+    return one.owner, kernel.file, 0 if leaf else kernel.line, id(one.call), len(task.occurrences)
 
 
 def short_operator(task: Task) -> str:
@@ -72,6 +74,8 @@ def _purpose(facts: ImplementationFacts, run: Sequence[Task]) -> str:
     task = run[0]
     kernel, call, times = task.first.kernel, task.first.call, len(task.occurrences)
     said = _plain(kernel.operation) if len(run) == 1 else "; ".join(_result(task.first.kernel) for task in run)
+    last = max(each.first.kernel.line for each in run)
+    lines = f"{kernel.line}-{last}" if last > kernel.line else f"{kernel.line}"
     places = f", {times} places" if times > 1 else ""
     outside = call is not None and call.file != kernel.file
     through = f", called as {call.attribute} at `{call.file}:{call.line}`" if call and outside else ""
@@ -79,7 +83,7 @@ def _purpose(facts: ImplementationFacts, run: Sequence[Task]) -> str:
     # a forward that is inherited or swapped in stands outside its class
     inside = found and found[0] == kernel.file and found[1].line <= kernel.line <= found[1].end_line
     owner = f"`{short(task.first.owner)}`" if inside else f"{short(task.first.owner)}'s forward"
-    return f"`{said}`. In {owner} (`{kernel.file}:{kernel.line}`{places}){through}"
+    return f"`{said}`. In {owner} (`{kernel.file}:{lines}`{places}){through}"
 
 
 def _plain(text: str) -> str:

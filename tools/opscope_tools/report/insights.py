@@ -60,7 +60,7 @@ def insights(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes)
             _bounds(facts, module, quotes),
             _line(facts, module, quotes),
             _served(facts, module, quotes),
-            *_growth(facts, module, quotes),
+            " ".join(_growth(facts, module, quotes)),
         )
         if text
     ]

@@ -110,24 +110,43 @@ def hierarchy(facts: ImplementationFacts) -> list[tuple[int, str]]:
     """The module tree as rows with their depth: repeated siblings folded, with classes and parameters."""
     root = facts.tree.tree
     twice = root.parameters - facts.tree.parameters
-    return list(_rows(root, 0, _shared(root, twice), twice))
+    return list(_rows(root, 0, _shared(root, twice), {}, twice))
 
 
-def _rows(node: ModuleNode, depth: int, shared: Mapping[int, str], twice: int = 0) -> Iterator[tuple[int, str]]:
+def _rows(
+    node: ModuleNode, depth: int, shared: Mapping[int, str], told: dict[object, str], twice: int = 0
+) -> Iterator[tuple[int, str]]:
+    """A module and what it holds; what holds the same as one above says so instead."""
     label = f"{node.name}: " if node.name else ""
     said = f"{number(node.parameters)} parameters{' together' if node.repeat > 1 else ''}"
     if twice > 0:
         said += f", {number(twice)} of them shared and counted twice here; {number(node.parameters - twice)} without"
     if id(node) in shared:
         said += f", shared with {shared[id(node)]}"
-    yield depth, f"{label}{short(node.class_name)}{_times(node)}{f' [{said}]' if node.parameters else ''}"
+    row = f"{label}{short(node.class_name)}{_times(node)}{f' [{said}]' if node.parameters else ''}"
+    held = _form(node) if node.children and node.repeat == 1 else None
+    if held is not None and held in told and not _within(node, shared):
+        yield depth, f"{row}, as {told[held]} above"
+        return
+    yield depth, row
+    if held is not None and node.name:
+        told[held] = node.name
     for run in _alike(node.children, shared):
         first, names = run[0], ", ".join(child.name for child in run)
         each = f" [{number(first.parameters)} parameters each]" if first.parameters else ""
         if len(run) > 1:
             yield depth + 1, f"{names}: {short(first.class_name)}{each}"
         else:
-            yield from _rows(first, depth + 1, shared)
+            yield from _rows(first, depth + 1, shared, told)
+
+
+def _form(node: ModuleNode) -> object:
+    """What modules have in common that are alike in all but the name."""
+    return node.class_name, node.parameters // node.repeat, tuple((c.name, c.repeat, _form(c)) for c in node.children)
+
+
+def _within(node: ModuleNode, shared: Mapping[int, str]) -> bool:
+    return id(node) in shared or any(_within(child, shared) for child in node.children)
 
 
 def _alike(nodes: Sequence[ModuleNode], shared: Mapping[int, str]) -> list[list[ModuleNode]]:

@@ -35,9 +35,9 @@ def memory_graph(facts: ImplementationFacts) -> Graph:
     ]
     return Graph(
         (
-            Vertex("hbm", ("Global memory (HBM)", *lines)),
-            Vertex("sram", ("Shared memory (SRAM)", *tiles, "not analysed: library kernels stage their own tiles")),
-            Vertex("registers", ("Registers", "not analysed: known only after compilation")),
+            Vertex("hbm", (f"Global memory (HBM): {'; '.join(lines)}",)),
+            Vertex("sram", (f"Shared memory (SRAM): {'; '.join([*tiles, 'library kernels stage tiles of their own'])}",)),
+            Vertex("registers", ("Registers: known only after compilation",)),
         ),
         (
             Edge("hbm", "sram", "load, one kernel at a time; results are stored the same way"),

@@ -128,7 +128,7 @@ def _experts(of: _Subject) -> str:
     if re.search(r"Router|Gate$", name) or (of.runs("topk") and not of.called):
         how = f"{chosen} of {among}" if chosen and among else "some of the"
         return f"chooses for each token {how} experts, and how much each of them counts"
-    if of.called:
+    if of.called and not re.search(r"Experts?$", name):
         return "sends each token to the experts that its router chose and adds up what they give"
     how = f" ({chosen} of {among} for each)" if chosen and among else ""
     return f"holds the experts' weights and runs those that were chosen{how} on their tokens"

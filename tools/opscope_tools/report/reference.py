@@ -190,11 +190,12 @@ def glossary_rows(text: str) -> list[tuple[str, str]]:
 
 def references(facts: ImplementationFacts) -> list[str]:
     """The sources that were read, and the conventions that the figures follow."""
-    lines = [f"{source.repository} {source.version}".strip() + ", read as source" for source in facts.sources]
+    read = ", ".join(f"{source.repository} {source.version}".strip() for source in facts.sources)
+    lines = [f"Sources read: {read}"] if read else []
     if facts.within:
         lines.append(f"Class: {facts.subject} ({facts.pointer(facts.subject)})")
-    lines.append(f"Model: {facts.tree.model_class} ({facts.pointer(facts.tree.model_class)})")
-    lines.append(f"Configuration: {facts.tree.config_class} ({facts.pointer(facts.tree.config_class)})")
+    configured = f"configured by {facts.tree.config_class} ({facts.pointer(facts.tree.config_class)})"
+    lines.append(f"Model: {facts.tree.model_class} ({facts.pointer(facts.tree.model_class)}), {configured}")
     lines.append(f"Conventions: {' '.join(facts.main.conventions)}")
     for label, texts in (("Assumptions", facts.main.assumptions), ("Not counted", facts.main.not_counted)):
         lines += [f"{label}: {' '.join(texts)}"] if texts else []
