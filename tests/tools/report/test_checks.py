@@ -138,7 +138,7 @@ def test_a_planted_fault_is_caught_by_its_rule_alone(
     rule: str, old: str, new: str, facts: ImplementationFacts, rendered: Callable[..., Report]
 ) -> None:
     report = rendered()
-    place = old or "\n---\n\n## 2. Architecture Overview"
+    place = old or "\n---\n## 2. Architecture Overview"
     assert report.text.count(place) == 1
     faulty = report.text.replace(place, new if old else f"\n{new}\n{place}")
     found = problems_of(faulty, facts, report.facts)
@@ -173,7 +173,7 @@ def test_what_only_looks_like_a_fault_is_let_through(
     text: str, facts: ImplementationFacts, rendered: Callable[..., Report]
 ) -> None:
     report = rendered()
-    place = "\n---\n\n## 2. Architecture Overview"
+    place = "\n---\n## 2. Architecture Overview"
     assert problems_of(report.text.replace(place, f"\n{text}\n{place}"), facts, report.facts) == []
 
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from opscope_schemas.analysis import Kernel, ModelAnalysis, TensorInfo
-from opscope_schemas.formula import Formula, evaluate
+from opscope_schemas.formula import Formula, evaluate, variables
 from opscope_schemas.units import plain_bytes
 
 from opscope_tools.report.facts import ImplementationFacts, leaves, short, walk
@@ -162,6 +162,7 @@ def _cache(facts: ImplementationFacts, catalogue: Sequence[Task]) -> Iterator[Ro
     """What all layers keep after each pass: keys and values, or the state of a recurrence."""
     sizes = [
         f"after {document.phase} {_bytes(facts, Formula.parse(graph.cache.after), document).replace(f' in {document.phase}', '')}"
+        f"{_batched(facts, document, graph.cache.after)}"
         for document, graph in zip(facts.documents, facts.graphs, strict=True)
         if graph.cache is not None
     ]
@@ -173,6 +174,11 @@ def _cache(facts: ImplementationFacts, catalogue: Sequence[Task]) -> Iterator[Ro
     grows, said = _growth(facts)
     readers = "attention of this and of every later pass" if grows else "every later pass"
     yield f"cache: {'; '.join(sizes)}", where, readers, f"the whole generation{said}"
+
+
+def _batched(facts: ImplementationFacts, document: ModelAnalysis, size: str) -> str:
+    """At which batch a formula holds that does not name it: a pass traced at these very values has the batch in its numbers."""
+    return "" if "batch_size" in variables(size) else f", at batch {facts.point(document)['batch_size']}"
 
 
 def _growth(facts: ImplementationFacts) -> tuple[bool, str]:

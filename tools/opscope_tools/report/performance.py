@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping, Sequence
 
 from opscope_schemas.analysis import GroupTotal, ModelAnalysis
@@ -9,10 +10,11 @@ from opscope_schemas.formula import Rational, evaluate
 from opscope_schemas.units import plain_bytes
 
 from opscope_tools.report import scan
-from opscope_tools.report.facts import Figures, ImplementationFacts, short
+from opscope_tools.report.facts import Figures, ImplementationFacts, leaves, short
 from opscope_tools.report.graph import Edge, Graph, Vertex
 from opscope_tools.report.kernels import in_code
 from opscope_tools.report.markdown import table
+from opscope_tools.report.overview import scopes
 from opscope_tools.report.point import point_said
 from opscope_tools.report.quotes import Quotes
 
@@ -106,9 +108,10 @@ def bottlenecks(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
             for names in [_bound_operators(facts, document, kind, quotes)]
         ]
         lines.append(f"**{title}:** {'; '.join(said)}")
-    hits = scan.matching_lines(facts.reader, facts.modeling_file, r"(\.item\(\)|synchronize\(|\.tolist\(\)|\.cpu\(\))")
+    found = scan.matching_lines(facts.reader, facts.modeling_file, r"(\.item\(\)|synchronize\(|\.tolist\(\)|\.cpu\(\))", scopes(facts.main))
+    hits = [hit for hit in found if _ran(facts, hit)]
     said = [f"`{hit.text}` ({hit.pointer})" for hit in hits]
-    none = f"none found: searched `{facts.modeling_file}` for item, tolist, cpu and synchronize"
+    none = f"none found: searched what ran of `{facts.modeling_file}` for item, tolist, cpu and synchronize"
     lines.append(f"**Synchronization:** {', '.join(said) if said else none}")
     return lines
 
@@ -121,3 +124,10 @@ def _bound_operators(facts: ImplementationFacts, document: ModelAnalysis, kind: 
         for name, f in figures
         if f.bytes and _bound(f, facts.ridge) == kind
     ]
+
+
+def _ran(facts: ImplementationFacts, hit: scan.Hit) -> bool:
+    """Whether the function around a line is a forward or a helper through which an operator of a pass was issued."""
+    names = {"forward"} | {s.function.rpartition(".")[2] for d in facts.documents for _, k in leaves(d) for s in k.via}
+    around = [span for span in facts.reader.enclosing(hit.path, hit.line) if not isinstance(span.node, ast.ClassDef)]
+    return bool(around) and around[-1].name.rpartition(".")[2] in names

@@ -7,11 +7,13 @@ from collections.abc import Mapping
 
 from opscope_schemas.analysis import ModelAnalysis
 from opscope_schemas.formula import evaluate, variables
+from opscope_schemas.units import plain_bytes
 
 from opscope_tools.report import scan
 from opscope_tools.report.configuration import declared_at
 from opscope_tools.report.facts import ImplementationFacts, leaves, short, walk
 from opscope_tools.report.overview import scopes
+from opscope_tools.report.papers import paper_lines
 from opscope_tools.report.quotes import Quotes
 
 __all__ = ["cache_bytes_per_token", "faq", "file_rows", "fused_operators", "glossary_rows", "references"]
@@ -118,8 +120,20 @@ def _hardware(facts: ImplementationFacts, quotes: Quotes) -> str:
     optional = f" Its file declares {_listed(flags, 6)}." if flags else ""
     memory = ""
     if facts.tree.parameters:
-        memory = f" Its weights take {quotes('weight_bytes', facts.weight_bytes)} bytes."
+        memory = f" Its weights take {quotes.said('weight_bytes', facts.weight_bytes, plain_bytes)}{_room(facts)}."
     return said + memory + optional
+
+
+def _room(facts: ImplementationFacts) -> str:
+    """On how many of the named device the passes of this report fit."""
+    fits = [found.memory.fits for found in facts.estimates.values()]
+    if not fits:
+        return ""
+    device = next(iter(facts.estimates.values())).hardware.name
+    if all(fits):
+        return f"; with cache and activations it fits on one {device}"
+    enough = [ranks for ranks, found in facts.spread.items() if found.memory.fits]
+    return f"; it does not fit on one {device}" + (f", but on {min(enough)}" if enough else "")
 
 
 def cache_bytes_per_token(facts: ImplementationFacts, document: ModelAnalysis) -> int | None:
@@ -147,6 +161,10 @@ def _cache(facts: ImplementationFacts, quotes: Quotes) -> str:
                 f"In decode the floor grows by {quotes('decode.cache_bytes_per_token', grown)} bytes for each cached "
                 f"token at batch {batch}."
             )
+    window = facts.tree.config.get("sliding_window")
+    if lines and isinstance(window, int) and facts.tree.config.get("use_sliding_window", True):
+        at = declared_at(facts, "sliding_window") or facts.pointer(facts.tree.config_class)
+        lines.append(f"Layers with a window keep no more than its {quotes('window', window)} tokens (`sliding_window`, {at}).")
     where = f"`{short(facts.main.class_name)}` ({facts.pointer(facts.main.class_name)})"
     return " ".join(lines) or f"None found: searched the classes that {where} runs for a cache object and its update."
 
@@ -177,10 +195,13 @@ def file_rows(facts: ImplementationFacts) -> list[tuple[str, str, str]]:
 
 
 def _file_purpose(facts: ImplementationFacts, path: str) -> str:
+    """The parts of the model that a file defines, and how many operators its lines issue."""
     count = sum(1 for _, kernel in leaves(facts.main) if kernel.file == path)
     helpers = sum(1 for _, kernel in leaves(facts.main) if any(site.file == path for site in kernel.via))
-    issued = f"forward lines that issue {count} operators" if count else "defines classes of the model"
-    return issued if count or not helpers else f"helper functions on the way to {helpers} operators"
+    roles = dict.fromkeys(facts.role(module.class_name) for module in facts.modules if module.file == path)
+    parts = ", ".join(role for role in roles if role != "module") or "classes of the model"
+    issued = f"{parts}; its lines issue {count} operator{'s' * (count != 1)}" if count else f"defines {parts}"
+    return issued if count or not helpers else f"helper functions on the way to {helpers} operator{'s' * (helpers != 1)}"
 
 
 def glossary_rows(text: str) -> list[tuple[str, str]]:
@@ -196,6 +217,7 @@ def references(facts: ImplementationFacts) -> list[str]:
         lines.append(f"Class: {facts.subject} ({facts.pointer(facts.subject)})")
     configured = f"configured by {facts.tree.config_class} ({facts.pointer(facts.tree.config_class)})"
     lines.append(f"Model: {facts.tree.model_class} ({facts.pointer(facts.tree.model_class)}), {configured}")
+    lines += paper_lines(facts)
     lines.append(f"Conventions: {' '.join(facts.main.conventions)}")
     for label, texts in (("Assumptions", facts.main.assumptions), ("Not counted", facts.main.not_counted)):
         lines += [f"{label}: {' '.join(texts)}"] if texts else []
