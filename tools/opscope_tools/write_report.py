@@ -32,10 +32,12 @@ from opscope_tools.cuda_kernel_tiling import CUDA_KERNEL_TILING
 from opscope_tools.estimate_roofline.tool import ESTIMATE_ROOFLINE, devices_of
 from opscope_tools.expand_refs import EXPAND_REFS
 from opscope_tools.extract_config.tool import EXTRACT_CONFIG
+from opscope_tools.hardware.devices import devices
 from opscope_tools.inspect_model import INSPECT_MODEL
 from opscope_tools.map_repo import MAP_REPO
 from opscope_tools.report.checks import Material, check
 from opscope_tools.report.facts import ImplementationFacts, default_point, position_limit
+from opscope_tools.report.live import live_data
 from opscope_tools.report.markdown import Page
 from opscope_tools.report.overview import scopes
 from opscope_tools.report.plots import Plot, plots
@@ -109,6 +111,7 @@ def gather(arguments: WriteReportArguments, context: ToolContext) -> Implementat
     tree = run_tool(INSPECT_MODEL, {"model": target, **config}, context)
     answers: list[ModelAnalysisResult] = []
     flows: list[Dataflow] = []
+    general: list[tuple[ModelAnalysis, Dataflow]] = []
     estimates: dict[str, RooflineResult] = {}
     made: list[Mapping[str, object]] = []
     for phase in phases:
@@ -128,6 +131,11 @@ def gather(arguments: WriteReportArguments, context: ToolContext) -> Implementat
         made.append(asked)
         linked = run_tool(TRACE_DATAFLOW, asked, context)
         flows.append(linked.document)
+        if arguments.html:
+            anywhere = {name: value for name, value in asked.items() if name != "values"}
+            with contextlib.suppress(TraceError, InputError):
+                whole = run_tool(EXPAND_REFS, anywhere, context).document
+                general.append((whole, run_tool(TRACE_DATAFLOW, anywhere, context).document))
         estimate = {name: asked[name] for name in ("target", "phase", "values", *config)}
         with _noted(f"{phase}: no time: ", skipped):
             estimates[expanded.document.phase] = run_tool(
@@ -161,6 +169,7 @@ def gather(arguments: WriteReportArguments, context: ToolContext) -> Implementat
         settings=settings,
         estimates=estimates,
         spread=spread,
+        general=tuple(general),
         active=_active(answers[0].document, made[0], context),
         idle=tuple(idle[:1]) if len(idle) == len(answers) else (),
         ridge=arguments.ridge or max(1, round(peak / device.bandwidth)),
@@ -263,6 +272,7 @@ class _Draft:
     report: Report
     problems: tuple[Problem, ...]
     plots: list[Plot]
+    live: str
     reader: SourceReader
     sources: tuple[Source, ...]
 
@@ -284,7 +294,7 @@ def _run(arguments: WriteReportArguments, context: ToolContext) -> WriteReportRe
         context.checkpoint()
         texts = {facts_path(path): draft.report.facts.model_dump_json(indent=1) + "\n", path: draft.report.text}
         if arguments.html:
-            texts[page_path(path)] = web_page(draft.report, draft.plots, draft.reader, _template("page.html"))
+            texts[page_path(path)] = web_page(draft.report, draft.plots, draft.reader, _template("page.html"), draft.live)
         save(workspace.output, texts)
     context.progress(_steps(arguments), _steps(arguments), "not saved" if draft.problems else "saved")
     return WriteReportResult(
@@ -312,7 +322,15 @@ def _of_model(arguments: WriteReportArguments, path: str, context: ToolContext) 
     if not problems:
         exists = partial(exists_beside, context.workspace, path)
         problems = tuple(check(Material(Page(report.text), facts.reader, report.facts, facts.sources, exists)))
-    return _Draft(report, problems, plots(facts) if arguments.html else [], facts.reader, facts.sources)
+    drawn, live = (plots(facts), _live(arguments, facts, context)) if arguments.html and not problems else ([], "")
+    return _Draft(report, problems, drawn, live, facts.reader, facts.sources)
+
+
+def _live(arguments: WriteReportArguments, facts: ImplementationFacts, context: ToolContext) -> str:
+    """The data of the page's live part; the device that the report names is shown first."""
+    device, _ = devices_of(arguments.hardware, None, context)
+    known = {device.id: device, **devices(context.workspace.device_files)}
+    return live_data(facts, list(known.values()), device.id)
 
 
 def _of_repository(arguments: WriteReportArguments, path: str, context: ToolContext) -> _Draft:
@@ -337,7 +355,7 @@ def _of_repository(arguments: WriteReportArguments, path: str, context: ToolCont
     context.progress(_steps(arguments) - 1, _steps(arguments), "rendering and checking")
     report, found_wrong = render_repo(facts, sections, path, _template("repo.md"), review)
     problems = tuple(section_problems(reader, report.facts, sections)) or tuple(found_wrong)
-    return _Draft(report, problems, [], reader, (source,))
+    return _Draft(report, problems, [], "", reader, (source,))
 
 
 def _first_problems(result: WriteReportResult) -> WriteReportResult:

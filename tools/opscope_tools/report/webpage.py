@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from html import escape, unescape
 
 from opscope_tools.report.graph import Drawing
+from opscope_tools.report.live import assets
 from opscope_tools.report.markdown import POINTER, without
 from opscope_tools.report.outline import anchor
 from opscope_tools.report.plots import Plot
@@ -39,9 +40,10 @@ class _Section:
 
 
 def web_page(
-    report: Report, plots: Sequence[Plot], reader: SourceReader, template: Callable[[Mapping[str, object]], str]
-) -> str:
-    """The page of a report; `template` fills the page's frame."""
+    report: Report, plots: Sequence[Plot], reader: SourceReader, template: Callable[[Mapping[str, object]], str],
+    live: str = "",
+) -> str:  # fmt: skip
+    """The page of a report; `template` fills the page's frame, `live` is the data of the part in which formulas are evaluated."""
     cited: dict[tuple[str, int, int], str] = {}
     html = _drawn(
         _rendered("\n".join(without(line, "<!--", "-->") for line in report.text.split("\n"))),
@@ -57,7 +59,7 @@ def web_page(
     return template(
         {
             "title": re.sub(r"<[^>]+>", "", title[1]) if title else "Report", "head": head, "sections": sections,
-            "excerpts": list(_excerpts(cited, reader)), "style": _highlighting(),
+            "excerpts": list(_excerpts(cited, reader)), "style": _highlighting(), "live": live, **assets(),
         }
     )  # fmt: skip
 
