@@ -13,7 +13,6 @@ from opscope_schemas.report import Problem, ReportFacts
 
 from opscope_tools.report import components, configuration, flow, kernels, overview, performance, reference
 from opscope_tools.report.checks import FRAGMENT_RULES, Material, check
-from opscope_tools.report.edits import line_digests
 from opscope_tools.report.evidence import evidence_problems, with_facts
 from opscope_tools.report.facts import ImplementationFacts, short
 from opscope_tools.report.given import configuration_given
@@ -109,7 +108,6 @@ def render(facts: ImplementationFacts, sections: Mapping[str, str], path: str, t
             summary=summarise(facts, path, outline),
             sources=facts.sources,
             pins=pinned(Page(text), facts.reader),
-            lines=line_digests(Page(text)),
         ),
         drawings=tuple(drawings.values()),
     )
