@@ -43,6 +43,7 @@ from opscope_tools.report.render import Report, render, section_problems
 from opscope_tools.report.repo import RepoFacts, render_repo
 from opscope_tools.report.saving import check_writable, exists_beside, facts_path, inside, page_path, report_path, save
 from opscope_tools.report.sources import SourceReader
+from opscope_tools.report.traits import traits_of
 from opscope_tools.report.webpage import web_page
 from opscope_tools.running.config_files import described
 from opscope_tools.running.runner import run_tool
@@ -284,7 +285,7 @@ def _of_model(arguments: WriteReportArguments, path: str, date: str, context: To
     sections = arguments.sections or {}
     context.progress(_steps(arguments) - 1, _steps(arguments), "rendering and checking")
     report = render(facts, sections, path, _template("implementation.md"))
-    problems = tuple(section_problems(facts.reader, report.facts, sections))
+    problems = tuple(section_problems(facts.reader, report.facts, sections, traits_of(facts)))
     return Draft(report, problems, plots(facts) if arguments.html else [], facts.reader, facts.sources)
 
 
