@@ -17,7 +17,7 @@ from opscope_tools.report.sentences import Sentence
 from opscope_tools.report.sources import SourceReader
 from opscope_tools.report.traits import Traits
 
-__all__ = ["Claim", "false_claims"]
+__all__ = ["CONDITIONAL", "Claim", "false_claims"]
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ _PHRASES: tuple[tuple[str, str, str], ...] = (
     ("latent", r"(?:multi[- ]head[- ])?latent[- ]attention|MLA\b", ""),
     ("experts", r"mixture[- ]of[- ]experts|MoE\b|experts?\b|expert[- ]rout\w+", r"dense (?:model|transformer|decoder(?!\s+layer))"),
     ("windows", r"sliding[- ]windows?|windowed attention|local attention|attention windows?", r"(?:full|global) attention (?:in|on) (?:every|each|all)"),
-    ("tied", r"tied\b|tie[sd]?\b|tying\b|shares? (?:its |one |their )?(?:weights?|matrix)|sharing (?:its |their )?weights?", r"untied\b"),
+    ("tied", r"tied\b|tie[sd]?\b|tying\b|shares? (?:its |one |their |the same |the |a )?(?:weights?|matrix)|sharing (?:its |their )?weights?", r"untied\b"),
     ("bias", r"bias(?:es)?\b(?! term of the mask)|biased\b", r"bias[- ]free|bias-?less|unbiased"),
     ("quantised", r"quanti[sz]ed\b|quanti[sz]ation\b", r"un-?quanti[sz]ed|non-quanti[sz]ed"),
     ("encoder-decoder", r"encoder[-–— ]decoder|encoder and (?:a |one )?decoder", r"decoder[- ]only|encoder[- ]only"),
@@ -70,9 +70,10 @@ _NEGATED = re.compile(rf"{_NOT}(?:\W+[\w-]+){{0,6}}\W*$", re.IGNORECASE)
 _NEGATED_AFTER = re.compile(
     r"^(?:\W+\w+){0,2}?\W+(?:is|are|was|were|has|have|does|do|need|needs)(?:n't|\s+(?:not|never|no)\b)", re.IGNORECASE
 )
-_OPEN = re.compile(
+#: what is said on a condition, or of what may be
+CONDITIONAL = re.compile(
     r"\b(?:if|unless|would|could|might|may|whether|supports?|supported|supporting|variants?|were|optional(?:ly)?|possible|allows?|can be"
-    r"|can also|configurable|depending|depends|other models|elsewhere|in principle|hypothetical\w*)\b",
+    r"|can also|configurable|depending|depends|other models|elsewhere|in principle|declared?s?|by default|hypothetical\w*)\b",
     re.IGNORECASE,
 )
 _CLAUSE = re.compile(r"[;:—–(|]|,?\s(?:but|while|whereas|although|though|because|since|and then|which|so that)\s|\.\s")
@@ -95,7 +96,7 @@ def _asserts(plain: str, start: int, end: int) -> bool | None:
     """Whether a sentence asserts (True) or denies (False) the phrase at that place; None where it does neither."""
     clauses = [found.end() for found in _CLAUSE.finditer(plain[:start])]
     before, after = plain[clauses[-1] if clauses else 0 : start], plain[end:]
-    if _OPEN.search(plain) or _WHEN.search(before):
+    if CONDITIONAL.search(plain) or _WHEN.search(before):
         return None
     if _DENIES.search(before) or _DENIED.match(after):
         return False
@@ -149,7 +150,7 @@ _IN_DTYPE = re.compile(
 
 def _of_dtype(sentence: Sentence, traits: Traits, reader: SourceReader) -> Iterator[Claim]:
     """A dtype that the model does not run in, unless the cited lines name it or a fact of the sentence is of it."""
-    if not traits.dtype or _OPEN.search(sentence.plain):
+    if not traits.dtype or CONDITIONAL.search(sentence.plain):
         return
     quantised = traits.held.get("quantised")
     text = sentence.text.replace("`", " ")

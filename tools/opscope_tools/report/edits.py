@@ -145,8 +145,13 @@ class _Block:
 
 
 def _moved(a: Sequence[str], b: Sequence[str], gone: Sequence[int], come: Sequence[int]) -> list[_Block]:
-    """Runs of lines that are gone in one place and have come in another; a run without a line of its own is none."""
+    """Runs of lines that are gone in one place and have come in another; one of its lines stands nowhere else, or is gone once
+    and has come once."""
     free, arrived, counts = set(gone), set(come), Counter(a)
+    once = {
+        text for text, n in Counter(a[at] for at in gone).items() if n == 1 and any(sign.isalnum() for sign in text)
+    }
+    once &= {text for text, n in Counter(b[at] for at in come).items() if n == 1}
     places: dict[str, list[int]] = {}
     for at in gone:
         places.setdefault(a[at], []).append(at)
@@ -162,7 +167,7 @@ def _moved(a: Sequence[str], b: Sequence[str], gone: Sequence[int], come: Sequen
                 size += 1
             best = max(best, _Block(before, now, size), key=lambda block: block.size)
         lines = range(best.before, best.before + best.size)
-        if any(counts[a[at]] == 1 for at in lines):
+        if any(counts[a[at]] == 1 or a[at] in once for at in lines):
             blocks.append(best)
             free.difference_update(lines)
             taken = now + best.size - 1

@@ -14,7 +14,17 @@ from opscope_schemas.units import amount, counted, plain_bytes, seconds
 
 from opscope_tools.report.markdown import number
 
-__all__ = ["PHASES", "Unit", "named_unit", "phase_of", "scaled_unit", "unit_of", "written", "written_forms"]
+__all__ = [
+    "PHASES",
+    "Unit",
+    "implied_unit",
+    "named_unit",
+    "phase_of",
+    "scaled_unit",
+    "unit_of",
+    "written",
+    "written_forms",
+]
 
 #: FLOPs (a multiply and an add are 1 each), bytes, FLOPs per byte, seconds, tokens/s, %, times, and things that are counted;
 #: empty where a key does not say what its number counts
@@ -35,7 +45,7 @@ _UNITS: tuple[tuple[str, Unit], ...] = (
     (r"query_heads|\w*heads", "query heads"),
     (r"experts|chosen|\w*experts\w*", "experts"),
     (r"(?:largest|turning)_batch|batch_size", "sequences"),
-    (r"window|sliding_window|longest_context|cache_passes_weights|vocab_size|\w*seq_len|cache_len|max_\w*positions?\w*|n_positions"
+    (r"window|sliding_window|chunk_size|longest_context|cache_passes_weights|vocab_size|\w*seq_len|cache_len|max_\w*positions?\w*|n_positions"
      r"|n_ctx", "tokens"),
     (r"\w+_(?:size|dim|rank)", "width"),
     (r"files|lines|entry_points|config_classes|extensions|environment|flags", "things"),
@@ -79,7 +89,8 @@ _WORDS: tuple[tuple[str, frozenset[Unit]], ...] = tuple(
         (r"(?:kilo|mega|giga|tera|kibi|mebi|gibi)?bytes?|[kKMGTP]?i?B", "bytes"),
         (r"[mµun]?s|(?:milli|micro|nano)?seconds?|minutes?", "seconds"),
         (r"%|percent|per cent", "%"),
-        (r"parameters?|weights", "parameters"),
+        (r"parameters?", "parameters"),
+        (r"weights", "parameters|bytes"),
         (r"(?:key[-/ ]?(?:and[- ])?value|kv|KV) heads?", "key-value heads"),
         (r"query heads?", "query heads"),
         (r"heads?", "query heads|key-value heads"),
@@ -113,6 +124,21 @@ def named_unit(before: str, after: str) -> frozenset[Unit]:
     if not found and (lead := _LEADS.search(before)):
         found = next(iter(reversed(list(_NAMED.finditer(before[max(0, lead.start() - 40) : lead.start()])))), None)
     return _WORDS[int((found.lastgroup or "w0")[1:])][1] if found else frozenset()
+
+
+#: what is done with bytes, FLOPs and time, where no unit is named
+_DONE: tuple[tuple[Unit, str], ...] = (
+    ("bytes", r"moves?|moved|moving|traffic|footprint|occup(?:y|ies|ied)|stores?|memory use|(?:takes?|uses?) up"),
+    ("FLOPs", r"computes|arithmetic|multiplications|operations"),
+    ("seconds", r"latency|lasts?|duration|waits?"),
+)
+_DOING = re.compile("|".join(rf"(?P<{unit}>\b(?:{words})\b)" for unit, words in _DONE))
+
+
+def implied_unit(before: str) -> Unit:
+    """The unit that a verb or noun before a number asks for, as far back as the last fact; empty where none does."""
+    found = list(_DOING.finditer(re.split(r"[;\0]", before)[-1]))
+    return (found[-1].lastgroup or "") if found else ""
 
 
 def scaled_unit(after: str) -> str:

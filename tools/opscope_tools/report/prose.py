@@ -15,9 +15,9 @@ from collections.abc import Iterator, Mapping
 
 from opscope_schemas.report import Problem
 
-from opscope_tools.report.claims import false_claims
+from opscope_tools.report.claims import CONDITIONAL, false_claims
 from opscope_tools.report.markdown import POINTER, Page, code_spans, number
-from opscope_tools.report.measures import PHASES, Unit, named_unit, phase_of, scaled_unit, unit_of
+from opscope_tools.report.measures import PHASES, implied_unit, named_unit, phase_of, scaled_unit, unit_of
 from opscope_tools.report.quantities import Quantity, quantities
 from opscope_tools.report.sentences import Quoted, Sentence, sentences
 from opscope_tools.report.sources import SourceReader
@@ -28,7 +28,8 @@ __all__ = ["prose_problems"]
 _RANKS = re.compile(
     r"\b(?:outperform\w*|outclass\w*|surpass\w*|superior|inferior|unmatched|unrivall?ed|unbeaten|best|better|worst|state[- ]of[- ]the[- ]art|SOTA"
     r"|(?:most|more|less|least) (?:efficient|powerful|accurate|capable|advanced|performant|modern|scalable|popular|sophisticated|optimi[sz]ed)"
-    r"|top[- ]performing|leading|beats?|ahead of|optimal)\b",
+    r"|top[- ]performing|leading|beats?|ahead of|optimal|no other (?:model|implementation|architecture|design)\w*|as (?:efficient|good|capable) as"
+    r"|(?:than|unlike) (?:any|all|most|every|other) (?:other )?(?:models?|implementations?|architectures?|designs?))\b",
     re.IGNORECASE,
 )
 _COMPARED = re.compile(
@@ -58,6 +59,8 @@ _PHASE_WORDS = {
     "forward": r"forward pass",
 }
 _PHASE = re.compile("|".join(rf"(?P<{phase}>\b(?:{words}))" for phase, words in _PHASE_WORDS.items()), re.IGNORECASE)
+#: what a number may count whose key does not say what it counts
+_SOFT = frozenset({"tokens", "sequences"})
 #: words that ask for one of several facts of a unit, and what its key then holds
 _QUALIFIED = (
     (r"active|activated", r"active"), (r"encoder", r"encoder"), (r"decoder", r"decoder|layers|layer|heads"),
@@ -210,8 +213,13 @@ def _alike(sentence: Sentence, fact: Quoted, values: Mapping[str, float]) -> Map
 def _unit_fault(sentence: Sentence, fact: Quoted) -> str:
     before, after = sentence.plain[: fact.start], sentence.plain[fact.end :]
     unit, named = unit_of(fact.key), named_unit(before, after)
-    if named and unit not in named and not _counts_calls(unit, named):
+    if named and unit not in named and (unit or not named & _SOFT):
         return f"counts {unit or 'something else'}, not {' or '.join(sorted(named))}."
+    implied = implied_unit(before) if not named and unit in ("FLOPs", "bytes", "seconds") else ""
+    if implied and implied != unit:
+        return f"counts {unit}, not {implied}."
+    if unit == "FLOPs" and re.match(r"\s*FLOPs? of (?:memory|storage|traffic)", after):
+        return "counts FLOPs, not bytes."
     following = re.split(r"[,;:.()\0]", after)[0]
     for words, keys in _QUALIFIED:
         if (
@@ -221,11 +229,6 @@ def _unit_fault(sentence: Sentence, fact: Quoted) -> str:
         ):
             return f"is not of the {following.strip()[:40]} that the sentence speaks of."
     return ""
-
-
-def _counts_calls(unit: Unit, named: frozenset[Unit]) -> bool:
-    """Whether a width or a count without a unit may be said of what is counted in tokens or sequences."""
-    return unit in ("width", "") and bool(named & {"tokens", "sequences"})
 
 
 def _phases(plain: str) -> list[str]:
@@ -277,7 +280,8 @@ def _comparisons(sentence: Sentence, values: Mapping[str, float]) -> Iterator[Pr
         return
     if rank is None:
         cited = POINTER.search(sentence.within.text) is not None
-        if sentence.facts or (cited and _OF_VALUES.match(sentence.plain[found.end() :])):
+        counts = CONDITIONAL.search(sentence.plain) and re.match(r"(?:fewer|more|less)\b", found[0], re.IGNORECASE)
+        if sentence.facts or (cited and (counts or _OF_VALUES.match(sentence.plain[found.end() :]))):
             return
     near = _nearest(sentence, Quantity(*found.span(), found[0], None), values)
     said = "ranks: no analysis of one model shows it" if rank else "compares without a number"

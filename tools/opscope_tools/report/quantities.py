@@ -10,7 +10,7 @@ Words are held to the same: seven billion, a dozen, hundreds of, half, twice, do
 quantities where they count heads, layers or experts, and else no more than an article; `first`, `second half`, `both`, `once` and
 `half precision` are none.
 Small numbers (up to twelve) that count what the lines cited beside them show by themselves, and that no analysis counts, may stand:
-"two norms", "three projections". That holds for `SHOWN` alone, never for layers, heads, experts, parameters, tokens or devices.
+"two norms", "three projections", "is applied twice". That holds for `SHOWN` alone, never for layers, heads, experts, parameters, tokens or devices.
 """
 
 from __future__ import annotations
@@ -101,6 +101,11 @@ _SHOWN = re.compile(
     re.IGNORECASE,
 )  # fmt: skip
 _MOST_SHOWN = 12
+#: how often cited lines do something, and not how much of something there is
+_DONE_OFTEN = re.compile(
+    r"\b(?:appears?|occurs?|called|applied|used|stands?|written|normali[sz]ed|added|normali[sz]es|adds)\s+$"
+)
+_AS_MUCH = re.compile(r"\s+(?:as|the|more|less|that|its|their|faster|slower)\b")
 
 
 def quantities(plain: str) -> Iterator[Quantity]:
@@ -171,6 +176,10 @@ def _words(plain: str, found: re.Match[str]) -> Quantity | None:
     if word in ("one", "zero") and not (_COUNTED.match(after) and _COUNTING.search(plain[:start])):
         return None
     value = _PART_VALUES[word] if word in _PART_VALUES else _spelt(word)
+    if word in ("twice", "thrice"):
+        return Quantity(
+            start, end, found[0], value, bool(_DONE_OFTEN.search(plain[:start])) and not _AS_MUCH.match(after)
+        )
     shown = value is not None and 0 <= value <= _MOST_SHOWN and word in _ONES and bool(_SHOWN.match(after))
     return Quantity(start, end, found[0], value, shown)
 
