@@ -225,6 +225,7 @@ class CheckReportOptions(TypedDict, total=False):
     """Of `check_report`."""
 
     fix: bool
+    regenerate: bool
     whole: bool
 
 

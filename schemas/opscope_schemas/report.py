@@ -1,12 +1,13 @@
 """What the report tools answer: problems found by the checks, and the summary that goes with a saved report.
 
 `ReportFacts` is the small JSON file that lies beside a report (`NAME-analysis.facts.json`): the numbers that the report
-quotes by key, the variables its formulas may name, and the summary. `check_report` reads it back.
+quotes by key, the variables its formulas may name, the summary, and what the report is made again from: the arguments, the date,
+and its text as it was written. `check_report` reads it back.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -21,9 +22,16 @@ class Problem(Frozen):
     """One thing that the checks reject."""
 
     rule: str = Field(description="Name of the rule, e.g. PLACEHOLDER, LINE_OUT_OF_BOUNDS, SECTION_MISSING.")
-    line: int = Field(description="Line of the report, 1-based; of the section's own text where `section` is set.")
+    line: int = Field(
+        description="Line of the report, 1-based; of the entry's own text where the fault is in `sections`."
+    )
     message: str = Field(description="What is wrong, and what would be right.")
-    section: str = Field(default="", description="Key of the `sections` entry that holds the fault; empty: the report.")
+    section: str = Field(
+        default="",
+        description="Key of the `sections` entry that holds the fault, or the heading above it in a saved report.",
+    )
+    expected: str = Field(default="", description="What should stand there: the line, or the fact that fits.")
+    found: str = Field(default="", description="What stands there: the line, or the sentence.")
 
 
 class ReportSummary(Frozen):
@@ -48,7 +56,7 @@ class Pin(Frozen):
 class ReportFacts(Frozen):
     """Content of the facts file beside a report."""
 
-    promised: ClassVar[tuple[str, ...]] = ("kind", "variables", "summary", "lines")
+    promised: ClassVar[tuple[str, ...]] = ("kind", "variables", "summary")
 
     kind: ReportKind = "implementation"
     name: str
@@ -60,7 +68,12 @@ class ReportFacts(Frozen):
     summary: ReportSummary = ReportSummary()
     sources: tuple[Source, ...] = Field(default=(), description="The source trees that the report speaks of.")
     pins: tuple[Pin, ...] = ()
-    lines: tuple[str, ...] = Field(default=(), description="Digests of the report's lines as they were written.")
+    arguments: dict[str, Any] = Field(
+        default_factory=dict,
+        description="What write_report was given, the agent's sections too: from this it is made again.",
+    )
+    date: str = Field(default="", description="The day that stands at the report's head.")
+    text: str = Field(default="", description="The report as it was written, compressed by zlib, in base64.")
 
 
 class WriteReportResult(ToolResult):

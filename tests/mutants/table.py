@@ -24,6 +24,8 @@ _TOOLS = "tools/opscope_tools"
 _FORMULA = "schemas/opscope_schemas/formula.py"
 _POINTERS = ("tests/tools/report/test_pointers_stay_inside.py",)
 _CHECKS = ("tests/tools/report/test_checks.py",)
+_SAVED = ("tests/tools/report/test_write_and_check_report.py",)
+_PLANTED = ("tests/tools/report/test_planted_faults.py::test_planted_faults_are_caught_with_what_was_expected_and_found",)
 _KEYS = ("tests/tools/test_cache_keys.py",)
 _TRANSPORTS = ("tests/server/test_transports.py",)
 _HTTP = ("tests/server/test_http.py",)
@@ -57,10 +59,27 @@ MUTANTS = (
     Mutant("rows are as wide as their head", f"{_TOOLS}/report/checks.py", "            elif len(cells) != len(table.head):\n",
            "            elif False:\n", _CHECKS),
     Mutant("marked numbers are those of the analysis", f"{_TOOLS}/report/checks.py",
-           "            elif written is None or _number(written) != values[key]:\n", "            elif False:\n", _CHECKS),
+           "            elif written is None or not _is(key, values[key], written, between):\n", "            elif False:\n", _CHECKS),
     Mutant("fences are closed", f"{_TOOLS}/report/checks.py", "        if not fence.closed:\n", "        if False:\n", _CHECKS),
     Mutant("links lead to headings", f"{_TOOLS}/report/checks.py", "            if found.group(1) not in anchors:\n",
            "            if False:\n", _CHECKS),
+    Mutant("a report is compared line by line", f"{_TOOLS}/check_report.py", "differences(expected, page)", "()", _PLANTED),
+    Mutant("a report is made anew", f"{_TOOLS}/check_report.py", "        expected = Page(anew.draft.report.text)\n", "", _PLANTED),
+    Mutant("a facts file says what the analysis says", f"{_TOOLS}/check_report.py", "        if right != found:\n            yield _facts_differ(f\"{key}",
+           "        if False:\n            yield _facts_differ(f\"{key}", _SAVED),
+    Mutant("a report has its facts file", f"{_TOOLS}/check_report.py", "problems=(_of_facts(\"FACTS_MISSING\", said, beside, \"no such file\"),)",
+           "problems=()", _PLANTED),
+    Mutant("a facts file is the report's own", f"{_TOOLS}/check_report.py", "        if foreign:\n", "        if False:\n", _PLANTED),
+    Mutant("blocks that moved are told as moved", f"{_TOOLS}/report/edits.py", "        if any(counts[a[at]] == 1 or a[at] in once for at in lines):\n",
+           "        if False:\n", _PLANTED),
+    Mutant("quantities are facts", f"{_TOOLS}/report/prose.py", "    for found in quantities(sentence.plain):\n", "    for found in ():\n", _PLANTED),
+    Mutant("numbers in words are quantities", f"{_TOOLS}/report/quantities.py", "    for pattern in (_PARTS, _SPELT):\n", "    for pattern in ():\n", _PLANTED),
+    Mutant("a fact counts what its sentence says", f"{_TOOLS}/report/prose.py", "_unit_fault(sentence, fact) or _phase", "_phase", _PLANTED),
+    Mutant("a fact is of the pass that its sentence speaks of", f"{_TOOLS}/report/prose.py", " or _phase_fault(sentence, fact)", "", _PLANTED),
+    Mutant("comparisons rest on a fact", f"{_TOOLS}/report/prose.py", "        yield from _comparisons(sentence, values)\n", "", _PLANTED),
+    Mutant("claims are held to the model", f"{_TOOLS}/report/claims.py", "    yield from _of_traits(sentence, traits)\n", "", _PLANTED),
+    Mutant("dtypes are the model's", f"{_TOOLS}/report/claims.py", "    yield from _of_dtype(sentence, traits, reader)\n", "", _PLANTED),
+    Mutant("classes are what they are said to be", f"{_TOOLS}/report/claims.py", "    yield from _of_classes(sentence, traits, reader)\n", "", _PLANTED),
     # exact numbers
     Mutant("`//` divides exactly only what divides", _FORMULA,
            "        if exact is not None and exact._integral():\n            return exact\n        # the part",

@@ -24,7 +24,6 @@ from opscope_schemas.report import Problem, ReportFacts, ReportKind, WriteReport
 from opscope_schemas.tiling import TilingResult
 from pydantic import Field
 
-from opscope_tools.check_report import exists_beside
 from opscope_tools.costing.arguments import IDLE
 from opscope_tools.costing.checkpoints import checkpoint_named
 from opscope_tools.count_flops import COUNT_FLOPS
@@ -36,6 +35,7 @@ from opscope_tools.hardware.devices import devices
 from opscope_tools.inspect_model import INSPECT_MODEL
 from opscope_tools.map_repo import MAP_REPO
 from opscope_tools.report.checks import Material, check
+from opscope_tools.report.edits import packed
 from opscope_tools.report.facts import ImplementationFacts, default_point, position_limit
 from opscope_tools.report.live import live_data
 from opscope_tools.report.markdown import Page
@@ -43,8 +43,9 @@ from opscope_tools.report.overview import scopes
 from opscope_tools.report.plots import Plot, plots
 from opscope_tools.report.render import Report, render, section_problems
 from opscope_tools.report.repo import RepoFacts, render_repo
-from opscope_tools.report.saving import check_writable, facts_path, inside, page_path, report_path, save
+from opscope_tools.report.saving import check_writable, exists_beside, facts_path, inside, page_path, report_path, save
 from opscope_tools.report.sources import SourceReader
+from opscope_tools.report.traits import traits_of
 from opscope_tools.report.webpage import web_page
 from opscope_tools.running.config_files import described
 from opscope_tools.running.runner import run_tool
@@ -52,7 +53,7 @@ from opscope_tools.running.tool import Tool, ToolContext
 from opscope_tools.settings import PythonSource, checks_of
 from opscope_tools.trace_dataflow import TRACE_DATAFLOW
 
-__all__ = ["WRITE_REPORT", "WriteReportArguments", "gather"]
+__all__ = ["WRITE_REPORT", "Draft", "WriteReportArguments", "drafted", "gather"]
 
 _FIRST = 40
 #: kernels that one report shows
@@ -99,8 +100,9 @@ def _steps(arguments: WriteReportArguments) -> float:
     return len(set(arguments.phases or _PHASES)) + 3.0
 
 
-def gather(arguments: WriteReportArguments, context: ToolContext) -> ImplementationFacts:
-    """Everything that the report is computed from; reports progress, raises the siblings' errors."""
+def gather(arguments: WriteReportArguments, context: ToolContext, date: str = "") -> ImplementationFacts:
+    """Everything that the report is computed from; reports progress, raises the siblings' errors. The date is today's where
+    none is given."""
     target = arguments.target or arguments.name
     config = {} if arguments.config is None else {"config": arguments.config}
     phases = tuple(dict.fromkeys(arguments.phases or _PHASES))
@@ -154,7 +156,7 @@ def gather(arguments: WriteReportArguments, context: ToolContext) -> Implementat
     facts = ImplementationFacts(
         name=arguments.name,
         target=target,
-        date=datetime.datetime.now(datetime.UTC).date().isoformat(),
+        date=date or _today(),
         sources=tuple(dict.fromkeys(source for result in results for source in result.sources)),
         reader=SourceReader(context.workspace.repositories.values(), context.checkpoint),
         tree=tree,
@@ -262,12 +264,16 @@ def _tiling(kernel: str | None, context: ToolContext) -> TilingResult | None:
     return run_tool(CUDA_KERNEL_TILING, {"target": kernel}, context)
 
 
-# ---- the tool -------------------------------------------------------------------------------------------------------
+def _today() -> str:
+    return datetime.datetime.now(datetime.UTC).date().isoformat()
+
+
+# ---- the report before it is saved ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class _Draft:
-    """A report before it is saved: what the checks reject in it, its plots, and the source that it speaks of."""
+class Draft:
+    """A report before it is saved: what is rejected in the agent's sections, its plots, and the source that it speaks of."""
 
     report: Report
     problems: tuple[Problem, ...]
@@ -277,53 +283,35 @@ class _Draft:
     sources: tuple[Source, ...]
 
 
-def _run(arguments: WriteReportArguments, context: ToolContext) -> WriteReportResult:
-    workspace = context.workspace
-    path = report_path(arguments.name, arguments.kind)
-    if inside(workspace.output, path).exists() and not arguments.overwrite:
-        raise InputError(
-            f"{path} exists already in {workspace.output}.",
-            next_step="Give overwrite=true to replace it, or another name.",
-        )
-    check_writable(workspace.output, path)  # before minutes of tracing
-    draft = (_of_repository if arguments.kind == "repo" else _of_model)(arguments, path, context)
-    notes: tuple[str, ...] = ()
-    if draft.problems:
-        notes = ("The report was not saved: repair the problems and call write_report again.",)
-    else:
-        context.checkpoint()
-        texts = {facts_path(path): draft.report.facts.model_dump_json(indent=1) + "\n", path: draft.report.text}
-        if arguments.html:
-            texts[page_path(path)] = web_page(draft.report, draft.plots, draft.reader, _template("page.html"), draft.live)
-        save(workspace.output, texts)
-    context.progress(_steps(arguments), _steps(arguments), "not saved" if draft.problems else "saved")
-    return WriteReportResult(
-        path=path,
-        ok=not draft.problems,
-        problems=draft.problems,
-        summary=draft.report.facts.summary,
-        facts_path=facts_path(path) if not draft.problems else "",
-        page_path=page_path(path) if arguments.html and not draft.problems else "",
-        sources=draft.sources,
-        notes=notes,
-    )
-
-
 def _template(name: str) -> Callable[[Mapping[str, object]], str]:
     return lambda values: render_template(name, values)
 
 
-def _of_model(arguments: WriteReportArguments, path: str, context: ToolContext) -> _Draft:
-    facts = gather(arguments, context)
+def drafted(arguments: WriteReportArguments, context: ToolContext, date: str = "") -> Draft:
+    """The report that the arguments give, as of `date` or today, with all that its facts file keeps. The same arguments give the
+    same report on the same source, so `check_report` makes it a second time to compare.
+
+    Raises what the tools raise that the report is gathered with.
+    """
+    path, date = report_path(arguments.name, arguments.kind), date or _today()
+    of_repo = arguments.kind == "repo"
+    draft = _of_repository(arguments, path, context) if of_repo else _of_model(arguments, path, date, context)
+    kept = {
+        "arguments": arguments.model_dump(mode="json", exclude_defaults=True, exclude={"overwrite", "html"}),
+        "date": date,
+        "text": packed(draft.report.text),
+    }
+    return replace(draft, report=replace(draft.report, facts=draft.report.facts.model_copy(update=kept)))
+
+
+def _of_model(arguments: WriteReportArguments, path: str, date: str, context: ToolContext) -> Draft:
+    facts = gather(arguments, context, date)
     sections = arguments.sections or {}
     context.progress(_steps(arguments) - 1, _steps(arguments), "rendering and checking")
     report = render(facts, sections, path, _template("implementation.md"))
-    problems = tuple(section_problems(facts.reader, report.facts, sections))
-    if not problems:
-        exists = partial(exists_beside, context.workspace, path)
-        problems = tuple(check(Material(Page(report.text), facts.reader, report.facts, facts.sources, exists)))
+    problems = tuple(section_problems(facts.reader, report.facts, sections, traits_of(facts)))
     drawn, live = (plots(facts), _live(arguments, facts, context)) if arguments.html and not problems else ([], "")
-    return _Draft(report, problems, drawn, live, facts.reader, facts.sources)
+    return Draft(report, problems, drawn, live, facts.reader, facts.sources)
 
 
 def _live(arguments: WriteReportArguments, facts: ImplementationFacts, context: ToolContext) -> str:
@@ -333,7 +321,7 @@ def _live(arguments: WriteReportArguments, facts: ImplementationFacts, context: 
     return live_data(facts, list(known.values()), device.id)
 
 
-def _of_repository(arguments: WriteReportArguments, path: str, context: ToolContext) -> _Draft:
+def _of_repository(arguments: WriteReportArguments, path: str, context: ToolContext) -> Draft:
     workspace = context.workspace
     repository = workspace.repository(arguments.target or arguments.name)
     context.progress(0, _steps(arguments), f"mapping {repository.name}")
@@ -347,15 +335,57 @@ def _of_repository(arguments: WriteReportArguments, path: str, context: ToolCont
         place = f"{source.repository} {source.version}, an installed package"
     facts = RepoFacts(arguments.name, found, source, place, reader)
     sections = arguments.sections or {}
-    exists = partial(exists_beside, workspace, path)
+    exists = partial(exists_beside, workspace.output, path)
 
     def review(text: str, kept: ReportFacts) -> list[Problem]:
         return check(Material(Page(text), reader, kept, (source,), exists))
 
     context.progress(_steps(arguments) - 1, _steps(arguments), "rendering and checking")
-    report, found_wrong = render_repo(facts, sections, path, _template("repo.md"), review)
-    problems = tuple(section_problems(reader, report.facts, sections)) or tuple(found_wrong)
-    return _Draft(report, problems, [], "", reader, (source,))
+    report = render_repo(facts, sections, path, _template("repo.md"), review)
+    problems = tuple(section_problems(reader, report.facts, sections))
+    return Draft(report, problems, [], "", reader, (source,))
+
+
+# ---- the tool -------------------------------------------------------------------------------------------------------
+
+
+def _run(arguments: WriteReportArguments, context: ToolContext) -> WriteReportResult:
+    workspace = context.workspace
+    path = report_path(arguments.name, arguments.kind)
+    if inside(workspace.output, path).exists() and not arguments.overwrite:
+        raise InputError(
+            f"{path} exists already in {workspace.output}.",
+            next_step="Give overwrite=true to replace it, or another name.",
+        )
+    check_writable(workspace.output, path)  # before minutes of tracing
+    draft = drafted(arguments, context)
+    problems = draft.problems or _rejected(draft, path, context)
+    notes: tuple[str, ...] = ()
+    if problems:
+        notes = ("The report was not saved: repair the problems and call write_report again.",)
+    else:
+        context.checkpoint()
+        texts = {facts_path(path): draft.report.facts.model_dump_json(indent=1) + "\n", path: draft.report.text}
+        if arguments.html:
+            texts[page_path(path)] = web_page(draft.report, draft.plots, draft.reader, _template("page.html"), draft.live)
+        save(workspace.output, texts)
+    context.progress(_steps(arguments), _steps(arguments), "not saved" if problems else "saved")
+    return WriteReportResult(
+        path=path,
+        ok=not problems,
+        problems=problems,
+        summary=draft.report.facts.summary,
+        facts_path=facts_path(path) if not problems else "",
+        page_path=page_path(path) if arguments.html and not problems else "",
+        sources=draft.sources,
+        notes=notes,
+    )
+
+
+def _rejected(draft: Draft, path: str, context: ToolContext) -> tuple[Problem, ...]:
+    """What the rules reject in the whole report."""
+    exists = partial(exists_beside, context.workspace.output, path)
+    return tuple(check(Material(Page(draft.report.text), draft.reader, draft.report.facts, draft.sources, exists)))
 
 
 def _first_problems(result: WriteReportResult) -> WriteReportResult:

@@ -443,11 +443,27 @@ def estimate(phase: Phase) -> RooflineResult:
 
 
 def answer(tool: AnyTool, arguments: Mapping[str, Any], context: ToolContext) -> ToolResult:
-    """What other tools say about the toy; what reads source reads the toy's."""
-    name = tool.name
-    if name in {"extract_config", "cuda_kernel_tiling"}:
+    """What other tools say about the toy; what reads source reads the toy's, and lines are those of the source as it is now."""
+    if tool.name in {"extract_config", "cuda_kernel_tiling"}:
         answered: ToolResult = run_tool(tool, arguments, context)
         return answered
+    said = _answer(tool.name, arguments)
+    now = (context.workspace.repositories["toyland"].root / FILE).read_text()
+    return said if now == MODELING else type(said).model_validate(_at_present(said.model_dump(), now))
+
+
+def _at_present(held: Any, source: str) -> Any:
+    """A document with every line of the model's file where its statement stands in `source`."""
+    if isinstance(held, dict):
+        moved = {name: _at_present(value, source) for name, value in held.items()}
+        for file, line in (("file", "line"), ("forward_file", "forward_line")):
+            if held.get(file) == FILE and held.get(line):
+                moved[line] = line_of(MODELING.split("\n")[held[line] - 1], source)
+        return moved
+    return [_at_present(value, source) for value in held] if isinstance(held, list | tuple) else held
+
+
+def _answer(name: str, arguments: Mapping[str, Any]) -> ToolResult:
     phase: Phase = arguments.get("phase", "prefill")
     if name == "inspect_model":
         if arguments["model"] != "toy":

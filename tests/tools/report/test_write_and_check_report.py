@@ -13,6 +13,7 @@ from opscope_schemas.errors import InputError, OutputError, PathRefusedError, So
 from opscope_schemas.report import CheckReportResult, ReportFacts, WriteReportResult
 from opscope_tools.check_report import CHECK_REPORT, CheckReportArguments
 from opscope_tools.report import saving
+from opscope_tools.report.edits import packed
 from opscope_tools.running.runner import shorten_to
 from opscope_tools.running.tool import ToolContext
 from opscope_tools.write_report import WRITE_REPORT, WriteReportArguments
@@ -162,19 +163,25 @@ def test_a_path_that_is_no_report_gives_one_sentence(
         check(context, path)
 
 
-def test_a_damaged_facts_file_is_not_taken_for_agreement(context: ToolContext) -> None:
+def test_a_facts_file_that_is_damaged_or_gone_is_a_problem_with_the_next_step(context: ToolContext) -> None:
     write(context)
-    (context.workspace.output / FACTS).write_text("{")
-    with pytest.raises(SourceError, match=r"facts file .* cannot be read"):
-        check(context)
+    facts = context.workspace.output / FACTS
+    for content in ("{", "{}", facts.read_text().replace('"text": "', '"text": "A')):
+        facts.write_text(content)
+        assert rules(check(context)) == {"FACTS_UNREADABLE"}
+    facts.unlink()
+    (problem,) = check(context).problems
+    assert (problem.rule, problem.line) == ("FACTS_MISSING", 1)
+    assert "write_report" in problem.message
 
 
-def test_a_report_without_facts_is_checked_and_says_so(context: ToolContext) -> None:
+def test_the_facts_file_of_another_report_is_told(context: ToolContext) -> None:
     write(context)
-    (context.workspace.output / FACTS).unlink()
-    result = check(context)
-    assert result.ok
-    assert "were not compared" in result.notes[0]
+    write(context, name="other", target="toy")
+    other = context.workspace.output / "reports/implementations/other-analysis.facts.json"
+    (context.workspace.output / FACTS).write_text(other.read_text())
+    (problem,) = check(context).problems
+    assert (problem.rule, problem.found) == ("FACTS_FOREIGN", "reports/implementations/other-analysis.md")
 
 
 def test_a_long_list_of_problems_is_cut_and_says_how_many_are_left(context: ToolContext) -> None:
@@ -284,16 +291,63 @@ def test_prose_with_evidence_is_saved(context: ToolContext) -> None:
     assert write(context, sections={"1": good}).problems == ()
 
 
-def test_a_line_changed_by_hand_is_told_and_a_lost_mark_too(context: ToolContext) -> None:
+def test_a_line_changed_by_hand_is_told_with_what_was_expected(context: ToolContext) -> None:
     write(context)
     report = context.workspace.output / PATH
     text = report.read_text()
-    report.write_text(text.replace("multi-head", "multi-query"))
-    assert rules(check(context)) == {"EDITED"}
+    report.write_text(text.replace(", multi-head attention (", ", multi-query attention ("))
+    (problem,) = check(context).problems
+    assert (problem.rule, problem.section) == ("TEXT_CHANGED", "1. Executive Summary")
+    assert ("multi-head" in problem.expected, "multi-query" in problem.found) == (True, True)
     report.write_text(text.replace("<!-- fact:parameters -->", ""))
-    assert rules(check(context)) == {"EDITED", "FACT_LOST"}
+    assert rules(check(context)) == {"TEXT_CHANGED"}
     report.write_text(text.replace("---\n", "---\n\n"))  # blank lines say nothing
     assert check(context).ok
+
+
+def test_lines_that_are_deleted_added_or_moved_are_told_with_their_section(context: ToolContext) -> None:
+    write(context)
+    report = context.workspace.output / PATH
+    text = report.read_text()
+    gone = next(line for line in text.split("\n") if line.startswith(("- Backbone", "- Normalisation")))
+    report.write_text(text.replace(f"{gone}\n", ""))
+    (problem,) = check(context).problems
+    assert (problem.rule, problem.expected, problem.found) == ("TEXT_MISSING", gone, "")
+    report.write_text(text.replace(f"{gone}\n", f"{gone}\n- Everything fits.\n"))
+    (problem,) = check(context).problems
+    assert (problem.rule, problem.expected, problem.found) == ("TEXT_ADDED", "", "- Everything fits.")
+    report.write_text(text.replace(f"{gone}\n", "").replace("\n## 3. ", f"\n{gone}\n\n## 3. "))
+    (problem,) = check(context).problems
+    assert (problem.rule, problem.section) == ("TEXT_MOVED", "2.3 Execution Model")
+    assert "in section '1. Executive Summary'" in problem.expected
+
+
+def test_a_report_and_its_facts_that_were_changed_alike_are_caught_by_making_it_anew(context: ToolContext) -> None:
+    write(context)
+    report, beside = context.workspace.output / PATH, context.workspace.output / FACTS
+    text = report.read_text().replace("2.14K<!-- fact:parameters", "9.14K<!-- fact:parameters")
+    facts = ReportFacts.model_validate_json(beside.read_text())
+    forged = facts.model_copy(update={"values": {**facts.values, "parameters": 9136}, "text": packed(text)})
+    report.write_text(text)
+    beside.write_text(forged.model_dump_json())
+    found = check(context)
+    assert rules(found) == {"TEXT_CHANGED", "FACTS_CHANGED"}
+    assert ("2136", "9136") in {(problem.expected, problem.found) for problem in found.problems}
+    written = CHECK_REPORT.run(CheckReportArguments(path=PATH, regenerate=False), context)
+    assert written.ok
+    assert "as was asked" in written.notes[0]
+
+
+def test_where_the_source_is_not_registered_a_note_says_what_was_compared(context: ToolContext) -> None:
+    write(context)
+    context.workspace.repositories["other"] = context.workspace.repositories.pop("toyland")
+    context.workspace.repositories["other"] = context.workspace.repositories["other"].model_copy(
+        update={"name": "other"}
+    )
+    beside = context.workspace.output / FACTS
+    facts = ReportFacts.model_validate_json(beside.read_text())
+    beside.write_text(facts.model_copy(update={"arguments": {"name": "toy", "target": "gone"}}).model_dump_json())
+    assert any("toyland is not registered" in note for note in check(context).notes)
 
 
 def test_what_is_no_regular_file_is_refused_at_once(context: ToolContext) -> None:

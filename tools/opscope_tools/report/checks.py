@@ -16,7 +16,6 @@ from opscope_schemas.common import Source
 from opscope_schemas.errors import ValuesError
 from opscope_schemas.formula import STANDARD_ORDER, evaluate, variables
 from opscope_schemas.report import Problem, ReportFacts
-from opscope_schemas.units import amount, counted, plain_bytes, seconds
 
 from opscope_tools.report.checks_source import pointer_problems
 from opscope_tools.report.checks_text import (
@@ -34,6 +33,7 @@ from opscope_tools.report.checks_text import (
 )
 from opscope_tools.report.evidence import search_problems
 from opscope_tools.report.markdown import FACT_MARK, Page, code_spans, without_code
+from opscope_tools.report.measures import written_forms
 from opscope_tools.report.outline import DEEP, REPO_SECTIONS, REPO_TABLES, SECTIONS, TABLES, anchor
 from opscope_tools.report.pins import pin_problems
 from opscope_tools.report.sources import SourceReader
@@ -278,7 +278,7 @@ def facts(material: Material) -> Iterator[Problem]:
             written, between, key = found.groups()
             if key not in values:
                 yield _problem("FACT_UNKNOWN", line, f"The analysis beside this report has no number called {key!r}.")
-            elif written is None or not _is(values[key], written, between):
+            elif written is None or not _is(key, values[key], written, between):
                 yield _problem(
                     "FACT_MISMATCH",
                     line,
@@ -286,12 +286,9 @@ def facts(material: Material) -> Iterator[Problem]:
                 )
 
 
-def _is(value: float, written: str, between: str) -> bool:
-    """Whether that is the number, digit by digit or as people say it of FLOPs, bytes, a time or a count."""
-    if not between:
-        return _number(written) == value
-    said = f"{written}{between}"
-    return said in (amount(value, "FLOP"), plain_bytes(value), seconds(value), counted(value))
+def _is(key: str, value: float, written: str, between: str) -> bool:
+    """Whether that is the number, digit by digit or as people say what it counts."""
+    return f"{written}{between}" in written_forms(key, value) if between else _number(written) == value
 
 
 def _number(written: str) -> float:
@@ -377,6 +374,7 @@ FRAGMENT_RULES: tuple[Rule, ...] = (
     boxes,
     pseudocode,
     diagrams,
+    facts,
     words,
 )
 

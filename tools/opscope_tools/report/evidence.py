@@ -1,6 +1,6 @@
-"""An agent's own prose: every paragraph rests on a pointer, a fact or a search, and its numbers are the analysis's.
+"""An agent's own prose: every paragraph rests on a pointer, a fact or a search. What its sentences say is checked in prose.py.
 
-`{{fact:key}}` becomes the number of that key with its mark. "searched `PATTERN` in `PATH`" is a search: the tool runs it,
+`{{fact:key}}` becomes the number of that key with its mark, with its unit where the sentence names none. "searched `PATTERN` in `PATH`" is a search: the tool runs it,
 when the report is written and on every check, and refuses it where it finds something.
 """
 
@@ -9,11 +9,12 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from opscope_schemas.report import Problem
 
-from opscope_tools.report.markdown import FACT_MARK, POINTER, Page, number, without_code
+from opscope_tools.report.markdown import FACT_MARK, POINTER, Page, without_code
+from opscope_tools.report.measures import written
+from opscope_tools.report.sentences import paragraphs
 from opscope_tools.report.sources import SourceReader
 
 __all__ = ["evidence_problems", "search_problems", "with_facts"]
@@ -25,13 +26,6 @@ _ABSENCE = re.compile(
     r"\b(?:[Tt]here (?:is|are|was|were) no|[Nn]o (?!\.)\w|[Nn]one\b|[Nn]ever\b|[Nn]either\b|[Ll]acks?\b|(?:has|have|with) no\b"
     r"|(?:does|do) not (?:support|use|implement|have|contain|call|exist|need))"
 )
-#: a number with a unit that an analysis would give
-_MEASURED = re.compile(
-    r"(?<![\w.`])(?<!\d,)\d[\d,.]*+\s?(?:%|[kKMGTP]?i?B\b|[kMGTP]?FLOPs?\b|[kMGTP]?FLOP/s|bytes?\b|parameters?\b|weights\b"
-    r"|tokens?/s|GB/s|TB/s|times\b|x\b|ms\b|µs\b|us\b|seconds?\b)"
-)
-#: a number of the analysis with its mark
-_QUOTED = re.compile(r"(?<![\d,.])[\d,.]++" + FACT_MARK.pattern)
 _LONGEST_PATTERN = 200
 
 
@@ -42,7 +36,8 @@ def with_facts(text: str, values: Mapping[str, float]) -> tuple[str, list[Proble
     def put(match: re.Match[str]) -> str:
         key = match[1]
         if key in values:
-            return f"{number(values[key])}<!-- fact:{key} -->"
+            following = re.split(r"[\n{`]", text[match.end() :], maxsplit=1)[0]
+            return f"{written(key, values[key], following)}<!-- fact:{key} -->"
         near = difflib.get_close_matches(key, values, n=3, cutoff=0.3)
         said = f"No number is called {key!r}. Nearest keys: {', '.join(near) or ', '.join(list(values)[:6])}."
         problems.append(Problem(rule="FACT_UNKNOWN", line=text.count("\n", 0, match.start()) + 1, message=said))
@@ -51,34 +46,9 @@ def with_facts(text: str, values: Mapping[str, float]) -> tuple[str, list[Proble
     return _FACT.sub(put, text), problems
 
 
-@dataclass(frozen=True)
-class _Block:
-    """A paragraph or a bullet, outside fences and tables: its first line and its text."""
-
-    line: int
-    text: str
-
-
-def _blocks(page: Page) -> Iterator[_Block]:
-    held: list[str] = []
-    first = 0
-    for position, text in [*page.prose, (len(page.lines) + 2, "")]:
-        ends = (
-            not text.strip()
-            or re.match(r"\s*(?:[-*+]|\d+\.)\s|#{1,6}\s|\s*\|", text)
-            or (held and position > first + len(held))
-        )
-        if ends and held:
-            yield _Block(first, " ".join(held))
-            held = []
-        if text.strip() and not re.match(r"#{1,6}\s|\s*\||\s*[-*_]{3,}\s*$", text):
-            first = first if held else position
-            held.append(text.strip())
-
-
 def evidence_problems(page: Page) -> Iterator[Problem]:
     """What an agent's prose, its facts put in, asserts without evidence."""
-    for block in _blocks(page):
+    for block in paragraphs(page):
         backed = POINTER.search(block.text) or FACT_MARK.search(block.text)
         searched = _SEARCH.search(block.text)
         if not backed and not searched:
@@ -91,12 +61,6 @@ def evidence_problems(page: Page) -> Iterator[Problem]:
             yield Problem(
                 rule="ABSENCE_UNSEARCHED", line=block.line,
                 message="What is said not to be there needs the search that found nothing: searched `PATTERN` in `PATH`.",
-            )  # fmt: skip
-        plain = without_code(_QUOTED.sub("", block.text))
-        for found in _MEASURED.finditer(plain):
-            yield Problem(
-                rule="NUMBER_UNMARKED", line=block.line,
-                message=f"{found[0]!r} is a number that nobody can check: write it as {{{{fact:key}}}}, or leave it out.",
             )  # fmt: skip
 
 

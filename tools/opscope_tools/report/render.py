@@ -13,7 +13,6 @@ from opscope_schemas.report import Problem, ReportFacts
 
 from opscope_tools.report import components, configuration, flow, kernels, overview, performance, reference
 from opscope_tools.report.checks import FRAGMENT_RULES, Material, check
-from opscope_tools.report.edits import line_digests
 from opscope_tools.report.evidence import evidence_problems, with_facts
 from opscope_tools.report.facts import ImplementationFacts, short
 from opscope_tools.report.findings import findings, ranks_line
@@ -25,12 +24,14 @@ from opscope_tools.report.outline import CLOSING, TABLES, Section, section_named
 from opscope_tools.report.parallel import Split, communication_rows, overlap, parallelism_lines
 from opscope_tools.report.pictures import pictures
 from opscope_tools.report.pins import pinned
+from opscope_tools.report.prose import prose_problems
 from opscope_tools.report.quotes import Quotes
 from opscope_tools.report.sources import SourceReader
 from opscope_tools.report.story import story
 from opscope_tools.report.summary import summarise
 from opscope_tools.report.tasks import Task, tasks
 from opscope_tools.report.timeline import LEGEND
+from opscope_tools.report.traits import Traits
 
 __all__ = ["Report", "Template", "outline_of", "place_sections", "render", "section_problems"]
 
@@ -61,13 +62,17 @@ def place_sections(sections: Mapping[str, str], outline: list[Section]) -> dict[
     return placed
 
 
-def section_problems(reader: SourceReader, facts: ReportFacts, sections: Mapping[str, str]) -> list[Problem]:
-    """What the checks reject in the agent's own sections of a report with `facts`; lines are those of each section's text."""
+def section_problems(
+    reader: SourceReader, facts: ReportFacts, sections: Mapping[str, str], traits: Traits | None = None
+) -> list[Problem]:
+    """What the checks reject in the agent's own sections of a report with `facts` on a model of those traits; lines are those of
+    each section's text."""
     problems = []
     for key, given in sections.items():
         text, unknown = with_facts(given, facts.values)
         page = Page(text.strip())
         found = [*check(Material(page, reader, facts), FRAGMENT_RULES), *evidence_problems(page), *unknown]
+        found += prose_problems(page, facts.values, traits, reader)
         found += [
             Problem(
                 rule="HEADING", line=line, message="A section's own text may hold headings of level 4 and deeper only."
@@ -111,7 +116,6 @@ def render(facts: ImplementationFacts, sections: Mapping[str, str], path: str, t
             summary=summarise(facts, path, outline),
             sources=facts.sources,
             pins=pinned(Page(text), facts.reader),
-            lines=line_digests(Page(text)),
         ),
         drawings=tuple(drawings.values()),
     )

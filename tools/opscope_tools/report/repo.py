@@ -14,7 +14,6 @@ from opscope_schemas.repo_map import CallNest, Candidate, Component, Counted, En
 from opscope_schemas.report import Problem, ReportFacts, ReportSummary
 
 from opscope_tools.report.architecture import architecture_map
-from opscope_tools.report.edits import line_digests
 from opscope_tools.report.evidence import with_facts
 from opscope_tools.report.markdown import POINTER, Page, number, table
 from opscope_tools.report.outline import (
@@ -54,8 +53,8 @@ def render_repo(
     path: str,
     template: Template,
     review: Callable[[str, ReportFacts], Sequence[Problem]],
-) -> tuple[Report, Sequence[Problem]]:
-    """The report on a repository and what `review`, the checks, rejects in it, which the self-review at its end lists.
+) -> Report:
+    """The report on a repository; the self-review at its end lists what `review`, the checks, rejects in it.
 
     Raises `UnknownNameError` for a section that does not exist.
     """
@@ -73,10 +72,8 @@ def render_repo(
         kind="repo", name=facts.name, values=quotes.values, summary=_summary(facts, path), sources=(facts.source,),
         pins=pinned(Page(draft), facts.reader),
     )  # fmt: skip
-    problems = review(draft, kept)
-    text = re.sub(r"\n{3,}", "\n\n", template({**context, "review": _review(draft, problems)}))
-    kept = kept.model_copy(update={"lines": line_digests(Page(text))})
-    return Report(text=text, facts=kept, drawings=(drawing,)), problems
+    text = re.sub(r"\n{3,}", "\n\n", template({**context, "review": _review(draft, review(draft, kept))}))
+    return Report(text=text, facts=kept, drawings=(drawing,))
 
 
 def _context(facts: RepoFacts, quotes: Quotes) -> dict[str, object]:

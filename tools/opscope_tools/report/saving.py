@@ -11,11 +11,12 @@ import re
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import unquote
 
 from opscope_cache.whole_files import written_beside
 from opscope_schemas.errors import InputError, OutputError, PathRefusedError
 
-__all__ = ["check_writable", "facts_path", "inside", "page_path", "report_path", "save"]
+__all__ = ["check_writable", "exists_beside", "facts_path", "inside", "page_path", "report_path", "save"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -53,6 +54,14 @@ def inside(output: Path, path: str) -> Path:
             f"{path!r} lies outside the output folder {output}.", next_step="Give a path relative to that folder."
         )
     return resolved
+
+
+def exists_beside(output: Path, report: str, target: str) -> bool:
+    """Whether a link of the report leads to a file of the output folder."""
+    try:
+        return inside(output, f"{report.rpartition('/')[0]}/{unquote(target)}").exists()
+    except PathRefusedError:
+        return False
 
 
 def check_writable(output: Path, path: str) -> None:

@@ -1,0 +1,117 @@
+"""What a model is, as sentences say it: grouped-query, tied, quantised, in bfloat16, a mixture of experts, made of which classes.
+
+Every trait is read off the same documents as the report; None where they leave it open, and then nothing is held against it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from opscope_schemas.analysis import ModuleNode
+
+from opscope_tools.report.facts import ImplementationFacts, short, walk
+from opscope_tools.report.overview import attention_kind
+
+__all__ = ["Trait", "Traits", "traits_of"]
+
+
+@dataclass(frozen=True)
+class Trait:
+    """Whether something is so, and the sentence that says what is."""
+
+    holds: bool | None
+    said: str
+
+
+@dataclass(frozen=True)
+class Traits:
+    """The traits of a model by name, the dtype that it runs in, its classes with their roles, and the files that hold them."""
+
+    held: Mapping[str, Trait] = field(default_factory=dict)
+    dtype: str = ""
+    classes: Mapping[str, str] = field(default_factory=dict)
+    files: tuple[str, ...] = ()
+
+
+def traits_of(facts: ImplementationFacts) -> Traits:
+    """The traits of the model that a report is about."""
+    classes = {
+        short(k.class_name): facts.role(k.class_name) for _, _, k in walk(facts.main.kernels, "") if k.class_name
+    }
+    classes.setdefault(short(facts.subject), "model with head")
+    classes[short(facts.tree.config_class)] = "configuration"
+    files = (facts.modeling_file, *((facts.config_location[0],) if facts.config_location else ()))
+    return Traits(dict(_traits(facts)), facts.main.dtype, classes, files)
+
+
+def _traits(facts: ImplementationFacts) -> Iterator[tuple[str, Trait]]:
+    config = facts.tree.config
+    kind = attention_kind(facts)
+    if kind is not None:
+        said = f"attention is {kind[0]}: {kind[1]} query heads on {kind[2]} key-value heads"
+        for name in ("grouped-query", "multi-query", "multi-head"):
+            yield name, Trait(kind[0] == name, said)
+    attends = bool(facts.classes_of("attention"))
+    latent = attends and bool(_anywhere(config, "kv_lora_rank"))
+    yield (
+        "latent",
+        Trait(
+            latent,
+            "keys and values are projected down to `kv_lora_rank`" if latent else "no `kv_lora_rank` is configured",
+        ),
+    )
+    experts = facts.classes_of("mixture of experts")
+    found = f"experts run in `{short(experts[0])}`" if experts else "no class that ran is a mixture of experts"
+    yield "experts", Trait(bool(experts), found)
+    yield "windows", _windows(facts, attends)
+    if not facts.within:
+        tied = config.get("tie_word_embeddings")
+        yield "tied", Trait(tied if isinstance(tied, bool) else None, f"`tie_word_embeddings` is {tied}")
+        both = config.get("is_encoder_decoder")
+        yield "encoder-decoder", Trait(both if isinstance(both, bool) else None, f"`is_encoder_decoder` is {both}")
+    biased = list(_biased(facts.tree.tree))
+    some = any(biased)
+    every = None if some and not all(biased) else some
+    yield "bias", Trait(every, "every projection has a bias" if some else "no projection has a bias")
+    stored = _anywhere(config, "quantization_config") is not None
+    said = (
+        "a `quantization_config` is given"
+        if stored
+        else f"weights are {facts.main.dtype}: no `quantization_config` is given"
+    )
+    yield "quantised", Trait(stored, said)
+    rotary = bool(facts.classes_of("position embedding")) or any("rope" in name for name in config)
+    yield (
+        "rotary",
+        Trait(rotary, "positions are rotated" if rotary else "no rotary embedding ran and none is configured"),
+    )
+    kept = [graph.cache for graph in facts.graphs if graph.cache is not None and graph.cache.after != "0"]
+    yield "cache", Trait(bool(kept), "a cache is kept between passes" if kept else "no pass keeps a cache")
+
+
+def _windows(facts: ImplementationFacts, attends: bool) -> Trait:
+    """Whether some layer attends within a window."""
+    config = facts.tree.config
+    window = _anywhere(config, "sliding_window")
+    kinds = _anywhere(config, "layer_types")
+    some = not isinstance(kinds, list | tuple) or any("sliding" in str(kind) for kind in kinds)
+    held = attends and isinstance(window, int) and some and _anywhere(config, "use_sliding_window") is not False
+    return Trait(held, f"`sliding_window` is {window}" + ("" if held or window is None else " and is not used"))
+
+
+def _anywhere(config: Mapping[str, object], name: str) -> object | None:
+    """A setting of the config or of a configuration nested in it."""
+    if config.get(name) is not None:
+        return config[name]
+    parts = (part for part in config.values() if isinstance(part, Mapping))
+    return next((found for part in parts if (found := _anywhere(part, name)) is not None), None)
+
+
+def _biased(node: ModuleNode) -> Iterator[bool]:
+    """Of every projection (a matrix that is not an embedding's), whether it has a bias."""
+    matrix = len(node.weights.get("weight", ())) == 2 and "Embedding" not in node.class_name
+    if matrix:
+        yield "bias" in node.weights
+    for child in node.children:
+        yield from _biased(child)
