@@ -197,7 +197,9 @@ def _spread(hardware: str, asked: Mapping[str, object], context: ToolContext) ->
     same = {name: asked[name] for name in ("target", "phase", "values", "config") if name in asked}
     for ranks in _RANKS if ":" not in hardware else ():
         with contextlib.suppress(InputError, TraceError):
-            found[ranks] = run_tool(ESTIMATE_ROOFLINE, {**same, "hardware": hardware, "parallel": {"tp": ranks}}, context)
+            found[ranks] = run_tool(
+                ESTIMATE_ROOFLINE, {**same, "hardware": hardware, "parallel": {"tp": ranks}}, context
+            )
     return found
 
 
@@ -318,7 +320,17 @@ def _live(arguments: WriteReportArguments, facts: ImplementationFacts, context: 
     """The data of the page's live part; the device that the report names is shown first."""
     device, _ = devices_of(arguments.hardware, None, context)
     known = {device.id: device, **devices(context.workspace.device_files)}
-    return live_data(facts, list(known.values()), device.id)
+    table = [
+        {
+            "id": one.id,
+            "name": one.name,
+            "peaks": dict(one.peak_flops),
+            "bandwidth": one.bandwidth,
+            "usable": one.usable,
+        }
+        for one in known.values()
+    ]
+    return live_data(facts, table, device.id)
 
 
 def _of_repository(arguments: WriteReportArguments, path: str, context: ToolContext) -> Draft:
@@ -367,7 +379,9 @@ def _run(arguments: WriteReportArguments, context: ToolContext) -> WriteReportRe
         context.checkpoint()
         texts = {facts_path(path): draft.report.facts.model_dump_json(indent=1) + "\n", path: draft.report.text}
         if arguments.html:
-            texts[page_path(path)] = web_page(draft.report, draft.plots, draft.reader, _template("page.html"), draft.live)
+            texts[page_path(path)] = web_page(
+                draft.report, draft.plots, draft.reader, _template("page.html"), draft.live
+            )
         save(workspace.output, texts)
     context.progress(_steps(arguments), _steps(arguments), "not saved" if problems else "saved")
     return WriteReportResult(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from xml.etree import ElementTree
@@ -12,8 +12,9 @@ from xml.etree import ElementTree
 import pytest
 import report_toy as toy
 from opscope_schemas.dataflow import Dataflow
-from opscope_schemas.formula import evaluate
 from opscope_schemas.tiling import KernelTiling, TileSize, TilingResult
+from opscope_schemas.units import seconds as said_seconds
+from opscope_tools.report.components import data_flow
 from opscope_tools.report.diagrams import draw
 from opscope_tools.report.facts import ImplementationFacts
 from opscope_tools.report.graph import INPUTS, OUTPUTS, Edge, Graph, Group, Vertex, folded, from_tree
@@ -221,13 +222,14 @@ def test_a_residual_path_joins_at_the_addition(residual: ImplementationFacts) ->
 
 
 def test_the_flow_of_a_layer_shows_what_its_addition_reads(residual: ImplementationFacts) -> None:
-    text = toy.rendered_with(residual, {}).text
-    layer = re.search(r"\n### 4\.\d+ Layer: ToyLayer\n(.*?)\n### ", text, re.DOTALL)
-    assert layer is not None
-    flow = layer[1].partition("**Data Flow:**")[2].partition("**Cost**")[0]
-    boxes = re.findall(r"(\d)  line (\d+):.*\n .*  \[reads (.*)\]$", flow, re.MULTILINE)
+    (layer,) = [module for module in residual.modules if module.class_name.endswith("ToyLayer")]
+    graph = data_flow(residual, layer)
+    assert graph is not None
     lines = [toy.line_of(s) for s in ("self.norm(hidden_states)", "self.attention(", "return residual")]
-    assert boxes == [("1", str(lines[0]), "inputs"), ("2", str(lines[1]), "1"), ("3", str(lines[2]), "inputs, 2")]
+    assert draw(graph).split("\n") == [
+        f"1 norm :{lines[0]}  [reads inputs]", f"2 attention :{lines[1]}  [reads 1]", f"3 add :{lines[2]}  [reads inputs, 2]",
+        "outputs  [reads 3]",
+    ]  # fmt: skip
 
 
 def test_what_stands_in_for_a_layers_result_is_no_input(facts: ImplementationFacts) -> None:
@@ -247,80 +249,45 @@ def test_what_stands_in_for_a_layers_result_is_no_input(facts: ImplementationFac
 # ---- the timeline --------------------------------------------------------------------------------------------------
 
 
-def test_the_timeline_runs_the_operators_of_a_layer_one_after_another_by_their_modelled_demand(
-    facts: ImplementationFacts,
-) -> None:
-    layer = timelines(facts, tasks(facts.main, facts.graphs[0]))[1]
-    assert layer.title.startswith("prefill, modelled: one of 2 runs of layers.* (ToyLayer), ")
-    demand = []
-    for _, kernel in toy.leaves(toy.layer_kernels(""), "ToyLayer"):
-        moved = evaluate(kernel.memory_access.read, POINT) + evaluate(kernel.memory_access.write, POINT)
-        demand.append(max(moved, evaluate(kernel.flops, POINT) / 295))
-    spans = [vertex.span for vertex in layer.vertices]
-    assert all(span is not None for span in spans)
-    assert [span.length for span in spans if span] == pytest.approx([each / sum(demand) for each in demand])
-    assert [span.start for span in spans if span] == pytest.approx(
-        [sum(demand[:at]) / sum(demand) for at in range(len(demand))]
+def with_kernels(facts: ImplementationFacts, seconds: Sequence[float]) -> ImplementationFacts:
+    """The facts with a prefill of kernels that take so long."""
+    found = facts.estimates["prefill"]
+    first = found.operators[0]
+    kernels = tuple(
+        first.model_copy(update={"operation": f"k{at}", "module": f"m{at}", "count": 1, "calibrated_seconds": time})
+        for at, time in enumerate(seconds)
     )
-    assert [v.lines[0].split(" (")[0] for v in layer.vertices] == [
-        "2 mean", "3 rsqrt", "4 mm", "5 scaled_dot_product_attention", "6 mm", "7 add",
-    ]  # fmt: skip
+    return replace(facts, estimates={"prefill": found.model_copy(update={"operators": kernels})})
 
 
-def test_what_bounds_an_operator_follows_the_ridge(facts: ImplementationFacts) -> None:
-    slow = timelines(replace(facts, ridge=1.0), tasks(facts.main, facts.graphs[0]))[1]
-    product = next(v for v in slow.vertices if v.lines[0].startswith("4 mm"))
-    assert product.lines[2] == "compute, 24.6 kFLOP"  # 2 * 64 * 8 * 24
-    known = timelines(facts, tasks(facts.main, facts.graphs[0]))[1]
-    before = next(v for v in known.vertices if v.lines[0].startswith("4 mm"))
-    assert before.lines[2] == "memory, 4.48 kB"  # 704 elements read and 1,536 written, of 2 bytes
-
-
-def test_short_neighbours_share_a_bar_and_no_time_is_lost(facts: ImplementationFacts) -> None:
-    """Sixty norms in a layer are more than a timeline has bars."""
-    (layer,) = [k for k in facts.main.kernels if k.class_name.endswith("ToyLayer")]
-    norm = layer.kernels[0] if layer.kernels else layer
-    longer = layer.model_copy(update={"kernels": (*[norm] * 60, *(layer.kernels or ())[1:])})
-    kernels = tuple(longer if k is layer else k for k in facts.main.kernels)
-    document = facts.main.model_copy(update={"kernels": kernels})
-    changed = replace(facts, documents=(document,), graphs=(toy.graph(document),))
-    drawn = timelines(changed, tasks(document, changed.graphs[0]))[1]
-    assert len(drawn.vertices) == 30
-    assert sum(v.span.length for v in drawn.vertices if v.span) == pytest.approx(1)
-    assert sum(float(v.lines[1].rstrip(" %")) for v in drawn.vertices) == pytest.approx(100, abs=2)
-    assert drawn.vertices[0].lines[0].startswith("2 ")
-    assert drawn.vertices[-1].lines[0].endswith("7 add (ToyLayer)")
-    for first, then in pairwise(v.span for v in drawn.vertices):
-        assert first is not None
-        assert then is not None
+@pytest.mark.parametrize("seconds", [[1e-3, 2e-3, 5e-3], [1e-3] * 60, [1e-9, 1e-9, 1.0, 1e-9], [0.5]])
+def test_the_bars_of_a_timeline_add_up_to_the_pass_and_stand_behind_one_another(
+    facts: ImplementationFacts, seconds: list[float]
+) -> None:
+    (graph,) = timelines(with_kernels(facts, seconds))
+    assert len(graph.vertices) <= 16
+    spans = [vertex.span for vertex in graph.vertices if vertex.span is not None]
+    assert len(spans) == len(graph.vertices)
+    assert sum(span.length for span in spans) == pytest.approx(1)
+    assert spans[0].start == 0
+    for first, then in pairwise(spans):
         assert then.start == pytest.approx(first.start + first.length)
+    assert graph.title == f"prefill on Device, calibrated: {said_seconds(sum(seconds))}"
+    named = [vertex.lines[0] for vertex in graph.vertices]
+    assert named[0].startswith("k0")
+    assert f"k{len(seconds) - 1} " in named[-1]
 
 
-def test_a_pass_without_repeated_layers_is_drawn_by_operator(facts: ImplementationFacts) -> None:
-    document = facts.main.model_copy(update={"kernels": toy.layer_kernels("")})
-    changed = replace(facts, documents=(document,), graphs=(toy.graph(document),))
-    whole, operators = timelines(changed, tasks(document, changed.graphs[0]))
-    assert len(whole.vertices) == 3  # norm, attention, addition
-    assert operators.title == "prefill, modelled: the whole pass by operator"
-    assert [v.lines[0].split(" ")[0] for v in operators.vertices] == ["1", "2", "3", "4", "5", "6"]
+def test_short_neighbours_share_a_bar_and_a_long_kernel_keeps_its_own(facts: ImplementationFacts) -> None:
+    (graph,) = timelines(with_kernels(facts, [1e-6, 1e-6, 1.0, 1e-6, 1e-6]))
+    assert [vertex.lines[0].split(" ")[0] for vertex in graph.vertices] == ["k0", "k2", "k3"]
+    assert graph.vertices[1].lines[1:] == ("     1 s", "100.0 %", "memory, 1 kB")
 
 
-def test_a_task_keeps_its_number_in_the_other_phase(facts: ImplementationFacts) -> None:
-    numbers = [
-        [v.lines[0].split(" ")[0] for v in graph.vertices]
-        for graph in timelines(facts, tasks(facts.main, facts.graphs[0]))
-        if " runs of " in graph.title
-    ]
-    assert len(numbers) == 2
-    assert numbers[0] == ["2", "3", "4", "5", "6", "7"]
-    assert set(numbers[1]) <= set(numbers[0])
-
-
-def test_the_timeline_says_that_it_is_modelled_and_names_no_seconds(rendered: Callable[..., Report]) -> None:
+def test_the_timeline_says_that_it_is_estimated_in_seconds_of_each_pass(rendered: Callable[..., Report]) -> None:
     text = section(rendered().text, "### 8.2 Execution Timeline")
-    assert "*Modelled*, not measured" in text
-    assert text.count(", modelled: ") == 4  # the pass and its layer, in both phases
-    assert not re.search(r"\d ?(?:ms|µs|us|ns|s)\b", text)
+    assert "*Estimated*, not run" in text
+    assert text.count(" on Device, calibrated: 2 ms\n") == 2
 
 
 # ---- the rest -------------------------------------------------------------------------------------------------------
@@ -329,7 +296,7 @@ def test_the_timeline_says_that_it_is_modelled_and_names_no_seconds(rendered: Ca
 def test_a_line_of_pseudocode_says_what_it_costs(facts: ImplementationFacts, rendered: Callable[..., Report]) -> None:
     line = toy.line_of("qkv = self.qkv_proj")
     # 2 * 64 * 8 * 24 FLOPs; reads (64 * 8 + 8 * 24) * 2 bytes; writes 64 * 24 * 2
-    assert f"# {toy.FILE}:{line}; 24.6 kFLOP, r 1.41 kB, w 3.07 kB\n" in rendered().text
+    assert f"# :{line} 24.6 kFLOP, r 1.41 kB, w 3.07 kB; -> [batch_size, seq_len, hidden_size]\n" in rendered().text
     tiling = TilingResult(
         total=1,
         kernels=(

@@ -70,7 +70,7 @@ def test_a_triton_kernel_gives_section_32_the_catalogue_and_its_pseudocode(
     catalogue = cells(text, "## 5.", TABLES["5"])
     assert catalogue[-1][1] == "_attn_fwd"
     assert catalogue[-1][3].startswith("BLOCK_M=128, BLOCK_N=64")
-    assert [int(row[0]) for row in catalogue] == list(range(1, len(catalogue) + 1))
+    assert int(catalogue[-1][0]) == int(catalogue[-2][0].rpartition("-")[2]) + 1  # behind the last task of the model
     (listing,) = [f for f in Page(text).fences if f.language == "python" and f.lines[0].startswith("def _attn_fwd(")]
     (function,) = ast.parse("\n".join(listing.lines)).body
     assert isinstance(function, ast.FunctionDef)

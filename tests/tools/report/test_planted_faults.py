@@ -279,7 +279,7 @@ def facts_faults(subjects: tuple[Subject, Subject]) -> Iterator[tuple[str, bool,
         ("2.14K<!-- fact:parameters", "9.14K<!-- fact:parameters", {"values": {**values, "parameters": 9136}}),
         ("2<!-- fact:layers", "3<!-- fact:layers", {"values": {**values, "layers": 3}}),
         (", multi-head attention", ", multi-query attention", {}),
-        ("- Normalisation: `ToyNorm`", "- Normalisation: `ToyLayer`", {}),
+        ("Normalisation: `ToyNorm`", "Normalisation: `ToyLayer`", {}),
     )
     for old, new, more in consistent:
         found = forged(made, old, new, **more)
@@ -312,7 +312,7 @@ LIES: dict[str, tuple[str, ...]] = {"an untrue sentence about the model": (
 ), "a fact that does not fit its sentence": (
     "A prefill moves {{fact:prefill.flops}} bytes.", "A decode step takes {{fact:decode.bytes}} FLOPs.", "In prefill it takes {{fact:decode.flops}} FLOPs.",
     "Decode moves {{fact:prefill.bytes}} bytes.", "The model has {{fact:layers}} heads.", "The model has {{fact:attention.query_heads}} layers.",
-    f"`ToyNorm` takes {{{{fact:{M}.ToyAttention.flops}}}} FLOPs in one call.", "A decode step lasts {{fact:decode.time.bytes}}.",
+    f"`ToyNorm` takes {{{{fact:{M}.ToyAttention.prefill.flops}}}} FLOPs in prefill.", "A decode step lasts {{fact:decode.time.bytes}}.",
 )}  # fmt: skip
 
 
@@ -399,9 +399,9 @@ HONEST = (
     "It has {{fact:parameters}} parameters, {{fact:weight_bytes}} bytes in bf16.",
     "The vocabulary has {{fact:config.vocab_size}} entries and the stream is {{fact:config.hidden_size}} wide.",
     f"Positions end at {{{{fact:setting.max_position_embeddings}}}} tokens (`{toy.CONFIG_FILE}:13`).",
-    f"One call of `ToyAttention` takes {{{{fact:{M}.ToyAttention.flops}}}} FLOPs.",
-    f"`ToyNorm` moves {{{{fact:{M}.ToyNorm.bytes}}}} bytes in one call.",
-    f"`ToyAttention` takes {{{{fact:{M}.ToyAttention.share_of_prefill}}}} % of the FLOPs of prefill.",
+    f"`ToyAttention` takes {{{{fact:{M}.ToyAttention.prefill.flops}}}} FLOPs in prefill.",
+    f"`ToyNorm` moves {{{{fact:{M}.ToyNorm.prefill.bytes}}}} bytes in prefill.",
+    f"`ToyAttention` takes {{{{fact:{M}.ToyAttention.prefill.share_of_flops}}}} % of the FLOPs of prefill.",
     f"The hub may replace the norm, as the decorator in the line above says ({NORM}).",
     f"Nothing is dropped in inference: dropout runs in training alone ({DROPPED}).",
     f"Attention dispatches to SDPA ({SDPA}), so the kernel is the library's.",

@@ -17,7 +17,7 @@ from opscope_schemas.units import amount
 from opscope_tools.report.facts import ImplementationFacts, bind, role_of
 from opscope_tools.report.markdown import Page
 from opscope_tools.report.outline import SECTIONS, TABLES, anchor, section_named
-from opscope_tools.report.pseudocode import pseudocode
+from opscope_tools.report.pseudocode import Call, pseudocode
 from opscope_tools.report.quotes import Quotes
 from opscope_tools.report.render import Report, render
 
@@ -49,16 +49,19 @@ def test_matrix_products_of_the_toy_are_what_hand_arithmetic_gives(rendered: Cal
 
 def test_one_call_of_a_repeated_class_costs_its_share_of_one_layer(rendered: Callable[..., Report]) -> None:
     one_call = 2 * 64 * 8 * 24 + 4 * 64 * 64 * 8 + 2 * 64 * 8 * 8
-    assert rendered().facts.values["module.toyland.modeling_toy.ToyAttention.flops"] == one_call
+    values = rendered().facts.values
+    assert values["module.toyland.modeling_toy.ToyAttention.prefill.flops"] == 2 * one_call  # of two layers
+    attention = rendered().text.partition(": ToyAttention\n")[2].partition("\n### ")[0]
+    assert f"Memory: {amount(one_call, 'FLOP')}, " in attention
 
 
 def test_an_interface_shows_the_weights_and_tensors_of_the_call_whose_costs_it_stands_beside(
     rendered: Callable[..., Report],
 ) -> None:
-    linear = rendered().text.partition(": Linear\n")[2].partition("\n### ")[0]
-    assert "  - weight: [100, 8]\n  - number of weights: 800\n" in linear
-    head = toy.line_of("return self.lm_head")
-    assert f"One call (lm_head, called at `{toy.FILE}:{head}`) takes {2 * 64 * 8 * 100:,}<!--" in linear
+    linear = rendered().text.partition("\nLinear, called as lm_head: ")[2].partition("\n")[0]
+    assert linear.endswith("PARAMS: - weight: [100, 8] - number of weights: 800")
+    listing = rendered().text.partition("def Linear(input):")[2].partition("```")[0]
+    assert f"Memory: {amount(2 * 64 * 8 * 100, 'FLOP')}, " in listing
     layer = rendered().text.partition(": ToyLayer\n")[2].partition("\n### ")[0]
     assert "number of weights: 264\n" in layer  # 528 in two layers
 
@@ -86,15 +89,17 @@ def test_every_heading_and_table_head_of_the_outline_stands_in_order(rendered: C
 def test_pseudocode_of_every_component_is_python_whose_pointers_lie_in_its_forward(
     rendered: Callable[..., Report],
 ) -> None:
-    listings = ["\n".join(f.lines) for f in Page(rendered().text).fences if f.language == "python"]
+    fences = ["\n".join(f.lines) for f in Page(rendered().text).fences if f.language == "python"]
+    functions = [(function, fence) for fence in fences for function in ast.parse(fence).body]
+    listings = [ast.get_source_segment(fence, function) or "" for function, fence in functions]
     assert len(listings) == 6
-    for listing in listings:
-        (function,) = ast.parse(listing).body
+    for function, _ in functions:
         assert isinstance(function, ast.FunctionDef)
         assert "Tiling:" in (ast.get_docstring(function) or "")
         assert "Memory:" in (ast.get_docstring(function) or "")
     attention = next(listing for listing in listings if listing.startswith("def ToyAttention("))
-    assert f"# {toy.FILE}:{toy.line_of('qkv = self.qkv_proj')}" in attention
+    assert f", from {toy.FILE}:{toy.line_of('def forward(self, hidden_states: torch.Tensor')}." in attention
+    assert f"# :{toy.line_of('qkv = self.qkv_proj')} " in attention
     assert "raise" not in attention
     assert "logger" not in attention
     assert "dropout" not in attention  # training only
@@ -106,21 +111,23 @@ def test_pseudocode_takes_the_inference_branch_of_an_if_on_training() -> None:
     )
     function = ast.parse(source).body[0]
     assert isinstance(function, ast.FunctionDef)
-    text = pseudocode(function, "a.py", "Drop", ["Nothing."])
-    assert "y = x  # a.py:3" in text
+    text = pseudocode(function, "Drop", ["Nothing."], Call())
+    assert "y = x  # :3" in text
     assert "drop" not in text
 
 
 def test_catalogue_numbers_known_tasks_and_the_forward_pass_names_all_of_them(rendered: Callable[..., Report]) -> None:
     page = Page(rendered().text)
     (table,) = [table for table in page.tables if table.head == TABLES["5"]]
-    numbers = [int(cells[0]) for _, cells in table.rows]
+    ends = [[int(end) for end in cells[0].split("-")] for _, cells in table.rows]
+    numbers = [number for first, *last in ends for number in range(first, (last or [first])[0] + 1)]
     assert numbers == list(range(1, len(numbers) + 1))
     for _, cells in table.rows[1:]:
         assert {int(part) for part in re.findall(r"\d+", cells[4])} <= set(numbers)
     start = next(line for line, text in page.headings if text == "### 6.1 Full Forward Pass")
     drawn = next(fence for fence in page.fences if fence.line > start)
-    assert {int(n) for line in drawn.lines for n in re.findall(r"(?:── |, |: )(\d+) \w", line)} == set(numbers)
+    assert {int(n) for line in drawn.lines for n in re.findall(r"(?:── |, )(\d+) \w", line)} == set(numbers)
+    assert not any("×0" in line for line in drawn.lines)
 
 
 def test_configuration_rows_carry_the_value_and_the_line_that_declares_it(rendered: Callable[..., Report]) -> None:

@@ -71,7 +71,8 @@ class LongFormulas:
 def grouped(facts: ImplementationFacts) -> list[tuple[ModuleAnalysis, ...]]:
     """The classes by subsection: each alone in order of first call, those of a library that compute on one line and those
     that hardly count in any pass together."""
-    alone, together = [], []
+    alone: list[ModuleAnalysis] = []
+    together: list[ModuleAnalysis] = []
     for module in facts.modules:
         simple = module.file != facts.modeling_file and len(by_line(module.kernels)) == 1
         leaf = not any(kernel.kernel_type == "composite" for kernel in module.kernels)
@@ -86,7 +87,11 @@ def component_titles(facts: ImplementationFacts) -> list[str]:
 
 def _title(facts: ImplementationFacts, group: Sequence[ModuleAnalysis]) -> str:
     names = ", ".join(short(module.class_name) for module in group)
-    return f"Library and minor modules: {names}" if len(group) > 1 else f"{facts.role(group[0].class_name).capitalize()}: {names}"
+    return (
+        f"Library and minor modules: {names}"
+        if len(group) > 1
+        else f"{facts.role(group[0].class_name).capitalize()}: {names}"
+    )
 
 
 def components(facts: ImplementationFacts, quotes: Quotes, long: LongFormulas) -> list[ComponentText]:
@@ -121,7 +126,11 @@ def _holds_parts(facts: ImplementationFacts, module: ModuleAnalysis) -> bool:
     values, kernels = facts.point(facts.main), facts.main.kernels
     found = parts(facts, kernels, values)
     shown = {short(part.within.class_name) for part in found if part.within is not None}
-    above = {short(k.class_name) for _, _, k in walk(kernels, "") if any(p.within in (k.kernels or ()) for p in found if p.within)}
+    above = {
+        short(k.class_name)
+        for _, _, k in walk(kernels, "")
+        if any(p.within in (k.kernels or ()) for p in found if p.within)
+    }
     return short(module.class_name) in shown | above | {short(facts.subject)}
 
 

@@ -136,7 +136,9 @@ def configuration_note(facts: ImplementationFacts) -> str:
 
 def _unread(parameter: Hyperparameter) -> bool:
     """Whether nobody gave it and the model's file reads it nowhere."""
-    return parameter.reads is not None and not parameter.reads.count and not parameter.is_given and not parameter.derived
+    return (
+        parameter.reads is not None and not parameter.reads.count and not parameter.is_given and not parameter.derived
+    )
 
 
 def _held_value(facts: ImplementationFacts, own: Configuration, parameter: Hyperparameter) -> str:
@@ -349,7 +351,8 @@ def _elsewhere(facts: ImplementationFacts, checks: Sequence[Check]) -> list[str]
 def _conditions(facts: ImplementationFacts) -> list[str]:
     """What the formulas of the first document were derived under; says where the report's own point is outside."""
     values = facts.point(facts.main)
-    inside, outside = [], []
+    inside: list[str] = []
+    outside: list[str] = []
     for condition in facts.main.conditions:
         known = variables(condition) <= values.keys()
         (inside if not known or holds(condition, values) else outside).append(f"`{condition}`")

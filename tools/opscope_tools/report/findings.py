@@ -26,7 +26,7 @@ def findings(facts: ImplementationFacts, catalogue: Sequence[Task], quotes: Quot
         "5": _tasks(facts, catalogue, quotes),
         "6": _chain(facts, quotes),
         "7": _split(facts, quotes),
-        "8": _limits(facts, quotes),
+        "8": _limits(facts),
         "9": _positions(facts, quotes),
         "10": _files(facts, quotes),
         "11": "Every figure follows the conventions below; the facts file beside the report holds each under its key.",
@@ -61,18 +61,26 @@ def _dearest(facts: ImplementationFacts, quotes: Quotes) -> str:
         shares = {
             m.class_name: found
             for m in facts.modules
-            if m.class_name not in outer and m.file == facts.modeling_file and (found := share_of_time(facts, document, m))
+            if m.class_name not in outer
+            and m.file == facts.modeling_file
+            and (found := share_of_time(facts, document, m))
         }
         if shares:
             name = max(shares, key=lambda name: shares[name])
             key = f"module.{name}.{document.phase}.share_of_time"
             said.append(f"`{short(name)}` {quotes.decimal(key, 100 * shares[name], 1)} % of {document.phase}")
-    return f"Most time goes to {', '.join(said)}." if said else "What each class computes and moves, from its own operators."
+    return (
+        f"Most time goes to {', '.join(said)}."
+        if said
+        else "What each class computes and moves, from its own operators."
+    )
 
 
 def _inner(facts: ImplementationFacts, class_name: str) -> bool:
     """Whether a class of the model's own file computes something."""
-    return any(m.class_name == class_name and m.file == facts.modeling_file and len(m.kernels) > 1 for m in facts.modules)
+    return any(
+        m.class_name == class_name and m.file == facts.modeling_file and len(m.kernels) > 1 for m in facts.modules
+    )
 
 
 def _tasks(facts: ImplementationFacts, catalogue: Sequence[Task], quotes: Quotes) -> str:
@@ -127,7 +135,7 @@ def ranks_line(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
     return [f"**Per rank** on {device}: {'; '.join(said)}."] if said else []
 
 
-def _limits(facts: ImplementationFacts, quotes: Quotes) -> str:
+def _limits(facts: ImplementationFacts) -> str:
     said = []
     for document in facts.documents:
         found = facts.estimates.get(document.phase)

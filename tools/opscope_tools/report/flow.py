@@ -123,7 +123,9 @@ def _after(run: Sequence[Task]) -> str:
         return _listed(sorted({n for task in run for n in getattr(task, kind)} - own))
 
     said = [others("after")]
-    said += [f"{how.strip()}: {text}" for how, kind in ((RERUN, "again"), (CARRIED, "carried")) if (text := others(kind))]
+    said += [
+        f"{how.strip()}: {text}" for how, kind in ((RERUN, "again"), (CARRIED, "carried")) if (text := others(kind))
+    ]
     return "; ".join(filter(None, said)) or "none"
 
 
@@ -148,14 +150,18 @@ def forward_pass(facts: ImplementationFacts, catalogue: Sequence[Task]) -> list[
             return f"{numbers[id(kernel)]} {bare(kernel.operator or kernel.class_name)}  :{kernel.line}"
         inner = [each for _, _, each in walk((kernel,), "") if is_leaf(each)]
         alone = len(inner) == 1 and len(kernel.kernels or ()) == 1
-        return f"{numbers[id(inner[0])]} {kernel.attribute or 'call'}: {bare(inner[0].operator)}  :{kernel.line}" if alone else ""
+        return (
+            f"{numbers[id(inner[0])]} {kernel.attribute or 'call'}: {bare(inner[0].operator)}  :{kernel.line}"
+            if alone
+            else ""
+        )
 
     def below(kernels: Sequence[Kernel], depth: int, outer: int) -> Iterator[tuple[int, str]]:
         """Operators that follow each other stand on one line, as far as it reaches."""
         line = ""
         for kernel in kernels:
             repeat, said = evaluate(kernel.repeat, values), row(kernel)
-            single = said and repeat == outer
+            single = said and (repeat == outer or is_leaf(kernel))
             if line and (not single or len(line) + len(said) > _ROW):
                 yield depth, line
                 line = ""

@@ -13,6 +13,7 @@ from opscope_schemas.formula import Rational, evaluate, holds, variables
 from opscope_schemas.units import amount, plain_bytes, seconds
 
 from opscope_tools.report.facts import Figures, ImplementationFacts, short, walk
+from opscope_tools.report.flow import bare
 from opscope_tools.report.quotes import Quotes
 
 __all__ = ["by_line", "counts_little", "insights", "library_insights", "named", "operators_said", "share_of_time"]
@@ -42,7 +43,7 @@ def operators_said(kernels: Sequence[Kernel]) -> str:
 
 def named(kernels: Sequence[Kernel]) -> str:
     """What runs on a line by its shortest names: attributes of called modules, operators without namespace."""
-    said = [(k.attribute.rpartition(".")[2] if k.class_name else k.operator.partition(".")[2]) or "call" for k in kernels]
+    said = [(k.attribute.rpartition(".")[2] if k.class_name else bare(k.operator)) or "call" for k in kernels]
     said = [k.attribute if name == "*" else name for name, k in zip(said, kernels, strict=True)]
     return _listed(dict.fromkeys(said))
 
@@ -256,7 +257,7 @@ def _told(
 
     def share(size: int) -> Fraction:
         terms = [c * size**power for power, c in enumerate(curve)]
-        return terms[degree] / sum(terms)
+        return Fraction(terms[degree], sum(terms))
 
     now = quotes.decimal(f"{key}.growing_share", float(100 * share(int(values[name]))), 1)
     half = next((2**power for power in range(40) if share(2**power) >= Fraction(1, 2)), None)
@@ -271,8 +272,12 @@ def _told(
         return f"{what} {now} % of {of} at this point."
     if limit is not None and high > limit:
         most = quotes(f"{key}.positions", limit)
-        return f"{what} {now} % of {of} at this point, and less than half of them at all {most} positions of the config."
-    return f"{what} {now} % of {of} at this point and most of them from {quotes(f'{key}.growing_half', high)} tokens on."
+        return (
+            f"{what} {now} % of {of} at this point, and less than half of them at all {most} positions of the config."
+        )
+    return (
+        f"{what} {now} % of {of} at this point and most of them from {quotes(f'{key}.growing_half', high)} tokens on."
+    )
 
 
 def _polynomial(

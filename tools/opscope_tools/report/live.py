@@ -14,7 +14,6 @@ from opscope_schemas.analysis import Kernel, ModelAnalysis
 from opscope_schemas.dataflow import Dataflow
 from opscope_schemas.formula import Rational, holds, variables
 
-from opscope_tools.hardware.devices import Device
 from opscope_tools.report.facts import ImplementationFacts, is_leaf, short
 
 __all__ = ["assets", "live_data"]
@@ -28,8 +27,11 @@ def assets() -> Mapping[str, str]:
     return {"live_script": script, "live_style": (_FOLDER / "live.css").read_text("utf-8")}
 
 
-def live_data(facts: ImplementationFacts, devices: Sequence[Device], device: str) -> str:
-    """The data as JSON that may stand in a script element; `device` is the one that is shown first."""
+def live_data(facts: ImplementationFacts, devices: Sequence[Mapping[str, object]], device: str) -> str:
+    """The data as JSON that may stand in a script element; `device` is the one that is shown first.
+
+    A device has `id`, `name`, `peaks` (operations per second by precision), `bandwidth` (bytes per second), `usable` (bytes).
+    """
     table = _Formulas()
     phases = []
     for document, graph in zip(facts.documents, facts.graphs, strict=True):
@@ -39,7 +41,7 @@ def live_data(facts: ImplementationFacts, devices: Sequence[Device], device: str
         phases.append({"phase": document.phase, "documents": documents, "served": list(_served(facts, document.phase))})
     data = {
         "model": short(facts.subject), "target": facts.target, "limit": facts.limit, "phases": phases, "device": device,
-        "devices": [_device(one) for one in devices], "formulas": table.texts,
+        "devices": list(devices), "formulas": table.texts,
     }  # fmt: skip
     return json.dumps(data, separators=(",", ":"), default=float).replace("<", "\\u003c")
 
@@ -102,7 +104,3 @@ def _served(facts: ImplementationFacts, phase: str) -> Iterator[dict[str, object
         if one.calibrated_seconds is not None:
             name = f"{one.operation} ({one.module})" if one.module else one.operation
             yield {"name": name, "flops": one.flops, "bytes": one.bytes, "seconds": one.calibrated_seconds}
-
-
-def _device(device: Device) -> dict[str, object]:
-    return {"id": device.id, "name": device.name, "peaks": dict(device.peak_flops), "bandwidth": device.bandwidth, "usable": device.usable}

@@ -61,7 +61,8 @@ def _heads(quotes: Quotes, kind: tuple[str, int, int], between: str) -> str:
 
 def key_features(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
     """One line per module role, then flags of the config; each with its pointer."""
-    classes, features = [], []
+    classes: list[str] = []
+    features: list[str] = []
     kind = attention_kind(facts)
     for role in dict.fromkeys(facts.role(k.class_name) for _, _, k in walk(facts.main.kernels, "") if k.class_name):
         for name in facts.classes_of(role)[:1] if role not in _PLAIN else ():
@@ -156,7 +157,13 @@ def _alike(nodes: Sequence[ModuleNode], shared: Mapping[int, str]) -> list[list[
         key = (node.class_name, node.parameters, node.repeat)
         plain = not node.children and id(node) not in shared
         last = runs[-1][0] if runs else None
-        if last is not None and plain and not last.children and key == (last.class_name, last.parameters, last.repeat) and id(last) not in shared:
+        if (
+            last is not None
+            and plain
+            and not last.children
+            and key == (last.class_name, last.parameters, last.repeat)
+            and id(last) not in shared
+        ):
             runs[-1].append(node)
         else:
             runs.append([node])

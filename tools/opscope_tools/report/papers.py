@@ -41,7 +41,10 @@ _MODELS = {
     "olmo2": ("2 OLMo 2 Furious", "2501.00656"),
     "olmoe": ("OLMoE: Open Mixture-of-Experts Language Models", "2409.02060"),
     "mamba": ("Mamba: Linear-Time Sequence Modeling with Selective State Spaces", "2312.00752"),
-    "mamba2": ("Transformers are SSMs: Generalized Models and Efficient Algorithms Through Structured State Space Duality", "2405.21060"),
+    "mamba2": (
+        "Transformers are SSMs: Generalized Models and Efficient Algorithms Through Structured State Space Duality",
+        "2405.21060",
+    ),
     "jamba": ("Jamba: A Hybrid Transformer-Mamba Language Model", "2403.19887"),
     "zamba2": ("The Zamba2 Suite: Technical Report", "2411.15242"),
     "recurrent_gemma": ("RecurrentGemma: Moving Past Transformers for Efficient Open Language Models", "2404.07839"),
@@ -62,7 +65,11 @@ _PARTS = (
     (r"RMSNorm", "Root Mean Square Layer Normalization", "1910.07467"),
     (r"LayerNorm", "Layer Normalization", "1607.06450"),
     (r"GatedDelta", "Gated Delta Networks: Improving Mamba2 with Delta Rule", "2412.06464"),
-    (r"SiLU", "Sigmoid-Weighted Linear Units for Neural Network Function Approximation in Reinforcement Learning", "1702.03118"),
+    (
+        r"SiLU",
+        "Sigmoid-Weighted Linear Units for Neural Network Function Approximation in Reinforcement Learning",
+        "1702.03118",
+    ),
     (r"GELU", "Gaussian Error Linear Units", "1606.08415"),
 )
 
@@ -70,7 +77,9 @@ _PARTS = (
 def paper_lines(facts: ImplementationFacts) -> list[str]:
     """Links that the source of the classes that ran names, then the papers of the table that fit."""
     named = [f"[{link}]({link}), named at `{path}:{line}`" for path, line, link in _named(facts)]
-    kept = [f"\"{title}\", [arXiv {number}](https://arxiv.org/abs/{number})" for title, number in dict.fromkeys(_kept(facts))]
+    kept = [
+        f'"{title}", [arXiv {number}](https://arxiv.org/abs/{number})' for title, number in dict.fromkeys(_kept(facts))
+    ]
     lines = [f"Named in its source: {'; '.join(named)}"] if named else []
     return [*lines, *([f"From opscope's table of papers: {'; '.join(kept)}"] if kept else [])]
 

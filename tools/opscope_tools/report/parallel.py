@@ -169,7 +169,15 @@ def communication_rows(split: Split) -> list[tuple[str, str, str, str]]:
     """The same as rows of a table, with sizes at the report's point; modules whose split is alike share a row."""
     rows: dict[tuple[str, ...], list[Communication]] = {}
     for each in communications(split):
-        key = (each.primitive, each.when, each.note, each.bytes, each.calls, each.what.partition("` ")[2], "" if each.when else each.what)
+        key = (
+            each.primitive,
+            each.when,
+            each.note,
+            each.bytes,
+            each.calls,
+            each.what.partition("` ")[2],
+            "" if each.when else each.what,
+        )
         rows.setdefault(key, []).append(each)
     searched = f"searched {_searched(split)} for collectives and for entries of plans that name a module of this pass"
     said = [_row(split, alike) for alike in rows.values()]
@@ -184,7 +192,12 @@ def _row(split: Split, alike: Sequence[Communication]) -> tuple[str, str, str, s
     names = ", ".join(each.what.partition(" split as ")[0] for each in alike)
     split_as = first.what.partition(" split as ")[2]
     each_of = "; each" if len(alike) > 1 and first.bytes else ""
-    return f"{names} split as {split_as}", first.primitive, f"{first.when} ({pointers})", f"{_size(split, first)}{each_of}"
+    return (
+        f"{names} split as {split_as}",
+        first.primitive,
+        f"{first.when} ({pointers})",
+        f"{_size(split, first)}{each_of}",
+    )
 
 
 @dataclass(frozen=True)

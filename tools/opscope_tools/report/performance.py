@@ -62,13 +62,15 @@ def cost_table(facts: ImplementationFacts, quotes: Quotes) -> str:
     """Costs by module class (kernels of its own lines), those of several passes in one cell."""
     names = dict.fromkeys(group.name for document in facts.documents for group in document.per_class)
     rows = [row for name in names if (row := _row(facts, name, quotes))]
-    rows.append(("the whole pass", *_cells(facts, {d.phase: (d.phase, facts.totals(d)) for d in facts.documents}, quotes)))
+    rows.append(
+        ("the whole pass", *_cells(facts, {d.phase: (d.phase, facts.totals(d)) for d in facts.documents}, quotes))
+    )
     return table(("Class (own lines)", "FLOPs", "Matrix products", "Bytes", "FLOPs per byte", "Bound"), rows)
 
 
 def _row(facts: ImplementationFacts, name: str, quotes: Quotes) -> tuple[str, ...]:
     """The row of a class; none where it neither computes nor moves anything."""
-    found = {
+    found: dict[str, tuple[str, Figures]] = {
         document.phase: (f"{document.phase}.class.{name}", _figures(group, facts.point(document)))
         for document in facts.documents
         for group in document.per_class
@@ -108,7 +110,9 @@ def bottlenecks(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
             for names in [_bound_operators(facts, document, kind, quotes)]
         ]
         lines.append(f"**{title}:** {'; '.join(said)}")
-    found = scan.matching_lines(facts.reader, facts.modeling_file, r"(\.item\(\)|synchronize\(|\.tolist\(\)|\.cpu\(\))", scopes(facts.main))
+    found = scan.matching_lines(
+        facts.reader, facts.modeling_file, r"(\.item\(\)|synchronize\(|\.tolist\(\)|\.cpu\(\))", scopes(facts.main)
+    )
     hits = [hit for hit in found if _ran(facts, hit)]
     said = [f"`{hit.text}` ({hit.pointer})" for hit in hits]
     none = f"none found: searched what ran of `{facts.modeling_file}` for item, tolist, cpu and synchronize"

@@ -52,7 +52,7 @@ def _tree(section: str, title: str, rows: Sequence[tuple[int, str]]) -> Drawing:
 
 def _components(facts: ImplementationFacts) -> list[Drawing]:
     groups = [[components.data_flow(facts, module) for module in group] for group in components.grouped(facts)]
-    graphs = [*groups, *([graph] for graph in kernels.kernel_graphs(facts))]
+    graphs: list[Sequence[Graph | None]] = [*groups, *([graph] for graph in kernels.kernel_graphs(facts))]
     titles = [*components.component_titles(facts), *kernels.kernel_titles(facts)]
     return [
         _flows(f"4.{place}", f"Data flow of {title.partition(': ')[2]}", [graph for graph in held if graph])

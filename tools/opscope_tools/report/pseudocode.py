@@ -211,7 +211,9 @@ class _Listing:
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 inner = self._truth(operand)
                 return None if inner is None else not inner
-            case ast.Compare(left=ast.Name(id=name), ops=[ast.Is() | ast.IsNot() as op], comparators=[ast.Constant(value=None)]):
+            case ast.Compare(
+                left=ast.Name(id=name), ops=[ast.Is() | ast.IsNot() as op], comparators=[ast.Constant(value=None)]
+            ):
                 if name in self._absent or name in self._given:
                     return (name in self._absent) is isinstance(op, ast.Is)
             case ast.BoolOp(op=op, values=values):

@@ -80,16 +80,18 @@ class _Subject:
 
 
 def _attention(of: _Subject) -> str:
-    kind = attention_kind(of.facts)
+    kind, cached = attention_kind(of.facts), of.facts.graphs[0].cache is not None
     if kind is None or of.facts.classes_of("attention")[0] != of.module.class_name:
         return "lets each token read others: queries are compared with keys, and values summed by what that gives"
+    # an encoder's tokens read all others; in a model of both sides one class does either
+    before = cached and not of.facts.tree.config.get("is_encoder_decoder")
     heads = f"{of.quotes('attention.query_heads', kind[1])} query heads"
     shared = of.quotes("attention.key_value_heads", kind[2])
     width = of.size("head_dim")
     return (
-        f"lets each token read the ones before it: {heads}{f' of width {width}' if width else ''} are compared with the keys "
+        f"lets each token read {'the ones before it' if before else 'others'}: {heads}{f' of width {width}' if width else ''} are compared with the keys "
         f"of {shared} key-value heads ({kind[0]}), and the values are summed by what that gives; "
-        f"{'new keys and values join the cache' if of.facts.graphs[0].cache is not None else 'nothing is kept'}"
+        f"{'new keys and values join the cache' if cached else 'nothing is kept'}"
     )
 
 
@@ -158,15 +160,15 @@ def _backbone(of: _Subject) -> str:
     return f"{first}{through}{last}"
 
 
-def _projection(of: _Subject) -> str:
+def _projection(_: _Subject) -> str:
     return "multiplies each vector by a matrix of weights; nearly all arithmetic of a model is such products"
 
 
-def _activation(of: _Subject) -> str:
+def _activation(_: _Subject) -> str:
     return "bends each number by itself: a non-linearity without weights"
 
 
-def _recurrent(of: _Subject) -> str:
+def _recurrent(_: _Subject) -> str:
     return "mixes tokens through a state of fixed size that each token updates, so that what it keeps does not grow with the context"
 
 

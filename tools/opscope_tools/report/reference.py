@@ -164,7 +164,9 @@ def _cache(facts: ImplementationFacts, quotes: Quotes) -> str:
     window = facts.tree.config.get("sliding_window")
     if lines and isinstance(window, int) and facts.tree.config.get("use_sliding_window", True):
         at = declared_at(facts, "sliding_window") or facts.pointer(facts.tree.config_class)
-        lines.append(f"Layers with a window keep no more than its {quotes('window', window)} tokens (`sliding_window`, {at}).")
+        lines.append(
+            f"Layers with a window keep no more than its {quotes('window', window)} tokens (`sliding_window`, {at})."
+        )
     where = f"`{short(facts.main.class_name)}` ({facts.pointer(facts.main.class_name)})"
     return " ".join(lines) or f"None found: searched the classes that {where} runs for a cache object and its update."
 
@@ -201,7 +203,9 @@ def _file_purpose(facts: ImplementationFacts, path: str) -> str:
     roles = dict.fromkeys(facts.role(module.class_name) for module in facts.modules if module.file == path)
     parts = ", ".join(role for role in roles if role != "module") or "classes of the model"
     issued = f"{parts}; its lines issue {count} operator{'s' * (count != 1)}" if count else f"defines {parts}"
-    return issued if count or not helpers else f"helper functions on the way to {helpers} operator{'s' * (helpers != 1)}"
+    return (
+        issued if count or not helpers else f"helper functions on the way to {helpers} operator{'s' * (helpers != 1)}"
+    )
 
 
 def glossary_rows(text: str) -> list[tuple[str, str]]:

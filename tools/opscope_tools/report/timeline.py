@@ -28,7 +28,11 @@ LEGEND = "Behind a bar: its time, its share of the pass, what limits it, what it
 
 def timelines(facts: ImplementationFacts) -> list[Graph]:
     """The kernels of each pass whose time is known."""
-    return [_graph(document.phase, facts.estimates[document.phase]) for document in facts.documents if document.phase in facts.estimates]
+    return [
+        _graph(document.phase, facts.estimates[document.phase])
+        for document in facts.documents
+        if document.phase in facts.estimates
+    ]
 
 
 def _graph(phase: str, found: RooflineResult) -> Graph:
