@@ -25,7 +25,9 @@ _FORMULA = "schemas/opscope_schemas/formula.py"
 _POINTERS = ("tests/tools/report/test_pointers_stay_inside.py",)
 _CHECKS = ("tests/tools/report/test_checks.py",)
 _SAVED = ("tests/tools/report/test_write_and_check_report.py",)
-_PLANTED = ("tests/tools/report/test_planted_faults.py::test_planted_faults_are_caught_with_what_was_expected_and_found",)
+_PLANTED = (
+    "tests/tools/report/test_planted_faults.py::test_planted_faults_are_caught_with_what_was_expected_and_found",
+)
 _KEYS = ("tests/tools/test_cache_keys.py",)
 _TRANSPORTS = ("tests/server/test_transports.py",)
 _HTTP = ("tests/server/test_http.py",)

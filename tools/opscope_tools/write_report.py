@@ -74,7 +74,7 @@ class WriteReportArguments(ToolArguments):
         default=None,
         description="Your Markdown below the computed text, by section number (1, 2.3) or heading (KV cache). Each paragraph and bullet cites lines "
         "(`path.py:12-20`), a number of the analysis ({{fact:key}}), or a search that found nothing (searched "
-        "`PATTERN` in `PATH`).",
+        "`PATTERN` in `PATH`). Every quantity is a {{fact:key}}, in words too; what is said of the model has to be so.",
     )
     phases: tuple[Literal["prefill", "decode", "encode"], ...] | None = Field(
         default=None,

@@ -194,7 +194,7 @@ _ROLES: tuple[tuple[str, frozenset[str]], ...] = tuple(
         (r"config(?:uration)?", "configuration"),
     )
 )
-_CAMEL = re.compile(r"`((?:[A-Z]+[a-z0-9]+){2,}\w*)(?:\.\w+)?`")
+_CAMEL = re.compile(r"`([A-Z]\w*+)(?:\.\w++)?`")
 _IS = r"(?:is|are|runs as|runs in|is (?:implemented|done|computed|made|performed|handled) (?:by|in|as)|comes from|is called|happens in|lives in)"
 
 
@@ -211,7 +211,8 @@ def _of_classes(sentence: Sentence, traits: Traits, reader: SourceReader) -> Ite
                 return
     files = dict.fromkeys([*traits.files, *(found[1] for found in POINTER.finditer(sentence.within.text))])
     for found in _CAMEL.finditer(sentence.text):
-        if found[1] not in traits.classes and not any(reader.occurrences(file, found[1]) for file in files):
+        camel = len(re.findall(r"[A-Z]++[a-z0-9]++", found[1])) > 1
+        if camel and found[1] not in traits.classes and not any(reader.occurrences(file, found[1]) for file in files):
             near = difflib.get_close_matches(found[1], traits.classes, n=3, cutoff=0.3) or list(traits.classes)[:3]
             yield Claim(
                 found[0], f"no such class is in the model's files; nearest: {', '.join(f'`{name}`' for name in near)}"

@@ -19,12 +19,14 @@ from opscope_tools.report.claims import CONDITIONAL, false_claims
 from opscope_tools.report.markdown import POINTER, Page, code_spans, number
 from opscope_tools.report.measures import PHASES, implied_unit, named_unit, phase_of, scaled_unit, unit_of
 from opscope_tools.report.quantities import Quantity, quantities
-from opscope_tools.report.sentences import Quoted, Sentence, sentences
+from opscope_tools.report.sentences import Quoted, Sentence, sentences, statements
 from opscope_tools.report.sources import SourceReader
 from opscope_tools.report.traits import Traits
 
 __all__ = ["prose_problems"]
 
+#: characters of a paragraph that is read; its sentences are each held against all of it
+_LONGEST = 6_000
 _RANKS = re.compile(
     r"\b(?:outperform\w*|outclass\w*|surpass\w*|superior|inferior|unmatched|unrivall?ed|unbeaten|best|better|worst|state[- ]of[- ]the[- ]art|SOTA"
     r"|(?:most|more|less|least) (?:efficient|powerful|accurate|capable|advanced|performant|modern|scalable|popular|sophisticated|optimi[sz]ed)"
@@ -73,16 +75,28 @@ def prose_problems(
     page: Page, values: Mapping[str, float], traits: Traits | None, reader: SourceReader
 ) -> Iterator[Problem]:
     """What is wrong with what the sentences of `page` say; without traits nothing is held against them."""
-    for sentence in sentences(page):
-        yield from _numbers(sentence, values)
-        yield from _literals(sentence, values, reader)
-        if sentence.within.drawn:
+    for statement in statements(page):
+        if len(statement.text) > _LONGEST:
+            said = f"This paragraph has {len(statement.text):,} characters; cut it into some of at most {_LONGEST:,}."
+            yield Problem(rule="PARAGRAPH_LONG", line=statement.line, message=said)
             continue
-        for fact in sentence.facts:
-            yield from _fits(sentence, fact, values)
-        yield from _comparisons(sentence, values)
-        for claim in false_claims(sentence, traits, reader) if traits is not None else ():
-            yield _problem("CLAIM_FALSE", sentence, f"{claim.words!r} is not so: {claim.right}.", claim.right)
+        for sentence in sentences(statement):
+            yield from _said(sentence, values, traits, reader)
+
+
+def _said(
+    sentence: Sentence, values: Mapping[str, float], traits: Traits | None, reader: SourceReader
+) -> Iterator[Problem]:
+    """What is wrong with what one sentence says."""
+    yield from _numbers(sentence, values)
+    yield from _literals(sentence, values, reader)
+    if sentence.within.drawn:
+        return
+    for fact in sentence.facts:
+        yield from _fits(sentence, fact, values)
+    yield from _comparisons(sentence, values)
+    for claim in false_claims(sentence, traits, reader) if traits is not None else ():
+        yield _problem("CLAIM_FALSE", sentence, f"{claim.words!r} is not so: {claim.right}.", claim.right)
 
 
 def _problem(rule: str, sentence: Sentence, message: str, expected: str) -> Problem:

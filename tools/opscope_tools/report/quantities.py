@@ -73,7 +73,7 @@ _REFERENCE = re.compile(
     r"(?:\b(?:sections?|sec\.|chapters?|tables?|figures?|fig\.|tasks?|steps?|lines?|equations?|eq\.|items?|rows?|columns?|appendix"
     r"|notes?|footnotes?|layer|block|stage|ax[ei]s|dims?|dimensions?|ind(?:ex|ices)|argument|rank|level|version|release|issue|PR|pull"
     r" request|algorithm|listing|operators?|opset|component|phase|experiment|case|rule)|[§#])[\s-]*"
-    r"(?:-?\d[\d.]*(?:\s*(?:,|;|and|or|to|through|–|-)\s*)*)*$",
+    r"(?:-?\d[\d.]*+(?:\s*+(?:,|;|and|or|to|through|–|-)\s*+)++)*+$",
     re.IGNORECASE,
 )
 _PRODUCT = re.compile(

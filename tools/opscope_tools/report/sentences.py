@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from opscope_tools.report.markdown import FACT_MARK, POINTER, Page, without_code
 
-__all__ = ["FACT", "Quoted", "Sentence", "Statement", "paragraphs", "sentences"]
+__all__ = ["FACT", "Quoted", "Sentence", "Statement", "paragraphs", "sentences", "statements"]
 
 #: stands in plain words for a fact
 FACT = "\0"
@@ -74,7 +74,8 @@ def paragraphs(page: Page) -> Iterator[Statement]:
             held.append(text.strip())
 
 
-def _statements(page: Page) -> Iterator[Statement]:
+def statements(page: Page) -> Iterator[Statement]:
+    """All that a page says: paragraphs and bullets, headings, rows of tables, lines of diagrams."""
     yield from paragraphs(page)
     for line, heading in page.headings:
         yield Statement(line, heading.lstrip("# "))
@@ -87,17 +88,16 @@ def _statements(page: Page) -> Iterator[Statement]:
                 yield Statement(line, text, drawn=True)
 
 
-def sentences(page: Page) -> Iterator[Sentence]:
-    """Every sentence of the page, in the order of its statements."""
-    for statement in _statements(page):
-        plain, facts = _plain(statement)
-        start = 0
-        ends = [m.end() for m in _END.finditer(plain) if not _ABBREVIATED.search(plain[: m.start()].rstrip())]
-        for end in [*ends, len(plain)]:
-            if plain[start:end].strip() or statement.text[start:end].strip():
-                own = tuple(Quoted(f.start - start, f.end - start, f.key) for f in facts if start <= f.start < end)
-                yield Sentence(statement.line, statement.text[start:end].strip(" "), plain[start:end], own, statement)
-            start = end
+def sentences(statement: Statement) -> Iterator[Sentence]:
+    """The sentences of a statement, in order."""
+    plain, facts = _plain(statement)
+    start = 0
+    ends = [m.end() for m in _END.finditer(plain) if not _ABBREVIATED.search(plain[: m.start()].rstrip())]
+    for end in [*ends, len(plain)]:
+        if statement.text[start:end].strip():
+            own = tuple(Quoted(f.start - start, f.end - start, f.key) for f in facts if start <= f.start < end)
+            yield Sentence(statement.line, statement.text[start:end].strip(" "), plain[start:end], own, statement)
+        start = end
 
 
 def _plain(statement: Statement) -> tuple[str, list[Quoted]]:
