@@ -89,7 +89,7 @@ class Engines:
         tree = Scanned(repository, files)
         names = {file: tree.module_name(file) for file in files if file.endswith(".py")}
         facts = gather(repository.root, files, names, (), checkpoint=lambda: None, progress=lambda *_: None)
-        return Holdings(tree, facts, names)
+        return Holdings(tree, facts)
 
     def index(self, dotted: str, near: str) -> str:
         resolver = open_index([self.repository], MemoryStore()).resolver

@@ -14,10 +14,13 @@ from opscope_schemas.repo_map import EntryPoint
 
 from opscope_tools.survey.facts import Hit
 from opscope_tools.survey.holdings import Holdings, at
+from opscope_tools.survey.roots import as_folder, declared_folders, table
 
 _MANIFESTS = ("pyproject.toml", "setup.cfg", "setup.py", "entry_points.txt")
 _TARGET = re.compile(r"\s*+([\w.-]++)\s*+=\s*+([\w.]++)\s*+(?::\s*+([\w.]++))?\s*+(\[.*\])?\s*+")
 _SCRIPTS = {"console_scripts", "gui_scripts"}
+#: what readers of manifests call a folder that packages lie in
+_FOLDER = "folder of packages"
 #: folders above a manifest that still make it the repository's own
 _DEPTH = 2
 #: steps of imports after which nothing is held to lead anywhere, and within which routes count for a file
@@ -33,6 +36,8 @@ class Manifests:
             ("console_scripts", name, target, "") for name, target in (installed or {}).items()
         ]
         self.dependencies: list[tuple[str, str, str]] = []
+        #: folders that packages lie in, as the manifests say
+        self.folders: set[str] = set()
         for file in sorted(files, key=lambda f: (f.endswith(".txt"), f)):
             name = file.rpartition("/")[2]
             if name == "entry_points.txt" and not re.search(r"\.(dist|egg)-info/", file):
@@ -44,7 +49,10 @@ class Manifests:
             ):
                 text = (root / file).read_text(errors="replace")
                 for group, label, target, line in _READERS[name](text):
-                    if group == "dependency":
+                    if group == _FOLDER:
+                        above = file.rpartition("/")[0]
+                        self.folders.add(f"{above}/{label}".strip("/"))
+                    elif group == "dependency":
                         self.dependencies.append((label, at(file, line), target))
                     elif not any(
                         known[:2] == (group, label) for known in self.scripts
@@ -56,33 +64,35 @@ class Manifests:
         """Names of the console scripts."""
         return {name for group, name, _, _ in self.scripts if group in _SCRIPTS}
 
+    @property
+    def modules(self) -> set[str]:
+        """The modules that console scripts and plugins lie in."""
+        return {target.partition(":")[0] for _, _, target, _ in self.scripts}
+
 
 def _pyproject(text: str) -> Iterator[tuple[str, str, str, int]]:
     try:
         held = tomllib.loads(text)
     except tomllib.TOMLDecodeError:
         return
-    project = _table(held, "project")
+    project = table(held, "project")
     tables: list[tuple[str, str, object]] = [
         ("console_scripts", "project.scripts", project.get("scripts")),
         ("gui_scripts", "project.gui-scripts", project.get("gui-scripts")),
-        ("console_scripts", "tool.poetry.scripts", _table(_table(held, "tool"), "poetry").get("scripts")),
+        ("console_scripts", "tool.poetry.scripts", table(table(held, "tool"), "poetry").get("scripts")),
     ]
-    points = _table(project, "entry-points")
+    points = table(project, "entry-points")
     tables += [(str(group), f"project.entry-points.{group}", entries) for group, entries in points.items()]
     for group, header, entries in tables:
         for name, target in entries.items() if isinstance(entries, dict) else ():
             if isinstance(target, str):
                 yield group, name, target, _toml_line(text, header, name, target)
+    for folder in declared_folders(held):
+        yield _FOLDER, folder, "", 1
     required = project.get("dependencies")
     for held_name in required if isinstance(required, list) else ():
         if match := re.match(r"[A-Za-z][\w.-]*", str(held_name)):
             yield "dependency", match[0], str(held_name), _line_with(text, str(held_name))
-
-
-def _table(held: Mapping[str, object], name: str) -> dict[str, object]:
-    inner = held.get(name)
-    return inner if isinstance(inner, dict) else {}
 
 
 def _toml_line(text: str, header: str, name: str, target: str) -> int:
@@ -105,6 +115,9 @@ def _setup_cfg(text: str) -> Iterator[tuple[str, str, str, int]]:
         parser.read_string(text)
     except configparser.Error:
         return
+    for section, key in (("options", "package_dir"), ("options.packages.find", "where")):
+        for part in parser.get(section, key, fallback="").split():
+            yield _FOLDER, as_folder(part.rpartition("=")[2]), "", 1
     if parser.has_section("options.entry_points"):
         for group, entries in parser.items("options.entry_points"):
             for entry in entries.splitlines():
@@ -121,6 +134,8 @@ def _setup_py(text: str) -> Iterator[tuple[str, str, str, int]]:
     for call in [n for n in ast.walk(tree) if isinstance(n, ast.Call)]:
         name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
         given = next((k.value for k in call.keywords if k.arg == "entry_points"), None)
+        for folder in _package_folders(call, name):
+            yield _FOLDER, folder, "", call.lineno
         if name != "setup" or not isinstance(given, ast.Dict):
             continue
         for key, value in zip(given.keys, given.values, strict=True):
@@ -132,6 +147,17 @@ def _setup_py(text: str) -> Iterator[tuple[str, str, str, int]]:
                     and (m := _TARGET.fullmatch(node.value))
                 ):
                     yield str(group), m[1], _joined(m), node.lineno
+
+
+def _package_folders(call: ast.Call, name: str) -> Iterator[str]:
+    """The folders that `setup(package_dir={"": "src"})` and `find_packages("src")` name."""
+    if name in {"find_packages", "find_namespace_packages"}:
+        held = [*call.args[:1], *(k.value for k in call.keywords if k.arg == "where")]
+    else:
+        given = next((k.value for k in call.keywords if k.arg == "package_dir" and name == "setup"), None)
+        pairs = zip(given.keys, given.values, strict=True) if isinstance(given, ast.Dict) else ()
+        held = [value for key, value in pairs if isinstance(key, ast.Constant) and key.value == ""]
+    yield from (as_folder(one.value) for one in held if isinstance(one, ast.Constant) and isinstance(one.value, str))
 
 
 def _entry_points_txt(text: str) -> Iterator[tuple[str, str, str, int]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,6 +24,7 @@ from opscope_tools.source.python.trees import PythonSource
 from opscope_tools.survey.facts import ClassFact, FileFacts, FunctionFact, Hit
 from opscope_tools.survey.module import Function, parameters_of
 from opscope_tools.survey.roles import DEMOTED, role_of
+from opscope_tools.survey.roots import Roots, roots_of
 
 _ALWAYS = Guard()
 #: syntax trees kept; each takes some megabytes
@@ -65,7 +66,40 @@ class Scanned(SourceTree):
         super().__init__(repository)
         self._python = {file: signature for file, signature in files.items() if file.endswith(".py")}
         self._made: dict[str, Unit] = {}
+        self._roots: Roots | None = None
         self.by_path: dict[str, FileFacts] = {}
+
+    def settle(self, facts: Iterable[FileFacts], declared: Collection[str], named: Iterable[str]) -> Roots:
+        """Take what the files say as known, and with it which folders are packages."""
+        self.by_path = {one.path: one for one in facts}
+        if not self.repository.packages:
+            self._roots = roots_of(self._python, self.by_path.values(), declared, named)
+        self._made.clear()
+        return self._roots or roots_of(self._python, (), (), ())
+
+    @property
+    def folders(self) -> list[str]:
+        """Folders that top-level packages lie in, those without `__init__.py` among them."""
+        return list(self._roots.holders) if self._roots is not None else super().folders
+
+    def top_packages(self) -> list[str]:
+        """Names of the top-level packages, those without `__init__.py` among them."""
+        if self._roots is None:
+            return super().top_packages()
+        return [one.rpartition("/")[2] for one in self._roots.tops]
+
+    def module_name(self, file: str) -> str:
+        """The dotted name of a file, below the topmost package that holds it."""
+        found = next((top for top in self._roots.tops if file.startswith(f"{top}/")), "") if self._roots else ""
+        if not found:
+            return super().module_name(file)
+        stem = file[len(found.rpartition("/")[0]) :].lstrip("/").removesuffix(".py").removesuffix("/__init__")
+        return stem.replace("/", ".")
+
+    def _above_script(self, file: str, top: str) -> Iterator[str]:
+        """Where a file outside packages may import from; one in a package imports what Python finds elsewhere."""
+        if self._roots is None or file.rpartition("/")[0] not in self._roots.packages:
+            yield from super()._above_script(file, top)
 
     def _now(self) -> Mapping[str, Signature]:
         return self._python
@@ -98,18 +132,19 @@ def _rows(facts: FileFacts) -> Iterator[Row]:
 class Holdings:
     """The facts of every file of a repository."""
 
-    def __init__(self, tree: Scanned, files: list[FileFacts], names: Mapping[str, str]) -> None:
+    def __init__(
+        self, tree: Scanned, files: list[FileFacts], declared: Collection[str] = (), named: Iterable[str] = ()
+    ) -> None:
         self.root = tree.repository.root
         self.files = files
-        self.names = names
+        self.packages = tree.settle(files, declared, named).packages
+        self.names = {file: tree.module_name(file) for file in tree.files()}
         self.own = set(tree.top_packages())
-        self.packages = {file.removesuffix("/__init__.py") for file in names if file.endswith("/__init__.py")}
         self.by_path = {facts.path: facts for facts in files}
         found = {facts.path: role_of(facts.path, self.packages) for facts in files}
         self.roles = {path: role for path, (role, _) in found.items()}
         #: file -> the folder or file whose name gives the role
         self.role_folders = {path: folder for path, (_, folder) in found.items()}
-        tree.by_path = self.by_path
         self._tree, self._resolver = tree, Resolver([tree])
         self._sources: dict[str, PythonSource] = {}
         self._nodes: dict[str, dict[str, ast.ClassDef | Function]] = {}

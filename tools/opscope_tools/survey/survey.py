@@ -146,7 +146,7 @@ def _read(
         )
     manifests = Manifests(root, files, installed)
     facts = gather(root, files, names, manifests.names, checkpoint=checkpoint, progress=progress, begun=begun)
-    return Holdings(tree, facts, names), manifests
+    return Holdings(tree, facts, manifests.folders, manifests.modules), manifests
 
 
 def _commands(held: Holdings) -> list[Command]:
