@@ -29,6 +29,7 @@ from opscope_clients.hosts.cli import host_commands
 from opscope_clients.options import parse_object
 from opscope_clients.serving import serve
 from opscope_clients.session_options import CONTEXT, SessionCommand, SessionOptions
+from opscope_clients.viewing import view_command
 
 if TYPE_CHECKING:
     from opscope_clients.protocol import Kind
@@ -197,6 +198,7 @@ for _command in (
     estimate_command(),
     plan_command(),
     compare_command(),
+    view_command,
     *host_commands(),
     doctor_command(),
 ):

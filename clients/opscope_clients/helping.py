@@ -45,6 +45,7 @@ COMMANDS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     },
     "Reports": {
         "analyze": ("analyse a model or repository, save a report", "llama"),
+        "view": ("the report as a page with live formulas", "llama --hardware h100_sxm"),
         "write-report": ("the report alone", "implementation llama --html"),
         "check-report": ("a saved report's claims, checked again", "reports/implementations/llama-analysis.md --fix"),
         "module": ("write module_analysis.json", "--module LlamaRMSNorm"),

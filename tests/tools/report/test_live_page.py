@@ -100,7 +100,7 @@ def test_formulas_of_the_page_are_pythons_on_ten_thousand_random_points(tmp_path
     wrong = [
         (t, v, float(value), g)
         for (t, v, value), g in zip(drawn, got, strict=True)
-        if g is None or abs(g - value) > 1e-9 * max(1, abs(value))
+        if g is None or abs(g - float(value)) > 1e-9 * max(1.0, abs(float(value)))
     ]
     assert not wrong, (len(wrong), wrong[:3])
 
@@ -175,12 +175,13 @@ def test_controls_move_the_numbers_of_the_page(facts: ImplementationFacts, tmp_p
     html = page_of(replace(facts, documents=(main, *facts.documents[1:])))
     assert not re.search(r'(?:src|href)="https?://[^"]*"[^>]*>(?!\[|https|arXiv)', html.partition("<header>")[0])
     said = result(browsed(html.replace("</body>", ACTIONS), tmp_path, width))
-    for name, seq_len, rate, w_bytes in (
+    points: list[tuple[str, int, int, int]] = [
         ("first", 64, 1, 2),
         ("shorter", 32, 1, 2),
         ("faster", 32, 4, 2),
         ("narrow", 32, 4, 1),
-    ):
+    ]
+    for name, seq_len, rate, w_bytes in points:
         expected = by_hand(facts, seq_len, rate, w_bytes)
         got = [amount(said[name][what]) for what in ("flops", "bytes", "time")]
         assert got == pytest.approx(list(expected), rel=5e-3), name

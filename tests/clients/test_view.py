@@ -1,0 +1,62 @@
+"""`opscope view`: the page of a model on loopback, to nobody else, until Ctrl-C."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+
+def asked(address: str, host: str = "") -> tuple[int, str]:
+    request = urllib.request.Request(address, headers={"Host": host} if host else {})
+    try:
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, ""
+
+
+def test_a_page_is_served_on_loopback_until_ctrl_c(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "opscope_clients",
+        "--output",
+        str(tmp_path),
+        "view",
+        "gpt2",
+        "--no-browser",
+        "--config",
+        "n_layer=2",
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            said = process.stdout.readline() + process.stdout.readline()
+            found = re.search(r"http://127\.0\.0\.1:\d+/", said)
+            assert found is not None, said
+            status, page = asked(found[0])
+            assert status == 200
+            assert 'id="live-data"' in page
+            assert "GPT2LMHeadModel" in page
+            assert asked(f"{found[0]}etc/passwd")[0] == 404
+            assert asked(found[0], host="evil.example:80")[0] == 404
+        finally:
+            process.send_signal(signal.SIGINT)
+            assert process.wait(timeout=30) != 0
+    assert (tmp_path / "reports/implementations/gpt2-analysis.html").is_file()
+
+
+@pytest.mark.parametrize("given", [["nosuchmodel"], ["gpt2", "--hardware", "nosuchdevice"], ["gpt2", "--config", "{"]])
+def test_a_wrong_argument_is_one_sentence(tmp_path: Path, given: list[str]) -> None:
+    command = [sys.executable, "-m", "opscope_clients", "--output", str(tmp_path), "view", *given, "--no-browser"]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert found.returncode != 0
+    assert "Traceback" not in found.stderr
+    assert 1 <= len(found.stderr.strip().split("\n")) <= 6
