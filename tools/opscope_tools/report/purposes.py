@@ -39,7 +39,8 @@ def _called(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
     )
     if not sites:
         return ""
-    more = f" and {len(sites) - _SITES} further lines" if len(sites) > _SITES else ""
+    further = len(sites) - _SITES
+    more = f" and {further} further line{'s' * (further != 1)}" if further > 0 else ""
     return f" Called at {', '.join(f'`{path}:{line}`' for path, line in sites[:_SITES])}{more}."
 
 
@@ -68,11 +69,19 @@ class _Subject:
         return self.facts.point(self.facts.main)
 
     def size(self, name: str, key: str = "") -> str:
-        """A size of the model with its mark; empty where it has none of that name."""
+        """A size of the model with its mark; empty where it has none of that name, or parts of it that differ in it."""
+        if self.differs(key or name):
+            return ""
         value = self.values.get(name, self.facts.tree.config.get(key or name))
         if not isinstance(value, int) or isinstance(value, bool):
             return ""
         return self.quotes(f"config.{name}", value)
+
+    def differs(self, key: str) -> bool:
+        """Whether the model has parts, such as towers, with configurations of their own that hold several values of a size."""
+        config = self.facts.tree.config
+        parts = [config, *(part for part in config.values() if isinstance(part, Mapping))]
+        return len({str(part[key]) for part in parts if part.get(key) is not None}) > 1
 
     def runs(self, pattern: str) -> bool:
         """Whether one of its own operators is called so."""
@@ -81,7 +90,7 @@ class _Subject:
 
 def _attention(of: _Subject) -> str:
     kind, cached = attention_kind(of.facts), of.facts.graphs[0].cache is not None
-    if kind is None or of.facts.classes_of("attention")[0] != of.module.class_name:
+    if kind is None or of.differs("num_attention_heads") or of.facts.classes_of("attention")[0] != of.module.class_name:
         return "lets each token read others: queries are compared with keys, and values summed by what that gives"
     # an encoder's tokens read all others; in a model of both sides one class does either
     before = cached and not of.facts.tree.config.get("is_encoder_decoder")
@@ -105,8 +114,9 @@ def _normalisation(of: _Subject) -> str:
 
 
 def _embedding(of: _Subject) -> str:
-    table = " of ".join(filter(None, ("a table", f"{of.size('vocab_size')} rows" if of.size("vocab_size") else "")))
-    return f"replaces each index by its row of {table}: no arithmetic, only the rows that are asked for are read"
+    if of.called:
+        return "turns what the model is given into vectors, positions among them"
+    return "replaces each index by its row of a table: no arithmetic, only the rows that are asked for are read"
 
 
 def _position(of: _Subject) -> str:
@@ -137,7 +147,8 @@ def _experts(of: _Subject) -> str:
 
 
 def _layer(of: _Subject) -> str:
-    parts = list(dict.fromkeys(of.facts.role(k.class_name) for k in of.called))
+    roles = ((of.facts.role(k.class_name), short(k.class_name)) for k in of.called)
+    parts = list(dict.fromkeys(f"`{name}`" if role == "module" else role for role, name in roles))
     count = of.size("num_layers", "num_hidden_layers")
     alike = f"is one of {count} layers" if count else "is one layer"
     residual = ", what it computes added to what it was given" if of.runs(r"\.add") else ""
@@ -145,6 +156,8 @@ def _layer(of: _Subject) -> str:
 
 
 def _head(of: _Subject) -> str:
+    if of.module.class_name != of.facts.main.class_name:
+        return "turns what the layers give into what the task asks for"
     vocabulary = of.size("vocab_size")
     ends = any(k.class_name.endswith("Linear") for k in of.called)
     gives = f"gives each of {vocabulary} tokens a score" if vocabulary and ends else "computes what the task asks for"
@@ -153,10 +166,10 @@ def _head(of: _Subject) -> str:
 
 def _backbone(of: _Subject) -> str:
     roles = [of.facts.role(k.class_name) for k in of.called]
-    first = "turns token ids into vectors, " if "embedding" in roles else ""
+    first = "turns its inputs into vectors, " if "embedding" in roles else ""
     count = of.size("num_layers", "num_hidden_layers")
-    through = f"sends them through {count} layers" if count and "layer" in roles else "runs its parts in order"
-    last = " and normalises what comes out" if roles and roles[-1] == "normalisation" else ""
+    through = f"sends them through {count} layers" if count and "layer" in roles else f"runs {', '.join(dict.fromkeys(f'`{short(k.class_name)}`' for k in of.called)) or 'its own operators'}"
+    last = " and normalises what comes out" if "layers" in through and roles[-1:] == ["normalisation"] else ""
     return f"{first}{through}{last}"
 
 
