@@ -6,7 +6,6 @@ stays as it is.
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 
@@ -17,11 +16,6 @@ from opscope_tools.write_report import WRITE_REPORT, WriteReportArguments
 
 ROOT = Path(__file__).parents[2]
 MODELS = ("llama", "mixtral", "deepseek_v3", "qwen3_next", "mamba2", "whisper")
-
-
-def undated(text: str) -> str:
-    """A report without the day on which it was made."""
-    return re.sub(r"(?m)^\*\*Analysis Date:\*\* .*$", "**Analysis Date:**", text)
 
 
 def main() -> None:
