@@ -166,9 +166,13 @@ def _head(of: _Subject) -> str:
 
 def _backbone(of: _Subject) -> str:
     roles = [of.facts.role(k.class_name) for k in of.called]
-    first = "turns its inputs into vectors, " if "embedding" in roles else ""
+    first = "turns its inputs into vectors and " if "embedding" in roles else ""
     count = of.size("num_layers", "num_hidden_layers")
-    through = f"sends them through {count} layers" if count and "layer" in roles else f"runs {', '.join(dict.fromkeys(f'`{short(k.class_name)}`' for k in of.called)) or 'its own operators'}"
+    through = (
+        f"sends them through {count} layers"
+        if count and "layer" in roles
+        else f"runs {', '.join(dict.fromkeys(f'`{short(k.class_name)}`' for k in of.called)) or 'its own operators'}"
+    )
     last = " and normalises what comes out" if "layers" in through and roles[-1:] == ["normalisation"] else ""
     return f"{first}{through}{last}"
 
