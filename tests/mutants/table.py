@@ -78,7 +78,7 @@ MUTANTS = (
     Mutant("numbers in words are quantities", f"{_TOOLS}/report/quantities.py", "    for pattern in (_PARTS, _SPELT):\n", "    for pattern in ():\n", _PLANTED),
     Mutant("a fact counts what its sentence says", f"{_TOOLS}/report/prose.py", "_unit_fault(sentence, fact) or _phase", "_phase", _PLANTED),
     Mutant("a fact is of the pass that its sentence speaks of", f"{_TOOLS}/report/prose.py", " or _phase_fault(sentence, fact)", "", _PLANTED),
-    Mutant("comparisons rest on a fact", f"{_TOOLS}/report/prose.py", "        yield from _comparisons(sentence, values)\n", "", _PLANTED),
+    Mutant("comparisons rest on a fact", f"{_TOOLS}/report/prose.py", "    yield from _comparisons(sentence, values)\n", "", _PLANTED),
     Mutant("claims are held to the model", f"{_TOOLS}/report/claims.py", "    yield from _of_traits(sentence, traits)\n", "", _PLANTED),
     Mutant("dtypes are the model's", f"{_TOOLS}/report/claims.py", "    yield from _of_dtype(sentence, traits, reader)\n", "", _PLANTED),
     Mutant("classes are what they are said to be", f"{_TOOLS}/report/claims.py", "    yield from _of_classes(sentence, traits, reader)\n", "", _PLANTED),
