@@ -264,7 +264,7 @@ def test_the_timeline_as_text_has_a_line_for_each_operator_of_the_longest_layer(
     longest = max(
         (s for s in stretches(result.operators) if s.path), key=lambda s: sum(r.calibrated_seconds or 0 for r in s.rows)
     )
-    title, _, *lines = timeline_text(result).splitlines()
+    title, *lines = timeline_text(result).splitlines()
     assert f"(1 of {longest.runs} runs)" in title
     assert len(lines) == len(longest.rows)
     for line, row in zip(lines, longest.rows, strict=True):
