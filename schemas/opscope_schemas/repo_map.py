@@ -180,7 +180,7 @@ class ConfigFolder(Frozen):
 class Candidate(Frozen):
     """A definition that may be a component."""
 
-    promised: ClassVar[tuple[str, ...]] = ("subclasses",)
+    promised: ClassVar[tuple[str, ...]] = ("subclasses", "weak")
 
     name: str
     at: str
@@ -191,6 +191,8 @@ class Candidate(Frozen):
     does: tuple[Place, ...] = Field(
         default=(), description="The first lines of its body that do the role's work, or handle what it is about."
     )
+    weak: str = Field(default="", description="Why it may well not play the role; empty where its body does the role's work.")
+    says: str = Field(default="", description="The first paragraph of its docstring.")
 
 
 class Component(Frozen):
@@ -207,7 +209,7 @@ class NestLine(Frozen):
     """A line of the call nesting; `depth` is the depth in the syntax tree, summed over the calls that lead here."""
 
     depth: int
-    kind: Literal["loop", "branch", "block", "call", "choice"]
+    kind: Literal["loop", "branch", "block", "call", "choice", "exit"]
     code: str
     at: str
     into: str = Field(default="", description="path:line of the definition that the lines below are the body of.")

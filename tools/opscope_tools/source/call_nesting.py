@@ -18,7 +18,7 @@ def shortened(lines: Sequence[NestLine], most: int) -> list[NestLine]:
         return list(lines)
     above = _parents(lines)
     kept: set[int] = set()
-    calls = [number for number, line in enumerate(lines) if line.kind in {"call", "choice"}]
+    calls = [number for number, line in enumerate(lines) if line.kind in {"call", "choice", "exit"}]
     for number in [*_first_of_stages(lines), *sorted(calls, key=lambda n: (lines[n].calls, n))]:
         way = _way(lines, number, above)
         new = [one for one in way if one not in kept]

@@ -1,5 +1,7 @@
-"""Who plays which role: classes, and functions where no class does. Names make candidates; what their bodies do (topics.py)
-decides whether they count, and ranks them with methods, importers, size, registries and nearness to the engine. A role's candidates are all listed, so that a reader can overrule the ranking.
+"""Who plays which role: classes, and functions where no class does. What their bodies do decides: those that behaviour.py finds
+count whatever they are called; one that bears a role's name and shows no more than what the role is about is said to be weak,
+and stands behind the others. Methods, importers, size, registries and nearness to the engine rank what is left. A role's
+candidates are all listed, so that a reader can overrule the ranking.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from dataclasses import dataclass
 
 from opscope_schemas.repo_map import Candidate, Component, Place
 
+from opscope_tools.survey.behaviour import Behaviour, Player
 from opscope_tools.survey.facts import ClassFact
 from opscope_tools.survey.holdings import Definition, Holdings, at
 from opscope_tools.survey.topics import DOES
@@ -89,18 +92,33 @@ def _plain_enough(role: Role, one: Definition) -> bool:
     return bool(record) or re.fullmatch(role.certain, one.name) is not None
 
 
+def _bears_another(role: Role, one: Definition) -> bool:
+    """Whether a class is called as those that play another role: its own work comes before what it does beside it."""
+    return any(other is not role and re.fullmatch(other.surest, one.name) for other in ROLES if not other.general)
+
+
 def _value(entry: str) -> str:
     """The last name of the value of a registry's entry, `key: value`."""
     return entry.rpartition(":")[2].strip().rpartition(".")[2]
 
 
-class Ranking:
-    """Candidates of every role. `near` is the folder of the engine, once that is known."""
+@dataclass(frozen=True)
+class Chosen:
+    """A definition that may play a role, its methods that speak for that, and why it is weak where it is."""
 
-    def __init__(self, held: Holdings) -> None:
-        self.held = held
+    one: Definition
+    methods: list[Place]
+    shown: tuple[Place, ...] = ()
+    weak: str = ""
+
+
+class Ranking:
+    """Candidates of every role; `behaviour` says what they do, where the repository is about language models."""
+
+    def __init__(self, held: Holdings, behaviour: Behaviour | None = None) -> None:
+        self.held, self.behaviour = held, behaviour
         self._near: list[str] = []
-        self._known: dict[str, list[tuple[Definition, list[Place]]]] = {}
+        self._known: dict[str, list[Chosen]] = {}
         #: how many definitions bear a role's names and show nothing of its work
         self.by_name_alone: Counter[str] = Counter()
         self._registered = {name for _, hit in held.topic("ext.entry") if (name := _value(hit.text))}
@@ -109,22 +127,50 @@ class Ranking:
         loops = self.candidates(ROLES[0])
         if loops:
             self._known.clear()
-            self._near = loops[0][0].file.path.split("/")[:-1]
-            self._used = held.reached([loops[0][0].file.path], 4)
+            self._near = loops[0].one.file.path.split("/")[:-1]
+            self._used = held.reached([loops[0].one.file.path], 4)
 
-    def candidates(self, role: Role) -> list[tuple[Definition, list[Place]]]:
-        """Classes that may play the role, then functions where there is none; the best first, with their methods."""
+    def candidates(self, role: Role) -> list[Chosen]:
+        """What may play the role, the best first: what does its work, then what only bears its name."""
         if role.name not in self._known:
+            players = self.behaviour.players(role.name) if self.behaviour is not None else {}
             found = [*self._classes(role)]
             if role.both or not found:
                 found += self._functions(role)
-            if all(self.held.demoted(one.file.path) for _, one, _ in found):
+            if all(self.held.demoted(one.file.path) for _, one, _, _ in found):
                 found += self._holders(role)
-            found.sort(key=lambda e: (-e[0], e[1].at))
-            self._known[role.name] = [(one, methods) for _, one, methods in found]
+            listed = {one.at for _, one, _, _ in found}
+            found += [
+                (self._score(player.one) + 2 * _WORK + min(len(player.methods), 4), player.one, [], 2)
+                for player in players.values() if player.one.at not in listed and not re.fullmatch(role.never, player.one.name)
+            ]  # fmt: skip
+            chosen = [self._chosen(role, entry, players.get(entry[1].at)) for entry in found]
+            chosen.sort(key=lambda e: (bool(e[1].weak), -e[0], e[1].one.at))
+            self._known[role.name] = [one for _, one in chosen]
         return self._known[role.name]
 
-    def _classes(self, role: Role) -> Iterator[tuple[float, Definition, list[Place]]]:
+    def _chosen(
+        self, role: Role, entry: tuple[float, Definition, list[Place], int], player: Player | None
+    ) -> tuple[float, Chosen]:
+        """A candidate with what it does: that ranks it too, and without any it is weak."""
+        score, one, methods, work = entry
+        weak = ""
+        if player is None and not _plain_enough(role, one) and (role.name in DOES or self.behaviour is not None):
+            about = "its body handles what the role is about, and shows none of its work"
+            weak = "" if work == 2 else about if work else "by its name and its methods' names alone"
+        if self.behaviour is not None and not role.general:
+            if player is not None:
+                called = re.fullmatch(f"{role.classes}|{role.functions}", one.name)
+                score += 2 * player.strength + (4 if called else -8 if _bears_another(role, one) else 0)
+            score += 5 if self.behaviour.steps_to(one) is not None else 0
+            score -= 12 if self.behaviour.aside(one) else 0
+        if player is None:
+            return score, Chosen(one, methods, weak=weak)
+        named = {place.name for place in player.methods}
+        both = [*player.methods, *(place for place in methods if place.name not in named)]
+        return score, Chosen(one, both, player.shown, "" if work == 2 and methods else player.weak)
+
+    def _classes(self, role: Role) -> Iterator[tuple[float, Definition, list[Place], int]]:
         wanted, never, surest, spoken = (re.compile(p) for p in (role.classes, role.never, role.surest, role.methods))
         for one in self.held.classes:
             if not isinstance(one.fact, ClassFact) or not wanted.fullmatch(one.name) or never.fullmatch(one.name):
@@ -146,20 +192,20 @@ class Ranking:
                 self.by_name_alone[role.name] += not self.held.demoted(one.file.path)
                 continue
             score = self._score(one) + 2 * min(len(methods), 4) + (role.sure if surest.fullmatch(one.name) else 0)
-            yield score + _WORK * work, one, methods
+            yield score + _WORK * work, one, methods, work
 
-    def _functions(self, role: Role) -> Iterator[tuple[float, Definition, list[Place]]]:
+    def _functions(self, role: Role) -> Iterator[tuple[float, Definition, list[Place], int]]:
         wanted = re.compile(role.functions)
         for one in self.held.functions:
             if not wanted.fullmatch(one.name):
                 continue
             work = self._work(role, one)
             if work or role.name not in DOES:
-                yield self._score(one) + _WORK * work + (8 if one.name in self._registered else 0), one, []
+                yield self._score(one) + _WORK * work + (8 if one.name in self._registered else 0), one, [], work
             else:
                 self.by_name_alone[role.name] += not self.held.demoted(one.file.path)
 
-    def _holders(self, role: Role) -> Iterator[tuple[float, Definition, list[Place]]]:
+    def _holders(self, role: Role) -> Iterator[tuple[float, Definition, list[Place], int]]:
         """Classes of any name with a method that is called as the role's functions are, and loops or does the role's work."""
         wanted = re.compile(role.functions)
         for one in self.held.classes:
@@ -167,7 +213,7 @@ class Ranking:
             works = _shown(role, one) == 2 if role.name in DOES else any(method.loops for method in methods)
             if methods and works:
                 places = [Place(name=m.name, at=at(one.file.path, m.line)) for m in methods]
-                yield self._score(one) + 2 * min(len(methods), 4), one, places
+                yield self._score(one) + 2 * min(len(methods), 4), one, places, 2
 
     def _work(self, role: Role, one: Definition) -> int:
         """2 where the body of the definition, of a base or of most that derive from it does the role's work, 1 where it only
@@ -205,9 +251,9 @@ def components(ranking: Ranking, *, related: bool) -> list[Component]:
         if not (related or role.general):
             found.append(Component(role=role.name, searched="not looked for: nothing shows a language model (see llm)"))
             continue
-        chosen = [(one, methods) for one, methods in ranking.candidates(role) if not held.demoted(one.file.path)]
+        chosen = [one for one in ranking.candidates(role) if not held.demoted(one.one.file.path)]
         searched = "" if chosen else _searched(role, ranking.by_name_alone[role.name])
-        listed = tuple(candidate(held, one, methods, role.name) for one, methods in chosen[:_KEPT])
+        listed = tuple(candidate(held, one, role.name) for one in chosen[:_KEPT])
         found.append(
             Component(role=role.name, candidates=listed, total=len(chosen), files=_files(chosen), searched=searched)
         )
@@ -215,8 +261,8 @@ def components(ranking: Ranking, *, related: bool) -> list[Component]:
     return found
 
 
-def _files(chosen: list[tuple[Definition, list[Place]]]) -> int:
-    return len({one.file.path for one, _ in chosen})
+def _files(chosen: list[Chosen]) -> int:
+    return len({one.one.file.path for one in chosen})
 
 
 def _searched(role: Role, by_name: int) -> str:
@@ -228,13 +274,15 @@ def _searched(role: Role, by_name: int) -> str:
     return f"{named}{work}, tests and examples left out{f'; {by_name} that bear such a name show nothing of it' if by_name else ''}"
 
 
-def candidate(held: Holdings, one: Definition, methods: list[Place], role: str = "") -> Candidate:
+def candidate(held: Holdings, chosen: Chosen, role: str = "") -> Candidate:
     """What is said of a definition that may play a role."""
-    shown = [(name, line) for n in (2, 1) if (mark := one.fact.does.get(f"does.{n}.{role}")) for name, line in (mark,)]
+    one = chosen.one
+    marks = [mark for n in (2, 1) if (mark := one.fact.does.get(f"does.{n}.{role}"))]
+    does = chosen.shown or tuple(Place(name=name, at=at(one.file.path, line)) for name, line in marks)
     return Candidate(
-        does=tuple(Place(name=name, at=at(one.file.path, line)) for name, line in shown),
+        does=does, weak=chosen.weak, says=one.fact.says,
         name=one.fact.path, at=one.at, lines=one.lines, importers=held.importers[one.at],
-        subclasses=len(held.descendants(one)) if isinstance(one.fact, ClassFact) else 0, methods=tuple(methods[:6]),
+        subclasses=len(held.descendants(one)) if isinstance(one.fact, ClassFact) else 0, methods=tuple(chosen.methods[:6]),
     )  # fmt: skip
 
 
@@ -244,7 +292,7 @@ def _most_imported(held: Holdings) -> Component:
     own.sort(key=lambda one: (-held.importers[one.at], -one.lines, one.at))
     return Component(
         role="most imported",
-        candidates=tuple(candidate(held, one, []) for one in own[:_KEPT]),
+        candidates=tuple(candidate(held, Chosen(one, [])) for one in own[:_KEPT]),
         total=len(own),
         files=len({one.file.path for one in own}),
     )

@@ -6,13 +6,16 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
+from opscope_tools.survey.effects import EffectReader
 from opscope_tools.survey.facts import ClassFact, FieldFact, FunctionFact, Hit
-from opscope_tools.survey.module import Function, Module, parameters_of
+from opscope_tools.survey.module import Function, Module, parameters_of, string
 
 #: classes whose fields configure something
 CONFIG_NAME = re.compile(
     r".*(Config|Configs|Configuration|Args|Arguments|Settings|Options|Params|Parameters)(Mixin|Base)?$"
 )
+#: characters of a docstring that are kept
+_SAID = 240
 
 
 class DefinitionReader:
@@ -20,6 +23,7 @@ class DefinitionReader:
 
     def __init__(self, module: Module) -> None:
         self.module = module
+        self._work = EffectReader(module).work()
         self._looping = {
             found[0]
             for node in (*module.all(ast.While), *module.all(ast.For), *module.all(ast.AsyncFor))
@@ -49,7 +53,7 @@ class DefinitionReader:
         metaclass = next((self.module.dotted(k.value) for k in node.keywords if k.arg == "metaclass"), "")
         return ClassFact(
             path, node.lineno, node.end_lineno or node.lineno, tuple(self._bases(node)), decorators, methods,
-            tuple(self._fields(node)), metaclass,
+            tuple(self._fields(node)), metaclass, says=_says(node),
         )  # fmt: skip
 
     def _bases(self, node: ast.ClassDef) -> Iterator[str]:
@@ -95,14 +99,23 @@ class DefinitionReader:
             )  # fmt: skip
         abstract = any(d.name.endswith("abstractmethod") for d in decorators) or _only_raises(node.body)
         return FunctionFact(
-            path, node.lineno, node.end_lineno or node.lineno, decorators, parameters, abstract, path in self._looping
-        )
+            path, node.lineno, node.end_lineno or node.lineno, decorators, parameters, abstract, path in self._looping,
+            work=self._work.get(path), says=_says(node),
+        )  # fmt: skip
 
     def _decorators(self, nodes: Sequence[ast.expr]) -> tuple[Hit, ...]:
         return tuple(
             Hit(self.module.dotted(n.func if isinstance(n, ast.Call) else n), n.lineno, self.module.text(n))
             for n in nodes
         )
+
+
+def _says(node: ast.ClassDef | Function) -> str:
+    """The first paragraph of a docstring on one line, cut; empty where there is none."""
+    first = node.body[0]
+    if not (isinstance(first, ast.Expr) and (text := string(first.value))):
+        return ""
+    return " ".join(text.strip().partition("\n\n")[0].split())[:_SAID]
 
 
 def _direct(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:

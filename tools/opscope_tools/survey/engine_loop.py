@@ -8,7 +8,8 @@ from collections.abc import Callable
 from opscope_schemas.errors import UnknownNameError
 from opscope_schemas.repo_map import CallNest, Component, Place
 
-from opscope_tools.survey.components import ROLES, Ranking, candidate
+from opscope_tools.survey.call_graph import Node
+from opscope_tools.survey.components import ROLES, Chosen, Ranking, candidate
 from opscope_tools.survey.facts import ClassFact
 from opscope_tools.survey.holdings import Definition, Holdings
 from opscope_tools.survey.nesting import STAGES, Nesting
@@ -22,13 +23,18 @@ _LOOPS = re.compile(
     r"_?run_\w*loop|_?(async_)?(main|event|busy|engine|generation|generate|inference|serving)_loop\w*|_?run_busy_loop"
 )
 _OTHER_LOOPS = 6
+#: loops by what they do that are tried first
+_BEHAVING = 4
+#: role -> how many of its candidates are tried; fewer beside loops that are known by what they do
+_NAMED = (("runtime loop", 10), ("scheduler", 4), ("model runner", 3))
+_NAMED_BESIDE = (("runtime loop", 4), ("scheduler", 1))
 #: role -> what its step is called, the likeliest first
 _STEPS = {
     "scheduler": ("schedule", "get_next_batch_to_run", "get_next_batch", "_schedule"),
     "model runner": ("execute_model", "run_batch", "run_model", "run", "forward_batch_generation", "forward"),
 }
 _LINES = 500
-_TRIED = 14
+_TRIED, _TRIED_BESIDE = 14, 9
 
 
 class EngineLoops:
@@ -40,16 +46,19 @@ class EngineLoops:
 
     def best(self) -> tuple[list[CallNest], list[Place]]:
         """The loop of the best entry, the model's step where that loop does not lead into it; the other candidates."""
-        nesting = Nesting(self.held, self.types, self.checkpoint)
+        nesting = Nesting(self.held, self.types, self.checkpoint, self.ranking.behaviour)
         tried: list[tuple[float, int, Target, CallNest]] = []
         entries = self._entries()
-        for place, target in enumerate([*entries[:_TRIED], *entries[_TRIED:][-_OTHER_LOOPS:]]):
+        behaving = {node.at: score for score, node in self._behaving()}
+        most = _TRIED if not behaving else _TRIED_BESIDE
+        for place, target in enumerate([*entries[:most], *(entries[most:][-_OTHER_LOOPS:] if not behaving else ())]):
             nest = self._nest(nesting, target)
             if nest.lines:
                 loops = sum(line.kind == "loop" for line in nest.lines)
                 score = (
                     10 * len(nest.reaches) + (6 if nest.lines[0].kind == "loop" else 3 if loops else 0) - 1.5 * place
-                )
+                    + 5 * behaving.get(nest.at, 0)
+                )  # fmt: skip
                 tried.append((score, -place, target, nest))
         tried.sort(key=lambda entry: (-entry[0], -entry[1]))
         others = [
@@ -72,7 +81,8 @@ class EngineLoops:
         if holder is None:
             return roles
         methods = [Place(name=nest.entry.rpartition(".")[2], at=nest.at)] if "." in nest.entry else []
-        first = candidate(self.held, holder, methods)
+        weak = "" if {"model", "sample", "prefill or decode"}.intersection(nest.reaches) else "its calls lead to no model"
+        first = candidate(self.held, Chosen(holder, methods, weak=weak))
         changed = []
         for role in roles:
             if role.role == ROLES[0].name:
@@ -92,10 +102,10 @@ class EngineLoops:
                 "function or method", entry, self._similar(entry),
                 next_step="Give Class.method, function, or path.py:line of a def, as components and loop_candidates list them.",
             )  # fmt: skip
-        nest = self._nest(Nesting(self.held, self.types, self.checkpoint), target)
-        return (
-            nest if nest.lines else self._nest(Nesting(self.held, self.types, self.checkpoint, everything=True), target)
-        )
+        nest = self._nest(Nesting(self.held, self.types, self.checkpoint, self.ranking.behaviour), target)
+        if nest.lines:
+            return nest
+        return self._nest(Nesting(self.held, self.types, self.checkpoint, self.ranking.behaviour, everything=True), target)
 
     def _nest(self, nesting: Nesting, target: Target) -> CallNest:
         lines, stages, cut = nesting.walk(target, _LINES)
@@ -105,13 +115,13 @@ class EngineLoops:
         )  # fmt: skip
 
     def _entries(self) -> list[Target]:
-        found: list[Target] = []
+        found = [target for _, node in self._behaving() if (target := self._target(node))]
         by_name = {role.name: role for role in ROLES}
-        for role, most in (("runtime loop", 10), ("scheduler", 4), ("model runner", 3)):
-            for one, _ in self.ranking.candidates(by_name[role])[:most]:
-                if not self.held.demoted(one.file.path):
-                    found += self._of(one)
-        if not any(target.owner for target in found):
+        for role, most in _NAMED if not found else _NAMED_BESIDE:
+            for one in self.ranking.candidates(by_name[role])[:most]:
+                if not self.held.demoted(one.one.file.path):
+                    found += self._of(one.one)
+        if not found:
             functions = [
                 one
                 for one in self.held.functions
@@ -120,6 +130,12 @@ class EngineLoops:
             functions.sort(key=lambda one: (-self.held.importers[one.at], -one.lines, one.at))
             found += [target for one in functions if (target := self._function(one))]
         return list({target.key: target for target in [*found, *self._loops()]}.values())
+
+    def _behaving(self) -> list[tuple[float, Node]]:
+        return self.ranking.behaviour.loops[:_BEHAVING] if self.ranking.behaviour is not None else []
+
+    def _target(self, node: Node) -> Target | None:
+        return self.types.method(node.owner, node.fact.name) if node.owner is not None else self._function(node.definition)
 
     def _loops(self) -> list[Target]:
         """Methods of the source that are called loops and hold one, those of the most imported classes first."""
@@ -148,7 +164,7 @@ class EngineLoops:
     def _step(self, nesting: Nesting, role: str, names: tuple[str, ...], before: list[CallNest]) -> CallNest | None:
         """The step of the role's best class, where the nestings before do not lead into it."""
         wanted = next(one for one in ROLES if one.name == role)
-        for one, _ in self.ranking.candidates(wanted)[:3]:
+        for one in (chosen.one for chosen in self.ranking.candidates(wanted)[:3]):
             if self.held.demoted(one.file.path):
                 return None
             for name in names:

@@ -32,6 +32,21 @@ class FieldFact:
 
 
 @dataclass(slots=True)
+class Work:
+    """What one function does: effect (effects.py) -> (what shows it, its line), and how many times; the effects inside its
+    loops; the calls that lead on, in and outside loops; whether it loops by `while` or `for`."""
+
+    effects: dict[str, tuple[str, int]] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    looped: set[str] = field(default_factory=set)
+    calls: set[str] = field(default_factory=set)
+    looped_calls: set[str] = field(default_factory=set)
+    #: attribute of self -> the functions that it is bound to
+    binds: dict[str, set[str]] = field(default_factory=dict)
+    loop: str = ""
+
+
+@dataclass(slots=True)
 class FunctionFact:
     """A function or method; `path` inside the module; `abstract` where it only raises, or is declared so."""
 
@@ -44,6 +59,9 @@ class FunctionFact:
     loops: bool = False
     #: of a function at module level: `does.N.ROLE` (topics.py) -> the first name in its body that shows it, with its line
     does: dict[str, tuple[str, int]] = field(default_factory=dict)
+    work: Work | None = None
+    #: the first line of its docstring
+    says: str = ""
 
     @property
     def name(self) -> str:
@@ -65,6 +83,7 @@ class ClassFact:
     metaclass: str = ""
     #: as of functions
     does: dict[str, tuple[str, int]] = field(default_factory=dict)
+    says: str = ""
 
     @property
     def name(self) -> str:

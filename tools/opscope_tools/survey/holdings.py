@@ -28,7 +28,7 @@ from opscope_tools.survey.roots import Roots, roots_of
 
 _ALWAYS = Guard()
 #: syntax trees kept; each takes some megabytes
-_TREES = 40
+_TREES = 80
 
 
 def at(path: str, line: int) -> str:
@@ -229,6 +229,7 @@ class Holdings:
                 del self._sources[gone]
                 self._nodes.pop(gone, None)
             self._sources[path] = PythonSource(path, text)
+        self._sources[path] = self._sources.pop(path)  # the last to be dropped
         return self._sources[path]
 
     def tree(self, path: str) -> ast.Module:

@@ -14,6 +14,9 @@ from dataclasses import dataclass, field, replace
 from opscope_schemas.repo_map import NestLine
 
 from opscope_tools.source.call_nesting import shortened
+from opscope_tools.survey.behaviour import Behaviour
+from opscope_tools.survey.call_graph import CallGraph, Node
+from opscope_tools.survey.effects import loose_chain, spawned
 from opscope_tools.survey.facts import ClassFact
 from opscope_tools.survey.holdings import Definition, Holdings, at
 from opscope_tools.survey.typing_of import Frame, Target, Types
@@ -22,16 +25,18 @@ from opscope_tools.survey.typing_of import Frame, Target, Types
 STAGES = {
     "schedule": r"_?schedule\w*|get_next_batch\w*|get_new_batch\w*|form_batch|_?next_batch\w*|get_next_\w*batch\w*",
     "prefill or decode": r"(?!_?(should|is|has|can|update|get|set|take|add|negotiate|check|need|needs)_)\w*prefill\w*|decode_step|decode_one\w*|run_decode|forward_decode|prepare_decode|_decode_\w+",
-    "model": r"execute_model\w*|_?run_model|run_batch|forward|forward_\w+|_?model_forward|forward_batch\w*|model|model_runner|replay|decoder",
-    "sample": r"_?sample\w*|sampler|multinomial|argmax|categorical|logits_processors?|compute_logits|logits_to_probs",
+    "model": r"execute_model\w*|_?run_model|run_batch|forward|forward_\w+|_?model_forward|forward_batch\w*|(?!_?(load|get|build|create|make|init|save|download|set|update|compile|is|has|fetch|register|convert|export|parse|prepare|warmup|check|select|wrap|quantize|read|unload|list)_)(\w+_)?model|model_runner|replay|decoder|net|network|transformer|lm|llm|gpt",
+    "sample": r"_?sample\w*|\w*sampler|_?multinomial\w*|argmax|categorical\w*|logits_processors?|compute_logits|logits_to_probs|gumbel_sample",
     "KV cache": r"_?allocate\w*|allocate_slots|may_append|can_append|can_allocate|_?evict(_\w+)?|swap_(in|out)|_?preempt\w*|reorder_cache|cache_blocks|hash_blocks|store_kv\w*|update_cache|reset_cache|free_\w+|_free_\w+|deallocate\w*|match_prefix|alloc_\w+",
     "output": r"\w*process_outputs?|postprocess\w*|update_from_output|detokenize\w*|process_batch_result\w*|stream_output\w*",
 }  # fmt: skip
 _STAGES = [(stage, re.compile(pattern)) for stage, pattern in STAGES.items()]
 #: names of stages that stay on a line even where source does not say what they run
 _KNOWN = re.compile(
-    r"_?model_forward|execute_model\w*|_?run_model|forward|sampler|_?sample|sample_tokens|multinomial|argmax|categorical|model|replay|generate|compute_logits|logits_processors?|schedule"
+    r"_?model_forward|execute_model\w*|_?run_model|forward|\w*sampler|_?sample|sample_tokens|multinomial\w*|argmax|categorical\w*|(?:\w+_)?model|net|network|transformer|lm|llm|gpt|replay|generate|compute_logits|logits_processors?|schedule"
 )
+#: what a function does (effects.py) -> the stage that a call of it belongs to, the surest first
+_SHOWS = (("admits", "schedule"), ("model", "model"), ("layers", "model"), ("sample", "sample"), ("writes", "KV cache"), ("allocates", "KV cache"))  # fmt: skip
 _EXPANSIONS = 500  # functions
 _DEEPEST = 5
 _CODE = 110
@@ -50,6 +55,8 @@ class _Line:
     below: list[_Line] = field(default_factory=list)
     #: what is called says that the line belongs to a stage
     sure: bool = False
+    #: a break, return or yield, which says how the loop around it goes on
+    leaves: bool = False
     #: the function that the call runs, and the same where it is expanded at another call
     runs: tuple[str, str] | None = None
     again: tuple[str, str] | None = None
@@ -59,15 +66,23 @@ class Nesting:
     """Reads functions of a repository; `everything` keeps every call that leads into it, whatever it is called."""
 
     def __init__(
-        self, held: Holdings, types: Types, checkpoint: Callable[[], None], *, everything: bool = False
+        self,
+        held: Holdings,
+        types: Types,
+        checkpoint: Callable[[], None],
+        behaviour: Behaviour | None = None,
+        *,
+        everything: bool = False,
     ) -> None:
         self.held, self.types, self.checkpoint, self.everything = held, types, checkpoint, everything
+        self.behaviour, self.graph = behaviour, behaviour.graph if behaviour is not None else None
         self._methods: dict[str, list[Definition]] | None = None
 
     def walk(self, target: Target, most: int) -> tuple[list[NestLine], set[str], str]:
         """The lines below a function, at most `most`; the stages that they reach; what was left out."""
         self._near = self._distances(target)
         self._seen = {target.key}
+        self._loop_depth = 0
         tree = _kept(list(self._block(target.node.body, 0, Frame(target), 0)))
         whole = list(_flat(tree))
         lines = shortened([line.line for line in whole], most)
@@ -106,14 +121,12 @@ class Nesting:
         if isinstance(node, ast.For | ast.AsyncFor):
             yield from self._calls(node.iter, depth, frame, calls)
             head = f"for {_text(node.target)} in {_text(node.iter)}:"
-            yield from self._held(
-                "loop", head, node, [*self._block(node.body, depth + 1, frame, calls)], depth, frame, calls
-            )
+            yield from self._held("loop", head, node, self._looped(node.body, depth + 1, frame, calls), depth, frame, calls)
             yield from self._else(node.orelse, depth, frame, calls)
         elif isinstance(node, ast.While):
             inside = [
                 *self._calls(node.test, depth + 1, frame, calls),
-                *self._block(node.body, depth + 1, frame, calls),
+                *self._looped(node.body, depth + 1, frame, calls),
             ]
             yield from self._held("loop", f"while {_text(node.test)}:", node, inside, depth, frame, calls)
             yield from self._else(node.orelse, depth, frame, calls)
@@ -144,6 +157,16 @@ class Nesting:
                 )
         else:
             yield from self._calls(node, depth, frame, calls)
+            if calls == 0 and self._loop_depth and (code := _leaves(node)):
+                line = self._line("exit", code, node, [], depth, frame, calls)
+                line.leaves = True
+                yield line
+
+    def _looped(self, body: Sequence[ast.stmt], depth: int, frame: Frame, calls: int) -> list[_Line]:
+        self._loop_depth += 1
+        found = [*self._block(body, depth, frame, calls)]
+        self._loop_depth -= 1
+        return found
 
     def _if(self, node: ast.If, word: str, depth: int, frame: Frame, calls: int) -> Iterator[_Line]:
         if not (isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"):
@@ -215,6 +238,7 @@ class Nesting:
         stage = stage_of(name)
         if not stage and len(targets) == 1 and targets[0].path.rpartition(".")[2] != name:
             stage = stage_of(targets[0].path.rpartition(".")[2])
+        stage = stage or self._shown(targets)
         below: list[_Line] = []
         into = ""
         again: tuple[str, str] | None = None
@@ -255,11 +279,62 @@ class Nesting:
                 found.append(line)
         return found
 
+    def _shown(self, targets: list[Target]) -> str:
+        """The stage of what the called functions do."""
+        nodes = [self.graph.at(target.file.path, target.path) for target in targets] if self.graph else []
+        effects = {effect for node in nodes if node is not None for effect in node.work.effects}
+        return next((stage for effect, stage in _SHOWS if effect in effects), "")
+
     # what a call runs
 
     def _targets(self, call: ast.Call, frame: Frame) -> tuple[list[Target], str]:
         """The definition that a call runs; or the ones that it is bound to; or none, and what there is to say of it."""
+        found, note = self._by_types(call, frame)
+        if found or self.graph is None:
+            return found, note
+        named, how = self._by_graph(call, frame, self.graph)
+        return (named, how) if named else (found, note)
+
+    def _by_graph(self, call: ast.Call, frame: Frame, graph: CallGraph) -> tuple[list[Target], str]:
+        """Where no type tells: what the names of the call lead to, or what a call that starts it later is given."""
+        node = graph.at(frame.target.file.path, frame.target.path)
+        if node is None:
+            return [], ""
+        given = [call.func, *spawned(call)]
+        found: dict[tuple[str, str], Target] = {}
+        for one in given:
+            inner = self._nested(one.id, frame) if isinstance(one, ast.Name) else None
+            dotted = self.held.dotted(one, frame.target.file) or loose_chain(one)
+            for other in [] if inner is not None or not dotted else self._leading(graph.called(node, frame.target.owner, dotted)):
+                target = Target(self.held, other.file, other.fact.path, other.fact.line, other.owner)
+                found[target.key] = target
+            if inner is not None:
+                found[inner.key] = inner
+        targets = list(found.values())
+        if len(targets) > 1:
+            shown = ", ".join(f"{t.path} ({t.at})" for t in targets[:3])
+            note = f"by its name: one of {len(targets)} definitions: {shown}{', ...' if len(targets) > 3 else ''}"
+            return targets[:1], note
+        return targets, "by its name" if targets and targets[0].path.rpartition(".")[0] != frame.target.path else ""
+
+    def _leading(self, nodes: list[Node]) -> list[Node]:
+        """Those that lead to something that an engine does: a name alone leads to too much."""
+        return [node for node in nodes if self.behaviour is not None and node in self.behaviour.leading]
+
+    def _nested(self, name: str, frame: Frame) -> Target | None:
+        """A function that is defined inside the one that is read, or beside it in the function around both."""
+        path = frame.target.path
+        while path:
+            node = self.held.node(frame.target.file.path, f"{path}.{name}")
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                return Target(self.held, frame.target.file, f"{path}.{name}", node.lineno, frame.target.owner)
+            path = path.rpartition(".")[0]
+        return None
+
+    def _by_types(self, call: ast.Call, frame: Frame) -> tuple[list[Target], str]:
         if isinstance(call.func, ast.Name):
+            if inner := self._nested(call.func.id, frame):
+                return [inner], ""
             found = self._plain(call.func, frame)
             return ([found], "") if found else (self._looked_up(call.func, frame), "")
         if not isinstance(call.func, ast.Attribute):
@@ -417,6 +492,16 @@ class Nesting:
         return target
 
 
+def _leaves(node: ast.stmt) -> str:
+    """The code of a statement that leaves a loop or hands something on; empty for any other."""
+    if isinstance(node, ast.Break):
+        return "break"
+    if isinstance(node, ast.Return):
+        return _text(node) if node.value is None or not any(_in_order(node)) else ""
+    held = node.value if isinstance(node, ast.Expr) else None
+    return _text(held) if isinstance(held, ast.Yield | ast.YieldFrom) else ""
+
+
 def _flat(lines: list[_Line]) -> Iterator[_Line]:
     """The lines in order."""
     for line in lines:
@@ -432,7 +517,22 @@ def _kept(tree: list[_Line]) -> list[_Line]:
         if found <= leading:
             break
         leading |= found
-    return _pruned(tree, leading, set())
+    return _without_idle(_pruned(tree, leading, set()))
+
+
+def _without_idle(lines: list[_Line]) -> list[_Line]:
+    """The tree without what leaves a loop that runs no stage, and without the branches that hold nothing else."""
+    for line in lines:
+        if line.line.kind == "loop" and not any(one.sure or one.again for one in _flat(line.below)):
+            line.below = _kept_calls(line.below)
+        line.below = _without_idle(line.below)
+    return [line for line in lines if line.below or line.sure or line.again or line.leaves]
+
+
+def _kept_calls(lines: list[_Line]) -> list[_Line]:
+    for line in lines:
+        line.below = _kept_calls(line.below)
+    return [line for line in lines if not line.leaves]
 
 
 def _leads(lines: list[_Line], leading: set[tuple[str, str]]) -> bool:
@@ -450,7 +550,7 @@ def _pruned(lines: list[_Line], leading: set[tuple[str, str]], shown: set[tuple[
             where = "as above" if line.again in shown else "as below"
             note = f"{line.line.note}; {where}".removeprefix("; ")
             line.line = line.line.model_copy(update={"note": note})
-        if below or line.sure or holds or line.line.code.startswith(("if ", "elif ")):
+        if below or line.sure or holds or line.leaves or line.line.code.startswith(("if ", "elif ")):
             line.below = below
             found.append(line)
     return _with_their_rest(found)

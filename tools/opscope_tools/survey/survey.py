@@ -22,6 +22,7 @@ from opscope_schemas.repo_map import (
 
 from opscope_tools.survey import configuration, extensions, frameworks, layout
 from opscope_tools.survey.begun import Begun
+from opscope_tools.survey.behaviour import Behaviour
 from opscope_tools.survey.components import Ranking, components
 from opscope_tools.survey.engine_loop import EngineLoops
 from opscope_tools.survey.entries import Manifests, entry_points
@@ -78,7 +79,7 @@ def _survey(
     progress(len(held.files), len(held.files), "Putting the sections together")
     verdict = llm_verdict(held, manifests)
     checkpoint()
-    ranking = Ranking(held)
+    ranking = Ranking(held, Behaviour(held, checkpoint) if verdict.related else None)
     roles = components(ranking, related=verdict.related)
     checkpoint()
     loops = EngineLoops(held, ranking, checkpoint)

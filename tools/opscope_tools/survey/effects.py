@@ -1,0 +1,480 @@
+"""What each function of one file does, whatever it is called: runs a model, attends, samples, keeps keys and values, takes
+requests; and which calls lead on from it.
+
+An effect is an operation on something: a `multinomial`, an allocation with a dimension of heads, an assignment into a slice of
+a cache. What stands in a nested function is the outer one's, inside a loop where the loop calls it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+
+from opscope_tools.survey.facts import Work
+from opscope_tools.survey.module import Module, string
+
+__all__ = ["EFFECTS", "EffectReader", "loose_chain", "spawned"]
+
+#: effect -> what it is, as a report says it
+EFFECTS = {
+    "model": "runs a model",
+    "layers": "goes through the layers of a model",
+    "attention": "attends",
+    "sample": "picks tokens from logits",
+    "filter": "filters or scales logits",
+    "allocates": "allocates keys and values",
+    "writes": "writes keys and values",
+    "admits": "takes requests from a queue into a batch",
+    "takes": "takes from a queue",
+    "prepares": "builds input tensors",
+    "inference": "without gradients",
+    "trains": "runs backward",
+    "communicates": "communicates between devices",
+    "tokenizer": "loads a tokenizer",
+    "flags": "declares flags",
+    "asks": "asks a person",
+}
+#: names of what is called -> effect that the name alone shows
+_BY_NAME = (
+    ("sample", r"_?multinomial\w*|categorical\w*|\w*sampling_from_(probs|logits)|gumbel_sample|exponential_|\w*_sampler_sample\w*|\w*sample_token\w*"),
+    ("attention", r"scaled_dot_product_attention|flash_attn\w*|\w*(paged|flash|unified|flex|ragged|mqa|gqa|mla)_?attention\w*|memory_efficient_attention|\w*attention_(fwd|forward|kernel|func)\w*|\w*_att(ention|n)?_fwd\w*|dot_product_attention|BatchPrefill\w+|BatchDecode\w+|flash_mla\w*|attention_ref"),
+    ("writes", r"\w*(reshape_and_cache|(store|write|append|set|fill|update|put)_kv|copy_kv|kv_(copy|store|write|append)|set_kv_buffer|store_cache|fill_kv|update_kv_cache)\w*"),
+    ("inference", r"no_grad|inference_mode"),
+    ("trains", r"backward|zero_grad"),
+    ("communicates", r"all_reduce\w*|all_gather\w*|reduce_scatter\w*|all_to_all\w*|\w*tensor_model_parallel_all_\w+|psum"),
+    ("flags", r"add_argument"),
+    ("asks", r"input|prompt_toolkit\w*|prompt_async"),
+    ("tokenizer", r"SentencePieceProcessor|get_encoding"),
+    ("prepares", r"as_tensor|from_numpy|prepare_(inputs?|prefill|decode|batch|model)\w*|(build|make|create)_\w*inputs?"),
+)  # fmt: skip
+_NAMED = [(effect, re.compile(pattern)) for effect, pattern in _BY_NAME]
+_MODEL = re.compile(
+    r"(?!_?(load|get|build|create|make|init|save|download|set|update|compile|is|has|fetch|register|convert|export|parse|prepare|warmup|check|select|wrap|share|to|from|find|resolve|add|quantize|patch|cast|copy|shard|print|list|delete|unload|read|new|launch|start|stop)_)"
+    r"(\w*_)?(model|net|network|transformer|lm|llm|decoder|backbone|gpt)"
+)
+_MODEL_ENDS = ("model", "net", "network", "transformer", "lm", "decoder", "backbone", "gpt")
+_RUNS = {"forward", "__call__", "forward_chunk", "forward_step", "apply", "apply_fn", "eval_step", "decode_step"}
+#: what logits are called
+_LOGITS = re.compile(r"\w*(logit|prob|logp|score|next_token)\w*", re.IGNORECASE)
+_PICKS = {"argmax", "argmax_", "topk", "top_k", "sort", "cumsum", "softmax", "log_softmax", "approx_max_k", "masked_fill"}
+#: what the weights of attention are called, whoever takes a softmax of them; and where something else is about attention
+_WEIGHTS = re.compile(r"\w*(att|qk)\w*")
+_MAYBE_WEIGHTS = re.compile(r"\w*(score|sim|energy|dots|weights)\w*|w|aw")
+_MAKES = {"zeros", "empty", "full", "ones", "new_zeros", "new_empty", "new_full", "empty_strided", "new_ones"}
+#: a local of a cache that holds keys or values
+_KEYS_OR_VALUES = re.compile(r"(\w+_)?(key|value)_(states?|tensors?)(_\w+)?|(new_|p_)?(k|v)s?(_\w+)?")
+#: what compiled extensions are called
+_COMPILED = re.compile(r"\w*(ext|lib|_c|cpp|cuda|kernel)\w*", re.IGNORECASE)
+#: what holds keys and values, whoever holds it; and names that only an object's own attributes may have
+_CACHE = re.compile(
+    r"\w*(k|v|kv|key|value|keys|values)_?(cache|buffer|pool)s?\w*|\w*cache_?(k|v|kv|key|value)s?|past_(k|v|key|value)\w*|\w*kv_?data|kv_mem\w*|layer_past"
+)
+_OWN_CACHE = re.compile(r"_?(k|v|kv|keys?|values?|key_states|value_states|k_all|v_all|latents?|ckv|k_quant|v_quant)_?")
+_NO_CACHE = re.compile(r"\w*(mask|ids|token|pos|freq|cos|sin|logit|grad|scale|bias|index|table|len|query|out|score|prob)\w*|q(_\w+)?")
+_HEADS = re.compile(r"heads?|kv_|_kv|n_kv|num_key|groups?_?size|head_size|head_dim|qk_")
+_INTO = {"index_copy_", "index_copy", "batched_index_copy_", "scatter_", "scatter", "index_put_", "copy_", "slice_update", "dynamic_update_slice", "dynamic_update_slice_in_dim", "dynamic_update_index_in_dim", "put_along_axis"}  # fmt: skip
+_GROWS = {"cat", "concat", "concatenate"}
+_QUEUE = re.compile(r"\w*(waiting|pending|queue|unscheduled|backlog)\w*")
+_HELD = re.compile(rf"{_QUEUE.pattern}|(new_|input_|active_|running_)?(requests?|reqs|jobs|seqs)(_list|_dict)?")
+_TAKES = {"popleft", "pop", "get", "get_nowait", "heappop", "remove", "peek_request", "pop_request", "recv", "recv_pyobj"}
+_MOVES = {"append", "appendleft", "add", "extend", "insert", "put", "put_nowait", "push", "allocate", "add_request", "allocate_slots"}
+#: what goes through a queue or pipe between threads and processes
+_CHANNEL = re.compile(r"\w*(que|queue|pipe|conn|channel|inbox|mailbox)\w*")
+_PUTS, _GETS = {"put", "put_nowait", "send", "send_pyobj"}, {"get", "get_nowait", "recv", "recv_pyobj"}
+_MESSAGES = _TAKES | _PUTS
+_LAYERS = re.compile(r"\w*(layers?|blocks?)(_\w+)?|h|stages")
+_LAYER_COUNT = re.compile(r"\w*(layer|block)\w*")
+#: calls that run what they are given, later or elsewhere
+_SPAWNS = {"Process", "Thread", "create_task", "ensure_future", "run_in_executor", "to_thread", "submit", "partial", "run_coroutine_threadsafe", "run_until_complete", "call_soon", "add_done_callback", "remote", "async_", "wraps", "start_soon"}  # fmt: skip
+#: calls that run the method whose name they are given
+_BY_STRING = re.compile(r"\w*(rpc|call|execute|run|remote|invoke|method|getattr)\w*")
+#: calls that lead nowhere in a repository
+_COMMON = frozenset(
+    "append extend insert join format split strip get items keys values pop update add copy isinstance len range print int float str bool list dict tuple set super type "
+    "getattr setattr hasattr min max sum abs sorted enumerate zip map filter any all open read write close info warning debug error exception to view reshape size dim unsqueeze "
+    "squeeze transpose permute contiguous expand item cpu cuda numpy tolist float half startswith endswith lower upper replace zeros empty ones full arange tensor cat stack "
+    "add_argument is_available time perf_counter sleep dumps loads encode decode detach clone repr id vars next iter round callable issubclass ValueError RuntimeError TypeError "
+    "NotImplementedError KeyError AssertionError device synchronize current_stream linear named_parameters parameters state_dict exists cast static_assert load store program_id cdiv".split()
+)  # fmt: skip
+#: those of them that show no effect either
+_COMMON_ALONE = _COMMON - _PICKS - _MAKES - _INTO - _GROWS - _MESSAGES - _SPAWNS - {"add_argument"}
+_FOREIGN = {*sys.stdlib_module_names, "torch", "numpy", "jax", "mlx", "triton", "tqdm", "pydantic", "tensorflow", "pytest", "ray", "zmq", "fastapi", "safetensors", "PIL", "requests", "aiohttp", "einops", "cutlass"}  # fmt: skip
+_FOREIGN -= {"queue"}
+
+
+class EffectReader:
+    """The effects of one file's functions."""
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self._work: defaultdict[str, Work] = defaultdict(Work)
+        self._places: dict[int, tuple[str, str]] = {}
+        self._loops: dict[str, list[tuple[int, int, str]]] = {}
+        #: outer function -> names of the functions inside it -> effects and calls found there
+        self._nested: defaultdict[str, dict[str, list[tuple[str, str, int]]]] = defaultdict(dict)
+
+    def work(self) -> dict[str, Work]:
+        """Path of each module-level function and method -> what it does; those that do nothing are left out."""
+        self._read_loops()
+        for call in self.module.all(ast.Call):
+            self._call(call)
+        self._called = {call.func.id for call in self.module.all(ast.Call) if isinstance(call.func, ast.Name)}
+        for statement in (*self.module.all(ast.Assign), *self.module.all(ast.AugAssign)):
+            self._assignment(statement)
+            if isinstance(statement, ast.Assign):
+                self._binding(statement)
+        self._products()
+        self._fold()
+        return dict(self._work)
+
+    # where
+
+    def _place(self, line: int) -> tuple[str, str]:
+        """The outermost function or method that holds a line, and the name of the nested one inside it that does."""
+        found = self._places.get(line)
+        if found is None:
+            found = self._places[line] = self._looked_up(line)
+        return found
+
+    def _looked_up(self, line: int) -> tuple[str, str]:
+        outer, inner = "", ""
+        for path, node in self.module.around(line):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                if not outer:
+                    outer = path
+                elif not inner:
+                    inner = node.name
+        return outer, inner
+
+    def _in_loop(self, outer: str, line: int) -> bool:
+        return any(first <= line <= last for first, last, _ in self._loops.get(outer, ()))
+
+    def _note(self, effect: str, text: str, line: int) -> None:
+        outer, inner = self._place(line)
+        if outer:
+            self._add(outer, inner, effect, text, line)
+
+    def _add(self, outer: str, inner: str, effect: str, text: str, line: int) -> None:
+        work = self._work[outer]
+        work.counts[effect] = work.counts.get(effect, 0) + 1
+        if effect not in work.effects or line < work.effects[effect][1]:
+            work.effects[effect] = (text, line)
+        if inner:
+            self._nested[outer].setdefault(inner, []).append(("effect", effect, line))
+        if self._in_loop(outer, line):
+            work.looped.add(effect)
+
+    def _leads(self, outer: str, inner: str, called: str, line: int) -> None:
+        work = self._work[outer]
+        work.calls.add(called)
+        if inner:
+            self._nested[outer].setdefault(inner, []).append(("call", called, line))
+        if self._in_loop(outer, line):
+            work.looped_calls.add(called)
+
+    def _fold(self) -> None:
+        """What a loop reaches through nested functions is inside the loop."""
+        for outer, nested in self._nested.items():
+            work = self._work[outer]
+            waiting = [name for name in nested if name in work.looped_calls]
+            seen = set(waiting)
+            for name in waiting:
+                for kind, what, _ in nested[name]:
+                    if kind == "effect":
+                        work.looped.add(what)
+                        continue
+                    work.looped_calls.add(what)
+                    if what in nested and what not in seen:
+                        seen.add(what)
+                        waiting.append(what)
+
+    def _read_loops(self) -> None:
+        loops: list[ast.While | ast.For | ast.AsyncFor] = [
+            *self.module.all(ast.While), *self.module.all(ast.For), *self.module.all(ast.AsyncFor)
+        ]  # fmt: skip
+        for loop in loops:
+            outer, inner = self._place(loop.lineno)
+            if not outer:
+                continue
+            kind = "while" if isinstance(loop, ast.While) else "for"
+            if not inner:
+                self._loops.setdefault(outer, []).append((loop.lineno, loop.end_lineno or loop.lineno, kind))
+                work = self._work[outer]
+                work.loop = "while" if "while" in (kind, work.loop) else kind
+            self._loop_effects(loop, outer, inner)
+
+    def _loop_effects(self, loop: ast.While | ast.For | ast.AsyncFor, outer: str, inner: str) -> None:
+        head = loop.test if isinstance(loop, ast.While) else loop.iter
+        names = [*_names(head)]
+        if any(_QUEUE.fullmatch(name) for name in names) and self._moves(loop):
+            self._add(outer, inner, "admits", self.module.text(head, 60), loop.lineno)
+        if not isinstance(loop, ast.While) and not outer.endswith("__init__"):
+            ranged = isinstance(head, ast.Call) and _last(head) == "range" and any(map(_LAYER_COUNT.fullmatch, names))
+            if (ranged or any(map(_LAYERS.fullmatch, names))) and self._applies(loop):
+                self._add(outer, inner, "layers", self.module.text(head, 60), loop.lineno)
+
+    def _moves(self, loop: ast.While | ast.For | ast.AsyncFor) -> bool:
+        """Whether a loop puts what it goes through somewhere else, or hands it to what does."""
+        calls = [node for statement in loop.body for node in ast.walk(statement) if isinstance(node, ast.Call)]
+        return any(
+            _last(call) in _MOVES and isinstance(call.func, ast.Attribute) and not _QUEUE.fullmatch(_name(call.func.value))
+            for call in calls
+        )
+
+    def _applies(self, loop: ast.For | ast.AsyncFor) -> bool:
+        """Whether a loop hands something through what it goes through: `x = layer(x)`, `x = self.layers[i].forward(x)`."""
+        bound = set(_names(loop.target))
+        for statement in (node for one in loop.body for node in ast.walk(one) if isinstance(node, ast.Assign)):
+            value = statement.value.value if isinstance(statement.value, ast.Await) else statement.value
+            targets = {name for target in statement.targets for name in _names(target)}
+            if isinstance(value, ast.Call) and bound & set(_names(value.func)):
+                given = {name for argument in (*value.args, *(k.value for k in value.keywords)) for name in _names(argument)}
+                if targets & given:
+                    return True
+        return False
+
+    # what calls show
+
+    def _call(self, call: ast.Call) -> None:
+        last = _last(call)
+        if not last or last in _COMMON_ALONE:
+            return
+        outer, inner = self._place(call.lineno)
+        if not outer:
+            return
+        line = call.lineno
+        for effect in _effects_named(last):
+            self._add(outer, inner, effect, last, line)
+        if last in _PICKS:
+            self._picks(call, last, outer, inner)
+        elif last in _MAKES:
+            self._makes(call, outer, inner)
+        elif last in _INTO or last in _GROWS:
+            self._puts(call, last, outer, inner)
+        elif last in _MESSAGES and isinstance(call.func, ast.Attribute):
+            self._messages(_name(call.func.value), last, outer, inner, line)
+        elif "ampler" in last and last.endswith("sampler") and call.args:
+            if any(_LOGITS.fullmatch(name) for argument in call.args for name in _names(argument)):
+                self._add(outer, inner, "sample", last, line)
+        elif "sample" in last and _is_compiled(self.module.dotted(call.func)):
+            self._add(outer, inner, "sample", last, line)
+        elif last.startswith("from_") and "Tokenizer" in self.module.dotted(call.func):
+            self._add(outer, inner, "tokenizer", "Tokenizer." + last, line)
+        self._runs_model(call, last, outer, inner)
+        self._on(call, last, outer, inner)
+
+    def _messages(self, subject: str, last: str, outer: str, inner: str, line: int) -> None:
+        """What takes requests, and what goes to another thread or process."""
+        if last in _TAKES and _HELD.fullmatch(subject):
+            self._add(outer, inner, "takes", f"{subject}.{last}", line)
+        if last in _PUTS and _CHANNEL.fullmatch(subject):
+            self._leads(outer, inner, f"put {subject}", line)
+        elif last in _GETS and _CHANNEL.fullmatch(subject):
+            self._work[outer].calls.add(f"get {subject}")
+
+    def _runs_model(self, call: ast.Call, last: str, outer: str, inner: str) -> None:
+        """`model(...)`, `self.model(...)`, `model.forward(...)`: what is called is what models are called."""
+        if not (call.args or call.keywords):
+            return
+        subject = last if not (last in _RUNS and isinstance(call.func, ast.Attribute)) else _name(call.func.value)
+        if subject and subject.endswith(_MODEL_ENDS) and _MODEL.fullmatch(subject) and not self.module.dotted(call.func).startswith(("transformers.", "torch.")):
+            self._add(outer, inner, "model", self.module.text(call.func, 60), call.lineno)
+
+    def _picks(self, call: ast.Call, last: str, outer: str, inner: str) -> None:
+        about = [*(_names(call.args[0]) if call.args else ())]
+        if isinstance(call.func, ast.Attribute):
+            about += _names(call.func.value)
+        attends = "att" in f"{outer} {inner}".lower()
+        if last == "softmax" and any(_WEIGHTS.fullmatch(n) or (attends and _MAYBE_WEIGHTS.fullmatch(n)) for n in about):
+            self._add(outer, inner, "weights", last, call.lineno)
+        elif any(_LOGITS.fullmatch(name) for name in about):
+            self._add(outer, inner, "sample" if last.startswith("argmax") else "filter", last, call.lineno)
+
+    def _makes(self, call: ast.Call, outer: str, inner: str) -> None:
+        """An allocation that holds keys and values: by a dimension of heads, or by what it is bound to."""
+        target = self._bound(call)
+        if target and (_NO_CACHE.fullmatch(target) and not _CACHE.fullmatch(target)):
+            return
+        shape = [*call.args, *(k.value for k in call.keywords if k.arg in {"size", "shape"})]
+        dimensions = shape[0].elts if shape and isinstance(shape[0], ast.Tuple | ast.List) else shape
+        words = [name for one in dimensions for name in _names(one)]
+        if len(dimensions) == 1 and isinstance(dimensions[0], ast.Name):
+            words += self._shape_words(dimensions[0].id, outer)
+        by_shape = (len(dimensions) >= 3 or len(words) >= 4) and any(_HEADS.search(word) for word in words)
+        own = target.startswith("self.") and _OWN_CACHE.fullmatch(target[5:])
+        bare = target.removeprefix("self.")
+        if (_CACHE.fullmatch(bare) and bare) or (own and (by_shape or len(dimensions) != 2)):
+            self._add(outer, inner, "allocates", target, call.lineno)
+        elif _KEYS_OR_VALUES.fullmatch(bare) and re.search(r"cache", outer, re.IGNORECASE):
+            self._add(outer, inner, "allocates", target, call.lineno)
+        elif by_shape and re.search(r"cache|kv|buffer|pool|mem", f"{bare} {outer}", re.IGNORECASE):
+            self._add(outer, inner, "allocates", target or "a buffer with heads", call.lineno)
+
+    def _shape_words(self, name: str, outer: str) -> list[str]:
+        """The words of a shape that is bound to a name first."""
+        for statement in self.module.all(ast.Assign):
+            if any(isinstance(t, ast.Name) and t.id == name for t in statement.targets):
+                if self._place(statement.lineno)[0] == outer:
+                    return [*_names(statement.value)]
+        return []
+
+    def _bound(self, call: ast.Call) -> str:
+        """What the statement of an allocation binds it to: `k_cache`, `self.k`, the name of a buffer; empty for none."""
+        for statement in (*self.module.all(ast.Assign), *self.module.all(ast.AnnAssign)):
+            if statement.lineno <= call.lineno <= (statement.end_lineno or 0):
+                target = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
+                return _own(target)
+        for other in self.module.all(ast.Call):
+            if _last(other) in {"register_buffer", "append", "setattr"} and other.lineno <= call.lineno <= (other.end_lineno or 0):
+                name = next((text for argument in other.args if (text := string(argument))), None)
+                if name is not None:
+                    return f"self.{name}"
+                return _own(other.func.value) if isinstance(other.func, ast.Attribute) else ""
+        return ""
+
+    def _puts(self, call: ast.Call, last: str, outer: str, inner: str) -> None:
+        """`cache.copy_(k)`, `index_copy_(self.k, ...)`, `torch.cat([past_key, k])`."""
+        about: list[ast.expr] = [*call.args[:1]]
+        if isinstance(call.func, ast.Attribute):
+            about.append(call.func.value)
+        if last in _GROWS:
+            held = call.args[0] if call.args else None
+            about = held.elts[:1] if isinstance(held, ast.Tuple | ast.List) else []
+        for one in about:
+            target = _own(one)
+            if _is_cache(target):
+                self._add(outer, inner, "writes", target, call.lineno)
+
+    def _assignment(self, statement: ast.Assign | ast.AugAssign) -> None:
+        """`cache[:, layer, position] = k`."""
+        for target in statement.targets if isinstance(statement, ast.Assign) else [statement.target]:
+            if isinstance(target, ast.Subscript):  # few are: what is asked of them may take longer
+                name = _own(target)
+                tensorlike = isinstance(target.slice, ast.Tuple | ast.Slice)
+                if _is_cache(name) and (tensorlike or _CACHE.fullmatch(name.removeprefix("self."))):
+                    self._note("writes", name, statement.lineno)
+
+    def _binding(self, statement: ast.Assign) -> None:
+        """`self.step_fn = self.step if ... else self.other`, `run = generate`: what a name runs where it is called."""
+        target = statement.targets[0]
+        if not isinstance(target, ast.Name | ast.Attribute) or not (bound := _callables(statement.value)):
+            return
+        if isinstance(target, ast.Name) and target.id not in self._called:
+            return
+        outer, inner = self._place(statement.lineno)
+        if not outer:
+            return
+        names = {self.module.dotted(one) for one in bound} - {""}
+        if isinstance(target, ast.Name):
+            work = self._work[outer]
+            for held in (work.calls, work.looped_calls):
+                if target.id in held:
+                    held |= names
+        elif isinstance(target.value, ast.Name) and target.value.id == "self":
+            self._work[outer].binds.setdefault(target.attr, set()).update(names)
+
+    def _products(self) -> None:
+        """Attention that is spelt out: weights under a softmax, beside products of query and key."""
+        for work in self._work.values():
+            shown, count = work.effects.pop("weights", None), work.counts.pop("weights", 0)
+            if shown is not None and "attention" not in work.effects:
+                work.effects["attention"], work.counts["attention"] = shown, count
+            work.looped.discard("weights")
+
+    # what leads on
+
+    def _on(self, call: ast.Call, last: str, outer: str, inner: str) -> None:
+        dotted = self.module.dotted(call.func) or loose_chain(call.func)
+        head = dotted.partition(".")[0]
+        if last not in _COMMON and dotted and (head not in _FOREIGN or head == self.module.name.partition(".")[0]):
+            self._leads(outer, inner, dotted, call.lineno)
+        if last in _SPAWNS:
+            for started in spawned(call):
+                if name := self.module.dotted(started):
+                    self._leads(outer, inner, name, call.lineno)
+        elif _BY_STRING.fullmatch(last):
+            for given in call.args[:2]:
+                if (name := string(given)) and name.isidentifier() and "_" in name:
+                    self._leads(outer, inner, f"?.{name}", call.lineno)
+
+
+def _effects_named(name: str, memo: dict[str, tuple[str, ...]] = {}) -> tuple[str, ...]:  # noqa: B006  # what it remembers
+    found = memo.get(name)
+    if found is None:
+        found = memo[name] = tuple(effect for effect, pattern in _NAMED if pattern.fullmatch(name))
+    return found
+
+
+def _callables(value: ast.expr) -> list[ast.expr]:
+    """What a value may stand for that can be called: names, either side of a choice, what a wrapper is given."""
+    if isinstance(value, ast.IfExp):
+        return [*_callables(value.body), *_callables(value.orelse)]
+    if isinstance(value, ast.BoolOp):
+        return [one for part in value.values for one in _callables(part)]
+    if isinstance(value, ast.Call):
+        return [one for one in value.args[:1] if isinstance(one, ast.Attribute)] if _last(value) not in _COMMON else []
+    return [value] if isinstance(value, ast.Name | ast.Attribute) else []
+
+
+def _is_compiled(dotted: str) -> bool:
+    return any(_COMPILED.fullmatch(part) for part in dotted.split(".")[:-1])
+
+
+def _last(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+
+
+def _name(node: ast.AST) -> str:
+    """The last name of `a.b[i].c`; of a call that of what is called."""
+    while isinstance(node, ast.Subscript | ast.Call | ast.Await):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def _own(node: ast.AST) -> str:
+    """As `_name`, with `self.` before an object's own attribute."""
+    while isinstance(node, ast.Subscript | ast.Call | ast.Await):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    if isinstance(node, ast.Attribute):
+        return f"self.{node.attr}" if getattr(node.value, "id", "") == "self" else node.attr
+    return getattr(node, "id", "")
+
+
+def _is_cache(name: str) -> bool:
+    own = name.startswith("self.") and _OWN_CACHE.fullmatch(name[5:])
+    return bool(own or _CACHE.fullmatch(name.removeprefix("self.")))
+
+
+def _names(node: ast.AST) -> Iterator[str]:
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Name):
+            yield inner.id
+        elif isinstance(inner, ast.Attribute):
+            yield inner.attr
+
+
+def spawned(call: ast.Call) -> list[ast.expr]:
+    """The functions that a call starts later or elsewhere: `Process(target=run)`, `run_in_executor(None, self.step)`."""
+    if _last(call) not in _SPAWNS:
+        return []
+    given = [*call.args, *(k.value for k in call.keywords if k.arg in {"target", "func", "fn"})]
+    return [one for one in given if isinstance(one, ast.Name | ast.Attribute)]
+
+
+def loose_chain(node: ast.AST) -> str:
+    """A chain of names through subscripts and calls: `self.workers.run` of `self.workers[i].run`."""
+    parts: list[str] = []
+    while not isinstance(node, ast.Name):
+        if isinstance(node, ast.Attribute):
+            parts.append(node.attr)
+            node = node.value
+        elif isinstance(node, ast.Subscript | ast.Await):
+            node = node.value
+        elif isinstance(node, ast.Call):
+            node = node.func
+        else:
+            return ".".join(["?", *reversed(parts)]) if parts else ""
+    return ".".join([node.id, *reversed(parts)])
