@@ -191,7 +191,9 @@ class Candidate(Frozen):
     does: tuple[Place, ...] = Field(
         default=(), description="The first lines of its body that do the role's work, or handle what it is about."
     )
-    weak: str = Field(default="", description="Why it may well not play the role; empty where its body does the role's work.")
+    weak: str = Field(
+        default="", description="Why it may well not play the role; empty where its body does the role's work."
+    )
     says: str = Field(default="", description="The first paragraph of its docstring.")
 
 

@@ -28,6 +28,8 @@ RUNS, PICKS = ("model", "layers"), ("sample",)
 _NAMED = re.compile(r"\w*(loop|generate|decode|step|run|stream|serve|iterate)\w*")
 #: loops over whole tasks rather than tokens or batches
 _ASIDE = re.compile(r"(^|[/_.])(eval|evals|evaluate|evaluation|train|trainer|training|finetune|bench|benchmark|convert|conversion|quantize|calibrate|warmup|warm_up|profile|capture|compile|dummy|speculative|speculator|spec_decode|draft|beam|test)", re.IGNORECASE)  # fmt: skip
+#: folders of one platform among several
+_PLATFORM = re.compile(r"/(hardware_backend|mlx|npu|xpu|hpu|tpu|ascend|musa|rocm)/")
 _OTHER_INPUTS = re.compile(r"(^|[/_.])(vision|visual|vit|audio|image|video|encoder|multimodal|siglip|clip|tts|diffusion|embedding)|(Vision|Visual|Audio|Image|Video|Encoder(?!Decoder))")  # fmt: skip
 _MODULES = re.compile(r".*\b(Module|Layer|Model)$")
 
@@ -70,7 +72,7 @@ class Behaviour:
         below = self.graph.below([node])
         under = [other for _, other in loops if other is not node and other in below]
         if self._serves(node):
-            return 2.0 if any(self._serves(other) for other in under) else 0.0
+            return 4.0 if any(self._serves(other) for other in under) else 0.0
         return -2.5 if under else 0.0
 
     def _loop(self, node: Node) -> float | None:
@@ -84,12 +86,14 @@ class Behaviour:
         score -= 4 if "asks" in node.work.effects else 0
         score += 1.5 if _NAMED.fullmatch(node.fact.name) else 0
         score -= 6 if _ASIDE.search(f"{node.file.path}/{node.fact.path}") else 0
+        score -= 2 if _PLATFORM.search(node.file.path) else 0
         return score - (4 if _OTHER_INPUTS.search(f"{node.file.path}/{node.fact.path}") else 0)
 
     def _serves(self, node: Node) -> bool:
         """Whether the loop takes requests: itself, or in what it calls first."""
-        admits = self.graph.in_loop(node, ("admits", "takes"), self._admits)
-        return admits is not None and admits <= 4
+        admits = self.graph.in_loop(node, ("admits",), self._admits)
+        takes = self.graph.in_loop(node, ("takes",), self._takes)
+        return (admits is not None and admits <= 4) or (takes is not None and takes <= 1)
 
     @cached_property
     def _trains(self) -> dict[Node, int]:
@@ -97,7 +101,11 @@ class Behaviour:
 
     @cached_property
     def _admits(self) -> dict[Node, int]:
-        return self.graph.from_effects("admits", "takes")
+        return self.graph.from_effects("admits", far=4)
+
+    @cached_property
+    def _takes(self) -> dict[Node, int]:
+        return self.graph.from_effects("takes", far=1)
 
     @cached_property
     def reached(self) -> dict[Node, int]:
@@ -151,17 +159,23 @@ class Behaviour:
             methods = tuple(Place(name=n.fact.name, at=n.at) for _, _, n in entries if n.owner is not None)
             shown = tuple(self._shown(effect, node) for _, effect, node in entries[:2] if effect in node.work.effects)
             strength = entries[0][0] + 0.3 * min(len(entries) - 1, 4)
-            weak = _WEAK.get(role, lambda *_: "")(one, {effect for _, effect, _ in entries})
+            weak = _WEAK[role](one, {effect for _, effect, _ in entries}) if role in _WEAK else ""
+            if role == "scheduler" and entries[0][0] < 2:
+                weak = "takes from a queue, and neither runs a model nor is run by the loop"
             yield Player(one, strength + self._over(role, [n for _, _, n in entries], weigh), methods, shown, weak)
 
-    def _over(self, role: str, nodes: list[Node], weigh: Callable[[Behaviour, Node], tuple[float, str] | None]) -> float:
+    def _over(
+        self, role: str, nodes: list[Node], weigh: Callable[[Behaviour, Node], tuple[float, str] | None]
+    ) -> float:
         """A sampler that runs another sampler is the one that others run."""
         leads = [target for node in nodes for target, _, _ in self.graph.leads[node]] if role == "sampling" else []
         return float(any(weigh(self, target) for target in leads if target.definition.at != nodes[0].definition.at))
 
     def _shown(self, effect: str, node: Node) -> Place:
         text, line = node.work.effects[effect]
-        return Place(name=re.split(r"\W", text.rpartition("self.")[2])[0] or text, at=f"{node.file.path}:{line}", text=effect)
+        return Place(
+            name=re.split(r"\W", text.rpartition("self.")[2])[0] or text, at=f"{node.file.path}:{line}", text=effect
+        )
 
     # roles
 
@@ -200,7 +214,9 @@ class Behaviour:
     def _as_attention(self, node: Node) -> tuple[float, str] | None:
         if "attention" not in node.work.effects:
             return None
-        return 3.0 + min(node.work.counts["attention"], 3) * 0.3 - (2 if "layers" in node.work.effects else 0), "attention"
+        return 3.0 + min(node.work.counts["attention"], 3) * 0.3 - (
+            2 if "layers" in node.work.effects else 0
+        ), "attention"
 
     def _as_runner(self, node: Node) -> tuple[float, str] | None:
         effects = node.work.effects
@@ -217,7 +233,9 @@ class Behaviour:
         else:
             return None
         strength += ("prepares" in effects) + 0.5 * ("inference" in effects) - 0.5 * ("sample" in effects)
-        return strength - (2 if _ASIDE.search(f"{node.file.path}/{node.fact.path}") else 0), "model" if "model" in effects else "layers"
+        return strength - (
+            2 if _ASIDE.search(f"{node.file.path}/{node.fact.path}") else 0
+        ), "model" if "model" in effects else "layers"
 
     def _as_tokenizer(self, node: Node) -> tuple[float, str] | None:
         return (2.0, "tokenizer") if "tokenizer" in node.work.effects else None

@@ -94,14 +94,6 @@ class CallGraph:
             if isinstance(one.fact, FunctionFact) and not self.held.demoted(one.file.path):
                 yield Node(one.file, one.fact, None)
 
-    def of(self, one: Definition) -> list[Node]:
-        """The methods of a class, or the function."""
-        if isinstance(one.fact, ClassFact):
-            found = (self._methods.get((one.at, method.name)) for method in one.fact.methods)
-        else:
-            found = iter([self._functions.get((one.file.path, one.fact.path))])
-        return [node for node in found if node is not None]
-
     def at(self, path: str, name: str) -> Node | None:
         """The function or method `name` (`Class.method`) of a file; of one inside another that which holds it."""
         return self._by_path.get((path, name)) or self._by_path.get((path, name.rpartition(".")[0]))
@@ -144,7 +136,7 @@ class CallGraph:
     def _edges(self, node: Node) -> Iterator[tuple[Node, bool, int]]:
         found: dict[Node, tuple[bool, int]] = {}
         for called in sorted(node.work.calls):
-            targets = self._takers(node, called[4:]) if called.startswith("put ") else self._targets(node, called)
+            targets = self._targets(node, called)
             looped = called in node.work.looped_calls
             for target in targets:
                 if target is not node:
@@ -160,6 +152,8 @@ class CallGraph:
         return near or (getters if len(getters) <= _FEW else [])
 
     def _targets(self, node: Node, called: str) -> list[Node]:
+        if called.startswith("put "):
+            return self._takers(node, called[4:])
         owner = node.owner.at if node.owner is not None else ""
         key = (owner or node.file.path, called, "" if called.startswith(("self.", "cls.")) else node.file.path)
         if key not in self._followed:
@@ -189,7 +183,9 @@ class CallGraph:
         if found := self._method(owner, name):
             return found
         bound = {one for held in self.held.lineage(owner) for one in self._bound.get((held.at, name), ())}
-        methods = [node for one in sorted(bound) if one.startswith("self.") for node in self._self_bound(owner, one[5:])]
+        methods = [
+            node for one in sorted(bound) if one.startswith("self.") for node in self._self_bound(owner, one[5:])
+        ]
         return methods or self._of_attribute("", name)
 
     def _self_bound(self, owner: Definition, rest: str) -> list[Node]:
@@ -250,7 +246,9 @@ class CallGraph:
         return bool(families) and bool(set.intersection(*families))
 
 
-def _spread(begins: Iterable[Node], near: Callable[[Node], Iterable[tuple[Node, int]]], far: int = _FAR) -> dict[Node, int]:
+def _spread(
+    begins: Iterable[Node], near: Callable[[Node], Iterable[tuple[Node, int]]], far: int = _FAR
+) -> dict[Node, int]:
     """The least number of steps from `begins` to each node, as far as `far`."""
     found: dict[Node, int] = {}
     waiting = [(0, number, node) for number, node in enumerate(begins)]

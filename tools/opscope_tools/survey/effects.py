@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from opscope_tools.survey.facts import Work
 from opscope_tools.survey.module import Module, string
 
-__all__ = ["EFFECTS", "EffectReader", "loose_chain", "spawned"]
+__all__ = ["EFFECTS", "EffectReader", "handed_over", "loose_chain", "spawned"]
 
 #: effect -> what it is, as a report says it
 EFFECTS = {
@@ -59,7 +59,18 @@ _MODEL_ENDS = ("model", "net", "network", "transformer", "lm", "decoder", "backb
 _RUNS = {"forward", "__call__", "forward_chunk", "forward_step", "apply", "apply_fn", "eval_step", "decode_step"}
 #: what logits are called
 _LOGITS = re.compile(r"\w*(logit|prob|logp|score|next_token)\w*", re.IGNORECASE)
-_PICKS = {"argmax", "argmax_", "topk", "top_k", "sort", "cumsum", "softmax", "log_softmax", "approx_max_k", "masked_fill"}
+_PICKS = {
+    "argmax",
+    "argmax_",
+    "topk",
+    "top_k",
+    "sort",
+    "cumsum",
+    "softmax",
+    "log_softmax",
+    "approx_max_k",
+    "masked_fill",
+}
 #: what the weights of attention are called, whoever takes a softmax of them; and where something else is about attention
 _WEIGHTS = re.compile(r"\w*(att|qk)\w*")
 _MAYBE_WEIGHTS = re.compile(r"\w*(score|sim|energy|dots|weights)\w*|w|aw")
@@ -72,15 +83,41 @@ _COMPILED = re.compile(r"\w*(ext|lib|_c|cpp|cuda|kernel)\w*", re.IGNORECASE)
 _CACHE = re.compile(
     r"\w*(k|v|kv|key|value|keys|values)_?(cache|buffer|pool)s?\w*|\w*cache_?(k|v|kv|key|value)s?|past_(k|v|key|value)\w*|\w*kv_?data|kv_mem\w*|layer_past"
 )
+_HOLDS_CACHE = re.compile(r"\w*(cache|buffer|pool)s?(_[kv])?")
 _OWN_CACHE = re.compile(r"_?(k|v|kv|keys?|values?|key_states|value_states|k_all|v_all|latents?|ckv|k_quant|v_quant)_?")
-_NO_CACHE = re.compile(r"\w*(mask|ids|token|pos|freq|cos|sin|logit|grad|scale|bias|index|table|len|query|out|score|prob)\w*|q(_\w+)?")
+_NO_CACHE = re.compile(
+    r"\w*(mask|ids|token|pos|freq|cos|sin|logit|grad|scale|bias|index|table|len|query|out|score|prob)\w*|q(_\w+)?"
+)
 _HEADS = re.compile(r"heads?|kv_|_kv|n_kv|num_key|groups?_?size|head_size|head_dim|qk_")
 _INTO = {"index_copy_", "index_copy", "batched_index_copy_", "scatter_", "scatter", "index_put_", "copy_", "slice_update", "dynamic_update_slice", "dynamic_update_slice_in_dim", "dynamic_update_index_in_dim", "put_along_axis"}  # fmt: skip
 _GROWS = {"cat", "concat", "concatenate"}
 _QUEUE = re.compile(r"\w*(waiting|pending|queue|unscheduled|backlog)\w*")
 _HELD = re.compile(rf"{_QUEUE.pattern}|(new_|input_|active_|running_)?(requests?|reqs|jobs|seqs)(_list|_dict)?")
-_TAKES = {"popleft", "pop", "get", "get_nowait", "heappop", "remove", "peek_request", "pop_request", "recv", "recv_pyobj"}
-_MOVES = {"append", "appendleft", "add", "extend", "insert", "put", "put_nowait", "push", "allocate", "add_request", "allocate_slots"}
+_TAKES = {
+    "popleft",
+    "pop",
+    "get",
+    "get_nowait",
+    "heappop",
+    "remove",
+    "peek_request",
+    "pop_request",
+    "recv",
+    "recv_pyobj",
+}
+_MOVES = {
+    "append",
+    "appendleft",
+    "add",
+    "extend",
+    "insert",
+    "put",
+    "put_nowait",
+    "push",
+    "allocate",
+    "add_request",
+    "allocate_slots",
+}
 #: what goes through a queue or pipe between threads and processes
 _CHANNEL = re.compile(r"\w*(que|queue|pipe|conn|channel|inbox|mailbox)\w*")
 _PUTS, _GETS = {"put", "put_nowait", "send", "send_pyobj"}, {"get", "get_nowait", "recv", "recv_pyobj"}
@@ -122,10 +159,11 @@ class EffectReader:
         for call in self.module.all(ast.Call):
             self._call(call)
         self._called = {call.func.id for call in self.module.all(ast.Call) if isinstance(call.func, ast.Name)}
-        for statement in (*self.module.all(ast.Assign), *self.module.all(ast.AugAssign)):
-            self._assignment(statement)
-            if isinstance(statement, ast.Assign):
-                self._binding(statement)
+        for changed in self.module.all(ast.AugAssign):
+            self._assignment(changed, [changed.target])
+        for statement in self.module.all(ast.Assign):
+            self._assignment(statement, statement.targets)
+            self._binding(statement)
         self._products()
         self._fold()
         return dict(self._work)
@@ -220,7 +258,9 @@ class EffectReader:
         """Whether a loop puts what it goes through somewhere else, or hands it to what does."""
         calls = [node for statement in loop.body for node in ast.walk(statement) if isinstance(node, ast.Call)]
         return any(
-            _last(call) in _MOVES and isinstance(call.func, ast.Attribute) and not _QUEUE.fullmatch(_name(call.func.value))
+            _last(call) in _MOVES
+            and isinstance(call.func, ast.Attribute)
+            and not _QUEUE.fullmatch(_name(call.func.value))
             for call in calls
         )
 
@@ -231,7 +271,9 @@ class EffectReader:
             value = statement.value.value if isinstance(statement.value, ast.Await) else statement.value
             targets = {name for target in statement.targets for name in _names(target)}
             if isinstance(value, ast.Call) and bound & set(_names(value.func)):
-                given = {name for argument in (*value.args, *(k.value for k in value.keywords)) for name in _names(argument)}
+                given = {
+                    name for argument in (*value.args, *(k.value for k in value.keywords)) for name in _names(argument)
+                }
                 if targets & given:
                     return True
         return False
@@ -271,7 +313,7 @@ class EffectReader:
         if last in _TAKES and _HELD.fullmatch(subject):
             self._add(outer, inner, "takes", f"{subject}.{last}", line)
         if last in _PUTS and _CHANNEL.fullmatch(subject):
-            self._leads(outer, inner, f"put {subject}", line)
+            self._leads(outer, inner, f"put {subject}", line)  # as handed_over() spells it
         elif last in _GETS and _CHANNEL.fullmatch(subject):
             self._work[outer].calls.add(f"get {subject}")
 
@@ -280,7 +322,12 @@ class EffectReader:
         if not (call.args or call.keywords):
             return
         subject = last if not (last in _RUNS and isinstance(call.func, ast.Attribute)) else _name(call.func.value)
-        if subject and subject.endswith(_MODEL_ENDS) and _MODEL.fullmatch(subject) and not self.module.dotted(call.func).startswith(("transformers.", "torch.")):
+        if (
+            subject
+            and subject.endswith(_MODEL_ENDS)
+            and _MODEL.fullmatch(subject)
+            and not self.module.dotted(call.func).startswith(("transformers.", "torch."))
+        ):
             self._add(outer, inner, "model", self.module.text(call.func, 60), call.lineno)
 
     def _picks(self, call: ast.Call, last: str, outer: str, inner: str) -> None:
@@ -296,7 +343,8 @@ class EffectReader:
     def _makes(self, call: ast.Call, outer: str, inner: str) -> None:
         """An allocation that holds keys and values: by a dimension of heads, or by what it is bound to."""
         target = self._bound(call)
-        if target and (_NO_CACHE.fullmatch(target) and not _CACHE.fullmatch(target)):
+        bare = target.removeprefix("self.")
+        if _NO_CACHE.fullmatch(bare) and not _HOLDS_CACHE.fullmatch(bare):
             return
         shape = [*call.args, *(k.value for k in call.keywords if k.arg in {"size", "shape"})]
         dimensions = shape[0].elts if shape and isinstance(shape[0], ast.Tuple | ast.List) else shape
@@ -304,11 +352,9 @@ class EffectReader:
         if len(dimensions) == 1 and isinstance(dimensions[0], ast.Name):
             words += self._shape_words(dimensions[0].id, outer)
         by_shape = (len(dimensions) >= 3 or len(words) >= 4) and any(_HEADS.search(word) for word in words)
-        own = target.startswith("self.") and _OWN_CACHE.fullmatch(target[5:])
-        bare = target.removeprefix("self.")
-        if (_CACHE.fullmatch(bare) and bare) or (own and (by_shape or len(dimensions) != 2)):
-            self._add(outer, inner, "allocates", target, call.lineno)
-        elif _KEYS_OR_VALUES.fullmatch(bare) and re.search(r"cache", outer, re.IGNORECASE):
+        own = target.startswith("self.") and _OWN_CACHE.fullmatch(bare) and (by_shape or len(dimensions) != 2)
+        inside = _KEYS_OR_VALUES.fullmatch(bare) and "cache" in outer.lower()
+        if own or inside or (bare and _CACHE.fullmatch(bare)):
             self._add(outer, inner, "allocates", target, call.lineno)
         elif by_shape and re.search(r"cache|kv|buffer|pool|mem", f"{bare} {outer}", re.IGNORECASE):
             self._add(outer, inner, "allocates", target or "a buffer with heads", call.lineno)
@@ -316,19 +362,21 @@ class EffectReader:
     def _shape_words(self, name: str, outer: str) -> list[str]:
         """The words of a shape that is bound to a name first."""
         for statement in self.module.all(ast.Assign):
-            if any(isinstance(t, ast.Name) and t.id == name for t in statement.targets):
-                if self._place(statement.lineno)[0] == outer:
-                    return [*_names(statement.value)]
+            bound = any(isinstance(target, ast.Name) and target.id == name for target in statement.targets)
+            if bound and self._place(statement.lineno)[0] == outer:
+                return [*_names(statement.value)]
         return []
 
     def _bound(self, call: ast.Call) -> str:
         """What the statement of an allocation binds it to: `k_cache`, `self.k`, the name of a buffer; empty for none."""
-        for statement in (*self.module.all(ast.Assign), *self.module.all(ast.AnnAssign)):
+        nodes: list[ast.Assign | ast.AnnAssign] = [*self.module.all(ast.Assign), *self.module.all(ast.AnnAssign)]
+        for statement in nodes:
             if statement.lineno <= call.lineno <= (statement.end_lineno or 0):
-                target = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
-                return _own(target)
+                return _own(statement.targets[0] if isinstance(statement, ast.Assign) else statement.target)
         for other in self.module.all(ast.Call):
-            if _last(other) in {"register_buffer", "append", "setattr"} and other.lineno <= call.lineno <= (other.end_lineno or 0):
+            if _last(other) in {"register_buffer", "append", "setattr"} and other.lineno <= call.lineno <= (
+                other.end_lineno or 0
+            ):
                 name = next((text for argument in other.args if (text := string(argument))), None)
                 if name is not None:
                     return f"self.{name}"
@@ -348,10 +396,10 @@ class EffectReader:
             if _is_cache(target):
                 self._add(outer, inner, "writes", target, call.lineno)
 
-    def _assignment(self, statement: ast.Assign | ast.AugAssign) -> None:
+    def _assignment(self, statement: ast.stmt, targets: list[ast.expr]) -> None:
         """`cache[:, layer, position] = k`."""
-        for target in statement.targets if isinstance(statement, ast.Assign) else [statement.target]:
-            if isinstance(target, ast.Subscript):  # few are: what is asked of them may take longer
+        for target in targets:
+            if isinstance(target, ast.Subscript):
                 name = _own(target)
                 tensorlike = isinstance(target.slice, ast.Tuple | ast.Slice)
                 if _is_cache(name) and (tensorlike or _CACHE.fullmatch(name.removeprefix("self."))):
@@ -364,7 +412,7 @@ class EffectReader:
             return
         if isinstance(target, ast.Name) and target.id not in self._called:
             return
-        outer, inner = self._place(statement.lineno)
+        outer, _ = self._place(statement.lineno)
         if not outer:
             return
         names = {self.module.dotted(one) for one in bound} - {""}
@@ -397,8 +445,8 @@ class EffectReader:
                     self._leads(outer, inner, name, call.lineno)
         elif _BY_STRING.fullmatch(last):
             for given in call.args[:2]:
-                if (name := string(given)) and name.isidentifier() and "_" in name:
-                    self._leads(outer, inner, f"?.{name}", call.lineno)
+                if (spelt := string(given)) and spelt.isidentifier() and "_" in spelt:
+                    self._leads(outer, inner, f"?.{spelt}", call.lineno)
 
 
 def _effects_named(name: str, memo: dict[str, tuple[str, ...]] = {}) -> tuple[str, ...]:  # noqa: B006  # what it remembers
@@ -462,6 +510,13 @@ def spawned(call: ast.Call) -> list[ast.expr]:
         return []
     given = [*call.args, *(k.value for k in call.keywords if k.arg in {"target", "func", "fn"})]
     return [one for one in given if isinstance(one, ast.Name | ast.Attribute)]
+
+
+def handed_over(call: ast.Call) -> str:
+    """`put QUEUE` where a call puts something into a queue or pipe that another thread or process may take from."""
+    if isinstance(call.func, ast.Attribute) and call.func.attr in _PUTS and _CHANNEL.fullmatch(_name(call.func.value)):
+        return f"put {_name(call.func.value)}"
+    return ""
 
 
 def loose_chain(node: ast.AST) -> str:

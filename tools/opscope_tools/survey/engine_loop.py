@@ -81,7 +81,9 @@ class EngineLoops:
         if holder is None:
             return roles
         methods = [Place(name=nest.entry.rpartition(".")[2], at=nest.at)] if "." in nest.entry else []
-        weak = "" if {"model", "sample", "prefill or decode"}.intersection(nest.reaches) else "its calls lead to no model"
+        weak = (
+            "" if {"model", "sample", "prefill or decode"}.intersection(nest.reaches) else "its calls lead to no model"
+        )
         first = candidate(self.held, Chosen(holder, methods, weak=weak))
         changed = []
         for role in roles:
@@ -105,7 +107,9 @@ class EngineLoops:
         nest = self._nest(Nesting(self.held, self.types, self.checkpoint, self.ranking.behaviour), target)
         if nest.lines:
             return nest
-        return self._nest(Nesting(self.held, self.types, self.checkpoint, self.ranking.behaviour, everything=True), target)
+        return self._nest(
+            Nesting(self.held, self.types, self.checkpoint, self.ranking.behaviour, everything=True), target
+        )
 
     def _nest(self, nesting: Nesting, target: Target) -> CallNest:
         lines, stages, cut = nesting.walk(target, _LINES)
@@ -135,7 +139,9 @@ class EngineLoops:
         return self.ranking.behaviour.loops[:_BEHAVING] if self.ranking.behaviour is not None else []
 
     def _target(self, node: Node) -> Target | None:
-        return self.types.method(node.owner, node.fact.name) if node.owner is not None else self._function(node.definition)
+        return (
+            self.types.method(node.owner, node.fact.name) if node.owner is not None else self._function(node.definition)
+        )
 
     def _loops(self) -> list[Target]:
         """Methods of the source that are called loops and hold one, those of the most imported classes first."""

@@ -16,7 +16,7 @@ from opscope_schemas.repo_map import NestLine
 from opscope_tools.source.call_nesting import shortened
 from opscope_tools.survey.behaviour import Behaviour
 from opscope_tools.survey.call_graph import CallGraph, Node
-from opscope_tools.survey.effects import loose_chain, spawned
+from opscope_tools.survey.effects import handed_over, loose_chain, spawned
 from opscope_tools.survey.facts import ClassFact
 from opscope_tools.survey.holdings import Definition, Holdings, at
 from opscope_tools.survey.typing_of import Frame, Target, Types
@@ -121,7 +121,9 @@ class Nesting:
         if isinstance(node, ast.For | ast.AsyncFor):
             yield from self._calls(node.iter, depth, frame, calls)
             head = f"for {_text(node.target)} in {_text(node.iter)}:"
-            yield from self._held("loop", head, node, self._looped(node.body, depth + 1, frame, calls), depth, frame, calls)
+            yield from self._held(
+                "loop", head, node, self._looped(node.body, depth + 1, frame, calls), depth, frame, calls
+            )
             yield from self._else(node.orelse, depth, frame, calls)
         elif isinstance(node, ast.While):
             inside = [
@@ -305,16 +307,24 @@ class Nesting:
         for one in given:
             inner = self._nested(one.id, frame) if isinstance(one, ast.Name) else None
             dotted = self.held.dotted(one, frame.target.file) or loose_chain(one)
-            for other in [] if inner is not None or not dotted else self._leading(graph.called(node, frame.target.owner, dotted)):
+            for other in (
+                [] if inner is not None or not dotted else self._leading(graph.called(node, frame.target.owner, dotted))
+            ):
                 target = Target(self.held, other.file, other.fact.path, other.fact.line, other.owner)
                 found[target.key] = target
             if inner is not None:
                 found[inner.key] = inner
+        message = handed_over(call)
+        for other in self._leading(graph.called(node, frame.target.owner, message)) if message else ():
+            target = Target(self.held, other.file, other.fact.path, other.fact.line, other.owner)
+            found[target.key] = target
         targets = list(found.values())
         if len(targets) > 1:
             shown = ", ".join(f"{t.path} ({t.at})" for t in targets[:3])
             note = f"by its name: one of {len(targets)} definitions: {shown}{', ...' if len(targets) > 3 else ''}"
             return targets[:1], note
+        if message:
+            return targets, "takes from that queue" if targets else ""
         return targets, "by its name" if targets and targets[0].path.rpartition(".")[0] != frame.target.path else ""
 
     def _leading(self, nodes: list[Node]) -> list[Node]:
@@ -499,7 +509,7 @@ def _leaves(node: ast.stmt) -> str:
     if isinstance(node, ast.Return):
         return _text(node) if node.value is None or not any(_in_order(node)) else ""
     held = node.value if isinstance(node, ast.Expr) else None
-    return _text(held) if isinstance(held, ast.Yield | ast.YieldFrom) else ""
+    return _text(held)[1:].removesuffix(")") if isinstance(held, ast.Yield | ast.YieldFrom) else ""
 
 
 def _flat(lines: list[_Line]) -> Iterator[_Line]:

@@ -42,8 +42,8 @@ def llm_verdict(held: Holdings, manifests: Manifests) -> LlmVerdict:
     """The signals by kind, and what they add up to."""
     signals = [
         _signal("class names", _classes(held, _CLASS), "classes called *ForCausalLM, *LMHeadModel, LLM, *LLMEngine, Llama*, GPT*"),
-        _signal("KV cache", _topic(held, "kv.state", "kv.paging"), "kv_cache, past_key_values, block_table, slot_mapping", fewest=_FEWEST),
-        _signal("sampling", _sampling(held), "SamplingParams, LogitsProcessor, files with two of temperature, top_p, top_k"),
+        _signal("KV cache", (*_doing(held, "allocates"), *_topic(held, "kv.state", "kv.paging")), "kv_cache, past_key_values, block_table, slot_mapping; allocations of keys and values", fewest=_FEWEST),
+        _signal("sampling", _sampling(held), "SamplingParams, LogitsProcessor, functions that filter logits and pick from them, files with two of temperature, top_p, top_k"),
         _signal("tokenizer", _topic(held, "text.tokenizer"), "AutoTokenizer, apply_chat_template, eos_token_id", fewest=2),
         _signal("generate loop", _topic(held, "llm.generate loop"), "loops that call a model and sample from it"),
         _signal("attention and kernels", _topic(held, "kernel.attention", "llm.rotary"), "flash_attn, paged_attention, rotary embeddings"),
@@ -93,11 +93,22 @@ def _topic(held: Holdings, *topics: str) -> Iterator[tuple[str, Place, int]]:
 
 def _sampling(held: Holdings) -> Iterator[tuple[str, Place, int]]:
     yield from _classes(held, _SAMPLING_CLASS)
+    yield from _doing(held, "sample", "filter")
     for facts in held.source:
         number, hits = facts.topics.get("sampling.parameter", (0, []))
         names = {hit.name for hit in hits}
         if "temperature" in names and names & {"top_p", "top_k", "min_p", "repetition_penalty"}:
             yield facts.path, Place(name=hits[0].name, at=at(facts.path, hits[0].line)), number
+
+
+def _doing(held: Holdings, *effects: str) -> Iterator[tuple[str, Place, int]]:
+    """The functions that show all of the effects, each by the first of them; how often."""
+    for facts in held.source:
+        functions = [*facts.functions, *(method for one in facts.classes for method in one.methods)]
+        for work in [one.work for one in functions if one.work is not None]:
+            if all(effect in work.effects for effect in effects):
+                text, line = work.effects[effects[0]]
+                yield facts.path, Place(name=re.split(r"\W", text.removeprefix("self."))[0], at=at(facts.path, line)), 1
 
 
 def _known(name: str) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from opscope_schemas.repo_map import Component, Counted, Place
 
+from opscope_tools.survey.effects import EFFECTS
 from opscope_tools.survey.facts import ClassFact
 from opscope_tools.survey.holdings import Holdings, at
 from opscope_tools.survey.topics import IDENTIFIERS
@@ -37,6 +38,8 @@ class _Question:
     topic_files: str = ""
     topics: tuple[str, ...] = ()
     fields: str = ""
+    #: functions of any name that do this (effects.py)
+    effects: tuple[str, ...] = ()
 
 
 _CACHE_FILES = r"cache|kv|block|mem|page|radix"
@@ -49,17 +52,17 @@ _QUANTIZATION_FILES = r"quant|gemm|linear|fp8|int8|int4|marlin|awq|gptq|matmul|s
 _KERNELS = {"kernel.triton": "functions under triton.jit", "kernel.cuda": "__global__ functions"}
 _QUESTIONS: dict[str, tuple[_Question, ...]] = {
     "kv_cache": (
-        _Question("update path (append, swap, evict)", r"append\w*|_?allocate\w*|free\w*|_free\w*|evict\w*|swap\w*|update|store_kv\w*|reshape_and_cache\w*|insert\w*|cache_blocks|may_append|set_kv_buffer|reset_prefix_cache|deallocate\w*|_deallocate\w*|copy_blocks|move_\w+|alloc\w*", _CACHE_FILES, _CACHE_CLASSES),
+        _Question("update path (append, swap, evict)", r"append\w*|_?allocate\w*|free\w*|_free\w*|evict\w*|swap\w*|update|store_kv\w*|reshape_and_cache\w*|insert\w*|cache_blocks|may_append|set_kv_buffer|reset_prefix_cache|deallocate\w*|_deallocate\w*|copy_blocks|move_\w+|alloc\w*", _CACHE_FILES, _CACHE_CLASSES, effects=("writes",)),
         _Question("paging and block tables", topics=("kv.paging",)),
         _Question("memory accounting", r"get_num_free_\w+|\w*memory_usage|available_size|profile_\w*mem\w*|determine_\w*(memory|blocks)\w*|get_kv_cache_\w*(size|config)\w*|\w*page_size_bytes", _CACHE_FILES, _CACHE_CLASSES, topics=("kv.memory",), topic_files=r"^(?!.*train)"),
     ),
     "scheduler": (
-        _Question("queueing and priorities", r"add_request|_?schedule|get_next_batch\w*|(pop|push|prepend|peek)_(request|requests|waiting|reqs?)|add", _SCHEDULER_FILES, "sched", topics=("scheduler.queue",), topic_files=_SCHEDULER_FILES),
+        _Question("queueing and priorities", r"add_request|_?schedule|get_next_batch\w*|(pop|push|prepend|peek)_(request|requests|waiting|reqs?)|add", _SCHEDULER_FILES, "sched", topics=("scheduler.queue",), topic_files=_SCHEDULER_FILES, effects=("admits",)),
         _Question("chunking and preemption", r"_?preempt\w*|retract\w*|\w*chunked\w*|swap_out\w*|_?add_chunk\w*", _SCHEDULER_FILES, "sched", topics=("scheduler.chunk",)),
         _Question("admission control", r"can_allocate|can_append|can_schedule\w*|abort\w*|\w*admission\w*|\w*throttl\w*|_?check_\w*(limit|length|memory)\w*", _SCHEDULER_FILES, "sched|blockmanager", topics=("scheduler.admission",), topic_files=r"sched|engine|batch|config|args|manager|runner|worker|server"),
     ),
     "sampling": (
-        _Question("logits processing", r"apply_\w*(penalt|top|temp|bias|logit|mask)\w*|top_k\w*|top_p\w*|\w*logits_process\w*|\w*penalt(y|ies)\w*|_?sample\w*", _SAMPLING_FILES, _SAMPLING_CLASSES, "forward|__call__|apply"),
+        _Question("logits processing", r"apply_\w*(penalt|top|temp|bias|logit|mask)\w*|top_k\w*|top_p\w*|\w*logits_process\w*|\w*penalt(y|ies)\w*|_?sample\w*", _SAMPLING_FILES, _SAMPLING_CLASSES, "forward|__call__|apply", effects=("sample",)),
         _Question("parameters", fields=r".*(SamplingParams|SamplingParameters|SamplingConfig|GenerationConfig|SamplingBatchInfo)", topics=("sampling.parameter",)),
         _Question("determinism and seeds", topics=("sampling.seed",), topic_files=_SAMPLING_FILES),
     ),
@@ -122,6 +125,8 @@ class Subjects:
                     places=tuple(fields[:40]),
                 )
         places = [*self._definitions(question)]
+        known = {place.at for place in places}
+        places += [place for place in self._doing(question) if place.at not in known]
         scope = question.topic_files
         lines, count = self._lines(question, scope)
         if not places and not count and scope:  # nothing is said to be missing before every file was looked at
@@ -164,6 +169,14 @@ class Subjects:
                         yield Place(name=method.path, at=at(facts.path, method.line))
             for function in facts.functions if inside else ():
                 if wanted.fullmatch(function.name):
+                    yield Place(name=function.path, at=at(facts.path, function.line))
+
+    def _doing(self, question: _Question) -> Iterator[Place]:
+        """The functions that do what the question is about, whatever they are called."""
+        for facts in self.held.source if question.effects else ():
+            functions = [*facts.functions, *(method for one in facts.classes for method in one.methods)]
+            for function in functions:
+                if function.work is not None and any(effect in function.work.effects for effect in question.effects):
                     yield Place(name=function.path, at=at(facts.path, function.line))
 
     def _lines(self, question: _Question, scope: str) -> tuple[list[Place], int]:
@@ -233,6 +246,7 @@ class Subjects:
                 f"functions and methods named {question.definitions} in files or folders named {question.files}, "
                 f"and methods of classes named {question.holders}"
             )
+        parts += [f"functions that do this: {EFFECTS[effect]}" for effect in question.effects]
         parts += [f"fields of classes named {question.fields}"] if question.fields else []
         return f"{'; '.join(parts)}; in {len(self.held.source)} source files"
 

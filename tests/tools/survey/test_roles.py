@@ -1,0 +1,192 @@
+"""Roles by what functions do: no class or function of the engine `relay` is called as its role is, and two others are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from map_facts import CORPUS, context_of, mapped, wrong_facts
+from opscope_schemas.repo_map import Component, RepoMapResult
+from opscope_tools.map_repo import MAP_REPO, MapRepoArguments
+from opscope_tools.running.workspace import folder_repository
+
+PLAYERS = {
+    "runtime loop": "Desk", "scheduler": "Line", "KV cache": "Shelf", "sampling": "pick", "attention backend": "Floor",
+    "model runner": "Hands", "config parser": "main",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def relay(tmp_path_factory: pytest.TempPathFactory) -> RepoMapResult:
+    return mapped("relay", tmp_path_factory.mktemp("relay"))
+
+
+def role(result: RepoMapResult, name: str) -> Component:
+    return next(component for component in result.components if component.role == name)
+
+
+def of_text(folder: Path, text: str) -> RepoMapResult:
+    """The map of a package of one module that is about a language model."""
+    (folder / "tool").mkdir()
+    (folder / "tool/__init__.py").write_text("")
+    (folder / "tool/core.py").write_text(f"import torch\nimport transformers\n{text}")
+    (folder / "tool/net.py").write_text("class TinyForCausalLM(torch.nn.Module):\n    pass\n")
+    context = context_of(folder_repository("tool", folder), folder)
+    return MAP_REPO.run(MapRepoArguments(repo="tool", detail="full"), context)
+
+
+@pytest.mark.parametrize("name", PLAYERS)
+def test_what_a_body_does_gives_it_its_role(relay: RepoMapResult, name: str) -> None:
+    first = role(relay, name).candidates[0]
+    assert (first.name, first.weak) == (PLAYERS[name], "")
+
+
+def test_what_does_nothing_of_a_role_is_weak_and_stands_behind(relay: RepoMapResult) -> None:
+    found = role(relay, "scheduler").candidates
+    assert [(one.name, bool(one.weak)) for one in found] == [("Line", False), ("BatchScheduler", True)]
+
+
+def test_only_weak_candidates_are_marked_where_nothing_does_the_work(tmp_path: Path) -> None:
+    found = of_text(
+        tmp_path, "\n\nclass BatchScheduler:\n    def add_request(self, request):\n        self.last = request\n"
+    )
+    assert [bool(one.weak) for one in role(found, "scheduler").candidates] == [True]
+
+
+def test_a_picture_is_not_attended_to_first(relay: RepoMapResult) -> None:
+    assert [one.name for one in role(relay, "attention backend").candidates] == ["Floor", "VisualAttention"]
+
+
+def test_masks_and_ids_are_no_cache(relay: RepoMapResult) -> None:
+    assert [one.name for one in role(relay, "KV cache").candidates] == ["Shelf"]
+
+
+def test_accuracy_is_no_sampling(relay: RepoMapResult) -> None:
+    assert "accuracy" not in [one.name for one in role(relay, "sampling").candidates]
+
+
+def test_the_loop_leads_over_remote_calls_to_the_model(relay: RepoMapResult) -> None:
+    nest = relay.loops[0]
+    assert nest.entry == "Desk.turn_forever"
+    assert {"schedule", "model", "sample"} <= set(nest.reaches)
+    leads = {line.code: line.into for line in nest.lines}
+    assert leads["self.remotes[n].ahead(group, fresh)"].startswith("relay/back/remote.py:")
+    assert leads["return self._ahead(group, fresh)"].startswith("relay/back/hands.py:")
+    assert leads["pick(logits, 0.7)"].startswith("relay/back/pick.py:")
+    assert not wrong_facts(relay, CORPUS / "relay")
+
+
+def test_what_writes_keys_and_values_is_the_update_path(relay: RepoMapResult) -> None:
+    found = {place.name for question in relay.kv_cache if "update" in question.name for place in question.places}
+    assert "Shelf.put" in found
+
+
+NESTED = """
+
+def generate(model, prompt, sampler, most, end):
+    def step(tokens):
+        logits = model(tokens)
+        return sampler(logits)
+
+    tokens = prompt
+    for _ in range(most):
+        token = step(tokens)
+        if token == end:
+            break
+        yield token
+"""
+
+
+def test_a_nested_function_is_read_where_the_loop_calls_it(tmp_path: Path) -> None:
+    nest = of_text(tmp_path, NESTED).loops[0]
+    assert nest.entry == "generate"
+    assert [line.code for line in nest.lines] == [
+        "for _ in range(most):", "token = step(tokens)", "logits = model(tokens)", "return sampler(logits)",
+        "if token == end:", "break", "yield token",
+    ]  # fmt: skip
+
+
+BOUND = """
+
+def next_one(model, tokens):
+    return torch.multinomial(torch.softmax(model(tokens)[..., -1], -1), 1)
+
+
+class Teller:
+    def __init__(self, fast):
+        self.step_fn = self.fast_step if fast else self.plain_step
+
+    def plain_step(self, tokens):
+        return next_one(self.model, tokens)
+
+    def fast_step(self, tokens):
+        return next_one(self.compiled, tokens)
+
+    def tell(self, tokens, chosen=None):
+        while len(tokens) < 100:
+            tokens.append(self.step_fn(tokens))
+"""
+
+
+def test_an_attribute_that_is_bound_to_methods_runs_them(tmp_path: Path) -> None:
+    found = of_text(tmp_path, BOUND)
+    assert found.loops[0].entry == "Teller.tell"
+    assert {"model", "sample"} <= set(found.loops[0].reaches)
+    assert role(found, "model runner").candidates[0].name == "next_one"
+
+
+MESSAGES = """
+
+class Worker:
+    def serve(self):
+        while True:
+            tokens = self.work_queue.get()
+            self.turn(tokens)
+
+    def turn(self, tokens):
+        logits = self.model(tokens)
+        return torch.multinomial(torch.softmax(logits, -1), 1)
+
+    def hand_in(self, tokens):
+        self.work_queue.put(tokens)
+
+
+class Front:
+    def __init__(self, worker):
+        self.worker = worker
+        self.waiting = []
+
+    def rounds(self):
+        while True:
+            batch = []
+            while self.waiting:
+                batch.append(self.waiting.pop(0))
+            self.worker.hand_in(batch)
+"""
+
+
+def test_a_loop_that_hands_requests_over_a_queue_is_the_engines(tmp_path: Path) -> None:
+    assert of_text(tmp_path, MESSAGES).loops[0].entry == "Front.rounds"
+
+
+TRAINING = """
+
+def epoch(model, batches):
+    for batch in batches:
+        logits = model(batch)
+        guess = torch.argmax(logits, -1)
+        loss = guess.sum()
+        loss.backward()
+
+
+def talk(model, tokens):
+    while True:
+        logits = model(tokens)
+        tokens = torch.argmax(logits, -1)
+"""
+
+
+def test_a_loop_that_trains_generates_nothing(tmp_path: Path) -> None:
+    found = of_text(tmp_path, TRAINING)
+    assert [nest.entry for nest in found.loops] == ["talk"]
+    assert "epoch" not in [place.name for place in found.loop_candidates]
