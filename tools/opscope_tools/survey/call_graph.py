@@ -76,6 +76,9 @@ class CallGraph:
             for called in node.work.calls:
                 if called.startswith("get "):
                     self._getters[called[4:]].append(node)
+        self._ever_bound = {attribute for _, attribute in self._bound}
+        #: the names of the classes that have a method of a name, in small letters and one text: most attributes are in none
+        self._spelt: dict[str, str] = {}
         self._followed: dict[tuple[str, str, str], list[Node]] = {}
         self._held: dict[tuple[str, str], list[Node]] = {}
         self._small = {n.owner.at: n.owner.name.lower() for n in self.nodes if n.owner is not None}
@@ -182,7 +185,8 @@ class CallGraph:
             return self._of_attribute(name, holder.rpartition(".")[2])
         if found := self._method(owner, name):
             return found
-        bound = {one for held in self.held.lineage(owner) for one in self._bound.get((held.at, name), ())}
+        lineage = self.held.lineage(owner) if name in self._ever_bound else []
+        bound = {one for held in lineage for one in self._bound.get((held.at, name), ())}
         methods = [
             node for one in sorted(bound) if one.startswith("self.") for node in self._self_bound(owner, one[5:])
         ]
@@ -216,19 +220,24 @@ class CallGraph:
 
     def _by_attribute(self, name: str, attribute: str) -> list[Node]:
         if not name:
-            held = self._alike(attribute, [n for call in ("forward", "__call__") for n in self._named.get(call, ())])
+            held = [node for call in ("forward", "__call__") for node in self._alike(attribute, call)]
             return held if 0 < len(held) <= _FEW else self._remote(attribute)
         named = self._named.get(name, [])
-        if len(named) > 1 and (alike := self._alike(attribute, named)):
+        if len(named) > 1 and (alike := self._alike(attribute, name)):
             named = alike
         if not named:
             return self._remote(name)
         return named if len(named) <= _FEW or (len(named) <= _NAMED and self._kin(named)) else []
 
-    def _alike(self, attribute: str, nodes: list[Node]) -> list[Node]:
-        """The methods of the classes that an attribute is called as: `self.model_runner`, `TPModelRunner`."""
+    def _alike(self, attribute: str, name: str) -> list[Node]:
+        """The methods called `name` of the classes that an attribute is called as: `self.model_runner`, `TPModelRunner`."""
         word = re.sub(r"[_\d]|s$|(?<=.)_?(client|list)$", "", attribute.lower())
         if len(word) <= 2:
+            return []
+        nodes = self._named.get(name, [])
+        if name not in self._spelt:
+            self._spelt[name] = " ".join(self._small[node.owner.at] for node in nodes if node.owner is not None)
+        if word not in self._spelt[name]:
             return []
         return [node for node in nodes if node.owner is not None and word in self._small[node.owner.at]]
 

@@ -8,6 +8,7 @@ a cache. What stands in a nested function is the outer one's, inside a loop wher
 from __future__ import annotations
 
 import ast
+import bisect
 import re
 import sys
 from collections import defaultdict
@@ -149,6 +150,9 @@ class EffectReader:
         self.module = module
         self._work: defaultdict[str, Work] = defaultdict(Work)
         self._places: dict[int, tuple[str, str]] = {}
+        self._functions: list[tuple[int, int, str]] = []
+        self._inner: dict[str, list[tuple[int, int, str]]] = {}
+        self._read_functions()
         self._loops: dict[str, list[tuple[int, int, str]]] = {}
         #: outer function -> names of the functions inside it -> effects and calls found there
         self._nested: defaultdict[str, dict[str, list[tuple[str, str, int]]]] = defaultdict(dict)
@@ -178,14 +182,24 @@ class EffectReader:
         return found
 
     def _looked_up(self, line: int) -> tuple[str, str]:
-        outer, inner = "", ""
-        for path, node in self.module.around(line):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                if not outer:
-                    outer = path
-                elif not inner:
-                    inner = node.name
-        return outer, inner
+        place = bisect.bisect_right(self._starts, line) - 1
+        if place < 0 or self._functions[place][1] < line:
+            return "", ""
+        outer = self._functions[place][2]
+        return outer, next((name for first, last, name in self._inner.get(outer, ()) if first <= line <= last), "")
+
+    def _read_functions(self) -> None:
+        """The functions of the module and of its classes, in the order of lines, and those directly inside each."""
+        for first, last, path, node in self.module.spans:
+            if isinstance(node, ast.ClassDef):
+                continue
+            if self._functions and first <= self._functions[-1][1]:
+                outer = self._functions[-1][2]
+                if path.count(".") == outer.count(".") + 1:
+                    self._inner.setdefault(outer, []).append((first, last, node.name))
+            else:
+                self._functions.append((first, last, path))
+        self._starts = [first for first, _, _ in self._functions]
 
     def _in_loop(self, outer: str, line: int) -> bool:
         return any(first <= line <= last for first, last, _ in self._loops.get(outer, ()))
@@ -408,9 +422,13 @@ class EffectReader:
     def _binding(self, statement: ast.Assign) -> None:
         """`self.step_fn = self.step if ... else self.other`, `run = generate`: what a name runs where it is called."""
         target = statement.targets[0]
-        if not isinstance(target, ast.Name | ast.Attribute) or not (bound := _callables(statement.value)):
+        if isinstance(target, ast.Name):
+            if target.id not in self._called:
+                return
+        elif not isinstance(target, ast.Attribute):
             return
-        if isinstance(target, ast.Name) and target.id not in self._called:
+        bound = _callables(statement.value)
+        if not bound:
             return
         outer, _ = self._place(statement.lineno)
         if not outer:

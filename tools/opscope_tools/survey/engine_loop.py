@@ -24,17 +24,17 @@ _LOOPS = re.compile(
 )
 _OTHER_LOOPS = 6
 #: loops by what they do that are tried first
-_BEHAVING = 4
+_BEHAVING = 3
 #: role -> how many of its candidates are tried; fewer beside loops that are known by what they do
 _NAMED = (("runtime loop", 10), ("scheduler", 4), ("model runner", 3))
-_NAMED_BESIDE = (("runtime loop", 4), ("scheduler", 1))
+_NAMED_BESIDE = (("runtime loop", 3), ("scheduler", 1))
 #: role -> what its step is called, the likeliest first
 _STEPS = {
     "scheduler": ("schedule", "get_next_batch_to_run", "get_next_batch", "_schedule"),
     "model runner": ("execute_model", "run_batch", "run_model", "run", "forward_batch_generation", "forward"),
 }
 _LINES = 500
-_TRIED, _TRIED_BESIDE = 14, 9
+_TRIED, _TRIED_BESIDE = 14, 6
 
 
 class EngineLoops:
