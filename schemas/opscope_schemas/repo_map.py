@@ -211,7 +211,7 @@ class NestLine(Frozen):
     """A line of the call nesting; `depth` is the depth in the syntax tree, summed over the calls that lead here."""
 
     depth: int
-    kind: Literal["loop", "branch", "block", "call", "choice", "exit"]
+    kind: Literal["loop", "branch", "block", "call", "work", "choice", "exit"]
     code: str
     at: str
     into: str = Field(default="", description="path:line of the definition that the lines below are the body of.")

@@ -22,12 +22,16 @@ __all__ = ["Behaviour", "Player"]
 
 #: the best loops, which are compared with each other
 _COMPARED = 12
+#: what the loop of a class counts less where a base has one: importers tell the two apart no further
+_OVERRIDES = 3.0
+#: how far below what runs a model a model picks that does so itself
+_IN_MODEL = 2
 #: effects that stand for running a model, and for picking tokens
 RUNS, PICKS = ("model", "layers"), ("sample",)
 #: what a loop is called that serves, generates or steps; tells apart loops that are alike
 _NAMED = re.compile(r"\w*(loop|generate|decode|step|run|stream|serve|iterate)\w*")
 #: loops over whole tasks rather than tokens or batches
-_ASIDE = re.compile(r"(^|[/_.])(eval|evals|evaluate|evaluation|train|trainer|training|finetune|bench|benchmark|convert|conversion|quantize|calibrate|warmup|warm_up|profile|capture|compile|dummy|speculative|speculator|spec_decode|draft|beam|test)", re.IGNORECASE)  # fmt: skip
+_ASIDE = re.compile(r"(^|[/_.])(eval|evals|evaluate|evaluation|train|trainer|training|finetune|bench|benchmark|convert|conversion|quantize|calibrate|warmup|warm_up|profile|capture|compile|dummy|speculative|speculator|spec_decode|draft|candidate|assist|beam|test|record|cudagraph|cuda_graph)", re.IGNORECASE)  # fmt: skip
 #: folders of one platform among several
 _PLATFORM = re.compile(r"/(hardware_backend|mlx|npu|xpu|hpu|tpu|ascend|musa|rocm)/")
 _OTHER_INPUTS = re.compile(r"(^|[/_.])(vision|visual|vit|audio|image|video|encoder|multimodal|siglip|clip|tts|diffusion|embedding)|(Vision|Visual|Audio|Image|Video|Encoder(?!Decoder))")  # fmt: skip
@@ -52,7 +56,7 @@ class Behaviour:
         self.held = held
         self.graph = CallGraph(held, checkpoint)
         self._runs = self.graph.from_effects(*RUNS)
-        self._picks = self.graph.from_effects(*PICKS)
+        self._picks = self._picking()
 
     @cached_property
     def loops(self) -> list[tuple[float, Node]]:
@@ -60,9 +64,24 @@ class Behaviour:
         found = [
             (score, node) for node in self.graph.nodes if node.work.loop and (score := self._loop(node)) is not None
         ]
+        looping = {node.owner.at for _, node in found if node.owner is not None}
+        found = [(score - (_OVERRIDES if self._overrides(node, looping) else 0), node) for score, node in found]
         order = sorted(found, key=lambda entry: self._rank(*entry))
         outer = [(score + self._beside(node, order[:_COMPARED]), node) for score, node in order[:_COMPARED]]
         return sorted(outer, key=lambda entry: self._rank(*entry)) + order[_COMPARED:]
+
+    def _picking(self) -> dict[Node, int]:
+        """How far each function lies above one that picks tokens; a model that picks them itself does where it is run."""
+        found = self.graph.from_effects(*PICKS)
+        inside = [steps for node, steps in found.items() if node.fact.name == "forward" and self._is_model_part(node)]
+        if inside:
+            for node, steps in self._runs.items():
+                found[node] = min(found.get(node, _IN_MODEL + steps), _IN_MODEL + steps)
+        return found
+
+    def _overrides(self, node: Node, looping: Container[str]) -> bool:
+        """Whether a base of the loop's class has such a loop too: one model's own way beside that of all."""
+        return node.owner is not None and any(one.at in looping for one in self.held.lineage(node.owner)[1:])
 
     def _rank(self, score: float, node: Node) -> tuple[float, int, str]:
         return -score, -self.held.importers[node.definition.at], node.at
@@ -126,6 +145,11 @@ class Behaviour:
         return self._reached_definitions.get(one.at)
 
     @cached_property
+    def attending(self) -> Container[Node]:
+        """The functions that attend or write keys and values, or lead to one that does."""
+        return self.graph.from_effects("attention", "writes", far=4)
+
+    @cached_property
     def leading(self) -> Container[Node]:
         """The functions that run a model, pick tokens, keep keys and values or take requests, or lead to one that does."""
         return self.graph.from_effects(*RUNS, *PICKS, "writes", "allocates", "admits", far=3)
@@ -160,6 +184,8 @@ class Behaviour:
             shown = tuple(self._shown(effect, node) for _, effect, node in entries[:2] if effect in node.work.effects)
             strength = entries[0][0] + 0.3 * min(len(entries) - 1, 4)
             weak = _WEAK[role](one, {effect for _, effect, _ in entries}) if role in _WEAK else ""
+            if role == "parallelism" and one.fact is not entries[0][2].fact and _beside(one, len(entries)):
+                weak = "communicates in few of its methods, and does other work"
             if role == "scheduler" and entries[0][0] < 2:
                 weak = "takes from a queue, and neither runs a model nor is run by the loop"
             yield Player(one, strength + self._over(role, [n for _, _, n in entries], weigh), methods, shown, weak)
@@ -184,14 +210,14 @@ class Behaviour:
         return (found / 2, "model") if found is not None else None
 
     def _as_scheduler(self, node: Node) -> tuple[float, str] | None:
-        if "admits" not in node.work.effects or node.owner is None or node.fact.name.startswith("__"):
+        if "admits" not in node.work.effects or node.fact.name.startswith("__"):
             return None
         return (5.0 if node in self.reached else 3.0 if self._runs.get(node, 9) <= 4 else 1.0), "admits"
 
     def _as_cache(self, node: Node) -> tuple[float, str] | None:
         effects = node.work.effects
         effect = next((one for one in ("allocates", "writes") if one in effects), None)
-        if effect is None or (node.owner is None and (effect != "allocates" or "cache" not in node.fact.name)):
+        if effect is None or (node.owner is None and not re.search(r"cache|kv", node.fact.name)):
             return None
         own = effects[effect][0].startswith("self.")
         strength = (5.0 if own else 2.5) if effect == "allocates" else (3.0 if own else 2.0)
@@ -250,6 +276,12 @@ class Behaviour:
     def _is_model_part(self, node: Node) -> bool:
         """Whether a method is that of a layer or model: its class derives from a library's module."""
         return node.owner is not None and any(_MODULES.match(base) for base in self.held.base_names(node.owner))
+
+
+def _beside(one: Definition, methods: int) -> bool:
+    """Whether the methods that do a role's work are few of a class, and its name says nothing of ranks."""
+    named = re.search(r"parallel|communicat|distribut|tp|pp|rank|group|comm|collective|backend", one.name, re.IGNORECASE)
+    return named is None and 3 * methods < len(getattr(one.fact, "methods", ()))
 
 
 def _borrowed(one: Definition, _: set[str]) -> str:

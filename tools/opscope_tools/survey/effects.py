@@ -41,7 +41,7 @@ EFFECTS = {
 #: names of what is called -> effect that the name alone shows
 _BY_NAME = (
     ("sample", r"_?multinomial\w*|categorical\w*|\w*sampling_from_(probs|logits)|gumbel_sample|exponential_|\w*_sampler_sample\w*|\w*sample_token\w*"),
-    ("attention", r"scaled_dot_product_attention|flash_attn\w*|\w*(paged|flash|unified|flex|ragged|mqa|gqa|mla)_?attention\w*|memory_efficient_attention|\w*attention_(fwd|forward|kernel|func)\w*|\w*_att(ention|n)?_fwd\w*|dot_product_attention|BatchPrefill\w+|BatchDecode\w+|flash_mla\w*|attention_ref"),
+    ("attention", r"(?!_?(is|has|check|lazy|import|load|get|set|uses?|supports?|can|should|register|validate|create|build|make|init|warn|enable|disable|select|test)_)(scaled_dot_product_attention|flash_attn\w*|\w*(paged|flash|unified|flex|ragged|mqa|gqa|mla)_?attention\w*|memory_efficient_attention|\w*attention_(fwd|forward|kernel|func)\w*|\w*_att(ention|n)?_fwd\w*|dot_product_attention|flash_mla\w*|attention_ref)"),
     ("writes", r"\w*(reshape_and_cache|(store|write|append|set|fill|update|put)_kv|copy_kv|kv_(copy|store|write|append)|set_kv_buffer|store_cache|fill_kv|update_kv_cache)\w*"),
     ("inference", r"no_grad|inference_mode"),
     ("trains", r"backward|zero_grad"),
@@ -53,9 +53,14 @@ _BY_NAME = (
 )  # fmt: skip
 _NAMED = [(effect, re.compile(pattern)) for effect, pattern in _BY_NAME]
 _MODEL = re.compile(
-    r"(?!_?(load|get|build|create|make|init|save|download|set|update|compile|is|has|fetch|register|convert|export|parse|prepare|warmup|check|select|wrap|share|to|from|find|resolve|add|quantize|patch|cast|copy|shard|print|list|delete|unload|read|new|launch|start|stop)_)"
+    r"(?!_?(load|get|build|create|make|init|save|download|set|update|compile|is|has|fetch|register|convert|export|parse|prepare|warmup|check|select|wrap|share|to|from|find|resolve|add|quantize|patch|cast|copy|shard|print|list|delete|unload|read|new|launch|start|stop|send|submit|push|move|offload)_)"
+    r"(?!\w*_(to|for|from|of|and|in|on|into)_)"
     r"(\w*_)?(model|net|network|transformer|lm|llm|decoder|backbone|gpt)"
 )
+#: what a model's step is called that is bound to a name: `model_forward(**inputs)`
+_STEP = re.compile(r"(\w*_)?(model|lm|llm|decoder|transformer)_(forward|fn|step|apply|call)")
+#: what a generating class hands to its own call
+_GIVEN = re.compile(r"\w*(inputs?|input_ids|tokens?|embeds)(_\w+)?")
 _MODEL_ENDS = ("model", "net", "network", "transformer", "lm", "decoder", "backbone", "gpt")
 _RUNS = {"forward", "__call__", "forward_chunk", "forward_step", "apply", "apply_fn", "eval_step", "decode_step"}
 #: what logits are called
@@ -120,7 +125,7 @@ _MOVES = {
     "allocate_slots",
 }
 #: what goes through a queue or pipe between threads and processes
-_CHANNEL = re.compile(r"\w*(que|queue|pipe|conn|channel|inbox|mailbox)\w*")
+_CHANNEL = re.compile(r"\w*(que|queue|pipe|conn|channel|inbox|mailbox)\w*|q(_\w+)?|\w+_q")
 _PUTS, _GETS = {"put", "put_nowait", "send", "send_pyobj"}, {"get", "get_nowait", "recv", "recv_pyobj"}
 _MESSAGES = _TAKES | _PUTS
 _LAYERS = re.compile(r"\w*(layers?|blocks?)(_\w+)?|h|stages")
@@ -138,6 +143,11 @@ _COMMON = frozenset(
     "NotImplementedError KeyError AssertionError device synchronize current_stream linear named_parameters parameters state_dict exists cast static_assert load store program_id cdiv".split()
 )  # fmt: skip
 #: those of them that show no effect either
+_QUERY = re.compile(r"(\w+_)?(q|query|query_states)(_\w+)?")
+#: what sends tensors between ranks under names that mean much else elsewhere
+_COLLECTIVES = {"send", "recv", "isend", "irecv", "broadcast", "gather", "scatter", "reduce"}
+#: what repeats a function that it is handed
+_REPEATS = re.compile(r"\w*(loop|repeat|forever)\w*")
 _COMMON_ALONE = _COMMON - _PICKS - _MAKES - _INTO - _GROWS - _MESSAGES - _SPAWNS - {"add_argument"}
 _FOREIGN = {*sys.stdlib_module_names, "torch", "numpy", "jax", "mlx", "triton", "tqdm", "pydantic", "tensorflow", "pytest", "ray", "zmq", "fastapi", "safetensors", "PIL", "requests", "aiohttp", "einops", "cutlass"}  # fmt: skip
 _FOREIGN -= {"queue"}
@@ -265,8 +275,8 @@ class EffectReader:
             self._add(outer, inner, "admits", self.module.text(head, 60), loop.lineno)
         if not isinstance(loop, ast.While) and not outer.endswith("__init__"):
             ranged = isinstance(head, ast.Call) and _last(head) == "range" and any(map(_LAYER_COUNT.fullmatch, names))
-            if (ranged or any(map(_LAYERS.fullmatch, names))) and self._applies(loop):
-                self._add(outer, inner, "layers", self.module.text(head, 60), loop.lineno)
+            if (ranged or any(map(_LAYERS.fullmatch, names))) and (line := self._applies(loop)):
+                self._add(outer, inner, "layers", self.module.text(head, 60), line)
 
     def _moves(self, loop: ast.While | ast.For | ast.AsyncFor) -> bool:
         """Whether a loop puts what it goes through somewhere else, or hands it to what does."""
@@ -278,8 +288,8 @@ class EffectReader:
             for call in calls
         )
 
-    def _applies(self, loop: ast.For | ast.AsyncFor) -> bool:
-        """Whether a loop hands something through what it goes through: `x = layer(x)`, `x = self.layers[i].forward(x)`."""
+    def _applies(self, loop: ast.For | ast.AsyncFor) -> int:
+        """The line on which a loop hands something through what it goes through: `x = layer(x)`, `x = self.layers[i].forward(x)`; 0 for none."""
         bound = set(_names(loop.target))
         for statement in (node for one in loop.body for node in ast.walk(one) if isinstance(node, ast.Assign)):
             value = statement.value.value if isinstance(statement.value, ast.Await) else statement.value
@@ -289,8 +299,8 @@ class EffectReader:
                     name for argument in (*value.args, *(k.value for k in value.keywords)) for name in _names(argument)
                 }
                 if targets & given:
-                    return True
-        return False
+                    return value.lineno
+        return 0
 
     # what calls show
 
@@ -317,6 +327,11 @@ class EffectReader:
                 self._add(outer, inner, "sample", last, line)
         elif "sample" in last and _is_compiled(self.module.dotted(call.func)):
             self._add(outer, inner, "sample", last, line)
+        elif last in {"run", "forward"} and "wrapper" in _name(call.func).lower() + self.module.dotted(call.func).lower():
+            if any(_QUERY.fullmatch(name) for name in _handed(call)):
+                self._add(outer, inner, "attention", self.module.text(call.func, 60), line)
+        elif last in _COLLECTIVES and self.module.dotted(call.func).startswith("torch.distributed."):
+            self._add(outer, inner, "communicates", last, line)
         elif last.startswith("from_") and "Tokenizer" in self.module.dotted(call.func):
             self._add(outer, inner, "tokenizer", "Tokenizer." + last, line)
         self._runs_model(call, last, outer, inner)
@@ -336,7 +351,10 @@ class EffectReader:
         if not (call.args or call.keywords):
             return
         subject = last if not (last in _RUNS and isinstance(call.func, ast.Attribute)) else _name(call.func.value)
-        if (
+        own = isinstance(call.func, ast.Name) and call.func.id == "self"
+        if _STEP.fullmatch(last) or (own and any(_GIVEN.fullmatch(name) for name in _handed(call))):
+            self._add(outer, inner, "model", self.module.text(call.func, 60), call.lineno)
+        elif (
             subject
             and subject.endswith(_MODEL_ENDS)
             and _MODEL.fullmatch(subject)
@@ -452,11 +470,22 @@ class EffectReader:
 
     # what leads on
 
+    def _repeated(self, call: ast.Call, outer: str, inner: str) -> None:
+        """Functions that a loop elsewhere is handed are called in a loop: `run_loop(prepare, step=run_model)`."""
+        within = {name for _, _, name in self._inner.get(outer, ())}
+        handed = [one.id for one in (*call.args, *(k.value for k in call.keywords)) if isinstance(one, ast.Name)]
+        for name in [one for one in handed if one in within]:
+            self._leads(outer, inner, name, call.lineno)
+            self._work[outer].looped_calls.add(name)
+            self._work[outer].loop = self._work[outer].loop or "while"
+
     def _on(self, call: ast.Call, last: str, outer: str, inner: str) -> None:
         dotted = self.module.dotted(call.func) or loose_chain(call.func)
         head = dotted.partition(".")[0]
         if last not in _COMMON and dotted and (head not in _FOREIGN or head == self.module.name.partition(".")[0]):
             self._leads(outer, inner, dotted, call.lineno)
+        if _REPEATS.fullmatch(last):
+            self._repeated(call, outer, inner)
         if last in _SPAWNS:
             for started in spawned(call):
                 if name := self.module.dotted(started):
@@ -487,6 +516,11 @@ def _callables(value: ast.expr) -> list[ast.expr]:
 
 def _is_compiled(dotted: str) -> bool:
     return any(_COMPILED.fullmatch(part) for part in dotted.split(".")[:-1])
+
+
+def _handed(call: ast.Call) -> Iterator[str]:
+    for one in (*call.args, *(keyword.value for keyword in call.keywords)):
+        yield from _names(one)
 
 
 def _last(call: ast.Call) -> str:

@@ -36,7 +36,10 @@ _KNOWN = re.compile(
     r"_?model_forward|execute_model\w*|_?run_model|forward|\w*sampler|_?sample|sample_tokens|multinomial\w*|argmax|categorical\w*|(?:\w+_)?model|net|network|transformer|lm|llm|gpt|replay|generate|compute_logits|logits_processors?|schedule"
 )
 #: what a function does (effects.py) -> the stage that a call of it belongs to, the surest first
-_SHOWS = (("admits", "schedule"), ("model", "model"), ("layers", "model"), ("sample", "sample"), ("writes", "KV cache"), ("allocates", "KV cache"))  # fmt: skip
+_SHOWS = (("admits", "schedule"), ("model", "model"), ("layers", "model"), ("attention", "model"), ("sample", "sample"), ("writes", "KV cache"), ("allocates", "KV cache"))  # fmt: skip
+#: what a generated token is called where it is kept
+_TOKEN = re.compile(r"(\w+_)?(next_?)?(tok|token|tokens|token_id|token_ids|output_ids?|next_ids?)(_\w+)?")
+_KEEPS = {"append", "extend", "cat", "concat", "concatenate", "put", "put_nowait", "copy_"}
 _EXPANSIONS = 500  # functions
 _DEEPEST = 5
 _CODE = 110
@@ -158,7 +161,13 @@ class Nesting:
                     "branch", f"case {ast.unparse(case.pattern)}:", case.pattern, inside, depth, frame, calls
                 )
         else:
-            yield from self._calls(node, depth, frame, calls)
+            found = [*self._calls(node, depth, frame, calls)]
+            yield from found
+            if not any(line.sure for line in found) and (stage := self._done(node, frame)):
+                line = self._line("work", _text(node), node, [], depth, frame, calls)
+                line.line = line.line.model_copy(update={"stage": stage})
+                line.stages, line.sure = {stage}, True
+                yield line
             if calls == 0 and self._loop_depth and (code := _leaves(node)):
                 line = self._line("exit", code, node, [], depth, frame, calls)
                 line.leaves = True
@@ -281,6 +290,17 @@ class Nesting:
                 found.append(line)
         return found
 
+    def _done(self, node: ast.stmt, frame: Frame) -> str:
+        """The stage of what a statement does itself: writes keys and values, attends, takes a request, hands a token on."""
+        here = self.graph.at(frame.target.file.path, frame.target.path) if self.graph else None
+        if here is None:
+            return ""
+        last = node.end_lineno or node.lineno
+        for effect, stage in _SHOWS:
+            if effect in here.work.effects and node.lineno <= here.work.effects[effect][1] <= last:
+                return stage
+        return "output" if self._loop_depth and _keeps_token(node) else ""
+
     def _shown(self, targets: list[Target]) -> str:
         """The stage of what the called functions do."""
         nodes = [self.graph.at(target.file.path, target.path) for target in targets] if self.graph else []
@@ -295,7 +315,40 @@ class Nesting:
         if found or self.graph is None:
             return found, note
         named, how = self._by_graph(call, frame, self.graph)
+        if not named:
+            named, how = self._layer(call, frame, self.graph)
         return (named, how) if named else (found, note)
+
+    def _layer(self, call: ast.Call, frame: Frame, graph: CallGraph) -> tuple[list[Target], str]:
+        """What a loop over layers calls: the one class whose forward takes these arguments, and attends or leads there."""
+        here = graph.at(frame.target.file.path, frame.target.path)
+        if here is None or here.work.effects.get("layers", ("", 0))[1] != call.lineno or self.behaviour is None:
+            return [], ""
+        if not isinstance(call.func, ast.Name | ast.Subscript):
+            return [], ""
+        owner = frame.target.owner
+        own = {one.at for one in self.held.lineage(owner)} if owner is not None else set()
+        near = {frame.target.file.path, *self.held.imports_of(frame.target.file.path)}
+        fitting = [
+            node
+            for node in graph.nodes
+            if node.fact.name == "forward" and node.owner is not None and node.file.path in near
+            and node.owner.at not in own and "layers" not in node.work.effects
+            and node in self.behaviour.attending and self._takes(node, call)
+        ]  # fmt: skip
+        inner = {target for node in fitting for target, _, _ in graph.leads[node]}
+        fitting = [node for node in fitting if node not in inner]
+        local = [node for node in fitting if node.file is frame.target.file] or fitting
+        if len(local) != 1:
+            return [], ""
+        target = Target(self.held, local[0].file, local[0].fact.path, local[0].fact.line, local[0].owner)
+        return [target], "by its arguments: the one class at hand that takes them and attends"
+
+    def _takes(self, node: Node, call: ast.Call) -> bool:
+        """Whether a method takes the arguments of a call: no more by position than it has, none by a name that it lacks."""
+        names = self.held.parameters(node.file.path, node.fact.path)
+        given = {keyword.arg for keyword in call.keywords}
+        return None in given or (len(call.args) <= len(names) and given <= set(names) and len(names) <= len(call.args) + len(given) + 2)
 
     def _by_graph(self, call: ast.Call, frame: Frame, graph: CallGraph) -> tuple[list[Target], str]:
         """Where no type tells: what the names of the call lead to, or what a call that starts it later is given."""
@@ -510,6 +563,24 @@ def _leaves(node: ast.stmt) -> str:
         return _text(node) if node.value is None or not any(_in_order(node)) else ""
     held = node.value if isinstance(node, ast.Expr) else None
     return _text(held)[1:].removesuffix(")") if isinstance(held, ast.Yield | ast.YieldFrom) else ""
+
+
+def _keeps_token(node: ast.stmt) -> bool:
+    """Whether a statement adds a token to what was generated: `tokens.append(next_token)`, `ids = cat([ids, next_token])`."""
+    if isinstance(node, ast.AugAssign):
+        return any(map(_TOKEN.fullmatch, _names_in(node.value)))
+    value = getattr(node, "value", None)
+    if not isinstance(value, ast.Call) or _called_name(value) not in _KEEPS:
+        return False
+    return any(_TOKEN.fullmatch(name) for argument in value.args for name in _names_in(argument))
+
+
+def _names_in(node: ast.AST) -> Iterator[str]:
+    for one in ast.walk(node):
+        if isinstance(one, ast.Name):
+            yield one.id
+        elif isinstance(one, ast.Attribute):
+            yield one.attr
 
 
 def _flat(lines: list[_Line]) -> Iterator[_Line]:

@@ -29,7 +29,7 @@ _PACKAGES = {
     "mlx-lm", "mlx_lm", "exllamav2", "ctransformers", "litgpt", "lm-eval", "xgrammar", "outlines",
 }  # fmt: skip
 #: kinds that only models of language have
-_DECISIVE = ("class names", "KV cache", "sampling", "tokenizer", "generate loop")
+_DECISIVE = ("class names", "KV cache", "sampling", "tokenizer", "generate loop", "prefill and decode")
 _RULE = (
     "related where at least two kinds of signal are counted in source (tests, examples and benchmarks left out), one of them of: "
     + ", ".join(_DECISIVE)
