@@ -6,6 +6,7 @@ that found nothing. Order: rendering, the head and the summary, tables, the deep
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
@@ -30,6 +31,7 @@ from opscope_tools.report.quotes import Quotes
 from opscope_tools.report.render import Report, Template
 from opscope_tools.report.sources import SourceReader
 from opscope_tools.source.call_nesting import shortened
+from opscope_tools.survey.effects import EFFECTS
 
 __all__ = ["RepoFacts", "render_repo"]
 
@@ -38,6 +40,12 @@ _MODULES, _ENTRIES, _COMMANDS, _EXTENSIONS = 40, 12, 10, 12
 _NEST_LINES = 60
 _BESIDE = 8
 _SHOWN = 90
+#: characters of a README paragraph: fewer are a slogan or lead to code, more are not read
+_SENTENCE, _GLANCE = 60, 400
+#: lines of a README that say what it is about; what follows is usage, credits and licences
+_TOP = 60
+#: how a line of prose begins
+_PROSE = re.compile(r"(?!\W*(?i:note|warning|news|update)\b)[A-Z*_`\"'“]\*{0,2}[^|]*\w")
 
 
 class RepoFacts:
@@ -82,7 +90,7 @@ def _context(facts: RepoFacts, quotes: Quotes) -> dict[str, object]:
     return {
         "name": facts.name, "repo": facts.place, "clone": f"registered as `{found.repository}`; paths are relative to its root", "commit": _commit(facts.source.version),
         "related": "yes" if related else "no", "signals": _signals(found),
-        "summary": _tldr(found, quotes), "problem": list(_problem(found)),
+        "summary": _tldr(found, quotes), "problem": list(_problem(found, facts.reader)),
         "modules": table(REPO_TABLES["modules"], _module_rows(found)), "skipped": list(_skipped(found)),
         "install": list(_install(found)), "entries": list(_entries(found)),
         "configuration": table(REPO_TABLES["configuration"], _configuration_rows(found, quotes)),
@@ -166,9 +174,18 @@ def _tldr(found: RepoMapResult, quotes: Quotes) -> list[str]:
     else:
         lines.append("Ways in: none of those looked for was found.")
     best = {c.role: c.candidates[0] for c in found.components if c.candidates}
-    if best:
-        shown = "; ".join(f"{role} `{c.name}` ({_pointer(c.at)})" for role, c in list(best.items())[:4])
-        lines.append(f"Components: {shown}.")
+    known = [(role, c) for role, c in best.items() if not c.weak and role != "most imported"]
+    if known:
+        doubted = [role for role, c in best.items() if c.weak]
+        lacking = [c.role for c in found.components if not c.candidates and not c.searched.startswith("not looked for")]
+        shown = "; ".join(f"{role} `{c.name}` ({_pointer(c.at)})" for role, c in known[:4])
+        beside = f"; doubtful: {', '.join(doubted)}" if doubted else ""
+        beside += f"; not found: {', '.join(lacking)}" if lacking else ""
+        lines.append(f"Components: {shown}{beside}.")
+    elif best:
+        lines.append(
+            "Components: none whose body shows its work; the table of key components says what looks like one."
+        )
     else:
         lines.append("Components: none; searched every class and function outside tests and examples.")
     lines.append(
@@ -182,17 +199,47 @@ def _tldr(found: RepoMapResult, quotes: Quotes) -> list[str]:
     return lines
 
 
-def _problem(found: RepoMapResult) -> Iterator[str]:
-    """What the distribution and the packages say of themselves, and what there is to run."""
+def _readme(reader: SourceReader) -> Place | None:
+    """The first paragraph of prose of the README: no heading, badge, image, list, table or code."""
+    for name in ("README.md", "README.rst", "README.txt", "README"):
+        fenced = False
+        lines = (reader.lines(name) or [])[:_TOP]
+        for place, line in enumerate(lines):
+            fenced ^= line.lstrip().startswith("```")
+            if fenced or not _PROSE.match(line) or (place and lines[place - 1].strip()):
+                continue
+            paragraph = []
+            for following in lines[place:]:
+                if not following.strip() or following.lstrip().startswith(("```", "#", "<", "|", "- ", "* ")):
+                    break
+                paragraph.append(html.unescape(re.sub(r"!?\[([^\]]*)\]\([^)]*\)|\*\*", r"\1", following)).strip())
+            text = " ".join(paragraph)
+            if len(text) >= _SENTENCE and not text.endswith(":"):
+                return Place(name=name, at=f"{name}:{place + 1}", text=_sentences(text))
+    return None
+
+
+def _sentences(text: str, most: int = _GLANCE) -> str:
+    """The first sentences of a text, as many as one reads at a glance."""
+    if len(text) <= most:
+        return text
+    end = max(text.rfind(stop, 0, most) for stop in (". ", "! ", "? "))
+    return text[: end + 1] if end > 0 else text[: text.rfind(" ", 0, most)] + " ..."
+
+
+def _problem(found: RepoMapResult, reader: SourceReader) -> Iterator[str]:
+    """What the distribution, its README and the packages say of themselves, and what there is to run."""
     summary = found.distribution.summary if found.distribution else None
     if found.distribution and summary:
         yield f"The distribution {found.distribution.name} says of itself: {_said(summary.text)} ({_pointer(summary.at)})"
+    if (readme := _readme(reader)) is not None:
+        yield f"Its README says: {_said(readme.text)} ({_pointer(readme.at)})"
     for module in found.directories + found.modules:
         if module.says and "/" not in module.path:
             yield f"`{module.path}/` says of itself: {_said(module.says)} ({_pointer(module.at)})"
             break
     else:
-        if not summary:
+        if not summary and readme is None:
             yield "No package at the top says what it is for: searched their docstrings and the metadata beside them."
     kinds: dict[str, list[str]] = {}
     for entry in found.entry_points:
@@ -323,7 +370,11 @@ def _component_rows(found: RepoMapResult) -> Iterator[tuple[str, str, str]]:
         elif component.searched.startswith("not looked for"):
             yield component.role, "not looked for", "nothing here shows a language model"
         else:
-            yield component.role, "not found", f"searched {_quoted(component.searched) or 'class and function names'}"
+            yield (
+                component.role,
+                "not found",
+                f"searched {_quoted(component.searched.partition('; in their bodies ')[0])}, and what every function does",
+            )
     yield from _most_imported(found, named)
 
 
@@ -354,7 +405,10 @@ def _quoted(searched: str) -> str:
 def _responsibility(best: Candidate, component: Component) -> str:
     methods = ", ".join(f"`{m.name.rpartition('.')[2]}` ({_pointer(m.at)})" for m in best.methods[:3])
     others = ", ".join(f"`{c.name}` ({_pointer(c.at)})" for c in component.candidates[1:3])
-    said = [f"{number(best.lines)} lines, imported by {number(best.importers)} files"]
+    said = [f"doubtful: {best.weak}"] if best.weak else []
+    said += [_said(_sentences(best.says, _GLANCE // 2))] if best.says else []
+    said += [f"{EFFECTS[effect]}" for effect in dict.fromkeys(p.text for p in best.does) if effect in EFFECTS]
+    said += [f"{number(best.lines)} lines, imported by {number(best.importers)} files"]
     said += [f"does it in {methods}"] if methods else []
     said += [f"its body has `{best.does[0].name}` ({_pointer(best.does[0].at)})"] if best.does and not methods else []
     said += [f"other candidates: {others}"] if others else []
@@ -468,7 +522,10 @@ def _questions(found: RepoMapResult) -> Iterator[str]:
         yield f"What reads `{place.name}` ({_pointer(place.at)})?"
     for component in found.components:
         if not component.candidates and not component.searched.startswith("not looked for"):
-            yield f"Where is the {component.role}, if there is one (searched {_quoted(component.searched) or 'names'})?"
+            yield f"Where is the {component.role}, if there is one? No class or function is called so and does its work."
+        elif component.candidates and component.candidates[0].weak and component.role != "most imported":
+            best = component.candidates[0]
+            yield f"Is `{best.name}` ({_pointer(best.at)}) the {component.role}? Doubtful: {best.weak}."
     if found.environment.dynamic:
         yield f"Which environment variables does {_pointer(found.environment.dynamic[0])} read, whose names are made at run time?"
     yield "Which of the candidates above run in a given configuration? The map reads source and runs nothing."

@@ -280,7 +280,9 @@ class Behaviour:
 
 def _beside(one: Definition, methods: int) -> bool:
     """Whether the methods that do a role's work are few of a class, and its name says nothing of ranks."""
-    named = re.search(r"parallel|communicat|distribut|tp|pp|rank|group|comm|collective|backend", one.name, re.IGNORECASE)
+    named = re.search(
+        r"parallel|communicat|distribut|tp|pp|rank|group|comm|collective|backend", one.name, re.IGNORECASE
+    )
     return named is None and 3 * methods < len(getattr(one.fact, "methods", ()))
 
 

@@ -327,7 +327,9 @@ class EffectReader:
                 self._add(outer, inner, "sample", last, line)
         elif "sample" in last and _is_compiled(self.module.dotted(call.func)):
             self._add(outer, inner, "sample", last, line)
-        elif last in {"run", "forward"} and "wrapper" in _name(call.func).lower() + self.module.dotted(call.func).lower():
+        elif (
+            last in {"run", "forward"} and "wrapper" in _name(call.func).lower() + self.module.dotted(call.func).lower()
+        ):
             if any(_QUERY.fullmatch(name) for name in _handed(call)):
                 self._add(outer, inner, "attention", self.module.text(call.func, 60), line)
         elif last in _COLLECTIVES and self.module.dotted(call.func).startswith("torch.distributed."):
@@ -352,13 +354,15 @@ class EffectReader:
             return
         subject = last if not (last in _RUNS and isinstance(call.func, ast.Attribute)) else _name(call.func.value)
         own = isinstance(call.func, ast.Name) and call.func.id == "self"
-        if _STEP.fullmatch(last) or (own and any(_GIVEN.fullmatch(name) for name in _handed(call))):
-            self._add(outer, inner, "model", self.module.text(call.func, 60), call.lineno)
-        elif (
-            subject
-            and subject.endswith(_MODEL_ENDS)
-            and _MODEL.fullmatch(subject)
-            and not self.module.dotted(call.func).startswith(("transformers.", "torch."))
+        if (
+            _STEP.fullmatch(last)
+            or (own and any(_GIVEN.fullmatch(name) for name in _handed(call)))
+            or (
+                subject
+                and subject.endswith(_MODEL_ENDS)
+                and _MODEL.fullmatch(subject)
+                and not self.module.dotted(call.func).startswith(("transformers.", "torch."))
+            )
         ):
             self._add(outer, inner, "model", self.module.text(call.func, 60), call.lineno)
 

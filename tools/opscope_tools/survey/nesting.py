@@ -348,7 +348,9 @@ class Nesting:
         """Whether a method takes the arguments of a call: no more by position than it has, none by a name that it lacks."""
         names = self.held.parameters(node.file.path, node.fact.path)
         given = {keyword.arg for keyword in call.keywords}
-        return None in given or (len(call.args) <= len(names) and given <= set(names) and len(names) <= len(call.args) + len(given) + 2)
+        return None in given or (
+            len(call.args) <= len(names) and given <= set(names) and len(names) <= len(call.args) + len(given) + 2
+        )
 
     def _by_graph(self, call: ast.Call, frame: Frame, graph: CallGraph) -> tuple[list[Target], str]:
         """Where no type tells: what the names of the call lead to, or what a call that starts it later is given."""
