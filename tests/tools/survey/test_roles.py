@@ -190,3 +190,80 @@ def test_a_loop_that_trains_generates_nothing(tmp_path: Path) -> None:
     found = of_text(tmp_path, TRAINING)
     assert [nest.entry for nest in found.loops] == ["talk"]
     assert "epoch" not in [place.name for place in found.loop_candidates]
+
+
+_LOOP = """
+    def _sample(self, ids):
+        while True:
+            logits = self(input_ids=ids)
+            ids = torch.argmax(logits, dim=-1)
+"""
+
+
+def test_the_loop_of_a_base_stands_before_those_that_override_it(tmp_path: Path) -> None:
+    """A class that generates in its own way is one model's; calls of `self` on inputs run the model."""
+    text = f"class Whole:{_LOOP}\n\nclass AOther(Whole):{_LOOP}\n"
+    assert [one.name for one in role(of_text(tmp_path, text), "runtime loop").candidates][:2] == ["Whole", "AOther"]
+
+
+def test_one_model_of_a_zoo_is_no_role_of_the_engine(tmp_path: Path) -> None:
+    """A folder of models that holds many: what one of them has is marked and stands behind what all share."""
+    draw = "def {}(logits):\n    return torch.multinomial(torch.softmax(logits, -1).topk(5).values, 1)\n"
+    zoo = tmp_path / "tool/models"
+    (tmp_path / "tool").mkdir()
+    zoo.mkdir()
+    for number in range(9):
+        own = draw.format("sample_of_one") * (number == 4)
+        (zoo / f"m{number}.py").write_text(f"import torch\nclass M{number}(torch.nn.Module):\n    pass\n\n{own}")
+    (tmp_path / "tool/draw.py").write_text("import torch\n" + draw.format("sample"))
+    (tmp_path / "tool/core.py").write_text("import transformers\nclass TinyForCausalLM:\n    pass\n")
+    context = context_of(folder_repository("tool", tmp_path), tmp_path)
+    found = role(MAP_REPO.run(MapRepoArguments(repo="tool", detail="full"), context), "sampling")
+    assert [(one.name, bool(one.weak)) for one in found.candidates] == [("sample", False), ("sample_of_one", True)]
+
+
+@pytest.mark.parametrize("name", ["is_flash_attention_available", "lazy_import_flash_attention", "get_paged_attention"])
+def test_what_asks_for_attention_does_not_attend(tmp_path: Path, name: str) -> None:
+    text = f"class Picker:\n    def choose(self):\n        return {name}('x')\n"
+    assert not role(of_text(tmp_path, text), "attention backend").candidates
+
+
+def test_what_a_loop_is_handed_runs_in_it(tmp_path: Path) -> None:
+    """A function that hands its own functions to a loop elsewhere is that loop's body."""
+    text = (
+        "def run_loop(step):\n    while True:\n        step()\n\n"
+        "def work(model, ids):\n    def step():\n        logits = model(ids)\n        torch.argmax(logits)\n\n    run_loop(step)\n"
+    )
+    assert role(of_text(tmp_path, text), "runtime loop").candidates[0].name == "work"
+
+
+def test_a_nest_shows_what_statements_do_themselves(tmp_path: Path) -> None:
+    """Writes of keys and values and kept tokens are no calls of a stage, and a reader must see them; layers are followed."""
+    text = """
+class Block(torch.nn.Module):
+    def forward(self, x, cache):
+        self.k_cache[:, cache] = x
+        return torch.nn.functional.scaled_dot_product_attention(x, x, x)
+
+class Net(torch.nn.Module):
+    def forward(self, x, cache):
+        for layer in self.layers:
+            x = layer(x, cache)
+        return x
+
+class Server:
+    def __init__(self):
+        self.model = Net()
+
+    def generate(self, ids):
+        out = []
+        while True:
+            logits = self.model(ids, 0)
+            next_token = torch.argmax(logits)
+            out += [next_token]
+"""
+    nest = of_text(tmp_path, text).loops[0]
+    shown = {line.code: (line.kind, line.stage) for line in nest.lines}
+    assert shown["self.k_cache[:, cache] = x"] == ("work", "KV cache")
+    assert shown["out += [next_token]"] == ("work", "output")
+    assert next(line for line in nest.lines if line.code == "x = layer(x, cache)").into == "tool/core.py:5"

@@ -26,6 +26,12 @@ _COMPARED = 12
 _OVERRIDES = 3.0
 #: how far below what runs a model a model picks that does so itself
 _IN_MODEL = 2
+#: and where it is that of one model among many
+_ONE_MODEL = 5.0
+#: names that speak of ranks
+_OF_RANKS = re.compile(
+    r"(?i:parallel|communicat|distribut|gather|reduce|scatter|all_to|rank|group|collective|shard|mesh)|(^|_)(tp|pp|ep|comm)(_|$)|[TPE]P(?![a-z])"
+)
 #: effects that stand for running a model, and for picking tokens
 RUNS, PICKS = ("model", "layers"), ("sample",)
 #: what a loop is called that serves, generates or steps; tells apart loops that are alike
@@ -34,7 +40,7 @@ _NAMED = re.compile(r"\w*(loop|generate|decode|step|run|stream|serve|iterate)\w*
 _ASIDE = re.compile(r"(^|[/_.])(eval|evals|evaluate|evaluation|train|trainer|training|finetune|bench|benchmark|convert|conversion|quantize|calibrate|warmup|warm_up|profile|capture|compile|dummy|speculative|speculator|spec_decode|draft|candidate|assist|beam|test|record|cudagraph|cuda_graph)", re.IGNORECASE)  # fmt: skip
 #: folders of one platform among several
 _PLATFORM = re.compile(r"/(hardware_backend|mlx|npu|xpu|hpu|tpu|ascend|musa|rocm)/")
-_OTHER_INPUTS = re.compile(r"(^|[/_.])(vision|visual|vit|audio|image|video|encoder|multimodal|siglip|clip|tts|diffusion|embedding)|(Vision|Visual|Audio|Image|Video|Encoder(?!Decoder))")  # fmt: skip
+_OTHER_INPUTS = re.compile(r"(^|[/_.])(vision|visual|vit|audio|image|video|encoder|multimodal|voice|speech|realtime|siglip|clip|tts|diffusion|embedding)|(Vision|Visual|Audio|Image|Video|Encoder(?!Decoder))")  # fmt: skip
 _MODULES = re.compile(r".*\b(Module|Layer|Model)$")
 
 
@@ -106,6 +112,7 @@ class Behaviour:
         score += 1.5 if _NAMED.fullmatch(node.fact.name) else 0
         score -= 6 if _ASIDE.search(f"{node.file.path}/{node.fact.path}") else 0
         score -= 2 if _PLATFORM.search(node.file.path) else 0
+        score -= _ONE_MODEL if self.held.one_of_many(node.file.path) else 0
         return score - (4 if _OTHER_INPUTS.search(f"{node.file.path}/{node.fact.path}") else 0)
 
     def _serves(self, node: Node) -> bool:
@@ -184,8 +191,8 @@ class Behaviour:
             shown = tuple(self._shown(effect, node) for _, effect, node in entries[:2] if effect in node.work.effects)
             strength = entries[0][0] + 0.3 * min(len(entries) - 1, 4)
             weak = _WEAK[role](one, {effect for _, effect, _ in entries}) if role in _WEAK else ""
-            if role == "parallelism" and one.fact is not entries[0][2].fact and _beside(one, len(entries)):
-                weak = "communicates in few of its methods, and does other work"
+            if role == "parallelism" and _beside(one, len(entries)):
+                weak = "communicates beside other work, and its name says nothing of ranks"
             if role == "scheduler" and entries[0][0] < 2:
                 weak = "takes from a queue, and neither runs a model nor is run by the loop"
             yield Player(one, strength + self._over(role, [n for _, _, n in entries], weigh), methods, shown, weak)
@@ -280,10 +287,9 @@ class Behaviour:
 
 def _beside(one: Definition, methods: int) -> bool:
     """Whether the methods that do a role's work are few of a class, and its name says nothing of ranks."""
-    named = re.search(
-        r"parallel|communicat|distribut|tp|pp|rank|group|comm|collective|backend", one.name, re.IGNORECASE
-    )
-    return named is None and 3 * methods < len(getattr(one.fact, "methods", ()))
+    named = _OF_RANKS.search(one.name)
+    own = getattr(one.fact, "methods", ())
+    return named is None and (not own or 3 * methods < len(own))
 
 
 def _borrowed(one: Definition, _: set[str]) -> str:

@@ -20,6 +20,10 @@ from opscope_tools.survey.holdings import Definition, Holdings, at
 from opscope_tools.survey.topics import DOES
 
 _KEPT = 40
+#: roles that an engine has once for all of its models
+_OF_ALL = frozenset(
+    ("runtime loop", "scheduler", "sampling", "tokenizer", "quantization", "parallelism", "model runner")
+)
 #: what a body's work counts for beside names and importers
 _WORK = 6
 #: importers and descendants beyond which more say nothing: each model of a zoo imports its layers
@@ -159,17 +163,21 @@ class Ranking:
         if player is None and not _plain_enough(role, one) and (role.name in DOES or self.behaviour is not None):
             about = "its body handles what the role is about, and shows none of its work"
             weak = "" if work == 2 else about if work else "by its name and its methods' names alone"
+        of_one = self.behaviour is not None and role.name in _OF_ALL and self.held.one_of_many(one.file.path)
         if self.behaviour is not None and not role.general:
             if player is not None:
                 called = re.fullmatch(f"{role.classes}|{role.functions}", one.name)
                 score += 2 * player.strength + (4 if called else -8 if _bears_another(role, one) else 0)
             score += 5 if self.behaviour.steps_to(one) is not None else 0
             score -= 12 if self.behaviour.aside(one) else 0
+            score -= 8 if self.held.one_of_many(one.file.path) else 0
+        weak = "that of one model among many" if of_one and not weak else weak
         if player is None:
             return score, Chosen(one, methods, weak=weak)
         named = {place.name for place in player.methods}
         both = [*player.methods, *(place for place in methods if place.name not in named)]
-        return score, Chosen(one, both, player.shown, "" if work == 2 and methods else player.weak)
+        own = "that of one model among many" if of_one else ""
+        return score, Chosen(one, both, player.shown, own or ("" if work == 2 and methods else player.weak))
 
     def _classes(self, role: Role) -> Iterator[tuple[float, Definition, list[Place], int]]:
         wanted, never, surest, spoken = (re.compile(p) for p in (role.classes, role.never, role.surest, role.methods))

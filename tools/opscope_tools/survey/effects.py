@@ -60,7 +60,7 @@ _MODEL = re.compile(
 #: what a model's step is called that is bound to a name: `model_forward(**inputs)`
 _STEP = re.compile(r"(\w*_)?(model|lm|llm|decoder|transformer)_(forward|fn|step|apply|call)")
 #: what a generating class hands to its own call
-_GIVEN = re.compile(r"\w*(inputs?|input_ids|tokens?|embeds)(_\w+)?")
+_GIVEN = re.compile(r"\w*(inputs?|ids|tokens?|embeds)(_\w+)?")
 _MODEL_ENDS = ("model", "net", "network", "transformer", "lm", "decoder", "backbone", "gpt")
 _RUNS = {"forward", "__call__", "forward_chunk", "forward_step", "apply", "apply_fn", "eval_step", "decode_step"}
 #: what logits are called
