@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterator, Set
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -62,32 +62,40 @@ class Behaviour:
         self.held = held
         self.graph = CallGraph(held, checkpoint)
         self._runs = self.graph.from_effects(*RUNS)
-        self._picks = self._picking()
+        self._picks = self.graph.from_effects(*PICKS)
 
     @cached_property
     def loops(self) -> list[tuple[float, Node]]:
         """The functions whose loops run a model and pick tokens, those that serve before those that generate."""
-        found = [
-            (score, node) for node in self.graph.nodes if node.work.loop and (score := self._loop(node)) is not None
-        ]
-        looping = {node.owner.at for _, node in found if node.owner is not None}
+        found = self._looping()
+        if not found:
+            self._picks = self._picking()
+            found = self._looping()
+        looping = {(node.owner.at, node.fact.name) for _, node in found if node.owner is not None}
         found = [(score - (_OVERRIDES if self._overrides(node, looping) else 0), node) for score, node in found]
         order = sorted(found, key=lambda entry: self._rank(*entry))
         outer = [(score + self._beside(node, order[:_COMPARED]), node) for score, node in order[:_COMPARED]]
         return sorted(outer, key=lambda entry: self._rank(*entry)) + order[_COMPARED:]
 
+    def _looping(self) -> list[tuple[float, Node]]:
+        nodes = [node for node in self.graph.nodes if node.work.loop]
+        return [(score, node) for node in nodes if (score := self._loop(node)) is not None]
+
     def _picking(self) -> dict[Node, int]:
         """How far each function lies above one that picks tokens; a model that picks them itself does where it is run."""
-        found = self.graph.from_effects(*PICKS)
+        found = dict(self._picks)
         inside = [steps for node, steps in found.items() if node.fact.name == "forward" and self._is_model_part(node)]
         if inside:
             for node, steps in self._runs.items():
                 found[node] = min(found.get(node, _IN_MODEL + steps), _IN_MODEL + steps)
         return found
 
-    def _overrides(self, node: Node, looping: Container[str]) -> bool:
-        """Whether a base of the loop's class has such a loop too: one model's own way beside that of all."""
-        return node.owner is not None and any(one.at in looping for one in self.held.lineage(node.owner)[1:])
+    def _overrides(self, node: Node, looping: Set[tuple[str, str]]) -> bool:
+        """Whether a base of the loop's class, one of several classes or by the same name, loops too: one model's own way."""
+        bases = self.held.lineage(node.owner)[1:] if node.owner is not None else []
+        own = {one for one in bases if (one.at, node.fact.name) in looping}
+        shared = {one for one in bases if len(self.held.descendants(one)) > 1}
+        return bool(own) or any(place == one.at for one in shared for place, _ in looping)
 
     def _rank(self, score: float, node: Node) -> tuple[float, int, str]:
         return -score, -self.held.importers[node.definition.at], node.at
