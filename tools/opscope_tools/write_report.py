@@ -18,7 +18,7 @@ from opscope_schemas.analysis import ModelAnalysis, ModelAnalysisResult, ModelTr
 from opscope_schemas.common import Source, ToolArguments, ToolResult
 from opscope_schemas.dataflow import Dataflow
 from opscope_schemas.errors import CancelledError, InputError, OpscopeError, TraceError
-from opscope_schemas.estimates import RooflineResult
+from opscope_schemas.estimates import RooflineResult, SweepResult
 from opscope_schemas.extracted_config import Check, ExtractConfigResult
 from opscope_schemas.report import Problem, ReportFacts, ReportKind, WriteReportResult
 from opscope_schemas.tiling import TilingResult
@@ -28,10 +28,12 @@ from opscope_tools.costing.arguments import IDLE
 from opscope_tools.costing.checkpoints import checkpoint_named
 from opscope_tools.count_flops import COUNT_FLOPS
 from opscope_tools.cuda_kernel_tiling import CUDA_KERNEL_TILING
+from opscope_tools.estimate_roofline.sweeping import SWEEP
 from opscope_tools.estimate_roofline.tool import ESTIMATE_ROOFLINE, devices_of
 from opscope_tools.expand_refs import EXPAND_REFS
 from opscope_tools.extract_config.tool import EXTRACT_CONFIG
-from opscope_tools.hardware.devices import devices
+from opscope_tools.hardware.calibration import calibration_for
+from opscope_tools.hardware.devices import Device, devices
 from opscope_tools.inspect_model import INSPECT_MODEL
 from opscope_tools.map_repo import MAP_REPO
 from opscope_tools.report.checks import Material, check
@@ -60,6 +62,9 @@ _FIRST = 40
 _MOST_KERNELS = 12
 #: ranks of tensor parallelism whose share is told
 _RANKS = (2, 4, 8)
+#: sequences and tokens at which the page's times as engines run the model are modelled; it draws between them
+_BATCHES = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]
+_LENGTHS = (16, 64, 256, 1024, 4096, 16384, 65536, 262144)
 #: what is reported where nobody says otherwise; the second where the model can
 _PHASES = ("prefill", "decode")
 
@@ -319,6 +324,7 @@ def _of_model(arguments: WriteReportArguments, path: str, date: str, context: To
 def _live(arguments: WriteReportArguments, facts: ImplementationFacts, context: ToolContext) -> str:
     """The data of the page's live part; the device that the report names is shown first."""
     device, _ = devices_of(arguments.hardware, None, context)
+    context.progress(_steps(arguments) - 1, _steps(arguments), "pricing other batches, contexts and plans")
     known = {device.id: device, **devices(context.workspace.device_files)}
     table = [
         {
@@ -330,7 +336,34 @@ def _live(arguments: WriteReportArguments, facts: ImplementationFacts, context: 
         }
         for one in known.values()
     ]
-    return live_data(facts, table, device.id)
+    return live_data(facts, table, device.id, [*_plans(arguments, facts, device, context)])
+
+
+def _plans(
+    arguments: WriteReportArguments, facts: ImplementationFacts, device: Device, context: ToolContext
+) -> Iterator[tuple[int, list[SweepResult]]]:
+    """The passes over one device and more, at many points: what the page draws from, as far as the model and the device bear it."""
+    if calibration_for(device) is None:
+        return
+    contexts = [size for size in _LENGTHS if facts.limit is None or size < facts.limit]
+    lengths = [*contexts, facts.limit] if facts.limit is not None and facts.limit > 1 else contexts
+    others = {name: size for name, size in facts.values.items() if name not in ("batch_size", "seq_len", "cache_len")}
+    asked = {
+        "target": facts.target,
+        "config": arguments.config,
+        "values": others or None,
+        "hardware": device.id,
+        "batches": _BATCHES,
+        "contexts": lengths,
+    }
+    for ranks in (1, *_RANKS):
+        passes = []
+        for phase in (document.phase for document in facts.documents if document.phase in ("prefill", "decode")):
+            with contextlib.suppress(InputError, TraceError):
+                found = run_tool(SWEEP, {**asked, "phase": phase, "parallel": {"tp": ranks}}, context)
+                passes += [found] if all(point.calibrated_seconds for point in found.points) else []
+        if passes:
+            yield ranks, passes
 
 
 def _of_repository(arguments: WriteReportArguments, path: str, context: ToolContext) -> Draft:

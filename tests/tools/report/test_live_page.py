@@ -5,53 +5,20 @@ from __future__ import annotations
 import json
 import random
 import re
-import shutil
-import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
-from html import unescape
 from pathlib import Path
-from typing import Any
 
 import pytest
-import report_toy as toy
-from opscope_prompts.templates import render_template
+from browsing import BROWSER, DEVICE, browsed, modelled, page_of, result
 from opscope_schemas.errors import ValuesError
 from opscope_schemas.formula import evaluate, exactly, holds
 from opscope_tools.report.facts import ImplementationFacts, leaves
 from opscope_tools.report.live import assets, live_data
-from opscope_tools.report.webpage import web_page
 
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 POINTS = 10_000
-DEVICE = {"id": "d", "name": "Device", "peaks": {"bf16": 1e12, "fp8": 2e12}, "bandwidth": 1e9, "usable": 10_000}
-OTHER = {"id": "e", "name": "Faster", "peaks": {"bf16": 4e12}, "bandwidth": 4e9, "usable": 10_000}
-
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no chromium on PATH: apt-get install chromium")
-
-
-def browsed(html: str, folder: Path, width: int = 1280) -> str:
-    """The page as it is once its scripts have run, what it said on the console behind it."""
-    file = folder / "page.html"
-    file.write_text(html, encoding="utf-8")
-    found = subprocess.run(
-        [
-            str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={folder / 'profile'}", "--enable-logging=stderr",
-            f"--window-size={width},2000", "--virtual-time-budget=5000", "--dump-dom", file.as_uri(),
-        ],
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert found.returncode == 0, found.stderr[-500:]
-    said = [line for line in found.stderr.split("\n") if "CONSOLE" in line]
-    assert not said, said
-    return found.stdout
-
-
-def result(dom: str) -> Any:
-    found = re.search(r'<output id="result">(.*?)</output>', dom, re.DOTALL)
-    assert found is not None
-    return json.loads(unescape(found[1]))
 
 
 # ---- formulas -------------------------------------------------------------------------------------------------------
@@ -130,6 +97,7 @@ ACTIONS = """<output id="result"></output><script>addEventListener("load", () =>
   const shown = () => ({flops: card("FLOPs"), bytes: card("Bytes moved"), time: card("Roofline time"), weights: card("Weights"), state: $("#live-state").textContent, broken: $("#live-state").classList.contains("broken"), rows: $("#live-table tbody").rows.length, bars: document.querySelectorAll("#live-icicle .node").length});
   said.first = shown();
   set("seq_len", 32); said.shorter = shown();
+  said.run = card("As engines run it"); set("plan", "tp2"); said.spread = card("As engines run it"); set("plan", "tp1");
   set("device", "e"); said.faster = shown();
   set("w_bytes", "1"); said.narrow = shown();
   $("#live-pin").click(); set("seq_len", 64); said.pinned = $("#live-cards small").textContent;
@@ -144,12 +112,6 @@ ACTIONS = """<output id="result"></output><script>addEventListener("load", () =>
   said.overflow = document.documentElement.scrollWidth - innerWidth;
   document.getElementById("result").textContent = JSON.stringify(said);
 });</script></body>"""
-
-
-def page_of(facts: ImplementationFacts) -> str:
-    report = toy.rendered_with(facts, {})
-    data = live_data(facts, [DEVICE, OTHER], "d")
-    return web_page(report, [], facts.reader, lambda values: render_template("page.html", values), data)
 
 
 def by_hand(facts: ImplementationFacts, seq_len: int, rate: float, w_bytes: int = 2) -> tuple[int, int, float]:
@@ -186,6 +148,8 @@ def test_controls_move_the_numbers_of_the_page(facts: ImplementationFacts, tmp_p
         got = [amount(said[name][what]) for what in ("flops", "bytes", "time")]
         assert got == pytest.approx(list(expected), rel=5e-3), name
         assert not said[name]["broken"]
+    for name, ranks in (("run", 1), ("spread", 2)):
+        assert amount(said[name]) == pytest.approx(modelled(ranks, 1, 32), rel=5e-3)
     assert said["first"]["rows"] == len(list(leaves(facts.main)))
     assert said["pinned"].startswith("pinned: ")
     assert 0 < said["searched"] < said["first"]["rows"]

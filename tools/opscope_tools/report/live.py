@@ -12,6 +12,7 @@ from pathlib import Path
 
 from opscope_schemas.analysis import Kernel, ModelAnalysis
 from opscope_schemas.dataflow import Dataflow
+from opscope_schemas.estimates import SweepResult
 from opscope_schemas.formula import Rational, holds, variables
 
 from opscope_tools.report.facts import ImplementationFacts, is_leaf, short
@@ -27,10 +28,16 @@ def assets() -> Mapping[str, str]:
     return {"live_script": script, "live_style": (_FOLDER / "live.css").read_text("utf-8")}
 
 
-def live_data(facts: ImplementationFacts, devices: Sequence[Mapping[str, object]], device: str) -> str:
+def live_data(
+    facts: ImplementationFacts,
+    devices: Sequence[Mapping[str, object]],
+    device: str,
+    plans: Sequence[tuple[int, Sequence[SweepResult]]] = (),
+) -> str:
     """The data as JSON that may stand in a script element; `device` is the one that is shown first.
 
     A device has `id`, `name`, `peaks` (operations per second by precision), `bandwidth` (bytes per second), `usable` (bytes).
+    `plans` are passes over so many ranks at many points, as engines run them on `device`.
     """
     table = _Formulas()
     phases = []
@@ -41,9 +48,26 @@ def live_data(facts: ImplementationFacts, devices: Sequence[Mapping[str, object]
         phases.append({"phase": document.phase, "documents": documents, "served": list(_served(facts, document.phase))})
     data = {
         "model": short(facts.subject), "target": facts.target, "limit": facts.limit, "phases": phases, "device": device,
-        "devices": list(devices), "formulas": table.texts,
+        "devices": list(devices), "plans": [_plan(*plan) for plan in plans], "formulas": table.texts,
     }  # fmt: skip
     return json.dumps(data, separators=(",", ":"), default=float).replace("<", "\\u003c")
+
+
+def _plan(ranks: int, passes: Sequence[SweepResult]) -> dict[str, object]:
+    name = "one device" if ranks == 1 else f"{ranks} devices, split by tensors"
+    return {"id": f"tp{ranks}", "name": name, "phases": {found.phase: _grid(found) for found in passes}}
+
+
+def _grid(found: SweepResult) -> dict[str, object]:
+    """Seconds and bytes (weights and cache of a device) by context, then by batch."""
+    batches, contexts = (sorted({getattr(point, name) for point in found.points}) for name in ("batch", "context"))
+    at = {(point.context, point.batch): point for point in found.points}
+    rows = [[at[context, batch] for batch in batches] for context in contexts]
+    return {
+        "batches": batches, "contexts": contexts,
+        "seconds": [[float(f"{point.calibrated_seconds:.5g}") for point in row] for row in rows],
+        "bytes": [[point.weights_bytes + point.cache_bytes for point in row] for row in rows],
+    }  # fmt: skip
 
 
 class _Formulas:

@@ -31,7 +31,7 @@
   // ---- state: what is set, and what can be
 
   const phases = Object.fromEntries(data.phases.map(phase => [phase.phase, phase]));
-  const initial = () => ({phase: data.phases[0].phase, values: {}, device: data.device, measure: "time", zoom: "", search: "", sort: "time", down: true, pinned: null});
+  const initial = () => ({phase: data.phases[0].phase, values: {}, device: data.device, measure: "time", zoom: "", search: "", sort: "time", down: true, pinned: null, plan: data.plans.length ? data.plans[0].id : ""});
   let state = initial();
   const document_ = () => phases[state.phase].documents[0];
   const value = name => state.values[name] ?? document_().point[name] ?? document_().variables.find(v => v.name === name)?.default;
@@ -70,11 +70,31 @@
     const narrow = Math.max(value("w_bytes") ?? 2, value("a_bytes") ?? 2);
     return (narrow <= 1 && device.peaks.fp8) || device.peaks.bf16 || device.peaks.fp16 || device.peaks.fp32 || Math.max(...Object.values(device.peaks));
   };
+  /** Where a size lies between sizes in ascending order: the places on both sides and how far between them; null outside. */
+  const between = (sizes, size) => {
+    const next = sizes.findIndex(known => known >= size);
+    if (next < 0 || size < sizes[0]) return null;
+    return sizes[next] === size ? [next, next, 0] : [next - 1, next, Math.log(size / sizes[next - 1]) / Math.log(sizes[next] / sizes[next - 1])];
+  };
+  /** The pass as engines run it under the chosen plan, in logarithms between the modelled points; null beyond them, on another device, at other sizes. */
+  const engine = one => {
+    const plan = data.plans.find(p => p.id === state.plan), grid = plan && plan.phases[state.phase], decode = state.phase === "decode", length = decode ? "cache_len" : "seq_len";
+    const doc = phases[state.phase].documents[0], moved = Object.entries(state.values).some(([name, set]) => name !== "batch_size" && name !== length && set !== (doc.point[name] ?? set));
+    if (!grid || state.device !== data.device || moved) return null;
+    const row = between(grid.contexts, one.values[length]), column = between(grid.batches, one.values.batch_size);
+    if (!row || !column) return null;
+    const at = table => {
+      const [a, b, share] = column, along = line => Math.log(table[line][a]) * (1 - share) + Math.log(table[line][b]) * share;
+      return Math.exp(along(row[0]) * (1 - row[2]) + along(row[1]) * row[2]);
+    };
+    const time = at(grid.seconds), tokens = one.values.batch_size * (decode ? 1 : one.values[length]);
+    return {plan, time, bytes: at(grid.bytes), rate: tokens / time};
+  };
   /** The kernels as engines run them, with calibrated times: known at the report's own point and on its device alone. */
   const served = () => {
     const phase = phases[state.phase], doc = phase.documents[0];
     const moved = Object.entries(state.values).some(([name, set]) => set !== (doc.point[name] ?? set));
-    return moved || state.device !== data.device ? [] : phase.served;
+    return moved || state.device !== data.device || (data.plans.length && state.plan !== data.plans[0].id) ? [] : phase.served;
   };
   const device = () => data.devices.find(one => one.id === state.device) || data.devices[0];
 
@@ -127,7 +147,11 @@
       const group = drawn("g", {class: "node", "data-path": node.path, tabindex: room > 12 ? "0" : "-1", role: "button", "aria-label": `${node.name}: ${MEASURES[measure][1](node[measure])}, ${(100 * node[measure] / (root[measure] || 1)).toFixed(1)} % of the pass`});
       group.append(drawn("title", {}, group.getAttribute("aria-label")), drawn("rect", {x: left, y: depth * height, width: room, height: height - 1, fill: colour(node.row ? node.row.operator : node.name)}));
       const letters = Math.floor((room - 6) / 6.8);
-      if (letters > 2) group.append(drawn("text", {x: left + 4, y: depth * height + 17}, node.name.length > letters ? node.name.slice(0, letters - 1) + "…" : node.name));
+      if (letters > 2) {  // a frame of its own cuts what is too long: the whole name stays what the bar is called
+        const frame = drawn("svg", {x: left, y: depth * height, width: room - 2, height});
+        frame.append(drawn("text", {x: 4, y: 17}, node.name));
+        group.append(frame);
+      }
       svg.append(group);
       let at = left;
       for (const child of node.children.values()) {
@@ -214,7 +238,7 @@
       const size = Math.max(1, Math.round(most ** (step / 28)));
       if (points.length && points.at(-1).size === size) continue;
       const one = chosen({[name]: size});
-      if (one.holds || one.compared) { const sums = computed(one); points.push({size, first: series(sums), second: second ? second(sums) : null}); }
+      if (one.holds || one.compared) { const sums = computed(one); points.push({size, first: series(sums), second: second ? second(sums, one) : null}); }
     }
     const values = points.flatMap(p => [p.first, p.second]).filter(v => v !== null && v > 0);
     if (points.length < 2 || !values.length) { svg.append(drawn("text", {x: 10, y: 24}, "No trace holds along this axis.")); return; }
@@ -255,8 +279,12 @@
       "Weights": [figures.weights, bytes], "Cache after the pass": [figures.cache, bytes], "Activations at their peak": [figures.activations, bytes],
       [`In memory, of ${bytes(on.usable)}`]: [held, size => `${bytes(size)} ${size <= on.usable ? "fits" : "does not fit"}`],
     };
-    const calibrated = served().reduce((sum, kernel) => sum + kernel.seconds, 0);
-    if (calibrated) told["As engines run it, calibrated"] = [calibrated, seconds];
+    const run = engine(one);
+    if (run) {
+      told[`As engines run it on ${run.plan.name}`] = [run.time, seconds];
+      told["Tokens per second as engines run it"] = [run.rate, digits];
+      told["Weights and cache on each device"] = [run.bytes, size => `${bytes(size)} ${size <= on.usable ? "fits" : "does not fit"}`];
+    }
     const before = state.pinned && state.pinned.figures;
     $("live-cards").replaceChildren(...Object.entries(told).filter(([, [figure]]) => figure !== null).map(([name, [figure, form]], place) => {
       const entry = make("dd", {}, form(figure));
@@ -295,7 +323,7 @@
     roofline(figures);
     const context = state.phase === "decode" ? "cache_len" : "seq_len";
     curve("live-memory", context, state.phase === "decode" ? "cached tokens" : "new tokens", "bytes: cache (line), with weights (dashes)", sums => sums.cache, sums => sums.cache !== null && sums.weights !== null ? sums.cache + sums.weights : null);
-    curve("live-rate", "batch_size", "sequences in the batch", "tokens per second, at most", sums => sums.time ? sums.tokens / sums.time : null);
+    curve("live-rate", "batch_size", "sequences in the batch", "tokens per second: at most (line), as engines run it (dashes)", sums => sums.time ? sums.tokens / sums.time : null, (sums, one) => { const run = engine(one); return run && run.rate; });
     table(figures);
     for (const button of document.querySelectorAll("[data-measure]")) button.setAttribute("aria-pressed", String(button.dataset.measure === state.measure));
     $("live-up").disabled = !state.zoom;
@@ -325,6 +353,7 @@
     if (data.phases.length > 1) list.push(select("phase", "Pass", data.phases.map(p => [p.phase, p.phase]), () => state.phase, set => { state.phase = set; controls(); }));
     for (const name of CALL) if (held(name)) list.push(slider(name, titles[name], name === "batch_size" ? 4096 : Math.max(data.limit || 0, 1048576)));
     list.push(select("device", "Device", data.devices.map(d => [d.id, d.name]), () => state.device, set => { state.device = set; }));
+    if (data.plans.length) list.push(select("plan", "Plan, as engines run it", data.plans.map(p => [p.id, p.name]), () => state.plan, set => { state.plan = set; }));
     const widths = [["2", "16 bits"], ["1", "8 bits"], ["0.5", "4 bits"], ["4", "32 bits"]], said = {w_bytes: "Weights", a_bytes: "Activations", kv_bytes: "Cache"};
     for (const name of WIDTHS) if (held(name)) list.push(select(name, said[name], widths, () => value(name), set => { state.values[name] = Number(set); }));
     $("live-controls").replaceChildren(...list);
@@ -345,7 +374,7 @@
     try {
       const kept = JSON.parse(decodeURIComponent(location.hash.slice(9)));
       const values = Object.fromEntries(Object.entries(kept.values || {}).filter(([, v]) => typeof v === "number" && v > 0 && isFinite(v)));
-      state = {...initial(), ...(phases[kept.phase] ? {phase: kept.phase} : {}), ...(data.devices.some(d => d.id === kept.device) ? {device: kept.device} : {}), ...(MEASURES[kept.measure] ? {measure: kept.measure} : {}),
+      state = {...initial(), ...(phases[kept.phase] ? {phase: kept.phase} : {}), ...(data.devices.some(d => d.id === kept.device) ? {device: kept.device} : {}), ...(data.plans.some(p => p.id === kept.plan) ? {plan: kept.plan} : {}), ...(MEASURES[kept.measure] ? {measure: kept.measure} : {}),
         ...(COLUMNS.some(([name]) => name === kept.sort) ? {sort: kept.sort} : {}), down: kept.down !== false, values, zoom: String(kept.zoom || ""), search: String(kept.search || ""),
         pinned: kept.pinned && Array.isArray(kept.pinned.figures) ? {figures: kept.pinned.figures.map(f => typeof f === "number" ? f : null)} : null};
       return true;
