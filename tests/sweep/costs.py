@@ -35,6 +35,12 @@ def types() -> list[str]:
     return sorted(t for t in configuration_auto.CONFIG_MAPPING_NAMES if any(t in table for table in tables))
 
 
+def reported(text: str) -> tuple[str, str]:
+    """The page up to what reports.py adds, and that."""
+    head, found, rest = text.partition("\n## Reports\n")
+    return head, found + rest
+
+
 def versions() -> str:
     """Of what the types are traced in."""
     from importlib.metadata import version
@@ -97,7 +103,8 @@ def main() -> None:
     if not arguments.page_only:
         _swept(arguments, wanted, records)
     known = [r for r in records.every() if r.model_type in every]
-    arguments.page.write_text(page(known, len(every), versions(), digest_of_sources()))
+    _, kept = reported(arguments.page.read_text()) if arguments.page.exists() else ("", "")
+    arguments.page.write_text(page(known, len(every), versions(), digest_of_sources()) + kept)
     print(f"{arguments.page}: {len({r.model_type for r in known})} of {len(every)} types")
 
 

@@ -28,7 +28,7 @@ BATCHES, CONTEXTS = (1, 4, 16), (16, 64, 256)
 
 def modelled(ranks: int, batch: float, context: float) -> float:
     """Seconds as engines would run the toy over so many ranks: straight in logarithms, so that what lies between is known."""
-    return 1e-3 * batch**0.5 * context**0.75 / ranks
+    return float(1e-3 * batch**0.5 * context**0.75 / ranks)
 
 
 def plan(ranks: int) -> tuple[int, list[SweepResult]]:

@@ -1,0 +1,107 @@
+"""Every model type of transformers: is its report written, and does it pass its own checks? Writes the end of docs/coverage.md.
+
+Each type is analysed as `opscope analyze TYPE` does it, in a process of its own. Run with `make sweep-reports`; arguments are
+model types, `--part I/N`. Records are kept in .sweep/reports: a second start does what is missing. It runs on local processes,
+or on any Dask cluster with this environment, as costs.py does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import statistics
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
+
+from cluster_runs import cluster, run
+from costs import PAGE, ROOT, reported, types, versions
+
+RECORDS = ROOT / ".sweep" / "reports"
+
+
+def analysed(name: str) -> dict[str, object]:
+    """What came of one report: its problems, or why there is none; lines, passes, seconds."""
+    import tempfile
+
+    from opscope_schemas.errors import OpscopeError
+    from opscope_tools.running.engines import close_engines
+    from opscope_tools.running.tool import ToolContext
+    from opscope_tools.running.workspace import Workspace
+    from opscope_tools.write_report import WRITE_REPORT, WriteReportArguments
+
+    began = time.perf_counter()
+    found: dict[str, object] = {"type": name}
+    with tempfile.TemporaryDirectory() as folder:
+        workspace = Workspace.create(output=Path(folder))
+        try:
+            result = WRITE_REPORT.run(WriteReportArguments(kind="implementation", name=name), ToolContext(workspace))
+            found["problems"] = [f"{one.rule}: {one.message}"[:300] for one in result.problems]
+            if result.ok:
+                text = (Path(folder) / result.path).read_text("utf-8")
+                found["lines"] = text.count("\n")
+                found["skipped"] = text.count(": not reported: ")
+        except OpscopeError as error:
+            found["refused"] = f"{type(error).__name__}: {error.message}"[:300]
+        except Exception as error:  # a defect: what the sweep is for
+            found["failed"] = f"{type(error).__name__}: {error}"[:300]
+        finally:
+            close_engines(workspace)
+    return {**found, "seconds": round(time.perf_counter() - began, 1)}
+
+
+def section(records: list[dict[str, object]], every: int) -> str:
+    """The end of the page of coverage."""
+    made = [r for r in records if "lines" in r]
+    others = Counter("refused" if "refused" in r else "failed" if "failed" in r else "rejected by its checks" for r in records if "lines" not in r)  # fmt: skip
+    lines = [int(str(r["lines"])) for r in made]
+    told = [
+        "", "## Reports", "", f"`make sweep-reports` ({versions()}): {len(records)} of {every} model types were analysed, {len(made)} reports were written with",
+        f"no problem by their own checks; median {statistics.median(lines):,.0f} lines, at most {max(lines):,}." if lines else "none was written.",
+        f"{sum(bool(r.get('skipped')) for r in made)} of them say which pass is missing and why.", "",
+    ]  # fmt: skip
+    if others:
+        told += ["| Type | What came of it |", "|---|---|"]
+        told += [
+            f"| `{r['type']}` | {str(r.get('refused') or r.get('failed') or '; '.join(map(str, r['problems'])) or 'not saved')[:220].replace('|', '/')} |"  # type: ignore[call-overload]  # a list of problems
+            for r in sorted(records, key=lambda r: str(r["type"]))
+            if "lines" not in r
+        ]
+    return "\n".join(told) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("types", nargs="*")
+    parser.add_argument("--part", default="0/1", help="the I-th of N samples")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--memory", default="auto", help="of one worker: 6GiB")
+    parser.add_argument("--scheduler", default="", help="address of a running Dask scheduler")
+    parser.add_argument("--fresh", action="store_true", help="do again what there are records of")
+    arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))  # so that the workers end with it
+    every = types()
+    part, parts = map(int, arguments.part.split("/"))
+    wanted = (arguments.types or random.Random(0).sample(every, len(every)))[part::parts]
+    RECORDS.mkdir(parents=True, exist_ok=True)
+    missing = [name for name in wanted if arguments.fresh or not (RECORDS / f"{name}.json").exists()]
+    print(f"{len(missing)} of {len(wanted)} types to do", flush=True)
+    with cluster(arguments.scheduler, arguments.workers, RECORDS / "scratch", arguments.memory) as client:
+        for name, result in run(client, analysed, {one: (one,) for one in missing}):
+            found = {"type": name, "failed": f"{type(result).__name__}: {result}"[:300]} if isinstance(result, Exception) else result  # fmt: skip
+            (RECORDS / f"{name}.json").write_text(json.dumps(found))
+            print({key: value for key, value in found.items() if value}, flush=True)
+    known = [json.loads(file.read_text()) for file in sorted(RECORDS.glob("*.json")) if file.stem in every]
+    head, _ = reported(PAGE.read_text())
+    PAGE.write_text(head.rstrip("\n") + "\n" + section(known, len(every)))
+    print(f"{PAGE}: {len(known)} of {len(every)} types")
+
+
+if __name__ == "__main__":
+    main()
