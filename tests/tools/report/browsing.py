@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
 from html import unescape
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
 from typing import Any
 
 import report_toy as toy
@@ -17,8 +21,21 @@ from opscope_tools.report.facts import ImplementationFacts
 from opscope_tools.report.live import live_data
 from opscope_tools.report.webpage import web_page
 
-__all__ = ["BATCHES", "BROWSER", "CONTEXTS", "DEVICE", "OTHER", "browsed", "modelled", "page_of", "result"]
+__all__ = [
+    "BATCHES",
+    "BROWSER",
+    "CONTEXTS",
+    "DEVICE",
+    "FIREFOX",
+    "OTHER",
+    "browsed",
+    "in_firefox",
+    "modelled",
+    "page_of",
+    "result",
+]
 
+FIREFOX = shutil.which("firefox-esr") or shutil.which("firefox")
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 DEVICE = {"id": "d", "name": "Device", "peaks": {"bf16": 1e12, "fp8": 2e12}, "bandwidth": 1e9, "usable": 10_000}
 OTHER = {"id": "e", "name": "Faster", "peaks": {"bf16": 4e12}, "bandwidth": 4e9, "usable": 10_000}
@@ -57,6 +74,53 @@ def browsed(html: str, folder: Path, width: int = 1280) -> str:
     said = [line for line in found.stderr.split("\n") if "CONSOLE" in line]
     assert not said, said
     return found.stdout
+
+
+def in_firefox(html: str, folder: Path, width: int = 1280) -> Any:
+    """What a page leaves in `#result` in Firefox, which hands it back over loopback; nothing may be said on its console."""
+    watched = """<script>window.said = []; addEventListener("error", e => said.push(String(e.message)));
+      for (const kind of ["error", "warn"]) console[kind] = (...told) => said.push(told.join(" "));</script>"""
+    told = """<script>addEventListener("load", () => setTimeout(() => fetch("/", {method: "POST",
+      body: JSON.stringify({said, result: document.getElementById("result").textContent})}), 0));</script>"""
+    page = html.replace("<head>", f"<head>{watched}").replace("</body>", f"{told}</body>").encode()
+    answers: SimpleQueue[dict[str, Any]] = SimpleQueue()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html; charset=utf-8")
+            self.end_headers()
+            self.wfile.write(page if self.path == "/" else b"")
+
+        def do_POST(self) -> None:
+            answers.put(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002  # the name in the base
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        command = [
+            str(FIREFOX),
+            "--headless",
+            "--no-remote",
+            "--profile",
+            str(folder),
+            f"http://127.0.0.1:{server.server_port}/",
+        ]
+        size = {"MOZ_HEADLESS_WIDTH": str(width), "MOZ_HEADLESS_HEIGHT": "2000", "HOME": str(folder)}
+        with subprocess.Popen(
+            command, env={**os.environ, **size}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as browser:
+            try:
+                answer = answers.get(timeout=120)
+            finally:
+                browser.terminate()
+                server.shutdown()
+    assert not answer["said"], answer["said"]
+    return json.loads(answer["result"])
 
 
 def result(dom: str) -> Any:

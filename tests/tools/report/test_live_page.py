@@ -11,7 +11,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from browsing import BROWSER, DEVICE, browsed, modelled, page_of, result
+from browsing import BROWSER, DEVICE, FIREFOX, browsed, in_firefox, modelled, page_of, result
 from opscope_schemas.errors import ValuesError
 from opscope_schemas.formula import evaluate, exactly, holds
 from opscope_tools.report.facts import ImplementationFacts, leaves
@@ -131,12 +131,17 @@ def amount(text: str) -> float:
     return float(number.replace(",", "")) * {"k": 1e3, "M": 1e6, "m": 1e-3, "µ": 1e-6}.get(unit[0], 1.0)
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-def test_controls_move_the_numbers_of_the_page(facts: ImplementationFacts, tmp_path: Path, width: int) -> None:
+@pytest.mark.parametrize(("browser", "width"), [("chromium", 1280), ("chromium", 390), ("firefox", 1280)])
+def test_controls_move_the_numbers_of_the_page(
+    facts: ImplementationFacts, tmp_path: Path, browser: str, width: int
+) -> None:
+    if browser == "firefox" and FIREFOX is None:
+        pytest.skip("no Firefox on PATH: apt-get install firefox-esr")
     main = facts.main.model_copy(update={"conditions": ("{batch_size} <= 2",)})
     html = page_of(replace(facts, documents=(main, *facts.documents[1:])))
     assert not re.search(r'(?:src|href)="https?://[^"]*"[^>]*>(?!\[|https|arXiv)', html.partition("<header>")[0])
-    said = result(browsed(html.replace("</body>", ACTIONS), tmp_path, width))
+    acted = html.replace("</body>", ACTIONS)
+    said = in_firefox(acted, tmp_path, width) if browser == "firefox" else result(browsed(acted, tmp_path, width))
     points: list[tuple[str, int, int, int]] = [
         ("first", 64, 1, 2),
         ("shorter", 32, 1, 2),
@@ -161,7 +166,7 @@ def test_controls_move_the_numbers_of_the_page(facts: ImplementationFacts, tmp_p
     assert "{batch_size} <= 2" in said["outside"]["state"]
     assert "opscope count toy --phase prefill" in said["outside"]["state"]
     assert said["unlabelled"] == 0
-    assert said["overflow"] == 0
+    assert said["overflow"] <= 0
 
 
 def test_the_data_of_a_page_cannot_end_its_script(facts: ImplementationFacts) -> None:
