@@ -19,7 +19,7 @@ __all__ = ["lifetime_rows", "peak_lines", "tensor_bytes"]
 
 Row = tuple[str, str, str, str]
 #: rows of activations, the largest first
-_MOST_TENSORS = 6
+_MOST_TENSORS = 5
 _WIDTHS = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}
 _FUSED_ATTENTION = re.compile(r"sdpa|scaled_dot_product|flash_attention")
 
