@@ -20,13 +20,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
-from cluster_runs import cluster, run
+from cluster_runs import TimeUpError, cluster, limited, run
 from costs import PAGE, ROOT, reported, types, versions
 
 RECORDS = ROOT / ".sweep" / "reports"
 
 
-def analysed(name: str) -> dict[str, object]:
+def analysed(name: str, seconds: float) -> dict[str, object]:
     """What came of one report: its problems, or why there is none; lines, passes, seconds."""
     import tempfile
 
@@ -41,7 +41,10 @@ def analysed(name: str) -> dict[str, object]:
     with tempfile.TemporaryDirectory() as folder:
         workspace = Workspace.create(output=Path(folder))
         try:
-            result = WRITE_REPORT.run(WriteReportArguments(kind="implementation", name=name), ToolContext(workspace))
+            with limited(seconds):
+                result = WRITE_REPORT.run(
+                    WriteReportArguments(kind="implementation", name=name), ToolContext(workspace)
+                )
             found["problems"] = [f"{one.rule}: {one.message}"[:300] for one in result.problems]
             if result.ok:
                 text = (Path(folder) / result.path).read_text("utf-8")
@@ -49,6 +52,8 @@ def analysed(name: str) -> dict[str, object]:
                 found["skipped"] = text.count(": not reported: ")
         except OpscopeError as error:
             found["refused"] = f"{type(error).__name__}: {error.message}"[:300]
+        except TimeUpError:
+            found["failed"] = f"took more than {seconds:g} s"
         except Exception as error:  # a defect: what the sweep is for
             found["failed"] = f"{type(error).__name__}: {error}"[:300]
         finally:
@@ -80,6 +85,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("types", nargs="*")
     parser.add_argument("--part", default="0/1", help="the I-th of N samples")
+    parser.add_argument("--seconds", type=float, default=600.0, help="for one report")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--memory", default="auto", help="of one worker: 6GiB")
     parser.add_argument("--scheduler", default="", help="address of a running Dask scheduler")
@@ -93,7 +99,7 @@ def main() -> None:
     missing = [name for name in wanted if arguments.fresh or not (RECORDS / f"{name}.json").exists()]
     print(f"{len(missing)} of {len(wanted)} types to do", flush=True)
     with cluster(arguments.scheduler, arguments.workers, RECORDS / "scratch", arguments.memory) as client:
-        for name, result in run(client, analysed, {one: (one,) for one in missing}):
+        for name, result in run(client, analysed, {one: (one, arguments.seconds) for one in missing}):
             found = {"type": name, "failed": f"{type(result).__name__}: {result}"[:300]} if isinstance(result, Exception) else result  # fmt: skip
             (RECORDS / f"{name}.json").write_text(json.dumps(found))
             print({key: value for key, value in found.items() if value}, flush=True)
