@@ -36,7 +36,8 @@ _PHRASES: tuple[tuple[str, str, str], ...] = (
     ("latent", r"(?:multi[- ]head[- ])?latent[- ]attention|MLA\b", ""),
     ("experts", r"mixture[- ]of[- ]experts|MoE\b|experts?\b|expert[- ]rout\w+", r"dense (?:model|transformer|decoder(?!\s+layer))"),
     ("windows", r"sliding[- ]windows?|windowed attention|local attention|attention windows?", r"(?:full|global) attention (?:in|on) (?:every|each|all)"),
-    ("tied", r"tied\b|tie[sd]?\b|tying\b|shares? (?:its |one |their |the same |the |a )?(?:weights?|matrix)|sharing (?:its |their )?weights?", r"untied\b"),
+    ("tied", r"tied\b|tie[sd]?\b|tying\b|shares? (?:its |one |their |the same |the |a )?(?:weights?|matrix)|sharing (?:its |their )?weights?"
+     r"|reus\w+ (?:the |its )?(?:\w+ )?(?:matrix|weights?|table|embeddings?)|(?:the )?same (?:matrix|weights?|table) (?:as|for)", r"untied\b|(?:separate|own|different) (?:matri\w+|weights|tables?)"),
     ("bias", r"bias(?:es)?\b(?! term of the mask)|biased\b", r"bias[- ]free|bias-?less|unbiased"),
     ("quantised", r"quanti[sz]ed\b|quanti[sz]ation\b", r"un-?quanti[sz]ed|non-quanti[sz]ed"),
     ("encoder-decoder", r"encoder[-–— ]decoder|encoder and (?:a |one )?decoder", r"decoder[- ]only|encoder[- ]only"),
@@ -112,6 +113,9 @@ def false_claims(sentence: Sentence, traits: Traits, reader: SourceReader) -> It
     yield from _of_traits(sentence, traits)
     yield from _of_dtype(sentence, traits, reader)
     yield from _of_classes(sentence, traits, reader)
+    yield from _of_biases(sentence, traits)
+    yield from _of_parameters(sentence, traits)
+    yield from _of_activations(sentence, traits)
 
 
 def _of_traits(sentence: Sentence, traits: Traits) -> Iterator[Claim]:
@@ -127,6 +131,103 @@ def _of_traits(sentence: Sentence, traits: Traits) -> Iterator[Claim]:
                 if said is not None and (said is sign) != trait.holds:
                     yield Claim(found[0], trait.said)
                     return
+
+
+# ---- projections, parameters, activations ---------------------------------------------------------------------------
+
+#: words for projections -> what their attributes are called
+_PROJECTIONS = (
+    (r"quer(?:y|ies)", r"(?:w_?)?q(?:_\w*)?|query\w*|q_?proj|c_attn|qkv\w*"), (r"keys?", r"(?:w_?)?k(?:_\w*)?|key\w*|c_attn|qkv\w*|kv\w*"),
+    (r"values?", r"(?:w_?)?v(?:_\w*)?|value\w*|c_attn|qkv\w*|kv\w*"), (r"output projections?", r"o_proj|out_proj|wo|o|out_lin|dense_out"),
+    (r"gate projections?", r"gate\w*|w1"), (r"up projections?", r"up\w*|w3"), (r"down projections?", r"down\w*|w2"),
+    (r"(?:LM |language[- ]model(?:ling)? )?head|output matrix", r"lm_head|embed_out|output"),
+)  # fmt: skip
+_WITHIN = ((r"attention", "attention"), (r"MLP|feed-forward(?: network| block)?|FFN", "feed-forward network"))
+_NO_BIAS = re.compile(
+    r"\b(?:no|without(?: an?| any)?|lacks?(?: an?)?|neither|nor|not (?:have|carry|add|use)(?: an?| any)?|(?:do|does|has|have)n't (?:have |carry |add |use )?(?:an? |any )?)\s*(?:\w+\s+)?bias(?:es)?\b"
+    r"|\bbias[- ]?(?:free|less)\b|\b(?:no|none)\b[^.;]{0,60}\b(?:has|have|carr\w+|adds?|uses?)\s+(?:an?\s+)?bias",
+    re.IGNORECASE,
+)
+_HAS_BIAS = re.compile(
+    r"\b(?:has|have|having|carr(?:y|ies)|with|adds?|adding|keeps?|uses?|includes?|learns?)\s+(?:an?|the|its|their|each an?)?\s*(?:\w+\s+)?bias(?:es)?\b",
+    re.IGNORECASE,
+)
+
+
+def _of_biases(sentence: Sentence, traits: Traits) -> Iterator[Claim]:
+    """Projections that are named and said to have a bias, or none, clause by clause."""
+    if "bias" not in sentence.plain.lower() or CONDITIONAL.search(sentence.plain):
+        return
+    text = sentence.text.replace("`", " ")
+    for clause in re.split(r"[;:]|,?\s(?:but|while|whereas|although|and (?:the|its))\s", text):
+        none, some = _NO_BIAS.search(clause), _HAS_BIAS.search(clause)
+        if not (none or some):
+            continue
+        meant = {name: traits.biases[name][0] for name in _meant(clause, traits)}
+        wrong = [name for name, has in meant.items() if has is bool(none)]
+        if meant and wrong and (none or len(wrong) == len(meant)):
+            word = "has a bias" if none else "has none"
+            yield Claim("bias", f"`{wrong[0]}` {word}")
+            return
+
+
+def _meant(clause: str, traits: Traits) -> Iterator[str]:
+    """The projections that a clause names; all of an attention or feed-forward network where it names one of those alone."""
+    named = [name for name in traits.biases if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", clause)]
+    for words, pattern in _PROJECTIONS:
+        if re.search(rf"\b(?:{words})\b", clause, re.IGNORECASE):
+            named += [name for name in traits.biases if re.fullmatch(pattern, name)]
+    if named:
+        yield from dict.fromkeys(named)
+        return
+    for words, role in _WITHIN:
+        if re.search(rf"\b(?:{words})\b", clause, re.IGNORECASE):
+            yield from (name for name, (_, held) in traits.biases.items() if held == role)
+
+
+_LEARNS = re.compile(
+    r"\b(?:learn(?:s|ed|able|ing)?|trainable|trained|has (?:an? |its own )?(?:learn\w+ )?(?:weights?|scales?|gains?|parameters))\b",
+    re.IGNORECASE,
+)
+_LEARNS_NOTHING = re.compile(
+    r"\b(?:no|without(?: any| an?)?|neither|lacks?)\s+(?:(?:learn\w+|trainable|own|affine)\s+)*(?:weights?|parameters?|scales?|gains?)\b|parameter-free|non-parametric|learns? nothing",
+    re.IGNORECASE,
+)
+
+
+def _of_parameters(sentence: Sentence, traits: Traits) -> Iterator[Claim]:
+    """A class that is said to learn something and has no parameters, or the other way round."""
+    named = [found[1] for found in _CAMEL.finditer(sentence.text) if found[1] in traits.learned]
+    if len(set(named)) != 1 or CONDITIONAL.search(sentence.plain):
+        return
+    has = traits.learned[named[0]]
+    nothing, learns = _LEARNS_NOTHING.search(sentence.plain), _LEARNS.search(sentence.plain)
+    if nothing and has:
+        yield Claim(nothing[0], f"`{named[0]}` has parameters")
+    elif learns and not nothing and not has and not _NEGATED.search(sentence.plain[: learns.start()]):
+        yield Claim(learns[0], f"`{named[0]}` has no parameters")
+
+
+_ACTIVATION = re.compile(r"(?<![\w-])(?:(GELU|ReLU|SiLU|Swish|Mish)|(SwiGLU|GeGLU|ReGLU))(?![\w-])", re.IGNORECASE)
+_GATED = {"swiglu": "silu", "geglu": "gelu", "reglu": "relu"}
+_NO_GATE = re.compile(
+    r"\b(?:no|without(?: an?)?|lacks? (?:an? )?|not)\s+(?:gat(?:e|ing|ed))\b|\bungated\b|\bnon-gated\b", re.IGNORECASE
+)
+
+
+def _of_activations(sentence: Sentence, traits: Traits) -> Iterator[Claim]:
+    """An activation function that the model does not have, and a gate that it has or lacks."""
+    if CONDITIONAL.search(sentence.plain):
+        return
+    for found in _ACTIVATION.finditer(sentence.plain) if traits.activations else ():
+        name = (found[1] or _GATED[found[2].lower()]).lower().replace("swish", "silu")
+        if name not in traits.activations and not _NEGATED.search(sentence.plain[: found.start()]):
+            yield Claim(found[0], f"the activation is {' and '.join(sorted(traits.activations))}")
+            return
+    gate = _NO_GATE.search(sentence.plain)
+    gates = [name for name in traits.biases if re.search("gate", name)]
+    if gate and gates and re.search(r"MLP|feed-forward|FFN", sentence.plain, re.IGNORECASE):
+        yield Claim(gate[0], f"`{gates[0]}` is a gate")
 
 
 # ---- dtypes ---------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 - A quantity (quantities.py) is a fact, `{{fact:key}}`; a literal in back-ticks stands on the lines that are cited.
 - A fact fits its sentence: what it counts is what the words around it name, its pass is one that they speak of, its class too.
 - A comparison or a superlative needs a fact beside it; praise of a rank ("outperforms", "state of the art") has no fact that shows it.
+- What is said of how facts stand to each other, and of what limits a pass, is held against the numbers (relations.py).
 - What is asserted of the model is held against its traits (claims.py).
 
 Each problem names the sentence as `found` and the fact that would fit as `expected`.
@@ -19,6 +20,7 @@ from opscope_tools.report.claims import CONDITIONAL, false_claims
 from opscope_tools.report.markdown import POINTER, Page, code_spans, number
 from opscope_tools.report.measures import PHASES, implied_unit, named_unit, phase_of, scaled_unit, unit_of
 from opscope_tools.report.quantities import Quantity, quantities
+from opscope_tools.report.relations import PHASE, false_relations, follows
 from opscope_tools.report.sentences import Quoted, Sentence, sentences, statements
 from opscope_tools.report.sources import SourceReader
 from opscope_tools.report.traits import Traits
@@ -54,13 +56,6 @@ _LITERAL = re.compile(
 )
 _IN_CODE = re.compile(r"(?<![\w.])-?\d+(?:\.\d*)?(?:e-?\d+)?")
 _CLOCK = re.compile(r"\b(?:time|slow\w*|fast\w*|latency|throughput|quick\w*|speed)\b", re.IGNORECASE)
-_PHASE_WORDS = {
-    "prefill": r"prefill\w*|prompt processing|processing (?:the|a) prompt",
-    "decode": r"decod(?:e|es|ing)\b|generation|generating|generated token|new token",
-    "encode": r"encod(?:e|es|ing)\b|encoder pass",
-    "forward": r"forward pass",
-}
-_PHASE = re.compile("|".join(rf"(?P<{phase}>\b(?:{words}))" for phase, words in _PHASE_WORDS.items()), re.IGNORECASE)
 #: what a number may count whose key does not say what it counts
 _SOFT = frozenset({"tokens", "sequences"})
 #: words that ask for one of several facts of a unit, and what its key then holds
@@ -95,7 +90,8 @@ def _said(
     for fact in sentence.facts:
         yield from _fits(sentence, fact, values)
     yield from _comparisons(sentence, values)
-    for claim in false_claims(sentence, traits, reader) if traits is not None else ():
+    claims = [*false_relations(sentence, values, traits), *(false_claims(sentence, traits, reader) if traits else ())]
+    for claim in claims:
         yield _problem("CLAIM_FALSE", sentence, f"{claim.words!r} is not so: {claim.right}.", claim.right)
 
 
@@ -110,8 +106,10 @@ def _problem(rule: str, sentence: Sentence, message: str, expected: str) -> Prob
 
 def _numbers(sentence: Sentence, values: Mapping[str, float]) -> Iterator[Problem]:
     """Quantities that are no facts."""
-    backed = bool(POINTER.search(sentence.within.text))
+    backed = bool(POINTER.search(sentence.within.text) or any(code_spans(sentence.text)))
     for found in quantities(sentence.plain):
+        if follows(found, sentence, values):
+            continue
         if (found.shown and backed) or (sentence.within.drawn and not named_unit("", sentence.plain[found.end :])):
             continue
         near = _nearest(sentence, found, values)
@@ -246,13 +244,13 @@ def _unit_fault(sentence: Sentence, fact: Quoted) -> str:
 
 
 def _phases(plain: str) -> list[str]:
-    return [found.lastgroup or "" for found in _PHASE.finditer(plain)]
+    return [found.lastgroup or "" for found in PHASE.finditer(plain)]
 
 
 def _phase_fault(sentence: Sentence, fact: Quoted) -> str:
     """A pass that the sentence speaks of, next to the fact on either side, and that is not the fact's."""
     phase = phase_of(fact.key)
-    spoken = [(found.start(), found.lastgroup) for found in _PHASE.finditer(sentence.plain)]
+    spoken = [(found.start(), found.lastgroup) for found in PHASE.finditer(sentence.plain)]
     told = [of for quoted in sentence.facts if (of := phase_of(quoted.key))]
     if not phase or not spoken or told == [name for _, name in spoken]:  # one after the other, as they are named
         return ""

@@ -53,12 +53,25 @@ _SPELT = re.compile(
 #: words that say how many times or which part
 _PARTS = re.compile(
     r"\b(?:half|halves|halved|halving|twice|thrice|doubled?|doubles|doubling|tripled?|triples|tripling|quadrupled?|quadruples"
-    r"|(?:an?|one|two|three|four|five|six|seven)[\s-]+(?:thirds?|quarters?|fourths?|fifths?|sixths?|eighths?|tenths?|hundredths?)"
+    r"|(?:an?|one|two|three|four|five|six|seven|eight|nine)[\s-]+(?:thirds?|quarters?|fourths?|fifths?|sixths?|eighths?|tenths?|hundredths?)"
     r"|(?:two|three|four|five|six|seven|eight|nine|ten|hundred|thousand|many)[\s-]?fold|an order of magnitude|orders of magnitude"
     r"|a couple|a handful)\b",
     re.IGNORECASE,
 )
-_PART_VALUES = {"half": 0.5, "twice": 2.0, "thrice": 3.0}
+_PART_VALUES = {
+    "half": 0.5, "halves": 0.5, "halved": 0.5, "halving": 0.5, "twice": 2.0, "double": 2.0, "doubles": 2.0, "doubled": 2.0, "doubling": 2.0,
+    "thrice": 3.0, "triple": 3.0, "triples": 3.0, "tripled": 3.0, "tripling": 3.0, "quadruples": 4.0, "quadrupled": 4.0,
+}  # fmt: skip
+_NAMED_PARTS = {
+    "third": 3,
+    "quarter": 4,
+    "fourth": 4,
+    "fifth": 5,
+    "sixth": 6,
+    "eighth": 8,
+    "tenth": 10,
+    "hundredth": 100,
+}
 #: `half` and `double` that say which, or name a technique or a dtype
 _NO_PART = re.compile(
     r"(?:(?:first|second|each|either|other|upper|lower|left|right|former|latter|both|two|the two)\s+hal(?:f|ves)"
@@ -92,7 +105,7 @@ _COUNTING = re.compile(
 )  # fmt: skip
 #: what cited lines show by themselves and no analysis counts
 _SHOWN = re.compile(
-    r"-(?:way|stage|step|pass|phase|level|part)\b|\s+(?:[a-z-]+\s+){0,2}?(?:norms?|normali[sz]ations?|projections?|matri(?:x|ces)|linears?|residuals?|additions?|branch(?:es)?|paths?|steps?"
+    r"-(?:way|stage|step|pass|phase|level|part)\b|\s+(?:(?!(?:query|key|value|kv|heads?|layers?|experts?|parameters?|tokens?|devices?)\b)[a-z-]+\s+){0,2}?(?:tables?|norms?|normali[sz]ations?|projections?|matri(?:x|ces)|linears?|residuals?|additions?|branch(?:es)?|paths?|steps?"
     r"|calls?|lines?|functions?|class(?:es)?|methods?|arguments?|inputs?|outputs?|tensors?|operators?|kernels?|modules?|submodules?|parts?"
     r"|halves|places?|ways?|cases?|reads?|writes?|stages?|phases?|pass(?:es)?|axes|dimensions?|sub-?layers?|products?|transposes?|reshapes?"
     r"|views?|terms?|factors?|conditions?|checks?|flags?|settings?|switches|files?|statements?|copies|kinds?|variants?|loops?|scales?"
@@ -175,13 +188,26 @@ def _words(plain: str, found: re.Match[str]) -> Quantity | None:
         return None
     if word in ("one", "zero") and not (_COUNTED.match(after) and _COUNTING.search(plain[:start])):
         return None
-    value = _PART_VALUES[word] if word in _PART_VALUES else _spelt(word)
+    value = _PART_VALUES[word] if word in _PART_VALUES else _part(word)
     if word in ("twice", "thrice"):
         return Quantity(
             start, end, found[0], value, bool(_DONE_OFTEN.search(plain[:start])) and not _AS_MUCH.match(after)
         )
     shown = value is not None and 0 <= value <= _MOST_SHOWN and word in _ONES and bool(_SHOWN.match(after))
     return Quantity(start, end, found[0], value, shown)
+
+
+def _part(word: str) -> float | None:
+    """The number of a part or a multiple in words; None where they say no one number.
+
+    >>> _part("nine tenths"), _part("a third"), _part("sixfold"), _part("seven")
+    (0.9, 0.3333333333333333, 6.0, 7.0)
+    """
+    *counted, last = re.split(r"[\s-]+", word)
+    if counted and (parts := _NAMED_PARTS.get(last.rstrip("s"))):
+        return (_ONES.get(counted[-1], 1)) / parts
+    times = re.fullmatch(r"(\w+?)-?fold", word)
+    return _spelt(times[1]) if times else _spelt(word)
 
 
 def _spelt(text: str) -> float | None:

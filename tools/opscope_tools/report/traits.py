@@ -5,6 +5,7 @@ Every trait is read off the same documents as the report; None where they leave 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -29,6 +30,14 @@ class Traits:
     """The traits of a model by name, the dtype that it runs in, its classes with their roles, and the files that hold them."""
 
     held: Mapping[str, Trait] = field(default_factory=dict)
+    #: pass -> what limits it (`compute`, `memory`), and the sentence that says so; where bound and intensity agree
+    limits: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    #: attribute of a projection -> whether it has a bias, where all that are called so are alike; and the class that holds it
+    biases: Mapping[str, tuple[bool, str]] = field(default_factory=dict)
+    #: class -> whether its modules have parameters of their own
+    learned: Mapping[str, bool] = field(default_factory=dict)
+    #: activation functions that ran or are configured, in small letters; empty where none is known
+    activations: frozenset[str] = frozenset()
     dtype: str = ""
     classes: Mapping[str, str] = field(default_factory=dict)
     files: tuple[str, ...] = ()
@@ -42,7 +51,75 @@ def traits_of(facts: ImplementationFacts) -> Traits:
     classes.setdefault(short(facts.subject), "model with head")
     classes[short(facts.tree.config_class)] = "configuration"
     files = (facts.modeling_file, *((facts.config_location[0],) if facts.config_location else ()))
-    return Traits(dict(_traits(facts)), facts.main.dtype, classes, files)
+    return Traits(
+        dict(_traits(facts)), _limits(facts), dict(_biases(facts)), dict(_learned(facts.tree.tree)), _activations(facts),
+        facts.main.dtype, classes, files,
+    )  # fmt: skip
+
+
+def _limits(facts: ImplementationFacts) -> dict[str, tuple[str, str]]:
+    """What limits each pass, where the device's bound and the intensity of the eager pass say the same."""
+    found: dict[str, tuple[str, str]] = {}
+    for document in facts.documents:
+        estimate = facts.estimates.get(document.phase)
+        intensity = facts.totals(document).intensity
+        eager = "compute" if intensity >= facts.ridge else "memory"
+        if estimate is None or estimate.totals.limited_by == eager:
+            said = (
+                f"{intensity:,.2f} FLOPs per byte beside a ridge of {facts.ridge:,.0f}: {eager} limits {document.phase}"
+            )
+            found[document.phase] = (eager, said)
+    return found
+
+
+def _biases(facts: ImplementationFacts) -> Iterator[tuple[str, tuple[bool, str]]]:
+    held: dict[str, set[tuple[bool, str]]] = {}
+    for name, has, owner in _projections(facts.tree.tree, ""):
+        held.setdefault(name, set()).add((has, facts.role(owner) if owner else ""))
+    for name, kinds in held.items():
+        if len({has for has, _ in kinds}) == 1:
+            yield name, min(kinds)
+
+
+def _projections(node: ModuleNode, owner: str) -> Iterator[tuple[str, bool, str]]:
+    """Of every projection its attribute, whether it has a bias, and the class that it stands in."""
+    if len(node.weights.get("weight", ())) == 2 and "Embedding" not in node.class_name:
+        yield node.name.rpartition(".")[2], "bias" in node.weights, owner
+    for child in node.children:
+        yield from _projections(child, node.class_name)
+
+
+def _learned(node: ModuleNode) -> Iterator[tuple[str, bool]]:
+    for child in (*node.children, node):
+        if child is not node:
+            yield from _learned(child)
+    yield short(node.class_name), bool(node.weights) or bool(node.children)
+
+
+#: what activation functions are called: as sentences and configurations do -> one name
+_ACTIVATIONS = {
+    "gelu": "gelu",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+    "tanh": "tanh",
+    "sigmoid": "sigmoid",
+    "mish": "mish",
+}
+
+
+def _activations(facts: ImplementationFacts) -> frozenset[str]:
+    """The activation functions that ran or are configured."""
+    config = [
+        str(value).lower()
+        for name, value in facts.tree.config.items()
+        if re.search("act", name) and isinstance(value, str)
+    ]
+    ran = [
+        kernel.operation.lower() + kernel.operator for _, _, kernel in walk(facts.main.kernels, "") if kernel.operator
+    ]
+    text = " ".join([*config, *ran])
+    return frozenset(name for word, name in _ACTIVATIONS.items() if word in text)
 
 
 def _traits(facts: ImplementationFacts) -> Iterator[tuple[str, Trait]]:
