@@ -62,6 +62,8 @@ _FIRST = 40
 _MOST_KERNELS = 12
 #: ranks of tensor parallelism whose share is told
 _RANKS = (2, 4, 8)
+#: sequences of the passes that a page holds beside the report's own, and positions below which none is traced at the last
+_SEVERAL, _FEWEST = 8, 16
 #: sequences and tokens at which the page's times as engines run the model are modelled; it draws between them
 _BATCHES = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]
 _LENGTHS = (16, 64, 256, 1024, 4096, 16384, 65536, 262144)
@@ -139,10 +141,7 @@ def gather(arguments: WriteReportArguments, context: ToolContext, date: str = ""
         linked = run_tool(TRACE_DATAFLOW, asked, context)
         flows.append(linked.document)
         if arguments.html:
-            anywhere = {name: value for name, value in asked.items() if name != "values"}
-            with contextlib.suppress(TraceError, InputError):
-                whole = run_tool(EXPAND_REFS, anywhere, context).document
-                general.append((whole, run_tool(TRACE_DATAFLOW, anywhere, context).document))
+            general += _elsewhere(asked, position_limit(tree), context)
         estimate = {name: asked[name] for name in ("target", "phase", "values", *config)}
         with _noted(f"{phase}: no time: ", skipped):
             estimates[expanded.document.phase] = run_tool(
@@ -183,6 +182,26 @@ def gather(arguments: WriteReportArguments, context: ToolContext, date: str = ""
         ridge_source="given by the caller" if arguments.ridge else rates,
     )
     return replace(facts, checks=tuple(_checks(facts)))
+
+
+def _elsewhere(
+    asked: Mapping[str, object], limit: int | None, context: ToolContext
+) -> Iterator[tuple[ModelAnalysis, Dataflow]]:
+    """The pass as it is traced elsewhere: at any sizes, for a batch, and beside both at the model's last position, where windows are full."""
+    values = dict(asked["values"])  # type: ignore[call-overload]  # as gather() makes it
+    length = "cache_len" if "cache_len" in values else "seq_len"
+    points: list[dict[str, object] | None] = [None, {**values, "batch_size": _SEVERAL}]
+    if limit is not None and length in values and limit > _FEWEST:
+        last = limit - 2 if length == "cache_len" else limit
+        points += [{**values, length: last}, {**values, "batch_size": _SEVERAL, length: last}]
+    known: set[tuple[str, ...]] = set()
+    for point in points:
+        there = {**asked, "values": point} if point is not None else {n: v for n, v in asked.items() if n != "values"}
+        with contextlib.suppress(TraceError, InputError):
+            document = run_tool(EXPAND_REFS, there, context).document
+            if document.conditions not in known:
+                known.add(document.conditions)
+                yield document, run_tool(TRACE_DATAFLOW, there, context).document
 
 
 @contextlib.contextmanager

@@ -107,7 +107,11 @@ ACTIONS = """<output id="result"></output><script>addEventListener("load", () =>
   [...document.querySelectorAll("#live-icicle .node")].find(n => n.dataset.path).dispatchEvent(new MouseEvent("click", {bubbles: true})); said.zoomed = shown().bars;
   said.link = decodeURIComponent(location.hash);
   $("#live-reset").click(); said.reset = shown();
-  set("batch_size", 3); said.outside = shown();
+  set("seq_len", "0"); said.refused = {...shown(), said: $("#live-said").textContent, marked: $('[data-value="seq_len"]').getAttribute("aria-invalid")};
+  $('[data-value="seq_len"]').dispatchEvent(new Event("change")); said.restored = $('[data-value="seq_len"]').value;
+  location.hash = "#what-if=" + encodeURIComponent(JSON.stringify({phase: "constructor", measure: "valueOf", values: {w_bytes: 77, seq_len: 1.5, batch_size: 1e308, nosuch: 3}}));
+  dispatchEvent(new HashChangeEvent("hashchange")); said.rubbish = shown();
+  set("batch_size", 3); said.outside = {...shown(), pin: $("#live-pin").disabled};
   said.unlabelled = [...document.querySelectorAll(".live input, .live select, .live button")].filter(e => !(e.getAttribute("aria-label") || e.textContent.trim() || e.closest("label"))).length;
   said.overflow = document.documentElement.scrollWidth - innerWidth;
   document.getElementById("result").textContent = JSON.stringify(said);
@@ -127,7 +131,7 @@ def by_hand(facts: ImplementationFacts, seq_len: int, rate: float, w_bytes: int 
 
 
 def amount(text: str) -> float:
-    number, unit = text.split(" ")
+    number, unit = text.removeprefix("≈ ").split(" ")
     return float(number.replace(",", "")) * {"k": 1e3, "M": 1e6, "m": 1e-3, "µ": 1e-6}.get(unit[0], 1.0)
 
 
@@ -162,9 +166,14 @@ def test_controls_move_the_numbers_of_the_page(
     assert 0 < said["zoomed"] < said["first"]["bars"]
     assert '"seq_len":64' in said["link"]
     assert said["reset"]["flops"] == said["first"]["flops"]
+    assert said["refused"]["flops"] == said["rubbish"]["flops"] == said["first"]["flops"]
+    assert (said["refused"]["marked"], said["restored"]) == ("true", "64")
+    assert "whole numbers from 1" in said["refused"]["said"]
     assert said["outside"]["broken"]
+    assert said["outside"]["pin"]
+    assert (said["outside"]["flops"], said["outside"]["time"]) == ("not known", "not known")
     assert "{batch_size} <= 2" in said["outside"]["state"]
-    assert "opscope count toy --phase prefill" in said["outside"]["state"]
+    assert "opscope count-flops toy --phase prefill --logits last" in said["outside"]["state"]
     assert said["unlabelled"] == 0
     assert said["overflow"] <= 0
 

@@ -22,10 +22,10 @@
     for (const [factor, prefix] of scales) if (Math.abs(value) >= 0.9995 * factor) return `${digits(value / factor)} ${prefix}${unit}`;
     return `${digits(value)} ${unit}`;
   };
-  const PREFIXES = [[1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]];
+  const PREFIXES = [[1e18, "E"], [1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]];
   const flops = value => scaled(value, "FLOP", PREFIXES);
   const bytes = value => scaled(value, "B", PREFIXES);
-  const seconds = value => value === 0 ? "0 s" : scaled(value, "s", [[1, ""], [1e-3, "m"], [1e-6, "µ"], [1e-9, "n"]]);
+  const seconds = value => value === 0 ? "0 s" : scaled(value, "s", [[1, ""], [1e-3, "m"], [1e-6, "µ"], [1e-9, "n"], [1e-12, "p"]]);
   const MEASURES = {flops: ["FLOPs", flops], bytes: ["Bytes", bytes], time: ["Time", seconds]};
 
   // ---- state: what is set, and what can be
@@ -66,9 +66,11 @@
     return found.find(one => one.holds) || found.find(one => one.compared) || found[0];
   };
 
+  /** The peak of products as wide as the wider of weights and activations, and what it is called; 32 bits without TF32, as PyTorch has it. */
   const rate = device => {
-    const narrow = Math.max(value("w_bytes") ?? 2, value("a_bytes") ?? 2);
-    return (narrow <= 1 && device.peaks.fp8) || device.peaks.bf16 || device.peaks.fp16 || device.peaks.fp32 || Math.max(...Object.values(device.peaks));
+    const width = Math.max(value("w_bytes") ?? 2, value("a_bytes") ?? 2), names = width <= 1 ? ["fp8", "int8", "bf16", "fp16", "fp32"] : width <= 2 ? ["bf16", "fp16", "fp32"] : ["fp32", "tf32", "bf16"];
+    const name = names.find(one => device.peaks[one]) || Object.keys(device.peaks)[0];
+    return {peak: device.peaks[name], name};
   };
   /** Where a size lies between sizes in ascending order: the places on both sides and how far between them; null outside. */
   const between = (sizes, size) => {
@@ -88,7 +90,7 @@
       return Math.exp(along(row[0]) * (1 - row[2]) + along(row[1]) * row[2]);
     };
     const time = at(grid.seconds), tokens = one.values.batch_size * (decode ? 1 : one.values[length]);
-    return {plan, time, bytes: at(grid.bytes), rate: tokens / time};
+    return {plan, time, bytes: at(grid.bytes), rate: tokens / time, about: row[2] || column[2] ? "≈ " : ""};
   };
   /** The kernels as engines run them, with calibrated times: known at the report's own point and on its device alone. */
   const served = () => {
@@ -100,7 +102,7 @@
 
   /** Costs of each operator at what is set: a row of numbers beside each row of the document. */
   const computed = (one, on = device()) => {
-    const peak = rate(on), {doc, values} = one, text = place => Formula.of(data.formulas[place])(values);
+    const {peak} = rate(on), {doc, values} = one, text = place => Formula.of(data.formulas[place])(values);
     const rows = doc.rows.map(row => {
       const moved = text(row.read) + text(row.write), work = text(row.flops);
       return {row, flops: work, matmul: text(row.matmul), bytes: moved, time: Math.max(work / peak, moved / on.bandwidth), limit: work / peak > moved / on.bandwidth ? "compute" : "memory"};
@@ -193,7 +195,7 @@
   const powers = (low, high, base = 10) => { const list = []; for (let e = Math.ceil(Math.log(low) / Math.log(base) - 1e-9); base ** e <= high * 1.0001; e += 1) list.push(base ** e); if (list.length < 2) return [low, high]; const step = Math.ceil(list.length / 7); return list.filter((_, at) => at % step === 0); };
 
   const roofline = figures => {
-    const svg = $("live-roofline"), box = {left: 60, right: 520, top: 24, bottom: 300}, on = device(), peak = rate(on);
+    const svg = $("live-roofline"), box = {left: 60, right: 520, top: 24, bottom: 300}, on = device(), {peak} = rate(on);
     svg.replaceChildren();
     svg.setAttribute("viewBox", "0 0 720 344");
     const groups = new Map();
@@ -238,7 +240,8 @@
       const size = Math.max(1, Math.round(most ** (step / 28)));
       if (points.length && points.at(-1).size === size) continue;
       const one = chosen({[name]: size});
-      if (one.holds || one.compared) { const sums = computed(one); points.push({size, first: series(sums), second: second ? second(sums, one) : null}); }
+      const sums = one.holds || one.compared ? computed(one) : null, point = {size, first: sums && series(sums), second: second ? second(sums, one) : null};
+      if (point.first !== null || point.second !== null) points.push(point);
     }
     const values = points.flatMap(p => [p.first, p.second]).filter(v => v !== null && v > 0);
     if (points.length < 2 || !values.length) { svg.append(drawn("text", {x: 10, y: 24}, "No trace holds along this axis.")); return; }
@@ -250,14 +253,14 @@
       if (path) svg.append(drawn("polyline", {class: css, points: path}));
     }
     const here = points.reduce((best, p) => Math.abs(p.size - now) < Math.abs(best.size - now) ? p : best);
-    svg.append(drawn("circle", {class: "dot", cx: x(here.size), cy: y(Math.max(here.first, low)), r: 5}));
+    svg.append(drawn("circle", {class: "dot", cx: x(here.size), cy: y(Math.max(here.first ?? here.second, low)), r: 5}));
   };
 
   const COLUMNS = [["path", "Module"], ["operator", "Operator"], ["line", "Line"], ["flops", "FLOPs", flops], ["bytes", "Bytes", bytes], ["intensity", "FLOPs per byte", digits], ["time", "Time", seconds], ["limit", "Limited by"]];
   const rowsShown = figures => {
     const wanted = state.search.toLowerCase(), key = state.sort;
     const list = figures.rows.map(each => ({...each, path: each.row.path || data.model, operator: each.row.operator, line: `${each.row.file.split("/").pop()}:${each.row.line}`, intensity: each.bytes ? each.flops / each.bytes : 0}))
-      .filter(each => !wanted || `${each.path} ${each.operator} ${each.line} ${each.row.code}`.toLowerCase().includes(wanted));
+      .filter(each => !wanted || `${each.path} ${each.operator} :${each.row.line} ${each.line} ${each.row.code}`.toLowerCase().includes(wanted));
     return list.sort((a, b) => (typeof a[key] === "number" ? a[key] - b[key] : String(a[key]).localeCompare(String(b[key]))) * (state.down ? -1 : 1));
   };
   const table = figures => {
@@ -272,22 +275,23 @@
   };
 
   const cards = (figures, one) => {
-    const on = device(), held = [figures.weights, figures.cache, figures.activations].filter(v => v !== null).reduce((a, b) => a + b, 0);
+    const on = device(), known = one.holds || one.compared, held = [figures.weights, figures.cache, figures.activations].filter(v => v !== null).reduce((a, b) => a + b, 0);
     const told = {
       "FLOPs": [figures.flops, flops], "in matrix products": [figures.matmul, flops], "Bytes moved": [figures.bytes, bytes], "FLOPs per byte": [figures.bytes ? figures.flops / figures.bytes : 0, digits],
-      [`Roofline time on ${on.name}`]: [figures.time, seconds], "Tokens per second, at most": [figures.time ? figures.tokens / figures.time : 0, digits],
+      [`Roofline time on ${on.name}, ${digits(rate(on).peak / 1e12)} TFLOP/s ${rate(on).name}`]: [figures.time, seconds], "Tokens per second of the eager pass, at most": [figures.time ? figures.tokens / figures.time : 0, digits],
       "Weights": [figures.weights, bytes], "Cache after the pass": [figures.cache, bytes], "Activations at their peak": [figures.activations, bytes],
       [`In memory, of ${bytes(on.usable)}`]: [held, size => `${bytes(size)} ${size <= on.usable ? "fits" : "does not fit"}`],
     };
     const run = engine(one);
     if (run) {
-      told[`As engines run it on ${run.plan.name}`] = [run.time, seconds];
-      told["Tokens per second as engines run it"] = [run.rate, digits];
+      const about = form => size => run.about + form(size);
+      told[`As engines run it on ${run.plan.name}`] = [run.time, about(seconds)];
+      if (run.bytes <= on.usable) told["Tokens per second as engines run it"] = [run.rate, about(digits)];
       told["Weights and cache on each device"] = [run.bytes, size => `${bytes(size)} ${size <= on.usable ? "fits" : "does not fit"}`];
     }
-    const before = state.pinned && state.pinned.figures;
+    const form_known = new Set(run ? Object.keys(told).slice(-3) : []), before = state.pinned && state.pinned.figures;
     $("live-cards").replaceChildren(...Object.entries(told).filter(([, [figure]]) => figure !== null).map(([name, [figure, form]], place) => {
-      const entry = make("dd", {}, form(figure));
+      const entry = make("dd", {}, known || form_known.has(name) ? form(figure) : "not known");
       if (before && before[place] !== undefined && before[place] !== null) entry.append(make("small", {}, `pinned: ${form(before[place])}${before[place] ? `, now ×${digits(figure / before[place])}` : ""}`));
       return make("div", {}, make("dt", {}, name), entry);
     }));
@@ -295,18 +299,20 @@
   };
 
   const command = values => {
-    const set = Object.fromEntries(Object.entries(values).filter(([name]) => CALL.includes(name)));
+    const set = Object.fromEntries(Object.entries(values).filter(([name]) => CALL.includes(name) || (WIDTHS.includes(name) && state.values[name] !== undefined)));
     const config = {};
     for (const variable of document_().variables) if (variable.config_key && state.values[variable.name] !== undefined) config[variable.config_key] = state.values[variable.name];
     const more = Object.keys(config).length ? ` --config '${JSON.stringify(config)}'` : "";
-    return `opscope count ${data.target} --phase ${state.phase} --values '${JSON.stringify(set)}'${more}`;
+    return `opscope count-flops ${data.target} --phase ${state.phase} --logits last --values '${JSON.stringify(set)}'${more}`;
   };
   const told = one => {
     const box = $("live-state");
     box.classList.toggle("broken", !one.holds && !one.compared);
     if (one.holds) box.textContent = "The formulas hold here: every condition of the trace is met.";
-    else if (one.compared) box.textContent = `Compared with a trace at the report's own point; elsewhere ${one.left.join(", ")} is a condition of these formulas.`;
-    else box.replaceChildren(`No formula of this page holds here: ${one.left.slice(0, 4).join(", ")}. What is shown may be wrong. Trace anew with `, make("code", {}, command(one.values)));
+    else if (one.compared) box.textContent = `These formulas ask for ${[...new Set(one.left)].join(", ")}. At the report's own point, which does not meet that, a trace of its own gave the same figures.`;
+    else box.replaceChildren(`No formula of this page holds here: none for ${[...new Set(one.left)].slice(0, 4).join(", ")}. Counts and the eager pass's times are not known; trace anew with `, make("code", {}, command(one.values)));
+    $("live-pin").disabled = !state.pinned && !one.holds && !one.compared;
+    document.querySelector(".live").classList.toggle("unknown", !one.holds && !one.compared);
   };
 
   let last = null, figures_ = [];
@@ -322,8 +328,8 @@
     $("live-tree").replaceChildren(make("ul", {}, branches(root, root[state.measure])));
     roofline(figures);
     const context = state.phase === "decode" ? "cache_len" : "seq_len";
-    curve("live-memory", context, state.phase === "decode" ? "cached tokens" : "new tokens", "bytes: cache (line), with weights (dashes)", sums => sums.cache, sums => sums.cache !== null && sums.weights !== null ? sums.cache + sums.weights : null);
-    curve("live-rate", "batch_size", "sequences in the batch", "tokens per second: at most (line), as engines run it (dashes)", sums => sums.time ? sums.tokens / sums.time : null, (sums, one) => { const run = engine(one); return run && run.rate; });
+    curve("live-memory", context, state.phase === "decode" ? "cached tokens" : "new tokens", "bytes: cache (line), with weights (dashes)", sums => sums.cache, sums => sums && sums.cache !== null && sums.weights !== null ? sums.cache + sums.weights : null);
+    curve("live-rate", "batch_size", "sequences in the batch", "tokens per second: eager, at most (line), as engines run it (dashes)", sums => sums.time ? sums.tokens / sums.time : null, (sums, one) => { const run = engine(one); return run && run.bytes <= device().usable ? run.rate : null; });
     table(figures);
     for (const button of document.querySelectorAll("[data-measure]")) button.setAttribute("aria-pressed", String(button.dataset.measure === state.measure));
     $("live-up").disabled = !state.zoom;
@@ -332,11 +338,23 @@
 
   // ---- controls
 
+  /** An input of whole numbers from 1: what else is typed is marked and said, and gone when the input is left. */
+  const whole = (number, name, set) => {
+    number.addEventListener("input", () => {
+      const given = Number(number.value), right = number.value.trim() !== "" && Number.isInteger(given) && given > 0 && given <= MOST;
+      number.setAttribute("aria-invalid", String(!right));
+      say(right ? "" : `${name} takes whole numbers from 1; ${value(name)} is still set.`);
+      if (right) { state.values[name] = given; set(given); update(); }
+    });
+    number.addEventListener("change", () => { if (number.getAttribute("aria-invalid") === "true") { number.value = value(name); number.setAttribute("aria-invalid", "false"); } });
+    return number;
+  };
+  const MOST = 1e12;
   const slider = (name, title, most) => {
     const range = make("input", {type: "range", min: 0, max: 1000, step: 1, "aria-label": `${title}, slider`}), number = make("input", {type: "number", min: 1, step: 1, "aria-label": title, "data-value": name});
     const show = () => { number.value = value(name); range.value = Math.round(1000 * Math.log(Math.max(1, value(name))) / Math.log(most)); };
     range.addEventListener("input", () => { state.values[name] = Math.max(1, Math.round(most ** (range.value / 1000))); number.value = state.values[name]; update(); });
-    number.addEventListener("input", () => { const set = Number(number.value); if (Number.isInteger(set) && set > 0) { state.values[name] = set; range.value = Math.round(1000 * Math.log(set) / Math.log(most)); update(); } });
+    whole(number, name, set => { range.value = Math.round(1000 * Math.log(set) / Math.log(most)); });
     show();
     return make("div", {}, make("label", {}, title), make("span", {class: "pair"}, range, number));
   };
@@ -361,8 +379,7 @@
     $("live-sizes").replaceChildren(...sizes.map(v => {
       const number = make("input", {type: "number", min: 1, step: 1, "aria-label": `${v.name}: ${v.meaning}`, "data-value": v.name});
       number.value = value(v.name);
-      number.addEventListener("input", () => { const set = Number(number.value); if (Number.isInteger(set) && set > 0) { state.values[v.name] = set; update(); } });
-      return make("div", {}, make("label", {}, `${v.name}: ${v.meaning}`), number);
+      return make("div", {}, make("label", {}, `${v.name}: ${v.meaning}`), whole(number, v.name, () => {}));
     }));
   };
 
@@ -373,8 +390,10 @@
     if (!location.hash.startsWith("#what-if=")) return false;
     try {
       const kept = JSON.parse(decodeURIComponent(location.hash.slice(9)));
-      const values = Object.fromEntries(Object.entries(kept.values || {}).filter(([, v]) => typeof v === "number" && v > 0 && isFinite(v)));
-      state = {...initial(), ...(phases[kept.phase] ? {phase: kept.phase} : {}), ...(data.devices.some(d => d.id === kept.device) ? {device: kept.device} : {}), ...(data.plans.some(p => p.id === kept.plan) ? {plan: kept.plan} : {}), ...(MEASURES[kept.measure] ? {measure: kept.measure} : {}),
+      const names = new Set(data.phases.flatMap(p => p.documents.flatMap(d => d.variables.map(v => v.name))));
+      const taken = ([name, v]) => names.has(name) && (WIDTHS.includes(name) ? [0.5, 1, 2, 4].includes(v) : Number.isInteger(v) && v > 0 && v <= MOST);
+      const values = Object.fromEntries(Object.entries(kept.values || {}).filter(taken));
+      state = {...initial(), ...(Object.hasOwn(phases, kept.phase) ? {phase: kept.phase} : {}), ...(data.devices.some(d => d.id === kept.device) ? {device: kept.device} : {}), ...(data.plans.some(p => p.id === kept.plan) ? {plan: kept.plan} : {}), ...(Object.hasOwn(MEASURES, kept.measure) ? {measure: kept.measure} : {}),
         ...(COLUMNS.some(([name]) => name === kept.sort) ? {sort: kept.sort} : {}), down: kept.down !== false, values, zoom: String(kept.zoom || ""), search: String(kept.search || ""),
         pinned: kept.pinned && Array.isArray(kept.pinned.figures) ? {figures: kept.pinned.figures.map(f => typeof f === "number" ? f : null)} : null};
       return true;
