@@ -32,6 +32,7 @@ BOUNDED = {
     "opscope_tools.report.reference": "names of operators",
     "opscope_tools.report.webpage": "HTML that a renderer wrote, every element closed",
     "opscope_tools.report.repo": "a sentence of a map",
+    "opscope_tools.survey.effects": "names of what is called, of at most 200 characters",
     "opscope_tools.survey.signals": "names of classes, of at most 200 characters",
     "opscope_tools.survey.configuration": "names of classes, matched from their beginning",
     "opscope_tools.survey.definitions": "names of classes, matched from their beginning",

@@ -149,7 +149,7 @@ _NO_BIAS = re.compile(
     re.IGNORECASE,
 )
 _HAS_BIAS = re.compile(
-    r"\b(?:has|have|having|carr(?:y|ies)|with|adds?|adding|keeps?|uses?|includes?|learns?)\s+(?:an?|the|its|their|each an?)?\s*(?:\w+\s+)?bias(?:es)?\b",
+    r"\b(?:has|have|having|carr(?:y|ies)|with|adds?|adding|keeps?|uses?|includes?|learns?)(?:\s+(?:an?|the|its|their))?(?:\s+\w+)?\s+bias(?:es)?\b",
     re.IGNORECASE,
 )
 

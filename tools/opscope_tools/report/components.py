@@ -235,8 +235,20 @@ def _pseudocode(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
         given=frozenset(given),
         said=lambda first, last: _line_cost(facts, held(first, last), values),
         ran=lambda first, last: bool(held(first, last)),
+        settings=_settings(facts.tree.config),
     )
     return pseudocode(node, name, [". ".join(notes)], known)
+
+
+def _settings(config: Mapping[str, object]) -> dict[str, object]:
+    """The plain settings of a configuration and of those nested in it; without those that two of them have differently."""
+    parts = [config, *(part for part in config.values() if isinstance(part, Mapping))]
+    held: dict[str, set[object]] = {}
+    for part in parts:
+        for name, value in part.items():
+            if value is None or isinstance(value, bool | int | float | str):
+                held.setdefault(name, set()).add(value)
+    return {name: values.pop() for name, values in held.items() if len(values) == 1}
 
 
 def _line_cost(facts: ImplementationFacts, kernels: Sequence[Kernel], values: Mapping[str, Rational]) -> str:

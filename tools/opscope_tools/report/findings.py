@@ -110,7 +110,7 @@ def _split(facts: ImplementationFacts, quotes: Quotes) -> str:
     alone, found = facts.estimates.get(_step(facts)), facts.spread[most]
     before, after = (one.totals.calibrated_seconds if one else None for one in (alone, found))
     key = f"rank.tp{most}"
-    text = f"Over {quotes(f'{key}.ranks', most)} devices a rank holds {quotes.said(f'{key}.weights', found.memory.weights_bytes, plain_bytes)} of weights"
+    text = f"Over {quotes(f'{key}.ranks', most)} devices, as engines split it, embeddings too, a rank holds {quotes.said(f'{key}.weights', found.memory.weights_bytes, plain_bytes)} of weights"
     if before and after:
         text += f", and a {_step(facts)} step takes {quotes.said(f'{key}.time', after, seconds)} in place of {quotes.said(f'{_step(facts)}.time.calibrated', before, seconds)}"
     return f"{text}."

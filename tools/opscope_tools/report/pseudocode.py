@@ -2,7 +2,7 @@
 
 The statements are printed from the syntax tree, so the result is valid Python by construction. Left out: annotations,
 docstrings, raises and assertions, logging and warnings, arguments that only pass on keywords, and the branches that were not
-taken: those that the arguments of the call decide, and those beside a branch in which an operator ran.
+taken: those that the arguments of the call or the configuration decide, and those beside a branch in which an operator ran.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import ast
 import copy
 import re
 import textwrap
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 __all__ = ["Call", "pseudocode"]
@@ -27,12 +27,14 @@ _NOTHING = re.compile(r"^\s*(\w+) = None(  #.*)?$")
 class Call:
     """What is known of the call that the listing shows.
 
-    `given`: parameters that held a tensor; `said`: the comment on lines first to last; `ran`: whether an operator ran there.
+    `given`: parameters that held a tensor; `said`: the comment on lines first to last; `ran`: whether an operator ran there;
+    `settings`: what the configuration holds.
     """
 
     given: Collection[str] = ()
     said: Callable[[int, int], str] = lambda _first, _last: ""
     ran: Callable[[int, int], bool] = lambda _first, _last: False
+    settings: Mapping[str, object] = field(default_factory=dict)
 
 
 def pseudocode(function: Function, name: str, notes: Sequence[str], call: Call) -> str:
@@ -208,6 +210,12 @@ class _Listing:
                 return False
             case ast.Constant(value=bool(value)):
                 return value
+            case ast.Attribute() if (setting := self._setting(test)) is not None:
+                return bool(self._call.settings[setting])
+            case ast.Compare(left=ast.Attribute() as left, ops=[op], comparators=[ast.Constant(value=value)]) if (
+                isinstance(op, ast.Is | ast.IsNot | ast.Eq | ast.NotEq) and (setting := self._setting(left)) is not None
+            ):
+                return (self._call.settings[setting] == value) is isinstance(op, ast.Is | ast.Eq)
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 inner = self._truth(operand)
                 return None if inner is None else not inner
@@ -223,6 +231,12 @@ class _Listing:
                     return decides
                 return not decides if all(one is not None for one in held) else None
         return None
+
+    def _setting(self, node: ast.Attribute) -> str | None:
+        """The name of a setting that `self.config.NAME` or `config.NAME` reads, where the configuration holds it."""
+        held = node.value
+        owner = held.attr if isinstance(held, ast.Attribute) else held.id if isinstance(held, ast.Name) else ""
+        return node.attr if owner == "config" and node.attr in self._call.settings else None
 
 
 class _Folded(ast.NodeTransformer):

@@ -107,10 +107,14 @@ def _attention(of: _Subject) -> str:
 def _normalisation(of: _Subject) -> str:
     over = f"each vector of {of.size('hidden_size')}" if of.size("hidden_size") else "each vector"
     centred = of.runs(r"layer_norm|\.sub|var") and not of.runs(r"rms_norm")
-    by = "its mean and its standard deviation" if centred else "its root mean square"
+    done = (
+        f"takes the mean of {over} away and divides by its standard deviation"
+        if centred
+        else f"scales {over} by its root mean square"
+    )
     if of.runs(r"group_norm|batch_norm"):
-        by = "the statistics of its group"
-    return f"scales {over} by {by}, so that the layers see values of one size"
+        done = f"scales {over} by the statistics of its group"
+    return f"{done}, so that the layers see values of one size"
 
 
 def _embedding(of: _Subject) -> str:

@@ -15,6 +15,7 @@ from opscope_tools.report.facts import ImplementationFacts, leaves, short, walk
 from opscope_tools.report.overview import scopes
 from opscope_tools.report.papers import paper_lines
 from opscope_tools.report.quotes import Quotes
+from opscope_tools.report.traits import traits_of
 
 __all__ = ["cache_bytes_per_token", "faq", "file_rows", "fused_operators", "glossary_rows", "references"]
 
@@ -70,11 +71,13 @@ def faq(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
 def _variable_lengths(facts: ImplementationFacts) -> str:
     here = f"`{short(facts.main.class_name)}` ({facts.pointer(facts.main.class_name)})"
     masks = _forward_lines(facts, r"\b(create_\w*mask\w*|_prepare_\w*mask\w*|_update_causal_mask)\b")
+    windows = traits_of(facts).held["windows"].holds
+    masks = [mask for mask in masks if windows or not re.search("sliding|window|chunked", mask.name)]
     masks = masks or _forward_lines(facts, r"\b(attention_mask)\b")
     used = (
         f" Shorter sequences of a batch are masked through {_listed(masks)}." if masks else " No mask was found in it."
     )
-    return f"{here} takes any seq_len that the conditions of section 3.3 allow: shapes are symbolic in it.{used}"
+    return f"{here} takes any seq_len; the formulas hold where the conditions of section 3.3 do.{used}"
 
 
 def _longest(facts: ImplementationFacts, quotes: Quotes) -> str:

@@ -6,6 +6,7 @@ Counts are of the eager pass, as everywhere in the report; times are of the pass
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 
 from opscope_schemas.analysis import ModelAnalysis
@@ -21,6 +22,8 @@ __all__ = ["story", "times_said"]
 
 #: parts of a sum that are named, changes that are told
 _PARTS, _CHANGES = 3, 5
+#: of all FLOPs: where people say nearly all
+_NEARLY = 0.99
 _STEP = {"decode": "a decode step", "encode": "an encoding", "prefill": "a prefill", "forward": "a forward pass"}
 
 
@@ -31,7 +34,7 @@ def story(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
         ("What a pass costs", [_cost(facts, document, quotes) for document in facts.documents]),
         ("How long it takes", [_time(facts, phase, quotes) for phase in facts.estimates]),
         ("Where the bytes go", [_bytes(facts, document, quotes) for document in facts.documents]),
-        ("What fits", [_fits(phase, found, quotes) for phase, found in facts.estimates.items()]),
+        ("What fits", [_fits(phase, found, facts.limit, quotes) for phase, found in facts.estimates.items()]),
         ("What turns", list(_turns(facts, quotes))),
         ("What would save most", [_saved(facts, quotes)]),
         ("Left out", list(_left_out(facts))),
@@ -54,7 +57,10 @@ def _what(facts: ImplementationFacts, quotes: Quotes) -> str:
     parts += [_heads(facts, quotes)]
     window = facts.tree.config.get("sliding_window")
     if isinstance(window, int) and facts.tree.config.get("use_sliding_window", True) and facts.classes_of("attention"):
-        parts.append(f"windows of {quotes('window', window)} tokens (`sliding_window`)")
+        kinds = facts.tree.config.get("layer_types")
+        each = ["sliding" in str(kind) for kind in kinds] if isinstance(kinds, list | tuple) else []
+        within = f" in {quotes('window.layers', sum(each))} of the layers" if any(each) and not all(each) else ""
+        parts.append(f"windows of {quotes('window', window)} tokens{within} (`sliding_window`)")
     if facts.classes_of("mixture of experts"):
         parts.append(f"a mixture of experts{_experts(facts, quotes)}")
     return (
@@ -102,9 +108,11 @@ def _experts(facts: ImplementationFacts, quotes: Quotes) -> str:
 
 def _cost(facts: ImplementationFacts, document: ModelAnalysis, quotes: Quotes) -> str:
     phase, figures = document.phase, facts.totals(document)
+    products = quotes.said(f"{phase}.matmul_flops", figures.matmul_flops, _flops)
+    nearly = figures.matmul_flops > _NEARLY * figures.flops
     return (
-        f"{facts.called(document, quotes)} takes {quotes.said(f'{phase}.flops', figures.flops, _flops)}, of which "
-        f"{quotes.said(f'{phase}.matmul_flops', figures.matmul_flops, _flops)} are matrix products, and moves "
+        f"{facts.called(document, quotes)} takes {quotes.said(f'{phase}.flops', figures.flops, _flops)}, "
+        f"{f'nearly all of it in matrix products ({products})' if nearly else f'of which {products} are matrix products'}, and moves "
         f"{quotes.said(f'{phase}.bytes', figures.bytes, plain_bytes)} as eager execution does: "
         f"{quotes.decimal(f'{phase}.intensity', figures.intensity)} FLOPs per byte."
     )
@@ -164,7 +172,11 @@ def _dominant(phase: str, found: RooflineResult, quotes: Quotes | None) -> str:
         slowest.operation if len(names) <= _PARTS else f"{', '.join(names[:_PARTS])} and {len(names) - _PARTS} more"
     )
     at = f"{operation} of {slowest.module}" if slowest.module else operation
-    return f". It goes to {', '.join(told)}, most of all to {at} ({f'`{pointer}`' if quotes else pointer})"
+    if quotes is not None:  # names are no emphasis
+        at = re.sub(r"(\*|(?<!\w)_)", r"\\\1", at)
+    return (
+        f". It goes to {', '.join(told)}; the kernel that takes most is {at} ({f'`{pointer}`' if quotes else pointer})"
+    )
 
 
 def _bytes(facts: ImplementationFacts, document: ModelAnalysis, quotes: Quotes) -> str:
@@ -178,7 +190,7 @@ def _bytes(facts: ImplementationFacts, document: ModelAnalysis, quotes: Quotes) 
     if not most:
         return ""
     told = [f"`{short(name)}` {quotes.said(f'{phase}.class.{name}.bytes', moved[name], plain_bytes)}" for name in most]
-    return f"{phase.capitalize()}: {', '.join(told)}{_fused(phase, facts, quotes)}."
+    return f"{phase.capitalize()}, by class, own lines alone: {', '.join(told)}{_fused(phase, facts, quotes)}."
 
 
 def _fused(phase: str, facts: ImplementationFacts, quotes: Quotes) -> str:
@@ -188,7 +200,7 @@ def _fused(phase: str, facts: ImplementationFacts, quotes: Quotes) -> str:
     return f"; as engines run it {quotes.said(f'{phase}.time.bytes', found.totals.bytes, plain_bytes)} in all"
 
 
-def _fits(phase: str, found: RooflineResult, quotes: Quotes) -> str:
+def _fits(phase: str, found: RooflineResult, limit: int | None, quotes: Quotes) -> str:
     """What a pass keeps beside what the device has."""
     use = found.memory
     key = f"{phase}.memory"
@@ -200,7 +212,9 @@ def _fits(phase: str, found: RooflineResult, quotes: Quotes) -> str:
     room = "fits" if use.fits else "does not fit"
     if use.largest_batch:
         room += f"; at most {quotes(f'{key}.largest_batch', use.largest_batch)} sequences like these"
-    if use.longest_context:
+    if use.longest_context and limit is not None and use.longest_context > limit:
+        room += f", or in this batch all {quotes('positions', limit)} tokens that the configuration has positions for"
+    elif use.longest_context:
         room += f", or {quotes(f'{key}.longest_context', use.longest_context)} tokens in this batch"
     of = quotes.said(f"{key}.usable", use.usable_bytes, plain_bytes)
     return f"{phase.capitalize()}: {', '.join(parts)} of {of} that engines use: {room}."
@@ -210,11 +224,12 @@ def _turns(facts: ImplementationFacts, quotes: Quotes) -> Iterator[str]:
     found = facts.estimates.get("decode")
     if found is None:
         return
+    cached = quotes("decode.cache_len", found.values.get("cache_len", 0))
     if found.turning_batch is not None:
         batch = quotes("decode.turning_batch", found.turning_batch)
-        yield f"From a batch of {batch} on, computing limits most of a decode step's bound; below it, memory."
+        yield f"With {cached} cached tokens each, computing limits most of a decode step's bound from a batch of {batch} on; below it, memory."
     else:
-        yield "At no batch does computing limit most of a decode step's bound."
+        yield f"With {cached} cached tokens each, at no batch does computing limit most of a decode step's bound."
     per_token, weights = found.memory.cache_bytes_per_token, found.memory.weights_bytes
     if per_token and not facts.tree.config.get("sliding_window"):
         tokens = quotes("decode.cache_passes_weights", math.ceil(weights / per_token))

@@ -51,6 +51,8 @@ _BY_NAME = (
     ("tokenizer", r"SentencePieceProcessor|get_encoding"),
     ("prepares", r"as_tensor|from_numpy|prepare_(inputs?|prefill|decode|batch|model)\w*|(build|make|create)_\w*inputs?"),
 )  # fmt: skip
+#: characters of a name that shows an effect
+_LONGEST = 200
 _NAMED = [(effect, re.compile(pattern)) for effect, pattern in _BY_NAME]
 _MODEL = re.compile(
     r"(?!_?(load|get|build|create|make|init|save|download|set|update|compile|is|has|fetch|register|convert|export|parse|prepare|warmup|check|select|wrap|share|to|from|find|resolve|add|quantize|patch|cast|copy|shard|print|list|delete|unload|read|new|launch|start|stop|send|submit|push|move|offload)_)"
@@ -503,6 +505,8 @@ class EffectReader:
 def _effects_named(name: str, memo: dict[str, tuple[str, ...]] = {}) -> tuple[str, ...]:  # noqa: B006  # what it remembers
     found = memo.get(name)
     if found is None:
+        if len(name) > _LONGEST:
+            return ()
         found = memo[name] = tuple(effect for effect, pattern in _NAMED if pattern.fullmatch(name))
     return found
 
