@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import subprocess
@@ -11,6 +12,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from opscope_schemas.formula import holds
 
 
 def asked(address: str, host: str = "") -> tuple[int, str]:
@@ -50,7 +52,19 @@ def test_a_page_is_served_on_loopback_until_ctrl_c(tmp_path: Path) -> None:
         finally:
             process.send_signal(signal.SIGINT)
             assert process.wait(timeout=30) != 0
-    assert (tmp_path / "reports/implementations/gpt2-analysis.html").is_file()
+    page = (tmp_path / "reports/implementations/gpt2-analysis.html").read_text("utf-8")
+    held = re.search(r'id="live-data"[^>]*>(.*?)</script>', page, re.DOTALL)
+    assert held is not None
+    for phase, sizes in (("prefill", {}), ("decode", {"cache_len": 300})):
+        documents = next(one["documents"] for one in json.loads(held[1])["phases"] if one["phase"] == phase)
+        for batch in (1, 8):  # a formula of the page holds for one sequence and for several
+            points = [(one, {**one["point"], "batch_size": batch, **sizes}) for one in documents]
+            held_by = [
+                one
+                for one, point in points
+                if all(holds(c, point) for c in one["conditions"] if c not in one["waived"])
+            ]
+            assert held_by, (phase, batch)
 
 
 @pytest.mark.parametrize("given", [["nosuchmodel"], ["gpt2", "--hardware", "nosuchdevice"], ["gpt2", "--config", "{"]])

@@ -28,7 +28,7 @@ from opscope_schemas.analysis import (
 )
 from opscope_schemas.common import Repository, Source, ToolResult
 from opscope_schemas.dataflow import CacheGrowth, Dataflow, DataflowResult, FlowOperator, FlowTensor, PeakPoint
-from opscope_schemas.errors import UnknownNameError
+from opscope_schemas.errors import TraceError, UnknownNameError
 from opscope_schemas.estimates import (
     Alternative,
     ClassTime,
@@ -465,6 +465,8 @@ def _at_present(held: Any, source: str) -> Any:
 
 def _answer(name: str, arguments: Mapping[str, Any]) -> ToolResult:
     phase: Phase = arguments.get("phase", "prefill")
+    if name == "sweep_roofline":
+        raise TraceError("The toy has no times at many points.")
     if name == "inspect_model":
         if arguments["model"] != "toy":
             raise UnknownNameError("model type", arguments["model"], ["toy"])

@@ -116,6 +116,22 @@ def test_pseudocode_takes_the_inference_branch_of_an_if_on_training() -> None:
     assert "drop" not in text
 
 
+@pytest.mark.parametrize(
+    ("test", "settings", "left"),
+    [
+        ("self.config.clip is not None", {"clip": None}, False), ("self.config.clip is not None", {"clip": 3.0}, True), ("self.config.clip", {"clip": 0.0}, False),
+        ("config.kind == 'plain'", {"kind": "plain"}, True), ("config.kind != 'plain'", {"kind": "plain"}, False), ("not self.config.gated", {"gated": False}, True),
+        ("self.config.unknown", {}, True), ("self.other.clip is not None", {"clip": None}, True),
+    ],
+)  # fmt: skip
+def test_what_the_configuration_decides_is_no_branch_of_pseudocode(
+    test: str, settings: dict[str, object], left: bool
+) -> None:
+    function = ast.parse(f"def forward(self, x):\n    if {test}:\n        x = x.clamp(0)\n    return x\n").body[0]
+    assert isinstance(function, ast.FunctionDef)
+    assert ("clamp" in pseudocode(function, "Drop", ["Nothing."], Call(settings=settings))) is left
+
+
 def test_catalogue_numbers_known_tasks_and_the_forward_pass_names_all_of_them(rendered: Callable[..., Report]) -> None:
     page = Page(rendered().text)
     (table,) = [table for table in page.tables if table.head == TABLES["5"]]
@@ -271,7 +287,7 @@ def test_a_pass_that_does_not_fit_takes_no_time_there(facts: ImplementationFacts
 def test_the_story_holds_the_facts_of_the_estimate_and_no_others(facts: ImplementationFacts) -> None:
     """What no tool told is left out, and the section stands without it."""
     told = toy.unmarked(toy.rendered_with(facts, {}).text)
-    assert "From a batch of 200 on, computing limits most of a decode step's bound" in told
+    assert "cached tokens each, computing limits most of a decode step's bound from a batch of 200" in told
     assert "weights fp8 40 % (50 % calibrated)" in told
     without = toy.unmarked(toy.rendered_with(replace(facts, estimates={}), {}).text)
     assert "**What a pass costs:**" in without

@@ -224,7 +224,8 @@ def _turns(facts: ImplementationFacts, quotes: Quotes) -> Iterator[str]:
     found = facts.estimates.get("decode")
     if found is None:
         return
-    cached = quotes("decode.cache_len", found.values.get("cache_len", 0))
+    document = next((one for one in facts.documents if one.phase == "decode"), facts.main)
+    cached = quotes("decode.cache_len", facts.point(document).get("cache_len", 0))
     if found.turning_batch is not None:
         batch = quotes("decode.turning_batch", found.turning_batch)
         yield f"With {cached} cached tokens each, computing limits most of a decode step's bound from a batch of {batch} on; below it, memory."

@@ -51,7 +51,7 @@ _BY_NAME = (
     ("tokenizer", r"SentencePieceProcessor|get_encoding"),
     ("prepares", r"as_tensor|from_numpy|prepare_(inputs?|prefill|decode|batch|model)\w*|(build|make|create)_\w*inputs?"),
 )  # fmt: skip
-#: characters of a name that shows an effect
+#: characters of a name that are read
 _LONGEST = 200
 _NAMED = [(effect, re.compile(pattern)) for effect, pattern in _BY_NAME]
 _MODEL = re.compile(
@@ -505,8 +505,6 @@ class EffectReader:
 def _effects_named(name: str, memo: dict[str, tuple[str, ...]] = {}) -> tuple[str, ...]:  # noqa: B006  # what it remembers
     found = memo.get(name)
     if found is None:
-        if len(name) > _LONGEST:
-            return ()
         found = memo[name] = tuple(effect for effect, pattern in _NAMED if pattern.fullmatch(name))
     return found
 
@@ -532,14 +530,14 @@ def _handed(call: ast.Call) -> Iterator[str]:
 
 
 def _last(call: ast.Call) -> str:
-    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    return _name(call.func) if isinstance(call.func, ast.Attribute | ast.Name) else ""
 
 
 def _name(node: ast.AST) -> str:
     """The last name of `a.b[i].c`; of a call that of what is called."""
     while isinstance(node, ast.Subscript | ast.Call | ast.Await):
         node = node.func if isinstance(node, ast.Call) else node.value
-    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+    return str(node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", ""))[:_LONGEST]
 
 
 def _own(node: ast.AST) -> str:
@@ -547,8 +545,8 @@ def _own(node: ast.AST) -> str:
     while isinstance(node, ast.Subscript | ast.Call | ast.Await):
         node = node.func if isinstance(node, ast.Call) else node.value
     if isinstance(node, ast.Attribute):
-        return f"self.{node.attr}" if getattr(node.value, "id", "") == "self" else node.attr
-    return getattr(node, "id", "")
+        return f"self.{_name(node)}" if getattr(node.value, "id", "") == "self" else _name(node)
+    return _name(node)
 
 
 def _is_cache(name: str) -> bool:
@@ -558,10 +556,8 @@ def _is_cache(name: str) -> bool:
 
 def _names(node: ast.AST) -> Iterator[str]:
     for inner in ast.walk(node):
-        if isinstance(inner, ast.Name):
-            yield inner.id
-        elif isinstance(inner, ast.Attribute):
-            yield inner.attr
+        if isinstance(inner, ast.Name | ast.Attribute):
+            yield _name(inner)
 
 
 def spawned(call: ast.Call) -> list[ast.expr]:
