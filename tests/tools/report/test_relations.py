@@ -117,7 +117,7 @@ def test_biases_are_those_of_the_projections_that_are_named() -> None:
 
 def test_what_has_no_parameters_learns_nothing() -> None:
     traits = Traits(
-        learned={"PlainNorm": False, "ScaledNorm": True},
+        learned={"PlainNorm": frozenset(), "ScaledNorm": frozenset({"weight"})},
         classes={"PlainNorm": "normalisation", "ScaledNorm": "normalisation"},
     )
     assert false("`PlainNorm` learns one scale per channel.".replace("one scale", "a scale"), {}, traits)
@@ -159,3 +159,47 @@ def test_heads_and_layers_are_counted_by_facts_alone() -> None:
     file = Path(__file__).name
     text = f"Groups of four query heads read a key-value head, which keeps the cache small (`{file}:1`)."
     assert [one.rule for one in problems(text, {"attention.query_heads": 32.0})] == ["NUMBER_UNMARKED"]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_falls_from_one_amount_to_another_falls(seed: int) -> None:
+    draw = random.Random(seed)
+    values = {"decode.time.calibrated": draw.random(), "rank.tp8.time": draw.random(), "rank.tp8.ranks": 8.0}
+    down = values["rank.tp8.time"] < values["decode.time.calibrated"]
+    amounts = "from {{fact:decode.time.calibrated}} to {{fact:rank.tp8.time}}"
+    assert false(f"Splitting the model cuts a decode step {amounts}.", values) is not down
+    assert false(f"Splitting the model slows a decode step {amounts}.", values) is down
+
+
+def test_the_figures_of_a_plan_are_of_its_ranks() -> None:
+    values = {"rank.tp4.ranks": 4.0, "rank.tp4.time": 0.004, "rank.tp8.ranks": 8.0, "rank.tp8.time": 0.002}
+    assert not false("Over {{fact:rank.tp4.ranks}} devices a decode step takes {{fact:rank.tp4.time}}.", values)
+    assert false("Over {{fact:rank.tp4.ranks}} devices a decode step takes {{fact:rank.tp8.time}}.", values)
+
+
+@pytest.mark.parametrize("grows", [True, False])
+def test_a_cache_grows_where_it_does(grows: bool) -> None:
+    traits = Traits(held={"growing": Trait(grows, "as it is")})
+    assert false("The cache grows by the same amount with each token.", {}, traits) is not grows
+    assert false("The cache stays of constant size.", {}, traits) is grows
+
+
+def test_what_does_not_fit_and_what_is_not_routed_everywhere() -> None:
+    traits = Traits(fits=(False, "H100"), routed=(2.0, 8.0))
+    assert false("The weights fit on a single H100, so that one card is enough.", {}, traits)
+    assert not false("The weights do not fit on a single H100.", {}, traits)
+    assert false("Every token passes through all {{fact:experts}} experts.", {"experts": 8.0}, traits)
+    assert not false("A token is never sent to all {{fact:experts}} experts.", {"experts": 8.0}, traits)
+    assert not false("The weights fit on a single H100.", {}, Traits(fits=(True, "H100")))
+
+
+def test_a_ratio_beside_two_facts_is_no_comparison_of_them() -> None:
+    values = {"decode.flops": 14e9, "prefill.flops": 14e12}
+    text = "A decode step takes {{fact:decode.flops}} against {{fact:prefill.flops}} and still moves more than a third of the bytes."
+    assert "CLAIM_FALSE" not in [one.rule for one in problems(text, values)]
+
+
+def test_above_a_ridge_is_above_it() -> None:
+    text = "With {{fact:prefill.intensity}} FLOPs per byte a prefill lies above the ridge of {{fact:ridge}}."
+    assert false(text, {"prefill.intensity": 133.0, "ridge": 295.0})
+    assert not false(text, {"prefill.intensity": 333.0, "ridge": 295.0})

@@ -41,7 +41,8 @@ _PHRASES: tuple[tuple[str, str, str], ...] = (
     ("bias", r"bias(?:es)?\b(?! term of the mask)|biased\b", r"bias[- ]free|bias-?less|unbiased"),
     ("quantised", r"quanti[sz]ed\b|quanti[sz]ation\b", r"un-?quanti[sz]ed|non-quanti[sz]ed"),
     ("encoder-decoder", r"encoder[-–— ]decoder|encoder and (?:a |one )?decoder", r"decoder[- ]only|encoder[- ]only"),
-    ("rotary", r"rotary|RoPE\b", r"learned (?:absolute )?position\w*|ALiBi\b"),
+    ("attends", r"(?:softmax|self-?|causal|cross-?)[- ]?attention|attends", r"attention-free|no attention(?! mask)"),
+    ("rotary", r"rotary|RoPE\b|rotat(?:es|ing) (?:the )?(?:queries|keys)", r"learned (?:absolute )?position\w*|ALiBi\b"),
     ("cache", r"(?:KV|key[-/ ]value)[- ]cache", ""),
 )  # fmt: skip
 #: experts and biases are denied as a whole only by "no" and its like: not every expert is met by a token
@@ -87,6 +88,7 @@ _VERB = re.compile(
     r"(?:\s+[\w\0`'-]+){0,4}?\s*[\s\W]*$",
     re.IGNORECASE,
 )
+_DOES = re.compile(r"(?:reus|shar|ti|rotat|attend)\w*s\b", re.IGNORECASE)
 _PURPOSE = re.compile(
     r"\b(?<!use )(?<!kind )(?<!form )(?:for|of|from|like|against|towards?|than)\s+(?:the |an? |its |their )?(?:[\w-]+ )?$",
     re.IGNORECASE,
@@ -103,6 +105,8 @@ def _asserts(plain: str, start: int, end: int) -> bool | None:
         return False
     if _NEGATED.search(before) or _NEGATED_AFTER.match(after):
         return None
+    if not before.strip() and _DOES.match(plain, start):  # of what stands as code in front of it
+        return True
     if _PURPOSE.search(before) or not _VERB.search(before.rstrip() + " "):
         return None
     return True
@@ -116,12 +120,14 @@ def false_claims(sentence: Sentence, traits: Traits, reader: SourceReader) -> It
     yield from _of_biases(sentence, traits)
     yield from _of_parameters(sentence, traits)
     yield from _of_activations(sentence, traits)
+    yield from _of_growth(sentence, traits)
+    yield from _of_room(sentence, traits)
 
 
 def _of_traits(sentence: Sentence, traits: Traits) -> Iterator[Claim]:
     for name, phrase, opposite in _PHRASES:
         trait = traits.held.get(name)
-        if trait is None or trait.holds is None or (name in _ABOUT and not _ABOUT[name].search(sentence.plain)):
+        if trait is None or trait.holds is None or (name in _ABOUT and not _ABOUT[name].search(sentence.text)):
             continue
         for pattern, sign in ((phrase, True), (opposite, False)):
             for found in re.finditer(rf"(?<![\w-])(?:{pattern})", sentence.plain, re.IGNORECASE) if pattern else ():
@@ -158,14 +164,15 @@ def _of_biases(sentence: Sentence, traits: Traits) -> Iterator[Claim]:
     """Projections that are named and said to have a bias, or none, clause by clause."""
     if "bias" not in sentence.plain.lower() or CONDITIONAL.search(sentence.plain):
         return
-    text = sentence.text.replace("`", " ")
+    text = POINTER.sub("", sentence.text).replace("`", " ")
     for clause in re.split(r"[;:]|,?\s(?:but|while|whereas|although|and (?:the|its))\s", text):
         none, some = _NO_BIAS.search(clause), _HAS_BIAS.search(clause)
         if not (none or some):
             continue
         meant = {name: traits.biases[name][0] for name in _meant(clause, traits)}
         wrong = [name for name, has in meant.items() if has is bool(none)]
-        if meant and wrong and (none or len(wrong) == len(meant)):
+        every = re.search(r"\b(?:all|every|each|both)\b", clause, re.IGNORECASE)
+        if meant and wrong and (none or every or len(wrong) == len(meant)):
             word = "has a bias" if none else "has none"
             yield Claim("bias", f"`{wrong[0]}` {word}")
             return
@@ -180,8 +187,9 @@ def _meant(clause: str, traits: Traits) -> Iterator[str]:
     if named:
         yield from dict.fromkeys(named)
         return
+    played = {traits.classes.get(found, "") for found in re.findall(r"[A-Z]\w+", clause)}
     for words, role in _WITHIN:
-        if re.search(rf"\b(?:{words})\b", clause, re.IGNORECASE):
+        if role in played or re.search(rf"\b(?:{words})\b", clause, re.IGNORECASE):
             yield from (name for name, (_, held) in traits.biases.items() if held == role)
 
 
@@ -200,12 +208,74 @@ def _of_parameters(sentence: Sentence, traits: Traits) -> Iterator[Claim]:
     named = [found[1] for found in _CAMEL.finditer(sentence.text) if found[1] in traits.learned]
     if len(set(named)) != 1 or CONDITIONAL.search(sentence.plain):
         return
-    has = traits.learned[named[0]]
+    has = bool(traits.learned[named[0]])
+    if traits.learned[named[0]] and not any(name == "weight" or "bias" in name for name in traits.learned[named[0]]):
+        return
+    plain = sentence.plain
+    if (
+        _NO_BIAS.search(plain)
+        and "bias" in traits.learned[named[0]]
+        and traits.classes.get(named[0]) == "normalisation"
+    ):
+        yield Claim("bias", f"`{named[0]}` has a bias")
+        return
     nothing, learns = _LEARNS_NOTHING.search(sentence.plain), _LEARNS.search(sentence.plain)
     if nothing and has:
         yield Claim(nothing[0], f"`{named[0]}` has parameters")
     elif learns and not nothing and not has and not _NEGATED.search(sentence.plain[: learns.start()]):
         yield Claim(learns[0], f"`{named[0]}` has no parameters")
+
+
+_GROWS = re.compile(r"\bcache\b[^.;]{0,40}?\bgrow(?:s|ing)?\b|\bgrowing cache\b", re.IGNORECASE)
+_FIXED = re.compile(
+    r"\bcache\b[^.;]{0,40}?\b(?:(?:fixed|constant|same) (?:in )?size|(?:does not|never|no longer) grows?|stays? the same)",
+    re.IGNORECASE,
+)
+
+
+def _of_growth(sentence: Sentence, traits: Traits) -> Iterator[Claim]:
+    """A cache that is said to grow and does not, or the other way round."""
+    trait = traits.held.get("growing")
+    if trait is None or trait.holds is None or CONDITIONAL.search(sentence.plain):
+        return
+    fixed, grows = _FIXED.search(sentence.plain), _GROWS.search(sentence.plain)
+    if fixed and trait.holds:
+        yield Claim(fixed[0], trait.said)
+    elif grows and not fixed and not trait.holds and not re.search(r"\b(?:no|not|never|n't)\b", grows[0]):
+        yield Claim(grows[0], trait.said)
+
+
+_ALL_EXPERTS = re.compile(
+    r"\btokens?\b[^.;]{0,60}\b(?:all|every one of)\b(?: the| of the)?[\s\0]{0,80}(?:\w+\s+)?experts\b", re.IGNORECASE
+)
+_ON_ONE = re.compile(
+    r"\bfits?\b[^.;]{0,20}\b(?:on|in|into|onto)\s+(?:an?|one)\s+(?:single\s+)?(?:[A-Z]\w+|device|card|GPU)\b|\b(?:one|a single) (?:card|device|GPU)(?: \w+)? (?:is enough|suffices|holds it)",
+    re.IGNORECASE,
+)
+
+
+def _of_room(sentence: Sentence, traits: Traits) -> Iterator[Claim]:
+    """Tokens that are said to meet every expert, and a model that is said to fit on one device, where that is not so."""
+    if CONDITIONAL.search(sentence.plain):
+        return
+    everyone = _ALL_EXPERTS.search(sentence.plain)
+    if (
+        everyone
+        and traits.routed
+        and traits.routed[0] < traits.routed[1]
+        and not _NEGATED.search(sentence.plain[: everyone.end()])
+    ):
+        yield Claim(
+            everyone[0].replace("\0", "N"), f"a token is sent to {traits.routed[0]:g} of {traits.routed[1]:g} experts"
+        )
+    fits = _ON_ONE.search(sentence.plain)
+    if (
+        fits
+        and traits.fits
+        and not traits.fits[0]
+        and not re.search(r"\b(?:no|not|never|n't|neither|quantised|quantized|int4|fp8)\b", sentence.plain)
+    ):
+        yield Claim(fits[0], f"it does not fit on one {traits.fits[1]}")
 
 
 _ACTIVATION = re.compile(r"(?<![\w-])(?:(GELU|ReLU|SiLU|Swish|Mish)|(SwiGLU|GeGLU|ReGLU))(?![\w-])", re.IGNORECASE)

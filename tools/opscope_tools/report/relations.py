@@ -33,6 +33,13 @@ _LESS = r"less|fewer|smaller|lower|shorter|faster|quicker|cheaper|lighter|narrow
 _COMPARES = re.compile(rf"\b(?:(?P<more>{_MORE})|(?P<less>{_LESS}))\b", re.IGNORECASE)
 #: what turns a comparison round or takes it back: `no more than`, `not larger`
 _DENIED = re.compile(r"\b(?:no|not|never|neither|hardly|n't)\s+(?:\w+\s+)?$", re.IGNORECASE)
+#: comparatives that name their other side at once
+_ALONE = re.compile(r"(?:above|below|exceeds?|outweighs?|dwarfs?)$", re.IGNORECASE)
+#: what a comparative is then said of: a part or a number, and no other fact
+_PART = re.compile(
+    r"\s+(?:(?:than|as)\s+)?(?:about |roughly |some )?(?:(?:an?|one|two|three|nine)\s+)?(?:half|halves|thirds?|quarters?|fifths?|tenths?|hundredths?|thousandths?|twice|thrice|\d|\w+ times|\w+fold)\b",
+    re.IGNORECASE,
+)
 _THAN = re.compile(r"\b(?:than|over|against|versus|vs\.?|compared (?:with|to))\b", re.IGNORECASE)
 
 
@@ -42,6 +49,8 @@ def false_relations(sentence: Sentence, values: Mapping[str, float], traits: Tra
     yield from _compared(sentence, facts, values)
     yield from _passed(sentence, facts)
     yield from _most(sentence, facts, values)
+    yield from _moved(sentence, facts, values)
+    yield from _of_other_plans(facts, values)
     if traits is not None:
         yield from _limited(sentence, traits)
 
@@ -57,8 +66,10 @@ def _compared(sentence: Sentence, facts: Sequence[Quoted], values: Mapping[str, 
     if _DENIED.search(sentence.plain[: found.start()]) or CONDITIONAL.search(sentence.plain):
         return
     than = _THAN.search(sentence.plain, found.end())
-    left = _left(sentence, facts, found.start(), than.end() if than else found.end())
-    if left is None or than is None:
+    if (than is None and not _ALONE.match(found[0])) or _PART.match(sentence.plain, found.end()):
+        return
+    left = _left(sentence, facts, found.start(), than.end() if than and not _ALONE.match(found[0]) else found.end())
+    if left is None:
         return
     right = facts[1] if left is facts[0] else facts[0]
     more = found.lastgroup == "more"
@@ -169,12 +180,49 @@ def _kinds(key: str, values: Mapping[str, float]) -> Iterator[list[str]]:
                 if parts[:place] == own[:place] and parts[place + 1 :] == own[place + 1 :]
             ]
             yield same
+    if unit_of(key) == "%" and len(own) > 1:
+        yield [other for other in values if _split(other)[:-1] == own[:-1] and unit_of(other) == "%"]
 
 
 def _split(key: str) -> list[str]:
     """The parts of a key, the dotted path of a class as one."""
     held = re.sub(r"(?:[a-z_]\w*\.)+(?=[A-Z])", "", key)
     return held.split(".")
+
+
+# ---- from one amount to another --------------------------------------------------------------------------------------
+
+_FROM_TO = re.compile(r"\bfrom\s+(?:about |some )?(\0)\s*[\w ]{0,30}?\b(?:down |up )?to\s+(?:about |some )?(\0)")
+_DOWN = re.compile(
+    r"\b(?:speeds?(?: \w+){0,4} up|cuts?|reduc\w+|shorten\w*|lower\w*|brings? down|shrinks?|sav\w+|falls?|drops?|down)\b",
+    re.IGNORECASE,
+)
+_UP = re.compile(r"\b(?:slow\w*|raises?|grows?|increas\w+|lengthen\w*|rises?|climbs?)\b", re.IGNORECASE)
+
+
+def _moved(sentence: Sentence, facts: Sequence[Quoted], values: Mapping[str, float]) -> Iterator[Claim]:
+    """`cuts it from A to B`, `it grows from A to B`: B is the smaller or the larger."""
+    for found in _FROM_TO.finditer(sentence.plain):
+        one, two = ([fact for fact in facts if fact.start == found.start(n)] for n in (1, 2))
+        before = sentence.plain[: found.start()]
+        down, up = _DOWN.search(before), _UP.search(before)
+        if not one or not two or bool(down) is bool(up) or unit_of(one[0].key) != unit_of(two[0].key):
+            continue
+        falls = bool(down) is not (unit_of(one[0].key) == "tokens/s")
+        first, second = values[one[0].key], values[two[0].key]
+        verb = down or up or found
+        if _DENIED.search(before[: verb.start()]) or (second < first) is falls:
+            continue
+        yield Claim(verb[0], f"{one[0].key} is {number(first)}, {two[0].key} {number(second)}")
+
+
+def _of_other_plans(facts: Sequence[Quoted], values: Mapping[str, float]) -> Iterator[Claim]:
+    """Facts of one number of ranks beside the number of another."""
+    ranks = {fact.key.split(".")[1] for fact in facts if re.fullmatch(r"rank\.tp\d+\.ranks", fact.key)}
+    for fact in facts:
+        found = re.fullmatch(r"rank\.(tp\d+)\.(?!ranks)\w+", fact.key)
+        if found and ranks and found[1] not in ranks:
+            yield Claim(fact.key, f"it is of {number(values[f'rank.{found[1]}.ranks'])} ranks")
 
 
 # ---- what limits a pass ---------------------------------------------------------------------------------------------
@@ -232,7 +280,10 @@ _ABOUT, _ROUGHLY = 0.06, 0.12
 
 def follows(quantity: Quantity, sentence: Sentence, values: Mapping[str, float]) -> bool:
     """Whether a part, a multiple or a rounded amount in words is what the facts of its sentence give."""
-    if quantity.value is None or not quantity.text[:1].isalpha():
+    times = re.match(r"\s*(?:times\b|×|x\b)|[\s-]*fold\b", sentence.plain[quantity.end :]) or re.search(
+        r"fold$", quantity.text
+    )
+    if quantity.value is None or not (quantity.text[:1].isalpha() or times):
         return False
     known = [(unit_of(fact.key), values[fact.key]) for fact in sentence.facts if fact.key in values]
     after = sentence.plain[quantity.end :]
@@ -240,11 +291,24 @@ def follows(quantity: Quantity, sentence: Sentence, values: Mapping[str, float])
         return any(
             unit == "bytes" and _close(quantity.value * _BYTES[scaled[1]], value, _ROUGHLY) for unit, value in known
         )
-    if quantity.value > 2 and any(quantity.value == value for _, value in known):
+    before = sentence.plain[: quantity.start]
+    short = re.search(
+        r"\b(?:short of|less than|below|under|far from|not|nearly|almost)\W*(?:an?\W*)?$", before, re.IGNORECASE
+    )
+    more = re.search(r"\b(?:more than|over|at least|above)\W*$", before, re.IGNORECASE)
+    if quantity.value > 2 and (short or not times) and any(quantity.value == value for _, value in known):
         return True
-    if quantity.value < 1 and any(unit == "%" and _close(quantity.value, value / 100, _ABOUT) for unit, value in known):
-        return True
-    more = re.search(r"\b(?:more than|over|at least)\W*$", sentence.plain[: quantity.start], re.IGNORECASE)
+    if quantity.value < 1:
+        shares = [value / 100 for unit, value in known if unit == "%"]
+        near = [share for share in shares if _close(quantity.value, share, _ABOUT)]
+        beside = [
+            share
+            for share in shares
+            if abs(share - quantity.value) <= 0.15 * quantity.value
+            and ((more and share > quantity.value) or (short and share < quantity.value))
+        ]
+        if near or beside:
+            return True
     for unit, one in known:
         for other_unit, other in known:
             ratio = one / other if unit == other_unit and other else 0.0

@@ -34,8 +34,12 @@ class Traits:
     limits: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     #: attribute of a projection -> whether it has a bias, where all that are called so are alike; and the class that holds it
     biases: Mapping[str, tuple[bool, str]] = field(default_factory=dict)
-    #: class -> whether its modules have parameters of their own
-    learned: Mapping[str, bool] = field(default_factory=dict)
+    #: class -> what its modules' own parameters are called, or of those below them
+    learned: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    #: experts that a token is sent to, and those that there are; None without experts
+    routed: tuple[float, float] | None = None
+    #: whether the passes fit on the device that the report names, and its name
+    fits: tuple[bool, str] | None = None
     #: activation functions that ran or are configured, in small letters; empty where none is known
     activations: frozenset[str] = frozenset()
     dtype: str = ""
@@ -52,7 +56,7 @@ def traits_of(facts: ImplementationFacts) -> Traits:
     classes[short(facts.tree.config_class)] = "configuration"
     files = (facts.modeling_file, *((facts.config_location[0],) if facts.config_location else ()))
     return Traits(
-        dict(_traits(facts)), _limits(facts), dict(_biases(facts)), dict(_learned(facts.tree.tree)), _activations(facts),
+        dict(_traits(facts)), _limits(facts), dict(_biases(facts)), _learned(facts.tree.tree), _routed(facts), _fitting(facts), _activations(facts),
         facts.main.dtype, classes, files,
     )  # fmt: skip
 
@@ -72,6 +76,18 @@ def _limits(facts: ImplementationFacts) -> dict[str, tuple[str, str]]:
     return found
 
 
+def _routed(facts: ImplementationFacts) -> tuple[float, float] | None:
+    values = facts.point(facts.main)
+    chosen, among = values.get("num_experts_per_tok"), values.get("num_experts")
+    return (float(chosen), float(among)) if chosen is not None and among is not None else None
+
+
+def _fitting(facts: ImplementationFacts) -> tuple[bool, str] | None:
+    held = {one.memory.fits for one in facts.estimates.values() if one.parallel is None}
+    name = next((one.hardware.name for one in facts.estimates.values()), "")
+    return (held.pop(), name) if len(held) == 1 else None
+
+
 def _biases(facts: ImplementationFacts) -> Iterator[tuple[str, tuple[bool, str]]]:
     held: dict[str, set[tuple[bool, str]]] = {}
     for name, has, owner in _projections(facts.tree.tree, ""):
@@ -89,11 +105,14 @@ def _projections(node: ModuleNode, owner: str) -> Iterator[tuple[str, bool, str]
         yield from _projections(child, node.class_name)
 
 
-def _learned(node: ModuleNode) -> Iterator[tuple[str, bool]]:
-    for child in (*node.children, node):
-        if child is not node:
-            yield from _learned(child)
-    yield short(node.class_name), bool(node.weights) or bool(node.children)
+def _learned(node: ModuleNode) -> dict[str, frozenset[str]]:
+    held: dict[str, frozenset[str]] = {}
+    pending = [node]
+    for one in pending:
+        pending += one.children
+        below = frozenset(name for child in one.children for name in child.weights)
+        held[short(one.class_name)] = held.get(short(one.class_name), frozenset()) | frozenset(one.weights) | below
+    return held
 
 
 #: what activation functions are called: as sentences and configurations do -> one name
@@ -130,6 +149,15 @@ def _traits(facts: ImplementationFacts) -> Iterator[tuple[str, Trait]]:
         for name in ("grouped-query", "multi-query", "multi-head"):
             yield name, Trait(kind[0] == name, said)
     attends = bool(facts.classes_of("attention"))
+    yield "attends", Trait(attends, "attention ran" if attends else "no class that ran is an attention")
+    grows = [graph.cache.per_token not in ("", "0") for graph in facts.graphs if graph.cache is not None]
+    if grows:
+        said = (
+            "the cache grows with each token"
+            if any(grows)
+            else "what is kept is of one size, however many tokens there were"
+        )
+        yield "growing", Trait(any(grows) if not facts.tree.config.get("sliding_window") else None, said)
     latent = attends and bool(_anywhere(config, "kv_lora_rank"))
     yield (
         "latent",
