@@ -95,7 +95,13 @@ def _heads(facts: ImplementationFacts, quotes: Quotes) -> str:
     if kind is None:
         return ""
     heads = f"{quotes('attention.query_heads', kind[1])} query and {quotes('attention.key_value_heads', kind[2])}"
-    return f"{kind[0]} attention ({heads} key-value heads)"
+    rank = facts.tree.config.get("kv_lora_rank")
+    latent = (
+        f", keys and values from latents of width {quotes('config.kv_lora_rank', rank)}"
+        if isinstance(rank, int) and rank
+        else ""
+    )
+    return f"{kind[0]} attention ({heads} key-value heads{latent})"
 
 
 def _experts(facts: ImplementationFacts, quotes: Quotes) -> str:
