@@ -31,7 +31,6 @@ from opscope_tools.report.quotes import Quotes
 from opscope_tools.report.render import Report, Template
 from opscope_tools.report.sources import SourceReader
 from opscope_tools.source.call_nesting import shortened
-from opscope_tools.survey.effects import EFFECTS
 
 __all__ = ["RepoFacts", "render_repo"]
 
@@ -407,7 +406,7 @@ def _responsibility(best: Candidate, component: Component) -> str:
     others = ", ".join(f"`{c.name}` ({_pointer(c.at)})" for c in component.candidates[1:3])
     said = [f"doubtful: {best.weak}"] if best.weak else []
     said += [_said(_sentences(best.says, _GLANCE // 2))] if best.says else []
-    said += [f"{EFFECTS[effect]}" for effect in dict.fromkeys(p.text for p in best.does) if effect in EFFECTS]
+    said += dict.fromkeys(place.text for place in best.does if place.text)
     said += [f"{number(best.lines)} lines, imported by {number(best.importers)} files"]
     said += [f"does it in {methods}"] if methods else []
     said += [f"its body has `{best.does[0].name}` ({_pointer(best.does[0].at)})"] if best.does and not methods else []

@@ -16,6 +16,7 @@ from functools import cached_property
 from opscope_schemas.repo_map import Place
 
 from opscope_tools.survey.call_graph import CallGraph, Node
+from opscope_tools.survey.effects import EFFECTS
 from opscope_tools.survey.holdings import Definition, Holdings
 
 __all__ = ["Behaviour", "Player"]
@@ -215,7 +216,7 @@ class Behaviour:
     def _shown(self, effect: str, node: Node) -> Place:
         text, line = node.work.effects[effect]
         return Place(
-            name=re.split(r"\W", text.rpartition("self.")[2])[0] or text, at=f"{node.file.path}:{line}", text=effect
+            name=re.split(r"\W", text.rpartition("self.")[2])[0] or text, at=f"{node.file.path}:{line}", text=EFFECTS[effect]
         )
 
     # roles
