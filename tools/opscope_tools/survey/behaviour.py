@@ -216,7 +216,9 @@ class Behaviour:
     def _shown(self, effect: str, node: Node) -> Place:
         text, line = node.work.effects[effect]
         return Place(
-            name=re.split(r"\W", text.rpartition("self.")[2])[0] or text, at=f"{node.file.path}:{line}", text=EFFECTS[effect]
+            name=re.split(r"\W", text.rpartition("self.")[2])[0] or text,
+            at=f"{node.file.path}:{line}",
+            text=EFFECTS[effect],
         )
 
     # roles
