@@ -203,3 +203,32 @@ def test_above_a_ridge_is_above_it() -> None:
     text = "With {{fact:prefill.intensity}} FLOPs per byte a prefill lies above the ridge of {{fact:ridge}}."
     assert false(text, {"prefill.intensity": 133.0, "ridge": 295.0})
     assert not false(text, {"prefill.intensity": 333.0, "ridge": 295.0})
+
+
+def test_a_number_of_ranks_may_stand_beside_their_facts_and_is_no_speed_up() -> None:
+    values = {
+        "rank.tp8.time": 2.0,
+        "decode.time.calibrated": 5.0,
+        "attention.query_heads": 32.0,
+        "attention.key_value_heads": 8.0,
+    }
+    assert not problems("Over eight devices a decode step takes {{fact:rank.tp8.time}}.", values)
+    assert problems(
+        "A decode step is eight times faster: {{fact:rank.tp8.time}} instead of {{fact:decode.time.calibrated}}.",
+        values,
+    )
+    heads = (
+        "there are {{fact:attention.query_heads}} query heads on {{fact:attention.key_value_heads}} key-value heads."
+    )
+    assert not problems(f"Four query heads read each key-value head, as {heads}", values)
+    assert problems(f"Six query heads read each key-value head, as {heads}", values)
+
+
+def test_a_part_counts_what_its_whole_counts() -> None:
+    values = {"attention.query_heads": 16.0, "experts": 512.0, "experts.chosen": 10.0}
+    assert problems(
+        "The router sends each token to {{fact:attention.query_heads}} of the {{fact:experts}} experts.", values
+    )
+    assert not problems(
+        "The router sends each token to {{fact:experts.chosen}} of the {{fact:experts}} experts.", values
+    )

@@ -35,6 +35,7 @@ _PHRASES: tuple[tuple[str, str, str], ...] = (
     ("multi-head", r"multi[- ]head(?:ed)?(?![- ]latent)|MHA\b", ""),
     ("latent", r"(?:multi[- ]head[- ])?latent[- ]attention|MLA\b", ""),
     ("experts", r"mixture[- ]of[- ]experts|MoE\b|experts?\b|expert[- ]rout\w+", r"dense (?:model|transformer|decoder(?!\s+layer))"),
+    ("shared", r"shared experts?", ""),
     ("windows", r"sliding[- ]windows?|windowed attention|local attention|attention windows?", r"(?:full|global) attention (?:in|on) (?:every|each|all)"),
     ("tied", r"tied\b|tie[sd]?\b|tying\b|shares? (?:its |one |their |the same |the |a )?(?:weights?|matrix)|sharing (?:its |their )?weights?"
      r"|reus\w+ (?:the |its )?(?:\w+ )?(?:matrix|weights?|table|embeddings?)|(?:the )?same (?:matrix|weights?|table) (?:as|for)", r"untied\b|(?:separate|own|different) (?:matri\w+|weights|tables?)"),
@@ -218,6 +219,14 @@ def _of_parameters(sentence: Sentence, traits: Traits) -> Iterator[Claim]:
         and traits.classes.get(named[0]) == "normalisation"
     ):
         yield Claim("bias", f"`{named[0]}` has a bias")
+        return
+    if (
+        _HAS_BIAS.search(plain)
+        and not _NO_BIAS.search(plain)
+        and "bias" not in traits.learned[named[0]]
+        and traits.classes.get(named[0]) == "normalisation"
+    ):
+        yield Claim("bias", f"`{named[0]}` has none")
         return
     nothing, learns = _LEARNS_NOTHING.search(sentence.plain), _LEARNS.search(sentence.plain)
     if nothing and has:

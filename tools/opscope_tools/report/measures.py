@@ -112,6 +112,8 @@ _SCALED = re.compile(
     r"\s*(?:(?:[kKMGTP]i?(?:B|FLOPs?))|(?:kilo|mega|giga|tera)bytes?|[mµun]s|(?:milli|micro|nano)seconds?|minutes?)\b"
 )
 #: what stands between the name of a quantity and its number: `the number of layers is 32`, `FLOPs: 12`
+#: words of a label, whose last names what stands behind its colon
+_LABEL = 4
 _LEADS = re.compile(r"(?:\s*(?:is|are|equals?|=|:|amounts? to|comes? to|totals?|count(?:s)?|at|run to))+\s*$")
 
 
@@ -122,7 +124,11 @@ def named_unit(before: str, after: str) -> frozenset[Unit]:
     if not found:
         ends = _ENDS.search(after)
         found = _NAMED.search(after[: ends.start()] if ends else after)
-    if not found and (lead := _LEADS.search(before)):
+    if (
+        not found
+        and (lead := _LEADS.search(before))
+        and not (":" in lead[0] and len(before[: lead.start()].split()) > _LABEL)
+    ):
         found = next(iter(reversed(list(_NAMED.finditer(before[max(0, lead.start() - 40) : lead.start()])))), None)
     return _WORDS[int((found.lastgroup or "w0")[1:])][1] if found else frozenset()
 

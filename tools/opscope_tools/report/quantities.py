@@ -47,7 +47,7 @@ _TENS = {
 _SCALES = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12, "dozen": 12}
 _WORD = "|".join([*_ONES, *_TENS, *_SCALES])
 _SPELT = re.compile(
-    rf"\b(?:(?:{_WORD})(?:[\s-]+(?:and\s+)?(?:{_WORD})s?)*|(?:hundred|thousand|million|billion|trillion|dozen|score)s)\b",
+    rf"\b(?:(?:{_WORD})(?:[\s-]+(?:and\s+)?(?:{_WORD})s?)*|(?:hundred|thousand|million|billion|trillion|dozen)s)\b",
     re.IGNORECASE,
 )
 #: words that say how many times or which part

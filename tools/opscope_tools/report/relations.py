@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 
 from opscope_tools.report.claims import CONDITIONAL, Claim
 from opscope_tools.report.markdown import number
@@ -20,7 +21,7 @@ from opscope_tools.report.traits import Traits
 __all__ = ["PHASE", "false_relations", "follows"]
 
 _PHASE_WORDS = {
-    "prefill": r"prefill\w*|prompt processing|processing (?:the|a) prompt",
+    "prefill": r"prefill\w*|prompt processing|(?:processing|reading|reads?) (?:the|a) prompt",
     "decode": r"decod(?:e|es|ing)\b|generation|generating|generated token|new token",
     "encode": r"encod(?:e|es|ing)\b|encoder pass",
     "forward": r"forward pass",
@@ -51,6 +52,7 @@ def false_relations(sentence: Sentence, values: Mapping[str, float], traits: Tra
     yield from _most(sentence, facts, values)
     yield from _moved(sentence, facts, values)
     yield from _of_other_plans(facts, values)
+    yield from _parts_of(sentence, facts)
     if traits is not None:
         yield from _limited(sentence, traits)
 
@@ -225,6 +227,15 @@ def _of_other_plans(facts: Sequence[Quoted], values: Mapping[str, float]) -> Ite
             yield Claim(fact.key, f"it is of {number(values[f'rank.{found[1]}.ranks'])} ranks")
 
 
+def _parts_of(sentence: Sentence, facts: Sequence[Quoted]) -> Iterator[Claim]:
+    """`A of the B`: both count the same."""
+    for one, two in pairwise(facts):
+        units = unit_of(one.key), unit_of(two.key)
+        between = sentence.plain[one.start + 1 : two.start]
+        if all(units) and units[0] != units[1] and re.fullmatch(r"\s+(?:out )?of (?:the |all |its |these )*", between):
+            yield Claim(f"{one.key} of {two.key}", f"the first counts {units[0]}, the second {units[1]}")
+
+
 # ---- what limits a pass ---------------------------------------------------------------------------------------------
 
 _LIMIT = re.compile(
@@ -276,6 +287,8 @@ _BYTES = {
     "TB": 1e12,
 }
 _ABOUT, _ROUGHLY = 0.06, 0.12
+#: how far beside `more than a third` and `less than half` is still said so
+_BESIDE = 0.15
 
 
 def follows(quantity: Quantity, sentence: Sentence, values: Mapping[str, float]) -> bool:
@@ -304,17 +317,29 @@ def follows(quantity: Quantity, sentence: Sentence, values: Mapping[str, float])
         beside = [
             share
             for share in shares
-            if abs(share - quantity.value) <= 0.15 * quantity.value
+            if abs(share - quantity.value) <= _BESIDE * quantity.value
             and ((more and share > quantity.value) or (short and share < quantity.value))
         ]
         if near or beside:
             return True
+    if not times and any(re.match(rf"rank\.tp{quantity.value:g}\.", fact.key) for fact in sentence.facts):
+        return True
     for unit, one in known:
         for other_unit, other in known:
-            ratio = one / other if unit == other_unit and other else 0.0
-            if _close(quantity.value, ratio, _ROUGHLY) or (more and quantity.value <= ratio < quantity.value + 1):
+            ratio = one / other if _kind(unit) == _kind(other_unit) and other else 0.0
+            above = more and quantity.value <= ratio < quantity.value * (1 + _BESIDE) + (quantity.value > 1)
+            if (
+                _close(quantity.value, ratio, _ROUGHLY)
+                or above
+                or (short and (1 - _BESIDE) * quantity.value <= ratio < quantity.value)
+            ):
                 return True
     return False
+
+
+def _kind(unit: str) -> str:
+    """What may be divided by what: heads by heads."""
+    return "heads" if unit.endswith("heads") else unit
 
 
 def _close(said: float, value: float, within: float) -> bool:

@@ -61,6 +61,12 @@ def traits_of(facts: ImplementationFacts) -> Traits:
     )  # fmt: skip
 
 
+def _names(node: ModuleNode) -> Iterator[str]:
+    yield node.name
+    for child in node.children:
+        yield from _names(child)
+
+
 def _limits(facts: ImplementationFacts) -> dict[str, tuple[str, str]]:
     """What limits each pass, where the device's bound and the intensity of the eager pass say the same."""
     found: dict[str, tuple[str, str]] = {}
@@ -169,6 +175,8 @@ def _traits(facts: ImplementationFacts) -> Iterator[tuple[str, Trait]]:
     experts = facts.classes_of("mixture of experts")
     found = f"experts run in `{short(experts[0])}`" if experts else "no class that ran is a mixture of experts"
     yield "experts", Trait(bool(experts), found)
+    shared = any("shared_expert" in name for name in _names(facts.tree.tree))
+    yield "shared", Trait(shared, "a shared expert runs on every token" if shared else "no expert is shared")
     yield "windows", _windows(facts, attends)
     if not facts.within:
         tied = config.get("tie_word_embeddings")
