@@ -15,8 +15,8 @@ import signal
 import statistics
 import sys
 import time
-from collections import Counter
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
@@ -26,7 +26,7 @@ from costs import PAGE, ROOT, reported, types, versions
 RECORDS = ROOT / ".sweep" / "reports"
 
 
-def analysed(name: str, seconds: float) -> dict[str, object]:
+def analysed(name: str, seconds: float) -> dict[str, Any]:
     """What came of one report: its problems, or why there is none; lines, passes, seconds."""
     import tempfile
 
@@ -37,7 +37,7 @@ def analysed(name: str, seconds: float) -> dict[str, object]:
     from opscope_tools.write_report import WRITE_REPORT, WriteReportArguments
 
     began = time.perf_counter()
-    found: dict[str, object] = {"type": name}
+    found: dict[str, Any] = {"type": name}
     with tempfile.TemporaryDirectory() as folder:
         workspace = Workspace.create(output=Path(folder))
         try:
@@ -61,11 +61,11 @@ def analysed(name: str, seconds: float) -> dict[str, object]:
     return {**found, "seconds": round(time.perf_counter() - began, 1)}
 
 
-def section(records: list[dict[str, object]], every: int) -> str:
+def section(records: list[dict[str, Any]], every: int) -> str:
     """The end of the page of coverage."""
     made = [r for r in records if "lines" in r]
-    others = Counter("refused" if "refused" in r else "failed" if "failed" in r else "rejected by its checks" for r in records if "lines" not in r)  # fmt: skip
-    lines = [int(str(r["lines"])) for r in made]
+    others = sorted((r for r in records if "lines" not in r), key=lambda r: r["type"])
+    lines = [r["lines"] for r in made]
     told = [
         "", "## Reports", "", f"`make sweep-reports` ({versions()}): {len(records)} of {every} model types were analysed, {len(made)} reports were written with",
         f"no problem by their own checks; median {statistics.median(lines):,.0f} lines, at most {max(lines):,}." if lines else "none was written.",
@@ -73,11 +73,9 @@ def section(records: list[dict[str, object]], every: int) -> str:
     ]  # fmt: skip
     if others:
         told += ["| Type | What came of it |", "|---|---|"]
-        told += [
-            f"| `{r['type']}` | {str(r.get('refused') or r.get('failed') or '; '.join(map(str, r['problems'])) or 'not saved')[:220].replace('|', '/')} |"  # type: ignore[call-overload]  # a list of problems
-            for r in sorted(records, key=lambda r: str(r["type"]))
-            if "lines" not in r
-        ]
+        for record in others:
+            came = record.get("refused") or record.get("failed") or "; ".join(record["problems"])
+            told.append(f"| `{record['type']}` | {came[:220].replace('|', '/')} |")
     return "\n".join(told) + "\n"
 
 

@@ -141,7 +141,7 @@ def gather(arguments: WriteReportArguments, context: ToolContext, date: str = ""
         linked = run_tool(TRACE_DATAFLOW, asked, context)
         flows.append(linked.document)
         if arguments.html:
-            general += _elsewhere(asked, position_limit(tree), context)
+            general += _elsewhere(asked, values, position_limit(tree), context)
         estimate = {name: asked[name] for name in ("target", "phase", "values", *config)}
         with _noted(f"{phase}: no time: ", skipped):
             estimates[expanded.document.phase] = run_tool(
@@ -185,10 +185,9 @@ def gather(arguments: WriteReportArguments, context: ToolContext, date: str = ""
 
 
 def _elsewhere(
-    asked: Mapping[str, object], limit: int | None, context: ToolContext
+    asked: Mapping[str, object], values: Mapping[str, object], limit: int | None, context: ToolContext
 ) -> Iterator[tuple[ModelAnalysis, Dataflow]]:
     """The pass as it is traced elsewhere: at any sizes, for a batch, and beside both at the model's last position, where windows are full."""
-    values = dict(asked["values"])  # type: ignore[call-overload]  # as gather() makes it
     length = "cache_len" if "cache_len" in values else "seq_len"
     points: list[dict[str, object] | None] = [None, {**values, "batch_size": _SEVERAL}]
     if limit is not None and length in values and limit > _FEWEST:

@@ -15,6 +15,7 @@ from opscope_schemas.units import amount, counted, plain_bytes, seconds
 from opscope_tools.report.markdown import number
 
 __all__ = [
+    "PHASE",
     "PHASES",
     "Unit",
     "implied_unit",
@@ -75,6 +76,15 @@ def phase_of(key: str) -> str:
     named = [part for part in (*parts, parts[-1].removeprefix("share_of_")) if part in PHASES]
     return named[0] if named else ""
 
+
+#: how sentences speak of passes
+_PHASE_WORDS = {
+    "prefill": r"prefill\w*|prompt processing|(?:processing|reading|reads?) (?:the|a) prompt",
+    "decode": r"decod(?:e|es|ing)\b|generation|generating|generated token|new token",
+    "encode": r"encod(?:e|es|ing)\b|encoder pass",
+    "forward": r"forward pass",
+}
+PHASE = re.compile("|".join(rf"(?P<{phase}>\b(?:{words}))" for phase, words in _PHASE_WORDS.items()), re.IGNORECASE)
 
 # ---- units in sentences ---------------------------------------------------------------------------------------------
 

@@ -18,9 +18,9 @@ from opscope_schemas.report import Problem
 
 from opscope_tools.report.claims import CONDITIONAL, false_claims
 from opscope_tools.report.markdown import POINTER, Page, code_spans, number
-from opscope_tools.report.measures import PHASES, implied_unit, named_unit, phase_of, scaled_unit, unit_of
+from opscope_tools.report.measures import PHASE, PHASES, implied_unit, named_unit, phase_of, scaled_unit, unit_of
 from opscope_tools.report.quantities import Quantity, quantities
-from opscope_tools.report.relations import PHASE, false_relations, follows
+from opscope_tools.report.relations import false_relations, follows
 from opscope_tools.report.sentences import Quoted, Sentence, sentences, statements
 from opscope_tools.report.sources import SourceReader
 from opscope_tools.report.traits import Traits

@@ -13,20 +13,13 @@ from itertools import pairwise
 
 from opscope_tools.report.claims import CONDITIONAL, Claim
 from opscope_tools.report.markdown import number
-from opscope_tools.report.measures import PHASES, unit_of
+from opscope_tools.report.measures import PHASE, PHASES, unit_of
 from opscope_tools.report.quantities import Quantity
 from opscope_tools.report.sentences import Quoted, Sentence
 from opscope_tools.report.traits import Traits
 
-__all__ = ["PHASE", "false_relations", "follows"]
+__all__ = ["false_relations", "follows"]
 
-_PHASE_WORDS = {
-    "prefill": r"prefill\w*|prompt processing|(?:processing|reading|reads?) (?:the|a) prompt",
-    "decode": r"decod(?:e|es|ing)\b|generation|generating|generated token|new token",
-    "encode": r"encod(?:e|es|ing)\b|encoder pass",
-    "forward": r"forward pass",
-}
-PHASE = re.compile("|".join(rf"(?P<{phase}>\b(?:{words}))" for phase, words in _PHASE_WORDS.items()), re.IGNORECASE)
 _MORE = (
     r"more|larger|bigger|greater|higher|longer|slower|heavier|costlier|wider|deeper|exceeds?|outweighs?|dwarfs?|above"
 )
@@ -71,8 +64,6 @@ def _compared(sentence: Sentence, facts: Sequence[Quoted], values: Mapping[str, 
     if (than is None and not _ALONE.match(found[0])) or _PART.match(sentence.plain, found.end()):
         return
     left = _left(sentence, facts, found.start(), than.end() if than and not _ALONE.match(found[0]) else found.end())
-    if left is None:
-        return
     right = facts[1] if left is facts[0] else facts[0]
     more = found.lastgroup == "more"
     if re.match(r"slower|faster|quicker", found[0], re.IGNORECASE) and unit == "tokens/s":
@@ -83,7 +74,7 @@ def _compared(sentence: Sentence, facts: Sequence[Quoted], values: Mapping[str, 
         yield Claim(found[0], said)
 
 
-def _left(sentence: Sentence, facts: Sequence[Quoted], at: int, than: int) -> Quoted | None:
+def _left(sentence: Sentence, facts: Sequence[Quoted], at: int, than: int) -> Quoted:
     """The fact that the side before a comparative speaks of: by the words that its key alone has, else the one that stands first."""
     text = _masked(sentence)
     before, after = text[:at], text[than:]

@@ -104,7 +104,7 @@ def _biases(facts: ImplementationFacts) -> Iterator[tuple[str, tuple[bool, str]]
 
 
 def _projections(node: ModuleNode, owner: str) -> Iterator[tuple[str, bool, str]]:
-    """Of every projection its attribute, whether it has a bias, and the class that it stands in."""
+    """Of every projection (a matrix that is not an embedding's) its attribute, whether it has a bias, and the class that it stands in."""
     if len(node.weights.get("weight", ())) == 2 and "Embedding" not in node.class_name:
         yield node.name.rpartition(".")[2], "bias" in node.weights, owner
     for child in node.children:
@@ -183,7 +183,7 @@ def _traits(facts: ImplementationFacts) -> Iterator[tuple[str, Trait]]:
         yield "tied", Trait(tied if isinstance(tied, bool) else None, f"`tie_word_embeddings` is {tied}")
         both = config.get("is_encoder_decoder")
         yield "encoder-decoder", Trait(both if isinstance(both, bool) else None, f"`is_encoder_decoder` is {both}")
-    biased = list(_biased(facts.tree.tree))
+    biased = [has for _, has, _ in _projections(facts.tree.tree, "")]
     some = any(biased)
     every = None if some and not all(biased) else some
     yield "bias", Trait(every, "every projection has a bias" if some else "no projection has a bias")
@@ -219,12 +219,3 @@ def _anywhere(config: Mapping[str, object], name: str) -> object | None:
         return config[name]
     parts = (part for part in config.values() if isinstance(part, Mapping))
     return next((found for part in parts if (found := _anywhere(part, name)) is not None), None)
-
-
-def _biased(node: ModuleNode) -> Iterator[bool]:
-    """Of every projection (a matrix that is not an embedding's), whether it has a bias."""
-    matrix = len(node.weights.get("weight", ())) == 2 and "Embedding" not in node.class_name
-    if matrix:
-        yield "bias" in node.weights
-    for child in node.children:
-        yield from _biased(child)

@@ -17,7 +17,7 @@ from opscope_schemas.repo_map import Place
 
 from opscope_tools.survey.call_graph import CallGraph, Node
 from opscope_tools.survey.effects import EFFECTS
-from opscope_tools.survey.holdings import Definition, Holdings
+from opscope_tools.survey.holdings import LAYER, Definition, Holdings
 
 __all__ = ["Behaviour", "Player"]
 
@@ -42,7 +42,6 @@ _ASIDE = re.compile(r"(^|[/_.])(eval|evals|evaluate|evaluation|train|trainer|tra
 #: folders of one platform among several
 _PLATFORM = re.compile(r"/(hardware_backend|mlx|npu|xpu|hpu|tpu|ascend|musa|rocm)/")
 _OTHER_INPUTS = re.compile(r"(^|[/_.])(vision|visual|vit|audio|image|video|encoder|multimodal|voice|speech|realtime|siglip|clip|tts|diffusion|embedding)|(Vision|Visual|Audio|Image|Video|Encoder(?!Decoder))")  # fmt: skip
-_MODULES = re.compile(r".*\b(Module|Layer|Model)$")
 
 
 @dataclass(frozen=True)
@@ -293,7 +292,7 @@ class Behaviour:
 
     def _is_model_part(self, node: Node) -> bool:
         """Whether a method is that of a layer or model: its class derives from a library's module."""
-        return node.owner is not None and any(_MODULES.match(base) for base in self.held.base_names(node.owner))
+        return node.owner is not None and any(LAYER.match(base) for base in self.held.base_names(node.owner))
 
 
 def _beside(one: Definition, methods: int) -> bool:

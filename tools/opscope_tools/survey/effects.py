@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from opscope_tools.survey.facts import Work
 from opscope_tools.survey.module import Module, string
 
-__all__ = ["EFFECTS", "EffectReader", "handed_over", "loose_chain", "spawned"]
+__all__ = ["EFFECTS", "EffectReader", "handed_over", "loose_chain", "names", "spawned"]
 
 #: effect -> what it is, as a report says it
 EFFECTS = {
@@ -144,12 +144,13 @@ _COMMON = frozenset(
     "add_argument is_available time perf_counter sleep dumps loads encode decode detach clone repr id vars next iter round callable issubclass ValueError RuntimeError TypeError "
     "NotImplementedError KeyError AssertionError device synchronize current_stream linear named_parameters parameters state_dict exists cast static_assert load store program_id cdiv".split()
 )  # fmt: skip
-#: those of them that show no effect either
+#: what attention is asked by
 _QUERY = re.compile(r"(\w+_)?(q|query|query_states)(_\w+)?")
 #: what sends tensors between ranks under names that mean much else elsewhere
 _COLLECTIVES = {"send", "recv", "isend", "irecv", "broadcast", "gather", "scatter", "reduce"}
 #: what repeats a function that it is handed
 _REPEATS = re.compile(r"\w*(loop|repeat|forever)\w*")
+#: those of the common calls that show no effect either
 _COMMON_ALONE = _COMMON - _PICKS - _MAKES - _INTO - _GROWS - _MESSAGES - _SPAWNS - {"add_argument"}
 _FOREIGN = {*sys.stdlib_module_names, "torch", "numpy", "jax", "mlx", "triton", "tqdm", "pydantic", "tensorflow", "pytest", "ray", "zmq", "fastapi", "safetensors", "PIL", "requests", "aiohttp", "einops", "cutlass"}  # fmt: skip
 _FOREIGN -= {"queue"}
@@ -272,12 +273,12 @@ class EffectReader:
 
     def _loop_effects(self, loop: ast.While | ast.For | ast.AsyncFor, outer: str, inner: str) -> None:
         head = loop.test if isinstance(loop, ast.While) else loop.iter
-        names = [*_names(head)]
-        if any(_QUEUE.fullmatch(name) for name in names) and self._moves(loop):
+        named = [*names(head)]
+        if any(_QUEUE.fullmatch(name) for name in named) and self._moves(loop):
             self._add(outer, inner, "admits", self.module.text(head, 60), loop.lineno)
         if not isinstance(loop, ast.While) and not outer.endswith("__init__"):
-            ranged = isinstance(head, ast.Call) and _last(head) == "range" and any(map(_LAYER_COUNT.fullmatch, names))
-            if (ranged or any(map(_LAYERS.fullmatch, names))) and (line := self._applies(loop)):
+            ranged = isinstance(head, ast.Call) and _last(head) == "range" and any(map(_LAYER_COUNT.fullmatch, named))
+            if (ranged or any(map(_LAYERS.fullmatch, named))) and (line := self._applies(loop)):
                 self._add(outer, inner, "layers", self.module.text(head, 60), line)
 
     def _moves(self, loop: ast.While | ast.For | ast.AsyncFor) -> bool:
@@ -292,13 +293,13 @@ class EffectReader:
 
     def _applies(self, loop: ast.For | ast.AsyncFor) -> int:
         """The line on which a loop hands something through what it goes through: `x = layer(x)`, `x = self.layers[i].forward(x)`; 0 for none."""
-        bound = set(_names(loop.target))
+        bound = set(names(loop.target))
         for statement in (node for one in loop.body for node in ast.walk(one) if isinstance(node, ast.Assign)):
             value = statement.value.value if isinstance(statement.value, ast.Await) else statement.value
-            targets = {name for target in statement.targets for name in _names(target)}
-            if isinstance(value, ast.Call) and bound & set(_names(value.func)):
+            targets = {name for target in statement.targets for name in names(target)}
+            if isinstance(value, ast.Call) and bound & set(names(value.func)):
                 given = {
-                    name for argument in (*value.args, *(k.value for k in value.keywords)) for name in _names(argument)
+                    name for argument in (*value.args, *(k.value for k in value.keywords)) for name in names(argument)
                 }
                 if targets & given:
                     return value.lineno
@@ -325,7 +326,7 @@ class EffectReader:
         elif last in _MESSAGES and isinstance(call.func, ast.Attribute):
             self._messages(_name(call.func.value), last, outer, inner, line)
         elif "ampler" in last and last.endswith("sampler") and call.args:
-            if any(_LOGITS.fullmatch(name) for argument in call.args for name in _names(argument)):
+            if any(_LOGITS.fullmatch(name) for argument in call.args for name in names(argument)):
                 self._add(outer, inner, "sample", last, line)
         elif "sample" in last and _is_compiled(self.module.dotted(call.func)):
             self._add(outer, inner, "sample", last, line)
@@ -369,9 +370,9 @@ class EffectReader:
             self._add(outer, inner, "model", self.module.text(call.func, 60), call.lineno)
 
     def _picks(self, call: ast.Call, last: str, outer: str, inner: str) -> None:
-        about = [*(_names(call.args[0]) if call.args else ())]
+        about = [*(names(call.args[0]) if call.args else ())]
         if isinstance(call.func, ast.Attribute):
-            about += _names(call.func.value)
+            about += names(call.func.value)
         attends = "att" in f"{outer} {inner}".lower()
         if last == "softmax" and any(_WEIGHTS.fullmatch(n) or (attends and _MAYBE_WEIGHTS.fullmatch(n)) for n in about):
             self._add(outer, inner, "weights", last, call.lineno)
@@ -386,7 +387,7 @@ class EffectReader:
             return
         shape = [*call.args, *(k.value for k in call.keywords if k.arg in {"size", "shape"})]
         dimensions = shape[0].elts if shape and isinstance(shape[0], ast.Tuple | ast.List) else shape
-        words = [name for one in dimensions for name in _names(one)]
+        words = [name for one in dimensions for name in names(one)]
         if len(dimensions) == 1 and isinstance(dimensions[0], ast.Name):
             words += self._shape_words(dimensions[0].id, outer)
         by_shape = (len(dimensions) >= 3 or len(words) >= 4) and any(_HEADS.search(word) for word in words)
@@ -402,7 +403,7 @@ class EffectReader:
         for statement in self.module.all(ast.Assign):
             bound = any(isinstance(target, ast.Name) and target.id == name for target in statement.targets)
             if bound and self._place(statement.lineno)[0] == outer:
-                return [*_names(statement.value)]
+                return [*names(statement.value)]
         return []
 
     def _bound(self, call: ast.Call) -> str:
@@ -526,7 +527,7 @@ def _is_compiled(dotted: str) -> bool:
 
 def _handed(call: ast.Call) -> Iterator[str]:
     for one in (*call.args, *(keyword.value for keyword in call.keywords)):
-        yield from _names(one)
+        yield from names(one)
 
 
 def _last(call: ast.Call) -> str:
@@ -554,7 +555,7 @@ def _is_cache(name: str) -> bool:
     return bool(own or _CACHE.fullmatch(name.removeprefix("self.")))
 
 
-def _names(node: ast.AST) -> Iterator[str]:
+def names(node: ast.AST) -> Iterator[str]:
     for inner in ast.walk(node):
         if isinstance(inner, ast.Name | ast.Attribute):
             yield _name(inner)

@@ -31,7 +31,7 @@ _ALWAYS = Guard()
 #: folders that hold a model each, how many make a zoo, and what their layers derive from
 _ZOO = re.compile(r"models?|architectures?|model_implementations|model_zoo")
 _MANY = 8
-_LAYER = re.compile(r".*\b(Module|Layer|Model)$")
+LAYER = re.compile(r".*\b(Module|Layer|Model)$")
 #: syntax trees kept; each takes some megabytes
 _TREES = 80
 
@@ -273,7 +273,7 @@ class Holdings:
         held: defaultdict[str, set[str]] = defaultdict(set)
         for facts in self.source:
             parts = facts.path.split("/")
-            if any(_LAYER.match(base) for one in facts.classes for base in one.bases):
+            if any(LAYER.match(base) for one in facts.classes for base in one.bases):
                 for n in range(1, len(parts)):
                     if _ZOO.fullmatch(parts[n - 1]):
                         held["/".join(parts[:n])].add("/".join(parts[: n + 1]))

@@ -16,7 +16,7 @@ from opscope_schemas.repo_map import NestLine
 from opscope_tools.source.call_nesting import shortened
 from opscope_tools.survey.behaviour import Behaviour
 from opscope_tools.survey.call_graph import CallGraph, Node
-from opscope_tools.survey.effects import handed_over, loose_chain, spawned
+from opscope_tools.survey.effects import handed_over, loose_chain, names, spawned
 from opscope_tools.survey.facts import ClassFact
 from opscope_tools.survey.holdings import Definition, Holdings, at
 from opscope_tools.survey.typing_of import Frame, Target, Types
@@ -570,19 +570,11 @@ def _leaves(node: ast.stmt) -> str:
 def _keeps_token(node: ast.stmt) -> bool:
     """Whether a statement adds a token to what was generated: `tokens.append(next_token)`, `ids = cat([ids, next_token])`."""
     if isinstance(node, ast.AugAssign):
-        return any(map(_TOKEN.fullmatch, _names_in(node.value)))
+        return any(map(_TOKEN.fullmatch, names(node.value)))
     value = getattr(node, "value", None)
     if not isinstance(value, ast.Call) or _called_name(value) not in _KEEPS:
         return False
-    return any(_TOKEN.fullmatch(name) for argument in value.args for name in _names_in(argument))
-
-
-def _names_in(node: ast.AST) -> Iterator[str]:
-    for one in ast.walk(node):
-        if isinstance(one, ast.Name):
-            yield one.id
-        elif isinstance(one, ast.Attribute):
-            yield one.attr
+    return any(_TOKEN.fullmatch(name) for argument in value.args for name in names(argument))
 
 
 def _flat(lines: list[_Line]) -> Iterator[_Line]:

@@ -282,16 +282,17 @@
       "Weights": [figures.weights, bytes], "Cache after the pass": [figures.cache, bytes], "Activations at their peak": [figures.activations, bytes],
       [`In memory, of ${bytes(on.usable)}`]: [held, size => `${bytes(size)} ${size <= on.usable ? "fits" : "does not fit"}`],
     };
-    const run = engine(one);
+    const run = engine(one), modelled = {};
     if (run) {
       const about = form => size => run.about + form(size);
-      told[`As engines run it on ${run.plan.name}`] = [run.time, about(seconds)];
-      if (run.bytes <= on.usable) told["Tokens per second as engines run it"] = [run.rate, about(digits)];
-      told["Weights and cache on each device"] = [run.bytes, size => `${bytes(size)} ${size <= on.usable ? "fits" : "does not fit"}`];
+      modelled[`As engines run it on ${run.plan.name}`] = [run.time, about(seconds)];
+      if (run.bytes <= on.usable) modelled["Tokens per second as engines run it"] = [run.rate, about(digits)];
+      modelled["Weights and cache on each device"] = [run.bytes, size => `${bytes(size)} ${size <= on.usable ? "fits" : "does not fit"}`];
     }
-    const form_known = new Set(run ? Object.keys(told).slice(-3) : []), before = state.pinned && state.pinned.figures;
+    Object.assign(told, modelled);
+    const before = state.pinned && state.pinned.figures;
     $("live-cards").replaceChildren(...Object.entries(told).filter(([, [figure]]) => figure !== null).map(([name, [figure, form]], place) => {
-      const entry = make("dd", {}, known || form_known.has(name) ? form(figure) : "not known");
+      const entry = make("dd", {}, known || name in modelled ? form(figure) : "not known");
       if (before && before[place] !== undefined && before[place] !== null) entry.append(make("small", {}, `pinned: ${form(before[place])}${before[place] ? `, now ×${digits(figure / before[place])}` : ""}`));
       return make("div", {}, make("dt", {}, name), entry);
     }));
