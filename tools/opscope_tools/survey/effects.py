@@ -556,6 +556,7 @@ def _is_cache(name: str) -> bool:
 
 
 def names(node: ast.AST) -> Iterator[str]:
+    """The names that an expression speaks of, those of attributes among them."""
     for inner in ast.walk(node):
         if isinstance(inner, ast.Name | ast.Attribute):
             yield _name(inner)
