@@ -30,6 +30,18 @@ def mapped(name: str, output: Path, **arguments: object) -> RepoMapResult:
     return result
 
 
+def text_mapped(folder: Path, text: str, **arguments: object) -> RepoMapResult:
+    """The answer about a package of one module that is about a language model."""
+    (folder / "tool").mkdir()
+    (folder / "tool/__init__.py").write_text("")
+    (folder / "tool/core.py").write_text(f"import torch\nimport transformers\n{text}")
+    (folder / "tool/net.py").write_text("class TinyForCausalLM(torch.nn.Module):\n    pass\n")
+    context = context_of(folder_repository("tool", folder), folder)
+    result = run_tool(MAP_REPO, {"repo": "tool", "detail": "full", **arguments}, context)
+    assert isinstance(result, RepoMapResult)
+    return result
+
+
 def wrong_facts(result: RepoMapResult, root: Path) -> list[str]:
     """Facts whose line does not hold what they name."""
     files: dict[str, list[str]] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from map_facts import CORPUS, context_of, mapped, wrong_facts
+from map_facts import CORPUS, context_of, mapped, text_mapped, wrong_facts
 from opscope_schemas.repo_map import Component, RepoMapResult
 from opscope_tools.map_repo import MAP_REPO, MapRepoArguments
 from opscope_tools.running.workspace import folder_repository
@@ -25,16 +25,6 @@ def role(result: RepoMapResult, name: str) -> Component:
     return next(component for component in result.components if component.role == name)
 
 
-def of_text(folder: Path, text: str) -> RepoMapResult:
-    """The map of a package of one module that is about a language model."""
-    (folder / "tool").mkdir()
-    (folder / "tool/__init__.py").write_text("")
-    (folder / "tool/core.py").write_text(f"import torch\nimport transformers\n{text}")
-    (folder / "tool/net.py").write_text("class TinyForCausalLM(torch.nn.Module):\n    pass\n")
-    context = context_of(folder_repository("tool", folder), folder)
-    return MAP_REPO.run(MapRepoArguments(repo="tool", detail="full"), context)
-
-
 @pytest.mark.parametrize("name", PLAYERS)
 def test_what_a_body_does_gives_it_its_role(relay: RepoMapResult, name: str) -> None:
     first = role(relay, name).candidates[0]
@@ -47,7 +37,7 @@ def test_what_does_nothing_of_a_role_is_weak_and_stands_behind(relay: RepoMapRes
 
 
 def test_only_weak_candidates_are_marked_where_nothing_does_the_work(tmp_path: Path) -> None:
-    found = of_text(
+    found = text_mapped(
         tmp_path, "\n\nclass BatchScheduler:\n    def add_request(self, request):\n        self.last = request\n"
     )
     assert [bool(one.weak) for one in role(found, "scheduler").candidates] == [True]
@@ -98,7 +88,7 @@ def generate(model, prompt, sampler, most, end):
 
 
 def test_a_nested_function_is_read_where_the_loop_calls_it(tmp_path: Path) -> None:
-    nest = of_text(tmp_path, NESTED).loops[0]
+    nest = text_mapped(tmp_path, NESTED).loops[0]
     assert nest.entry == "generate"
     assert [line.code for line in nest.lines] == [
         "for _ in range(most):", "token = step(tokens)", "logits = model(tokens)", "return sampler(logits)",
@@ -129,7 +119,7 @@ class Teller:
 
 
 def test_an_attribute_that_is_bound_to_methods_runs_them(tmp_path: Path) -> None:
-    found = of_text(tmp_path, BOUND)
+    found = text_mapped(tmp_path, BOUND)
     assert found.loops[0].entry == "Teller.tell"
     assert {"model", "sample"} <= set(found.loops[0].reaches)
     assert role(found, "model runner").candidates[0].name == "next_one"
@@ -166,7 +156,7 @@ class Front:
 
 
 def test_a_loop_that_hands_requests_over_a_queue_is_the_engines(tmp_path: Path) -> None:
-    assert of_text(tmp_path, MESSAGES).loops[0].entry == "Front.rounds"
+    assert text_mapped(tmp_path, MESSAGES).loops[0].entry == "Front.rounds"
 
 
 TRAINING = """
@@ -187,7 +177,7 @@ def talk(model, tokens):
 
 
 def test_a_loop_that_trains_generates_nothing(tmp_path: Path) -> None:
-    found = of_text(tmp_path, TRAINING)
+    found = text_mapped(tmp_path, TRAINING)
     assert [nest.entry for nest in found.loops] == ["talk"]
     assert "epoch" not in [place.name for place in found.loop_candidates]
 
@@ -203,7 +193,7 @@ _LOOP = """
 def test_the_loop_of_a_base_stands_before_those_that_override_it(tmp_path: Path) -> None:
     """A class that generates in its own way is one model's; calls of `self` on inputs run the model."""
     text = f"class Whole:{_LOOP}\n\nclass AOther(Whole):{_LOOP}\n"
-    assert [one.name for one in role(of_text(tmp_path, text), "runtime loop").candidates][:2] == ["Whole", "AOther"]
+    assert [one.name for one in role(text_mapped(tmp_path, text), "runtime loop").candidates][:2] == ["Whole", "AOther"]
 
 
 def test_one_model_of_a_zoo_is_no_role_of_the_engine(tmp_path: Path) -> None:
@@ -225,7 +215,7 @@ def test_one_model_of_a_zoo_is_no_role_of_the_engine(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["is_flash_attention_available", "lazy_import_flash_attention", "get_paged_attention"])
 def test_what_asks_for_attention_does_not_attend(tmp_path: Path, name: str) -> None:
     text = f"class Picker:\n    def choose(self):\n        return {name}('x')\n"
-    assert not role(of_text(tmp_path, text), "attention backend").candidates
+    assert not role(text_mapped(tmp_path, text), "attention backend").candidates
 
 
 def test_what_a_loop_is_handed_runs_in_it(tmp_path: Path) -> None:
@@ -234,7 +224,7 @@ def test_what_a_loop_is_handed_runs_in_it(tmp_path: Path) -> None:
         "def run_loop(step):\n    while True:\n        step()\n\n"
         "def work(model, ids):\n    def step():\n        logits = model(ids)\n        torch.argmax(logits)\n\n    run_loop(step)\n"
     )
-    assert role(of_text(tmp_path, text), "runtime loop").candidates[0].name == "work"
+    assert role(text_mapped(tmp_path, text), "runtime loop").candidates[0].name == "work"
 
 
 def test_a_nest_shows_what_statements_do_themselves(tmp_path: Path) -> None:
@@ -262,7 +252,7 @@ class Server:
             next_token = torch.argmax(logits)
             out += [next_token]
 """
-    nest = of_text(tmp_path, text).loops[0]
+    nest = text_mapped(tmp_path, text).loops[0]
     shown = {line.code: (line.kind, line.stage) for line in nest.lines}
     assert shown["self.k_cache[:, cache] = x"] == ("work", "KV cache")
     assert shown["out += [next_token]"] == ("work", "output")

@@ -16,7 +16,7 @@ from functools import cached_property
 from opscope_schemas.repo_map import Place
 
 from opscope_tools.survey.call_graph import CallGraph, Node
-from opscope_tools.survey.effects import EFFECTS
+from opscope_tools.survey.effects import EFFECTS, effects_named
 from opscope_tools.survey.holdings import LAYER, Definition, Holdings
 
 __all__ = ["Behaviour", "Player"]
@@ -29,6 +29,8 @@ _OVERRIDES = 3.0
 _IN_MODEL = 2
 #: and where it is that of one model among many
 _ONE_MODEL = 5.0
+#: what holds keys and values is called so
+_HOLDER = re.compile(r"(?i:cache|kv|mem|pool|page|block)")
 #: names that speak of ranks
 _OF_RANKS = re.compile(
     r"(?i:parallel|communicat|distribut|gather|reduce|scatter|all_to|rank|group|collective|shard|mesh)|(^|_)(tp|pp|ep|comm)(_|$)|[TPE]P(?![a-z])"
@@ -234,12 +236,12 @@ class Behaviour:
     def _as_cache(self, node: Node) -> tuple[float, str] | None:
         effects = node.work.effects
         effect = next((one for one in ("allocates", "writes") if one in effects), None)
-        if effect is None or (node.owner is None and not re.search(r"cache|kv", node.fact.name)):
+        called = r"cache|kv|(^|_)(store|append)(_|$)" if effect == "writes" else r"cache|kv"
+        if effect is None or (node.owner is None and not re.search(called, node.fact.name)):
             return None
         own = effects[effect][0].startswith("self.")
         strength = (5.0 if own else 2.5) if effect == "allocates" else (3.0 if own else 2.0)
-        called = re.search(r"cache|kv|mem|pool|page|block", node.definition.name, re.IGNORECASE)
-        strength += 1.5 if called else -3 if self._is_model_part(node) else -2
+        strength += 1.5 if _HOLDER.search(node.definition.name) else -3 if self._is_model_part(node) else -2
         return strength, effect
 
     def _as_sampling(self, node: Node) -> tuple[float, str] | None:
@@ -268,11 +270,11 @@ class Behaviour:
             return None
         part = self._is_model_part(node)
         if "model" in effects and not part:
-            strength = 4.0
+            strength = 4.0 if steps else 3.0  # the loop itself
         elif "model" in effects and steps == 0:  # a module that generates: the loop runs the model itself
             strength = 2.0
-        elif "layers" in effects and not part:
-            strength = 3.0
+        elif "layers" in effects and not part:  # a class of no library runs its own layers: the loop only calls it
+            strength = 2.5 if node.owner is None else 3.5
         else:
             return None
         strength += ("prepares" in effects) + 0.5 * ("inference" in effects) - 0.5 * ("sample" in effects)
@@ -288,7 +290,11 @@ class Behaviour:
         return (min(count, 40) / 8, "flags") if count >= 5 else None
 
     def _as_parallel(self, node: Node) -> tuple[float, str] | None:
-        return (2.0, "communicates") if "communicates" in node.work.effects else None
+        if "communicates" not in node.work.effects:
+            return None
+        return 2.0 + 2 * (
+            "communicates" in effects_named(node.fact.name)
+        ), "communicates"  # what wraps it, before what uses it
 
     def _is_model_part(self, node: Node) -> bool:
         """Whether a method is that of a layer or model: its class derives from a library's module."""
@@ -308,8 +314,7 @@ def _borrowed(one: Definition, _: set[str]) -> str:
 
 
 def _only_writes(one: Definition, effects: set[str]) -> str:
-    called = re.search(r"cache|kv|mem|pool|page|block", one.name, re.IGNORECASE)
-    return "" if called or "allocates" in effects else "writes keys and values, and allocates none"
+    return "" if _HOLDER.search(one.name) or "allocates" in effects else "writes keys and values, and allocates none"
 
 
 _WEAK: dict[str, Callable[[Definition, set[str]], str]] = {"tokenizer": _borrowed, "KV cache": _only_writes}

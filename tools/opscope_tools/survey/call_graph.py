@@ -120,7 +120,10 @@ class CallGraph:
 
     def from_effects(self, *effects: str, far: int = _FAR) -> dict[Node, int]:
         """How far each function lies above the nearest that shows one of the effects; those that are too far are left out."""
-        begins = [node for node in self.nodes if any(effect in node.work.effects for effect in effects)]
+        return self.above([node for node in self.nodes if any(effect in node.work.effects for effect in effects)], far)
+
+    def above(self, begins: Iterable[Node], far: int = _FAR) -> dict[Node, int]:
+        """How far each function lies above the nearest of `begins`."""
         return _spread(begins, lambda node: self.callers.get(node, ()), far)
 
     def below(self, begins: Iterable[Node]) -> dict[Node, int]:

@@ -75,9 +75,9 @@ ROLES = (
          r"(get|load|parse|read|make|create|build)_\w*(config|args|arguments|parser|settings)|parse(_args)?|get_parser", general=True),
     Role("model runner", r"\w*ModelRunner\w*|\w*Worker|\w*ModelExecutor|\w*Executor(Base)?", r"\w*ModelRunner",
          r"execute_model|run_model|forward\w*|run|load_model|prepare_\w+|capture\w*|init_device|warmup\w*|_model_forward", _RECORDS, strict=True),
-    Role("tokenizer", r"\w*(Tokenizer|TOKENIZER)\w*|\w*Detokenizer\w*", r"\w*Tokenizer(Base|Manager|Fast)?|PreTrainedTokenizer\w*|\w*Detokenizer", r"encode|decode|batch_\w+|apply_chat_template|tokenize|detokenize|from_pretrained|__call__",
+    Role("tokenizer", r"\w*(Tokenizer|TOKENIZER)\w*|\w*Detokenizer\w*", r"\w*Tokenizer(Base|Manager|Fast|Wrapper)?|PreTrainedTokenizer\w*|\w*Detokenizer", r"encode|decode|batch_\w+|apply_chat_template|tokenize|detokenize|from_pretrained|__call__",
          r".*(Output|Config|Error|Request|Mode|Type)", r"get_tokenizer|load_tokenizer|detokenize\w*"),
-    Role("quantization", r"\w*Quant\w*|\w*Compress\w*", r"\w*Quantizer|Quantization(Config|\w*Mixin)|\w*QuantizationConfig", r"get_quant_method|apply|create_weights|process_weights\w*|quantize\w*|dequantize\w*|from_config|update_\w+|validate_\w+", r".*(Error|Test\w*)", r"\w*quantiz\w*|(\w+_)?(mm8|mm4|int8|int4|fp8|fp4|w8a8|w4a16)(_\w+)?"),
+    Role("quantization", r"\w*Quant\w*|\w*Compress\w*", r"\w*Quantizer|Quantization(Config|\w*Mixin)|\w*QuantizationConfig", r"get_quant_method|apply|create_weights|process_weights\w*|quantize\w*|dequantize\w*|from_config|update_\w+|validate_\w+", r".*(Error|Test\w*)", r"\w*quantiz\w*|(\w+_)?(mm8|mm4|int8|int4|fp8|fp4|w8a8|w4a16)(_\w+)?", both=True),
     Role("parallelism", r"\w*ParallelLinear|\w*Parallel(State|Embedding|LMHead|Group|Config|Context|Style)?|GroupCoordinator|\w*Communicator", r"(Column|Row)ParallelLinear|GroupCoordinator|\w*TensorParallel\w*|\w*TPStyle", r"all_reduce|all_gather|reduce_scatter|forward|broadcast|_apply|weight_loader|send|recv", r".*(Error|Test\w*|Stats)",
          r"init\w*_(model_)?parallel\w*|initialize_model_parallel|tensor_model_parallel_\w+|all_reduce|get_tp_group|tensor_parallel\w*"),
 )  # fmt: skip
@@ -163,6 +163,8 @@ class Ranking:
         if player is None and not _plain_enough(role, one) and (role.name in DOES or self.behaviour is not None):
             about = "its body handles what the role is about, and shows none of its work"
             weak = "" if work == 2 else about if work else "by its name and its methods' names alone"
+            if _bears_another(role, one):
+                score, weak = score - 8, weak or "its name is that of another role"
         of_one = self.behaviour is not None and role.name in _OF_ALL and self.held.one_of_many(one.file.path)
         if self.behaviour is not None and not role.general:
             if player is not None:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from opscope_tools.survey.facts import Work
 from opscope_tools.survey.module import Module, string
 
-__all__ = ["EFFECTS", "EffectReader", "handed_over", "loose_chain", "names", "spawned"]
+__all__ = ["EFFECTS", "EffectReader", "effects_named", "handed_over", "loose_chain", "names", "spawned"]
 
 #: effect -> what it is, as a report says it
 EFFECTS = {
@@ -45,7 +45,7 @@ _BY_NAME = (
     ("writes", r"\w*(reshape_and_cache|(store|write|append|set|fill|update|put)_kv|copy_kv|kv_(copy|store|write|append)|set_kv_buffer|store_cache|fill_kv|update_kv_cache)\w*"),
     ("inference", r"no_grad|inference_mode"),
     ("trains", r"backward|zero_grad"),
-    ("communicates", r"all_reduce\w*|all_gather\w*|reduce_scatter\w*|all_to_all\w*|\w*tensor_model_parallel_all_\w+|psum"),
+    ("communicates", r"(tp_|_|custom_|fused_|async_)?(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all)\w*|tp_(gather|broadcast)\w*|\w*tensor_model_parallel_all_\w+|psum"),
     ("flags", r"add_argument"),
     ("asks", r"input|prompt_toolkit\w*|prompt_async"),
     ("tokenizer", r"SentencePieceProcessor|get_encoding"),
@@ -85,6 +85,7 @@ _MAYBE_WEIGHTS = re.compile(r"\w*(score|sim|energy|dots|weights)\w*|w|aw")
 _MAKES = {"zeros", "empty", "full", "ones", "new_zeros", "new_empty", "new_full", "empty_strided", "new_ones"}
 #: a local of a cache that holds keys or values
 _KEYS_OR_VALUES = re.compile(r"(\w+_)?(key|value)_(states?|tensors?)(_\w+)?|(new_|p_)?(k|v)s?(_\w+)?")
+_ANY = re.compile(r"\w+")
 #: what compiled extensions are called
 _COMPILED = re.compile(r"\w*(ext|lib|_c|cpp|cuda|kernel)\w*", re.IGNORECASE)
 #: what holds keys and values, whoever holds it; and names that only an object's own attributes may have
@@ -94,7 +95,7 @@ _CACHE = re.compile(
 _HOLDS_CACHE = re.compile(r"\w*(cache|buffer|pool)s?(_[kv])?")
 _OWN_CACHE = re.compile(r"_?(k|v|kv|keys?|values?|key_states|value_states|k_all|v_all|latents?|ckv|k_quant|v_quant)_?")
 _NO_CACHE = re.compile(
-    r"\w*(mask|ids|token|pos|freq|cos|sin|logit|grad|scale|bias|index|table|len|query|out|score|prob)\w*|q(_\w+)?"
+    r"\w*(conv|ssm|recurrent|mamba)_?states?\w*|\w*(mask|ids|token|pos|freq|cos|sin|logit|grad|scale|bias|index|table|len|query|out|score|prob)\w*|q(_\w+)?"
 )
 _HEADS = re.compile(r"heads?|kv_|_kv|n_kv|num_key|groups?_?size|head_size|head_dim|qk_")
 _INTO = {"index_copy_", "index_copy", "batched_index_copy_", "scatter_", "scatter", "index_put_", "copy_", "slice_update", "dynamic_update_slice", "dynamic_update_slice_in_dim", "dynamic_update_index_in_dim", "put_along_axis"}  # fmt: skip
@@ -130,7 +131,7 @@ _MOVES = {
 _CHANNEL = re.compile(r"\w*(que|queue|pipe|conn|channel|inbox|mailbox)\w*|q(_\w+)?|\w+_q")
 _PUTS, _GETS = {"put", "put_nowait", "send", "send_pyobj"}, {"get", "get_nowait", "recv", "recv_pyobj"}
 _MESSAGES = _TAKES | _PUTS
-_LAYERS = re.compile(r"\w*(layers?|blocks?)(_\w+)?|h|stages")
+_LAYERS = re.compile(r"\w*(layers?|blocks?)(_\w+)?|h|stages|modules")
 _LAYER_COUNT = re.compile(r"\w*(layer|block)\w*")
 #: calls that run what they are given, later or elsewhere
 _SPAWNS = {"Process", "Thread", "create_task", "ensure_future", "run_in_executor", "to_thread", "submit", "partial", "run_coroutine_threadsafe", "run_until_complete", "call_soon", "add_done_callback", "remote", "async_", "wraps", "start_soon"}  # fmt: skip
@@ -141,7 +142,7 @@ _COMMON = frozenset(
     "append extend insert join format split strip get items keys values pop update add copy isinstance len range print int float str bool list dict tuple set super type "
     "getattr setattr hasattr min max sum abs sorted enumerate zip map filter any all open read write close info warning debug error exception to view reshape size dim unsqueeze "
     "squeeze transpose permute contiguous expand item cpu cuda numpy tolist float half startswith endswith lower upper replace zeros empty ones full arange tensor cat stack "
-    "add_argument is_available time perf_counter sleep dumps loads encode decode detach clone repr id vars next iter round callable issubclass ValueError RuntimeError TypeError "
+    "add_argument is_available time perf_counter sleep dumps loads encode decode detach clone repr id vars iter round callable issubclass ValueError RuntimeError TypeError "
     "NotImplementedError KeyError AssertionError device synchronize current_stream linear named_parameters parameters state_dict exists cast static_assert load store program_id cdiv".split()
 )  # fmt: skip
 #: what attention is asked by
@@ -274,9 +275,11 @@ class EffectReader:
     def _loop_effects(self, loop: ast.While | ast.For | ast.AsyncFor, outer: str, inner: str) -> None:
         head = loop.test if isinstance(loop, ast.While) else loop.iter
         named = [*names(head)]
-        if any(_QUEUE.fullmatch(name) for name in named) and self._moves(loop):
+        if (any(_QUEUE.fullmatch(name) for name in named) or self._pops(loop)) and self._moves(loop):
             self._add(outer, inner, "admits", self.module.text(head, 60), loop.lineno)
         if not isinstance(loop, ast.While) and not outer.endswith("__init__"):
+            if line := self._applies(loop, _LOGITS):
+                self._add(outer, inner, "filter", self.module.text(head, 60), line)
             ranged = isinstance(head, ast.Call) and _last(head) == "range" and any(map(_LAYER_COUNT.fullmatch, named))
             if (ranged or any(map(_LAYERS.fullmatch, named))) and (line := self._applies(loop)):
                 self._add(outer, inner, "layers", self.module.text(head, 60), line)
@@ -291,7 +294,15 @@ class EffectReader:
             for call in calls
         )
 
-    def _applies(self, loop: ast.For | ast.AsyncFor) -> int:
+    def _pops(self, loop: ast.While | ast.For | ast.AsyncFor) -> bool:
+        """Whether a loop takes from the head of something that the object keeps: `self.todo.popleft()`, whatever it is called."""
+        calls = [node for statement in loop.body for node in ast.walk(statement) if isinstance(node, ast.Call)]
+        return any(
+            isinstance(f := call.func, ast.Attribute) and f.attr == "popleft" and _own(f.value).startswith("self.")
+            for call in calls
+        )
+
+    def _applies(self, loop: ast.For | ast.AsyncFor, handed: re.Pattern[str] = _ANY) -> int:
         """The line on which a loop hands something through what it goes through: `x = layer(x)`, `x = self.layers[i].forward(x)`; 0 for none."""
         bound = set(names(loop.target))
         for statement in (node for one in loop.body for node in ast.walk(one) if isinstance(node, ast.Assign)):
@@ -301,7 +312,7 @@ class EffectReader:
                 given = {
                     name for argument in (*value.args, *(k.value for k in value.keywords)) for name in names(argument)
                 }
-                if targets & given:
+                if any(map(handed.fullmatch, targets & given)):
                     return value.lineno
         return 0
 
@@ -315,7 +326,7 @@ class EffectReader:
         if not outer:
             return
         line = call.lineno
-        for effect in _effects_named(last):
+        for effect in effects_named(last):
             self._add(outer, inner, effect, last, line)
         if last in _PICKS:
             self._picks(call, last, outer, inner)
@@ -387,6 +398,8 @@ class EffectReader:
             return
         shape = [*call.args, *(k.value for k in call.keywords if k.arg in {"size", "shape"})]
         dimensions = shape[0].elts if shape and isinstance(shape[0], ast.Tuple | ast.List) else shape
+        if any(isinstance(one, ast.Constant) and one.value == 0 for one in dimensions):
+            return  # stands for none yet
         words = [name for one in dimensions for name in names(one)]
         if len(dimensions) == 1 and isinstance(dimensions[0], ast.Name):
             words += self._shape_words(dimensions[0].id, outer)
@@ -503,7 +516,8 @@ class EffectReader:
                     self._leads(outer, inner, f"?.{spelt}", call.lineno)
 
 
-def _effects_named(name: str, memo: dict[str, tuple[str, ...]] = {}) -> tuple[str, ...]:  # noqa: B006  # what it remembers
+def effects_named(name: str, memo: dict[str, tuple[str, ...]] = {}) -> tuple[str, ...]:  # noqa: B006  # what it remembers
+    """The effects that the name of what is called shows alone."""
     found = memo.get(name)
     if found is None:
         found = memo[name] = tuple(effect for effect, pattern in _NAMED if pattern.fullmatch(name))
@@ -531,13 +545,13 @@ def _handed(call: ast.Call) -> Iterator[str]:
 
 
 def _last(call: ast.Call) -> str:
-    return _name(call.func) if isinstance(call.func, ast.Attribute | ast.Name) else ""
+    return _name(call.func) if isinstance(call.func, ast.Attribute | ast.Name | ast.IfExp) else ""
 
 
 def _name(node: ast.AST) -> str:
-    """The last name of `a.b[i].c`; of a call that of what is called."""
-    while isinstance(node, ast.Subscript | ast.Call | ast.Await):
-        node = node.func if isinstance(node, ast.Call) else node.value
+    """The last name of `a.b[i].c`; of a call that of what is called, of a choice that of the last."""
+    while isinstance(node, ast.Subscript | ast.Call | ast.Await | ast.IfExp):
+        node = node.func if isinstance(node, ast.Call) else node.orelse if isinstance(node, ast.IfExp) else node.value
     return str(node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", ""))[:_LONGEST]
 
 

@@ -11,8 +11,8 @@ from opscope_schemas.repo_map import CallNest, Component, Place
 from opscope_tools.survey.call_graph import Node
 from opscope_tools.survey.components import ROLES, Chosen, Ranking, candidate
 from opscope_tools.survey.facts import ClassFact
-from opscope_tools.survey.holdings import Definition, Holdings
-from opscope_tools.survey.nesting import STAGES, Nesting
+from opscope_tools.survey.holdings import Definition, Holdings, at
+from opscope_tools.survey.nesting import STAGES, Nesting, stage_of
 from opscope_tools.survey.typing_of import Target, Types
 
 _ENTRY = re.compile(
@@ -33,6 +33,8 @@ _STEPS = {
     "scheduler": ("schedule", "get_next_batch_to_run", "get_next_batch", "_schedule"),
     "model runner": ("execute_model", "run_batch", "run_model", "run", "forward_batch_generation", "forward"),
 }
+#: calls between a step and the loop that runs it
+_STEP_FAR = 12
 _LINES = 500
 _TRIED, _TRIED_BESIDE = 14, 6
 
@@ -69,8 +71,7 @@ class EngineLoops:
             return [], others
         nests = [tried[0][3]]
         for role, names in _STEPS.items():
-            if step := self._step(nesting, role, names, nests):
-                nests.append(step)
+            nests += self._step(nesting, role, names, nests)
         return nests, others
 
     def first_in_role(self, roles: list[Component], nest: CallNest) -> list[Component]:
@@ -167,22 +168,48 @@ class EngineLoops:
             return None
         return Target(self.held, one.file, one.fact.path, one.fact.line)
 
-    def _step(self, nesting: Nesting, role: str, names: tuple[str, ...], before: list[CallNest]) -> CallNest | None:
-        """The step of the role's best class, where the nestings before do not lead into it."""
+    def _step(self, nesting: Nesting, role: str, names: tuple[str, ...], before: list[CallNest]) -> list[CallNest]:
+        """The loop that runs the step of the role's best class, and the step where it is not in that loop's lines; nothing
+        where the nestings before lead into it."""
         wanted = next(one for one in ROLES if one.name == role)
         for one in (chosen.one for chosen in self.ranking.candidates(wanted)[:3]):
             if self.held.demoted(one.file.path):
-                return None
+                return []
             for name in names:
                 target = self.types.method(one, name)
                 if target is None or self.types.is_abstract(target):
                     continue
-                if any(_leads_into(nest, target) for nest in before):
-                    return None
-                nest = self._nest(nesting, target)
-                if nest.lines:
-                    return nest
-        return None
+                if any(self._leads_into(nest, target) for nest in before):
+                    return []
+                around, step = self._nest(nesting, self._looping(target)), self._nest(nesting, target)
+                found = [around] if self._leads_into(around, target) else [around, step]
+                if found := [nest for nest in found if nest.lines]:
+                    return [nest for nest in found if nest.at not in {one.at for one in before}]
+        return []
+
+    def _leads_into(self, nest: CallNest, target: Target) -> bool:
+        """Whether a nesting is that of the function, or holds its body or that of another step of its class."""
+        own = getattr(target.owner.fact, "methods", ()) if target.owner is not None else ()
+        steps = {target.at} | {
+            at(target.owner.file.path, one.line) for one in own if target.owner is not None and stage_of(one.name)
+        }
+        if nest.at == target.at:
+            return True
+        pairs = zip(nest.lines, nest.lines[1:], strict=False)
+        return any(line.into in steps and following.depth > line.depth for line, following in pairs)
+
+    def _looping(self, target: Target) -> Target:
+        """The loop that runs a step, the nearest along calls; the step itself where none is found."""
+        graph = self.ranking.behaviour.graph if self.ranking.behaviour is not None else None
+        step = graph.at(target.file.path, target.path) if graph is not None else None
+        if graph is None or step is None:
+            return target
+        above = graph.above([step], _STEP_FAR)
+        loops = [
+            node for node in above if node.work.loop and any(one in above for one, looped, _ in graph.leads[node] if looped)
+        ]  # fmt: skip
+        nearest = min(loops, key=lambda node: (node.work.loop != "while", above[node], node.at), default=step)
+        return self._target(nearest) or target
 
     # entries by name
 
@@ -218,11 +245,3 @@ class EngineLoops:
         names = [m.path for one in self.held.classes for m in getattr(one.fact, "methods", ())]
         names += [one.name for one in self.held.functions]
         return get_close_matches(entry, sorted(set(names)), n=5, cutoff=0.6)
-
-
-def _leads_into(nest: CallNest, target: Target) -> bool:
-    """Whether a nesting is that of the function, or holds its body."""
-    if nest.at == target.at:
-        return True
-    pairs = zip(nest.lines, nest.lines[1:], strict=False)
-    return any(line.into == target.at and following.depth > line.depth for line, following in pairs)

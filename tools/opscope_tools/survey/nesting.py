@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from opscope_schemas.repo_map import NestLine
 
@@ -19,6 +19,7 @@ from opscope_tools.survey.call_graph import CallGraph, Node
 from opscope_tools.survey.effects import handed_over, loose_chain, names, spawned
 from opscope_tools.survey.facts import ClassFact
 from opscope_tools.survey.holdings import Definition, Holdings, at
+from opscope_tools.survey.nest_lines import Line, flat, kept
 from opscope_tools.survey.typing_of import Frame, Target, Types
 
 #: stage of an engine -> names of what is called
@@ -36,7 +37,7 @@ _KNOWN = re.compile(
     r"_?model_forward|execute_model\w*|_?run_model|forward|\w*sampler|_?sample|sample_tokens|multinomial\w*|argmax|categorical\w*|(?:\w+_)?model|net|network|transformer|lm|llm|gpt|replay|generate|compute_logits|logits_processors?|schedule"
 )
 #: what a function does (effects.py) -> the stage that a call of it belongs to, the surest first
-_SHOWS = (("admits", "schedule"), ("model", "model"), ("layers", "model"), ("attention", "model"), ("sample", "sample"), ("writes", "KV cache"), ("allocates", "KV cache"))  # fmt: skip
+_SHOWS = (("admits", "schedule"), ("model", "model"), ("layers", "model"), ("attention", "model"), ("sample", "sample"), ("filter", "sample"), ("writes", "KV cache"), ("allocates", "KV cache"))  # fmt: skip
 #: what a generated token is called where it is kept
 _TOKEN = re.compile(r"(\w+_)?(next_?)?(tok|token|tokens|token_id|token_ids|output_ids?|next_ids?)(_\w+)?")
 _KEEPS = {"append", "extend", "cat", "concat", "concatenate", "put", "put_nowait", "copy_"}
@@ -48,21 +49,6 @@ _CODE = 110
 def stage_of(name: str) -> str:
     """The stage that a call of this name belongs to; empty where it belongs to none."""
     return next((stage for stage, pattern in _STAGES if pattern.fullmatch(name)), "")
-
-
-@dataclass
-class _Line:
-    line: NestLine
-    calls: int  # how many calls lead here
-    stages: set[str] = field(default_factory=set)
-    below: list[_Line] = field(default_factory=list)
-    #: what is called says that the line belongs to a stage
-    sure: bool = False
-    #: a break, return or yield, which says how the loop around it goes on
-    leaves: bool = False
-    #: the function that the call runs, and the same where it is expanded at another call
-    runs: tuple[str, str] | None = None
-    again: tuple[str, str] | None = None
 
 
 class Nesting:
@@ -86,8 +72,8 @@ class Nesting:
         self._near = self._distances(target)
         self._seen = {target.key}
         self._loop_depth = 0
-        tree = _kept(list(self._block(target.node.body, 0, Frame(target), 0)))
-        whole = list(_flat(tree))
+        tree = kept(list(self._block(target.node.body, 0, Frame(target), 0)))
+        whole = list(flat(tree))
         lines = shortened([line.line for line in whole], most)
         cut = f"{len(whole) - len(lines)} lines that lie deeper" if len(lines) < len(whole) else ""
         if len(self._near) >= _EXPANSIONS:
@@ -114,11 +100,11 @@ class Nesting:
 
     # statements
 
-    def _block(self, body: Sequence[ast.stmt], depth: int, frame: Frame, calls: int) -> Iterator[_Line]:
+    def _block(self, body: Sequence[ast.stmt], depth: int, frame: Frame, calls: int) -> Iterator[Line]:
         for statement in body:
             yield from self._statement(statement, depth, frame, calls)
 
-    def _statement(self, node: ast.stmt, depth: int, frame: Frame, calls: int) -> Iterator[_Line]:
+    def _statement(self, node: ast.stmt, depth: int, frame: Frame, calls: int) -> Iterator[Line]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             return
         if isinstance(node, ast.For | ast.AsyncFor):
@@ -163,7 +149,9 @@ class Nesting:
         else:
             found = [*self._calls(node, depth, frame, calls)]
             yield from found
-            if not any(line.sure for line in found) and (stage := self._done(node, frame)):
+            if isinstance(node, ast.Assign) and any("sample" in line.stages for line in flat(found)):
+                frame.picked.update(name for target in node.targets for name in names(target))
+            if not any(line.sure for line in found) and (stage := self._done(node, frame, calls)):
                 line = self._line("work", _text(node), node, [], depth, frame, calls)
                 line.line = line.line.model_copy(update={"stage": stage})
                 line.stages, line.sure = {stage}, True
@@ -173,17 +161,17 @@ class Nesting:
                 line.leaves = True
                 yield line
 
-    def _looped(self, body: Sequence[ast.stmt], depth: int, frame: Frame, calls: int) -> list[_Line]:
+    def _looped(self, body: Sequence[ast.stmt], depth: int, frame: Frame, calls: int) -> list[Line]:
         self._loop_depth += 1
         found = [*self._block(body, depth, frame, calls)]
         self._loop_depth -= 1
         return found
 
-    def _if(self, node: ast.If, word: str, depth: int, frame: Frame, calls: int) -> Iterator[_Line]:
+    def _if(self, node: ast.If, word: str, depth: int, frame: Frame, calls: int) -> Iterator[Line]:
         if not (isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"):
             yield from self._calls(node.test, depth, frame, calls)
         body = [*self._block(node.body, depth + 1, frame, calls)]
-        rest: list[_Line] = []
+        rest: list[Line] = []
         if len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If):
             rest = [*self._if(node.orelse[0], "elif", depth, frame, calls)]
         elif node.orelse:
@@ -192,7 +180,7 @@ class Nesting:
             yield self._line("branch", f"{word} {_text(node.test)}:", node, body, depth, frame, calls)
         yield from rest
 
-    def _else(self, body: Sequence[ast.stmt], depth: int, frame: Frame, calls: int) -> Iterator[_Line]:
+    def _else(self, body: Sequence[ast.stmt], depth: int, frame: Frame, calls: int) -> Iterator[Line]:
         if body:
             yield from self._held(
                 "branch",
@@ -211,21 +199,21 @@ class Nesting:
         return ast.Pass(lineno=place, col_offset=0)
 
     def _held(
-        self, kind: str, code: str, node: ast.AST, inside: list[_Line], depth: int, frame: Frame, calls: int
-    ) -> Iterator[_Line]:
+        self, kind: str, code: str, node: ast.AST, inside: list[Line], depth: int, frame: Frame, calls: int
+    ) -> Iterator[Line]:
         if inside:
             yield self._line(kind, code, node, inside, depth, frame, calls)
 
     def _line(
-        self, kind: str, code: str, node: ast.AST, below: list[_Line], depth: int, frame: Frame, calls: int
-    ) -> _Line:
+        self, kind: str, code: str, node: ast.AST, below: list[Line], depth: int, frame: Frame, calls: int
+    ) -> Line:
         code = code if len(code) <= _CODE else code[: _CODE - 3] + "..."
         place = at(frame.target.file.path, getattr(node, "lineno", 1))
-        return _Line(NestLine(depth=depth, kind=kind, code=code, at=place, calls=calls), calls, set(), below)  # type: ignore[arg-type]  # pydantic checks the kind
+        return Line(NestLine(depth=depth, kind=kind, code=code, at=place, calls=calls), calls, set(), below)  # type: ignore[arg-type]  # pydantic checks the kind
 
     # calls
 
-    def _calls(self, node: ast.AST, depth: int, frame: Frame, calls: int) -> Iterator[_Line]:
+    def _calls(self, node: ast.AST, depth: int, frame: Frame, calls: int) -> Iterator[Line]:
         """The calls of an expression or a simple statement, the inner ones first, as they run."""
         whole = (
             getattr(node, "value", None)
@@ -242,7 +230,7 @@ class Nesting:
                 prefix = "return "
             yield from self._call(call, prefix, depth, frame, calls)
 
-    def _call(self, call: ast.Call, prefix: str, depth: int, frame: Frame, calls: int) -> Iterator[_Line]:
+    def _call(self, call: ast.Call, prefix: str, depth: int, frame: Frame, calls: int) -> Iterator[Line]:
         self.checkpoint()
         name = _called_name(call)
         targets, note = self._targets(call, frame)
@@ -250,7 +238,7 @@ class Nesting:
         if not stage and len(targets) == 1 and targets[0].path.rpartition(".")[2] != name:
             stage = stage_of(targets[0].path.rpartition(".")[2])
         stage = stage or self._shown(targets)
-        below: list[_Line] = []
+        below: list[Line] = []
         into = ""
         again: tuple[str, str] | None = None
         if len(targets) == 1:
@@ -274,11 +262,11 @@ class Nesting:
         """Whether a function is expanded at this call: the first of those that the fewest calls lead to."""
         return target.key not in self._seen and self._near.get(target.key) == calls
 
-    def _expanded(self, target: Target, depth: int, calls: int) -> list[_Line]:
+    def _expanded(self, target: Target, depth: int, calls: int) -> list[Line]:
         self._seen.add(target.key)
         return [*self._block(target.node.body, depth, Frame(target), calls)]
 
-    def _choices(self, targets: list[Target], depth: int, frame: Frame, calls: int, call: ast.Call) -> list[_Line]:
+    def _choices(self, targets: list[Target], depth: int, frame: Frame, calls: int, call: ast.Call) -> list[Line]:
         """What source binds one of: each expanded under a line of its own."""
         found = []
         for target in targets:
@@ -290,7 +278,7 @@ class Nesting:
                 found.append(line)
         return found
 
-    def _done(self, node: ast.stmt, frame: Frame) -> str:
+    def _done(self, node: ast.stmt, frame: Frame, calls: int) -> str:
         """The stage of what a statement does itself: writes keys and values, attends, takes a request, hands a token on."""
         here = self.graph.at(frame.target.file.path, frame.target.path) if self.graph else None
         if here is None:
@@ -299,7 +287,8 @@ class Nesting:
         for effect, stage in _SHOWS:
             if effect in here.work.effects and node.lineno <= here.work.effects[effect][1] <= last:
                 return stage
-        return "output" if self._loop_depth and _keeps_token(node) else ""
+        hands = _keeps_token(node, frame.picked) or (calls > 0 and _hands_on(node, frame.picked))
+        return "output" if self._loop_depth and hands else ""
 
     def _shown(self, targets: list[Target]) -> str:
         """The stage of what the called functions do."""
@@ -567,83 +556,22 @@ def _leaves(node: ast.stmt) -> str:
     return _text(held)[1:].removesuffix(")") if isinstance(held, ast.Yield | ast.YieldFrom) else ""
 
 
-def _keeps_token(node: ast.stmt) -> bool:
-    """Whether a statement adds a token to what was generated: `tokens.append(next_token)`, `ids = cat([ids, next_token])`."""
-    if isinstance(node, ast.AugAssign):
-        return any(map(_TOKEN.fullmatch, names(node.value)))
+def _keeps_token(node: ast.stmt, picked: set[str]) -> bool:
+    """Whether a statement adds a token to what was generated: `tokens.append(next_token)`, `ids = cat([ids, picked])`."""
     value = getattr(node, "value", None)
-    if not isinstance(value, ast.Call) or _called_name(value) not in _KEEPS:
+    if isinstance(node, ast.AugAssign):
+        added = [*names(node.value)]
+    elif isinstance(value, ast.Call) and _called_name(value) in _KEEPS:
+        added = [name for argument in value.args for name in names(argument)]
+    else:
         return False
-    return any(_TOKEN.fullmatch(name) for argument in value.args for name in names(argument))
+    return any(name in picked or _TOKEN.fullmatch(name) for name in added)
 
 
-def _flat(lines: list[_Line]) -> Iterator[_Line]:
-    """The lines in order."""
-    for line in lines:
-        yield line
-        yield from _flat(line.below)
-
-
-def _kept(tree: list[_Line]) -> list[_Line]:
-    """The tree without calls that lead to no stage, and without the statements that hold nothing else."""
-    leading: set[tuple[str, str]] = set()
-    while True:  # a call of a function that is expanded elsewhere leads to what that one leads to
-        found = {line.runs for line in _flat(tree) if line.runs and line.below and _leads(line.below, leading)}
-        if found <= leading:
-            break
-        leading |= found
-    return _without_idle(_pruned(tree, leading, set()))
-
-
-def _without_idle(lines: list[_Line]) -> list[_Line]:
-    """The tree without what leaves a loop that runs no stage, and without the branches that hold nothing else."""
-    for line in lines:
-        if line.line.kind == "loop" and not any(one.sure or one.again for one in _flat(line.below)):
-            line.below = _kept_calls(line.below)
-        line.below = _without_idle(line.below)
-    return [line for line in lines if line.below or line.sure or line.again or line.leaves]
-
-
-def _kept_calls(lines: list[_Line]) -> list[_Line]:
-    for line in lines:
-        line.below = _kept_calls(line.below)
-    return [line for line in lines if not line.leaves]
-
-
-def _leads(lines: list[_Line], leading: set[tuple[str, str]]) -> bool:
-    return any(line.sure or line.again in leading for line in _flat(lines))
-
-
-def _pruned(lines: list[_Line], leading: set[tuple[str, str]], shown: set[tuple[str, str]]) -> list[_Line]:
-    found: list[_Line] = []
-    for line in lines:
-        if line.runs and line.below:
-            shown.add(line.runs)
-        below = _pruned(line.below, leading, shown)
-        holds = line.again in leading
-        if holds:
-            where = "as above" if line.again in shown else "as below"
-            note = f"{line.line.note}; {where}".removeprefix("; ")
-            line.line = line.line.model_copy(update={"note": note})
-        if below or line.sure or holds or line.leaves or line.line.code.startswith(("if ", "elif ")):
-            line.below = below
-            found.append(line)
-    return _with_their_rest(found)
-
-
-def _with_their_rest(lines: list[_Line]) -> list[_Line]:
-    """Without an `if` or `elif` that holds nothing, unless an `elif` or `else` of it follows."""
-    found: list[_Line] = []
-    for line in reversed(lines):
-        opens = line.line.kind == "branch" and line.line.code.startswith(("if ", "elif "))
-        rest = (
-            bool(found)
-            and found[-1].line.code.startswith(("elif ", "else:"))
-            and found[-1].line.depth == line.line.depth
-        )
-        if not opens or line.below or rest:
-            found.append(line)
-    return found[::-1]
+def _hands_on(node: ast.stmt, picked: set[str]) -> bool:
+    """Whether a generator hands on what was picked."""
+    held = node.value if isinstance(node, ast.Expr) else None
+    return isinstance(held, ast.Yield) and held.value is not None and not picked.isdisjoint(names(held.value))
 
 
 def _calls_in(body: Sequence[ast.stmt]) -> Iterator[ast.Call]:
@@ -678,9 +606,8 @@ def _is_super(node: ast.expr) -> bool:
 
 
 def _called_name(call: ast.Call) -> str:
-    if isinstance(call.func, ast.Attribute):
-        return call.func.attr
-    return call.func.id if isinstance(call.func, ast.Name) else ""
+    called = call.func.orelse if isinstance(call.func, ast.IfExp) else call.func
+    return called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
 
 
 def _text(node: ast.AST) -> str:

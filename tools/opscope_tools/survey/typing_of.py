@@ -110,6 +110,8 @@ class Frame:
     annotated: dict[str, ast.expr] = field(default_factory=dict)
     #: name -> what a loop takes it from
     looped: dict[str, list[ast.expr]] = field(default_factory=dict)
+    #: what tokens that were picked are bound to, as far as it was read
+    picked: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         for bound, taken in _loops(self.target.node.body):
