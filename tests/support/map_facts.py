@@ -32,7 +32,7 @@ def mapped(name: str, output: Path, **arguments: object) -> RepoMapResult:
 
 def text_mapped(folder: Path, text: str, **arguments: object) -> RepoMapResult:
     """The answer about a package of one module that is about a language model."""
-    (folder / "tool").mkdir()
+    (folder / "tool").mkdir(exist_ok=True)
     (folder / "tool/__init__.py").write_text("")
     (folder / "tool/core.py").write_text(f"import torch\nimport transformers\n{text}")
     (folder / "tool/net.py").write_text("class TinyForCausalLM(torch.nn.Module):\n    pass\n")

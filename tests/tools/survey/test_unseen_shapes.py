@@ -164,3 +164,116 @@ class Agent:
             torch.multinomial(torch.softmax(logits, -1), 1)
 """
     assert [nest.entry for nest in text_mapped(tmp_path, text).loops] == ["Agent.work", "Planner.plan"]
+
+
+def test_a_thread_of_an_engine_is_its_loop(tmp_path: Path) -> None:
+    """A nested function holds the loop and is handed to a thread; a look-up in a table of requests takes none."""
+    text = """
+class Life:
+    def begin(self):
+        def turn():
+            while self.running:
+                self.runner.run_model(self.scheduler.schedule())
+
+        self.thread = Thread(target=turn)
+
+class Runner:
+    def run_model(self, planned):
+        for one in planned:
+            ids = self.requests.get(one.name)
+            logits = self.model(ids)
+            torch.multinomial(torch.softmax(logits, -1), 1)
+
+class Scheduler:
+    def schedule(self):
+        for seq in self.waiting:
+            self.running.append(seq)
+"""
+    found = text_mapped(tmp_path, text)
+    assert found.loops[0].entry == "Life.begin"
+    assert {"schedule", "model", "sample"} <= set(found.loops[0].reaches)
+
+
+def test_the_loop_around_a_step_is_no_trainers(tmp_path: Path) -> None:
+    text = """
+class Scheduler:
+    def schedule(self):
+        for seq in self.waiting:
+            self.running.append(seq)
+
+class Trainer:
+    def epoch(self):
+        for batch in self.batches:
+            self.scheduler.schedule()
+            self.loss.backward()
+
+class Talker:
+    def talk(self, ids):
+        while True:
+            ids = torch.argmax(self.model(ids))
+"""
+    assert [nest.entry for nest in text_mapped(tmp_path, text).loops] == ["Talker.talk"]
+
+
+def test_what_makes_a_cache_for_attention_does_not_attend(tmp_path: Path) -> None:
+    text = """
+class Keeper:
+    def start(self, config):
+        return self._new_unified_attention_cache(config, find_mla_attention_mix(config))
+"""
+    assert not role(text_mapped(tmp_path, text), "attention backend").candidates
+
+
+def test_what_runs_the_model_and_only_calls_a_sampler_is_doubted(tmp_path: Path) -> None:
+    text = """
+class Runner:
+    def execute(self, batch):
+        return self.sample_tokens(self.model(batch))
+
+def draw(logits):
+    return torch.multinomial(torch.softmax(logits.topk(9).values, -1), 1)
+
+def serve(runner: Runner):
+    while True:
+        runner.execute(draw(1))
+"""
+    found = role(text_mapped(tmp_path, text), "sampling").candidates
+    assert [(one.name, bool(one.weak)) for one in found] == [("draw", False), ("Runner", True)]
+
+
+def test_models_of_a_zoo_are_known_by_their_names_in_a_folder_of_any_name(tmp_path: Path) -> None:
+    """A tokenizer of one of them is doubted."""
+    for number in range(9):
+        folder = tmp_path / f"tool/parts/m{number}"
+        folder.mkdir(parents=True)
+        own = "class OneTokenizer:\n    def encode(self, text):\n        return self.vocab.encode(text)\n" * (
+            number == 4
+        )
+        (folder / "m.py").write_text(f"import torch\nclass M{number}ForCausalLM(torch.nn.Module):\n    pass\n\n{own}")
+    assert first(text_mapped(tmp_path, ""), "tokenizer") == ("OneTokenizer", True)
+
+
+def test_a_nest_follows_a_function_bound_to_a_name_and_no_method_of_a_list(tmp_path: Path) -> None:
+    """What is kept in a slice of what was generated is output; `append` of a list is not that of the cache."""
+    text = """
+class Store:
+    def append(self, k):
+        self.k_cache[:, 1] = k
+
+def one_step(model, ids):
+    return torch.argmax(model(ids))
+
+def generate(model, ids, step=None):
+    if step is None:
+        step = one_step
+    out = []
+    for place in range(9):
+        chosen = step(model, ids)
+        ids[:, place] = chosen
+        out.append(place)
+"""
+    found = text_mapped(tmp_path, text, entry="generate").loops[0]
+    shown = {line.code: (line.stage, line.into) for line in found.lines}
+    assert shown["chosen = step(model, ids)"] == ("model", "tool/core.py:8")
+    assert shown["ids[:, place] = chosen"][0] == "output"
+    assert not [line for line in found.lines if line.into == "tool/core.py:5"]

@@ -203,6 +203,8 @@ class Behaviour:
             weak = _WEAK[role](one, {effect for _, effect, _ in entries}) if role in _WEAK else ""
             if role == "parallelism" and _beside(one, len(entries)):
                 weak = "communicates beside other work, and its name says nothing of ranks"
+            if role == "sampling" and _beside_model(entries[0][2]):
+                weak = "runs the model, and calls what picks tokens"
             if role == "scheduler" and entries[0][0] < 2:
                 weak = "takes from a queue, and neither runs a model nor is run by the loop"
             yield Player(one, strength + self._over(role, [n for _, _, n in entries], weigh), methods, shown, weak)
@@ -221,6 +223,10 @@ class Behaviour:
             at=f"{node.file.path}:{line}",
             text=EFFECTS[effect],
         )
+
+    def generates(self, node: Node) -> bool:
+        """Whether a loop may be that of an engine: it neither trains nor is about a task beside serving."""
+        return self._trains.get(node, 9) > 2 and not _ASIDE.search(f"{node.file.path}/{node.fact.path}")
 
     # roles
 
@@ -292,9 +298,8 @@ class Behaviour:
     def _as_parallel(self, node: Node) -> tuple[float, str] | None:
         if "communicates" not in node.work.effects:
             return None
-        return 2.0 + 2 * (
-            "communicates" in effects_named(node.fact.name)
-        ), "communicates"  # what wraps it, before what uses it
+        wraps = "communicates" in effects_named(node.fact.name) and not node.fact.name.startswith("_")
+        return 2.0 + 2 * wraps, "communicates"
 
     def _is_model_part(self, node: Node) -> bool:
         """Whether a method is that of a layer or model: its class derives from a library's module."""
@@ -303,9 +308,15 @@ class Behaviour:
 
 def _beside(one: Definition, methods: int) -> bool:
     """Whether the methods that do a role's work are few of a class, and its name says nothing of ranks."""
-    named = _OF_RANKS.search(one.name)
+    named = _OF_RANKS.search(f"{one.name} {one.file.path.rpartition('/')[2]}")
     own = getattr(one.fact, "methods", ())
     return named is None and (not own or 3 * methods < len(own))
+
+
+def _beside_model(node: Node) -> bool:
+    """Whether a function runs a model and neither filters logits nor picks from them itself."""
+    effects = node.work.effects
+    return "model" in effects and "filter" not in effects and "sample_token" in effects["sample"][0]
 
 
 def _borrowed(one: Definition, _: set[str]) -> str:

@@ -17,12 +17,22 @@ from opscope_schemas.repo_map import Candidate, Component, Place
 from opscope_tools.survey.behaviour import Behaviour, Player
 from opscope_tools.survey.facts import ClassFact
 from opscope_tools.survey.holdings import Definition, Holdings, at
+from opscope_tools.survey.roles import purpose_of
 from opscope_tools.survey.topics import DOES
 
 _KEPT = 40
 #: roles that an engine has once for all of its models
 _OF_ALL = frozenset(
-    ("runtime loop", "scheduler", "sampling", "tokenizer", "quantization", "parallelism", "model runner")
+    (
+        "runtime loop",
+        "scheduler",
+        "sampling",
+        "tokenizer",
+        "quantization",
+        "parallelism",
+        "model runner",
+        "config parser",
+    )
 )
 #: what a body's work counts for beside names and importers
 _WORK = 6
@@ -70,16 +80,16 @@ ROLES = (
          r"forward\w*|init_forward_metadata|get_impl_cls|get_kv_cache_shape|__call__", r".*(Config|Mask|Error|Processor|Output\w*|Metadata\w*)",
          r"\w*(flash|sdpa|paged|eager|flex)_?(attention|attn)(_forward|_func|_varlen\w*)?|\w*attention_forward|(?!(load|get|set|is|has|check|use|make|init|build|create)_)(\w+_)?attention|scaled_dot_product_attention",
         both=True),
-    Role("config parser", r"\w*(EngineArgs|ServerArgs|Args|Arguments|Config|Settings)|\w*(Argument|Config)Parser", r"\w*(EngineArgs|ServerArgs)|Pre[Tt]rainedConfig|Config|Settings|ModelConfig",
+    Role("config parser", r"\w*(EngineArgs|ServerArgs|Args|Arguments|Config|Settings)|\w*(Argument|Config)Parser", r"\w*(EngineArgs|ServerArgs|ArgumentParser)|Pre[Tt]rainedConfig|Config|Settings|ModelConfig",
          r"from_cli_args|add_cli_args|from_pretrained|from_dict|from_file|from_json\w*|create_\w*config|__post_init__|parse\w*|load\w*", r".*(Error|Test\w*)",
          r"(get|load|parse|read|make|create|build)_\w*(config|args|arguments|parser|settings)|parse(_args)?|get_parser", general=True),
     Role("model runner", r"\w*ModelRunner\w*|\w*Worker|\w*ModelExecutor|\w*Executor(Base)?", r"\w*ModelRunner",
          r"execute_model|run_model|forward\w*|run|load_model|prepare_\w+|capture\w*|init_device|warmup\w*|_model_forward", _RECORDS, strict=True),
     Role("tokenizer", r"\w*(Tokenizer|TOKENIZER)\w*|\w*Detokenizer\w*", r"\w*Tokenizer(Base|Manager|Fast|Wrapper)?|PreTrainedTokenizer\w*|\w*Detokenizer", r"encode|decode|batch_\w+|apply_chat_template|tokenize|detokenize|from_pretrained|__call__",
          r".*(Output|Config|Error|Request|Mode|Type)", r"get_tokenizer|load_tokenizer|detokenize\w*"),
-    Role("quantization", r"\w*Quant\w*|\w*Compress\w*", r"\w*Quantizer|Quantization(Config|\w*Mixin)|\w*QuantizationConfig", r"get_quant_method|apply|create_weights|process_weights\w*|quantize\w*|dequantize\w*|from_config|update_\w+|validate_\w+", r".*(Error|Test\w*)", r"\w*quantiz\w*|(\w+_)?(mm8|mm4|int8|int4|fp8|fp4|w8a8|w4a16)(_\w+)?", both=True),
+    Role("quantization", r"\w*Quant\w*|\w*Compress\w*", r"\w*Quantizer|Quantization(Config|\w*Mixin)|\w*QuantizationConfig", r"get_quant_method|apply|create_weights|process_weights\w*|quantize\w*|dequantize\w*|from_config|update_\w+|validate_\w+", r".*(Error|Test\w*)", r"\w*quant(?!ile|ity|ities|um)\w*|(\w+_)?(mm8|mm4|int8|int4|fp8|fp4|w8a8|w4a16)(_\w+)?", both=True),
     Role("parallelism", r"\w*ParallelLinear|\w*Parallel(State|Embedding|LMHead|Group|Config|Context|Style)?|GroupCoordinator|\w*Communicator", r"(Column|Row)ParallelLinear|GroupCoordinator|\w*TensorParallel\w*|\w*TPStyle", r"all_reduce|all_gather|reduce_scatter|forward|broadcast|_apply|weight_loader|send|recv", r".*(Error|Test\w*|Stats)",
-         r"init\w*_(model_)?parallel\w*|initialize_model_parallel|tensor_model_parallel_\w+|all_reduce|get_tp_group|tensor_parallel\w*"),
+         r"init\w*_(model_)?parallel\w*|initialize_model_parallel|tensor_model_parallel_\w+|all_reduce|get_tp_group|tensor_parallel\w*|(init|setup|initialize)_(\w+_)?distributed\w*|shard_(\w+_)?model"),
 )  # fmt: skip
 _STAND_INS = re.compile(r"(Mock|Dummy|Fake|Stub|Toy|NoOp|Null)\w*|\w*(Mock|Dummy|Fake|Stub)")
 #: parts that only speculative decoding runs, beside those that every request runs
@@ -100,6 +110,11 @@ def _plain_enough(role: Role, one: Definition) -> bool:
 def _bears_another(role: Role, one: Definition) -> bool:
     """Whether a class is called as those that play another role: its own work comes before what it does beside it."""
     return any(other is not role and re.fullmatch(other.surest, one.name) for other in ROLES if not other.general)
+
+
+def _purpose(path: str) -> str:
+    """What the nearest folder around a file holds, of those whose name tells."""
+    return next((said for folder in reversed(path.split("/")[:-1]) if (said := purpose_of(folder))), "")
 
 
 def _value(entry: str) -> str:
@@ -251,6 +266,8 @@ class Ranking:
             )
             score += 6 * shared / max(1, len(self._near))
         score -= 30 if held.demoted(one.file.path) else 0
+        score -= 3 if one.name.startswith("_") else 0
+        score -= 8 if self.behaviour is not None and _purpose(one.file.path) in {"training", "data"} else 0
         return score - (8 if _STAND_INS.fullmatch(one.name) else 6 if _ASIDE.fullmatch(one.name) else 0)
 
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from opscope_tools.survey.facts import Work
 from opscope_tools.survey.module import Module, string
 
-__all__ = ["EFFECTS", "EffectReader", "effects_named", "handed_over", "loose_chain", "names", "spawned"]
+__all__ = ["COMMON", "EFFECTS", "EffectReader", "effects_named", "handed_over", "loose_chain", "names", "spawned"]
 
 #: effect -> what it is, as a report says it
 EFFECTS = {
@@ -41,7 +41,7 @@ EFFECTS = {
 #: names of what is called -> effect that the name alone shows
 _BY_NAME = (
     ("sample", r"_?multinomial\w*|categorical\w*|\w*sampling_from_(probs|logits)|gumbel_sample|exponential_|\w*_sampler_sample\w*|\w*sample_token\w*"),
-    ("attention", r"(?!_?(is|has|check|lazy|import|load|get|set|uses?|supports?|can|should|register|validate|create|build|make|init|warn|enable|disable|select|test)_)(scaled_dot_product_attention|flash_attn\w*|\w*(paged|flash|unified|flex|ragged|mqa|gqa|mla)_?attention\w*|memory_efficient_attention|\w*attention_(fwd|forward|kernel|func)\w*|\w*_att(ention|n)?_fwd\w*|dot_product_attention|flash_mla\w*|attention_ref)"),
+    ("attention", r"(?!_?(is|has|check|lazy|import|load|get|set|uses?|supports?|can|should|register|validate|create|build|make|init|warn|enable|disable|select|test|detect|materialize|resolve|prepare|update)_)(?!\w*(_(config|mix|mask|meta\w*|spec|view|type|mode|params|info|available|enabled|supported)|(?<!with_kv)_cache)s?$)(scaled_dot_product_attention|flash_attn\w*|\w*(paged|flash|unified|flex|ragged|mqa|gqa|mla)_?attention\w*|memory_efficient_attention|\w*attention_(fwd|forward|kernel|func)\w*|\w*_att(ention|n)?_fwd\w*|dot_product_attention|flash_mla\w*|attention_ref)"),
     ("writes", r"\w*(reshape_and_cache|(store|write|append|set|fill|update|put)_kv|copy_kv|kv_(copy|store|write|append)|set_kv_buffer|store_cache|fill_kv|update_kv_cache)\w*"),
     ("inference", r"no_grad|inference_mode"),
     ("trains", r"backward|zero_grad"),
@@ -138,7 +138,7 @@ _SPAWNS = {"Process", "Thread", "create_task", "ensure_future", "run_in_executor
 #: calls that run the method whose name they are given
 _BY_STRING = re.compile(r"\w*(rpc|call|execute|run|remote|invoke|method|getattr)\w*")
 #: calls that lead nowhere in a repository
-_COMMON = frozenset(
+COMMON = frozenset(
     "append extend insert join format split strip get items keys values pop update add copy isinstance len range print int float str bool list dict tuple set super type "
     "getattr setattr hasattr min max sum abs sorted enumerate zip map filter any all open read write close info warning debug error exception to view reshape size dim unsqueeze "
     "squeeze transpose permute contiguous expand item cpu cuda numpy tolist float half startswith endswith lower upper replace zeros empty ones full arange tensor cat stack "
@@ -152,7 +152,7 @@ _COLLECTIVES = {"send", "recv", "isend", "irecv", "broadcast", "gather", "scatte
 #: what repeats a function that it is handed
 _REPEATS = re.compile(r"\w*(loop|repeat|forever)\w*")
 #: those of the common calls that show no effect either
-_COMMON_ALONE = _COMMON - _PICKS - _MAKES - _INTO - _GROWS - _MESSAGES - _SPAWNS - {"add_argument"}
+_COMMON_ALONE = COMMON - _PICKS - _MAKES - _INTO - _GROWS - _MESSAGES - _SPAWNS - {"add_argument"}
 _FOREIGN = {*sys.stdlib_module_names, "torch", "numpy", "jax", "mlx", "triton", "tqdm", "pydantic", "tensorflow", "pytest", "ray", "zmq", "fastapi", "safetensors", "PIL", "requests", "aiohttp", "einops", "cutlass"}  # fmt: skip
 _FOREIGN -= {"queue"}
 
@@ -266,10 +266,9 @@ class EffectReader:
             if not outer:
                 continue
             kind = "while" if isinstance(loop, ast.While) else "for"
-            if not inner:
-                self._loops.setdefault(outer, []).append((loop.lineno, loop.end_lineno or loop.lineno, kind))
-                work = self._work[outer]
-                work.loop = "while" if "while" in (kind, work.loop) else kind
+            self._loops.setdefault(outer, []).append((loop.lineno, loop.end_lineno or loop.lineno, kind))
+            work = self._work[outer]
+            work.loop = "while" if "while" in (kind, work.loop) else kind
             self._loop_effects(loop, outer, inner)
 
     def _loop_effects(self, loop: ast.While | ast.For | ast.AsyncFor, outer: str, inner: str) -> None:
@@ -335,7 +334,7 @@ class EffectReader:
         elif last in _INTO or last in _GROWS:
             self._puts(call, last, outer, inner)
         elif last in _MESSAGES and isinstance(call.func, ast.Attribute):
-            self._messages(_name(call.func.value), last, outer, inner, line)
+            self._messages(call, _name(call.func.value), last, outer, inner)
         elif "ampler" in last and last.endswith("sampler") and call.args:
             if any(_LOGITS.fullmatch(name) for argument in call.args for name in names(argument)):
                 self._add(outer, inner, "sample", last, line)
@@ -353,9 +352,11 @@ class EffectReader:
         self._runs_model(call, last, outer, inner)
         self._on(call, last, outer, inner)
 
-    def _messages(self, subject: str, last: str, outer: str, inner: str, line: int) -> None:
-        """What takes requests, and what goes to another thread or process."""
-        if last in _TAKES and _HELD.fullmatch(subject):
+    def _messages(self, call: ast.Call, subject: str, last: str, outer: str, inner: str) -> None:
+        """What takes requests, and what goes to another thread or process; `requests.get(id)` looks one up."""
+        line = call.lineno
+        looks_up = last in {"get", "pop"} and not all(isinstance(one, ast.Constant) for one in call.args)
+        if last in _TAKES and (_QUEUE if looks_up else _HELD).fullmatch(subject):
             self._add(outer, inner, "takes", f"{subject}.{last}", line)
         if last in _PUTS and _CHANNEL.fullmatch(subject):
             self._leads(outer, inner, f"put {subject}", line)  # as handed_over() spells it
@@ -389,6 +390,8 @@ class EffectReader:
             self._add(outer, inner, "weights", last, call.lineno)
         elif any(_LOGITS.fullmatch(name) for name in about):
             self._add(outer, inner, "sample" if last.startswith("argmax") else "filter", last, call.lineno)
+        elif last.startswith("argmax") and any(_MODEL.fullmatch(name) for name in about):
+            self._add(outer, inner, "sample", last, call.lineno)
 
     def _makes(self, call: ast.Call, outer: str, inner: str) -> None:
         """An allocation that holds keys and values: by a dimension of heads, or by what it is bound to."""
@@ -502,7 +505,7 @@ class EffectReader:
     def _on(self, call: ast.Call, last: str, outer: str, inner: str) -> None:
         dotted = self.module.dotted(call.func) or loose_chain(call.func)
         head = dotted.partition(".")[0]
-        if last not in _COMMON and dotted and (head not in _FOREIGN or head == self.module.name.partition(".")[0]):
+        if last not in COMMON and dotted and (head not in _FOREIGN or head == self.module.name.partition(".")[0]):
             self._leads(outer, inner, dotted, call.lineno)
         if _REPEATS.fullmatch(last):
             self._repeated(call, outer, inner)
@@ -531,7 +534,7 @@ def _callables(value: ast.expr) -> list[ast.expr]:
     if isinstance(value, ast.BoolOp):
         return [one for part in value.values for one in _callables(part)]
     if isinstance(value, ast.Call):
-        return [one for one in value.args[:1] if isinstance(one, ast.Attribute)] if _last(value) not in _COMMON else []
+        return [one for one in value.args[:1] if isinstance(one, ast.Attribute)] if _last(value) not in COMMON else []
     return [value] if isinstance(value, ast.Name | ast.Attribute) else []
 
 

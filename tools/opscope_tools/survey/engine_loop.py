@@ -200,13 +200,15 @@ class EngineLoops:
 
     def _looping(self, target: Target) -> Target:
         """The loop that runs a step, the nearest along calls; the step itself where none is found."""
-        graph = self.ranking.behaviour.graph if self.ranking.behaviour is not None else None
-        step = graph.at(target.file.path, target.path) if graph is not None else None
-        if graph is None or step is None:
+        behaviour = self.ranking.behaviour
+        step = behaviour.graph.at(target.file.path, target.path) if behaviour is not None else None
+        if behaviour is None or step is None:
             return target
+        graph = behaviour.graph
         above = graph.above([step], _STEP_FAR)
         loops = [
-            node for node in above if node.work.loop and any(one in above for one, looped, _ in graph.leads[node] if looped)
+            node for node in above
+            if node.work.loop and behaviour.generates(node) and any(one in above for one, looped, _ in graph.leads[node] if looped)
         ]  # fmt: skip
         nearest = min(loops, key=lambda node: (node.work.loop != "while", above[node], node.at), default=step)
         return self._target(nearest) or target

@@ -7,6 +7,7 @@ for any of those that bear it.
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -31,6 +32,8 @@ _ALWAYS = Guard()
 #: folders that hold a model each, how many make a zoo, and what their layers derive from
 _ZOO = re.compile(r"models?|architectures?|model_implementations|model_zoo")
 _MANY = 8
+#: what a whole model is called, whatever its folder is
+_WHOLE = re.compile(r"\w+For(CausalLM|ConditionalGeneration)")
 LAYER = re.compile(r".*\b(Module|Layer|Model)$")
 #: syntax trees kept; each takes some megabytes
 _TREES = 80
@@ -263,22 +266,30 @@ class Holdings:
         return names[1:] if names[:1] in (["self"], ["cls"]) else names
 
     def one_of_many(self, path: str) -> bool:
-        """Whether a file is about one model of a zoo: a folder of models that has a file or folder of its own for each."""
+        """Whether a file is about one model of a zoo: a folder that has a file or folder of its own for each."""
         parts = path.split("/")
         return any("/".join(parts[:n]) in self._of_zoos for n in range(2, len(parts) + 1))
 
     @cached_property
     def _of_zoos(self) -> set[str]:
-        """The files and folders of the folders of models that hold many; without the files that the others share."""
+        """The files and folders of the folders that hold many models, by their own name or those of the models; without the files that the others share."""
         held: defaultdict[str, set[str]] = defaultdict(set)
+        whole: defaultdict[str, set[str]] = defaultdict(set)
         for facts in self.source:
             parts = facts.path.split("/")
-            if any(LAYER.match(base) for one in facts.classes for base in one.bases):
-                for n in range(1, len(parts)):
-                    if _ZOO.fullmatch(parts[n - 1]):
-                        held["/".join(parts[:n])].add("/".join(parts[: n + 1]))
+            folders = ["/".join(parts[:n]) for n in range(1, len(parts) + 1)]
+            for folder, child in itertools.pairwise(folders):
+                if any(LAYER.match(base) for one in facts.classes for base in one.bases):
+                    held[folder].add(child)
+                if any(_WHOLE.fullmatch(one.name) for one in facts.classes):
+                    whole[folder].add(child)
         shared = {one.file.path for one in (*self.classes, *self.functions) if self.importers[one.at] >= _MANY}
-        return {child for children in held.values() if len(children) >= _MANY for child in children} - shared
+        zoos = {
+            folder
+            for folder, children in held.items()
+            if len(children if _ZOO.fullmatch(folder.rpartition("/")[2]) else whole[folder]) >= _MANY
+        }
+        return {child for folder in zoos for child in held[folder]} - shared
 
     # who uses, who derives
 

@@ -16,7 +16,7 @@ from opscope_schemas.repo_map import NestLine
 from opscope_tools.source.call_nesting import shortened
 from opscope_tools.survey.behaviour import Behaviour
 from opscope_tools.survey.call_graph import CallGraph, Node
-from opscope_tools.survey.effects import handed_over, loose_chain, names, spawned
+from opscope_tools.survey.effects import COMMON, handed_over, loose_chain, names, spawned
 from opscope_tools.survey.facts import ClassFact
 from opscope_tools.survey.holdings import Definition, Holdings, at
 from opscope_tools.survey.nest_lines import Line, flat, kept
@@ -348,7 +348,7 @@ class Nesting:
             return [], ""
         given = [call.func, *spawned(call)]
         found: dict[tuple[str, str], Target] = {}
-        for one in given:
+        for one in given if _called_name(call) not in COMMON else ():
             inner = self._nested(one.id, frame) if isinstance(one, ast.Name) else None
             dotted = self.held.dotted(one, frame.target.file) or loose_chain(one)
             for other in (
@@ -450,7 +450,9 @@ class Nesting:
     def _looked_up(self, node: ast.Name, frame: Frame) -> list[Target]:
         """The methods that a local name may stand for: `getattr(self, "name")`, or of the names in a table of the file."""
         owner = frame.target.owner
-        found: dict[tuple[str, str], Target] = {}
+        bound = [option for value in frame.local.get(node.id, []) for option in _options(value)]
+        named = [self.types.named(one, frame.target.file) for one in bound if isinstance(one, ast.Name | ast.Attribute)]
+        found = {one.key: one for name in named if name is not None and (one := self._function(name)) is not None}
         for value in frame.local.get(node.id, []) if owner is not None else []:
             if not (isinstance(value, ast.Call) and _called_name(value) == "getattr" and len(value.args) >= 2):
                 continue
@@ -561,6 +563,8 @@ def _keeps_token(node: ast.stmt, picked: set[str]) -> bool:
     value = getattr(node, "value", None)
     if isinstance(node, ast.AugAssign):
         added = [*names(node.value)]
+    elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+        return isinstance(value, ast.Name) and value.id in picked
     elif isinstance(value, ast.Call) and _called_name(value) in _KEEPS:
         added = [name for argument in value.args for name in names(argument)]
     else:

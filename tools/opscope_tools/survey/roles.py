@@ -69,7 +69,7 @@ _PURPOSES: tuple[tuple[str, str], ...] = (
     (r"compilation|compiler|inductor|dynamo|fx", "compilation"),
     (r"platforms?|backends?|device|devices|hardware_backend", "platforms and backends"),
     (r"utils?|utilities|helpers|common|_utils|support", "helpers"),
-    (r"train|trainer|training|optim|optimizers?", "training"),
+    (r"train|trainers?|training|optim|optimizers?", "training"),
     (r"data|datasets?|dataloaders?", "data"),
     (r"plugins?|integrations?|contrib|ext|extensions?", "integrations"),
 )  # fmt: skip
