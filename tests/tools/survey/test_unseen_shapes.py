@@ -277,3 +277,133 @@ def generate(model, ids, step=None):
     assert shown["chosen = step(model, ids)"] == ("model", "tool/core.py:8")
     assert shown["ids[:, place] = chosen"][0] == "output"
     assert not [line for line in found.lines if line.into == "tool/core.py:5"]
+
+
+STEPPED = """
+class Planner:
+    def schedule(self):
+        while self.waiting:
+            self.running.append(self.waiting.pop(0))
+
+class Core:
+    def __init__(self, model):
+        self.model = model
+        self.planner = Planner()
+
+    def step(self):
+        self.planner.schedule()
+        for seq in self.planner.running:
+            seq.append_token(torch.argmax(self.model(seq.ids)))
+
+def chat(core: Core):
+    while True:
+        core.step()
+"""
+
+
+def test_a_function_that_steps_an_engine_is_its_client(tmp_path: Path) -> None:
+    assert first(text_mapped(tmp_path, STEPPED), "runtime loop") == ("Core", False)
+
+
+def test_a_stand_in_for_a_class_is_not_what_an_attribute_holds(tmp_path: Path) -> None:
+    """Nor is `decode` a method of text where it is given a batch; a class that decodes batches is no tokenizer."""
+    text = """
+class FakeModel:
+    def decode(self, batch):
+        return [1]
+
+class Weights:
+    def load(self, name):
+        self.words = transformers.AutoTokenizer.from_pretrained(name)
+
+    def decode(self, batch):
+        return torch.argmax(self.model(batch))
+
+class Engine:
+    def __init__(self, real):
+        self.model = Weights() if real else FakeModel()
+
+    def generate(self, batch):
+        while True:
+            tokens = self.model.decode(batch)
+            for token in tokens:
+                yield token
+"""
+    found = text_mapped(tmp_path, text)
+    assert (found.loops[0].entry, {"model", "sample"} - set(found.loops[0].reaches)) == ("Engine.generate", set())
+    assert "yield token" in [line.code for line in found.loops[0].lines]
+    assert first(found, "tokenizer") == ("Weights", True)
+
+
+def test_what_serves_encoders_drafts_or_one_model_is_doubted(tmp_path: Path) -> None:
+    (tmp_path / "tool/models").mkdir(parents=True)
+    for number in range(9):
+        text = f"import torch\nclass Alpha{number}ForCausalLM(torch.nn.Module):\n    pass\n"
+        (tmp_path / f"tool/models/m{number}.py").write_text(text)
+    text = """
+class DraftSampler:
+    def sample(self, logits):
+        return torch.multinomial(torch.softmax(logits, -1), 1)
+
+class Alpha3AttentionBackend:
+    def forward(self, q, k, v):
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v)
+
+class Loop:
+    def run_loop(self):
+        while True:
+            self.sampler.sample(self.model(self.ids))
+"""
+    (tmp_path / "tool/encode_scheduler.py").write_text(
+        "class Scheduler:\n    def next_batch(self):\n        for one in self.waiting:\n            self.running.append(one)\n"
+    )
+    found = text_mapped(tmp_path, text)
+    assert first(found, "scheduler") == ("Scheduler", True)
+    assert first(found, "sampling") == ("DraftSampler", True)
+    assert first(found, "attention backend") == ("Alpha3AttentionBackend", True)
+
+
+def test_layers_that_the_models_of_a_zoo_share_are_those_of_none(tmp_path: Path) -> None:
+    models = tmp_path / "tool/models"
+    (models / "shared").mkdir(parents=True)
+    (models / "shared/attend.py").write_text(
+        "import torch\nclass SharedAttention(torch.nn.Module):\n    def forward(self, q, k, v):\n"
+        "        return torch.nn.functional.scaled_dot_product_attention(q, k, v)\n"
+    )
+    for number in range(9):
+        used = "from tool.models.shared.attend import SharedAttention\n" * (number < 6)
+        text = f"import torch\n{used}class M{number}ForCausalLM(torch.nn.Module):\n    pass\n"
+        (models / f"m{number}.py").write_text(text)
+    assert first(text_mapped(tmp_path, ""), "attention backend") == ("SharedAttention", False)
+
+
+def test_a_nest_shows_what_a_compiled_scheduler_plans_and_what_another_thread_is_handed(tmp_path: Path) -> None:
+    text = """
+class Pages:
+    def free(self, seq):
+        self.left += 1
+
+class Engine:
+    def __init__(self, pages: Pages):
+        self.pages = pages
+
+    def run_loop(self):
+        while True:
+            while not self.pending.empty():
+                self.take(self.pending.get_nowait())
+            plan = self.scheduler.next_plan()
+            self.thread.submit(lambda: self.turn(plan))
+            self.pages.free(plan)
+
+    def take(self, one):
+        self.names[one] = one
+
+    def turn(self, plan):
+        return torch.argmax(self.model(plan))
+"""
+    found = text_mapped(tmp_path, text, entry="Engine.run_loop").loops[0]
+    shown = {line.code: (line.stage, line.note) for line in found.lines}
+    assert shown["plan = self.scheduler.next_plan()"] == ("schedule", "not in source")
+    assert shown["self.turn(plan)"][0] == "model"
+    assert shown["self.pages.free(plan)"][0] == "KV cache"
+    assert first(text_mapped(tmp_path, text), "scheduler") == ("Engine", False)

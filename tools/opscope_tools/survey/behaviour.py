@@ -19,7 +19,7 @@ from opscope_tools.survey.call_graph import CallGraph, Node
 from opscope_tools.survey.effects import EFFECTS, effects_named
 from opscope_tools.survey.holdings import LAYER, Definition, Holdings
 
-__all__ = ["Behaviour", "Player"]
+__all__ = ["HOLDER", "Behaviour", "Player"]
 
 #: the best loops, which are compared with each other
 _COMPARED = 12
@@ -30,7 +30,7 @@ _IN_MODEL = 2
 #: and where it is that of one model among many
 _ONE_MODEL = 5.0
 #: what holds keys and values is called so
-_HOLDER = re.compile(r"(?i:cache|kv|mem|pool|page|block)")
+HOLDER = re.compile(r"(?i:cache|kv|mem|pool|page|block)")
 #: names that speak of ranks
 _OF_RANKS = re.compile(
     r"(?i:parallel|communicat|distribut|gather|reduce|scatter|all_to|rank|group|collective|shard|mesh)|(^|_)(tp|pp|ep|comm)(_|$)|[TPE]P(?![a-z])"
@@ -43,7 +43,7 @@ _NAMED = re.compile(r"\w*(loop|generate|decode|step|run|stream|serve|iterate)\w*
 _ASIDE = re.compile(r"(^|[/_.])(eval|evals|evaluate|evaluation|train|trainer|training|finetune|bench|benchmark|convert|conversion|quantize|calibrate|warmup|warm_up|profile|capture|compile|dummy|speculative|speculator|spec_decode|draft|candidate|assist|beam|test|record|cudagraph|cuda_graph)", re.IGNORECASE)  # fmt: skip
 #: folders of one platform among several
 _PLATFORM = re.compile(r"/(hardware_backend|mlx|npu|xpu|hpu|tpu|ascend|musa|rocm)/")
-_OTHER_INPUTS = re.compile(r"(^|[/_.])(vision|visual|vit|audio|image|video|encoder|multimodal|voice|speech|realtime|siglip|clip|tts|diffusion|embedding)|(Vision|Visual|Audio|Image|Video|Encoder(?!Decoder))")  # fmt: skip
+_OTHER_INPUTS = re.compile(r"(^|[/_.])(vision|visual|vit|audio|image|video|encoder|encode_|multimodal|voice|speech|realtime|siglip|clip|tts|diffusion|embedding)|(Vision|Visual|Audio|Image|Video|Encoder(?!Decoder))")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -126,10 +126,10 @@ class Behaviour:
         return score - (4 if _OTHER_INPUTS.search(f"{node.file.path}/{node.fact.path}") else 0)
 
     def _serves(self, node: Node) -> bool:
-        """Whether the loop takes requests: itself, or in what it calls first."""
+        """Whether the loop takes requests: itself, or in what it calls first; a function that steps an engine is its client."""
         admits = self.graph.in_loop(node, ("admits",), self._admits)
         takes = self.graph.in_loop(node, ("takes",), self._takes)
-        return (admits is not None and admits <= 4) or (takes is not None and takes <= 1)
+        return (admits is not None and admits <= (4 if node.owner else 1)) or (takes is not None and takes <= 1)
 
     @cached_property
     def _trains(self) -> dict[Node, int]:
@@ -247,7 +247,7 @@ class Behaviour:
             return None
         own = effects[effect][0].startswith("self.")
         strength = (5.0 if own else 2.5) if effect == "allocates" else (3.0 if own else 2.0)
-        strength += 1.5 if _HOLDER.search(node.definition.name) else -3 if self._is_model_part(node) else -2
+        strength += 1.5 if HOLDER.search(node.definition.name) else -3 if self._is_model_part(node) else -2
         return strength, effect
 
     def _as_sampling(self, node: Node) -> tuple[float, str] | None:
@@ -256,7 +256,8 @@ class Behaviour:
             return None
         steps = self.reached.get(node)
         only_argmax = work.effects["sample"][0].startswith("argmax")
-        if steps is None and (only_argmax or "filter" not in work.effects):
+        called = re.search("sampl", node.definition.name, re.IGNORECASE)
+        if steps is None and (only_argmax or not ("filter" in work.effects or called)):
             return None
         strength = 1.5 + min(work.counts.get("filter", 0), 4) * 0.5 + (1 if not only_argmax else 0)
         strength += 1.5 if "filter" in work.effects else 0
@@ -321,11 +322,16 @@ def _beside_model(node: Node) -> bool:
 
 def _borrowed(one: Definition, _: set[str]) -> str:
     named = {method.name for method in getattr(one.fact, "methods", ())}
-    return "" if {"encode", "decode"} & named else "loads a tokenizer, and is none itself"
+    called = "token" in one.name.lower()
+    return (
+        ""
+        if {"encode", "decode"} <= named or (called and {"encode", "decode"} & named)
+        else "loads a tokenizer, and is none itself"
+    )
 
 
 def _only_writes(one: Definition, effects: set[str]) -> str:
-    return "" if _HOLDER.search(one.name) or "allocates" in effects else "writes keys and values, and allocates none"
+    return "" if HOLDER.search(one.name) or "allocates" in effects else "writes keys and values, and allocates none"
 
 
 _WEAK: dict[str, Callable[[Definition, set[str]], str]] = {"tokenizer": _borrowed, "KV cache": _only_writes}

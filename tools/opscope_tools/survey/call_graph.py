@@ -15,7 +15,7 @@ from functools import cached_property
 from heapq import heappop, heappush
 
 from opscope_tools.survey.facts import ClassFact, FileFacts, FunctionFact, Work
-from opscope_tools.survey.holdings import Definition, Holdings, at
+from opscope_tools.survey.holdings import STAND_INS, Definition, Holdings, at
 
 __all__ = ["CallGraph", "Node"]
 
@@ -64,6 +64,9 @@ class CallGraph:
         for node in self.nodes:
             if node.owner is not None and not node.fact.abstract:
                 self._named[node.fact.name].append(node)
+        for name, nodes in self._named.items():
+            real = [node for node in nodes if node.owner is not None and not STAND_INS.fullmatch(node.owner.name)]
+            self._named[name] = real or nodes
         #: what the dotted names of the repository's modules begin with
         self._tops = {name.partition(".")[0] for name in held.names.values()} | held.own
         #: (class, attribute) -> the functions that its methods bind the attribute to

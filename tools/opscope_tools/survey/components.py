@@ -16,24 +16,16 @@ from opscope_schemas.repo_map import Candidate, Component, Place
 
 from opscope_tools.survey.behaviour import Behaviour, Player
 from opscope_tools.survey.facts import ClassFact
-from opscope_tools.survey.holdings import Definition, Holdings, at
+from opscope_tools.survey.holdings import STAND_INS, Definition, Holdings, at
 from opscope_tools.survey.roles import purpose_of
 from opscope_tools.survey.topics import DOES
 
 _KEPT = 40
 #: roles that an engine has once for all of its models
-_OF_ALL = frozenset(
-    (
-        "runtime loop",
-        "scheduler",
-        "sampling",
-        "tokenizer",
-        "quantization",
-        "parallelism",
-        "model runner",
-        "config parser",
-    )
-)
+_OF_ALL = frozenset((
+    "runtime loop", "scheduler", "KV cache", "sampling", "attention backend", "tokenizer", "quantization", "parallelism",
+    "model runner", "config parser",
+))  # fmt: skip
 #: what a body's work counts for beside names and importers
 _WORK = 6
 #: importers and descendants beyond which more say nothing: each model of a zoo imports its layers
@@ -73,7 +65,7 @@ ROLES = (
     Role("KV cache", r"\w*(KV|Kv)\w*(Cache|Pool|Manager|Allocator)\w*|\w*(Block|Page|Cache)(Manager|Allocator|Pool|Engine|Table)|\w*Cache", r"\w*KV\w*(Manager|Pool|Cache)|BlockManager|BlockPool|DynamicCache|StaticCache|KVCache|Cache|RadixCache",
          r"append\w*|_?allocate\w*|free\w*|evict\w*|swap\w*|update|get_seq_length|match_prefix|can_allocate|can_append|reorder_cache|get_kv\w*|set_kv\w*|reset",
          r"(MM|Multi[Mm]odal|Encoder(?!Decoder)|Processor|Compil\w*|Tokenizer|Image|Video|Audio|Prompt)\w*Cache\w*|.*(LRU|Disk|File|Http|Dtype|Lookup|Layout|Connector\w*|Event\w*|Schema)\w*Cache|" + _RECORDS, strict=True, certain=r"\w*(KV|Kv)Cache"),
-    Role("sampling", r"\w*Sampler|\w*LogitsProcessor|\w*LogitsWarper", r"\w*Sampler",
+    Role("sampling", r"\w*Sampler|\w*SamplingBackend|\w*LogitsProcessor|\w*LogitsWarper", r"\w*Sampler",
          r"forward|__call__|_?sample\w*|apply\w*|greedy\w*|top_\w+|verify|_verify\w*", r".*(Batch|Random|Distributed|Sequential|Data|Length\w*|Subset\w*|Weighted\w*|Up|Down|Re|Latent|Grid|Video|Frame)[sS]ampler|.*(Stats|Output|Error|Type)",
          r"_?sample(_\w+)?|top_k_top_p\w*|logits_to_probs|top_[kp](_\w+)?|apply_(top|min)_\w+|(make|get|build|create)_sampler|\w*_(sampler|sampling)", sure=9),
     Role("attention backend", r"\w*(Attention|Attn)(Backend|Impl|Layer|Base)?|\w*(Attention|Attn)\w*Backend", r"\w*(Attention|Attn)(Backend|Impl)|Attention|\w*FlashAttention\w*",
@@ -91,7 +83,6 @@ ROLES = (
     Role("parallelism", r"\w*ParallelLinear|\w*Parallel(State|Embedding|LMHead|Group|Config|Context|Style)?|GroupCoordinator|\w*Communicator", r"(Column|Row)ParallelLinear|GroupCoordinator|\w*TensorParallel\w*|\w*TPStyle", r"all_reduce|all_gather|reduce_scatter|forward|broadcast|_apply|weight_loader|send|recv", r".*(Error|Test\w*|Stats)",
          r"init\w*_(model_)?parallel\w*|initialize_model_parallel|tensor_model_parallel_\w+|all_reduce|get_tp_group|tensor_parallel\w*|(init|setup|initialize)_(\w+_)?distributed\w*|shard_(\w+_)?model"),
 )  # fmt: skip
-_STAND_INS = re.compile(r"(Mock|Dummy|Fake|Stub|Toy|NoOp|Null)\w*|\w*(Mock|Dummy|Fake|Stub)")
 #: parts that only speculative decoding runs, beside those that every request runs
 _ASIDE = re.compile(r"_?(Reject(ion)?|Spec(ulative)?|Draft|Ngram|Eagle|Medusa)([A-Z]\w*|_\w+)")
 
@@ -180,7 +171,7 @@ class Ranking:
             weak = "" if work == 2 else about if work else "by its name and its methods' names alone"
             if _bears_another(role, one):
                 score, weak = score - 8, weak or "its name is that of another role"
-        of_one = self.behaviour is not None and role.name in _OF_ALL and self.held.one_of_many(one.file.path)
+        own = self._doubt(role, one) if self.behaviour is not None else ""
         if self.behaviour is not None and not role.general:
             if player is not None:
                 called = re.fullmatch(f"{role.classes}|{role.functions}", one.name)
@@ -188,13 +179,21 @@ class Ranking:
             score += 5 if self.behaviour.steps_to(one) is not None else 0
             score -= 12 if self.behaviour.aside(one) else 0
             score -= 8 if self.held.one_of_many(one.file.path) else 0
-        weak = "that of one model among many" if of_one and not weak else weak
+        weak = weak or own
         if player is None:
             return score, Chosen(one, methods, weak=weak)
         named = {place.name for place in player.methods}
         both = [*player.methods, *(place for place in methods if place.name not in named)]
-        own = "that of one model among many" if of_one else ""
         return score, Chosen(one, both, player.shown, own or ("" if work == 2 and methods else player.weak))
+
+    def _doubt(self, role: Role, one: Definition) -> str:
+        """What makes a definition that does a role's work doubtful all the same."""
+        if role.name in _OF_ALL and (self.held.one_of_many(one.file.path) or self.held.named_for_one(one)):
+            return "that of one model among many"
+        if not role.general and _ASIDE.fullmatch(one.name):
+            return "by its name only speculative decoding runs it"
+        aside = self.behaviour is not None and not role.general and self.behaviour.aside(one)
+        return "by its path about pictures, sound or an encoder" if aside else ""
 
     def _classes(self, role: Role) -> Iterator[tuple[float, Definition, list[Place], int]]:
         wanted, never, surest, spoken = (re.compile(p) for p in (role.classes, role.never, role.surest, role.methods))
@@ -268,7 +267,7 @@ class Ranking:
         score -= 30 if held.demoted(one.file.path) else 0
         score -= 3 if one.name.startswith("_") else 0
         score -= 8 if self.behaviour is not None and _purpose(one.file.path) in {"training", "data"} else 0
-        return score - (8 if _STAND_INS.fullmatch(one.name) else 6 if _ASIDE.fullmatch(one.name) else 0)
+        return score - (8 if STAND_INS.fullmatch(one.name) else 6 if _ASIDE.fullmatch(one.name) else 0)
 
 
 def components(ranking: Ranking, *, related: bool) -> list[Component]:

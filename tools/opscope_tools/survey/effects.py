@@ -17,7 +17,17 @@ from collections.abc import Iterator
 from opscope_tools.survey.facts import Work
 from opscope_tools.survey.module import Module, string
 
-__all__ = ["COMMON", "EFFECTS", "EffectReader", "effects_named", "handed_over", "loose_chain", "names", "spawned"]
+__all__ = [
+    "COMMON",
+    "EFFECTS",
+    "SPAWNS",
+    "EffectReader",
+    "effects_named",
+    "handed_over",
+    "loose_chain",
+    "names",
+    "spawned",
+]
 
 #: effect -> what it is, as a report says it
 EFFECTS = {
@@ -134,7 +144,7 @@ _MESSAGES = _TAKES | _PUTS
 _LAYERS = re.compile(r"\w*(layers?|blocks?)(_\w+)?|h|stages|modules")
 _LAYER_COUNT = re.compile(r"\w*(layer|block)\w*")
 #: calls that run what they are given, later or elsewhere
-_SPAWNS = {"Process", "Thread", "create_task", "ensure_future", "run_in_executor", "to_thread", "submit", "partial", "run_coroutine_threadsafe", "run_until_complete", "call_soon", "add_done_callback", "remote", "async_", "wraps", "start_soon"}  # fmt: skip
+SPAWNS = {"Process", "Thread", "create_task", "ensure_future", "run_in_executor", "to_thread", "submit", "partial", "run_coroutine_threadsafe", "run_until_complete", "call_soon", "add_done_callback", "remote", "async_", "wraps", "start_soon"}  # fmt: skip
 #: calls that run the method whose name they are given
 _BY_STRING = re.compile(r"\w*(rpc|call|execute|run|remote|invoke|method|getattr)\w*")
 #: calls that lead nowhere in a repository
@@ -152,7 +162,7 @@ _COLLECTIVES = {"send", "recv", "isend", "irecv", "broadcast", "gather", "scatte
 #: what repeats a function that it is handed
 _REPEATS = re.compile(r"\w*(loop|repeat|forever)\w*")
 #: those of the common calls that show no effect either
-_COMMON_ALONE = COMMON - _PICKS - _MAKES - _INTO - _GROWS - _MESSAGES - _SPAWNS - {"add_argument"}
+_COMMON_ALONE = COMMON - _PICKS - _MAKES - _INTO - _GROWS - _MESSAGES - SPAWNS - {"add_argument"}
 _FOREIGN = {*sys.stdlib_module_names, "torch", "numpy", "jax", "mlx", "triton", "tqdm", "pydantic", "tensorflow", "pytest", "ray", "zmq", "fastapi", "safetensors", "PIL", "requests", "aiohttp", "einops", "cutlass"}  # fmt: skip
 _FOREIGN -= {"queue"}
 
@@ -286,7 +296,10 @@ class EffectReader:
     def _moves(self, loop: ast.While | ast.For | ast.AsyncFor) -> bool:
         """Whether a loop puts what it goes through somewhere else, or hands it to what does."""
         calls = [node for statement in loop.body for node in ast.walk(statement) if isinstance(node, ast.Call)]
+        taken = [one for call in calls for one in call.args if isinstance(one, ast.Call) and _last(one) in _TAKES]
         return any(
+            isinstance(one.func, ast.Attribute) and _QUEUE.fullmatch(_name(one.func.value)) for one in taken
+        ) or any(
             _last(call) in _MOVES
             and isinstance(call.func, ast.Attribute)
             and not _QUEUE.fullmatch(_name(call.func.value))
@@ -505,11 +518,17 @@ class EffectReader:
     def _on(self, call: ast.Call, last: str, outer: str, inner: str) -> None:
         dotted = self.module.dotted(call.func) or loose_chain(call.func)
         head = dotted.partition(".")[0]
-        if last not in COMMON and dotted and (head not in _FOREIGN or head == self.module.name.partition(".")[0]):
+        # `self.model.decode(batch)`; but `line.decode("utf-8")`
+        runs = last == "decode" and "tok" not in dotted and any(not isinstance(one, ast.Constant) for one in call.args)
+        if (
+            (runs or last not in COMMON)
+            and dotted
+            and (head not in _FOREIGN or head == self.module.name.partition(".")[0])
+        ):
             self._leads(outer, inner, dotted, call.lineno)
         if _REPEATS.fullmatch(last):
             self._repeated(call, outer, inner)
-        if last in _SPAWNS:
+        if last in SPAWNS:
             for started in spawned(call):
                 if name := self.module.dotted(started):
                     self._leads(outer, inner, name, call.lineno)
@@ -581,7 +600,7 @@ def names(node: ast.AST) -> Iterator[str]:
 
 def spawned(call: ast.Call) -> list[ast.expr]:
     """The functions that a call starts later or elsewhere: `Process(target=run)`, `run_in_executor(None, self.step)`."""
-    if _last(call) not in _SPAWNS:
+    if _last(call) not in SPAWNS:
         return []
     given = [*call.args, *(k.value for k in call.keywords if k.arg in {"target", "func", "fn"})]
     return [one for one in given if isinstance(one, ast.Name | ast.Attribute)]

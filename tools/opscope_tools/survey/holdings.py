@@ -32,8 +32,9 @@ _ALWAYS = Guard()
 #: folders that hold a model each, how many make a zoo, and what their layers derive from
 _ZOO = re.compile(r"models?|architectures?|model_implementations|model_zoo")
 _MANY = 8
-#: what a whole model is called, whatever its folder is
-_WHOLE = re.compile(r"\w+For(CausalLM|ConditionalGeneration)")
+#: what a whole model is called, whatever its folder is; and what only stands for another class
+_WHOLE = re.compile(r"(\w+)For(CausalLM|ConditionalGeneration)")
+STAND_INS = re.compile(r"(Mock|Dummy|Fake|Stub|Toy|NoOp|Null)\w*|\w*(Mock|Dummy|Fake|Stub)")
 LAYER = re.compile(r".*\b(Module|Layer|Model)$")
 #: syntax trees kept; each takes some megabytes
 _TREES = 80
@@ -270,6 +271,16 @@ class Holdings:
         parts = path.split("/")
         return any("/".join(parts[:n]) in self._of_zoos for n in range(2, len(parts) + 1))
 
+    def named_for_one(self, one: Definition) -> bool:
+        """Whether a class outside a zoo bears the name of one of its models: `LlamaBackend` beside a `LlamaForCausalLM`."""
+        return any(one.name.startswith(model) and one.name[len(model) :][:1].isupper() for model in self._models)
+
+    @cached_property
+    def _models(self) -> tuple[str, ...]:
+        """What the models of the zoos are called."""
+        found = [(one, _WHOLE.fullmatch(one.name)) for one in self.classes]
+        return tuple({named[1] for one, named in found if named is not None and self.one_of_many(one.file.path)})
+
     @cached_property
     def _of_zoos(self) -> set[str]:
         """The files and folders of the folders that hold many models, by their own name or those of the models; without the files that the others share."""
@@ -289,7 +300,18 @@ class Holdings:
             for folder, children in held.items()
             if len(children if _ZOO.fullmatch(folder.rpartition("/")[2]) else whole[folder]) >= _MANY
         }
-        return {child for folder in zoos for child in held[folder]} - shared
+        return {child for folder in zoos for child in held[folder] - self._layers_of(folder, held[folder])} - shared
+
+    def _layers_of(self, folder: str, children: set[str]) -> set[str]:
+        """The files and folders of a zoo that half of the others import: the layers that its models share."""
+        importers: defaultdict[str, set[str]] = defaultdict(set)
+        depth = folder.count("/") + 2
+        for facts in self.source:
+            child = "/".join(facts.path.split("/")[:depth])
+            if child in children:
+                for other in self.imports_of(facts.path):
+                    importers["/".join(other.split("/")[:depth])].add(child)
+        return {child for child in children if 2 * len(importers[child] - {child}) >= len(children) - 1}
 
     # who uses, who derives
 

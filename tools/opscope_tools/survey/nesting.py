@@ -14,9 +14,9 @@ from dataclasses import replace
 from opscope_schemas.repo_map import NestLine
 
 from opscope_tools.source.call_nesting import shortened
-from opscope_tools.survey.behaviour import Behaviour
+from opscope_tools.survey.behaviour import HOLDER, Behaviour
 from opscope_tools.survey.call_graph import CallGraph, Node
-from opscope_tools.survey.effects import COMMON, handed_over, loose_chain, names, spawned
+from opscope_tools.survey.effects import COMMON, SPAWNS, handed_over, loose_chain, names, spawned
 from opscope_tools.survey.facts import ClassFact
 from opscope_tools.survey.holdings import Definition, Holdings, at
 from opscope_tools.survey.nest_lines import Line, flat, kept
@@ -28,8 +28,8 @@ STAGES = {
     "prefill or decode": r"(?!_?(should|is|has|can|update|get|set|take|add|negotiate|check|need|needs)_)\w*prefill\w*|decode_step|decode_one\w*|run_decode|forward_decode|prepare_decode|_decode_\w+",
     "model": r"execute_model\w*|_?run_model|run_batch|forward|forward_\w+|_?model_forward|forward_batch\w*|(?!_?(load|get|build|create|make|init|save|download|set|update|compile|is|has|fetch|register|convert|export|parse|prepare|warmup|check|select|wrap|quantize|read|unload|list)_)(\w+_)?model|model_runner|replay|decoder|net|network|transformer|lm|llm|gpt",
     "sample": r"_?sample\w*|\w*sampler|_?multinomial\w*|argmax|categorical\w*|logits_processors?|compute_logits|logits_to_probs|gumbel_sample",
-    "KV cache": r"_?allocate\w*|allocate_slots|may_append|can_append|can_allocate|_?evict(_\w+)?|swap_(in|out)|_?preempt\w*|reorder_cache|cache_blocks|hash_blocks|store_kv\w*|update_cache|reset_cache|free_\w+|_free_\w+|deallocate\w*|match_prefix|alloc_\w+",
-    "output": r"\w*process_outputs?|postprocess\w*|update_from_output|detokenize\w*|process_batch_result\w*|stream_output\w*",
+    "KV cache": r"_?allocate\w*|allocate_slots|append_slots?|may_append|can_append|can_allocate|_?evict(_\w+)?|swap_(in|out)|_?preempt\w*|reorder_cache|cache_blocks|hash_blocks|store_kv\w*|update_cache|reset_cache|free_\w+|_free_\w+|deallocate\w*|match_prefix|alloc_\w+",
+    "output": r"\w*process_outputs?|append_tokens?|postprocess\w*|update_from_output|detokenize\w*|process_batch_result\w*|stream_output\w*",
 }  # fmt: skip
 _STAGES = [(stage, re.compile(pattern)) for stage, pattern in STAGES.items()]
 #: names of stages that stay on a line even where source does not say what they run
@@ -40,6 +40,10 @@ _KNOWN = re.compile(
 _SHOWS = (("admits", "schedule"), ("model", "model"), ("layers", "model"), ("attention", "model"), ("sample", "sample"), ("filter", "sample"), ("writes", "KV cache"), ("allocates", "KV cache"))  # fmt: skip
 #: what a generated token is called where it is kept
 _TOKEN = re.compile(r"(\w+_)?(next_?)?(tok|token|tokens|token_id|token_ids|output_ids?|next_ids?)(_\w+)?")
+#: what plans batches where it is compiled, and what is only asked of it
+_PLANS, _ASKS = re.compile(r"\w*scheduler"), re.compile(r"_?(is|has|num|get|set|can|should|max)_")
+#: what is done with a part of a cache
+_HOLDS = re.compile(r"(free|append|alloc|evict|write|store|release)(_\w+)?")
 _KEEPS = {"append", "extend", "cat", "concat", "concatenate", "put", "put_nowait", "copy_"}
 _EXPANSIONS = 500  # functions
 _DEEPEST = 5
@@ -158,7 +162,7 @@ class Nesting:
                 yield line
             if calls == 0 and self._loop_depth and (code := _leaves(node)):
                 line = self._line("exit", code, node, [], depth, frame, calls)
-                line.leaves = True
+                line.leaves, line.sure = True, code.startswith("yield")
                 yield line
 
     def _looped(self, body: Sequence[ast.stmt], depth: int, frame: Frame, calls: int) -> list[Line]:
@@ -238,6 +242,8 @@ class Nesting:
         if not stage and len(targets) == 1 and targets[0].path.rpartition(".")[2] != name:
             stage = stage_of(targets[0].path.rpartition(".")[2])
         stage = stage or self._shown(targets)
+        if not targets and _PLANS.fullmatch(_holder(call)) and not _ASKS.match(name):
+            stage, note = "schedule", note or "not in source"
         below: list[Line] = []
         into = ""
         again: tuple[str, str] | None = None
@@ -294,7 +300,11 @@ class Nesting:
         """The stage of what the called functions do."""
         nodes = [self.graph.at(target.file.path, target.path) for target in targets] if self.graph else []
         effects = {effect for node in nodes if node is not None for effect in node.work.effects}
-        return next((stage for effect, stage in _SHOWS if effect in effects), "")
+        keeps = any(
+            one.owner and HOLDER.search(one.owner.name) and _HOLDS.fullmatch(one.path.rpartition(".")[2])
+            for one in targets
+        )
+        return next((stage for effect, stage in _SHOWS if effect in effects), "KV cache" if keeps else "")
 
     # what a call runs
 
@@ -593,7 +603,7 @@ def _calls_in(body: Sequence[ast.stmt]) -> Iterator[ast.Call]:
 
 def _in_order(node: ast.AST) -> Iterator[ast.Call]:
     for child in ast.iter_child_nodes(node):
-        if not isinstance(child, ast.Lambda):
+        if not isinstance(child, ast.Lambda) or (isinstance(node, ast.Call) and _called_name(node) in SPAWNS):
             yield from _in_order(child)
     if isinstance(node, ast.Call):
         yield node
@@ -607,6 +617,12 @@ def _options(value: ast.expr) -> list[ast.expr]:
 
 def _is_super(node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"
+
+
+def _holder(call: ast.Call) -> str:
+    """The last name of what a method is called on."""
+    held = call.func.value if isinstance(call.func, ast.Attribute) else None
+    return held.attr if isinstance(held, ast.Attribute) else getattr(held, "id", "")
 
 
 def _called_name(call: ast.Call) -> str:

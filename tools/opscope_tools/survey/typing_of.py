@@ -13,7 +13,7 @@ from functools import cached_property
 
 from opscope_tools.source.python.trees import expression_of
 from opscope_tools.survey.facts import ClassFact, FileFacts
-from opscope_tools.survey.holdings import Definition, Holdings, at
+from opscope_tools.survey.holdings import STAND_INS, Definition, Holdings, at
 from opscope_tools.survey.module import Function, parameters_of
 
 _DEEPEST = 6
@@ -309,7 +309,7 @@ class Types:
                 c for value, frame in self.set_values(one, node, name, owner) for c in self._value(value, frame, depth)
             ]
             if found:
-                return _distinct(found)
+                return _distinct([one for one in found if not STAND_INS.fullmatch(one.name)] or found)
         return []
 
     def _value(self, value: ast.expr | tuple[ast.expr], frame: Frame, depth: int) -> list[Definition]:
