@@ -407,3 +407,85 @@ class Engine:
     assert shown["self.turn(plan)"][0] == "model"
     assert shown["self.pages.free(plan)"][0] == "KV cache"
     assert first(text_mapped(tmp_path, text), "scheduler") == ("Engine", False)
+
+
+LAYERED = """
+class Streams:
+    def forward(self, tokens, kv):
+        h = self.embed(tokens)
+        count = self.manifest.count
+        for layer in range(count):
+            h = self.runner.run(self.slot(layer), layer, h, kv)
+        return h
+
+def pick(logits):
+    return torch.multinomial(torch.softmax(logits, -1), 1)
+
+def stream(engine: Streams, ids):
+    for _ in range(9):
+        token = pick(engine.forward(ids, None))
+        yield token
+
+def speculative_generate(engine: Streams, draft_model, ids):
+    while True:
+        logits = engine.forward(ids, None)
+        torch.multinomial(torch.softmax(draft_model(ids).topk(3).values, -1), 1)
+
+def handle(engine: Streams, jobs):
+    for job in jobs:
+        print(list(stream(engine, job)))
+        print(speculative_generate(engine, None, job))
+"""
+
+
+def test_layers_that_are_handed_along_are_gone_through(tmp_path: Path) -> None:
+    """What they are handed with is what runs the model; what drafts tokens beside it is doubted."""
+    found = text_mapped(tmp_path, LAYERED)
+    assert first(found, "model runner") == ("Streams", False)
+    assert found.loops[0].entry == "stream"
+    assert first(found, "sampling") == ("pick", False)
+
+
+def test_names_of_layers_alone_do_not_make_a_loop_that_runs_a_model(tmp_path: Path) -> None:
+    text = """
+class Plans:
+    def sizes(self, caches):
+        for layer in self.layers:
+            caches = self.sized(layer, caches)
+        return caches
+""" + LAYERED.replace("self.runner.run(self.slot(layer), layer, h, kv)", "self.runner.run(self.slot(layer), h, kv)")
+    assert "Plans" not in [one.name for one in role(text_mapped(tmp_path, text), "model runner").candidates]
+
+
+def test_a_loop_that_only_admits_for_another_is_its_part(tmp_path: Path) -> None:
+    text = """
+class Handler:
+    def __init__(self, engine):
+        self.engine = engine
+
+    def promote(self):
+        while self.queue:
+            request = self.queue.popleft()
+            self.engine.prefill(request)
+
+    def step(self):
+        self.promote()
+        self.engine.turn(self.going)
+
+    def run_loop(self):
+        while True:
+            self.step()
+
+class Engine:
+    def prefill(self, request):
+        torch.argmax(self.model(request))
+
+    def turn(self, going):
+        torch.argmax(self.model(going))
+"""
+    assert text_mapped(tmp_path, text).loops[0].entry == "Handler.run_loop"
+
+
+def test_what_quantizes_keys_and_values_is_doubted_as_quantization(tmp_path: Path) -> None:
+    text = "\ndef quantize_kv_rows(rows):\n    scales = rows.abs().max()\n    return rows / scales, scales\n"
+    assert first(text_mapped(tmp_path, text), "quantization") == ("quantize_kv_rows", True)

@@ -103,12 +103,16 @@ class Behaviour:
         return -score, -self.held.importers[node.definition.at], node.at
 
     def _beside(self, node: Node, loops: list[tuple[float, Node]]) -> float:
-        """A loop that takes requests and runs another that does is the engine's; one that runs a loop over tokens is around it."""
+        """A loop that takes requests and runs another that does is the engine's; one that admits them for another is its part;
+        one that runs a loop over tokens is around it."""
+        others = [other for _, other in loops if other is not node]
+        if _takes(node) and any(node in self.graph.below([other]) for other in others):
+            return -4.0
         below = self.graph.below([node])
-        under = [other for _, other in loops if other is not node and other in below]
+        under = [other for other in others if other in below]
         if self._serves(node):
             return 4.0 if any(self._serves(other) for other in under) else 0.0
-        return -2.5 if under else 0.0
+        return -2.5 if any(not _takes(other) for other in under) else 0.0
 
     def _loop(self, node: Node) -> float | None:
         runs = self.graph.in_loop(node, RUNS, self._runs)
@@ -128,7 +132,7 @@ class Behaviour:
     def _serves(self, node: Node) -> bool:
         """Whether the loop takes requests: itself, or in what it calls first; a function that steps an engine is its client."""
         admits = self.graph.in_loop(node, ("admits",), self._admits)
-        takes = self.graph.in_loop(node, ("takes",), self._takes)
+        takes = self.graph.in_loop(node, ("takes",), self._takers)
         return (admits is not None and admits <= (4 if node.owner else 1)) or (takes is not None and takes <= 1)
 
     @cached_property
@@ -140,7 +144,7 @@ class Behaviour:
         return self.graph.from_effects("admits", far=4)
 
     @cached_property
-    def _takes(self) -> dict[Node, int]:
+    def _takers(self) -> dict[Node, int]:
         return self.graph.from_effects("takes", far=1)
 
     @cached_property
@@ -305,6 +309,11 @@ class Behaviour:
     def _is_model_part(self, node: Node) -> bool:
         """Whether a method is that of a layer or model: its class derives from a library's module."""
         return node.owner is not None and any(LAYER.match(base) for base in self.held.base_names(node.owner))
+
+
+def _takes(node: Node) -> bool:
+    """Whether a function takes requests itself."""
+    return not {"admits", "takes"}.isdisjoint(node.work.effects)
 
 
 def _beside(one: Definition, methods: int) -> bool:

@@ -228,12 +228,12 @@ class CallGraph:
         if not name:
             held = [node for call in ("forward", "__call__") for node in self._alike(attribute, call)]
             return held if 0 < len(held) <= _FEW else self._remote(attribute)
-        named = self._named.get(name, [])
+        named, few = self._named.get(name, []), _FEW
         if len(named) > 1 and (alike := self._alike(attribute, name)):
-            named = alike
+            named, few = alike, 2 * _FEW
         if not named:
             return self._remote(name)
-        return named if len(named) <= _FEW or (len(named) <= _NAMED and self._kin(named)) else []
+        return named if len(named) <= few or (len(named) <= _NAMED and self._kin(named)) else []
 
     def _alike(self, attribute: str, name: str) -> list[Node]:
         """The methods called `name` of the classes that an attribute is called as: `self.model_runner`, `TPModelRunner`."""

@@ -79,12 +79,16 @@ ROLES = (
          r"execute_model|run_model|forward\w*|run|load_model|prepare_\w+|capture\w*|init_device|warmup\w*|_model_forward", _RECORDS, strict=True),
     Role("tokenizer", r"\w*(Tokenizer|TOKENIZER)\w*|\w*Detokenizer\w*", r"\w*Tokenizer(Base|Manager|Fast|Wrapper)?|PreTrainedTokenizer\w*|\w*Detokenizer", r"encode|decode|batch_\w+|apply_chat_template|tokenize|detokenize|from_pretrained|__call__",
          r".*(Output|Config|Error|Request|Mode|Type)", r"get_tokenizer|load_tokenizer|detokenize\w*"),
-    Role("quantization", r"\w*Quant\w*|\w*Compress\w*", r"\w*Quantizer|Quantization(Config|\w*Mixin)|\w*QuantizationConfig", r"get_quant_method|apply|create_weights|process_weights\w*|quantize\w*|dequantize\w*|from_config|update_\w+|validate_\w+", r".*(Error|Test\w*)", r"\w*quant(?!ile|ity|ities|um)\w*|(\w+_)?(mm8|mm4|int8|int4|fp8|fp4|w8a8|w4a16)(_\w+)?", both=True),
+    Role("quantization", r"\w*Quant\w*|\w*Compress\w*", r"\w*Quantizer|Quantization(Config|\w*Mixin)|\w*QuantizationConfig", r"get_quant_method|apply|create_weights|process_weights\w*|quantize\w*|dequantize\w*|from_config|update_\w+|validate_\w+", r".*(Error|Test\w*)", r"\w*quantiz\w*|(load|make|get|pack|apply|convert)_quant(_\w+)?|quant_\w+|(\w+_)?(mm8|mm4|int8|int4|fp8|fp4|w8a8|w4a16)(_\w+)?", both=True),
     Role("parallelism", r"\w*ParallelLinear|\w*Parallel(State|Embedding|LMHead|Group|Config|Context|Style)?|GroupCoordinator|\w*Communicator", r"(Column|Row)ParallelLinear|GroupCoordinator|\w*TensorParallel\w*|\w*TPStyle", r"all_reduce|all_gather|reduce_scatter|forward|broadcast|_apply|weight_loader|send|recv", r".*(Error|Test\w*|Stats)",
          r"init\w*_(model_)?parallel\w*|initialize_model_parallel|tensor_model_parallel_\w+|all_reduce|get_tp_group|tensor_parallel\w*|(init|setup|initialize)_(\w+_)?distributed\w*|shard_(\w+_)?model"),
 )  # fmt: skip
 #: parts that only speculative decoding runs, beside those that every request runs
-_ASIDE = re.compile(r"_?(Reject(ion)?|Spec(ulative)?|Draft|Ngram|Eagle|Medusa)([A-Z]\w*|_\w+)")
+_ASIDE = re.compile(
+    r"_?(Reject(ion)?|Spec(ulative)?|Draft|Ngram|Eagle|Medusa)([A-Z]\w*|_\w+)|\w*(speculative|draft|eagle|medusa|ngram)\w*"
+)
+#: what quantizes keys and values rather than weights
+_OF_CACHE = re.compile(r"(^|_)(kv|cache)(_|$)|KV")
 
 
 def _shown(role: Role, one: Definition) -> int:
@@ -100,6 +104,8 @@ def _plain_enough(role: Role, one: Definition) -> bool:
 
 def _bears_another(role: Role, one: Definition) -> bool:
     """Whether a class is called as those that play another role: its own work comes before what it does beside it."""
+    if role.name == "quantization" and _OF_CACHE.search(one.name):
+        return True
     return any(other is not role and re.fullmatch(other.surest, one.name) for other in ROLES if not other.general)
 
 

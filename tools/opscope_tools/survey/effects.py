@@ -12,8 +12,8 @@ import bisect
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
 
+from opscope_tools.survey.expressions import handed, last_name, last_of, loose_chain, names, own_name
 from opscope_tools.survey.facts import Work
 from opscope_tools.survey.module import Module, string
 
@@ -24,8 +24,6 @@ __all__ = [
     "EffectReader",
     "effects_named",
     "handed_over",
-    "loose_chain",
-    "names",
     "spawned",
 ]
 
@@ -61,8 +59,6 @@ _BY_NAME = (
     ("tokenizer", r"SentencePieceProcessor|get_encoding"),
     ("prepares", r"as_tensor|from_numpy|prepare_(inputs?|prefill|decode|batch|model)\w*|(build|make|create)_\w*inputs?"),
 )  # fmt: skip
-#: characters of a name that are read
-_LONGEST = 200
 _NAMED = [(effect, re.compile(pattern)) for effect, pattern in _BY_NAME]
 _MODEL = re.compile(
     r"(?!_?(load|get|build|create|make|init|save|download|set|update|compile|is|has|fetch|register|convert|export|parse|prepare|warmup|check|select|wrap|share|to|from|find|resolve|add|quantize|patch|cast|copy|shard|print|list|delete|unload|read|new|launch|start|stop|send|submit|push|move|offload)_)"
@@ -96,6 +92,8 @@ _MAKES = {"zeros", "empty", "full", "ones", "new_zeros", "new_empty", "new_full"
 #: a local of a cache that holds keys or values
 _KEYS_OR_VALUES = re.compile(r"(\w+_)?(key|value)_(states?|tensors?)(_\w+)?|(new_|p_)?(k|v)s?(_\w+)?")
 _ANY = re.compile(r"\w+")
+#: what layers hand on
+_HIDDEN = re.compile(r"x|h|hs|hidden\w*|\w*states?|\w*embeds|\w*logits")
 #: what compiled extensions are called
 _COMPILED = re.compile(r"\w*(ext|lib|_c|cpp|cuda|kernel)\w*", re.IGNORECASE)
 #: what holds keys and values, whoever holds it; and names that only an object's own attributes may have
@@ -289,20 +287,21 @@ class EffectReader:
         if not isinstance(loop, ast.While) and not outer.endswith("__init__"):
             if line := self._applies(loop, _LOGITS):
                 self._add(outer, inner, "filter", self.module.text(head, 60), line)
-            ranged = isinstance(head, ast.Call) and _last(head) == "range" and any(map(_LAYER_COUNT.fullmatch, named))
-            if (ranged or any(map(_LAYERS.fullmatch, named))) and (line := self._applies(loop)):
+            ranged = isinstance(head, ast.Call) and last_of(head) == "range" and any(map(_LAYER_COUNT.fullmatch, named))
+            counted = isinstance(loop.target, ast.Name) and _LAYERS.fullmatch(loop.target.id)
+            if (ranged or counted or any(map(_LAYERS.fullmatch, named))) and (line := self._applies(loop)):
                 self._add(outer, inner, "layers", self.module.text(head, 60), line)
 
     def _moves(self, loop: ast.While | ast.For | ast.AsyncFor) -> bool:
         """Whether a loop puts what it goes through somewhere else, or hands it to what does."""
         calls = [node for statement in loop.body for node in ast.walk(statement) if isinstance(node, ast.Call)]
-        taken = [one for call in calls for one in call.args if isinstance(one, ast.Call) and _last(one) in _TAKES]
+        taken = [one for call in calls for one in call.args if isinstance(one, ast.Call) and last_of(one) in _TAKES]
         return any(
-            isinstance(one.func, ast.Attribute) and _QUEUE.fullmatch(_name(one.func.value)) for one in taken
+            isinstance(one.func, ast.Attribute) and _QUEUE.fullmatch(last_name(one.func.value)) for one in taken
         ) or any(
-            _last(call) in _MOVES
+            last_of(call) in _MOVES
             and isinstance(call.func, ast.Attribute)
-            and not _QUEUE.fullmatch(_name(call.func.value))
+            and not _QUEUE.fullmatch(last_name(call.func.value))
             for call in calls
         )
 
@@ -310,28 +309,28 @@ class EffectReader:
         """Whether a loop takes from the head of something that the object keeps: `self.todo.popleft()`, whatever it is called."""
         calls = [node for statement in loop.body for node in ast.walk(statement) if isinstance(node, ast.Call)]
         return any(
-            isinstance(f := call.func, ast.Attribute) and f.attr == "popleft" and _own(f.value).startswith("self.")
+            isinstance(f := call.func, ast.Attribute) and f.attr == "popleft" and own_name(f.value).startswith("self.")
             for call in calls
         )
 
-    def _applies(self, loop: ast.For | ast.AsyncFor, handed: re.Pattern[str] = _ANY) -> int:
-        """The line on which a loop hands something through what it goes through: `x = layer(x)`, `x = self.layers[i].forward(x)`; 0 for none."""
+    def _applies(self, loop: ast.For | ast.AsyncFor, such: re.Pattern[str] = _ANY) -> int:
+        """The line on which a loop hands something through what it goes through: `x = layer(x)`, `x = run(layer, x)`; 0 for none."""
         bound = set(names(loop.target))
         for statement in (node for one in loop.body for node in ast.walk(one) if isinstance(node, ast.Assign)):
             value = statement.value.value if isinstance(statement.value, ast.Await) else statement.value
             targets = {name for target in statement.targets for name in names(target)}
-            if isinstance(value, ast.Call) and bound & set(names(value.func)):
-                given = {
-                    name for argument in (*value.args, *(k.value for k in value.keywords)) for name in names(argument)
-                }
-                if any(map(handed.fullmatch, targets & given)):
+            if isinstance(value, ast.Call):
+                given = set(handed(value))
+                on = targets & given  # a layer that is only given along shows in what is handed on
+                on = on if bound & set(names(value.func)) else {n for n in on if bound & given and _HIDDEN.fullmatch(n)}
+                if any(map(such.fullmatch, on)):
                     return value.lineno
         return 0
 
     # what calls show
 
     def _call(self, call: ast.Call) -> None:
-        last = _last(call)
+        last = last_of(call)
         if not last or last in _COMMON_ALONE:
             return
         outer, inner = self._place(call.lineno)
@@ -347,16 +346,17 @@ class EffectReader:
         elif last in _INTO or last in _GROWS:
             self._puts(call, last, outer, inner)
         elif last in _MESSAGES and isinstance(call.func, ast.Attribute):
-            self._messages(call, _name(call.func.value), last, outer, inner)
+            self._messages(call, last_name(call.func.value), last, outer, inner)
         elif "ampler" in last and last.endswith("sampler") and call.args:
             if any(_LOGITS.fullmatch(name) for argument in call.args for name in names(argument)):
                 self._add(outer, inner, "sample", last, line)
         elif "sample" in last and _is_compiled(self.module.dotted(call.func)):
             self._add(outer, inner, "sample", last, line)
         elif (
-            last in {"run", "forward"} and "wrapper" in _name(call.func).lower() + self.module.dotted(call.func).lower()
+            last in {"run", "forward"}
+            and "wrapper" in last_name(call.func).lower() + self.module.dotted(call.func).lower()
         ):
-            if any(_QUERY.fullmatch(name) for name in _handed(call)):
+            if any(_QUERY.fullmatch(name) for name in handed(call)):
                 self._add(outer, inner, "attention", self.module.text(call.func, 60), line)
         elif last in _COLLECTIVES and self.module.dotted(call.func).startswith("torch.distributed."):
             self._add(outer, inner, "communicates", last, line)
@@ -380,11 +380,11 @@ class EffectReader:
         """`model(...)`, `self.model(...)`, `model.forward(...)`: what is called is what models are called."""
         if not (call.args or call.keywords):
             return
-        subject = last if not (last in _RUNS and isinstance(call.func, ast.Attribute)) else _name(call.func.value)
+        subject = last if not (last in _RUNS and isinstance(call.func, ast.Attribute)) else last_name(call.func.value)
         own = isinstance(call.func, ast.Name) and call.func.id == "self"
         if (
             _STEP.fullmatch(last)
-            or (own and any(_GIVEN.fullmatch(name) for name in _handed(call)))
+            or (own and any(_GIVEN.fullmatch(name) for name in handed(call)))
             or (
                 subject
                 and subject.endswith(_MODEL_ENDS)
@@ -440,15 +440,15 @@ class EffectReader:
         nodes: list[ast.Assign | ast.AnnAssign] = [*self.module.all(ast.Assign), *self.module.all(ast.AnnAssign)]
         for statement in nodes:
             if statement.lineno <= call.lineno <= (statement.end_lineno or 0):
-                return _own(statement.targets[0] if isinstance(statement, ast.Assign) else statement.target)
+                return own_name(statement.targets[0] if isinstance(statement, ast.Assign) else statement.target)
         for other in self.module.all(ast.Call):
-            if _last(other) in {"register_buffer", "append", "setattr"} and other.lineno <= call.lineno <= (
+            if last_of(other) in {"register_buffer", "append", "setattr"} and other.lineno <= call.lineno <= (
                 other.end_lineno or 0
             ):
                 name = next((text for argument in other.args if (text := string(argument))), None)
                 if name is not None:
                     return f"self.{name}"
-                return _own(other.func.value) if isinstance(other.func, ast.Attribute) else ""
+                return own_name(other.func.value) if isinstance(other.func, ast.Attribute) else ""
         return ""
 
     def _puts(self, call: ast.Call, last: str, outer: str, inner: str) -> None:
@@ -460,7 +460,7 @@ class EffectReader:
             held = call.args[0] if call.args else None
             about = held.elts[:1] if isinstance(held, ast.Tuple | ast.List) else []
         for one in about:
-            target = _own(one)
+            target = own_name(one)
             if _is_cache(target):
                 self._add(outer, inner, "writes", target, call.lineno)
 
@@ -468,7 +468,7 @@ class EffectReader:
         """`cache[:, layer, position] = k`."""
         for target in targets:
             if isinstance(target, ast.Subscript):
-                name = _own(target)
+                name = own_name(target)
                 tensorlike = isinstance(target.slice, ast.Tuple | ast.Slice)
                 if _is_cache(name) and (tensorlike or _CACHE.fullmatch(name.removeprefix("self."))):
                     self._note("writes", name, statement.lineno)
@@ -553,7 +553,7 @@ def _callables(value: ast.expr) -> list[ast.expr]:
     if isinstance(value, ast.BoolOp):
         return [one for part in value.values for one in _callables(part)]
     if isinstance(value, ast.Call):
-        return [one for one in value.args[:1] if isinstance(one, ast.Attribute)] if _last(value) not in COMMON else []
+        return [one for one in value.args[:1] if isinstance(one, ast.Attribute)] if last_of(value) not in COMMON else []
     return [value] if isinstance(value, ast.Name | ast.Attribute) else []
 
 
@@ -561,46 +561,14 @@ def _is_compiled(dotted: str) -> bool:
     return any(_COMPILED.fullmatch(part) for part in dotted.split(".")[:-1])
 
 
-def _handed(call: ast.Call) -> Iterator[str]:
-    for one in (*call.args, *(keyword.value for keyword in call.keywords)):
-        yield from names(one)
-
-
-def _last(call: ast.Call) -> str:
-    return _name(call.func) if isinstance(call.func, ast.Attribute | ast.Name | ast.IfExp) else ""
-
-
-def _name(node: ast.AST) -> str:
-    """The last name of `a.b[i].c`; of a call that of what is called, of a choice that of the last."""
-    while isinstance(node, ast.Subscript | ast.Call | ast.Await | ast.IfExp):
-        node = node.func if isinstance(node, ast.Call) else node.orelse if isinstance(node, ast.IfExp) else node.value
-    return str(node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", ""))[:_LONGEST]
-
-
-def _own(node: ast.AST) -> str:
-    """As `_name`, with `self.` before an object's own attribute."""
-    while isinstance(node, ast.Subscript | ast.Call | ast.Await):
-        node = node.func if isinstance(node, ast.Call) else node.value
-    if isinstance(node, ast.Attribute):
-        return f"self.{_name(node)}" if getattr(node.value, "id", "") == "self" else _name(node)
-    return _name(node)
-
-
 def _is_cache(name: str) -> bool:
     own = name.startswith("self.") and _OWN_CACHE.fullmatch(name[5:])
     return bool(own or _CACHE.fullmatch(name.removeprefix("self.")))
 
 
-def names(node: ast.AST) -> Iterator[str]:
-    """The names that an expression speaks of, those of attributes among them."""
-    for inner in ast.walk(node):
-        if isinstance(inner, ast.Name | ast.Attribute):
-            yield _name(inner)
-
-
 def spawned(call: ast.Call) -> list[ast.expr]:
     """The functions that a call starts later or elsewhere: `Process(target=run)`, `run_in_executor(None, self.step)`."""
-    if _last(call) not in SPAWNS:
+    if last_of(call) not in SPAWNS:
         return []
     given = [*call.args, *(k.value for k in call.keywords if k.arg in {"target", "func", "fn"})]
     return [one for one in given if isinstance(one, ast.Name | ast.Attribute)]
@@ -608,22 +576,10 @@ def spawned(call: ast.Call) -> list[ast.expr]:
 
 def handed_over(call: ast.Call) -> str:
     """`put QUEUE` where a call puts something into a queue or pipe that another thread or process may take from."""
-    if isinstance(call.func, ast.Attribute) and call.func.attr in _PUTS and _CHANNEL.fullmatch(_name(call.func.value)):
-        return f"put {_name(call.func.value)}"
+    if (
+        isinstance(call.func, ast.Attribute)
+        and call.func.attr in _PUTS
+        and _CHANNEL.fullmatch(last_name(call.func.value))
+    ):
+        return f"put {last_name(call.func.value)}"
     return ""
-
-
-def loose_chain(node: ast.AST) -> str:
-    """A chain of names through subscripts and calls: `self.workers.run` of `self.workers[i].run`."""
-    parts: list[str] = []
-    while not isinstance(node, ast.Name):
-        if isinstance(node, ast.Attribute):
-            parts.append(node.attr)
-            node = node.value
-        elif isinstance(node, ast.Subscript | ast.Await):
-            node = node.value
-        elif isinstance(node, ast.Call):
-            node = node.func
-        else:
-            return ".".join(["?", *reversed(parts)]) if parts else ""
-    return ".".join([node.id, *reversed(parts)])

@@ -12,7 +12,8 @@ from opscope_tools.survey.call_graph import Node
 from opscope_tools.survey.components import ROLES, Chosen, Ranking, candidate
 from opscope_tools.survey.facts import ClassFact
 from opscope_tools.survey.holdings import Definition, Holdings, at
-from opscope_tools.survey.nesting import STAGES, Nesting, stage_of
+from opscope_tools.survey.nesting import Nesting
+from opscope_tools.survey.stages import STAGES, stage_of
 from opscope_tools.survey.typing_of import Target, Types
 
 _ENTRY = re.compile(

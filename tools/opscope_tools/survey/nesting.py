@@ -16,22 +16,14 @@ from opscope_schemas.repo_map import NestLine
 from opscope_tools.source.call_nesting import shortened
 from opscope_tools.survey.behaviour import HOLDER, Behaviour
 from opscope_tools.survey.call_graph import CallGraph, Node
-from opscope_tools.survey.effects import COMMON, SPAWNS, handed_over, loose_chain, names, spawned
+from opscope_tools.survey.effects import COMMON, SPAWNS, handed_over, spawned
+from opscope_tools.survey.expressions import last_name, last_of, loose_chain, names
 from opscope_tools.survey.facts import ClassFact
 from opscope_tools.survey.holdings import Definition, Holdings, at
 from opscope_tools.survey.nest_lines import Line, flat, kept
+from opscope_tools.survey.stages import stage_of
 from opscope_tools.survey.typing_of import Frame, Target, Types
 
-#: stage of an engine -> names of what is called
-STAGES = {
-    "schedule": r"_?schedule\w*|get_next_batch\w*|get_new_batch\w*|form_batch|_?next_batch\w*|get_next_\w*batch\w*",
-    "prefill or decode": r"(?!_?(should|is|has|can|update|get|set|take|add|negotiate|check|need|needs)_)\w*prefill\w*|decode_step|decode_one\w*|run_decode|forward_decode|prepare_decode|_decode_\w+",
-    "model": r"execute_model\w*|_?run_model|run_batch|forward|forward_\w+|_?model_forward|forward_batch\w*|(?!_?(load|get|build|create|make|init|save|download|set|update|compile|is|has|fetch|register|convert|export|parse|prepare|warmup|check|select|wrap|quantize|read|unload|list)_)(\w+_)?model|model_runner|replay|decoder|net|network|transformer|lm|llm|gpt",
-    "sample": r"_?sample\w*|\w*sampler|_?multinomial\w*|argmax|categorical\w*|logits_processors?|compute_logits|logits_to_probs|gumbel_sample",
-    "KV cache": r"_?allocate\w*|allocate_slots|append_slots?|may_append|can_append|can_allocate|_?evict(_\w+)?|swap_(in|out)|_?preempt\w*|reorder_cache|cache_blocks|hash_blocks|store_kv\w*|update_cache|reset_cache|free_\w+|_free_\w+|deallocate\w*|match_prefix|alloc_\w+",
-    "output": r"\w*process_outputs?|append_tokens?|postprocess\w*|update_from_output|detokenize\w*|process_batch_result\w*|stream_output\w*",
-}  # fmt: skip
-_STAGES = [(stage, re.compile(pattern)) for stage, pattern in STAGES.items()]
 #: names of stages that stay on a line even where source does not say what they run
 _KNOWN = re.compile(
     r"_?model_forward|execute_model\w*|_?run_model|forward|\w*sampler|_?sample|sample_tokens|multinomial\w*|argmax|categorical\w*|(?:\w+_)?model|net|network|transformer|lm|llm|gpt|replay|generate|compute_logits|logits_processors?|schedule"
@@ -48,11 +40,6 @@ _KEEPS = {"append", "extend", "cat", "concat", "concatenate", "put", "put_nowait
 _EXPANSIONS = 500  # functions
 _DEEPEST = 5
 _CODE = 110
-
-
-def stage_of(name: str) -> str:
-    """The stage that a call of this name belongs to; empty where it belongs to none."""
-    return next((stage for stage, pattern in _STAGES if pattern.fullmatch(name)), "")
 
 
 class Nesting:
@@ -236,13 +223,18 @@ class Nesting:
 
     def _call(self, call: ast.Call, prefix: str, depth: int, frame: Frame, calls: int) -> Iterator[Line]:
         self.checkpoint()
-        name = _called_name(call)
+        name = last_of(call)
         targets, note = self._targets(call, frame)
         stage = stage_of(name)
         if not stage and len(targets) == 1 and targets[0].path.rpartition(".")[2] != name:
             stage = stage_of(targets[0].path.rpartition(".")[2])
         stage = stage or self._shown(targets)
-        if not targets and _PLANS.fullmatch(_holder(call)) and not _ASKS.match(name):
+        if (
+            not targets
+            and isinstance(call.func, ast.Attribute)
+            and _PLANS.fullmatch(last_name(call.func.value))
+            and not _ASKS.match(name)
+        ):
             stage, note = "schedule", note or "not in source"
         below: list[Line] = []
         into = ""
@@ -358,7 +350,7 @@ class Nesting:
             return [], ""
         given = [call.func, *spawned(call)]
         found: dict[tuple[str, str], Target] = {}
-        for one in given if _called_name(call) not in COMMON else ():
+        for one in given if last_of(call) not in COMMON else ():
             inner = self._nested(one.id, frame) if isinstance(one, ast.Name) else None
             dotted = self.held.dotted(one, frame.target.file) or loose_chain(one)
             for other in (
@@ -464,7 +456,7 @@ class Nesting:
         named = [self.types.named(one, frame.target.file) for one in bound if isinstance(one, ast.Name | ast.Attribute)]
         found = {one.key: one for name in named if name is not None and (one := self._function(name)) is not None}
         for value in frame.local.get(node.id, []) if owner is not None else []:
-            if not (isinstance(value, ast.Call) and _called_name(value) == "getattr" and len(value.args) >= 2):
+            if not (isinstance(value, ast.Call) and last_of(value) == "getattr" and len(value.args) >= 2):
                 continue
             if ast.unparse(value.args[0]) not in {"self", "cls", "type(self)", "self.__class__"}:
                 continue
@@ -575,7 +567,7 @@ def _keeps_token(node: ast.stmt, picked: set[str]) -> bool:
         added = [*names(node.value)]
     elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
         return isinstance(value, ast.Name) and value.id in picked
-    elif isinstance(value, ast.Call) and _called_name(value) in _KEEPS:
+    elif isinstance(value, ast.Call) and last_of(value) in _KEEPS:
         added = [name for argument in value.args for name in names(argument)]
     else:
         return False
@@ -603,7 +595,7 @@ def _calls_in(body: Sequence[ast.stmt]) -> Iterator[ast.Call]:
 
 def _in_order(node: ast.AST) -> Iterator[ast.Call]:
     for child in ast.iter_child_nodes(node):
-        if not isinstance(child, ast.Lambda) or (isinstance(node, ast.Call) and _called_name(node) in SPAWNS):
+        if not isinstance(child, ast.Lambda) or (isinstance(node, ast.Call) and last_of(node) in SPAWNS):
             yield from _in_order(child)
     if isinstance(node, ast.Call):
         yield node
@@ -617,17 +609,6 @@ def _options(value: ast.expr) -> list[ast.expr]:
 
 def _is_super(node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"
-
-
-def _holder(call: ast.Call) -> str:
-    """The last name of what a method is called on."""
-    held = call.func.value if isinstance(call.func, ast.Attribute) else None
-    return held.attr if isinstance(held, ast.Attribute) else getattr(held, "id", "")
-
-
-def _called_name(call: ast.Call) -> str:
-    called = call.func.orelse if isinstance(call.func, ast.IfExp) else call.func
-    return called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
 
 
 def _text(node: ast.AST) -> str:
