@@ -15,7 +15,7 @@ from opscope_schemas.common import Frozen, Source, ToolResult
 
 __all__ = ["CheckReportResult", "Pin", "Problem", "ReportFacts", "ReportKind", "ReportSummary", "WriteReportResult"]
 
-ReportKind = Literal["implementation", "repo"]
+ReportKind = Literal["implementation", "repo", "post"]
 
 
 class Problem(Frozen):
@@ -64,6 +64,7 @@ class ReportFacts(Frozen):
         default_factory=dict,
         description="Number by key, as `<!-- fact:key -->` names it; a fraction as it was rounded.",
     )
+    words: dict[str, str] = Field(default_factory=dict, description="Of a post: names that it quotes, by key.")
     variables: tuple[str, ...] = Field(default=(), description="Variables that the report's formulas name.")
     summary: ReportSummary = ReportSummary()
     sources: tuple[Source, ...] = Field(default=(), description="The source trees that the report speaks of.")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _COUNTS = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "K"))
-_PARTS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
+_PARTS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 
 
 def amount(value: float, unit: str) -> str:
@@ -44,6 +44,45 @@ def plain_bytes(value: float) -> str:
     return amount(value, "B")
 
 
+#: ends of names and what they count, the longest first
+_ENDINGS = (
+    ("bytes_per_second", "bytes/s"), ("flops_per_second", "FLOP/s"), ("tokens_per_second", "tokens/s"), ("switches_per_second", "switches/s"),
+    ("bytes", "bytes"), ("seconds", "seconds"), ("flops", "FLOPs"), ("percent", "%"), ("intensity", "FLOPs per byte"), ("ratio", "times"),
+)  # fmt: skip
+_BINARY = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+
+
+def unit_of_field(name: str) -> str:
+    """What a number counts by the end of its name; empty where it is a number of things.
+
+    >>> unit_of_field("read_bytes_per_second"), unit_of_field("decode_calls")
+    ('bytes/s', '')
+    """
+    return next((unit for ending, unit in _ENDINGS if name == ending or name.endswith(f"_{ending}")), "")
+
+
+def said(name: str, value: float) -> str:
+    """A number as people say it, by the end of its name; sizes that are whole KiB or MiB are said so.
+
+    >>> said("l1_bytes", 32768), said("step_seconds", 0.0123), said("calls", 12345), said("wait_percent", 3.25)
+    ('32 KiB', '12.3 ms', '12,345', '3.25 %')
+    """
+    unit = unit_of_field(name)
+    if unit == "bytes":
+        whole = next(
+            (f"{value / size:,.0f} {word}" for size, word in _BINARY if value >= size and value % size == 0), ""
+        )
+        return whole or plain_bytes(value)
+    if unit in ("bytes/s", "FLOP/s"):
+        return amount(value, unit.replace("bytes", "B"))
+    if unit == "FLOPs":
+        return amount(value, "FLOP")
+    if unit == "seconds":
+        return seconds(value)
+    number = f"{value:,}" if isinstance(value, int) else f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
+    return f"{number} %" if unit == "%" else number
+
+
 def seconds(value: float | None) -> str:
     """A time with the unit that suits it.
 
@@ -56,4 +95,4 @@ def seconds(value: float | None) -> str:
     return f"{_digits(value / scale)} {unit}"
 
 
-__all__ = ["amount", "counted", "plain_bytes", "seconds"]
+__all__ = ["amount", "counted", "plain_bytes", "said", "seconds", "unit_of_field"]

@@ -96,7 +96,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--toolset", action="append", default=[], metavar="NAME,...", help="serve only these tools")
     parser.add_argument(
-        "--deadline", action="append", default=[], metavar="KIND=SECONDS", help="for static, trace or compile calls"
+        "--deadline",
+        action="append",
+        default=[],
+        metavar="KIND=SECONDS",
+        help="for static, trace, compile or measure calls",
     )
     parser.add_argument("--repo", action="append", default=[], metavar="NAME=PATH")
     parser.add_argument("--trust", action="append", default=[], metavar="NAME")

@@ -23,11 +23,18 @@ if TYPE_CHECKING:
 STATIC_SECONDS = 120.0
 #: seconds for what is compiled: each compiler has a limit of its own, and one call may ask for several kernels
 COMPILE_SECONDS = 600.0
+#: a topic has some twenty commands, each of which imports torch
+MEASURE_SECONDS = 1800.0
 #: seconds beside its trace that a call about a trace may take
 MARGIN_SECONDS = 60.0
 #: traces wait for one worker process; of two calls one prepares or writes while the other traces
 _TRACES = 2
-_KINDS: Mapping[Lane, str] = {"static": "questions about source", "trace": "traces", "compile": "compilations"}
+_KINDS: Mapping[Lane, str] = {
+    "static": "questions about source",
+    "trace": "traces",
+    "compile": "compilations",
+    "measure": "measurements",
+}
 
 
 @dataclass(frozen=True)
@@ -40,7 +47,7 @@ class Settings:
     workers: int = max(2, os.cpu_count() or 2)
     #: calls of one kind that may wait; the next one is told that opscope is busy (OPSCOPE_QUEUE)
     queue: int = 32
-    #: seconds for a call of each kind, the wait included (OPSCOPE_DEADLINE_STATIC, _TRACE, _COMPILE, or --deadline KIND=SECONDS)
+    #: seconds for a call of each kind, the wait included (OPSCOPE_DEADLINE_STATIC, _TRACE, _COMPILE, _MEASURE, or --deadline KIND=SECONDS)
     deadlines: Mapping[str, float] = field(default_factory=dict)
     #: seconds that a tool gets to stop: at its deadline, where its caller cancels, when the server ends
     grace: float = 3.0
@@ -90,8 +97,13 @@ class Settings:
 
     def lanes(self, trace_seconds: float) -> dict[Lane, LaneRules]:
         """The rules of each lane, where one trace may take `trace_seconds`."""
-        seconds = {"static": STATIC_SECONDS, "trace": trace_seconds + MARGIN_SECONDS, "compile": COMPILE_SECONDS}
-        slots = {"static": self.workers, "trace": _TRACES, "compile": max(1, self.workers // 2)}
+        seconds = {
+            "static": STATIC_SECONDS,
+            "trace": trace_seconds + MARGIN_SECONDS,
+            "compile": COMPILE_SECONDS,
+            "measure": MEASURE_SECONDS,
+        }
+        slots = {"static": self.workers, "trace": _TRACES, "compile": max(1, self.workers // 2), "measure": 1}
         return {
             lane: LaneRules(
                 kind,

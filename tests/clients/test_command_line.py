@@ -26,6 +26,7 @@ NOTHING = {
     "extract-config": ["NoClass"], "inspect-model": ["NoClass"], "count-flops": ["NoClass"], "expand-refs": ["NoClass"],
     "trace-dataflow": ["NoClass"], "estimate-roofline": ["llama", "--hardware", "none"], "estimate": ["llama", "--hardware", "none"],
     "plan": ["llama", "--hardware", "none:2"], "sweep": ["NoClass"], "compare": ["NoClass", "llama"], "search-source": ["zzqqxx"], "cuda-kernel-tiling": ["no_kernel.cu"],
+    "collect-evidence": ["cache-hierarchy", "--workload", "model=no_model"], "import-evidence": ["cache-hierarchy", "none.json"], "post": ["cache-hierarchy"],
     "write-report": ["implementation", "NoClass"], "check-report": ["none.md"], "view": ["NoClass", "--no-browser"], "analyze": ["llama", "--config", "/none"],
     "module": ["--module", "NoClass"], "model": ["--model", "NoClass"], "inspect": ["--model-id", "NoClass"],
     "index": ["--repo", "x=/none"], "cache info": ["--cache-dir", "/dev/null/x"], "cache clear": ["--cache-dir", "/dev/null/x"],

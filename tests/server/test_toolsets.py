@@ -183,8 +183,10 @@ def test_an_edit_of_our_source_a_damaged_row_and_another_choice_of_tools_each_ma
 def test_what_the_short_schema_asks_for_is_what_the_tool_takes(tool: AnyTool) -> None:
     """The defaults that it shows, alone and all together, pass it and the tool's own validation; so do nulls, there."""
     schema = arguments_schema(tool.arguments)
-    kinds = {name: schema["properties"][name]["type"] for name in schema["required"]}
-    given: dict[str, object] = {name: ["x"] if kind == "array" else "x" for name, kind in kinds.items()}
+    asked = {name: schema["properties"][name] for name in schema["required"]}
+    given: dict[str, object] = {
+        name: ["x"] if field["type"] == "array" else field.get("enum", ["x"])[0] for name, field in asked.items()
+    }
     shown = {name: field["default"] for name, field in schema["properties"].items() if "default" in field}
     jsonschema.validate(given | shown, schema)
     assert validate(tool, given | shown) == validate(tool, given)

@@ -1,7 +1,7 @@
 """The one explicit list of tools; the MCP server, the command line and the golden files are its only readers.
 
 The order is the order in which an agent meets them: map the repository, find the class, read it, see who uses it, search for what has
-no known name, how it is configured, cost it, expand it, follow its data, time it, compare it, look at its kernels, write and check. It
+no known name, how it is configured, cost it, expand it, follow its data, time it, compare it, look at its kernels, ask the machine, write and check. It
 never depends on anything at run
 time, so that two listings are always equal.
 """
@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from opscope_schemas.errors import UnknownNameError
 
 from opscope_tools.check_report import CHECK_REPORT
+from opscope_tools.collect_evidence.importing import IMPORT_EVIDENCE
+from opscope_tools.collect_evidence.tool import COLLECT_EVIDENCE
 from opscope_tools.compare.tool import COMPARE
 from opscope_tools.count_flops import COUNT_FLOPS
 from opscope_tools.cuda_kernel_tiling import CUDA_KERNEL_TILING
@@ -49,6 +51,8 @@ ALL_TOOLS: tuple[AnyTool, ...] = (
     SWEEP,
     COMPARE,
     CUDA_KERNEL_TILING,
+    COLLECT_EVIDENCE,
+    IMPORT_EVIDENCE,
     WRITE_REPORT,
     CHECK_REPORT,
 )

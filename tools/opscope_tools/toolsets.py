@@ -18,4 +18,5 @@ TOOLSETS: dict[str, tuple[str, ...]] = {
     ),
     "kernels": ("extract_config", "cuda_kernel_tiling"),
     "reports": ("map_repo", "resolve_class", "write_report", "check_report"),
+    "evidence": ("cuda_kernel_tiling", "collect_evidence", "import_evidence", "write_report", "check_report"),
 }

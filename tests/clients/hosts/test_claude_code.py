@@ -246,20 +246,20 @@ def test_a_command_allows_nothing_beside_the_tools_that_it_names(project: Projec
     assert left == {".claude", ".mcp.json"}
 
 
-def test_the_post_command_may_run_its_profilers_and_write_below_posts_only(project: Project) -> None:
+def test_the_post_command_runs_no_program_and_writes_no_file_by_itself(project: Project) -> None:
+    """Its commands are those of `collect_evidence`, its files those of `write_report`."""
     over_stdio(project)
     posts = project.folder / "project/posts"
     turns: list[list[dict[str, Any]]] = [
-        [{"tool": "Bash", "input": {"command": "lscpu --version", "description": "version"}}],
-        [{"tool": "Write", "input": {"file_path": str(posts / "llm-x.md"), "content": "# x\n"}}],
-        [{"tool": "Write", "input": {"file_path": str(posts.parent / "x.md"), "content": "# x\n"}}],
         [{"tool": "Bash", "input": {"command": "lscpu; touch made-by-bash", "description": "x"}}],
+        [{"tool": "Write", "input": {"file_path": str(posts / "llm-x.md"), "content": "# x\n"}}],
+        [{"tool": "mcp__opscope__check_report", "input": {"path": "posts/llm-cache-hierarchy.md"}}],
         [{"text": "done"}],
     ]
     run = project.run("-p", "/hardware-post cache-hierarchy", turns=turns)
-    assert [failed for failed, _ in run.answers()] == [False, False, True, True]
-    assert (posts / "llm-x.md").read_text() == "# x\n"
-    assert {path.name for path in posts.parent.iterdir()} == {".claude", ".mcp.json", "posts"}
+    assert [denied["tool_name"] for denied in run.result["permission_denials"]] == ["Bash", "Write"]
+    assert "There is no report" in run.answers()[-1][1]
+    assert {path.name for path in posts.parent.iterdir()} == {".claude", ".mcp.json"}
 
 
 def test_the_whole_list_of_tools_reaches_the_model_and_costs_it_what_is_promised(project: Project) -> None:

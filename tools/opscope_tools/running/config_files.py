@@ -89,6 +89,12 @@ def config_digest(workspace: Workspace, text: str) -> tuple[str, str] | None:
     return str(path), keys.digest(data)
 
 
+def read_named(workspace: Workspace, text: str, noun: str, largest: int) -> bytes:
+    """The bytes of a file that the user named or that lies where configurations may; `noun` is what messages call it. Raises
+    `PathRefusedError`, and `ConfigError` for what is not there."""
+    return _read(workspace, text, noun, largest)[1]
+
+
 # ---- which paths ----------------------------------------------------------------------------------------------------
 
 
@@ -110,29 +116,29 @@ def _is_wide(folder: Path) -> bool:
         return True
 
 
-def _allowed(workspace: Workspace, text: str) -> Path:
+def _allowed(workspace: Workspace, text: str, noun: str = "config") -> Path:
     """The resolved path that `text` names, with the config.json of a folder; raises `PathRefusedError`.
 
     A path outside is refused alike, whether something is there or not.
     """
     if not text.strip() or len(text) > _LONGEST_PATH or any(ord(character) < 32 for character in text):
-        _refuse(text, "is no path")
+        _refuse(text, "is no path", noun)
     if text.startswith("~"):
-        _refuse(text, "starts with a home folder, which is not looked up")
+        _refuse(text, "starts with a home folder, which is not looked up", noun)
     places = list(_folders(workspace))
     if not places:
         raise PathRefusedError(
-            "This server reads no configuration by its path.",
-            next_step="Give the content of the config.json as an object, or start the server with --config-dir FOLDER.",
+            f"This server reads no {noun} file by its path.",
+            next_step="Start the server with --config-dir FOLDER, or give the content of a config.json as an object.",
         )
     try:
         path = Path(text).resolve()
         if path.is_dir():
             path = (path / "config.json").resolve()
     except (OSError, ValueError, RuntimeError):  # a name that no file can have
-        _refuse(text, "is no path")
+        _refuse(text, "is no path", noun)
     if not _inside(path, places):
-        _refuse(text, "lies in no folder that configurations are read from")
+        _refuse(text, "lies in no folder that configurations are read from", noun)
     return path
 
 
@@ -140,21 +146,21 @@ def _inside(path: Path, places: list[Path]) -> bool:
     return any(path.is_relative_to(place.resolve()) for place in places)
 
 
-def _refuse(text: str, why: str) -> NoReturn:
+def _refuse(text: str, why: str, noun: str = "config") -> NoReturn:
     shown = repr(text if len(text) <= 200 else text[:197] + "...")
     raise PathRefusedError(
-        f"The config path {shown} {why}.",
-        next_step="Give its content as an object, or a file in a repository, in the output folder or in a folder that "
-        "--config-dir names.",
+        f"The {noun} path {shown} {why}.",
+        next_step=("Give its content as an object, or a file" if noun == "config" else "Give a file")
+        + " in a repository, in the output folder or in a folder that --config-dir names.",
     )
 
 
 # ---- reading --------------------------------------------------------------------------------------------------------
 
 
-def _read(workspace: Workspace, text: str) -> tuple[Path, bytes]:
+def _read(workspace: Workspace, text: str, noun: str = "config", largest: int = LARGEST) -> tuple[Path, bytes]:
     """Path and content of the file; what was opened is what was allowed, however the path changes meanwhile."""
-    path = _allowed(workspace, text)
+    path = _allowed(workspace, text, noun)
     try:
         # a FIFO would block without O_NONBLOCK; the last part is no link any more, it was resolved
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -162,27 +168,30 @@ def _read(workspace: Workspace, text: str) -> tuple[Path, bytes]:
         missing = (
             f"The folder {text} holds no config.json"
             if Path(text).is_dir()
-            else f"The config file {text} does not exist"
+            else f"The {noun} file {text} does not exist"
         )
-        raise ConfigError(f"{missing}.", next_step="Give a config.json, or an object.") from None
+        raise ConfigError(
+            f"{missing}.", next_step="Give a config.json, or an object." if noun == "config" else "Give its path."
+        ) from None
     except OSError as error:
         raise ConfigError(
-            f"The config file {text} cannot be read: {error.strerror}.", next_step="Give a config.json."
+            f"The {noun} file {text} cannot be read: {error.strerror}.",
+            next_step="Give a config.json." if noun == "config" else "Give another.",
         ) from None
     try:
         about = os.fstat(descriptor)
         if not stat.S_ISREG(about.st_mode):
-            _refuse(text, "is no ordinary file")
+            _refuse(text, "is no ordinary file", noun)
         if not _still(path, descriptor, about):
-            _refuse(text, "changed while it was opened")
-        if about.st_size > LARGEST:
-            _refuse(text, f"is larger than {LARGEST:,} bytes")
+            _refuse(text, "changed while it was opened", noun)
+        if about.st_size > largest:
+            _refuse(text, f"is larger than {largest:,} bytes", noun)
         with os.fdopen(descriptor, "rb", closefd=False) as file:
-            data = file.read(LARGEST + 1)
+            data = file.read(largest + 1)
     finally:
         os.close(descriptor)
-    if len(data) > LARGEST:  # it grew, or lies in a file system that does not tell
-        _refuse(text, f"is larger than {LARGEST:,} bytes")
+    if len(data) > largest:  # it grew, or lies in a file system that does not tell
+        _refuse(text, f"is larger than {largest:,} bytes", noun)
     return path, data
 
 

@@ -22,9 +22,9 @@ A = TypeVar("A", bound=ToolArguments)
 R = TypeVar("R", bound=ToolResult)
 
 
-#: what a call keeps busy: this process (reading and resolving source), the trace worker, or compilers. A server gives each
-#: kind its own slots, queue and deadline, so that one kind never waits behind another
-Lane = Literal["static", "trace", "compile"]
+#: what a call keeps busy: this process (reading and resolving source), the trace worker, compilers, or the machine as a whole, which
+#: is measured by one call at a time. A server gives each kind its own slots, queue and deadline, so that one kind never waits behind another
+Lane = Literal["static", "trace", "compile", "measure"]
 
 
 class ProgressSink(Protocol):

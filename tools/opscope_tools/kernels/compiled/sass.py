@@ -61,6 +61,8 @@ class Machine:
     stack: int | None = None
     shared: int | None = None
     instructions: Counter[str] = field(default_factory=Counter)
+    #: the same by their names, `LDG.E.128.CONSTANT`
+    opcodes: Counter[str] = field(default_factory=Counter)
     lines: Counter[tuple[str, int]] = field(default_factory=Counter)
 
 
@@ -83,13 +85,18 @@ def _tool(name: str, path: str) -> str:
 
 def read_cubin(path: Path) -> dict[str, Machine]:
     """Every entry of a cubin by its (mangled) name; what a missing tool would tell stays unknown."""
+    return machines(_output("cuobjdump", "--dump-resource-usage", path), _output("nvdisasm", "--print-line-info", path))
+
+
+def machines(usage: str, listing: str) -> dict[str, Machine]:
+    """Every entry, from what `cuobjdump --dump-resource-usage` and `nvdisasm --print-line-info` say of a cubin."""
     found: dict[str, Machine] = {}
-    for name, usage in _USAGE.findall(_output("cuobjdump", "--dump-resource-usage", path)):
-        figures = dict(part.split(":", 1) for part in usage.split() if ":" in part and not part.startswith("CONSTANT"))
+    for name, told in _USAGE.findall(usage):
+        figures = dict(part.split(":", 1) for part in told.split() if ":" in part and not part.startswith("CONSTANT"))
         registers, stack, shared = (int(figures[key]) if key in figures else None for key in ("REG", "STACK", "SHARED"))
         found[name] = Machine(registers, stack, shared)
     entry, place = "", ("", 0)
-    for line in _output("nvdisasm", "--print-line-info", path).splitlines():
+    for line in listing.splitlines():
         if line.lstrip().startswith(".section") and (section := _SECTION.search(line)):
             entry, place = section[1], ("", 0)
         elif at := _LINE.search(line):
@@ -99,6 +106,7 @@ def read_cubin(path: Path) -> dict[str, Machine]:
             if name.startswith("NOP"):
                 continue
             found[entry].instructions[kind_of(name)] += 1
+            found[entry].opcodes[name] += 1
             if place[1]:
                 found[entry].lines[place] += 1
     return found

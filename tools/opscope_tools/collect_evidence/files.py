@@ -1,0 +1,116 @@
+"""Where records lie: `posts/evidence/TOPIC.json` below the output folder, pictures and their data in the folder of that name beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from opscope_schemas.errors import InputError, SourceError
+from opscope_schemas.evidence import EvidenceFile, EvidenceRecord, Machine, Topic
+from opscope_schemas.report import Problem
+from pydantic import ValidationError
+
+from opscope_tools.collect_evidence.table import of_topic
+from opscope_tools.evidence.table import Collector, Picture, again
+from opscope_tools.report.post import Post
+from opscope_tools.report.saving import inside
+
+__all__ = ["evidence_path", "joined", "picture_texts", "read_evidence", "record_problems"]
+
+
+def evidence_path(topic: Topic) -> str:
+    """Where the records of a topic lie, relative to the output folder."""
+    return f"posts/evidence/{topic}.json"
+
+
+def read_evidence(output: Path, topic: Topic) -> EvidenceFile | None:
+    """What was collected on a topic; None where nothing was. Raises `SourceError` for a file that is none."""
+    file = inside(output, evidence_path(topic))
+    if not file.is_file():
+        return None
+    try:
+        found = EvidenceFile.model_validate_json(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, ValidationError) as error:
+        why = str(error).splitlines()[0]
+        raise SourceError(f"{evidence_path(topic)} holds no records: {why}", next_step="Collect them again, or take the file away.") from None  # fmt: skip
+    if found.topic != topic:
+        raise InputError(f"{evidence_path(topic)} holds records on {found.topic}.", next_step="Put it under that name.")
+    return found
+
+
+def record_problems(post: Post) -> Iterator[Problem]:
+    """Records whose figures are not what their own kept output says, read again by the collector that made them."""
+    known = {one.id: one for one in of_topic(post.topic)}
+    for record in post.evidence.records:
+        collector = known.get(record.id)
+        if collector is None:
+            yield _odd(
+                record.id, "a collector of the table", record.id, f"{record.id} is no collector of {post.topic}."
+            )
+        elif record.status == "ok":
+            if (record.evidence_class, record.kind) != (collector.evidence_class, collector.kind):
+                yield _odd(
+                    record.id,
+                    f"{collector.evidence_class} {collector.kind}",
+                    f"{record.evidence_class} {record.kind}",
+                    f"The class of {record.id} is another.",
+                )
+            yield from _unlike(collector, record)
+
+
+def _unlike(collector: Collector, record: EvidenceRecord) -> Iterator[Problem]:
+    try:
+        reading = again(collector, record)
+    except ValueError as error:
+        yield _odd(record.id, "the output that was collected", "another", f"{error}.")
+        return
+    for name in sorted(reading.values.keys() | record.parsed.keys()):
+        right, found = reading.values.get(name), record.parsed.get(name)
+        if right != found:
+            yield _odd(
+                record.id, str(right), str(found), f"{record.id}.{name} is {right} in its own output, not {found}."
+            )
+    if tuple(reading.excerpt) != record.excerpt:
+        odd = next((line for line in record.excerpt if line not in reading.excerpt), "")
+        right = next((line for line in reading.excerpt if line not in record.excerpt), "")
+        yield _odd(record.id, right, odd, f"The excerpt of {record.id} is not what its output gives.")
+
+
+def _odd(record: str, expected: str, found: str, message: str) -> Problem:
+    return Problem(
+        rule="EVIDENCE_CHANGED",
+        line=1,
+        section=record,
+        message=f"{message} Collect it again.",
+        expected=expected,
+        found=found,
+    )
+
+
+def picture_texts(
+    topic: Topic, record: EvidenceRecord, drawn: Iterable[Picture]
+) -> tuple[EvidenceRecord, dict[str, str]]:
+    """The record that names its pictures, and the files that they are, by path."""
+    texts: dict[str, str] = {}
+    named: dict[str, str] = {}
+    for picture in drawn:
+        base = f"evidence/{topic}/{picture.name}"
+        texts |= {f"posts/{base}.svg": picture.svg, f"posts/{base}.folded": picture.data}
+        named[f"{base}.svg"] = picture.alternative
+    return record.model_copy(update={"pictures": named}) if named else record, texts
+
+
+def joined(known: EvidenceFile | None, found: EvidenceFile) -> EvidenceFile:
+    """New records in place of those of the same collectors; a collector that cannot here does not take away what another machine said."""
+    if known is None:
+        return found
+    held = {record.id: record for record in known.records}
+    for record in found.records:
+        before = held.get(record.id)
+        if before is None or record.status == "ok" or before.status != "ok" or before.machine == record.machine:
+            held[record.id] = record
+    used = {record.machine for record in held.values()}
+    machines: Mapping[str, Machine] = {machine.name: machine for machine in (*known.machines, *found.machines)}
+    return EvidenceFile(
+        topic=found.topic, workload=found.workload, machines=tuple(machine for name, machine in machines.items() if name in used), records=tuple(held.values()),
+    )  # fmt: skip
