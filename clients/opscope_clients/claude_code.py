@@ -26,16 +26,12 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "hardware-post": ("hardware_post", "TOPIC (memory-bandwidth, system-calls, cache-hierarchy, ...)"),
 }
-#: what a command needs beside the server's tools: the post runs profilers, reads sources on the web and writes a file
-_BESIDE: Mapping[str, tuple[str, ...]] = {
-    "hardware-post": (
-        "Edit(/posts/**)", "WebSearch", "WebFetch",
-        *(f"Bash({name} *)" for name in ("lscpu", "strace", "perf", "valgrind", "nvidia-smi", "ncu", "nsys", "cuobjdump")),
-    ),
-}  # fmt: skip
+#: what a command needs beside the server's tools: the post reads its sources on the web
+_BESIDE: Mapping[str, tuple[str, ...]] = {"hardware-post": ("WebSearch", "WebFetch")}
 _SAVED = {
     "analyze": "The report is saved to `reports/implementations/[name]-analysis.md` by `write_report`.",
     "analyze-repo": "The report is saved to `reports/repos/[name].md` by `write_report`.",
+    "hardware-post": "The post is saved to `posts/llm-[name].md` by `write_report`.",
 }
 _SUMMARY = "What LLM implementations cost: FLOPs and bytes per source line, kernel tiling, checked reports"
 

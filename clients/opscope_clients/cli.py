@@ -27,6 +27,7 @@ from opscope_clients.documents import document_commands
 from opscope_clients.estimating import estimate_command, plan_command
 from opscope_clients.hosts.cli import host_commands
 from opscope_clients.options import parse_object
+from opscope_clients.posting import post_command
 from opscope_clients.serving import serve
 from opscope_clients.session_options import CONTEXT, SessionCommand, SessionOptions
 from opscope_clients.viewing import view_command
@@ -199,6 +200,7 @@ for _command in (
     plan_command(),
     compare_command(),
     view_command,
+    post_command,
     *host_commands(),
     doctor_command(),
 ):

@@ -41,7 +41,11 @@ def tool_command(tool: AnyTool) -> SessionCommand:
             **({} if as_json else tool.for_people), **(_largest_pages(tool) if whole else {}), **arguments_of(tool, given),
         }  # fmt: skip
         named = session.naming(
-            arguments.get("config"), arguments.get("target"), arguments.get("model"), *arguments.get("targets", ())
+            arguments.get("config"),
+            arguments.get("target"),
+            arguments.get("model"),
+            arguments.get("path"),
+            *arguments.get("targets", ()),
         )
         result = cluster.swept(scheduler, arguments, named) if scheduler else run(tool, arguments, named.workspace())
         if isinstance(result, TableResult) and out is not None:

@@ -46,6 +46,9 @@ COMMANDS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "Reports": {
         "analyze": ("analyse a model or repository, save a report", "llama"),
         "view": ("the report as a page with live formulas", "llama --hardware h100_sxm"),
+        "post": ("a post on what a model does to hardware", "cache-hierarchy --collect"),
+        "collect-evidence": ("run a topic's profilers, keep records", "cache-hierarchy"),
+        "import-evidence": ("take in what another machine said", "memory-bandwidth ncu.csv --collector gpu-copies-counters"),
         "write-report": ("the report alone", "implementation llama --html"),
         "check-report": ("a saved report's claims, checked again", "reports/implementations/llama-analysis.md --fix"),
         "module": ("write module_analysis.json", "--module LlamaRMSNorm"),

@@ -204,10 +204,28 @@ class CudaKernelTilingOptions(TypedDict, total=False):
     whole: bool
 
 
+class CollectEvidenceOptions(TypedDict, total=False):
+    """Of `collect_evidence`."""
+
+    workload: Mapping[str, int | str] | None
+    only: Sequence[str] | None
+    machine: str
+    needs: Literal["any", "cpu", "gpu"]
+    whole: bool
+
+
+class ImportEvidenceOptions(TypedDict, total=False):
+    """Of `import_evidence`."""
+
+    collector: str | None
+    machine: str
+    whole: bool
+
+
 class WriteReportOptions(TypedDict, total=False):
     """Of `write_report`."""
 
-    kind: Literal["implementation", "repo"]
+    kind: Literal["implementation", "repo", "post"]
     target: str | None
     sections: Mapping[str, str] | None
     phases: Sequence[Literal["prefill", "decode", "encode"]] | None

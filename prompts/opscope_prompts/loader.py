@@ -1,4 +1,4 @@
-"""Reads the prompts (*.md), the agents' prompts (*.txt) and report templates (*.j2) that lie beside this file.
+"""Reads the prompts (*.md), the agents' prompts (*.txt), report templates (*.j2) and the narratives of posts (posts/*.md) that lie beside this file.
 
 A prompt is text with `<<argument>>` places: the braces of formulas and of `${{Class}}` references stay as they are.
 The first line of a prompt file is `<!-- description -->`; what follows is what the agent reads.
@@ -49,6 +49,11 @@ def prompt_places(name: str) -> tuple[str, ...]:
 def prompt_text(name: str, arguments: Mapping[str, str]) -> str:
     """The prompt `name` with its places filled; raises `KeyError` for a place without an argument."""
     return _filled(_DESCRIPTION.sub("", _read(f"{name}.md")), arguments)
+
+
+def narrative_text(topic: str) -> str:
+    """The narrative of the post on `topic`, with its places; raises `FileNotFoundError` for an unknown one."""
+    return files("opscope_prompts").joinpath("posts", f"{topic}.md").read_text(encoding="utf-8")
 
 
 def agent_prompt(name: str, arguments: Mapping[str, str]) -> str:

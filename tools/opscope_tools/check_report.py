@@ -19,16 +19,18 @@ from opscope_schemas.errors import BusyError, CancelledError, DeadlineError, Inp
 from opscope_schemas.report import CheckReportResult, Problem, ReportFacts
 from pydantic import Field, ValidationError
 
+from opscope_tools.collect_evidence.files import record_problems
 from opscope_tools.report.checks import Material, check, rule_names
 from opscope_tools.report.checks_mermaid import mermaid_parsed
 from opscope_tools.report.edits import differences, joined, packed, unpacked
 from opscope_tools.report.markdown import Page
 from opscope_tools.report.pins import pinned, repaired
+from opscope_tools.report.post_checks import POST_RULES, check_post
 from opscope_tools.report.saving import exists_beside, facts_path, inside, report_path, save
 from opscope_tools.report.sources import SourceReader
 from opscope_tools.running.tool import Tool, ToolContext
 from opscope_tools.running.workspace import Workspace
-from opscope_tools.write_report import Draft, WriteReportArguments, drafted
+from opscope_tools.write_report import Draft, WriteReportArguments, drafted, post_of
 
 __all__ = ["CHECK_REPORT", "CheckReportArguments"]
 
@@ -43,7 +45,9 @@ _COMPARED = "The report was compared with its text as it was written"
 class CheckReportArguments(ToolArguments):
     """Arguments of `check_report`."""
 
-    path: str = Field(description="Report below the output folder: reports/implementations/NAME-analysis.md.")
+    path: str = Field(
+        description="Report below the output folder: reports/implementations/NAME-analysis.md, posts/NAME.md."
+    )
     fix: bool = Field(default=False, description="Put right pointers whose lines have moved.")
     regenerate: bool = Field(
         default=True, description="Make the report anew to compare; false: compare with its text as it was written."
@@ -156,7 +160,7 @@ def _facts_problems(kept: ReportFacts, anew: ReportFacts) -> Iterator[Problem]:
         right, found = anew.values.get(key), kept.values.get(key)
         if right != found:
             yield _facts_differ(f"{key} in the facts file", str(right), str(found))
-    for name in ("variables", "summary", "sources"):
+    for name in ("variables", "words", "summary", "sources"):
         right, found = getattr(anew, name), getattr(kept, name)
         if right != found:
             yield _facts_differ(f"`{name}` of the facts file", str(right), str(found))
@@ -203,23 +207,24 @@ def _run(arguments: CheckReportArguments, context: ToolContext) -> CheckReportRe
     repairs: tuple[str, ...] = ()
     if arguments.fix and saved.facts is not None:
         saved, repairs = _fixed(workspace, saved, saved.facts, reader)
-    rejected = _rejected(saved, reader, workspace)
+    rejected = _rejected(saved, reader, context)
     anew = _Anew(note=f"{_COMPARED}, as was asked.")
     if saved.facts is not None and saved.arguments is not None and arguments.regenerate:
         anew = _made_anew(saved.facts, saved.arguments, rejected, context)
         if repairs and anew.draft is not None and _numbered(anew.draft.report.text) == _numbered(saved.text):
             saved = _taken(workspace, saved, anew.draft)
-            rejected = _rejected(saved, reader, workspace)
+            rejected = _rejected(saved, reader, context)
     parsed, unparsed = mermaid_parsed(Page(saved.text), workspace.mermaid)
     problems, compared = joined(Page(saved.text), [*rejected, *parsed], ()), ""
     if saved.facts is not None:
         problems, compared = _compared(saved, anew, [*rejected, *parsed])
+    rules = (*(rule.__name__ for rule in POST_RULES), "record_problems")
     return CheckReportResult(
         path=saved.path,
         ok=not problems,
         problems=tuple(problems),
         summary=saved.facts.summary if saved.facts else CheckReportResult.model_fields["summary"].default,
-        rules=(*rule_names(), *([] if unparsed else ["mermaid_parsed"])),
+        rules=rules if saved.path.startswith("posts/") else (*rule_names(), *([] if unparsed else ["mermaid_parsed"])),
         repairs=repairs,
         sources=_sources(workspace),
         notes=tuple(filter(None, (compared, unparsed))),
@@ -230,8 +235,14 @@ def _sources(workspace: Workspace) -> tuple[Source, ...]:
     return tuple(workspace.source(repository) for repository in workspace.repositories.values())
 
 
-def _rejected(saved: _Saved, reader: SourceReader, workspace: Workspace) -> list[Problem]:
+def _rejected(saved: _Saved, reader: SourceReader, context: ToolContext) -> list[Problem]:
     """What is wrong with the facts file, and what the rules reject."""
+    workspace = context.workspace
+    if saved.path.startswith("posts/"):
+        if saved.facts is None or saved.arguments is None:
+            return list(saved.problems)
+        post = post_of(saved.arguments, saved.facts.date, context)
+        return [*saved.problems, *record_problems(post), *check_post(Page(saved.text), post)]
     exists = partial(exists_beside, workspace.output, saved.path)
     return [*saved.problems, *check(Material(Page(saved.text), reader, saved.facts, _sources(workspace), exists))]
 
@@ -300,5 +311,7 @@ CHECK_REPORT: Tool[CheckReportArguments, CheckReportResult] = Tool(
     read_only=False,
     positional=("path",),
     cached=False,
-    lane=lambda arguments: "trace" if arguments.regenerate and "reports/repos/" not in arguments.path else "static",
+    lane=lambda arguments: (
+        "trace" if arguments.regenerate and not re.search(r"reports/repos/|posts/", arguments.path) else "static"
+    ),
 )

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
+from opscope_prompts.loader import narrative_text
 from opscope_prompts.templates import render_template
 from opscope_schemas.analysis import ModelAnalysis, ModelAnalysisResult, ModelTreeResult
 from opscope_schemas.common import Source, ToolArguments, ToolResult
@@ -24,6 +26,7 @@ from opscope_schemas.report import Problem, ReportFacts, ReportKind, WriteReport
 from opscope_schemas.tiling import TilingResult
 from pydantic import Field
 
+from opscope_tools.collect_evidence.files import evidence_path, read_evidence, record_problems
 from opscope_tools.costing.arguments import IDLE
 from opscope_tools.costing.checkpoints import checkpoint_named
 from opscope_tools.count_flops import COUNT_FLOPS
@@ -43,6 +46,8 @@ from opscope_tools.report.live import live_data
 from opscope_tools.report.markdown import Page
 from opscope_tools.report.overview import scopes
 from opscope_tools.report.plots import Plot, plots
+from opscope_tools.report.post import Post, render_post, told, topic_named
+from opscope_tools.report.post_checks import check_post
 from opscope_tools.report.render import Report, render, section_problems
 from opscope_tools.report.repo import RepoFacts, render_repo
 from opscope_tools.report.saving import check_writable, exists_beside, facts_path, inside, page_path, report_path, save
@@ -55,7 +60,7 @@ from opscope_tools.running.tool import Tool, ToolContext
 from opscope_tools.settings import PythonSource, checks_of
 from opscope_tools.trace_dataflow import TRACE_DATAFLOW
 
-__all__ = ["WRITE_REPORT", "Draft", "WriteReportArguments", "drafted", "gather"]
+__all__ = ["WRITE_REPORT", "Draft", "WriteReportArguments", "drafted", "gather", "post_of"]
 
 _FIRST = 40
 #: kernels that one report shows
@@ -74,14 +79,19 @@ _PHASES = ("prefill", "decode")
 class WriteReportArguments(ToolArguments):
     """Arguments of `write_report`."""
 
-    kind: ReportKind = Field(default="implementation", description="Of a model, or of a registered repository.")
-    name: str = Field(description="Saved as reports/implementations/NAME-analysis.md or reports/repos/NAME.md.")
+    kind: ReportKind = Field(
+        default="implementation", description="Of a model, a registered repository; post: of collected evidence."
+    )
+    name: str = Field(
+        description="Saved as reports/implementations/NAME-analysis.md or reports/repos/NAME.md; of a post its topic."
+    )
     target: str | None = Field(default=None, description="Model type, model class or repository; default: the name.")
     sections: dict[str, str] | None = Field(
         default=None,
         description="Your Markdown below the computed text, by section number (1, 2.3) or heading (KV cache). Each paragraph and bullet cites lines "
         "(`path.py:12-20`), a number of the analysis ({{fact:key}}), or a search that found nothing (searched "
-        "`PATTERN` in `PATH`). Every quantity is a {{fact:key}}, in words too; what is said of the model has to be so.",
+        "`PATTERN` in `PATH`). Every quantity is a {{fact:key}}, in words too; what is said of the model has to be so. Of a post: by heading, or `post` "
+        "for all of it, with {{fact:record.field}}, {{output:record}}, {{picture:record}}, {{holds:a.b > 2 * c.d}}.",
     )
     phases: tuple[Literal["prefill", "decode", "encode"], ...] | None = Field(
         default=None,
@@ -319,8 +329,12 @@ def drafted(arguments: WriteReportArguments, context: ToolContext, date: str = "
     Raises what the tools raise that the report is gathered with.
     """
     path, date = report_path(arguments.name, arguments.kind), date or _today()
-    of_repo = arguments.kind == "repo"
-    draft = _of_repository(arguments, path, context) if of_repo else _of_model(arguments, path, date, context)
+    if arguments.kind == "post":
+        draft = _of_post(arguments, date, context)
+    elif arguments.kind == "repo":
+        draft = _of_repository(arguments, path, context)
+    else:
+        draft = _of_model(arguments, path, date, context)
     kept = {
         "arguments": arguments.model_dump(mode="json", exclude_defaults=True, exclude={"overwrite", "html"}),
         "date": date,
@@ -409,6 +423,25 @@ def _of_repository(arguments: WriteReportArguments, path: str, context: ToolCont
     return Draft(report, problems, [], "", reader, (source,))
 
 
+def _of_post(arguments: WriteReportArguments, date: str, context: ToolContext) -> Draft:
+    """The post of a topic from its records; the narrative is the standard one where the agent gave none."""
+    post = post_of(arguments, date, context)
+    context.progress(_steps(arguments) - 1, _steps(arguments), "rendering and checking")
+    return Draft(render_post(post), (), [], "", SourceReader([], context.checkpoint), ())
+
+
+def post_of(arguments: WriteReportArguments, date: str, context: ToolContext) -> Post:
+    """The narrative and the records of a topic. Raises `InputError` where nothing was collected."""
+    topic = topic_named(arguments.name)
+    evidence = read_evidence(context.workspace.output, topic)
+    if evidence is None:
+        raise InputError(
+            f"Nothing was collected on {topic}: {evidence_path(topic)} is not there.",
+            next_step=f"Collect it with collect_evidence, or `opscope post {topic} --collect`.",
+        )
+    return Post(topic, told(narrative_text(topic), arguments.sections or {}), evidence, date)
+
+
 # ---- the tool -------------------------------------------------------------------------------------------------------
 
 
@@ -427,12 +460,14 @@ def _run(arguments: WriteReportArguments, context: ToolContext) -> WriteReportRe
     if problems:
         notes = ("The report was not saved: repair the problems and call write_report again.",)
     else:
+        notes = draft.report.facts.summary.limitations if arguments.kind == "post" else ()
         context.checkpoint()
         texts = {facts_path(path): draft.report.facts.model_dump_json(indent=1) + "\n", path: draft.report.text}
         if arguments.html:
             texts[page_path(path)] = web_page(
-                draft.report, draft.plots, draft.reader, _template("page.html"), draft.live
-            )
+                draft.report, draft.plots, draft.reader, _template("page.html"), draft.live,
+                _pictures(draft.report.text, context) if arguments.kind == "post" else {},
+            )  # fmt: skip
         save(workspace.output, texts)
     context.progress(_steps(arguments), _steps(arguments), "not saved" if problems else "saved")
     return WriteReportResult(
@@ -447,8 +482,21 @@ def _run(arguments: WriteReportArguments, context: ToolContext) -> WriteReportRe
     )
 
 
+def _pictures(text: str, context: ToolContext) -> dict[str, str]:
+    """The drawings that a post names, by path."""
+    found = {}
+    for path in re.findall(r"!\[[^\]]*\]\((evidence/[^)\s]+\.svg)\)", text):
+        with contextlib.suppress(OSError):
+            found[path] = inside(context.workspace.output, f"posts/{path}").read_text(encoding="utf-8")
+    return found
+
+
 def _rejected(draft: Draft, path: str, context: ToolContext) -> tuple[Problem, ...]:
     """What the rules reject in the whole report."""
+    kept = draft.report.facts
+    if kept.kind == "post":
+        post = post_of(WriteReportArguments.model_validate(kept.arguments), kept.date, context)
+        return (*record_problems(post), *check_post(Page(draft.report.text), post))
     exists = partial(exists_beside, context.workspace.output, path)
     return tuple(check(Material(Page(draft.report.text), draft.reader, draft.report.facts, draft.sources, exists)))
 
@@ -466,7 +514,7 @@ WRITE_REPORT: Tool[WriteReportArguments, WriteReportResult] = Tool(
     title="Write a report",
     description=(
         "Analyses a model (kind implementation) or a repository (kind repo) and saves a report, every table "
-        "computed, with path:line pointers. It is checked first: where `problems` are found nothing is saved. Your "
+        "computed, with path:line pointers; or writes a post on a topic from its evidence (kind post). It is checked first: where `problems` are found nothing is saved. Your "
         "prose goes in through `sections`."
     ),
     arguments=WriteReportArguments,

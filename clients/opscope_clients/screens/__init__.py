@@ -13,6 +13,7 @@ from opscope_schemas.common import ToolResult
 from opscope_schemas.comparison import CompareResult
 from opscope_schemas.dataflow import DataflowResult
 from opscope_schemas.estimates import PlanResult, RooflineResult, SweepResult
+from opscope_schemas.evidence import CollectEvidenceResult
 from opscope_schemas.extracted_config import ExtractConfigResult
 from opscope_schemas.index import FindForwardResult, ResolveClassResult
 from opscope_schemas.references import FindReferencesResult
@@ -27,6 +28,7 @@ from opscope_clients.screens.comparison import show_comparison
 from opscope_clients.screens.configurations import show_configurations
 from opscope_clients.screens.costs import show_cost, show_dataflow, show_tree
 from opscope_clients.screens.estimates import show_estimate, show_plan, show_sweep
+from opscope_clients.screens.evidence import show_evidence
 from opscope_clients.screens.fields import show_fields
 from opscope_clients.screens.index import show_class, show_forward, show_references
 from opscope_clients.screens.kernels import show_kernels
@@ -53,6 +55,7 @@ SCREENS: Mapping[type[ToolResult], Callable[[Page, Any], None]] = {
     CompareResult: show_comparison,
     SearchSourceResult: show_search,
     TilingResult: show_kernels,
+    CollectEvidenceResult: show_evidence,
     WriteReportResult: show_report,
     CheckReportResult: show_report,
 }

@@ -25,18 +25,18 @@ from opscope_tools.report.sentences import Quoted, Sentence, sentences, statemen
 from opscope_tools.report.sources import SourceReader
 from opscope_tools.report.traits import Traits
 
-__all__ = ["prose_problems"]
+__all__ = ["COMPARED", "RANKS", "prose_problems"]
 
 #: characters of a paragraph that is read; its sentences are each held against all of it
 _LONGEST = 6_000
-_RANKS = re.compile(
+RANKS = re.compile(
     r"\b(?:outperform\w*|outclass\w*|surpass\w*|superior|inferior|unmatched|unrivall?ed|unbeaten|best|better|worst|state[- ]of[- ]the[- ]art|SOTA"
     r"|(?:most|more|less|least) (?:efficient|powerful|accurate|capable|advanced|performant|modern|scalable|popular|sophisticated|optimi[sz]ed)"
     r"|top[- ]performing|leading|beats?|ahead of|optimal|no other (?:model|implementation|architecture|design)\w*|as (?:efficient|good|capable) as"
     r"|(?:than|unlike) (?:any|all|most|every|other) (?:other )?(?:models?|implementations?|architectures?|designs?))\b",
     re.IGNORECASE,
 )
-_COMPARED = re.compile(
+COMPARED = re.compile(
     r"\b(?:(?:fast|slow|cheap|large|small|bigg|high|low|great|few|long|short|heavi|light|wid|narrow|deep|quick|clos)(?:e?r)\b[^.;]{0,60}?\bthan|(?:more|less|fewer)\b[^.;]{0,60}?\bthan"
     r"|as (?:fast|slow|cheap|large|small|big|many|much|long|high|low|few|good) as|exceeds?|outweighs?|dominates?|dwarfs?"
     r"|(?:the|its|their|most of the|by far the|among the)\s+(?:\w+\s+)?(?:fast|slow|cheap|large|small|bigg|high|low|great|few|long|short|heavi|light|quick)est"
@@ -286,8 +286,8 @@ def _class_fault(sentence: Sentence, fact: Quoted, values: Mapping[str, float]) 
 
 def _comparisons(sentence: Sentence, values: Mapping[str, float]) -> Iterator[Problem]:
     """Ranks, which nothing here shows, and comparisons that no fact of the sentence shows."""
-    rank = _RANKS.search(sentence.plain)
-    found = rank or _COMPARED.search(sentence.plain)
+    rank = RANKS.search(sentence.plain)
+    found = rank or COMPARED.search(sentence.plain)
     if found is None:
         return
     if rank is None:

@@ -15,9 +15,15 @@ from urllib.parse import unquote
 
 from opscope_cache.whole_files import written_beside
 from opscope_schemas.errors import InputError, OutputError, PathRefusedError
+from opscope_schemas.evidence import Topic
 
-__all__ = ["check_writable", "exists_beside", "facts_path", "inside", "page_path", "report_path", "save"]
+__all__ = ["POSTS", "check_writable", "exists_beside", "facts_path", "inside", "page_path", "report_path", "save"]
 
+#: topic of a post -> its file below posts/
+POSTS: Mapping[Topic, str] = {
+    "memory-bandwidth": "llm-gpu-memory-bandwidth", "system-calls": "llm-cpu-gpu-system-calls", "cache-hierarchy": "llm-cache-hierarchy",
+    "memory-bottlenecks": "llm-memory-bottlenecks", "matrix-multiplication": "llm-matrix-multiplication",
+}  # fmt: skip
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -28,6 +34,10 @@ def report_path(name: str, kind: str = "implementation") -> str:
             f"{name!r} cannot be the name of a report.",
             next_step="Use letters, digits, dots, dashes and underscores, beginning with a letter or digit.",
         )
+    if kind == "post":
+        if name not in POSTS:
+            raise InputError(f"There is no post {name!r}.", next_step=f"Topics: {', '.join(POSTS)}.")
+        return f"posts/{POSTS[name]}.md"  # type: ignore[index] # it is one of them
     return f"reports/repos/{name}.md" if kind == "repo" else f"reports/implementations/{name}-analysis.md"
 
 

@@ -18,7 +18,8 @@ __all__ = ["FACT", "Quoted", "Sentence", "Statement", "paragraphs", "sentences",
 FACT = "\0"
 #: a number of the analysis with the unit that it may bring, and its mark
 _QUOTED = re.compile(
-    r"(?:(?<![\w.,])-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?(?: ?(?:[kMGTP]?(?:FLOP|B)|m?s|us|[TBMK]))?)?" + FACT_MARK.pattern
+    r"(?:(?<![\w.,])-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?(?: ?(?:[kMGTP]?(?:FLOP|B)(?:/s)?|[KMGT]iB|m?s|us|ns|%|[TBMK]))?)?"
+    + FACT_MARK.pattern
 )
 _LINK = re.compile(r"(?<=\])\([^()\s]*\)|<?https?://[^\s>)]*>?")
 _END = re.compile(r"(?<=[.!?])[)\"'*_]*\s+(?=[^\s\w]*[A-Z\0]|\s*$)|(?<=[.!?])[)\"'*_]*\s{2,}")

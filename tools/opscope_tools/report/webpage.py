@@ -41,14 +41,16 @@ class _Section:
 
 def web_page(
     report: Report, plots: Sequence[Plot], reader: SourceReader, template: Callable[[Mapping[str, object]], str],
-    live: str = "",
+    live: str = "", pictures: Mapping[str, str] | None = None,
 ) -> str:  # fmt: skip
-    """The page of a report; `template` fills the page's frame, `live` is the data of the part in which formulas are evaluated."""
+    """The page of a report; `template` fills the page's frame, `live` is the data of the part in which formulas are evaluated, `pictures`
+    are the drawings that the text names, by path."""
     cited: dict[tuple[str, int, int], str] = {}
     html = _drawn(
         _rendered("\n".join(without(line, "<!--", "-->") for line in report.text.split("\n"))),
         report.drawings,
     )
+    html = _pictured(html, pictures or {})
     html = _linked(html, reader, cited)
     html = _anchored(html)
     for plot in reversed(plots):  # each goes right behind the heading
@@ -83,6 +85,18 @@ def _drawn(html: str, drawings: Sequence[Drawing]) -> str:
         parts += [html[at : found.start()], _figure(drawing, found[0])]
         at = found.end()
     return "".join([*parts, html[at:]])
+
+
+def _pictured(html: str, pictures: Mapping[str, str]) -> str:
+    """The page with each named drawing in place of the image that would load it."""
+
+    def put(match: re.Match[str]) -> str:
+        drawing = pictures.get(unescape(match[1]))
+        if drawing is None:
+            return f"<p>{match[2]}</p>"
+        return f'<figure><div class="wide" tabindex="0" role="region" aria-label="Drawing, to scroll">{drawing}</div><figcaption>{match[2]}</figcaption></figure>'
+
+    return re.sub(r'<p><img src="([^"]*)" alt="([^"]*)" /></p>', put, html)
 
 
 def _figure(drawing: Drawing, text: str) -> str:
