@@ -9,7 +9,7 @@ Reading order: environment.py, cage.py, starting.py (this side), launcher.py and
 
 from opscope_tools.children.cage import Cage, Protection, protection
 from opscope_tools.children.environment import environment_for
-from opscope_tools.children.scratch import scratch_folder
+from opscope_tools.children.scratch import alone, scratch_folder
 from opscope_tools.children.starting import (
     NOTHING,
     UNLIMITED,
@@ -30,6 +30,7 @@ __all__ = [
     "Done",
     "Limits",
     "Protection",
+    "alone",
     "environment_for",
     "protection",
     "python_module",

@@ -15,11 +15,13 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from opscope_schemas.errors import OutputError
+from opscope_schemas.errors import BusyError, OutputError
 
-__all__ = ["remove", "scratch_folder", "sweep"]
+__all__ = ["alone", "remove", "scratch_folder", "sweep"]
 
 _OWNER = ".owner"
+#: ending of the lock of what only one process does at a time
+_ALONE = ".alone"
 
 
 @contextlib.contextmanager
@@ -40,6 +42,25 @@ def scratch_folder(what: str) -> Iterator[Path]:
         _owner(folder).unlink(missing_ok=True)
 
 
+@contextlib.contextmanager
+def alone(what: str) -> Iterator[None]:
+    """Nobody else of this user does `what` meanwhile, in whatever process; raises `BusyError` where somebody does."""
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(_home() / f"{what}{_ALONE}")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise BusyError(
+            f"Another {what} runs on this machine, and the two would disturb each other.",
+            next_step="Wait until it is done.",
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
 def _owner(folder: Path) -> Path:
     """The lock of a folder's owner: beside it, where what works in the folder cannot reach."""
     return folder.with_name(f"{folder.name}{_OWNER}")
@@ -51,6 +72,8 @@ def sweep(home: Path) -> None:
     from filelock import FileLock, Timeout
 
     for found in home.iterdir():
+        if found.name.endswith(_ALONE):
+            continue
         folder = found.with_suffix("") if found.name.endswith(_OWNER) else found
         if folder.is_symlink() or (not _owner(folder).exists() and _young(folder)):
             continue  # somebody is just making it

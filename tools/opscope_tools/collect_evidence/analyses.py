@@ -24,9 +24,11 @@ __all__ = ["COLLECTORS"]
 
 #: the checkpoint that the posts on GPUs speak of, where one sequence has that many tokens behind it, and the device
 _CHECKPOINT, _CONTEXT, _DEVICE = "meta-llama/Llama-3.1-8B", 4096, "h100_sxm"
-#: rows and columns of weights whose measured products are looked at: those of that checkpoint's layers
-_WIDTHS = ((4096, 4096), (14336, 4096), (4096, 14336), (6144, 4096), (28672, 4096))
-_ROWS = (1, 8, 64, 256, 1024, 4096)
+#: measured products that are looked at: rows, columns and inner size; one row of ever wider weights, sizes around a power of two, and
+#: ever more rows of one width
+_SHAPES = (
+    *((1, n, 4096) for n in (1024, 2048, 4096, 6144, 8192, 16384, 51200)), *((1, n, 8192) for n in (7168, 8192, 10240)), *((m, 4096, 4096) for m in (8, 64, 256, 1024, 4096)),
+)  # fmt: skip
 _PRODUCTS = ("aten.mm", "aten.addmm", "aten.bmm")
 
 
@@ -203,7 +205,10 @@ def _workload_estimate(bench: Bench) -> Mapping[str, str]:
 
 def _estimated(bench: Bench, asked: Mapping[str, Any]) -> Mapping[str, str]:
     found = _asked(bench, "estimate_roofline", asked)
-    return {"estimate": json.dumps({name: found[name] for name in ("totals", "hardware", "memory")})}
+    kernels = sum(operator["count"] for operator in found["operators"])
+    return {
+        "estimate": json.dumps({**{name: found[name] for name in ("totals", "hardware", "memory")}, "kernels": kernels})
+    }
 
 
 def _estimate_read(texts: Mapping[str, str]) -> Reading:
@@ -211,7 +216,7 @@ def _estimate_read(texts: Mapping[str, str]) -> Reading:
     totals, memory = found["totals"], found["memory"]
     values: dict[str, int | float | str] = {
         "bound_seconds": totals["bound_seconds"], "calibrated_seconds": totals["calibrated_seconds"], "low_seconds": totals["low_seconds"], "high_seconds": totals["high_seconds"],
-        "limited_by": totals["limited_by"], "weight_bytes": memory["weights_bytes"], "cache_bytes": memory["cache_bytes"],
+        "limited_by": totals["limited_by"], "kernels": found["kernels"], "weight_bytes": memory["weights_bytes"], "cache_bytes": memory["cache_bytes"],
         "device_bytes_per_second": found["hardware"]["bandwidth"], "device_flops_per_second": found["hardware"]["peak_flops"], "ridge": round(found["hardware"]["ridge"], 1),
     }  # fmt: skip
     values["bound_percent"] = round(100 * float(values["bound_seconds"]) / float(values["calibrated_seconds"]), 1)
@@ -235,11 +240,10 @@ def _published(bench: Bench) -> Mapping[str, str]:
         raise RefusedError("unsupported", f"The tables hold no bf16 product of {_DEVICE}.")
     (held, *_) = rows
     lines = []
-    for n, k in _WIDTHS:
-        for m in _ROWS:
-            fits = (held.sizes["n"] == n) & (held.sizes["k"] == k) & (held.sizes["m"] == m)
-            if fits.any():
-                lines.append(f"{m} {n} {k} {float(held.seconds[fits].min()):.9f}")
+    for m, n, k in _SHAPES:
+        fits = (held.sizes["n"] == n) & (held.sizes["k"] == k) & (held.sizes["m"] == m)
+        if fits.any():
+            lines.append(f"{m} {n} {k} {float(held.seconds[fits].min()):.9f}")
     bench.noted(
         f"python -c \"import pyarrow.parquet as p; print(p.read_table('aiconfigurator_core/systems/data/{held.table}').to_pandas().query('k == 4096'))\""
     )

@@ -20,7 +20,7 @@ from opscope_schemas.evidence import (
 )
 from pydantic import Field, ValidationError
 
-from opscope_tools.children import scratch_folder
+from opscope_tools.children import alone, scratch_folder
 from opscope_tools.collect_evidence.files import evidence_path, joined, picture_texts, read_evidence
 from opscope_tools.collect_evidence.table import collector_named, of_topic
 from opscope_tools.estimate_roofline.tool import ESTIMATE_ROOFLINE
@@ -103,7 +103,7 @@ def _run(arguments: CollectEvidenceArguments, context: ToolContext) -> CollectEv
     machine = this_machine(arguments.machine)
     records: list[EvidenceRecord] = []
     texts: dict[str, str] = {}
-    with scratch_folder("evidence") as folder:
+    with alone("measurement"), scratch_folder("evidence") as folder:
         bench = Bench(
             workload, machine, folder, workspace.python, context.checkpoint, opscope=_asking(context), known=_values(known, {one.id for one in wanted}),
         )  # fmt: skip

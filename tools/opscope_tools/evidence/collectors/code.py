@@ -20,6 +20,8 @@ __all__ = ["COLLECTORS"]
 
 #: instructions of a hot loop that are shown, and stacks a second
 _SHOWN, _RATE = 14, 499
+#: stacks a second where native frames are unwound, seconds of that, and tokens of a decode that lasts as long
+_NATIVE_RATE, _SECONDS, _LONG = 97, 10, 2048
 #: bytes of a vector register, by the letter of its name
 _WIDTHS = {"x": 16, "y": 32, "z": 64}
 
@@ -119,10 +121,10 @@ def _samples(report: str) -> int:
 
 # ---- calls ----------------------------------------------------------------------------------------------------------
 
-_COUNT_PROGRAM = """tracepoint:syscalls:sys_enter_newfstatat /strncmp(str(args->filename), "/__opscope__/{phase}_begin", {begin}) == 0/ {{ @on = 1; }}
+_COUNT_PROGRAM = """tracepoint:syscalls:sys_enter_newfstatat /strncmp(str(args->filename), "/__opscope__/{phase}_begin", {begin}) == 0/ {{ @on = 1; @pid = pid; }}
 tracepoint:syscalls:sys_enter_newfstatat /strncmp(str(args->filename), "/__opscope__/{phase}_end", {end}) == 0/ {{ @on = 0; }}
 {probes}
-END {{ clear(@on); }}
+END {{ clear(@on); clear(@pid); }}
 """
 #: what torch's products of float matrices on a CPU go through, where it is built with MKL
 _GATES = ("sgemm_", "sgemv_")
@@ -152,7 +154,7 @@ def _products(bench: Bench) -> Mapping[str, str]:
     paths = sorted(name for name in names if re.fullmatch(r"mkl_blas_(?:cnr_)?(?:def|avx2|avx512|mc3|mc)_xsgemv", name))
     found = {}
     for phase in ("prefill", "decode"):
-        probes = "\n".join(f"uprobe:{library}:{name} /@on == 1/ {{ @[\"{name}\"] = count(); }}" for name in [*gates, *paths])  # fmt: skip
+        probes = "\n".join(f"uprobe:{library}:{name} /@on == 1 && pid == @pid/ {{ @[\"{name}\"] = count(); }}" for name in [*gates, *paths])  # fmt: skip
         begin, end = len(f"/__opscope__/{phase}_begin"), len(f"/__opscope__/{phase}_end")
         (bench.folder / "products.bt").write_text(
             _COUNT_PROGRAM.format(phase=phase, begin=begin, end=end, probes=probes)
@@ -282,21 +284,25 @@ _PARTS = (
 
 
 def _stacks(bench: Bench) -> Mapping[str, str]:
-    tokens = max(bench.workload.tokens, 64)
+    """Samples of a decode that is longer than the sampler looks; attached, since it would slow every import down."""
     command = [
         "py-spy",
         "record",
         "-r",
-        str(_RATE),
+        str(_NATIVE_RATE),
+        "-d",
+        str(_SECONDS),
         "--native",
         "-f",
         "raw",
         "-o",
         "stacks.txt",
-        "--",
-        *bench.program(tokens=tokens),
+        "-p",
     ]
-    bench.good(bench.run(command, seconds=300))
+    with bench.talk(tokens=_LONG) as talk:
+        process = talk.until("decode_begin")
+        talk.go()
+        bench.good(bench.run([*command, str(process)], seconds=120, shown=bench.typed([*command, "PID"])))
     inside: Counter[tuple[str, ...]] = Counter()
     for stack, count in folded.parsed(bench.read("stacks.txt")).items():
         counted = next((at for at, frame in enumerate(stack) if frame.startswith("counted (")), None)
@@ -413,7 +419,7 @@ COLLECTORS: tuple[Collector, ...] = (
     Collector(
         "stacks", "Which functions stand on the stack during a decode?", "py-spy", "flamegraph", "measured", ("system-calls", "cache-hierarchy", "memory-bottlenecks", "matrix-multiplication"),
         _stacks, _stacks_read, version=("py-spy", "--version"), pictures=_stacks_drawn,
-        elsewhere=lambda bench: bench.typed(["py-spy", "record", "--native", "-f", "raw", "-o", "stacks.txt", "--", *bench.program()]),
+        elsewhere=lambda _: "py-spy record -r 97 -d 10 --native -f raw -o stacks.txt -p PID",
     ),
     Collector(
         "operators", "Which operators does torch itself count?", "torch.profiler", "counters", "measured", ("memory-bottlenecks", "matrix-multiplication"),
