@@ -89,7 +89,12 @@ class OperatorTime(Frozen):
 
     operation: str
     kind: str = Field(default="", description="Class of kernels, as in `spent`.")
-    module: str = Field(default="", description="Path of the submodule that issues it.")
+    module: str = Field(
+        default="", description="Path of the submodule that issues it, of a fused kernel most of its operators."
+    )
+    classes: tuple[str, ...] = Field(
+        default=(), description="Classes of that submodule and of those that it stands in, outermost first."
+    )
     file: str
     line: int
     count: int = Field(description="How often it runs in the pass.")

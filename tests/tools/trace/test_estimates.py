@@ -77,6 +77,35 @@ def test_every_kernel_is_of_a_class_that_the_sums_name(context: ToolContext) -> 
     assert {row.kind for row in found.operators if row.limited_by} == {one.name for one in found.spent}
 
 
+def test_kernels_say_of_which_classes_they_are_where_layers_of_several_kinds_stand_at_one_path(
+    context: ToolContext,
+) -> None:
+    """One dense layer, two of experts, all at `model.layers.*.mlp`; sizes of products say which of them a kernel is of."""
+    config = {**SMALL, "moe_intermediate_size": 64, "n_routed_experts": 8, "num_experts_per_tok": 2, "head_dim": 32}
+    found = estimate(context, "glm4_moe", config={**config, "n_group": 1, "topk_group": 1}, phase="prefill")
+    held: dict[str, int] = {}
+    for row in found.operators:
+        for name in row.classes:
+            name = name.rpartition(".")[2]
+            held[name] = held.get(name, 0) + row.flops * (row.kind == "matrix products")
+    tokens = found.values["batch_size"] * found.values["seq_len"]
+    shared = 2 * 2 * tokens * 3 * 256 * 64
+    assert held["Glm4MoeMLP"] == 2 * tokens * 3 * 256 * 512 + shared
+    assert held["Glm4MoeMoE"] - held["Glm4MoeTopkRouter"] == shared
+    assert held["Glm4MoeForCausalLM"] == sum(row.flops for row in found.operators if row.kind == "matrix products")
+
+
+def test_a_fused_kernel_stands_at_the_module_that_issues_most_of_it(context: ToolContext) -> None:
+    """The cast of the router before which a norm runs does not take the norm to itself, nor the residual add the sum over experts."""
+    config = {**SMALL, "moe_intermediate_size": 64, "n_routed_experts": 8, "num_experts_per_tok": 2, "head_dim": 32}
+    found = estimate(context, "glm4_moe", config={**config, "n_group": 1, "topk_group": 1}, phase="prefill")
+    norms = [row for row in found.operators if row.operation == "fused norm"]
+    assert sum(row.count for row in norms) == 2 * 3 + 1
+    assert all("norm" in row.module for row in norms)
+    sums = [row for row in found.operators if "sum" in row.operation.split(", ") and row.module.endswith("experts")]
+    assert [(row.count, row.operation.split(", ")[-1]) for row in sums] == [(2, "add")]
+
+
 def test_ceilings_are_the_peaks_of_the_precisions_that_products_run_in(context: ToolContext) -> None:
     found, peaks = estimate(context, precision={"weights": "fp8"}), shipped()["h100_sxm"].peak_flops
     assert found.hardware.ceilings == {"fp8": peaks["fp8"], "bf16": peaks["bf16"]}  # attention runs in the latter

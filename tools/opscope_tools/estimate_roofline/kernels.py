@@ -7,6 +7,7 @@ one kernel from the first to the last product of its class, with what sorts and 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -72,6 +73,8 @@ class Kernel:
     ranks: int = 1
     #: precision in which products take their activations, where somebody asked for one; "": as the measured kernels have it
     activations: str = ""
+    #: of the modules that it runs in, outermost first
+    classes: tuple[str, ...] = ()
 
     @property
     def units(self) -> str:
@@ -96,7 +99,11 @@ class _Part:
     """A kernel of the trace with its formulas as text, written once for every point."""
 
     op: OpRecord
+    #: what people call it, and the operator whose module and line stand for the kernel
+    operation: str
+    shown: OpRecord
     module: str
+    classes: tuple[str, ...]
     repeat: str
     flops: str
     matmul: str
@@ -137,9 +144,10 @@ class Pass:
 
     def _part(self, kernel: EngineKernel) -> _Part:
         op, cost, tree = kernel.ops[0], kernel.cost, self.found.tree
-        bound = str(cost.read)
+        bound, shown = str(cost.read), _most_of(kernel)
+        call = tree.trace.calls[shown.call]
         return _Part(
-            op, tree.pattern(tree.trace.calls[op.call]), str(kernel.repeat), str(cost.flops), str(cost.matmul), str(cost.causal),
+            op, _called(kernel), shown, tree.pattern(call), tree.classes(call), str(kernel.repeat), str(cost.flops), str(cost.matmul), str(cost.causal),
             touched(bound, self.routings), bound, str(cost.write), self.shards.split.get(op.order), kernel.attention,
             tuple(op.order for op in kernel.ops), kernel.function,
         )  # fmt: skip
@@ -216,7 +224,7 @@ def _kernel(part: _Part, point: _Point) -> Kernel:
         matmul, flops = matmul - causal * matmul / flops, flops - causal
     read, written = point.bytes(part.read), point.bytes(part.write)
     plain = Kernel(
-        operation="sdpa" if part.attention else part.function or _named(op), module=part.module, file=op.site.file, line=op.site.line,
+        operation=part.operation, module=part.module, classes=part.classes, file=part.shown.site.file, line=part.shown.site.line,
         count=int(point.number(part.repeat)), flops=flops, matmul_flops=matmul, moved=read + written, counted=op.counted,
         hub=bool(part.function),
     )  # fmt: skip
@@ -248,6 +256,24 @@ def _shared(plain: Kernel, ranks: float) -> Kernel:
 
 def _named(op: OpRecord) -> str:
     return op.operator.removeprefix("aten.").removeprefix("opscope.").lstrip("_")
+
+
+def _called(kernel: EngineKernel) -> str:
+    """A fused kernel by what it is, one that is nothing in particular by its operators in their order."""
+    if kernel.attention or kernel.function:
+        return "sdpa" if kernel.attention else kernel.function
+    if kernel.rule != "fused elementwise":
+        return kernel.rule or _named(kernel.ops[0])
+    return ", ".join(dict.fromkeys(_named(op) for op in sorted(kernel.ops, key=lambda op: op.order)))
+
+
+def _most_of(kernel: EngineKernel) -> OpRecord:
+    """The operator that stands for a fused kernel: the last one of the module that issues most of its operators, of several the
+    last."""
+    if not kernel.rule:
+        return kernel.ops[0]
+    issued = Counter(op.call for op in kernel.ops)
+    return max(kernel.ops, key=lambda op: (issued[op.call], op.order))
 
 
 def _product(plain: Kernel, part: _Part, read: float, point: _Point) -> Kernel:
@@ -408,7 +434,8 @@ def _experts(parts: Sequence[_Part], point: _Point, index: int) -> Kernel:
     per_weight = _stored(grouped, point)
     precision = point.quantised if point.quantised and per_weight < _PLAIN else "bf16"
     whole = replace(
-        grouped[0][1], operation="experts", module=point.found.tree.pattern(call), count=count, joins=(),
+        grouped[0][1], operation="experts", module=point.found.tree.pattern(call),
+        classes=point.found.tree.classes(call), count=count, joins=(),
         flops=sum(s.flops * n for s, n in zip(singles, shares, strict=True)), matmul_flops=sum(s.matmul_flops for _, s in grouped),
         moved=weights, precision=precision, counted=all(s.counted for s in singles),
     )  # fmt: skip
@@ -470,8 +497,10 @@ def _exchanges(point: _Point) -> Iterator[Kernel]:
 def _exchange(kind: str, op: OpRecord, point: _Point, size: float, ranks: int, count: int) -> Kernel:
     """Measured as an all-reduce: gathering or scattering is half of one, what is sent is no more than one among two."""
     halves = {"all_reduce": 1.0, "send": 1.0}.get(kind, 0.5)
+    tree = point.found.tree
+    call = tree.trace.calls[op.call]
     return Kernel(
-        operation=kind, module=point.found.tree.pattern(point.found.tree.trace.calls[op.call]), file=op.site.file, line=op.site.line,
+        operation=kind, module=tree.pattern(call), classes=tree.classes(call), file=op.site.file, line=op.site.line,
         count=count, flops=0.0, matmul_flops=0.0, moved=0.0, form=ALL_REDUCE if size else None,
         sizes={"bytes": size * halves, "ranks": float(ranks)}, exchanged=size, ranks=ranks,
     )  # fmt: skip
@@ -509,7 +538,7 @@ def _small_as_one(every: Iterable[Kernel]) -> Iterator[Kernel]:
 def _one_small(same: Sequence[Kernel]) -> Kernel:
     if len(same) == 1:
         return same[0]
-    names = ", ".join(dict.fromkeys(k.operation for k in same))
+    names = ", ".join(dict.fromkeys(name for k in same for name in k.operation.split(", ")))
     return replace(same[0], operation=names, flops=sum(k.flops for k in same), moved=sum(k.moved for k in same))
 
 
@@ -521,7 +550,7 @@ def _one_product(same: Sequence[Kernel]) -> Kernel:
     names = [k.module.rpartition(".")[2] for k in same]
     return replace(
         first, operation=f"{first.operation} ({', '.join(dict.fromkeys(filter(None, names)))})",
-        module=first.module.rpartition(".")[0], flops=sum(k.flops for k in same), matmul_flops=sum(k.matmul_flops for k in same),
+        module=first.module.rpartition(".")[0], classes=first.classes[:-1], flops=sum(k.flops for k in same), matmul_flops=sum(k.matmul_flops for k in same),
         moved=sum(k.moved for k in same) - activations * (len(same) - 1), sizes={**first.sizes, "n": n},
     )  # fmt: skip
 

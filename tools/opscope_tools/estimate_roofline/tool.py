@@ -486,7 +486,7 @@ def _told(device: Device, times: list[Estimate], view: str, fits: bool) -> tuple
 
 def _brief(result: RooflineResult) -> RooflineResult:
     slowest = sorted(result.operators, key=lambda o: -(o.calibrated_seconds or o.bound_seconds))[:_SLOWEST]
-    said = f"The {len(slowest)} slowest kernels are listed, times with four digits, sources of the device left out; totals are of all. The artifact is whole."
+    said = f"The {len(slowest)} slowest kernels are listed, times with four digits, sources of the device and classes of modules left out; totals are of all. The artifact is whole."
     hardware = result.hardware.model_copy(update={"sources": ()})
     return result.model_copy(
         update={"operators": tuple(map(_rounded, slowest)), "hardware": hardware, "shortened": said}
@@ -495,7 +495,7 @@ def _brief(result: RooflineResult) -> RooflineResult:
 
 def _rounded(row: OperatorTime) -> OperatorTime:
     times = {n: float(f"{x:.4g}") for n, x in row if n.endswith("_seconds") and isinstance(x, float)}
-    return row.model_copy(update=times)
+    return row.model_copy(update={**times, "classes": ()})
 
 
 ESTIMATE_ROOFLINE: Tool[RooflineArguments, RooflineResult] = Tool(

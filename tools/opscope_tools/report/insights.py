@@ -158,10 +158,6 @@ def _line(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) ->
     )
 
 
-def _below(operator: OperatorTime, paths: Sequence[str]) -> bool:
-    return any(operator.module == path or operator.module.startswith(f"{path}.") for path in paths)
-
-
 def share_of_time(facts: ImplementationFacts, document: ModelAnalysis, module: ModuleAnalysis) -> float:
     """What its calls take of the pass's time as engines run it; 0 where that is not known."""
     found = facts.estimates.get(document.phase)
@@ -176,8 +172,8 @@ def _seconds(one: OperatorTime) -> float:
 
 def _own(facts: ImplementationFacts, document: ModelAnalysis, module: ModuleAnalysis) -> list[OperatorTime]:
     """The kernels of the estimate that run in calls of a class."""
-    found, paths = facts.estimates.get(document.phase), _paths(document, module.class_name)
-    return [one for one in (found.operators if found is not None else ()) if _below(one, paths)]
+    found = facts.estimates.get(document.phase)
+    return [one for one in (found.operators if found is not None else ()) if module.class_name in one.classes]
 
 
 def _served(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) -> str:
@@ -202,21 +198,6 @@ def _served(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) 
 
 def _device(facts: ImplementationFacts) -> str:
     return next(iter(facts.estimates.values())).hardware.name
-
-
-def _paths(document: ModelAnalysis, class_name: str) -> list[str]:
-    """Where the calls of a class stand in the model, as the estimate names them."""
-
-    def below(kernels: Sequence[Kernel], above: str) -> Iterator[str]:
-        for kernel in kernels:
-            if kernel.class_name:
-                path = ".".join(filter(None, (above, kernel.attribute)))
-                if kernel.class_name == class_name:
-                    yield path
-                else:
-                    yield from below(kernel.kernels or (), path)
-
-    return list(dict.fromkeys(below(document.kernels, "")))
 
 
 def _growth(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) -> Iterator[str]:

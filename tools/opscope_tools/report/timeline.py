@@ -23,7 +23,11 @@ _MOST = 16
 _SMALL = 0.005
 #: operators that a bar of several names
 _NAMED = 3
-LEGEND = "Behind a bar: its time, its share of the pass, what limits it, what it computes or moves in all its runs."
+LEGEND = (
+    "Behind a bar: its time, its share of the pass, what limits it, what it computes or moves in all its runs. A fused kernel is "
+    "called by what it does, with the operators before and behind that it takes in (a residual add, a cast), and stands at the "
+    "module that issues most of them."
+)
 
 
 def timelines(facts: ImplementationFacts) -> list[Graph]:

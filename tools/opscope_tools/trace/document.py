@@ -162,18 +162,26 @@ class CallTree:
     def instances(self, class_name: str) -> list[CallRecord]:
         return [call for call in self.trace.calls if call.class_name == class_name]
 
+    def classes(self, call: CallRecord) -> tuple[str, ...]:
+        """The classes of the modules that the call runs in, its own last."""
+        return self.once(("classes", call.index), lambda: tuple(c.class_name for c in reversed(self._around(call))))
+
+    def _around(self, call: CallRecord) -> list[CallRecord]:
+        """The call and those that it runs in, outwards."""
+        by_index = self.once("calls", lambda: {c.index: c for c in self.trace.calls})
+        found: list[CallRecord] = []
+        record: CallRecord | None = call
+        while record is not None:
+            found.append(record)
+            record = by_index.get(record.parent)
+        return found
+
     def pattern(self, call: CallRecord) -> str:
         """The call's path with `*` where it stands for several siblings."""
         return self.once(("pattern", call.index), lambda: self._pattern(call))
 
     def _pattern(self, call: CallRecord) -> str:
-        repeated = []
-        record: CallRecord | None = call
-        by_index = self.once("calls", lambda: {c.index: c for c in self.trace.calls})
-        while record is not None:
-            if record.repeat != "1":
-                repeated.append(record.path)
-            record = by_index.get(record.parent)
+        repeated = [record.path for record in self._around(call) if record.repeat != "1"]
         parts = call.path.split(".") if call.path else []
         for path in repeated:
             depth = len(path.split("."))

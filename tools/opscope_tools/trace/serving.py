@@ -75,6 +75,8 @@ class EngineKernel:
     attention: tuple[tuple[str, ...], ...] = ()
     #: that a kernel from the hub stands for; "": none does
     function: str = ""
+    #: under which its operators are one kernel; "": it is one operator, or holds others in its own way
+    rule: str = ""
 
 
 def serving(tree: CallTree, call: CallRecord, values: Mapping[str, Rational] | None) -> ServingView:
@@ -126,6 +128,7 @@ def kernels(tree: CallTree, call: CallRecord, *, eager: bool = False) -> tuple[E
             graph.repeat[order],
             graph.attention.get(order, ()),
             graph.functions.get(order, ""),
+            graph.fused_under.get(order, ""),
         )
         for order, op in sorted(graph.ops.items())
         if order not in graph.part_of and (graph.now[order] != Sum() or not op.counted)
@@ -172,6 +175,8 @@ class _Graph:
         self.part_of: dict[int, int] = {}
         #: operator -> the function that its kernel from the hub stands for
         self.functions: dict[int, str] = {}
+        #: operator that gives the result of a fused kernel -> the rule that fused it
+        self.fused_under: dict[int, str] = {}
         #: by the operator that gives its result, the shapes of queries, keys and values
         self.attention = {
             o: tuple(i.shape for i in op.inputs[:3]) for o, op in self.ops.items() if op.operator == _ATTENTION
@@ -531,6 +536,7 @@ def _fuse(graph: _Graph, group: Sequence[OpRecord], rule: str) -> None:
     for op in others:
         graph.drop(rule, op, last)
     graph.gone.add(last.order)
+    graph.fused_under[last.order] = rule
     graph.change(rule, last, _moving(graph.now[last.order], read, write))
 
 
