@@ -106,6 +106,21 @@ def test_a_fused_kernel_stands_at_the_module_that_issues_most_of_it(context: Too
     assert [(row.count, row.operation.split(", ")[-1]) for row in sums] == [(2, "add")]
 
 
+def test_ranks_divide_the_heads_of_every_attention(context: ToolContext) -> None:
+    """Towers with 8 and with 12 heads: 4 ranks divide both, 8 only those of the one."""
+    found = estimate(context, "clip", config={}, values={}, phase="prefill", parallel={"tp": 2})
+    assert found.parallel is not None
+    assert found.parallel.tp_degrees == (1, 2, 4)
+
+
+def test_attention_over_what_an_encoder_read_has_no_window(context: ToolContext) -> None:
+    """Fewer positions of the encoder than the decoder has cached are not a cache that forgets."""
+    found = estimate(context, "t5", config={}, values={"encoder_seq_len": 512, "cache_len": 1024})
+    attentions = [row for row in found.operators if row.operation == "sdpa"]
+    assert attentions
+    assert not any("window" in row.measured_as for row in attentions)
+
+
 def test_ceilings_are_the_peaks_of_the_precisions_that_products_run_in(context: ToolContext) -> None:
     found, peaks = estimate(context, precision={"weights": "fp8"}), shipped()["h100_sxm"].peak_flops
     assert found.hardware.ceilings == {"fp8": peaks["fp8"], "bf16": peaks["bf16"]}  # attention runs in the latter

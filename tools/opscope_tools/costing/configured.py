@@ -38,11 +38,11 @@ def configured(workspace: Workspace, target: str) -> Configured | None:
 
 
 def of_defaults(model_type: str, overrides: Mapping[str, object] | None = None) -> str:
-    """That sizes are the defaults of a class and of no checkpoint; it names one of the model type, where the table has one."""
+    """That sizes are the defaults of a class, whether or not a checkpoint has the same; it names one of the model type, where the table has one."""
     example = example_of(model_type) if model_type else ""
     what = "but for what was given, the defaults" if overrides else "the defaults"
     named = f"; a checkpoint of that type is {example}" if example else ""
-    return f"Configuration: {what} of the model's configuration class, which are no checkpoint's{named}."
+    return f"Configuration: {what} of the model's configuration class, which need not be those of a checkpoint{named}."
 
 
 def _model_type(workspace: Workspace, config: ConfigFile) -> str:

@@ -339,8 +339,10 @@ def _attention(plain: Kernel, part: _Part, read: float, point: _Point) -> Kernel
     cached = float(point.values.get("kv_bytes", 2))
     kv = min(h, max(1.0, round((read - 2 * b * h * new * d) / (2 * cached * b * context * d))))
     here = max(1.0, kv / ranks)
-    length = max(context, point.values.get("cache_len", 0) + new if point.of.decodes else new)
     said = point.found.tree.trace.calls[part.op.call].window
+    length = context  # what no window is said of sees all that it is given, be it an encoder's or what was cached
+    if said:
+        length = max(context, point.values.get("cache_len", 0) + new if point.of.decodes else new)
     window = min(context, point.number(said)) if said else context  # a cache that forgets is as long as its window
     cache = 2 * cached * b * context * d
     plain = replace(

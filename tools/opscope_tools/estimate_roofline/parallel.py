@@ -18,8 +18,13 @@ _MOST = 1024
 
 def tp_degrees(of: Pass, values: Numbers) -> tuple[int, ...]:
     """Numbers of ranks that divide the query heads, and the heads of keys and values or are divided by them; () where there are no heads."""
-    heads, kv = _heads(of, values)
-    return tuple(t for t in _divisors(heads) if kv % t == 0 or t % kv == 0) if heads else ()
+    found = _heads(of, values)
+    fewest = min(heads for heads, _ in found)
+    return tuple(t for t in _divisors(fewest) if all(_divides(t, *one) for one in found)) if fewest else ()
+
+
+def _divides(ranks: int, heads: int, kv: int) -> bool:
+    return heads % ranks == 0 and (kv % ranks == 0 or ranks % kv == 0)
 
 
 def ep_degrees(of: Pass, values: Numbers) -> tuple[int, ...]:
@@ -32,15 +37,14 @@ def _divisors(number: int) -> list[int]:
     return [d for d in range(1, min(number, _MOST) + 1) if number % d == 0]
 
 
-def _heads(of: Pass, values: Numbers) -> tuple[int, int]:
-    """The query heads, and those of keys and values, that all attentions of the pass have alike a divisor of."""
+def _heads(of: Pass, values: Numbers) -> list[tuple[int, int]]:
+    """The query heads, and those of keys and values, of each kind of attention in the pass."""
     found = [
         k.sizes for k in of.kernels(values) if k.form in (DECODE_ATTENTION, PREFILL_ATTENTION) and k.sizes is not None
     ]
     if not found:
-        return round(values.get("num_heads", 0)), round(values.get("num_heads", 0))
-    fewest = min(found, key=lambda sizes: sizes["h"])
-    return round(fewest["h"]), round(fewest["kv"])
+        return [(round(values.get("num_heads", 0)), round(values.get("num_heads", 0)))]
+    return list(dict.fromkeys((round(sizes["h"]), round(sizes["kv"])) for sizes in found))
 
 
 def check(of: Pass, values: Numbers, parallel: Parallel) -> None:
@@ -57,7 +61,7 @@ def check(of: Pass, values: Numbers, parallel: Parallel) -> None:
         )
     degrees = tp_degrees(of, values)
     if parallel.tp > 1 and degrees and parallel.tp not in degrees:
-        heads, kv = _heads(of, values)
+        heads, kv = next(one for one in _heads(of, values) if not _divides(parallel.tp, *one))
         pp = f"'pp': {parallel.pp}, " if parallel.pp > 1 else ""
         widest = max(degree for degree in degrees if parallel.tp % degree == 0)
         rest = f", and dp or pp for the others: parallel {{'tp': {widest}, {pp}'dp': {parallel.dp * parallel.tp // widest}}}"

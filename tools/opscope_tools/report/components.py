@@ -6,6 +6,7 @@ Classes of a library whose forward computes on one line (a projection, an activa
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -33,6 +34,8 @@ _LIBRARY = "library operators choose their own tiles"
 _MOST_BOXES = 30
 #: characters of a formula beyond which it stands in the appendix, and of a line of an interface
 _LONGEST, _WIDTH = 200, 180
+#: other calls of a class that are named
+_OTHERS = 3
 
 
 @dataclass(frozen=True)
@@ -112,7 +115,7 @@ def _component(
             for m, text in zip(group, interfaces, strict=True)
         ),
         "\n".join(_pseudocode(facts, module) for module in group),
-        " ".join(_cost(module, several, long) for module in group),
+        " ".join(_cost(facts, module, several, long) for module in group),
         tuple(library_insights(facts, group, quotes) if several else insights(facts, group[0], quotes)),
         "drawn in section 2.1" if _holds_parts(facts, group[0]) and not several else "",
     )
@@ -143,7 +146,7 @@ def _call_said(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
 def _interface(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
     call = facts.calls.get(module.class_name)
     inputs, outputs = (call.inputs, call.outputs) if call else _boundary(module)
-    node = _find(facts.tree.tree, module.class_name, call.attribute if call else "")
+    node = _find(facts.tree.tree, module.class_name, facts.path_of(call) if call else "")
     weights = [f"{name}: {list(shape)}" for name, shape in (node.weights.items() if node else ())]
     weights += _held(node)
     total = f"{node.parameters // node.repeat:,}" if node else _formula(module.parameters) if call is None else ""
@@ -194,17 +197,23 @@ def _boundary(module: ModuleAnalysis) -> tuple[tuple[TensorInfo, ...], tuple[Ten
     return (module.kernels[0].inputs, module.kernels[-1].outputs) if module.kernels else ((), ())
 
 
-def _find(node: ModuleNode, class_name: str, attribute: str) -> ModuleNode | None:
-    """The module of a class that bears the attribute's name; where none does, the first one of the class."""
-    found = [each for each in _nodes(node) if each.class_name == class_name]
-    named = [each for each in found if each.name == attribute.rpartition(".")[2]]
-    return next(iter([*named, *found]), None)
+def _find(root: ModuleNode, class_name: str, path: str) -> ModuleNode | None:
+    """The module of a class at the path of a call; where none stands there, one of the same name, else the first one of the class."""
+    found = [(at, each) for at, each in _nodes(root, "") if each.class_name == class_name]
+    there = [each for at, each in found if at == _unnumbered(path)]
+    alike = [each for _, each in found if each.name == path.rpartition(".")[2]]
+    return next(iter([*there, *alike, *(each for _, each in found)]), None)
 
 
-def _nodes(node: ModuleNode) -> Iterator[ModuleNode]:
-    yield node
+def _nodes(node: ModuleNode, path: str) -> Iterator[tuple[str, ModuleNode]]:
+    """Modules with their paths, `*` for the numbers of a list."""
+    yield path, node
     for child in node.children:
-        yield from _nodes(child)
+        yield from _nodes(child, ".".join(filter(None, (path, _unnumbered(child.name)))))
+
+
+def _unnumbered(path: str) -> str:
+    return re.sub(r"(?<![^.])\d[^.]*", "*", path)
 
 
 # ---- pseudocode and flow --------------------------------------------------------------------------------------------
@@ -270,7 +279,10 @@ def _tiles(facts: ImplementationFacts, kernels: Sequence[Kernel]) -> list[str]:
 def _forward(facts: ImplementationFacts, module: ModuleAnalysis) -> tuple[str, Function | None]:
     """File and definition of the forward: where the document says, else the function that holds its first kernel."""
     places = [(module.forward_file, module.forward_line)] if module.forward_line else []
-    places += [(kernel.file, kernel.line) for kernel in module.kernels if not kernel.via]
+    direct = sorted(
+        module.kernels, key=lambda kernel: bool(kernel.via)
+    )  # what is issued by a helper is so on a line of the forward
+    places += [(kernel.file, kernel.line) for kernel in direct]
     for path, line in places:
         for span in reversed(facts.reader.enclosing(path, line)):
             if not isinstance(span.node, ast.ClassDef):
@@ -286,14 +298,29 @@ def _formula(text: str) -> str:
         return text
 
 
-def _cost(module: ModuleAnalysis, several: bool, long: LongFormulas) -> str:
-    """The formulas of one call, whole."""
+def _cost(facts: ImplementationFacts, module: ModuleAnalysis, several: bool, long: LongFormulas) -> str:
+    """The formulas of one call, whole; of which call, where the class is called in several places."""
     totals, owner = module.totals, f"`{short(module.class_name)}`"
     rows = [("FLOPs", totals.flops)]
     rows += [("of these matrix products", totals.matmul_flops)] if totals.matmul_flops != totals.flops else []
     rows += [("bytes read", totals.memory_access.read), ("bytes written", totals.memory_access.write)]
-    said = "; ".join(long(label, owner, _formula(text)) for label, text in rows)
-    return f"{owner}: {said}." if several else f"{said}."
+    said, one = "; ".join(long(label, owner, _formula(text)) for label, text in rows), _of_call(facts, module)
+    return (
+        f"{owner}{f' ({one.strip()})' if one else ''}: {said}."
+        if several
+        else f"{said}.{f' This is{one}.' if one else ''}"
+    )
+
+
+def _of_call(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
+    """Which call the figures are of, where there are others."""
+    call, places = facts.calls.get(module.class_name), facts.places_of(module.class_name)
+    if call is None or len(places) < 2:
+        return ""
+    shown = facts.path_of(call)
+    others = [f"`{path}`" for path in places if path != shown]
+    listed = f"{', '.join(others[:_OTHERS])}{f' and {len(others) - _OTHERS} more' if len(others) > _OTHERS else ''}"
+    return f" of the call at `{shown}`; those at {listed} may differ"
 
 
 def _said(figures: Figures) -> str:

@@ -380,6 +380,27 @@ class ImplementationFacts:
         return calls
 
     @cached_property
+    def _paths(self) -> tuple[tuple[Kernel, str], ...]:
+        """The calls of the main document, each with the path of the module that is called."""
+
+        def below(kernels: Sequence[Kernel], above: str) -> Iterator[tuple[Kernel, str]]:
+            for kernel in kernels:
+                if kernel.class_name:
+                    path = ".".join(filter(None, (above, kernel.attribute)))
+                    yield kernel, path
+                    yield from below(kernel.kernels or (), path)
+
+        return tuple(below(self.main.kernels, ""))
+
+    def path_of(self, call: Kernel) -> str:
+        """Path of the module that a call of the main document runs, `*` for the numbers of a list."""
+        return next((path for kernel, path in self._paths if kernel is call), call.attribute)
+
+    def places_of(self, class_name: str) -> list[str]:
+        """Paths at which a class is called, in order."""
+        return list(dict.fromkeys(path for kernel, path in self._paths if kernel.class_name == class_name))
+
+    @cached_property
     def _cuts(self) -> dict[str, ModuleAnalysis | None]:
         return {name: self._cut(kernel) for name, kernel in self.calls.items()}
 

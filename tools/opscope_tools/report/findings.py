@@ -16,6 +16,9 @@ from opscope_tools.report.tasks import Task
 
 __all__ = ["findings", "ranks_line"]
 
+#: share from which a part is called most
+_HALF = 0.5
+
 
 def findings(facts: ImplementationFacts, catalogue: Sequence[Task], quotes: Quotes) -> dict[str, str]:
     """By the number of a section."""
@@ -42,8 +45,12 @@ def _layers(facts: ImplementationFacts, quotes: Quotes) -> str:
 
 
 def _repeated(node: ModuleNode) -> list[ModuleNode]:
+    """Layers: modules that are alike in a row, and those of several kinds that a list numbers."""
     if node.repeat > 1:
         return [node]
+    numbered = [child for child in node.children if child.name[:1].isdigit()]
+    if len(numbered) > 1:
+        return numbered
     return [found for child in node.children for found in _repeated(child)]
 
 
@@ -70,7 +77,7 @@ def _dearest(facts: ImplementationFacts, quotes: Quotes) -> str:
             key = f"module.{name}.{document.phase}.share_of_time"
             said.append(f"`{short(name)}` {quotes.decimal(key, 100 * shares[name], 1)} % of {document.phase}")
     return (
-        f"Most time goes to {', '.join(said)}."
+        f"The largest part of the time goes to {', '.join(said)}."
         if said
         else "What each class computes and moves, from its own operators."
     )
@@ -141,8 +148,10 @@ def _limits(facts: ImplementationFacts) -> str:
         found = facts.estimates.get(document.phase)
         if found is not None:
             time = found.totals.calibrated_seconds or found.totals.bound_seconds
-            kind = found.spent[0].name if found.spent else "nothing"
-            said.append(f"{document.phase} by {found.totals.limited_by}, most of its {seconds(time)} in {kind}")
+            first = found.spent[0] if found.spent else None
+            part = "most" if first is None or first.share > _HALF else "the largest part"
+            kind = first.name if first is not None else "nothing"
+            said.append(f"{document.phase} by {found.totals.limited_by}, {part} of its {seconds(time)} in {kind}")
         else:
             bound = "compute" if facts.totals(document).intensity >= facts.ridge else "memory"
             said.append(f"{document.phase} by {bound}")
@@ -157,7 +166,8 @@ def _positions(facts: ImplementationFacts, quotes: Quotes) -> str:
 
 def _files(facts: ImplementationFacts, quotes: Quotes) -> str:
     issued = Counter(kernel.file for _, kernel in leaves(facts.main))
-    path, count = issued.most_common(1)[0] if issued else (facts.modeling_file, 0)
+    path = facts.modeling_file
+    count = issued[path]
     return (
         f"Begin at `{path}`: its lines issue {quotes('files.first', count)} of the {quotes('files.operators', issued.total())} "
         "operators."

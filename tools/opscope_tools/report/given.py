@@ -26,7 +26,7 @@ def configuration_given(facts: ImplementationFacts) -> str:
     fields = [f"`{path}={in_code(str(value))}`" for path, value in given_names(given)]
     if fields:
         more = f" and {len(fields) - _MOST} more" if len(fields) > _MOST else ""
-        return f"the default of {name} with {', '.join(fields[:_MOST])}{more} given; no checkpoint's"
+        return f"the default of {name} with {', '.join(fields[:_MOST])}{more} given, which need not be that of any checkpoint"
     return f"the default of {name}, which need not be that of any checkpoint; none was given"
 
 

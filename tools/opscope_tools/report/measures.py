@@ -46,7 +46,7 @@ _UNITS: tuple[tuple[str, Unit], ...] = (
     (r"key_value_heads|\w*num_(?:kv|key_value|key)_heads", "key-value heads"),
     (r"query_heads|\w*heads", "query heads"),
     (r"experts|chosen|\w*experts\w*", "experts"),
-    (r"(?:largest|turning)_batch|batch_size", "sequences"),
+    (r"(?:largest|turning|outweighing)_batch|batch_size", "sequences"),
     (r"window|sliding_window|chunk_size|longest_context|cache_passes_weights|vocab_size|\w*seq_len|cache_len|\w*positions?\w*|growing_half"
      r"|n_ctx", "tokens"),
     (r"\w+_(?:size|dim|rank)", "width"),

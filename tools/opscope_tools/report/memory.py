@@ -36,7 +36,7 @@ def lifetime_rows(facts: ImplementationFacts, catalogue: Sequence[Task]) -> list
     """The inputs, the largest activations, then those that every reader asks for: scores, cache, outputs, weights."""
     numbers = numbering(catalogue)
     return [
-        *_inputs(facts, numbers),
+        *_inputs(facts, catalogue, numbers),
         *_activations(facts, catalogue),
         *_scores(facts, numbers),
         *_cache(facts, catalogue),
@@ -106,16 +106,28 @@ def _tasks_of(kernel: Kernel, numbers: Mapping[int, int]) -> str:
     own = [numbers[id(each)] for _, _, each in walk((kernel,), "") if id(each) in numbers]
     if not own:
         return "no task"
-    return f"task {own[0]}" if len(own) == 1 else f"tasks {own[0]} to {own[-1]}"
+    return f"task {own[0]}" if len(own) == 1 else f"tasks {min(own)} to {max(own)}"
 
 
 # ---- the rows -------------------------------------------------------------------------------------------------------
 
 
-def _inputs(facts: ImplementationFacts, numbers: Mapping[int, int]) -> Iterator[Row]:
-    """What is handed to the first call of the analysed class."""
+def _inputs(facts: ImplementationFacts, catalogue: Sequence[Task], numbers: Mapping[int, int]) -> Iterator[Row]:
+    """What the model is called with and who reads it; where the graph holds no inputs, what the first call is handed."""
+    number, held = task_of_operator(facts.main, catalogue), list(facts.graphs[0].tensors)
+    named = False
+    for one in facts.main.model_inputs:  # a folded layer leaves tensors that are no input of the model
+        found = next((t for t in held if t.kind == "input" and (t.shape, t.dtype) == (one.shape, one.dtype)), None)
+        if found is None or not found.consumed_by:
+            continue
+        held.remove(found)
+        named = True
+        readers = ", ".join(map(str, dict.fromkeys(number[reader] for reader in found.consumed_by)))
+        info = TensorInfo(name="", shape=one.shape, dtype=one.dtype)
+        caller = f"the caller of `{short(facts.subject)}`"
+        yield _sized(facts, one.name, info), caller, f"task {readers}", "owned by the caller"
     first = next(iter(facts.main.kernels), None)
-    if first is None or not first.inputs:
+    if named or first is None or not first.inputs:
         return
     name, tensor = first.inputs[0].name or "input", first.inputs[0]
     reader = (

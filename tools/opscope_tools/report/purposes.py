@@ -8,9 +8,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Mapping
+from itertools import groupby
 
-from opscope_schemas.analysis import ModuleAnalysis
-from opscope_schemas.formula import Rational
+from opscope_schemas.analysis import Kernel, ModuleAnalysis
+from opscope_schemas.formula import Rational, evaluate
 
 from opscope_tools.report.facts import ImplementationFacts, short, walk
 from opscope_tools.report.overview import attention_kind
@@ -77,6 +78,16 @@ class _Subject:
             return ""
         return self.quotes(f"config.{name}", value)
 
+    def head_width(self) -> str:
+        """`of width 192, with values of width 128`, as its attention is given them; empty where no operator is attention."""
+        shapes = [k.inputs for k in self.module.kernels if re.search(r"sdpa|scaled_dot_product", k.operator)]
+        if not shapes or len(shapes[0]) < 3 or not shapes[0][0].shape or not shapes[0][2].shape:
+            return ""
+        point, key = self.facts.point(self.module), f"module.{self.module.class_name}"
+        queries, values = (evaluate(shapes[0][at].shape[-1], point) for at in (0, 2))
+        said = f"of width {self.quotes(f'{key}.query_dim', queries)}"
+        return said if queries == values else f"{said}, with values of width {self.quotes(f'{key}.value_dim', values)},"
+
     def differs(self, key: str) -> bool:
         """Whether the model has parts, such as towers, with configurations of their own that hold several values of a size."""
         config = self.facts.tree.config
@@ -96,9 +107,9 @@ def _attention(of: _Subject) -> str:
     before = cached and not of.facts.tree.config.get("is_encoder_decoder")
     heads = f"{of.quotes('attention.query_heads', kind[1])} query heads"
     shared = of.quotes("attention.key_value_heads", kind[2])
-    width = of.size("head_dim")
+    width = of.head_width()
     return (
-        f"lets each token read {'the ones before it' if before else 'others'}: {heads}{f' of width {width}' if width else ''} are compared with the keys "
+        f"lets each token read {'the ones before it' if before else 'others'}: {heads}{f' {width}' if width else ''} are compared with the keys "
         f"of {shared} key-value heads ({kind[0]}), and the values are summed by what that gives; "
         f"{'new keys and values join the cache' if cached else 'nothing is kept'}"
     )
@@ -120,7 +131,9 @@ def _normalisation(of: _Subject) -> str:
 def _embedding(of: _Subject) -> str:
     if of.called:
         return "turns what the model is given into vectors, positions among them"
-    return "replaces each index by its row of a table: no arithmetic, only the rows that are asked for are read"
+    computes = any(evaluate(k.flops, of.facts.point(of.module)) for k in of.module.kernels)
+    done = "and computes with it" if computes else "no arithmetic"
+    return f"replaces each index by its row of a table{' ' if computes else ': '}{done}, only the rows that are asked for are read"
 
 
 def _position(of: _Subject) -> str:
@@ -151,8 +164,16 @@ def _experts(of: _Subject) -> str:
 
 
 def _layer(of: _Subject) -> str:
-    roles = ((of.facts.role(k.class_name), short(k.class_name)) for k in of.called)
-    parts = list(dict.fromkeys(f"`{name}`" if role == "module" else role for role, name in roles))
+    ran = [k for k in of.called if k.kernels or k.flops != "0" or k.memory_access.read != "0"]  # dropout does not
+    attentions = {k.attribute for k in ran if of.facts.role(k.class_name) == "attention"}
+
+    def said(call: Kernel) -> str:
+        role = of.facts.role(call.class_name)
+        if role == "attention" and len(attentions) > 1:
+            return f"attention (`{call.attribute}`)"
+        return f"`{short(call.class_name)}`" if role == "module" else role
+
+    parts = [part for part, _ in groupby(map(said, ran))]
     count = of.size("num_layers", "num_hidden_layers")
     alike = f"is one of {count} layers" if count else "is one layer"
     residual = ", what it computes added to what it was given" if of.runs(r"\.add") else ""

@@ -77,7 +77,11 @@ def _variable_lengths(facts: ImplementationFacts) -> str:
     used = (
         f" Shorter sequences of a batch are masked through {_listed(masks)}." if masks else " No mask was found in it."
     )
-    return f"{here} takes any seq_len; the formulas hold where the conditions of section 3.3 do.{used}"
+    bounds = [c for c in facts.main.conditions if re.search(r"\{seq_len\} <=? ", c)]
+    takes = f"takes a seq_len with {' and '.join(f'`{c}`' for c in bounds)}" if bounds else "takes any seq_len"
+    if not any(v.name == "seq_len" for v in facts.main.variables):
+        takes = "has no seq_len"
+    return f"{here} {takes}; the formulas hold where the conditions of section 3.3 do.{used}"
 
 
 def _longest(facts: ImplementationFacts, quotes: Quotes) -> str:
@@ -204,7 +208,9 @@ def _file_purpose(facts: ImplementationFacts, path: str) -> str:
     count = sum(1 for _, kernel in leaves(facts.main) if kernel.file == path)
     helpers = sum(1 for _, kernel in leaves(facts.main) if any(site.file == path for site in kernel.via))
     roles = dict.fromkeys(facts.role(module.class_name) for module in facts.modules if module.file == path)
-    parts = ", ".join(role for role in roles if role != "module") or "classes of the model"
+    parts = ", ".join(role for role in roles if role != "module") or (
+        "classes of the model" if path == facts.modeling_file else "functions that classes of the model call"
+    )
     issued = f"{parts}; its lines issue {count} operator{'s' * (count != 1)}" if count else f"defines {parts}"
     return (
         issued if count or not helpers else f"helper functions on the way to {helpers} operator{'s' * (helpers != 1)}"

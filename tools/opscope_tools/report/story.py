@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
+from fractions import Fraction
 
 from opscope_schemas.analysis import ModelAnalysis
 from opscope_schemas.estimates import RooflineResult
@@ -238,7 +239,13 @@ def _turns(facts: ImplementationFacts, quotes: Quotes) -> Iterator[str]:
     else:
         yield f"With {cached} cached tokens each, at no batch does computing limit most of a decode step's bound."
     per_token, weights = found.memory.cache_bytes_per_token, found.memory.weights_bytes
-    if per_token and not facts.tree.config.get("sliding_window"):
+    at, use = facts.point(document), found.memory
+    grown = (per_token or 0) * Fraction(at.get("cache_len", 0) + 1) * Fraction(at.get("batch_size", 1))
+    if per_token and use.cache_bytes > grown:  # a part that does not grow: states, keys of what an encoder read
+        each_holds = Fraction(use.cache_bytes) / at.get("batch_size", 1)
+        many = quotes("decode.outweighing_batch", math.ceil(weights / each_holds))
+        yield f"From {many} sequences of {cached} cached tokens on, the cache outweighs the weights."
+    elif per_token and not facts.tree.config.get("sliding_window"):
         tokens = quotes("decode.cache_passes_weights", math.ceil(weights / per_token))
         each = quotes.said("decode.cache_per_token", per_token, plain_bytes)
         yield f"From {tokens} cached tokens on, of all sequences together, the cache ({each} a token) outweighs the weights."
@@ -265,4 +272,4 @@ def _left_out(facts: ImplementationFacts) -> Iterator[str]:
         if "not reported: " in note or "no time: " in note:
             yield in_code(note)
     if facts.given is None:
-        yield f"Sizes are the defaults of `{short(facts.tree.config_class)}`, no checkpoint's."
+        yield f"Sizes are the defaults of `{short(facts.tree.config_class)}`, which need not be those of any checkpoint."

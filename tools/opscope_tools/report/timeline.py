@@ -6,6 +6,7 @@ device, where nobody measured their kind as long as the bound.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -72,16 +73,21 @@ def _joined(operators: Sequence[OperatorTime]) -> list[list[OperatorTime]]:
 def _label(run: Sequence[OperatorTime]) -> str:
     """`sdpa (self_attn) ×32  :257`; of several kernels the first and the last."""
     first = run[0]
-    names = list(dict.fromkeys(one.operation for one in run))
     if len({(one.module, one.count) for one in run}) > 1:
         return f"{_named(first)} to {_named(run[-1])}"
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     times = f" ×{first.count}" if first.count > 1 else ""
-    return f"{', '.join(names[:_NAMED])}{more}{_where(first)}{times}  :{first.line}"
+    return f"{_operations(run)}{_where(first)}{times}  :{first.line}"
 
 
 def _named(one: OperatorTime) -> str:
-    return f"{one.operation}{_where(one)}"
+    return f"{_operations([one])}{_where(one)}"
+
+
+def _operations(run: Sequence[OperatorTime]) -> str:
+    """The first few names of what runs; products that run as one are one name."""
+    names = list(dict.fromkeys(name for one in run for name in re.split(r", (?![^(]*\))", one.operation)))
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED])}{more}"
 
 
 def _where(one: OperatorTime) -> str:

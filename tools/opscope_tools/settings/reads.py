@@ -17,6 +17,8 @@ from opscope_tools.source.python.trees import PythonSource
 _LIKE = re.compile(r"(^|_)(config|configuration|cfg|conf|args|params|hparams)$")
 _WORD = re.compile(r"[A-Za-z_][\w.]*")
 _PLAIN = frozenset({"None", "Optional", "Union", "typing", "Any"})
+#: between the names of classes any of which an object may be
+_OR = "|"
 
 
 @dataclass(frozen=True)
@@ -114,9 +116,10 @@ class _File:
         kind = self._kind(owner, scope)
         if kind is None:
             return
-        if kind in self.sought.own:
+        named = set(kind.split(_OR))
+        if named & set(self.sought.own):
             self.found.setdefault(name, []).append((line, True))
-        elif not kind or kind in self.sought.parents:
+        elif not kind or named & set(self.sought.parents):
             self.found.setdefault(name, []).append((line, False))
 
     def _kind(self, node: ast.expr, scope: _Scope) -> str | None:
@@ -124,7 +127,7 @@ class _File:
         else."""
         if isinstance(node, ast.Name):
             kind = scope.kinds.get(node.id, "")
-            if kind and (_LIKE.search(node.id) or kind in self.sought.own):
+            if kind and (_LIKE.search(node.id) or set(kind.split(_OR)) & set(self.sought.own)):
                 return kind
             return "" if _LIKE.search(node.id) else None
         if isinstance(node, ast.Attribute):
@@ -146,10 +149,10 @@ class _File:
 
 
 def _named(node: ast.expr) -> str:
-    """The last part of the class that an annotation names: of `C`, `"C"`, `C | None`, `Optional[m.C]`."""
+    """The last part of the class that an annotation names, of `C`, `"C"`, `C | None`, `Optional[m.C]`; `A|B` where it may be either."""
     text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ast.unparse(node)
     names = [word.rpartition(".")[2] for word in _WORD.findall(text)]
-    return next((name for name in names if name not in _PLAIN), "")
+    return _OR.join(dict.fromkeys(name for name in names if name not in _PLAIN))
 
 
 def _asked_of(call: ast.Call) -> str:

@@ -1,0 +1,85 @@
+"""Words of a report that speak of one of several: which call, which module, what most is."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import report_toy as toy
+from opscope_schemas.analysis import ModelInput, ModuleNode
+from opscope_schemas.dataflow import FlowTensor
+from opscope_tools.report.components import _find
+from opscope_tools.report.facts import ImplementationFacts
+from opscope_tools.report.findings import findings
+from opscope_tools.report.memory import lifetime_rows
+from opscope_tools.report.quotes import Quotes
+from opscope_tools.report.tasks import task_of_operator, tasks
+from opscope_tools.report.timeline import _operations
+from opscope_tools.settings.reads import Reader, config_reads
+from opscope_tools.source.python.trees import PythonSource
+
+
+def test_the_parameters_of_a_call_are_those_of_the_module_at_its_path() -> None:
+    """Two towers hold layers of one class; the first in the tree is not the first that is called."""
+
+    def tower(name: str, width: int) -> ModuleNode:
+        layer = ModuleNode(name="0-3", class_name="m.Layer", repeat=4, weights={"weight": (width,)})
+        return ModuleNode(
+            name=name, class_name="m.Tower", children=(ModuleNode(name="layers", class_name="L", children=(layer,)),)
+        )
+
+    root = ModuleNode(name="", class_name="m.Both", children=(tower("text", 8), tower("vision", 16)))
+    for path, width in (("vision.layers.*", 16), ("text.layers.*", 8), ("vision.layers.0", 16)):
+        found = _find(root, "m.Layer", path)
+        assert found is not None
+        assert found.weights == {"weight": (width,)}
+
+
+@pytest.mark.parametrize(("share", "said"), [(0.51, "most of its"), (0.38, "the largest part of its")])
+def test_most_is_said_of_more_than_half_alone(facts: ImplementationFacts, share: float, said: str) -> None:
+    estimates = {
+        phase: found.model_copy(update={"spent": (found.spent[0].model_copy(update={"share": share}),)})
+        for phase, found in facts.estimates.items()
+    }
+    text = findings(dataclasses.replace(facts, estimates=estimates), [], Quotes())["8"]
+    assert said in text
+
+
+def test_layers_of_several_kinds_in_a_list_are_repeated_layers(facts: ImplementationFacts) -> None:
+    kinds = tuple(ModuleNode(name=str(at), class_name=f"m.{'AB'[at % 2]}", parameters=10) for at in range(4))
+    layers = ModuleNode(name="layers", class_name="ModuleList", parameters=40, children=kinds)
+    root = facts.tree.tree.model_copy(update={"children": (layers,), "parameters": 50})
+    tree = facts.tree.model_copy(update={"tree": root, "parameters": 50})
+    assert "80.0" in findings(dataclasses.replace(facts, tree=tree), [], Quotes())["2"]
+
+
+def test_an_object_of_either_of_two_configurations_reads_both() -> None:
+    text = "class A:\n    def __init__(self, config: VisionConfig | TextConfig):\n        self.n = config.heads\n"
+    for own in ("VisionConfig", "TextConfig"):
+        sought = Reader(own={own}, parents=(), paths=(), names={"heads": {"heads"}})
+        assert config_reads(PythonSource("m.py", text), sought) == {"heads": [(3, True)]}
+
+
+def test_what_nobody_compared_with_a_checkpoint_is_not_said_to_be_no_checkpoints(facts: ImplementationFacts) -> None:
+    assert "no checkpoint's" not in toy.rendered_with(facts, {}).text
+
+
+def test_an_input_is_read_by_the_tasks_of_its_readers(facts: ImplementationFacts) -> None:
+    """By the operators that the graph names, not by all tasks of the first call."""
+    catalogue = tasks(facts.main, facts.graphs[0])
+    reader = FlowTensor(id=999, kind="input", shape=("{seq_len}",), dtype="int64", consumed_by=(2,), lives=(0, 2))
+    graph = facts.graphs[0].model_copy(update={"tensors": (*facts.graphs[0].tensors, reader)})
+    main = facts.main.model_copy(
+        update={"model_inputs": (ModelInput(name="ids", shape=("{seq_len}",), dtype="int64"),)}
+    )
+    changed = dataclasses.replace(facts, documents=(main, *facts.documents[1:]), graphs=(graph, *facts.graphs[1:]))
+    rows = [row for row in lifetime_rows(changed, catalogue) if row[0].startswith("ids")]
+    assert [row[2] for row in rows] == [f"task {task_of_operator(main, catalogue)[2]}"]
+
+
+def test_a_bar_names_few_operators_and_products_that_run_as_one_once(facts: ImplementationFacts) -> None:
+    row = next(iter(facts.estimates.values())).operators[0]
+    many = row.model_copy(update={"operation": "add, topk, sum, mul, div"})
+    joined = row.model_copy(update={"operation": "mm (q_proj, k_proj, v_proj)"})
+    assert _operations([many]) == "add, topk, sum and 2 more"
+    assert _operations([joined]) == "mm (q_proj, k_proj, v_proj)"
