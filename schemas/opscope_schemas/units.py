@@ -70,7 +70,12 @@ def said(name: str, value: float) -> str:
     unit = unit_of_field(name)
     if unit == "bytes":
         whole = next(
-            (f"{value / size:,.0f} {word}" for size, word in _BINARY if value >= size and value % size == 0), ""
+            (
+                f"{value / size:,.0f} {word}"
+                for size, word in _BINARY
+                if size <= value < 10_000 * size and value % size == 0
+            ),
+            "",
         )
         return whole or plain_bytes(value)
     if unit in ("bytes/s", "FLOP/s"):

@@ -114,7 +114,7 @@ def _workload_counts_read(texts: Mapping[str, str]) -> Reading:
         "weight_bytes": found["weights"], "products": found["products"], "cache_bytes": found["cache_after"], "cache_per_token_bytes": found["cache_per_token"],
         "cache_tokens": found["tokens"], "intensity": round(found["flops"] / moved, 4), "floor_bytes": found["floor_read"] + found["floor_write"], "floor_percent": round(100 * (found["floor_read"] + found["floor_write"]) / moved, 1),
     }  # fmt: skip
-    return Reading(values, [f"{name:22} {value:,}" for name, value in values.items()])
+    return Reading(values, digest=[f"{name:22} {value:,}" for name, value in values.items()])
 
 
 # ---- a checkpoint on a GPU ------------------------------------------------------------------------------------------
@@ -166,7 +166,8 @@ def _decode_bytes_read(texts: Mapping[str, str]) -> Reading:
     for stack, count in stacks.items():
         held[next((frame for frame in reversed(stack) if ": " in frame), stack[-1])] += count
     return Reading(
-        values, [f"{count / 1e9:9.3f} GB  {100 * count / total:5.1f} %  {name}" for name, count in held.most_common(8)]
+        values,
+        digest=[f"{count / 1e9:9.3f} GB  {100 * count / total:5.1f} %  {name}" for name, count in held.most_common(8)],
     )
 
 
@@ -222,7 +223,9 @@ def _estimate_read(texts: Mapping[str, str]) -> Reading:
     values["bound_percent"] = round(100 * float(values["bound_seconds"]) / float(values["calibrated_seconds"]), 1)
     return Reading(
         values,
-        [f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}" for name, value in values.items()],
+        digest=[
+            f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}" for name, value in values.items()
+        ],
     )
 
 
@@ -274,7 +277,7 @@ def _published_read(texts: Mapping[str, str]) -> Reading:
         shown.append(
             f"{m:5.0f} {n:6.0f} {k:6.0f} {seconds * 1e6:9.2f} {moved / seconds / 1e12:6.2f} {flops / seconds / 1e12:8.1f}"
         )
-    return Reading(values, shown)
+    return Reading(values, digest=shown)
 
 
 _GPU: tuple[Topic, ...] = ("memory-bandwidth",)

@@ -70,9 +70,9 @@ def _unlike(collector: Collector, record: EvidenceRecord) -> Iterator[Problem]:
             yield _odd(
                 record.id, str(right), str(found), f"{record.id}.{name} is {right} in its own output, not {found}."
             )
-    if tuple(reading.excerpt) != record.excerpt:
-        odd = next((line for line in record.excerpt if line not in reading.excerpt), "")
-        right = next((line for line in reading.excerpt if line not in record.excerpt), "")
+    if reading.shown != record.excerpt:
+        odd = next((line for line in record.excerpt if line not in reading.shown), "")
+        right = next((line for line in reading.shown if line not in record.excerpt), "")
         yield _odd(record.id, right, odd, f"The excerpt of {record.id} is not what its output gives.")
 
 

@@ -109,8 +109,8 @@ def _steps_read(texts: Mapping[str, str]) -> Reading:
     spread = {"step_seconds": Spread(repetitions=len(medians), least=min(medians), most=max(medians))}
     return Reading(
         {"step_seconds": step, "weight_bytes": found["weight_bytes"], "cache_bytes": found["cache_bytes"]},
-        [f"step {step * 1e3:.3f} ms"],
-        spread,
+        spread=spread,
+        digest=[f"step {step * 1e3:.3f} ms"],
     )
 
 
@@ -161,7 +161,7 @@ def _counted_read(texts: Mapping[str, str]) -> Reading:
         ):
             values.setdefault(f"{kernel}_{METRICS[metric]}", float(told) * _SCALES.get(row["Metric Unit"], 1.0))
             shown.append(f"{kernel:16} {metric:70} {told} {row['Metric Unit']}")
-    return Reading(_some(values), shown[:24])
+    return Reading(_some(values), digest=shown[:24])
 
 
 def _timeline(bench: Bench) -> Mapping[str, str]:
@@ -196,7 +196,9 @@ def _timeline_read(texts: Mapping[str, str]) -> Reading:
         "kernels": len(rows), "launches": sum(int(row["Instances"]) for row in rows), "kernel_seconds": sum(float(row["Total Time (ns)"]) for row in rows) / 1e9,
         "first_percent": float(rows[0]["Time (%)"]), "first_kernel": rows[0]["Name"][:80],
     }  # fmt: skip
-    return Reading(values, [f"{row['Time (%)']:>6} %  {row['Instances']:>7}  {row['Name'][:90]}" for row in rows[:8]])
+    return Reading(
+        values, digest=[f"{row['Time (%)']:>6} %  {row['Instances']:>7}  {row['Name'][:90]}" for row in rows[:8]]
+    )
 
 
 def _sanitized(bench: Bench) -> Mapping[str, str]:

@@ -113,7 +113,7 @@ def _copies_read(texts: Mapping[str, str]) -> Reading:
             f"{name:14} {machine.registers:3} registers, {threads:4} threads on a multiprocessor, loads {dict(loads)}"
         )
     code = texts["sass_sm_90"].splitlines()
-    return Reading(values, [*shown, "", *_shown_code(code, "copy_unrolled", r"LDG|STG")])
+    return Reading(values, _shown_code(code, "copy_unrolled", r"LDG|STG"), digest=shown)
 
 
 def _shown_code(lines: Sequence[str], kernel: str, wanted: str, most: int = 14) -> list[str]:
@@ -169,13 +169,8 @@ def _products_read(texts: Mapping[str, str]) -> Reading:
     code = texts["sass_sm_90"].splitlines()
     return Reading(
         values,
-        [
-            *shown,
-            "",
-            *_shown_code(code, "matmul_tiled", r"LDS|FFMA", 10),
-            "",
-            *_shown_code(code, "matmul_tensor", r"HMMA|LDG", 8),
-        ],
+        [*_shown_code(code, "matmul_tiled", r"LDS|FFMA", 10), "", *_shown_code(code, "matmul_tensor", r"HMMA|LDG", 8)],
+        digest=shown,
     )
 
 
@@ -214,7 +209,7 @@ def _triton_read(texts: Mapping[str, str]) -> Reading:
                 values[f"{arch}_counted_flops"] = 2 * m * n * k * held * (4 // warps)
         shown.append(f"{arch:6} {machine.registers:3} registers; " + ", ".join(f"{count} x {name}" for name, count in products.items()) + f"; {_of(machine, 'LDGSTS')} x LDGSTS, {_of(machine, 'LDSM')} x LDSM")  # fmt: skip
     code = texts["sass_sm_90"].splitlines()
-    return Reading(values, [*shown, "", *_shown_code(code, "matmul", r"HGMMA|WARPGROUP|LDGDEPBAR|DEPBAR", 10)])
+    return Reading(values, _shown_code(code, "matmul", r"HGMMA|WARPGROUP|LDGDEPBAR|DEPBAR", 10), digest=shown)
 
 
 # ---- what a CUDA program asks of the kernel -------------------------------------------------------------------------

@@ -71,30 +71,39 @@ def _texts(record: EvidenceRecord) -> dict[str, str]:
     return {output.name: text_of(output) for output in record.outputs}
 
 
+class _OneText(dict[str, str]):
+    """One text under whatever name a reader asks for."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = text
+        self.asked: set[str] = set()
+
+    def __missing__(self, name: str) -> str:
+        self.asked.add(name)
+        return self.text
+
+
 def _one(collector: Collector, text: str, arguments: ImportEvidenceArguments) -> EvidenceFile:
     """The record of one command that somebody ran elsewhere."""
-    scrubbed = Scrubber()(text)
+    scrubbed = _OneText(Scrubber()(text))
+    wrong = "Save what the command writes, unchanged."
     try:
-        reading = collector.read({"output": scrubbed})
+        reading = collector.read(scrubbed)
     except RefusedError as error:
+        raise InputError(f"{arguments.path} is no output of {collector.id}: {error.reason}", next_step=wrong) from None
+    except (ValueError, KeyError, IndexError, AttributeError, StopIteration) as error:
+        raise InputError(f"{arguments.path} is no output of {collector.id}: {error}", next_step=wrong) from None
+    if len(scrubbed.asked) != 1:
         raise InputError(
-            f"{arguments.path} is no output of {collector.id}: {error.reason}",
-            next_step="Save what the command writes, unchanged.",
-        ) from None
-    except KeyError:
-        raise InputError(
-            f"{collector.id} has several outputs, so one file does not hold them.",
+            f"{collector.id} reads several outputs, so one file does not hold them.",
             next_step="Run opscope there, and import its evidence file.",
-        ) from None
-    except (ValueError, IndexError, StopIteration) as error:
-        raise InputError(
-            f"{arguments.path} is no output of {collector.id}: {error}",
-            next_step="Save what the command writes, unchanged.",
-        ) from None
+        )
+    (name,) = scrubbed.asked
     record = EvidenceRecord(
         id=collector.id, title=collector.title, kind=collector.kind, evidence_class=collector.evidence_class, tool=collector.tool,
-        commands=(f"# run on {arguments.machine}, taken in from its output",), machine=arguments.machine, status="ok", excerpt=tuple(reading.excerpt),
-        parsed=dict(reading.values), outputs=(kept("output", scrubbed),), noise=Noise(spread=dict(reading.spread)), source=f"imported from {Path(arguments.path).name}",
+        commands=(f"# run on {arguments.machine}, taken in from its output",), machine=arguments.machine, status="ok", excerpt=reading.shown,
+        parsed=dict(reading.values), outputs=(kept(name, scrubbed.text),), noise=Noise(spread=dict(reading.spread)), source=f"imported from {Path(arguments.path).name}",
         started=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     )  # fmt: skip
     return EvidenceFile(topic=arguments.topic, machines=(Machine(name=arguments.machine),), records=(record,))

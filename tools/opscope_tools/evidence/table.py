@@ -26,22 +26,31 @@ from opscope_schemas.evidence import (
 
 from opscope_tools.evidence.bench import Bench, RefusedError, kept, text_of
 
-__all__ = ["Collector", "Picture", "Reading", "again", "collected", "excerpt_of"]
+__all__ = ["DIGEST", "Collector", "Picture", "Reading", "again", "collected", "excerpt_of"]
 
 Value = int | float | str
 Needs = Literal["cpu", "compiler", "gpu"]
 _VERSION = re.compile(r"\d+\.\d+(?:\.\d+)*(?:[-+][\w.]+)?")
 #: characters of a line that a post shows
 _WIDE = 160
+#: stands above lines of our own, as a comment of the shell
+DIGEST = "# read from it:"
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What was read: numbers and names by field, the lines that a post shows, and how far repetitions lie apart."""
+    """What was read: numbers and names by field, lines as the tool wrote them, how far repetitions lie apart, and what was read from
+    the output in lines of our own."""
 
     values: Mapping[str, Value]
     excerpt: Sequence[str] = ()
     spread: Mapping[str, Spread] = field(default_factory=dict)
+    digest: Sequence[str] = ()
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The lines that a post shows; ours are told apart from the tool's."""
+        return (*self.excerpt, *([DIGEST, *self.digest] if self.digest else ()))
 
 
 @dataclass(frozen=True)
@@ -105,7 +114,7 @@ def collected(collector: Collector, bench: Bench) -> tuple[EvidenceRecord, list[
         id=collector.id, title=collector.title, kind=collector.kind, evidence_class=collector.evidence_class, tool=collector.tool,
         tool_version=version, commands=tuple(dict.fromkeys(ran.shown for ran in bench.ran)), machine=bench.machine.name,
         status=status, reason=bench.scrub(reason), elsewhere="" if ok else bench.scrub(collector.elsewhere(bench)),
-        excerpt=tuple(reading.excerpt), parsed=dict(reading.values) if ok else {},
+        excerpt=reading.shown, parsed=dict(reading.values) if ok else {},
         outputs=tuple(kept(name, text) for name, text in texts.items()) if ok else (), noise=noise,
         source=collector.source, started=started, wall_seconds=round(time.monotonic() - began, 2),
     )  # fmt: skip

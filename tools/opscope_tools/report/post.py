@@ -250,7 +250,7 @@ class _Writer:
         said_so = f"{FLAGS[1]} *{record.title}* `{record.id}` is {record.status}: {_sentence(record.reason)}"
         if not record.elsewhere:
             return said_so
-        after = f"Its output comes into this post by `opscope import-evidence {self.post.topic} --collector {record.id} --path FILE`."
+        after = f"Its output comes into this post by `opscope import-evidence {self.post.topic} FILE --collector {record.id}`."
         return "\n".join([f"{said_so} Where it can be had, the command is", "", "```console", f"$ {_wrapped(record.elsewhere)}", "```", f"<!-- elsewhere: {record.id} -->", "", after])  # fmt: skip
 
     def _picture(self, record: EvidenceRecord) -> str:

@@ -9,6 +9,7 @@ import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from opscope_tools.evidence import folded
 from opscope_tools.evidence.bench import Bench, RefusedError
@@ -77,7 +78,7 @@ def _hot(bench: Bench) -> Mapping[str, str]:
     return {"report": "\n".join(report.out.splitlines()[:60]), "annotate": "\n".join(_around(lines)), "symbol": symbol}
 
 
-_SYMBOL = re.compile(r"^\s+([\d.]+)%\s+\S+\s+(\S+)\s+\[[.k]\]\s+(.+?)\s*$")
+_SYMBOL = re.compile(r"^\s+([\d.]+)%\s+\S+\s+(\[JIT\]|\S+)(?: tid \d+)?\s+\[[.k]\]\s+(.+?)\s*$")
 _INSTRUCTION = re.compile(r"^\s+([\d.]+)\s+(?:\S+\s+)?:\s+([0-9a-f]+):\s+(\S.*)$")
 
 
@@ -117,6 +118,51 @@ def _samples(report: str) -> int:
     found = re.search(r"# Samples: (\S+)", report)
     number = found[1] if found else "0"
     return int(float(number[:-1]) * 1000) if number.endswith("K") else int(number)
+
+
+#: ways to run the same model: what changes of the workload
+_WAYS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("float32_batch1", {}), ("float32_batch2", {"batch_size": 2}), ("float32_batch8", {"batch_size": 8}), ("bfloat16_batch1", {"dtype": "bfloat16"}),
+    ("float32_threads2", {"threads": 2}),
+)  # fmt: skip
+#: symbols of one way that are kept
+_KEPT = 12
+
+
+def _paths(bench: Bench) -> Mapping[str, str]:
+    found = {}
+    for name, changes in _WAYS:
+        command = ["perf", "record", "-e", "cpu-clock", "-F", str(_RATE), *fifos(bench), "-o", f"{name}.data"]
+        tokens = max(bench.workload.tokens, 48)
+        bench.good(bench.run([*command, *bench.program("--control", "ctl,ack", tokens=tokens, **changes)], seconds=300))
+        report = bench.good(
+            bench.run(("perf", "report", "-i", f"{name}.data", "--no-children", "--stdio"), seconds=120, keep=False)
+        )
+        found[name] = "\n".join([line for line in report.out.splitlines() if _SYMBOL.match(line)][:400])
+    return found
+
+
+def _paths_read(texts: Mapping[str, str]) -> Reading:
+    """The two symbols that most samples of each way fell on; code that was made at run time is one of them."""
+    values: dict[str, int | float | str] = {}
+    shown = []
+    for name, text in texts.items():
+        held: dict[str, float] = {}
+        for share, where, symbol in _symbols(text):
+            made = where == "[JIT]"
+            name_of = (
+                "made at run time (JIT)"
+                if made
+                else f"in {where}"
+                if symbol.startswith("0x")
+                else folded.short_frame(symbol)
+            )
+            held[name_of] = held.get(name_of, 0.0) + share
+        most = sorted(held.items(), key=lambda pair: -pair[1])
+        for place, (symbol, share) in zip(("first", "second"), most[:2], strict=False):
+            values |= {f"{name}_{place}": symbol, f"{name}_{place}_percent": round(share, 1)}
+        shown.append(f"{name:17}" + ", ".join(f"{symbol} {share:.1f} %" for symbol, share in most[:3]))
+    return Reading(values, digest=shown)
 
 
 # ---- calls ----------------------------------------------------------------------------------------------------------
@@ -272,7 +318,7 @@ def _cache_dump_read(texts: Mapping[str, str]) -> Reading:
         f"python: shape {shape}, stride {stride}",
         "python: " + ", ".join(f"{one:.9g}" for one in found["keys_first"][:4]),
     ]
-    return Reading(values, [*told, *texts["dump"].splitlines()])
+    return Reading(values, texts["dump"].splitlines(), digest=told)
 
 
 # ---- stacks ---------------------------------------------------------------------------------------------------------
@@ -327,7 +373,7 @@ def _stacks_read(texts: Mapping[str, str]) -> Reading:
         "leaf_percent": round(100 * count / total, 1),
         "python_leaf_percent": round(100 * python / total, 1),
     }
-    return Reading(values, [f"{100 * count / total:5.1f} %  {name}" for name, count in leaves.most_common(8)])
+    return Reading(values, digest=[f"{100 * count / total:5.1f} %  {name}" for name, count in leaves.most_common(8)])
 
 
 def _stacks_drawn(texts: Mapping[str, str]) -> Iterable[Picture]:
@@ -367,7 +413,7 @@ def _profiler_read(texts: Mapping[str, str]) -> Reading:
         row["calls"] for row in rows if row["name"] in ("aten::mm", "aten::addmm", "aten::bmm")
     )
     head = f"{'operator':55} {'calls':>7} {'self time':>12}"
-    return Reading(values, [head, *(f"{row['name'][:55]:55} {row['calls']:7} {row['self_us'] / 1e3:9.2f} ms" for row in rows[:10])])  # fmt: skip
+    return Reading(values, digest=[head, *(f"{row['name'][:55]:55} {row['calls']:7} {row['self_us'] / 1e3:9.2f} ms" for row in rows[:10])])  # fmt: skip
 
 
 def _allocations(bench: Bench) -> Mapping[str, str]:
@@ -400,6 +446,11 @@ COLLECTORS: tuple[Collector, ...] = (
         "hot-loop", "Which instructions does the decode spend its time in?", "perf", "code", "measured", ("system-calls", "cache-hierarchy", "memory-bottlenecks", "matrix-multiplication"),
         _hot, _hot_read, probe=_may_sample, version=("perf", "--version"),
         elsewhere=lambda bench: bench.typed(["perf", "record", "-e", "cpu-clock", "-g", *bench.program()]),
+    ),
+    Collector(
+        "paths", "Which function does each way of running it spend its time in?", "perf", "code", "measured", ("memory-bottlenecks", "matrix-multiplication"),
+        _paths, _paths_read, probe=_may_sample, version=("perf", "--version"),
+        elsewhere=lambda bench: bench.typed(["perf", "record", "-e", "cpu-clock", *bench.program(batch_size=2)]),
     ),
     Collector(
         "products", "How many matrix products does the library run, and by which code?", "bpftrace", "counters", "exact", ("memory-bottlenecks", "matrix-multiplication", "cache-hierarchy"),

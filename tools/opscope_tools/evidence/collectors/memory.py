@@ -77,17 +77,17 @@ def _ceilings_read(texts: Mapping[str, str]) -> Reading:
             key = f"{name}_{what}_bytes_per_second"
             values[key], spread[key] = _settled(rates)
             shown.append(f"{name} {what:5} median {statistics.median(rates) / 1e9:7.2f} GB/s   ({min(rates) / 1e9:.2f} to {max(rates) / 1e9:.2f}, {len(rates)} times)")  # fmt: skip
-    most = max(float(value) for key, value in values.items())
-    values["best_bytes_per_second"] = most
-    spread["best_bytes_per_second"] = next(
-        spread[key] for key, value in values.items() if value == most and key in spread
+    core = max(("threads1_read", "threads1_side"), key=lambda name: float(values[f"{name}_bytes_per_second"]))
+    values["core_bytes_per_second"], spread["core_bytes_per_second"] = (
+        values[f"{core}_bytes_per_second"],
+        spread[f"{core}_bytes_per_second"],
     )
     shown.append("")
     for (_, size), rates in _rates(texts["ladder"]).items():
         key = f"read_{_size_named(size)}_bytes_per_second"
         values[key], spread[key] = _settled(rates)
         shown.append(f"read of {_size_named(size):>6} {statistics.median(rates) / 1e9:8.1f} GB/s")
-    return Reading(values, shown, spread)
+    return Reading(values, (), spread, shown)
 
 
 def _size_named(size: int) -> str:
@@ -116,7 +116,7 @@ def _likwid_read(texts: Mapping[str, str]) -> Reading:
         key = f"{kernel}_bytes_per_second"
         values[key], spread[key] = _settled([1e6 * rate for rate in rates])
         shown.append(f"{kernel:5} MByte/s: {' '.join(f'{rate:.0f}' for rate in rates)}")
-    return Reading(values, shown, spread)
+    return Reading(values, (), spread, shown)
 
 
 # ---- the decode beside them -----------------------------------------------------------------------------------------
@@ -168,7 +168,7 @@ def _steps_read(texts: Mapping[str, str]) -> Reading:
             )
         values[f"{name}_prefill_seconds"], spread[f"{name}_prefill_seconds"] = _settled(found["prefill_seconds"])
         shown.append(f"{name:17} step {step * 1e3:7.2f} ms  ({min(medians) * 1e3:.2f} to {max(medians) * 1e3:.2f}, {len(medians)} times)  {found['batch'] / step:7.1f} tokens/s  {found['streamed_bytes'] / step / 1e9:6.2f} GB/s of weights")  # fmt: skip
-    return Reading(values, shown, spread)
+    return Reading(values, (), spread, shown)
 
 
 # ---- simulated caches -----------------------------------------------------------------------------------------------
@@ -236,7 +236,12 @@ def _heads_read(texts: Mapping[str, str]) -> Reading:
             f"reread_{tokens}_lines": 2 * tokens * lines, f"scores_{tokens}_lines": tokens * tokens * 4 // _LINE,
         }  # fmt: skip
     values["again_equal"] = int(_misses(texts["again"]) == _misses(texts[f"naive_{_TOKENS[1]}"]))
-    return Reading(values, shown)
+    return Reading(values, _summary(texts[f"naive_{_TOKENS[-1]}"]), digest=shown)
+
+
+def _summary(text: str) -> list[str]:
+    """What cachegrind itself says of data and the last level."""
+    return [line for line in text.splitlines() if re.match(r"(?:D\s+refs|D1\s+misses|LLd misses|LL\s+miss)", line)]
 
 
 def _tiles(bench: Bench) -> Mapping[str, str]:
@@ -267,7 +272,7 @@ def _tiles_read(texts: Mapping[str, str]) -> Reading:
         shown.append(f"{name:>8} {inner:26,} {outer:20,} {missed[name]:10,}")
     best = min(missed, key=lambda name: missed[name])
     values |= {"best_tile": best, "best_l1_misses": missed[best], "worst_l1_misses": max(missed.values())}
-    return Reading(values, shown)
+    return Reading(values, _summary(texts[f"{_TILES[0][0]}x{_TILES[0][1]}"]), digest=shown)
 
 
 def _torch_simulated(bench: Bench) -> Mapping[str, str]:
@@ -315,6 +320,10 @@ def _torch_simulated_read(texts: Mapping[str, str]) -> Reading:
     name = _ANNOTATED.match(rows[0])
     values["symbol"] = re.sub(r"^\S*?:", "", name[6]).strip()[:80] if name else ""
     values["symbol_instructions"] = int(name[1].replace(",", "")) if name else 0
+    missed = re.match(r"([\d,]+)", name[5]) if name else None
+    values["symbol_l2_percent"] = (
+        round(100 * int(missed[1].replace(",", "")) / numbers[3], 1) if missed and numbers[3] else 0.0
+    )
     return Reading(values, [" ".join(line.split())[:150] for line in [total, *rows[:8]]])
 
 

@@ -32,7 +32,7 @@ COLLECTORS: tuple[Collector, ...] = (
     ),
     Collector(
         "ceiling-source", "What does the benchmark of reads do?", "bandwidth.c", "source", "exact", ("memory-bottlenecks",),
-        lambda bench: source("bandwidth.c", "case 'r':", "break;", bench), source_read,
+        lambda bench: source("bandwidth.c", "case 'i':", "break;", bench), source_read,
     ),
     Collector(
         "mark-source", "How does the workload mark its phases?", "generate.py", "source", "exact", ("system-calls",),

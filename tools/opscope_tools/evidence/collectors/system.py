@@ -51,7 +51,7 @@ def _topology_read(texts: Mapping[str, str]) -> Reading:
     values["cpus"] = int(_after(texts["lscpu"], "CPU(s)"))
     values["vendor"] = _after(texts["lscpu"], "Vendor ID")
     lines = excerpt_of(texts["lscpu"], first=0, wanted=r"^(?:Model name|CPU\(s\)|Thread|Hypervisor|L\d)")
-    return Reading(values, [*(line for line in lines if line != "[...]"), "", *texts["caches"].splitlines()])
+    return Reading(values, [*lines, "", *texts["caches"].splitlines()])
 
 
 def _after(text: str, name: str) -> str:
@@ -71,19 +71,20 @@ def fifos(bench: Bench) -> list[str]:
 
 def _perf_stat(events: tuple[str, ...], bench: Bench) -> Mapping[str, str]:
     command = ["perf", "stat", "-e", ",".join(events), *fifos(bench), *bench.program("--control", "ctl,ack")]
-    ran = bench.good(bench.run(command))
-    told = bench.good(bench.run([*command[:2], "-j", *command[2:]], keep=False))
-    return {"table": ran.err, "json": "\n".join(line for line in told.err.splitlines() if line.startswith("{"))}
+    return {"table": bench.good(bench.run(command)).err}
+
+
+_EVENT = re.compile(r"^\s+([\d,.]+)\s+(msec )?([A-Za-z][\w-]+)(?:\s|$)", re.MULTILINE)
 
 
 def _counted(texts: Mapping[str, str]) -> dict[str, int | float | str]:
     found: dict[str, int | float | str] = {}
-    for line in texts["json"].splitlines():
-        row = json.loads(re.sub(r",\s*}", "}", line))
-        if re.fullmatch(r"[\d.]+", row.get("counter-value", "")):
-            name = row["event"].partition(":")[0].replace("-", "_").lower()
-            value = float(row["counter-value"])
-            found["task_clock_seconds" if name == "task_clock" else name] = value / 1e3 if name == "task_clock" else int(value)  # fmt: skip
+    for number, clock, event in _EVENT.findall(texts["table"]):
+        value = float(number.replace(",", ""))
+        if clock:
+            found["task_clock_seconds"] = round(value / 1e3, 6)
+        elif event != "seconds":
+            found[event.replace("-", "_").lower()] = int(value)
     return found
 
 
@@ -201,7 +202,7 @@ def _windows_read(texts: Mapping[str, str]) -> Reading:
             told += f" ({waits} wait, {wakes} wake)" if calls["futex"] else ""
             shown.append(f"{run_name:9} {phase:8} {total:6} calls: {told}")
     first = [line for line in texts["threads2"].splitlines() if "futex" in line][:4]
-    return Reading(values, [*shown, "", *excerpt_of("\n".join(first), first=4)])
+    return Reading(values, [*first, "[...]"] if first else (), digest=shown)
 
 
 # ---- the scheduler and interrupts -----------------------------------------------------------------------------------
@@ -257,7 +258,7 @@ def _kernel_counts_read(texts: Mapping[str, str]) -> Reading:
         values[f"{run_name}_faults_per_token"] = round(found["counted"]["decode"]["minor_faults"] / steps, 2)
         if "interrupts_LOC" in found["counted"]["decode"]:
             values[f"{run_name}_timer_interrupts_per_token"] = round(found["counted"]["decode"]["interrupts_LOC"] / steps, 2)  # fmt: skip
-    return Reading(values, shown)
+    return Reading(values, digest=shown)
 
 
 def _pidstat(bench: Bench) -> Mapping[str, str]:
@@ -280,7 +281,7 @@ def _pidstat_read(texts: Mapping[str, str]) -> Reading:
         for name, key in (("%usr", "user_percent"), ("%system", "system_percent"), ("%wait", "waiting_percent"), ("cswch/s", "voluntary_switches_per_second"), ("nvcswch/s", "involuntary_switches_per_second")):  # fmt: skip
             if name in told and key not in values:
                 values[key] = float(told[name])
-    return Reading(values, [line for line in texts["pidstat"].splitlines() if line.startswith("Average:")])
+    return Reading(values, excerpt_of(texts["pidstat"].strip(), first=0, wanted="^Average:"))
 
 
 _IRQ_PROGRAM = """tracepoint:syscalls:sys_enter_newfstatat /strncmp(str(args->filename), "/__opscope__/decode_begin", 25) == 0/ { @on = 1; @pid = pid; }

@@ -1,4 +1,4 @@
-/* What memory gives: reads, copies and sums (a = b + s*c) of arrays, and reads of ever larger arrays.
+/* What memory gives: reads of an array, reads of four rows side by side, copies, sums (a = b + s*c), and reads of ever larger arrays.
  * usage: bandwidth ceilings THREADS MEGABYTES REPETITIONS  |  bandwidth ladder REPETITIONS
  * Each line: what, bytes of an array, bytes per second. Counted are the bytes that the program asks for: a store reads nothing.
  */
@@ -19,19 +19,23 @@ static double now(void) {
 }
 
 static void once(const Part *part) {
-    size_t count = part->count;
-    double *a = part->a, *b = part->b, *c = part->c, sums[8] = {0};
-    switch (part->what[0]) {
-    case 'r':
-        for (size_t at = 0; at + 64 <= count; at += 64)
-            for (int lane = 0; lane < 8; lane++)
-                sums[lane] += a[at + lane] + a[at + 8 + lane] + a[at + 16 + lane] + a[at + 24 + lane] + a[at + 32 + lane] + a[at + 40 + lane] + a[at + 48 + lane] + a[at + 56 + lane];
-        kept = sums[0] + sums[1] + sums[2] + sums[3] + sums[4] + sums[5] + sums[6] + sums[7];
+    size_t count = part->count, quarter = count / 4;
+    double *a = part->a, *b = part->b, *c = part->c, sums[4][8] = {{0}};
+    switch (part->what[1]) {
+    case 'e': /* read */
+        for (size_t at = 0; at + 16 <= count; at += 16)
+            for (int lane = 0; lane < 8; lane++) sums[0][lane] += a[at + lane], sums[1][lane] += a[at + 8 + lane];
         break;
-    case 'c': memcpy(a, b, count * sizeof(double)); break;
+    case 'i': /* side: four rows side by side */
+        for (size_t at = 0; at + 8 <= quarter; at += 8)
+            for (int lane = 0; lane < 8; lane++)
+                for (int row = 0; row < 4; row++) sums[row][lane] += a[row * quarter + at + lane];
+        break;
+    case 'o': memcpy(a, b, count * sizeof(double)); break; /* copy */
     default:
         for (size_t at = 0; at < count; at++) a[at] = b[at] + 3.0 * c[at];
     }
+    for (int lane = 0; lane < 8; lane++) kept = sums[0][lane] + sums[1][lane] + sums[2][lane] + sums[3][lane];
 }
 
 static void *work(void *given) {
@@ -45,7 +49,7 @@ static void *work(void *given) {
 }
 
 static double rate(const char *what, size_t bytes, int threads, int turns) {
-    int arrays = what[0] == 'r' ? 1 : what[0] == 'c' ? 2 : 3;
+    int arrays = what[1] == 'e' || what[1] == 'i' ? 1 : what[1] == 'o' ? 2 : 3;
     size_t count = bytes / sizeof(double) / threads / 64 * 64;
     Part parts[threads];
     pthread_t running[threads];
@@ -71,10 +75,10 @@ static double rate(const char *what, size_t bytes, int threads, int turns) {
 
 int main(int count, char **words) {
     if (count > 4 && strcmp(words[1], "ceilings") == 0) {
-        const char *known[] = {"read", "copy", "sum"};
+        const char *known[] = {"read", "side", "copy", "sum"};
         int threads = atoi(words[2]), repetitions = atoi(words[4]);
         size_t bytes = (size_t)atoi(words[3]) << 20;
-        for (int which = 0; which < 3; which++)
+        for (int which = 0; which < 4; which++)
             for (int turn = 0; turn < repetitions; turn++)
                 printf("%s %zu %.0f\n", known[which], bytes, rate(known[which], bytes, threads, 2));
         return 0;
