@@ -46,3 +46,21 @@ def test_a_scan_moves_what_goes_in_and_comes_out(context: ToolContext) -> None:
     least = 3 * tokens * 2 * (2 * inner + 2 * 128)  # x and its result, B and C, in bfloat16
     assert least <= sum(one.bytes for one in scans) <= 4 * least
     assert served.totals.bytes < 0.2 * eager.totals.bytes
+
+
+@pytest.mark.parametrize("model", ["mamba", "falcon_mamba"])
+def test_a_scan_that_loops_over_tokens_is_one_kernel_of_each_layer(context: ToolContext, model: str) -> None:
+    """Of Mamba, whose reference steps through the tokens: no states between steps are moved, all that is computed is counted."""
+    tokens, inner, states = 2 * 512, 512, 16
+    config = {"hidden_size": 256, "num_hidden_layers": 3, "vocab_size": 512, "state_size": states}
+    asked = {"target": model, "config": config, "phase": "prefill", "values": {"batch_size": 2, "seq_len": 512}}
+    served, eager = (
+        estimate_roofline(RooflineArguments.model_validate({**asked, "hardware": "h100_sxm", "view": view}), context)
+        for view in ("serving", "eager")
+    )
+    scans = [one for one in served.operators if one.operation == "mamba_selective_scan"]
+    assert sum(one.count for one in scans) == 3
+    assert max(one.count for one in served.operators) <= 3
+    least = 3 * tokens * 2 * (4 * inner + 2 * states)  # x, its step, its gate and the result, B and C, in bfloat16
+    assert least <= sum(one.bytes for one in scans) <= 1.3 * least
+    assert served.totals.flops == pytest.approx(eager.totals.flops, rel=0.001)

@@ -494,15 +494,26 @@ def _absorb(graph: _Graph, op: OpRecord, projection: OpRecord, parts: Sequence[O
 
 
 def _hub_kernels(graph: _Graph) -> None:
-    """Each call of a function that transformers replaces by a kernel from the hub is one kernel."""
-    calls: dict[tuple[int, int, int, tuple[CallSite, ...], str], list[OpRecord]] = {}
+    """Each call of a function that transformers replaces by a kernel from the hub is one kernel, loops over tokens included."""
+    calls: dict[tuple[int, int, tuple[CallSite, ...], str], list[OpRecord]] = {}
     for order, op in graph.ops.items():
         if order not in graph.gone and (replaced := _replaced(op)):
-            calls.setdefault((op.call, op.site.line, graph.home[order], *replaced), []).append(op)
-    for (*_, function), group in calls.items():
-        if len(group) > 1:
-            _fuse(graph, group, "hub kernel")
-            graph.functions[group[-1].order] = function
+            calls.setdefault((op.call, op.site.line, *replaced), []).append(op)
+    for (*_, function), every in calls.items():
+        for group in _one_call_each(graph, every):
+            if len(group) > 1:
+                _fuse(graph, group, "hub kernel")
+                graph.functions[group[-1].order] = function
+
+
+def _one_call_each(graph: _Graph, every: list[OpRecord]) -> Iterable[list[OpRecord]]:
+    """A loop is the function's own where something runs once after it; else the function is what a loop calls, its first step by itself."""
+    if every[-1].repeat == "1":
+        return (every,)
+    steps: dict[int, list[OpRecord]] = {}
+    for op in every:
+        steps.setdefault(graph.home[op.order], []).append(op)
+    return steps.values()
 
 
 def _replaced(op: OpRecord) -> tuple[tuple[CallSite, ...], str] | None:
@@ -520,19 +531,26 @@ def _fused(graph: _Graph) -> None:
 
 
 def _fuse(graph: _Graph, group: Sequence[OpRecord], rule: str) -> None:
+    """One kernel of all, the steps of its own loops included: of those it reads weights once, and writes what is there at their end."""
+    *others, last = group
     inside = {op.order for op in group}
     made = {index for op in group for index in op.writes}
+    looped = {op.order for op in group if op.repeat != last.repeat}
     outer: dict[int, dict[int, Formula]] = {}
-    rest = Formula.const(0)
+    rest = write = Formula.const(0)
     for op in group:
-        own = {v.view: Formula.parse(v.size) for v in op.views}
-        rest = rest + graph.now[op.order].read - sum(own.values(), Formula.const(0))
+        own, now = {v.view: Formula.parse(v.size) for v in op.views}, graph.now[op.order]
+        rest = rest + now.read - sum(own.values(), Formula.const(0))
+        steps = Formula.parse(op.repeat) if op.order in looped else _ONE
         for view in op.views:
             if view.tensor not in made:
-                outer.setdefault(view.tensor, {})[view.view] = own[view.view]
+                outer.setdefault(view.tensor, {})[view.view] = own[view.view] * steps
+        if _leaves(graph, op, inside):
+            left = sum((graph.sizes[index] for index in op.writes if index in graph.sizes), Formula.const(0))
+            write = write + (left if op.order in looped else now.write)
+        if op.order in looped:
+            graph.now[op.order], graph.repeat[op.order] = now.times(steps), graph.repeat[last.order]
     read = rest + sum((_once(graph, index, views) for index, views in outer.items()), Formula.const(0))
-    write = sum((graph.now[op.order].write for op in group if _leaves(graph, op, inside)), Formula.const(0))
-    *others, last = group
     for op in others:
         graph.drop(rule, op, last)
     graph.gone.add(last.order)
@@ -541,10 +559,10 @@ def _fuse(graph: _Graph, group: Sequence[OpRecord], rule: str) -> None:
 
 
 def _once(graph: _Graph, index: int, views: Mapping[int, Formula]) -> Formula:
-    """What a kernel reads of a tensor of which operators read several views: all of it at most."""
+    """What a kernel reads of a tensor, in several views or in steps: all of it at most."""
     together = sum(views.values(), Formula.const(0))
     whole = graph.sizes.get(index)
-    if whole is None or len(views) == 1:
+    if whole is None or together == whole:
         return together
     return whole if together.evaluate(graph.point) > whole.evaluate(graph.point) else together
 
@@ -570,6 +588,9 @@ def _groups(graph: _Graph) -> Iterable[list[OpRecord]]:
     light = {o: op for o, op in graph.ops.items() if _is_light(graph, op)}
     stage = _stages(graph, light)
 
+    def alike(order: int) -> tuple[object, ...]:
+        return stage[order], graph.home[order], light[order].repeat
+
     def head(order: int) -> int:
         while heads.get(order, order) != order:
             order = heads[order]
@@ -579,7 +600,7 @@ def _groups(graph: _Graph) -> Iterable[list[OpRecord]]:
         for index in op.reads:
             for maker in graph.makers.get(index, []):
                 at = maker.order
-                if at in light and at < order and (stage[at], graph.home[at]) == (stage[order], graph.home[order]):
+                if at in light and at < order and alike(at) == alike(order):
                     heads[head(order)] = head(at)
     groups: dict[int, list[OpRecord]] = {}
     for order, op in light.items():
