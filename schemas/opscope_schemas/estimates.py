@@ -105,6 +105,9 @@ class OperatorTime(Frozen):
     calibrated_seconds: float | None = None
     low_seconds: float | None = None
     high_seconds: float | None = None
+    launch_seconds: float | None = Field(
+        default=None, description="Part of the calibrated time that kernels take however little they do."
+    )
     limited_by: Limit | None = Field(default=None, description="Of the bound; null: it moves and computes nothing.")
     fits_l2: bool = Field(
         default=False,
@@ -128,6 +131,9 @@ class TimeTotals(Frozen):
     calibrated_seconds: float | None = None
     low_seconds: float | None = Field(default=None, description="As if every kernel were as fast as its fastest tenth.")
     high_seconds: float | None = None
+    launch_seconds: float | None = Field(
+        default=None, description="Part of the calibrated time that kernels take however little they do."
+    )
     limited_by: Limit = Field(description="What limits most of the bound's time.")
     tokens_per_second: float | None = Field(
         default=None,
@@ -136,6 +142,14 @@ class TimeTotals(Frozen):
     bound_tokens_per_second: float | None = Field(
         default=None, description="The same of the bound: no device does more."
     )
+
+
+def launches(one: OperatorTime | TimeTotals) -> float | None:
+    """Share of the calibrated time that starting kernels takes, where it is most of it: then nothing else limits; else None."""
+    if not one.calibrated_seconds or one.launch_seconds is None:
+        return None
+    share = one.launch_seconds / one.calibrated_seconds
+    return share if share > 0.5 else None
 
 
 class ClassTime(Frozen):

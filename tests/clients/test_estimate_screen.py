@@ -40,7 +40,7 @@ def run(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_times_have_units_that_suit_them() -> None:
-    assert [seconds(s) for s in (2.5, 0.0123, 4e-6, 3e-9, None)] == ["2.5 s", "12.3 ms", "4 us", "0.003 us", "unknown"]
+    assert [seconds(s) for s in (2.5, 0.0123, 4e-6, 3e-9, None)] == ["2.5 s", "12.3 ms", "4 us", "3 ns", "unknown"]
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from opscope_schemas.estimates import (
     Speculative,
     Spread,
     SweepResult,
+    launches,
 )
 from opscope_schemas.units import plain_bytes, seconds
 
@@ -39,6 +40,10 @@ def show_estimate(page: Page, result: RooflineResult) -> None:
             f"{seconds(totals.calibrated_seconds)} calibrated ({seconds(totals.low_seconds)} to "
             f"{seconds(totals.high_seconds)}); bound {seconds(totals.bound_seconds)}, limited by {totals.limited_by}"
         )
+        if started := launches(totals):
+            page.say(
+                f"starting kernels takes {100 * started:.0f} % of it: fewer kernels, or more sequences for each, help first"
+            )
     else:
         page.say(f"{seconds(totals.bound_seconds)} at least (bound), limited by {totals.limited_by}; uncalibrated")
     rates = [(totals.tokens_per_second, "tokens/s"), (totals.bound_tokens_per_second, "tokens/s at most (bound)")]
@@ -191,7 +196,7 @@ def _show_slowest(page: Page, result: RooflineResult) -> None:
     page.table(
         "kernels that take less",
         ["kernel", number("runs"), number("calibrated"), number("bound"), "limited by", number("FLOPs/byte"), place()],
-        ([f"{o.module}: {o.operation}".lstrip(": "), o.count, seconds(o.calibrated_seconds), seconds(o.bound_seconds), o.limited_by or "",
+        ([f"{o.module}: {o.operation}".lstrip(": "), o.count, seconds(o.calibrated_seconds), seconds(o.bound_seconds), "launch" if launches(o) else o.limited_by or "",
           f"{o.intensity:,.1f}", f"{o.file.rpartition('/')[2]}:{o.line}"] for o in slowest),
         most=_LISTED,
     )  # fmt: skip

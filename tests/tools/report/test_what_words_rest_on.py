@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import pytest
 import report_toy as toy
@@ -83,3 +84,23 @@ def test_a_bar_names_few_operators_and_products_that_run_as_one_once(facts: Impl
     joined = row.model_copy(update={"operation": "mm (q_proj, k_proj, v_proj)"})
     assert _operations([many]) == "add, topk, sum and 2 more"
     assert _operations([joined]) == "mm (q_proj, k_proj, v_proj)"
+
+
+def test_a_pass_that_starting_kernels_takes_most_of_is_not_limited_by_memory(facts: ImplementationFacts) -> None:
+    """Told in words beside the bound; what would save a part of the bound does not come first."""
+
+    def started(part: float) -> str:
+        estimates = {}
+        for phase, found in facts.estimates.items():
+            rows = tuple(one.model_copy(update={"launch_seconds": part}) for one in found.operators)
+            totals = found.totals.model_copy(update={"launch_seconds": part})
+            estimates[phase] = found.model_copy(update={"totals": totals, "operators": rows})
+        return re.sub(r"<!--.*?-->", "", toy.rendered_with(dataclasses.replace(facts, estimates=estimates), {}).text)
+
+    few, many = started(0.1e-3), started(1.5e-3)
+    assert "starting kernels" not in few
+    assert "explains 50 % of that: starting kernels takes 75 %" in many
+    assert "**What would save most:** Fewer kernels" in many
+    assert "decode by starting its kernels" in many
+    assert "decode by memory" not in many
+    assert "launch, 1 kB" in many

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from opscope_schemas.errors import ConfigError, InputError, TraceError, UnknownNameError
-from opscope_schemas.estimates import MemoryUse, RooflineResult
+from opscope_schemas.estimates import MemoryUse, RooflineResult, launches
 from opscope_tools.catalog import tool_named
 from opscope_tools.costing.arguments import CostArguments
 from opscope_tools.estimate_roofline.alternatives import alternatives
@@ -469,3 +469,14 @@ def test_compute_limits_from_the_turning_batch_on_and_not_before(context: ToolCo
         for one in there.operators:
             spent[one.limited_by or "memory"] += one.bound_seconds
         assert max(spent, key=lambda name: spent[name]) == limit
+
+
+def test_a_pass_of_small_kernels_is_limited_by_starting_them(context: ToolContext) -> None:
+    """What they take however little they do, added up, is most of the time; not so with large weights."""
+    wide = {**SMALL, "hidden_size": 4096, "intermediate_size": 16384}
+    for config, starts in ((SMALL, True), (wide, False)):
+        totals = estimate(context, config=config, values={"batch_size": 1, "cache_len": 96}).totals
+        assert totals.calibrated_seconds is not None
+        assert totals.launch_seconds is not None
+        assert 0 < totals.launch_seconds < totals.calibrated_seconds
+        assert (launches(totals) is not None) == starts

@@ -121,7 +121,7 @@ def test_a_limit_that_no_plan_keeps_is_named_with_the_fastest(context: ToolConte
     assert found.best is None
     assert found.front
     (note,) = found.notes
-    assert note.startswith("No plan keeps to 0.1 us a token: the fastest takes ")
+    assert note.startswith("No plan keeps to 100 ns a token: the fastest takes ")
 
 
 def test_no_range_of_times_begins_below_the_bound(context: ToolContext) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from opscope_schemas.estimates import CalibrationNote, ClassTime, Limit, NearestRow, OperatorTime, TimeTotals
 
@@ -61,7 +61,7 @@ def estimates(every: Iterable[Kernel], device: Device, calibration: Calibration 
             measured is not None and not fits
         ):  # nothing is faster than memory: neither the time nor the end of its range
             middle, low, high = (max(seconds, one) for one in (measured.seconds, measured.low, measured.high))
-            measured = Timed(middle, low, high, measured.by, measured.outside)
+            measured = replace(measured, seconds=middle, low=low, high=high)
         found.append(Estimate(kernel, seconds, limit, measured, fits))
     return found
 
@@ -106,7 +106,7 @@ def _small(kernel: Kernel, device: Device, calibration: Calibration, backend: st
         return None
     named = dict(zip(PRODUCT.parameters, fitted.parameters, strict=True))
     seconds = named["launch"] + kernel.moved / (device.bandwidth * named["memory"])
-    return Timed(seconds, seconds * _LOOSE[0], seconds * _LOOSE[1], fitted)
+    return Timed(seconds, seconds * _LOOSE[0], seconds * _LOOSE[1], fitted, launch=named["launch"])
 
 
 #: form, precision, sizes and backend of a measured kernel -> the row that is nearest to it
@@ -122,7 +122,7 @@ def _row(one: Estimate, beside: Beside | None) -> OperatorTime:
     kernel, measured = one.kernel, one.measured
     times = {
         "calibrated_seconds": measured.seconds * kernel.count, "low_seconds": measured.low * kernel.count,
-        "high_seconds": measured.high * kernel.count,
+        "high_seconds": measured.high * kernel.count, "launch_seconds": measured.launch * kernel.count,
     } if measured is not None else {}  # fmt: skip
     nearest = None
     if beside is not None and measured is not None and kernel.form is not None:
@@ -162,6 +162,7 @@ def totals(found: Sequence[Estimate], tokens: float, fits: bool) -> TimeTotals:
         calibrated_seconds=calibrated if times else None,
         low_seconds=sum(t.low * n for t, n in times) if times else None,
         high_seconds=sum(t.high * n for t, n in times) if times else None,
+        launch_seconds=sum(t.launch * n for t, n in times) if times else None,
         tokens_per_second=tokens / calibrated if fits and calibrated and tokens else None,
         bound_tokens_per_second=tokens / bounds if fits and bounds and tokens else None,
     )  # fmt: skip

@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from opscope_cache.trees import IMPORTED
 from opscope_schemas.common import ToolArguments
 from opscope_schemas.errors import ConfigError, TraceError, ValuesError
 from opscope_schemas.estimates import (
     ALONE,
+    ClassTime,
     Hardware,
     MemoryUse,
     OperatorTime,
@@ -21,6 +22,7 @@ from opscope_schemas.estimates import (
     RooflineResult,
     Speculative,
     TimeTotals,
+    launches,
 )
 from opscope_schemas.formula import Rational
 from pydantic import Field
@@ -486,16 +488,27 @@ def _told(device: Device, times: list[Estimate], view: str, fits: bool) -> tuple
 
 def _brief(result: RooflineResult) -> RooflineResult:
     slowest = sorted(result.operators, key=lambda o: -(o.calibrated_seconds or o.bound_seconds))[:_SLOWEST]
-    said = f"The {len(slowest)} slowest kernels are listed, times with four digits, sources of the device and classes of modules left out; totals are of all. The artifact is whole."
-    hardware = result.hardware.model_copy(update={"sources": ()})
+    said = f"The {len(slowest)} slowest kernels are listed, what launches take where it is most; times with four digits; sources of the device and classes of modules left out; totals are of all. The artifact is whole."
     return result.model_copy(
-        update={"operators": tuple(map(_rounded, slowest)), "hardware": hardware, "shortened": said}
+        update={
+            "operators": tuple(_rounded(one, launch_seconds=launches(one) and one.launch_seconds, classes=()) for one in slowest),
+            "hardware": result.hardware.model_copy(update={"sources": ()}), "totals": _rounded(result.totals),
+            "spent": tuple(map(_rounded, result.spent)), "shortened": said,
+        }
+    )  # fmt: skip
+
+
+_Timed = TypeVar("_Timed", OperatorTime, TimeTotals, ClassTime)
+
+
+def _rounded(row: _Timed, **others: Any) -> _Timed:
+    """With times of four digits, and with the others as given."""
+    row = row.model_copy(update=others)
+    return row.model_copy(
+        update={
+            n: float(f"{x:.4g}") for n, x in row if n.endswith(("_seconds", "_per_second")) and isinstance(x, float)
+        }
     )
-
-
-def _rounded(row: OperatorTime) -> OperatorTime:
-    times = {n: float(f"{x:.4g}") for n, x in row if n.endswith("_seconds") and isinstance(x, float)}
-    return row.model_copy(update={**times, "classes": ()})
 
 
 ESTIMATE_ROOFLINE: Tool[RooflineArguments, RooflineResult] = Tool(

@@ -88,7 +88,8 @@ class Calibration(Frozen):
 class Timed:
     """Seconds of a kernel: the estimate, and between what eight of ten measured kernels of its kind lie.
 
-    `outside` names sizes beyond those that were measured; `by` the class of kernels that was asked.
+    `outside` names sizes beyond those that were measured; `by` the class of kernels that was asked; `launch` the part of the
+    seconds that it takes however little it does.
     """
 
     seconds: float
@@ -96,6 +97,7 @@ class Timed:
     high: float
     by: Fitted
     outside: tuple[str, ...] = ()
+    launch: float = 0.0
 
 
 def calibration_for(device: Device) -> Calibration | None:
@@ -145,7 +147,8 @@ def timed(fitted: Fitted, sizes: Sizes, offered: Rates) -> Timed:
     seconds = form.base(fitted.parameters, sizes, offered) * factor
     spread = next(s for s in fitted.spread if s.seconds is None or seconds <= s.seconds)
     outside = tuple(n for n, (low, high) in fitted.sizes.items() if not low <= sizes[n] <= high)
-    return Timed(seconds, seconds * spread.low, seconds * spread.high, fitted, outside)
+    launch = fitted.parameters[form.parameters.index("launch")] * factor
+    return Timed(seconds, seconds * spread.low, seconds * spread.high, fitted, outside, min(launch, seconds))
 
 
 __all__ = [

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from opscope_schemas.analysis import ModuleNode
+from opscope_schemas.estimates import launches
 from opscope_schemas.formula import evaluate
 from opscope_schemas.units import plain_bytes, seconds
 
@@ -151,7 +152,8 @@ def _limits(facts: ImplementationFacts) -> str:
             first = found.spent[0] if found.spent else None
             part = "most" if first is None or first.share > _HALF else "the largest part"
             kind = first.name if first is not None else "nothing"
-            said.append(f"{document.phase} by {found.totals.limited_by}, {part} of its {seconds(time)} in {kind}")
+            by = "starting its kernels" if launches(found.totals) else found.totals.limited_by
+            said.append(f"{document.phase} by {by}, {part} of its {seconds(time)} in {kind}")
         else:
             bound = "compute" if facts.totals(document).intensity >= facts.ridge else "memory"
             said.append(f"{document.phase} by {bound}")

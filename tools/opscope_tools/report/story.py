@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 
 from opscope_schemas.analysis import ModelAnalysis
-from opscope_schemas.estimates import RooflineResult
+from opscope_schemas.estimates import RooflineResult, launches
 from opscope_schemas.formula import evaluate, variables
 from opscope_schemas.units import amount, counted, plain_bytes, seconds
 
@@ -139,6 +139,9 @@ def _time(facts: ImplementationFacts, phase: str, quotes: Quotes | None) -> str:
     def whole(name: str, value: float) -> str:
         return quotes(f"{phase}.time.{name}", round(value)) if quotes else f"{value:,.0f}"
 
+    def percent(name: str, value: float) -> str:
+        return quotes.decimal(f"{phase}.time.{name}", value, 0) if quotes else f"{value:.0f}"
+
     totals, rate = found.totals, found.totals.tokens_per_second
     where = f"{found.parallel.devices if found.parallel is not None else 'one'} {found.hardware.name}"
     call = f"one call in {phase}" if facts.within else _STEP[phase]
@@ -150,6 +153,10 @@ def _time(facts: ImplementationFacts, phase: str, quotes: Quotes | None) -> str:
         rate = totals.bound_tokens_per_second
     else:
         spread = f"{said('low', totals.low_seconds or 0.0)} to {said('high', totals.high_seconds or 0.0)}"
+        started = launches(totals)
+        if started is not None:
+            explains, starts = 100 * totals.bound_seconds / totals.calibrated_seconds, 100 * started
+            bound += f", and explains {percent('bound_share', explains)} % of that: starting kernels takes {percent('launch_share', starts)} %"
         text, more = f"{step} {said('calibrated', totals.calibrated_seconds)} ({spread}); the bound is {bound}", ""
     per_second = (
         f"; {whole('tokens_per_second', rate)} tokens/s{more}" if rate is not None and _of_text(facts, phase) else ""
@@ -260,6 +267,11 @@ def _saved(facts: ImplementationFacts, quotes: Quotes) -> str:
             key = f"{phase}.saved.{one.name}"
             more = f" ({quotes.decimal(key, 100 * one.share, 0)} % calibrated)" if one.basis == "calibrated" else ""
             told.append(f"{one.name} {quotes.decimal(f'{key}.bound', 100 * one.bound_share, 0)} %{more}")
+    if phase and launches(totals := facts.estimates[phase].totals):
+        explains = 100 * totals.bound_seconds / (totals.calibrated_seconds or 1)
+        part = f"Of the bound, {quotes.decimal(f'{phase}.time.bound_share', explains, 0)} % of that time: {', '.join(told)}."
+        first = f"Fewer kernels, or more sequences for each, as starting them takes most of {_STEP[phase]}."
+        return f"{first} {part}" if told else first
     return f"Of the bound of {_STEP[phase]}: {', '.join(told)}." if told else ""
 
 

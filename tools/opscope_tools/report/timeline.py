@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-from opscope_schemas.estimates import OperatorTime, RooflineResult
+from opscope_schemas.estimates import OperatorTime, RooflineResult, launches
 from opscope_schemas.units import amount, plain_bytes, seconds
 
 from opscope_tools.report.facts import ImplementationFacts
@@ -25,7 +25,7 @@ _SMALL = 0.005
 #: operators that a bar of several names
 _NAMED = 3
 LEGEND = (
-    "Behind a bar: its time, its share of the pass, what limits it, what it computes or moves in all its runs. A fused kernel is "
+    "Behind a bar: its time, its share of the pass, what limits it (launch: starting its kernels takes most of the time), what it computes or moves in all its runs. A fused kernel is "
     "called by what it does, with the operators before and behind that it takes in (a residual add, a cast), and stands at the "
     "module that issues most of them."
 )
@@ -100,7 +100,9 @@ def _where(one: OperatorTime) -> str:
 def _said(run: Sequence[OperatorTime]) -> str:
     """What limits it and how much of that it takes."""
     flops, moved = sum(one.flops for one in run), sum(one.bytes for one in run)
-    limits = dict.fromkeys(one.limited_by for one in run if one.limited_by)
+    limits = dict.fromkeys("launch" if launches(one) else one.limited_by for one in run if one.limited_by)
+    if list(limits) == ["launch"]:
+        return f"launch, {plain_bytes(moved)}"
     if list(limits) == ["compute"]:
         return f"compute, {amount(flops, 'FLOP')}"
     if list(limits) == ["memory"]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from opscope_schemas.analysis import ModuleNode
+from opscope_schemas.estimates import launches
 
 from opscope_tools.report.facts import ImplementationFacts, short, walk
 from opscope_tools.report.overview import attention_kind
@@ -74,7 +75,7 @@ def _limits(facts: ImplementationFacts) -> dict[str, tuple[str, str]]:
         estimate = facts.estimates.get(document.phase)
         intensity = facts.totals(document).intensity
         eager = "compute" if intensity >= facts.ridge else "memory"
-        if estimate is None or estimate.totals.limited_by == eager:
+        if estimate is None or (estimate.totals.limited_by == eager and launches(estimate.totals) is None):
             said = (
                 f"{intensity:,.2f} FLOPs per byte beside a ridge of {facts.ridge:,.0f}: {eager} limits {document.phase}"
             )
