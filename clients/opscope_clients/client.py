@@ -28,6 +28,7 @@ from opscope_schemas.comparison import CompareResult
 from opscope_schemas.dataflow import DataflowResult
 from opscope_schemas.errors import OpscopeError
 from opscope_schemas.estimates import PlanResult, RooflineResult, SweepResult
+from opscope_schemas.evidence import CollectEvidenceResult, ImportEvidenceResult, Topic
 from opscope_schemas.extracted_config import ExtractConfigResult
 from opscope_schemas.index import FindForwardResult, ResolveClassResult
 from opscope_schemas.references import FindReferencesResult
@@ -37,6 +38,8 @@ from opscope_schemas.search import SearchSourceResult
 from opscope_schemas.tables import TableResult
 from opscope_schemas.tiling import TilingResult
 from opscope_tools.check_report import CHECK_REPORT
+from opscope_tools.collect_evidence.importing import IMPORT_EVIDENCE
+from opscope_tools.collect_evidence.tool import COLLECT_EVIDENCE
 from opscope_tools.compare.tool import COMPARE
 from opscope_tools.count_flops import COUNT_FLOPS
 from opscope_tools.cuda_kernel_tiling import CUDA_KERNEL_TILING
@@ -251,6 +254,18 @@ class Session:
     def cuda_kernel_tiling(self, target: str, **options: Unpack[signatures.CudaKernelTilingOptions]) -> TilingResult:
         """How GPU kernels are tiled."""
         return self.call(CUDA_KERNEL_TILING, target=target, **options)
+
+    def collect_evidence(
+        self, topic: Topic, **options: Unpack[signatures.CollectEvidenceOptions]
+    ) -> CollectEvidenceResult:
+        """What profiling tools say of a small model that runs on this machine, one record for each."""
+        return self.call(COLLECT_EVIDENCE, topic=topic, **options)
+
+    def import_evidence(
+        self, topic: Topic, path: str, **options: Unpack[signatures.ImportEvidenceOptions]
+    ) -> ImportEvidenceResult:
+        """Records of another machine, or the text that a tool printed there, taken into the records of a topic."""
+        return self.call(IMPORT_EVIDENCE, topic=topic, path=path, **options)
 
     def write_report(self, name: str, **options: Unpack[signatures.WriteReportOptions]) -> WriteReportResult:
         """Write a report; `ok` is false, and nothing is saved, where its checks find problems."""

@@ -18,7 +18,7 @@ from opscope_tools.running.workspace import Workspace, folder_repository
 #: tools whose answer is one thing that is there or refused with a sentence, and check_report, whose empty list is good news
 NO_SEARCH = {
     "find_forward", "inspect_model", "count_flops", "expand_refs", "trace_dataflow", "estimate_roofline", "plan",
-    "sweep", "compare", "write_report", "check_report",
+    "sweep", "compare", "write_report", "check_report", "collect_evidence", "import_evidence",
 }  # fmt: skip
 
 

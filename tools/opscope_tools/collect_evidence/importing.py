@@ -32,7 +32,7 @@ class ImportEvidenceArguments(ToolArguments):
     path: str = Field(description="An evidence file of another machine, or a file with one command's output.")
     collector: str | None = Field(default=None, description="Whose output it is; without, an evidence file.")
     machine: str = Field(
-        default="elsewhere", pattern=r"[\w .-]{1,40}", description="Name of that machine in the records."
+        default="elsewhere", pattern=r"^[\w .-]{1,40}$", description="Name of that machine in the records."
     )
 
 

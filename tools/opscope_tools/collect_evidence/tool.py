@@ -53,7 +53,7 @@ class CollectEvidenceArguments(ToolArguments):
     only: tuple[str, ...] | None = Field(
         default=None, max_length=40, description="Collectors by name; default: all of the topic."
     )
-    machine: str = Field(default=_HERE, pattern=r"[\w .-]{1,40}", description="Name of this machine in the records.")
+    machine: str = Field(default=_HERE, pattern=r"^[\w .-]{1,40}$", description="Name of this machine in the records.")
     needs: Literal["any", "cpu", "gpu"] = Field(default="any", description="gpu: only what a GPU says; cpu: all else.")
 
 

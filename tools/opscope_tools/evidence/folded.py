@@ -6,9 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["from_perf_script", "parsed", "pruned", "shares", "short_frame", "written"]
-
-_FRAME = re.compile(r"^\s+[0-9a-f]+\s+(.+?)(?:\+0x[0-9a-f]+)?\s+\(([^)]*)\)\s*$")
+__all__ = ["parsed", "pruned", "shares", "short_frame", "written"]
 
 
 def parsed(text: str) -> Counter[tuple[str, ...]]:
@@ -27,21 +25,6 @@ def parsed(text: str) -> Counter[tuple[str, ...]]:
 def written(stacks: Mapping[tuple[str, ...], int]) -> str:
     """The lines of stacks, sorted, so that equal stacks give equal text."""
     return "".join(f"{';'.join(stack)} {count}\n" for stack, count in sorted(stacks.items()))
-
-
-def from_perf_script(text: str) -> Counter[tuple[str, ...]]:
-    """Stacks of `perf script`: a head per sample, frames from the innermost outwards, a blank line."""
-    found: Counter[tuple[str, ...]] = Counter()
-    frames: list[str] = []
-    for line in [*text.splitlines(), ""]:
-        frame = _FRAME.match(line)
-        if frame:
-            name = frame[1] if frame[1] != "[unknown]" else f"[{frame[2].rpartition('/')[2]}]"
-            frames.append(short_frame(name.replace(";", ":")))
-        elif not line.strip() and frames:
-            found[tuple(reversed(frames))] += 1
-            frames = []
-    return found
 
 
 def short_frame(name: str) -> str:

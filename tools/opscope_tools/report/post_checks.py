@@ -112,7 +112,7 @@ _MEASURED = re.compile(
 #: parts and multiples in words, which the claim of a paragraph has to hold
 _PART = re.compile(r"hal(?:f|ves|ved)|twice|thrice|doubl(?:e|es|ed|ing)|quarters?|thirds?", re.IGNORECASE)
 _MARKED = re.compile(
-    r"(`[^`]*`|-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?(?: ?(?:[kMGTP]?(?:FLOP/s|FLOP|B/s|B)|[KMGT]iB|m?s|us|ns|%))?)?"
+    r"(`[^`]*`|(?<![\d,])-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?(?: ?(?:[kMGTP]?(?:FLOP/s|FLOP|B/s|B)|[KMGT]iB|m?s|us|ns|%))?)?"
     + FACT_MARK.pattern
 )
 

@@ -19,7 +19,7 @@ Value = float | int | str | bool
 #: a fact: a record and one of its fields, or a number that the post derives (`post.field`)
 NAME = r"[a-z][a-z0-9-]*\.[A-Za-z0-9_]+"
 _TOKEN = re.compile(
-    rf"\s*(?:(?P<name>{NAME})|(?P<number>\d[\d_]*(?:\.\d+)?(?:e[+-]?\d+)?)|'(?P<text>[^']*)'|(?P<word>and|within)\b|(?P<sign><=|>=|==|!=|[-+*/()<>,]))"
+    rf"(?P<name>{NAME})|(?P<number>\d[\d_]*(?:\.\d+)?(?:e[+-]?\d+)?)|'(?P<text>[^']*)'|(?P<word>and|within)\b|(?P<sign><=|>=|==|!=|[-+*/()<>,])"
 )
 _COMPARED: Mapping[str, Callable[[Any, Any], bool]] = {
     "<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge, "==": operator.eq, "!=": operator.ne,
@@ -58,8 +58,11 @@ class _Reader:
     tokens: list[tuple[str, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        place = 0
-        while place < len(self.text.rstrip()):
+        place, end = 0, len(self.text)
+        while place < end:
+            if self.text[place].isspace():
+                place += 1
+                continue
             found = _TOKEN.match(self.text, place)
             if found is None or found.lastgroup is None:
                 raise ExpressionError(f"`{self.text}`: {self.text[place : place + 20]!r} is no part of an expression.")
