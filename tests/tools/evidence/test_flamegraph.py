@@ -76,7 +76,7 @@ def test_pruning_keeps_every_sample_and_every_innermost_frame(
 
 
 def test_labels_can_be_read_on_every_colour() -> None:
-    stacks = {
+    stacks: dict[tuple[str, ...], int] = {
         (f"{kind} {at}{end}",): 5 for at in range(60) for kind, end in (("a", "_[k]"), ("b", " (x.py:1)"), ("c", ""))
     }
     ink = (0x14 / 255, 0x17 / 255, 0x1A / 255)
