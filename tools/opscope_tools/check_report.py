@@ -242,7 +242,7 @@ def _rejected(saved: _Saved, reader: SourceReader, context: ToolContext) -> list
         if saved.facts is None or saved.arguments is None:
             return list(saved.problems)
         post = post_of(saved.arguments, saved.facts.date, context)
-        return [*saved.problems, *record_problems(post), *check_post(Page(saved.text), post)]
+        return [*saved.problems, *record_problems(post, workspace.output), *check_post(Page(saved.text), post)]
     exists = partial(exists_beside, workspace.output, saved.path)
     return [*saved.problems, *check(Material(Page(saved.text), reader, saved.facts, _sources(workspace), exists))]
 

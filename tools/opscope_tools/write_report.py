@@ -496,7 +496,7 @@ def _rejected(draft: Draft, path: str, context: ToolContext) -> tuple[Problem, .
     kept = draft.report.facts
     if kept.kind == "post":
         post = post_of(WriteReportArguments.model_validate(kept.arguments), kept.date, context)
-        return (*record_problems(post), *check_post(Page(draft.report.text), post))
+        return (*record_problems(post, context.workspace.output), *check_post(Page(draft.report.text), post))
     exists = partial(exists_beside, context.workspace.output, path)
     return tuple(check(Material(Page(draft.report.text), draft.reader, draft.report.facts, draft.sources, exists)))
 

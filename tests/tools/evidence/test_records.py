@@ -31,7 +31,7 @@ def post(found: EvidenceFile) -> Post:
 def test_each_kept_record_says_what_its_output_says(topic: Topic) -> None:
     found = records(topic)
     assert [one.id for one in found.records] == [one.id for one in of_topic(topic)]
-    assert list(record_problems(post(found))) == []
+    assert list(record_problems(post(found), ROOT)) == []
     assert sum(one.status == "ok" for one in found.records) >= 7
 
 
@@ -57,7 +57,7 @@ def test_a_figure_that_was_changed_is_told_with_the_right_one(topic: Topic) -> N
         changed = found.model_copy(
             update={"records": tuple(_with(record, one.id, {**one.parsed, name: other}) for record in found.records)}
         )
-        told = [problem for problem in record_problems(post(changed)) if problem.section == one.id]
+        told = [problem for problem in record_problems(post(changed), ROOT) if problem.section == one.id]
         assert [(problem.expected, problem.found) for problem in told] == [(str(value), str(other))]
 
 

@@ -232,6 +232,8 @@ _EDITED = (
     ("<!-- evidence: caches -->", "<!-- evidence: counters -->", "OUTPUT_INVENTED"),
     ("<!-- holds: caches.naive_misses > 2 * caches.blocked_misses -->", "<!-- holds: caches.naive_misses > 20 * caches.blocked_misses -->", "CLAIM_FALSE"),
     ("<!-- holds: caches.naive_misses > 2 * caches.blocked_misses -->", "<!-- holds: caches.naive_misses beats -->", "CLAIM_UNREADABLE"),
+    ("<!-- holds: caches.naive_misses > 2 * caches.blocked_misses -->", "<!-- holds: 1 < 2 -->", "CLAIM_BESIDE"),
+    ("<!-- holds: caches.naive_misses > 2 * caches.blocked_misses -->", "<!-- holds: loop.vector_bytes > 2 -->", "CLAIM_BESIDE"),
 )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import zip_longest
 from pathlib import Path
 
 from opscope_schemas.errors import InputError, SourceError
@@ -11,6 +12,7 @@ from opscope_schemas.report import Problem
 from pydantic import ValidationError
 
 from opscope_tools.collect_evidence.table import of_topic
+from opscope_tools.evidence.bench import text_of
 from opscope_tools.evidence.table import Collector, Picture, again
 from opscope_tools.report.post import Post
 from opscope_tools.report.saving import inside
@@ -38,8 +40,8 @@ def read_evidence(output: Path, topic: Topic) -> EvidenceFile | None:
     return found
 
 
-def record_problems(post: Post) -> Iterator[Problem]:
-    """Records whose figures are not what their own kept output says, read again by the collector that made them."""
+def record_problems(post: Post, folder: Path) -> Iterator[Problem]:
+    """Records whose figures or pictures below the folder are not what their own kept output says, read again by the collector that made them."""
     known = {one.id: one for one in of_topic(post.topic)}
     for record in post.evidence.records:
         collector = known.get(record.id)
@@ -56,6 +58,7 @@ def record_problems(post: Post) -> Iterator[Problem]:
                     f"The class of {record.id} is another.",
                 )
             yield from _unlike(collector, record)
+            yield from _unlike_pictures(collector, record, post.topic, folder)
 
 
 def _unlike(collector: Collector, record: EvidenceRecord) -> Iterator[Problem]:
@@ -70,10 +73,39 @@ def _unlike(collector: Collector, record: EvidenceRecord) -> Iterator[Problem]:
             yield _odd(
                 record.id, str(right), str(found), f"{record.id}.{name} is {right} in its own output, not {found}."
             )
+    for name, spread in reading.spread.items():
+        if record.noise.spread.get(name) != spread:
+            found = f"{record.noise.spread.get(name)}"
+            yield _odd(
+                record.id, f"{spread}", found, f"How far {record.id}.{name} spreads is not what its output says."
+            )
     if reading.shown != record.excerpt:
         odd = next((line for line in record.excerpt if line not in reading.shown), "")
         right = next((line for line in reading.shown if line not in record.excerpt), "")
         yield _odd(record.id, right, odd, f"The excerpt of {record.id} is not what its output gives.")
+
+
+def _unlike_pictures(collector: Collector, record: EvidenceRecord, topic: Topic, folder: Path) -> Iterator[Problem]:
+    try:
+        drawn = tuple(collector.pictures({output.name: text_of(output) for output in record.outputs}))
+    except (ValueError, KeyError, IndexError):
+        return  # that the output cannot be read is said already
+    expected, files = picture_texts(topic, record.model_copy(update={"pictures": {}}), drawn)
+    if expected.pictures != record.pictures:
+        said = "the pictures that its output gives, with what they show in words"
+        yield _odd(record.id, f"{expected.pictures}", f"{record.pictures}", f"{record.id} does not name {said}.")
+    for path, text in files.items():
+        file = inside(folder, path)
+        if not file.is_file():
+            yield _odd(record.id, path, "no such file", f"The picture {path} is not there.")
+        elif (found := file.read_text(encoding="utf-8", errors="replace")) != text:
+            right, odd = next(
+                ((a, b) for a, b in zip_longest(text.splitlines(), found.splitlines(), fillvalue="") if a != b),
+                ("", ""),
+            )
+            yield _odd(
+                record.id, right[:300], odd[:300], f"The picture {path} is not what the output of {record.id} gives."
+            )
 
 
 def _odd(record: str, expected: str, found: str, message: str) -> Problem:

@@ -127,16 +127,26 @@ def _file(text: str, arguments: ImportEvidenceArguments) -> EvidenceFile:
     for record in found.records:
         if record.status != "ok" or record.id not in known:
             continue
-        if dict(again(known[record.id], record).values) != record.parsed:
+        collector = known[record.id]
+        try:
+            reading = again(collector, record)
+        except ValueError as error:
+            said = f"{arguments.path} does not hold the output that {record.id} was read from: {error}."
+            raise InputError(said, next_step="Collect it again there.") from None
+        if dict(reading.values) != record.parsed:
             raise InputError(
                 f"{record.id} of {arguments.path} does not say what its own output says.",
                 next_step="Collect it again there.",
             )
         good.append(
             record.model_copy(
-                update={"machine": arguments.machine, "source": f"imported from {Path(arguments.path).name}"}
+                update={
+                    "machine": arguments.machine, "source": f"imported from {Path(arguments.path).name}", "title": collector.title,
+                    "kind": collector.kind, "evidence_class": collector.evidence_class, "excerpt": reading.shown,
+                    "noise": record.noise.model_copy(update={"spread": {**record.noise.spread, **reading.spread}}),
+                }
             )
-        )
+        )  # fmt: skip
     if not good:
         raise InputError(f"{arguments.path} holds no record that is ok.", next_step="Collect on that machine first.")
     machine = (found.machines[0] if found.machines else Machine(name=arguments.machine)).model_copy(

@@ -9,7 +9,7 @@ narrative before it is filled in.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,7 +19,7 @@ from opscope_schemas.units import said
 
 from opscope_tools.report.markdown import FACT_MARK, Page, code_spans, without_code
 from opscope_tools.report.post import FLAGS, Post, Value, post_facts, roots_of, untrusted
-from opscope_tools.report.post_language import ExpressionError, UnheldError, value_of
+from opscope_tools.report.post_language import ExpressionError, UnheldError, names_in, value_of
 from opscope_tools.report.prose import COMPARED, RANKS
 from opscope_tools.report.quantities import quantities
 from opscope_tools.report.sentences import Sentence, paragraphs, sentences
@@ -181,9 +181,20 @@ def _stands(span: str, shown: str) -> bool:
 
 
 def claims(material: _Material) -> Iterator[Problem]:
-    """Every claim holds."""
+    """Every claim holds, and is about what its paragraph quotes."""
     for line, text in material.page.prose:
+        quoted = _records_of(material, (key for _, key in _MARKED.findall(text)))
         for found in _CLAIM.finditer(text):
+            about = _records_of(material, names_in(found[1]))
+            if not about or (quoted and not about & quoted):
+                yield _problem(
+                    "CLAIM_BESIDE",
+                    line,
+                    f"The claim `{found[1]}` is about nothing that its paragraph quotes.",
+                    f"a comparison of facts of {', '.join(sorted(quoted)) or 'a record'}",
+                    found[1],
+                )
+                continue
             try:
                 holds = bool(value_of(found[1], material.facts))
             except (ExpressionError, UnheldError) as error:
@@ -199,6 +210,11 @@ def claims(material: _Material) -> Iterator[Problem]:
                 yield _problem(
                     "CLAIM_FALSE", line, f"`{found[1]}` does not hold for the records.", "a claim that holds", found[1]
                 )
+
+
+def _records_of(material: _Material, keys: Iterable[str]) -> set[str]:
+    """The records that facts come from, through what they are derived from."""
+    return {root.partition(".")[0] for key in keys for root in roots_of(key, material.post.narrative)}
 
 
 def compared(material: _Material) -> Iterator[Problem]:
