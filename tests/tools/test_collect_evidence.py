@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +25,12 @@ NCU = """==PROF== Connected to process 12
 "0","12","copies","h","copy_scalar(const float *, float *, unsigned long)","1","7","(256,1,1)","(1,1,1)","0","9.0","c","dram__bytes_read.sum","Mbyte","268.44"
 "0","12","copies","h","copy_scalar(const float *, float *, unsigned long)","1","7","(256,1,1)","(1,1,1)","0","9.0","c","gpu__time_duration.sum","us","190.5"
 """
+
+
+@pytest.fixture(autouse=True)
+def own_temporary_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One measurement at a time is the rule of a folder: tests beside this one have another."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path_factory.getbasetemp()))
 
 
 @pytest.fixture
