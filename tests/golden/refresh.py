@@ -1,7 +1,7 @@
 """Writes what is derived from the code and kept in the tree: `make golden`.
 
 Tool definitions (golden/tools/NAME.json), the exported JSON Schemas (schemas/opscope_schemas/json), the commands of
-Claude Code (clients/claude_code), the shape of the command line for shells, and the tool table of README.md. test_golden.py compares each with what `derived()` gives now.
+Claude Code (clients/claude_code), the shape of the command line for shells, the page of collectors (docs/evidence.md), and the tool table of README.md. test_golden.py compares each with what `derived()` gives now.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import evidence_page
 import signatures
 from opscope_clients import claude_code, completing
 from opscope_clients.cli import opscope
@@ -68,6 +69,7 @@ def derived() -> dict[Path, str]:
     files |= {PLUGIN / "project" / name: held for name, held in claude_code.project_commands().items()}
     files |= {ROOT / name: held for name, held in claude_code.marketplace_files().items()}
     files[SIGNATURES] = signatures.text()
+    files[ROOT / "docs/evidence.md"] = evidence_page.page()
     files[COMPLETIONS] = completing.text(opscope)
     return files
 

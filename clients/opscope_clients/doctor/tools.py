@@ -37,7 +37,14 @@ PROGRAMS = (
     ),
     Program("git", "tells the commit of a checkout that is a repository", "Install git."),
     Program("node", "runs MCP's conformance suite and Inspector in this project's tests; nothing else needs it", "Install Node.js 22 or newer."),
-    Program("perf", "measures real runs on a CPU, beside what opscope computes", "Install the package of your kernel's linux-tools."),
+    Program("perf", "collect-evidence: samples and counters of a model that runs", "Install linux-perf, or your kernel's linux-tools."),
+    Program("strace", "collect-evidence: system calls of load, prefill and decode", "Install strace."),
+    Program("bpftrace", "collect-evidence: calls of the library of matrix products, counted; needs root", "Install bpftrace."),
+    Program("valgrind", "collect-evidence: misses of simulated caches", "Install valgrind."),
+    Program("gdb", "collect-evidence: memory and registers of a model that runs", "Install gdb."),
+    Program("pidstat", "collect-evidence: context switches and faults by second", "Install sysstat.", ("-V",)),
+    Program("gcc", "collect-evidence: builds the small programs that caches and bandwidth are measured with", "Install gcc."),
+    Program("ncu", "collect-evidence: counters of kernels on a GPU", "It comes with a CUDA toolkit; nothing to do without an NVIDIA GPU."),
     Program(
         "nvidia-smi", "tells of a GPU: it measures real kernels beside what opscope computes, which needs none",
         "Nothing to do without an NVIDIA GPU.", ("--query-gpu=name,compute_cap,memory.total", "--format=csv,noheader"),
@@ -50,6 +57,12 @@ PACKAGES = (
         "compiles Triton kernels without a GPU; reading them needs no package",
         "pip install 'opscope[kernels]'",
     ),
+    (
+        "py-spy",
+        "collect-evidence: flame graphs through Python and native code",
+        "pip install 'opscope[evidence]'",
+    ),
+    ("memray", "collect-evidence: allocations of a run", "pip install 'opscope[evidence]'"),
     ("claude-agent-sdk", "headless agents with the server attached", "pip install 'opscope[agent]'"),
 )
 
