@@ -60,6 +60,10 @@ def _record_line(bench: Bench) -> str:
     return bench.typed([*command, *bench.program("--control", "ctl,ack", tokens=tokens)])
 
 
+#: functions that are asked for until one has instructions
+_TRIED = 4
+
+
 def _may_sample(bench: Bench) -> None:
     bench.good(bench.run(("perf", "record", "-e", "cpu-clock", "-o", "probe.data", "true"), keep=False, seconds=30))
 
@@ -72,10 +76,14 @@ def _hot(bench: Bench) -> Mapping[str, str]:
     rows = list(_symbols(report.out))
     if not rows:
         raise RefusedError("failed", "perf saw no symbol.")
-    symbol = next((row for row in rows if row[1].endswith(".so") or ".so." in row[1]), rows[0])[2]
-    annotated = bench.good(bench.run(("perf", "annotate", "-i", "perf.data", symbol, "--stdio"), seconds=240))
-    lines = [line for line in annotated.out.splitlines() if _INSTRUCTION.match(line)]
-    return {"report": "\n".join(report.out.splitlines()[:60]), "annotate": "\n".join(_around(lines)), "symbol": symbol}
+    # a function without a name, as libgomp's loop of waiting, cannot be asked for
+    named = [row for row in rows if not row[2].startswith("0x")]
+    for symbol in [row[2] for row in named if row[1].endswith(".so") or ".so." in row[1]][:_TRIED]:
+        annotated = bench.good(bench.run(("perf", "annotate", "-i", "perf.data", symbol, "--stdio"), seconds=240))
+        lines = [line for line in annotated.out.splitlines() if _INSTRUCTION.match(line)]
+        if lines:
+            return {"report": "\n".join(report.out.splitlines()[:60]), "annotate": "\n".join(_around(lines)), "symbol": symbol}  # fmt: skip
+    raise RefusedError("failed", "perf annotates none of the functions that most samples fell on.")
 
 
 _SYMBOL = re.compile(r"^\s+([\d.]+)%\s+\S+\s+(\[JIT\]|\S+)(?: tid \d+)?\s+\[[.k]\]\s+(.+?)\s*$")

@@ -306,24 +306,30 @@ _ANNOTATED = re.compile(
 )
 
 
+def _count(cell: str) -> int:
+    """The number in front of a cell of callgrind_annotate; a dot is none."""
+    found = re.match(r"[\d,]+", cell)
+    return int(found[0].replace(",", "")) if found else 0
+
+
 def _torch_simulated_read(texts: Mapping[str, str]) -> Reading:
     lines = texts["annotate"].splitlines()
     total = next(line for line in lines if "PROGRAM TOTALS" in line)
-    numbers = [int(one.replace(",", "")) for one in re.findall(r"(?<![\d.%(])([\d,]{2,})(?= \()", total)]
-    if len(numbers) < 4:
+    whole = _ANNOTATED.match(total)
+    if whole is None:
         raise RefusedError("failed", "callgrind_annotate's totals have another form.")
+    numbers = [_count(whole[at]) for at in (1, 3, 4, 5)]
     values: dict[str, int | float | str] = {
         "instructions": numbers[0], "data_reads": numbers[1], "l1_read_misses": numbers[2], "l2_read_misses": numbers[3],
         "decode_steps": json.loads(texts["sizes"])["tokens"] - 1,
     }  # fmt: skip
     rows = [line for line in lines if _ANNOTATED.match(line) and "PROGRAM" not in line]
-    name = _ANNOTATED.match(rows[0])
-    values["symbol"] = re.sub(r"^\S*?:", "", name[6]).strip()[:80] if name else ""
-    values["symbol_instructions"] = int(name[1].replace(",", "")) if name else 0
-    missed = re.match(r"([\d,]+)", name[5]) if name else None
-    values["symbol_l2_percent"] = (
-        round(100 * int(missed[1].replace(",", "")) / numbers[3], 1) if missed and numbers[3] else 0.0
-    )
+    if rows:
+        first = max((found for line in rows if (found := _ANNOTATED.match(line))), key=lambda found: _count(found[5]))
+        values |= {
+            "symbol": re.sub(r"^\S*?:", "", first[6]).strip()[:80], "symbol_instructions": _count(first[1]),
+            "symbol_l2_percent": round(100 * _count(first[5]) / numbers[3], 1) if numbers[3] else 0.0,
+        }  # fmt: skip
     return Reading(values, [" ".join(line.split())[:150] for line in [total, *rows[:8]]])
 
 
