@@ -75,6 +75,17 @@ def test_each_commands_help_has_one_example_that_the_command_line_takes(
     assert run == name.split()[-1:]
 
 
+def test_each_command_that_a_post_names_is_one_that_the_command_line_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    posts = Path(__file__).parents[2] / "posts"
+    named = {found for post in posts.glob("*.md") for found in re.findall(r"`opscope ([^`]+)`", post.read_text())}
+    assert len(named) >= 15
+    run: list[str] = []
+    monkeypatch.setattr(SessionCommand, "invoke", lambda self, _: run.append(str(self.name)))
+    for example in sorted(named):
+        assert ended(monkeypatch, *shlex.split(example)) == 0, example
+    assert {"post", "import-evidence"} == set(run)
+
+
 @pytest.mark.parametrize("name", commands())
 def test_every_command_ends_with_2_for_wrong_usage_and_1_without_an_answer(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -63,7 +63,7 @@ def test_a_loop_of_waiting_that_has_no_name_is_not_taken_for_the_hot_one(
         asked.append(command[4])
         return Ran("  90.00 :   1a0: movups (%rdi),%xmm1\n   1.00 :   1a4: addps %xmm1,%xmm0\n")
 
-    bench = Bench(Workload(), Machine(name="here"), tmp_path, None, lambda: None)
+    bench = Bench(Workload(), Machine(name="here"), tmp_path, "python", lambda: None)
     monkeypatch.setattr(bench, "run", run)
     monkeypatch.setattr(bench, "good", lambda ran: ran)
     monkeypatch.setattr(code, "_sampled", lambda _: None)
