@@ -1,4 +1,5 @@
-"""Writes the gallery under reports/: implementation reports of a few models, repository reports of transformers and vLLM.
+"""Writes the gallery under reports/: implementation reports of a few models, repository reports of transformers and vLLM,
+and the posts below posts/ from the records that lie there (`opscope post TOPIC --collect` makes new ones).
 
 vLLM's source is not installed: `python tests/golden/gallery.py vllm=PATH` takes the unpacked sdist; without it that report
 stays as it is.
@@ -9,6 +10,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from opscope_schemas.evidence import TOPICS
 from opscope_tools.running.engines import close_engines
 from opscope_tools.running.tool import ToolContext
 from opscope_tools.running.workspace import Workspace
@@ -23,10 +25,13 @@ def main() -> None:
     workspace = Workspace.create(repositories=given, output=ROOT)
     context = ToolContext(workspace)
     asked = [("implementation", name) for name in MODELS]
-    asked += [("repo", "transformers"), *(("repo", name) for name, _ in given)]
+    asked += [("repo", "transformers"), *(("repo", name) for name, _ in given), *(("post", topic) for topic in TOPICS)]
     for kind, name in asked:
         result = WRITE_REPORT.run(
-            WriteReportArguments.model_validate({"kind": kind, "name": name, "overwrite": True}), context
+            WriteReportArguments.model_validate(
+                {"kind": kind, "name": name, "overwrite": True, "html": kind == "post"}
+            ),
+            context,
         )
         if not result.ok:
             raise SystemExit(f"{result.path}: {result.problems[0].message}")
