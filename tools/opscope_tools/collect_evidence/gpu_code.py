@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from opscope_tools.evidence.bars import bars
 from opscope_tools.evidence.bench import PROGRAMS, Bench, RefusedError
 from opscope_tools.evidence.collectors.sources import source, source_read
-from opscope_tools.evidence.table import Collector, Reading, excerpt_of
+from opscope_tools.evidence.table import Collector, Picture, Reading, excerpt_of
 from opscope_tools.hardware.devices import shipped
 from opscope_tools.kernels.compiled.occupancy import occupancy
-from opscope_tools.kernels.compiled.sass import Machine, machines, tool
+from opscope_tools.kernels.compiled.sass import Machine, in_order, machines, tool
 
 __all__ = ["COLLECTORS"]
 
@@ -82,6 +83,16 @@ def _of(machine: Machine, pattern: str) -> int:
     return sum(count for name, count in machine.opcodes.items() if re.match(pattern, name))
 
 
+def _mix(name: str, title: str, rows: Mapping[str, Machine]) -> Iterable[Picture]:
+    """Bars of the instructions of kernels by kind."""
+    counts = {row: in_order(machine.instructions) for row, machine in rows.items()}
+    largest = max(counts, key=lambda row: sum(counts[row].values()))
+    first = next(iter(counts[largest].items()))
+    told = f"{title}: bars of {len(counts)} builds; the longest, {largest}, has {sum(counts[largest].values()):,} instructions, of which {first[1]:,} are {first[0]}."
+    data = "".join(f"{row};{kind} {count}\n" for row, kinds in counts.items() for kind, count in kinds.items())
+    yield Picture(name, bars(counts, title, "instructions"), data, told)
+
+
 # ---- copies ---------------------------------------------------------------------------------------------------------
 
 
@@ -114,6 +125,11 @@ def _copies_read(texts: Mapping[str, str]) -> Reading:
         )
     code = texts["sass_sm_90"].splitlines()
     return Reading(values, _shown_code(code, "copy_unrolled", r"LDG|STG"), digest=shown)
+
+
+def _copies_drawn(texts: Mapping[str, str]) -> Iterable[Picture]:
+    rows = dict(sorted(_machines(texts, "sm_90").items()))
+    yield from _mix("copies-instructions", "Instructions of four copies on sm_90", rows)
 
 
 def _shown_code(lines: Sequence[str], kernel: str, wanted: str, most: int = 14) -> list[str]:
@@ -154,7 +170,7 @@ def _products_read(texts: Mapping[str, str]) -> Reading:
                 "lds": _of(machine, r"LDS\b"),
             }
             values |= {
-                f"{name}_{arch}_registers": machine.registers or 0, f"{name}_{arch}_shared_bytes": machine.shared or 0, f"{name}_{arch}_threads": threads,
+                f"{name}_{arch}_registers": machine.registers or 0, f"{name}_{arch}_shared_bytes": machine.shared or 0, f"{name}_{arch}_threads": threads, f"{name}_{arch}_instructions": sum(machine.opcodes.values()),
                 **{f"{name}_{arch}_{kind}": count for kind, count in counts.items()},
             }  # fmt: skip
             shown.append(f"{name:14} {arch:7} {machine.registers:9} {machine.shared:7} {threads:10} " + " ".join(f"{count:{width}}" for count, width in zip(counts.values(), (5, 5, 4, 4), strict=True)))  # fmt: skip
@@ -172,6 +188,12 @@ def _products_read(texts: Mapping[str, str]) -> Reading:
         [*_shown_code(code, "matmul_tiled", r"LDS|FFMA", 10), "", *_shown_code(code, "matmul_tensor", r"HMMA|LDG", 8)],
         digest=shown,
     )
+
+
+def _products_drawn(texts: Mapping[str, str]) -> Iterable[Picture]:
+    builds = {arch: _machines(texts, arch) for arch in _ARCHITECTURES}
+    rows = {f"{name} {arch}": builds[arch][name] for name in sorted(builds["sm_80"]) for arch in _ARCHITECTURES}
+    yield from _mix("matmul-instructions", "Instructions of three products on three architectures", rows)
 
 
 def _ptx_bodies(text: str) -> dict[str, str]:
@@ -247,7 +269,7 @@ COLLECTORS: tuple[Collector, ...] = (
     ),
     Collector(
         "copies-code", "What does the compiler make of them, and how many bytes are in flight?", "nvcc", "code", "exact", ("memory-bandwidth",),
-        _copies, _copies_read, needs="compiler", probe=_has_nvcc, elsewhere=lambda _: "nvcc -cubin -O3 -arch=sm_90 -Xptxas -v -o copies.cubin copies.cu && nvdisasm copies.cubin",
+        _copies, _copies_read, needs="compiler", probe=_has_nvcc, pictures=_copies_drawn, elsewhere=lambda _: "nvcc -cubin -O3 -arch=sm_90 -Xptxas -v -o copies.cubin copies.cu && nvdisasm copies.cubin",
     ),
     Collector(
         "cuda-calls", "What does a CUDA program ask of the kernel?", "strace", "syscalls", "measured", ("memory-bandwidth", "system-calls"),
@@ -259,7 +281,7 @@ COLLECTORS: tuple[Collector, ...] = (
     ),
     Collector(
         "matmul-code", "What does the compiler make of the three?", "nvcc", "code", "exact", ("matrix-multiplication",),
-        _products, _products_read, needs="compiler", probe=_has_nvcc, elsewhere=lambda _: "nvcc -cubin -O3 -arch=sm_90 -Xptxas -v -o matmul.cubin matmul.cu && nvdisasm matmul.cubin",
+        _products, _products_read, needs="compiler", probe=_has_nvcc, pictures=_products_drawn, elsewhere=lambda _: "nvcc -cubin -O3 -arch=sm_90 -Xptxas -v -o matmul.cubin matmul.cu && nvdisasm matmul.cubin",
     ),
     Collector(
         "triton-code", "What becomes of one Triton kernel on three architectures?", "triton", "code", "exact", ("matrix-multiplication",),
