@@ -214,3 +214,19 @@ def test_ranks_together_hold_tied_weights_once(context: ToolContext, model: str)
     norms = 2 * 2 * (8 * 64 + 64)  # more than these models have, on every rank
     for tp in (2, 4, 8):
         assert whole / tp <= weights(tp) <= whole / tp + norms
+
+
+ENCODER_DECODER = {"d_model": 64, "num_heads": 8, "d_kv": 8, "d_ff": 128, "vocab_size": 256, "num_layers": 3,
+                   "num_decoder_layers": 2}  # fmt: skip
+
+
+@pytest.mark.parametrize("tp", [2, 8])
+def test_what_a_decode_step_does_not_run_is_split_as_the_pass_that_runs_it(context: ToolContext, tp: int) -> None:
+    """An encoder, the keys and values of cross attention, and the cache that they made."""
+    given = {"batch_size": 8, "cache_len": 96, "encoder_seq_len": 32}
+    alone = estimate(context, "t5", ENCODER_DECODER, values=given)
+    rank = estimate(context, "t5", ENCODER_DECODER, values=given, parallel={"tp": tp})
+    norms, positions = 64 * (3 * 2 + 1 + 2 * 3 + 1), 2 * 32 * 8
+    whole = 2 * (norms + positions)
+    assert rank.memory.weights_bytes == (alone.memory.weights_bytes - whole) / tp + whole
+    assert rank.memory.cache_bytes == alone.memory.cache_bytes / tp

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import cached_property
 
 from opscope_schemas.dataflow import Dataflow
 from opscope_schemas.errors import ValuesError
@@ -12,7 +13,8 @@ from opscope_schemas.formula import Rational, approximated
 
 from opscope_tools.estimate_roofline.kernels import Numbers, Pass, numbers
 from opscope_tools.hardware.devices import Device
-from opscope_tools.trace.sharding import weight_shares
+from opscope_tools.trace.engine import Found
+from opscope_tools.trace.sharding import Split, shards, weight_shares
 
 #: a batch or a context beyond this is no limit that anybody meets
 _MOST = 2**24
@@ -25,13 +27,19 @@ _TRACES = 4
 class Memory:
     """Bytes that one rank holds, at any point."""
 
-    def __init__(self, of: Pass, flow: Dataflow) -> None:
+    def __init__(self, of: Pass, flow: Dataflow, whole: Callable[[], Found] | None = None) -> None:
+        """`whole`: a pass in which parts run that this one leaves out, where it does: how they are split is found in that."""
         self.flow = flow
-        self._shards = of.shards
-        #: bytes, what splits them, the heads that they make, and whether they are in a stack of layers
-        self._weights = [
-            (str(size), split, heads, layered)
-            for size, split, heads, layered in weight_shares(of.found.tree, of.found.call, of.shards)
+        self._of, self._whole = of, whole
+
+    @cached_property
+    def _weights(self) -> list[tuple[str, Split | None, str, bool]]:
+        """Bytes, what splits them, the heads that they make, and whether they are in a stack of layers."""
+        found = self._of.found if self._whole is None else self._whole()
+        split = self._of.shards if self._whole is None else shards(found.tree, found.call)
+        return [
+            (str(size), how, heads, layered)
+            for size, how, heads, layered in weight_shares(found.tree, found.call, split)
         ]
 
     def weights(self, values: Numbers, parallel: Parallel = ALONE) -> int:
@@ -60,7 +68,7 @@ class Memory:
         if parallel.devices == 1:
             return _whole(self.flow.cache.after, values)
         total = 0.0
-        for text, heads in self._shards.cache:
+        for text, heads in self._of.shards.cache:
             total += approximated(text)(values) / (min(parallel.tp, approximated(heads)(values)) if heads else 1)
         return math.ceil(total * parallel.pp * _share(values, parallel))
 

@@ -38,6 +38,8 @@ class Timing:
     quantised: str
     eager: bool = False
     activations: str = ""
+    #: a pass in which all parts run, where this one leaves some out
+    whole: Callable[[], Found] | None = None
 
     @cached_property
     def of(self) -> Pass:
@@ -49,7 +51,11 @@ class Timing:
     @cached_property
     def memory(self) -> Memory:
         """Its memory."""
-        return self._once("memory", lambda: Memory(self.of, dataflow(self.found.tree, self.found.call)))
+
+        def make() -> Memory:
+            return Memory(self.of, dataflow(self.found.tree, self.found.call), self.whole)
+
+        return make() if self.whole else self._once("memory", make)
 
     @cached_property
     def room(self) -> int | None:

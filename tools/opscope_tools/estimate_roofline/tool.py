@@ -59,6 +59,7 @@ from opscope_tools.pictures import picture
 from opscope_tools.running.config_files import Config
 from opscope_tools.running.tool import Tool, ToolContext
 from opscope_tools.trace.document import not_counted
+from opscope_tools.trace.engine import Found
 from opscope_tools.trace.quantisation import scheme_of
 
 Precision = Literal["bf16", "fp8", "fp8_block", "int8", "int4", "mxfp4", "nvfp4"]
@@ -235,11 +236,16 @@ def timing_of(
     cost, _ = _asked(arguments.model_copy(update={"values": values}))
     context.checkpoint()
     quantised, _ = _quantised(cost, arguments, context)
-    return Timing(
-        find(cost, context, fused=fused, special=special),
-        quantised,
-        activations=(arguments.precision or {}).get("activations", ""),
-    )
+    found = find(cost, context, fused=fused, special=special)
+    activations = (arguments.precision or {}).get("activations", "")
+    return Timing(found, quantised, activations=activations, whole=_whole_pass(found, cost, context))
+
+
+def _whole_pass(found: Found, cost: CostArguments, context: ToolContext) -> Callable[[], Found] | None:
+    """What finds the pass before a decode step that leaves parts of the model out, such as an encoder."""
+    if cost.phase != "decode" or found.call.parent >= 0 or not found.tree.trace.idle:
+        return None
+    return lambda: find(cost.model_copy(update={"phase": "prefill", "values": None}), context)
 
 
 def _estimated(
@@ -271,6 +277,7 @@ def _estimated(
         "" if training else quantised,
         eager=not serving,
         activations=(arguments.precision or {}).get("activations", ""),
+        whole=_whole_pass(found, cost, context),
     )
     elsewhere = _elsewhere_of(timing, arguments.model_copy(update={"values": cost.values}), context)
     here = of_rank(values, ALONE if training else parallel)

@@ -39,6 +39,8 @@ _PRODUCTS = frozenset("mm addmm linear bmm baddbmm _scaled_mm matmul".split())
 _SUMS = frozenset({"aten.add", "aten.add_", "aten.sub"})
 _FRESH = frozenset({"aten.zeros", "aten.zeros_like", "aten.new_zeros", "aten.full", "aten.empty"})
 State = Literal["whole", "split", "partial"]
+#: a weight is that of fewer parts
+_SHARED = 8
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,9 @@ class _Walk:
             self._whole_parts(op)
             if "split" in states:
                 self._mark(op, "split", "split")
+                for index in op.reads[1:3]:  # kept by an earlier pass: a rank has those of its own heads
+                    if self.tensors[index].kind == "cache" and self._state(index) == "whole":
+                        self.states[index] = "split"
         elif self._mixes(op):
             self._product(op)
         elif op.operator == "aten.embedding" and any(self.tensors[i].kind == "input" for i in op.reads):
@@ -323,14 +328,20 @@ def _split_of(tree: CallTree, call: CallRecord, found: Shards) -> Split | None:
 
 
 def _tied(tree: CallTree, call: CallRecord, own: Formula) -> tuple[Formula, CallRecord] | None:
-    """The weight that several parts of a module share, and the last of them; None where none do."""
-    if all(coefficient > 0 for coefficient in own.terms.values()):
+    """What is counted too often of a weight that several parts of a module share, and the last of them; None where none do."""
+    if _positive(own):
         return None
-    for below in reversed(list(tree.calls_below(call))):
-        weight = Formula.parse(below.weights)
-        if below is not call and weight.terms and all(coefficient > 0 for coefficient in (own + weight).terms.values()):
-            return weight, below
+    below = [part for part in reversed(list(tree.calls_below(call))) if part is not call and part.weights != "0"]
+    for times in range(1, _SHARED):
+        for part in below:
+            again = times * Formula.parse(part.weights)
+            if _positive(own + again):
+                return again, part
     return None
+
+
+def _positive(size: Formula) -> bool:
+    return all(coefficient > 0 for coefficient in size.terms.values())
 
 
 def _repeated(tree: CallTree, call: CallRecord, repeat: Formula) -> Iterator[tuple[CallRecord, Formula]]:

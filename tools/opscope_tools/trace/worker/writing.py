@@ -341,9 +341,9 @@ class Writer:
         for name, child in module.named_children():
             below = f"{path}.{name}" if path else name
             weights = {weight.untyped_storage()._cdata for weight in child.parameters()}
-            if any(id(part) in self._called for part in child.modules()):
+            if any(id(part) in self._called for part in child.modules()) or weights & self._read:
                 yield from self._idle(child, below)
-            elif weights and not weights & self._read:
+            elif weights:
                 kind = type(child)
                 number = self.text(self._sum(child, below, self._elements))
                 yield IdleRecord(path=below, class_name=f"{kind.__module__}.{kind.__qualname__}", parameters=number)
