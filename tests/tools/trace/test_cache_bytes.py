@@ -80,3 +80,15 @@ def test_cross_attention_reads_its_cache_and_a_mamba_state_is_no_keys_and_values
     assert (
         "{kv_bytes}" not in count_flops(CostArguments.model_validate(mamba), context).document.totals.memory_access.read
     )
+
+
+def test_the_floor_of_a_decode_step_holds_the_cache_that_cross_attention_reads(context: ToolContext) -> None:
+    config = {"d_model": 32, "d_kv": 8, "num_heads": 4, "d_ff": 48, "num_decoder_layers": LAYERS, "vocab_size": 99}
+    read = []
+    for encoded in (11, 12):
+        point = {"batch_size": B, "seq_len": 1, "cache_len": CACHE, "encoder_seq_len": encoded, "a_bytes": 0}
+        given = {"target": "t5", "phase": "decode", "config": config, "values": point}
+        found = count_flops(CostArguments.model_validate(given), context).evaluated
+        assert found is not None
+        read.append(found.floor_read)
+    assert read[1] - read[0] == 2 * B * 4 * 8 * LAYERS * 2  # keys and values of one position

@@ -233,6 +233,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         }
         #: storages of a KV cache's keys and values, held so that no other takes their place
         self._cached: dict[int, Any] = {}
+        #: those of them that the pass made, or that the floor has
+        self._counted: set[int] = set()
         #: whether a KV cache takes new keys and values: what is made then lies in it
         self.caching = False
         self.flow = Flow(self._weights, self._measured)
@@ -259,6 +261,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
     def phase(self, *, record: bool) -> Iterator[None]:
         """One pass: what is alike is found anew in it."""
         self._memo.clear()
+        self._counted.clear()
         self.recording = record
         try:
             with self, self.active():
@@ -435,6 +438,15 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         storage = tensor.untyped_storage()
         if tensor.dtype == self._dtype and storage._cdata not in self._weights:
             self._cached[storage._cdata] = storage
+            if self.recording:
+                self._counted.add(storage._cdata)
+
+    def _read_cache(self, event: CallEvent, inputs: list[Any]) -> None:
+        """Keys and values of an earlier pass that are read and not updated: those of cross attention."""
+        for tensor in inputs if self._cached and not self.caching else ():
+            if (storage := tensor.untyped_storage()._cdata) in self._cached and storage not in self._counted:
+                self._counted.add(storage)
+                event.cache_read = event.cache_read + self._distinct_bytes([("", tensor)])
 
     def cache_update(self, old: list[Any], new: list[Any]) -> None:
         """A KV cache took `new` tensors beside the `old` ones it held."""
@@ -551,6 +563,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
             file, line = self.frames.forward_definition(type(event.module))
             site = Site(file=file, line=line)
         order = self._next()
+        self._read_cache(event, inputs)
         step = self.flow.ran(order, inputs, outputs)
         self.ops.append(
             OpEvent(
