@@ -30,7 +30,7 @@ from opscope_tools.trace.dataflow import dataflow, evaluated
 from opscope_tools.trace.engine import Found
 
 #: what communicates that an agent is told of, first in the plan's order
-_TOLD = 6
+_TOLD = 5
 #: tensors of the peak that are named
 _LARGEST = 6
 

@@ -188,7 +188,7 @@ def test_declared_plans_constraints_and_absences_are_reported(rendered: Callable
     text = rendered().text
     plan = toy.line_of("base_model_tp_plan", toy.CONFIGURATION)
     assert f"**Tensor Parallelism:** Yes; `base_model_tp_plan` (`{toy.CONFIG_FILE}:{plan}`)" in text
-    assert "**Pipeline Parallelism:** No; none found: searched" in text
+    assert "**Pipeline Parallelism:** None declared: searched" in text
     assert (
         f"`ToyAttention.forward` (`{toy.FILE}:{toy.line_of('raise ValueError')}`): `raises ValueError: hidden size"
         in text

@@ -156,7 +156,7 @@ def test_plans_name_what_a_split_communicates(context: ToolContext) -> None:
     rows = [c for c in found.communication if c.primitive.startswith("all_reduce")]
     sizes = {"batch_size": 1, "seq_len": 8, "hidden_size": 64, "a_bytes": 2, "num_layers": 4}
     assert {evaluate(c.bytes, sizes) for c in rows} == {8 * 64 * 2}
-    assert {evaluate(c.calls, sizes) for c in rows} == {4}
+    assert {evaluate(c.calls, sizes) for c in rows} == {1, 4}  # the table of tokens, and each layer
 
 
 def test_experts_on_several_ranks_exchange_the_rows_of_their_tokens(context: ToolContext) -> None:
@@ -229,3 +229,19 @@ def test_one_more_token_grows_the_layers_whose_window_is_not_full(
     found = flow(context, "gpt_oss", phase="decode", config=ALTERNATING, values=values).evaluated
     assert found is not None
     assert found.cache_per_token == batch * ROW * growing
+
+
+@pytest.mark.parametrize(("model_type", "fitting"), [("llama", "3 modules"), ("gpt2", "")])
+def test_a_plan_that_every_configuration_inherits_counts_where_its_modules_are_there(
+    context: ToolContext, model_type: str, fitting: str
+) -> None:
+    data = next(s for s in flow(context, model_type).parallelism if s.kind == "data")
+    inherited = [place for place in data.places if place.file == "transformers/configuration_utils.py"]
+    assert [fitting in place.text for place in inherited] == ([True] if fitting else [])
+
+
+def test_the_table_that_is_added_to_every_tensor_plan_is_reduced(context: ToolContext) -> None:
+    told = [c for c in flow(context, "llama").communication if "embed_tokens" in c.what]
+    assert [(c.primitive.split()[0], c.bytes) for c in told] == [
+        ("all_reduce", "{batch_size} * {seq_len} * {hidden_size} * {a_bytes}")
+    ]

@@ -61,6 +61,10 @@ _STYLES = {
 #: the style that brings tokens to their experts: what it communicates, the source chooses when it runs
 _DISPATCH = "ep_dispatch_experts"
 _INDEX_BYTES = 8
+#: as many modules of a plan are named, of more their number is
+_NAMED = 1
+#: where transformers adds the table of tokens to a plan, and the words that do
+_ADDS_TABLE = ("transformers/distributed/mixin.py", '"embed_tokens": "embedding_rowwise"')
 
 
 @dataclass(frozen=True)
@@ -82,16 +86,52 @@ class Split:
         """Where the config class is defined."""
         return locate(self.reader, self.tree.config_class)
 
+    @cached_property
+    def config_lineage(self) -> list[tuple[str, Span]]:
+        """The config class and the classes that it derives from, as far as the registered repositories hold them."""
+        found: list[tuple[str, Span]] = []
+        pending = [self.config_location]
+        while pending:
+            place = pending.pop(0)
+            if place is not None and place not in found:
+                found.append(place)
+                pending += scan.bases(self.reader, *place)
+        return found
+
 
 def _plans(split: Split) -> list[scan.Plan]:
-    """Plans that the config class declares, then those of the model's class and of the classes that ran."""
-    found = []
-    if split.config_location is not None:
-        path, span = split.config_location
-        found += scan.plans(split.reader, path, span.name)
+    """Plans that the config class declares or inherits, then those of the model's class and of the classes that ran."""
+    found: list[scan.Plan] = []
+    for path, span in split.config_lineage:
+        known = {plan.declared.name for plan in found}
+        declared = [plan for plan in scan.plans(split.reader, path, span.name) if plan.declared.name not in known]
+        if found or (path, span) != split.config_location:  # made for every model: what of it is one of this
+            declared = [_present(split, plan) for plan in declared]
+            declared = [plan for plan in declared if plan.entries]
+        found += [_with_table(split, plan) for plan in declared]
     for name in sorted(scopes(split.document) | {short(split.tree.model_class)}):
         found += scan.plans(split.reader, split.document.file, name)
     return found
+
+
+def _present(split: Split, plan: scan.Plan) -> scan.Plan:
+    modules = _modules(split)
+    return replace(plan, entries=tuple(entry for entry in plan.entries if _named(entry.name, modules)))
+
+
+def _with_table(split: Split, plan: scan.Plan) -> scan.Plan:
+    """A tensor-parallel plan with the table of tokens, which transformers adds to each that has no entry for it."""
+    names = {entry.name for entry in plan.entries}
+    tables = any(node.name == "embed_tokens" for node in _nodes(split.tree.tree))
+    if plan.kind != "tp" or not names or "embed_tokens" in names or not tables:
+        return plan
+    lines = enumerate(split.reader.lines(_ADDS_TABLE[0]) or (), 1)
+    added = [
+        scan.Hit(_ADDS_TABLE[0], line, "embed_tokens", "embedding_rowwise")
+        for line, text in lines
+        if _ADDS_TABLE[1] in text
+    ]
+    return replace(plan, entries=(*added, *plan.entries))
 
 
 def _searched(split: Split) -> str:
@@ -120,7 +160,7 @@ def parallelism_lines(split: Split) -> list[str]:
         if strategy.found:
             lines.append(f"{title} Yes; {'; '.join(_said(place) for place in strategy.places)}.")
         else:
-            lines.append(f"{title} No; none found: {strategy.searched}.")
+            lines.append(f"{title} None declared: {strategy.searched}.")
     return lines
 
 
@@ -133,7 +173,8 @@ def _said(place: Place) -> str:
 
 def _declares(plan: scan.Plan) -> Place:
     count = len(plan.entries)
-    entries = f"{count} module{'s' * (count != 1)}" if plan.entries else "modules that its source does not list"
+    names = ", ".join(f"`{entry.name}`" for entry in plan.entries)
+    entries = names if 0 < count <= _NAMED else f"{count} modules" if count else "modules that its source does not list"
     said = f"`{plan.declared.name}` declares it for {entries}"
     return Place(file=plan.declared.path, line=plan.declared.line, text=said)
 

@@ -12,9 +12,9 @@ import tokenize
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from opscope_tools.report.sources import SourceReader
+from opscope_tools.report.sources import SourceReader, Span
 
-__all__ = ["Hit", "Plan", "capabilities", "code_lines", "decorators", "matching_lines", "plans"]
+__all__ = ["Hit", "Plan", "bases", "capabilities", "code_lines", "decorators", "matching_lines", "plans"]
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,20 @@ def plans(reader: SourceReader, path: str, class_name: str) -> list[Plan]:
             )
             found.append(Plan(Hit(path, node.lineno, names[0], ""), class_name, tuple(entries)))
     return found
+
+
+def bases(reader: SourceReader, path: str, span: Span) -> list[tuple[str, Span]]:
+    """The classes that a class names as its bases: of its own file, or of the file that an import there names."""
+    names = {ast.unparse(base) for base in span.node.bases} if isinstance(span.node, ast.ClassDef) else set()
+    files = dict.fromkeys(names, path)
+    tree = reader.tree(path)
+    for node in tree.body if tree is not None else ():
+        if isinstance(node, ast.ImportFrom):
+            above = path.split("/")[: -node.level] if node.level else []
+            file = "/".join([*above, *(node.module or "").split(".")]) + ".py"
+            files |= {alias.name: file for alias in node.names if alias.name in names}
+    found = ((file, reader.definition(file, name)) for name, file in files.items())
+    return [(file, base) for file, base in found if base is not None]
 
 
 def _text(node: ast.expr) -> str:
