@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from opscope_schemas.analysis import ModuleNode
 from opscope_schemas.common import Repository
 from opscope_tools.report import scan
+from opscope_tools.report.components import _interface
 from opscope_tools.report.facts import ImplementationFacts
 from opscope_tools.report.overview import hierarchy
 from opscope_tools.report.sources import SourceReader
@@ -69,7 +71,23 @@ def test_a_weight_at_two_places_is_said_in_the_tree_and_rows_of_many_say_that_th
         update={"tree": root.model_copy(update={"children": children, "parameters": total}), "parameters": total - 800}
     )
     labels = [label for _, label in hierarchy(replace(facts, tree=tied))]
-    assert f"800 of them shared and counted twice here; {total - 800:,} without" in labels[0]
+    assert f"800 of them shared and counted again here; {total - 800:,} without" in labels[0]
     assert [label for label in labels if label.endswith("shared with embed_tokens]")] == [
         "lm_head: Linear [800 parameters, shared with embed_tokens]"
     ]
+
+
+def test_a_weight_that_several_modules_hold_is_told_at_each_and_counted_once(facts: ImplementationFacts) -> None:
+    tables = tuple(
+        ModuleNode(name=name, class_name="m.Table", parameters=800, weights={"weight": (100, 8)})
+        for name in ("first", "encoder", "decoder", "head")
+    )
+    between = ModuleNode(name="norm", class_name="m.Norm", parameters=8, weights={"weight": (8,)})
+    children = (tables[0], between, *tables[1:])
+    tree = facts.tree.tree.model_copy(update={"children": children, "parameters": 3208})
+    tied = replace(facts, tree=facts.tree.model_copy(update={"tree": tree, "parameters": 808}))
+    labels = [label for _, label in hierarchy(tied)]
+    assert "2,400 of them shared and counted again here; 808 without" in labels[0]
+    assert sum("shared with first" in label for label in labels[1:]) == 3
+    model = next(m for m in tied.modules if m.class_name == tree.class_name)
+    assert "number of weights: 808" in _interface(tied, model)

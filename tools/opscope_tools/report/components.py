@@ -149,7 +149,8 @@ def _interface(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
     node = _find(facts.tree.tree, module.class_name, facts.path_of(call) if call else "")
     weights = [f"{name}: {list(shape)}" for name, shape in (node.weights.items() if node else ())]
     weights += _held(node)
-    total = f"{node.parameters // node.repeat:,}" if node else _formula(module.parameters) if call is None else ""
+    count = facts.tree.parameters if node is facts.tree.tree else node.parameters // node.repeat if node else None
+    total = f"{count:,}" if count is not None else _formula(module.parameters) if call is None else ""
     weights += [f"number of weights: {total}"] if total else []
     return "\n".join(
         _wrapped(f"{head}:".ljust(9), [f"- {one}" for one in found or [f"not analysed: {why}"]])

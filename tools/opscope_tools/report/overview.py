@@ -121,7 +121,7 @@ def _rows(
     label = f"{node.name}: " if node.name else ""
     said = f"{number(node.parameters)} parameters{' together' if node.repeat > 1 else ''}"
     if twice > 0:
-        said += f", {number(twice)} of them shared and counted twice here; {number(node.parameters - twice)} without"
+        said += f", {number(twice)} of them shared and counted again here; {number(node.parameters - twice)} without"
     if id(node) in shared:
         said += f", shared with {shared[id(node)]}"
     row = f"{label}{short(node.class_name)}{_times(node)}{f' [{said}]' if node.parameters else ''}"
@@ -171,18 +171,19 @@ def _alike(nodes: Sequence[ModuleNode], shared: Mapping[int, str]) -> list[list[
 
 
 def _shared(root: ModuleNode, twice: int) -> dict[int, str]:
-    """The module that holds the weight that is counted twice, and the name of the first that does; none where more than
-    two modules have weights of that shape."""
+    """The modules that hold a weight that is counted again with each of them, and the name of the first that does; none where
+    weights of one shape, each counted once, do not say which."""
     found: dict[tuple[int, ...], list[ModuleNode]] = {}
     pending = [root]
     while pending:
         node = pending.pop(0)
         for shape in node.weights.values():
-            if twice > 0 and math.prod(shape) == twice and node.repeat == 1:
+            size = math.prod(shape)
+            if twice > 0 and size and twice % size == 0 and node.repeat == 1:
                 found.setdefault(tuple(shape), []).append(node)
         pending = [*node.children, *pending]
-    pairs = [nodes for nodes in found.values() if len(nodes) == 2]
-    return {id(pairs[0][1]): pairs[0][0].name} if len(pairs) == 1 and len(found) == 1 else {}
+    tied = [nodes for shape, nodes in found.items() if math.prod(shape) * (len(nodes) - 1) == twice]
+    return {id(node): tied[0][0].name for node in tied[0][1:]} if len(tied) == 1 else {}
 
 
 def scopes(document: Analysis) -> set[str]:
