@@ -8,6 +8,7 @@ guards prove exact to write `heads * (hidden // heads)` and its like plainly.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -280,6 +281,11 @@ class Symbols:
     def alias(self, dividend: str, divisor: str, name: str) -> None:
         """Write `dividend // divisor` as the variable `name`."""
         self._aliases[Call("floordiv", (Formula.var(dividend), Formula.var(divisor)))] = Formula.var(name)
+
+    def merge(self, merged: Mapping[str, Formula]) -> None:
+        """Use the aliases for quotients in which these stand for others too."""
+        for call, name in list(self._aliases.items()):
+            self._aliases[Call(call.op, tuple(size.substitute(merged) for size in call.args))] = name
 
     def simplified(self, formula: Formula) -> Formula:
         """The same value under the trace's conditions, with exact divisions carried out and aliases used."""

@@ -90,6 +90,7 @@ class Writer:
         if s.fitted:  # what the base alone decided belongs to its own sizes
             guards = [g for g in guards if g in s.agreed] + list(s.fit_conditions)
         self._merged = self._replaced()
+        self.symbols.merge(self._merged)
         layers = {event.index: self._repeat(event) for event in s.recorder.calls}
         floors = Floors(s.recorder, layers, self._point())
         names = self._names()
