@@ -7,17 +7,22 @@ import re
 
 import pytest
 import report_toy as toy
-from opscope_schemas.analysis import ModelInput, ModuleNode
+from opscope_schemas.analysis import ModelInput, ModuleNode, Variable
 from opscope_schemas.dataflow import FlowTensor
+from opscope_schemas.extracted_config import Check, Configuration, ExtractConfigResult, Hyperparameter, Meaning
 from opscope_tools.report.components import _find
+from opscope_tools.report.configuration import configuration_rows, constraint_lines
 from opscope_tools.report.facts import ImplementationFacts
 from opscope_tools.report.findings import findings
 from opscope_tools.report.memory import lifetime_rows
+from opscope_tools.report.overview import swappable
 from opscope_tools.report.quotes import Quotes
+from opscope_tools.report.sources import SourceReader
 from opscope_tools.report.tasks import task_of_operator, tasks
 from opscope_tools.report.timeline import _operations
 from opscope_tools.settings.reads import Reader, config_reads
 from opscope_tools.source.python.trees import PythonSource
+from opscope_tools.trace.variables import meaning_of
 
 
 def test_the_parameters_of_a_call_are_those_of_the_module_at_its_path() -> None:
@@ -104,3 +109,41 @@ def test_a_pass_that_starting_kernels_takes_most_of_is_not_limited_by_memory(fac
     assert "decode by starting its kernels" in many
     assert "decode by memory" not in many
     assert "launch, 1 kB" in many
+
+
+def test_a_size_that_the_tool_has_no_words_for_is_told_in_those_of_source(facts: ImplementationFacts) -> None:
+    words = Meaning(text="how wide it is", line=1, origin="docstring")
+    patch = Hyperparameter(name="patch", line=1, basis="source", value=1, meaning=words)
+    own = Configuration(
+        class_name=facts.tree.config_class, file=toy.CONFIG_FILE, line=1, end_line=9, kind="class", hyperparameters=(patch,), total=1
+    )  # fmt: skip
+    settings = ExtractConfigResult(target="toy", target_kind="model", configurations=(own,))
+    sizes = [Variable(name=n, meaning=meaning_of(n), config_key=n, default=1) for n in ("patch", "unsaid")]
+    main = facts.main.model_copy(update={"variables": (*facts.main.variables, *sizes)})
+    new = dataclasses.replace(facts, documents=(main, *facts.documents[1:]), settings=settings)
+    rows = {row[0]: row[2] for row in configuration_rows(new, Quotes())}
+    assert rows["`patch`"].startswith("`how wide it is`")
+    assert "config attribute" not in "".join(rows.values())
+
+
+def test_a_kernel_for_a_function_that_did_not_run_is_not_offered(facts: ImplementationFacts) -> None:
+    place = facts.reader
+    names = {hit.name for hit in swappable(facts)}
+    assert names == {"ToyNorm"}
+    text = toy.MODELING.replace("class ToyAttention", "@use_kernelized_func(rotate)\nclass ToyAttention", 1)
+    (next(iter(place.repositories)).root / toy.FILE).write_text(f"{text}\n\ndef rotate(x):\n    return x\n")
+    anew = dataclasses.replace(facts, reader=SourceReader(place.repositories))
+    assert {hit.name for hit in swappable(anew)} == {"ToyNorm"}
+
+
+def test_checks_of_what_every_configuration_inherits_are_not_told(facts: ImplementationFacts) -> None:
+    def check(kind: str, file: str, within: str, line: int) -> Check:
+        return Check(kind=kind, file=file, within=within, line=line, condition="", error="ValueError", message="no")
+
+    plumbing = check("raise", "library/configuration_utils.py", "PreTrainedConfig.save", 1)
+    said = check("validator", toy.CONFIG_FILE, "ToyConfig.validate", 2)
+    raised = check("raise", toy.CONFIG_FILE, "ToyConfig.validate", 3)
+    lines = "\n".join(constraint_lines(dataclasses.replace(facts, checks=(plumbing, said, raised))))
+    assert "PreTrainedConfig" not in lines
+    assert f"{toy.CONFIG_FILE}:3" in lines
+    assert f"{toy.CONFIG_FILE}:2" not in lines

@@ -9,12 +9,14 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from opscope_schemas.analysis import Variable
 from opscope_schemas.extracted_config import Check, Configuration, Hyperparameter
 from opscope_schemas.formula import Rational, holds, variables
 
 from opscope_tools.report.facts import ImplementationFacts, short
 from opscope_tools.report.overview import scopes
 from opscope_tools.report.quotes import Quotes, in_code
+from opscope_tools.trace.variables import is_element, unknown
 
 __all__ = ["configuration_note", "configuration_rows", "constraint_lines", "declared_at"]
 
@@ -73,7 +75,9 @@ def configuration_rows(facts: ImplementationFacts, quotes: Quotes) -> list[Row]:
     for variable in document.variables:
         if variable.name not in dict(_STANDARD) and variable.config_key:
             value = values[variable.name]
-            text = f"{variable.meaning}{_declared(facts, variable.config_key, value)}" or "variable of the formulas"
+            meaning = _meaning(facts, variable)
+            text = f"{meaning}{_declared(facts, variable.config_key, value)}".removeprefix("; ")
+            text = text or "variable of the formulas"
             rows.append((f"`{variable.name}`", _value(quotes, f"config.{variable.name}", value), text))
             said |= {variable.config_key, _held_path(facts, variable.config_key)}
     for own, parameter in _parameters(facts):
@@ -81,6 +85,15 @@ def configuration_rows(facts: ImplementationFacts, quotes: Quotes) -> list[Row]:
         if path not in said and _concerns(own, parameter) and not _unread(parameter):
             rows.append((f"`{path}`", *_described(facts, own, parameter, quotes)))
     return rows
+
+
+def _meaning(facts: ImplementationFacts, variable: Variable) -> str:
+    """What a variable of the formulas means: in this tool's words, else in those of source; empty where neither has any."""
+    if variable.meaning != unknown(variable.name):
+        return variable.meaning
+    held = _held(facts, variable.config_key)
+    words = held[1].meaning if held is not None else None
+    return f"`{_clipped(in_code(words.text))}`" if words is not None else ""
 
 
 def _nested(facts: ImplementationFacts, attribute: str) -> dict[str, int]:
@@ -301,13 +314,17 @@ def constraint_lines(facts: ImplementationFacts) -> list[str]:
         f"Hardware: none declared; searched `{path}` for tests of devices, their capabilities and optional packages in "
         "what ran."
     ]
-    lines.append(
-        f"Precision: traced in {facts.main.dtype}; a_bytes, w_bytes and kv_bytes of the formulas stand for other dtypes."
-    )
+    lines.append(f"Precision: traced in {facts.main.dtype}; {_elements(facts)} of the formulas stand for other dtypes.")
     lines += [f"Precision: {_quoted(check)}" for check in typed]
     lines += [f"Check: {_quoted(check)}" for check in rest if check not in aligned]
     lines += [f"Kernel: {_quoted(check)}" for check in _of_kernels(facts)]
     return [*lines, *_elsewhere(facts, others), *_conditions(facts)]
+
+
+def _elements(facts: ImplementationFacts) -> str:
+    """The bytes per element that the formulas have."""
+    names = [v.name for document in facts.documents for v in document.variables if is_element(v.name)]
+    return " and ".join(", ".join(dict.fromkeys(names)).rsplit(", ", 1))
 
 
 def _divided(facts: ImplementationFacts) -> tuple[list[Check], list[Check]]:
@@ -320,7 +337,9 @@ def _divided(facts: ImplementationFacts) -> tuple[list[Check], list[Check]]:
         path, span = facts.config_location
         wanted[path] = {*wanted.get(path, ()), span.name}
     ran = [c for c in found.values() if c.within.split(".")[0] in wanted.get(c.file, set())]
-    return ran, [c for c in found.values() if c not in ran]
+    raising = {(c.file, c.within) for c in ran if c.kind == "raise"}
+    told = [c for c in ran if c.kind != "validator" or (c.file, c.within) not in raising]  # what it demands it raises
+    return told, [c for c in found.values() if c not in ran]
 
 
 def _of_kernels(facts: ImplementationFacts) -> list[Check]:
@@ -328,17 +347,18 @@ def _of_kernels(facts: ImplementationFacts) -> list[Check]:
 
 
 def _elsewhere(facts: ImplementationFacts, checks: Sequence[Check]) -> list[str]:
-    """Checks that belong to the model and not to this pass: how many of which kind in which class, the first lines."""
+    """Checks that belong to the model and not to this pass: how many of which kind in which class, the first lines. What every
+    configuration inherits says nothing of this one."""
+    parts = facts.settings.configurations if facts.settings is not None else ()
+    held = {(own.file, short(own.class_name)) for own in parts}
     by_owner: dict[tuple[str, str], list[Check]] = {}
     for check in checks:
+        if check.file != facts.modeling_file and (check.file, check.within.split(".")[0]) not in held:
+            continue
         by_owner.setdefault((check.file, check.within.split(".")[0]), []).append(check)
     lines: dict[str, list[str]] = {}
     for (file, owner), own in by_owner.items():
-        why = (
-            "Not on this pass"
-            if file == facts.modeling_file
-            else "Of classes that the configuration derives from or holds"
-        )
+        why = "Not on this pass" if file == facts.modeling_file else "Of configurations that this one holds"
         kinds = ", ".join(dict.fromkeys(check.kind for check in own))
         places = ", ".join(f"`{file}:{check.line}`" for check in own[:_PLACES])
         more = f" and {len(own) - _PLACES} more" if len(own) > _PLACES else ""

@@ -17,7 +17,7 @@ from opscope_tools.report.markdown import number
 from opscope_tools.report.quotes import Quotes
 
 __all__ = [
-    "attention_kind", "execution_lines", "framework", "hierarchy", "key_features", "scopes",
+    "attention_kind", "execution_lines", "framework", "hierarchy", "key_features", "scopes", "swappable",
 ]  # fmt: skip
 
 
@@ -193,6 +193,13 @@ def scopes(document: Analysis) -> set[str]:
     return names | {short(document.class_name)}
 
 
+def swappable(facts: ImplementationFacts) -> list[scan.Hit]:
+    """Decorators of what ran that put another kernel in its place; a function that one names has to have run too."""
+    ran = scopes(facts.main)
+    hits = scan.decorators(facts.reader, facts.modeling_file, ran)
+    return [hit for hit in hits if not hit.concerns or hit.concerns in ran]
+
+
 def execution_lines(facts: ImplementationFacts) -> list[str]:
     """How the model executes: eager operators, where attention is dispatched, what may be swapped in."""
     reader, path, ran = facts.reader, facts.modeling_file, scopes(facts.main)
@@ -203,9 +210,8 @@ def execution_lines(facts: ImplementationFacts) -> list[str]:
     ]
     dispatch = scan.matching_lines(reader, path, r"\b(ALL_ATTENTION_FUNCTIONS|scaled_dot_product_attention)\b", ran)
     lines += [f"Attention implementation is chosen at run time by `{hit.name}` ({hit.pointer})." for hit in dispatch]
-    swaps = scan.decorators(reader, path, ran)
-    if swaps:
-        said = [f"`{hit.name}` ({hit.pointer}) by `@{hit.text}`" for hit in swaps]
+    if swaps := swappable(facts):
+        said = [f"`{hit.concerns or hit.name}` ({hit.pointer}) by `@{hit.text}`" for hit in swaps]
         lines.append(f"Kernels from elsewhere may replace {', '.join(said)}.")
     flags = scan.capabilities(reader, path)
     for owner in dict.fromkeys(_declarer(facts, hit) for hit in flags):

@@ -12,7 +12,7 @@ from opscope_schemas.units import plain_bytes
 from opscope_tools.report import scan
 from opscope_tools.report.configuration import declared_at
 from opscope_tools.report.facts import ImplementationFacts, leaves, short, walk
-from opscope_tools.report.overview import scopes
+from opscope_tools.report.overview import scopes, swappable
 from opscope_tools.report.papers import paper_lines
 from opscope_tools.report.quotes import Quotes
 from opscope_tools.report.traits import traits_of
@@ -111,11 +111,13 @@ def fused_operators(facts: ImplementationFacts) -> list[tuple[str, str, str]]:
 
 def _fusion(facts: ImplementationFacts) -> str:
     fused = [f"{name} joins {parts} ({where})" for name, parts, where in fused_operators(facts)]
-    swaps = scan.decorators(facts.reader, facts.modeling_file, scopes(facts.main))
+    swaps = swappable(facts)
     said = f"In the traced pass {'; '.join(fused)}." if fused else (
         f"None in the traced pass of `{short(facts.main.class_name)}` ({facts.pointer(facts.main.class_name)})."
     )  # fmt: skip
-    places = ", ".join(f"`{hit.concerns or hit.name}` ({hit.pointer})" for hit in swaps)
+    names = dict.fromkeys(hit.concerns or hit.name for hit in swaps)
+    at = {name: ", ".join(hit.pointer for hit in swaps if name in (hit.concerns, hit.name)) for name in names}
+    places = ", ".join(f"`{name}` ({where})" for name, where in at.items())
     return f"{said} Fused kernels may be swapped in at {places}." if swaps else said
 
 

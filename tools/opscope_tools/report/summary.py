@@ -15,7 +15,7 @@ from opscope_tools.report import scan
 from opscope_tools.report.facts import Figures, ImplementationFacts, short
 from opscope_tools.report.given import configuration_given
 from opscope_tools.report.outline import Section, anchor
-from opscope_tools.report.overview import attention_kind, scopes
+from opscope_tools.report.overview import attention_kind, swappable
 from opscope_tools.report.reference import fused_operators
 from opscope_tools.report.story import times_said
 from opscope_tools.report.tasks import tasks
@@ -88,7 +88,7 @@ def _optimisations(facts: ImplementationFacts) -> list[str]:
     kind = attention_kind(facts)
     if kind and kind[1] > kind[2] > 0:
         lines.append(f"The key-value cache holds {kind[2]} heads in place of {kind[1]}.")
-    swaps = scan.decorators(facts.reader, facts.modeling_file, scopes(facts.main))
+    swaps = swappable(facts)
     lines += [
         f"{_swapped(hit)} can be replaced by a kernel through @{hit.text} ({hit.path}:{hit.line})." for hit in swaps
     ]

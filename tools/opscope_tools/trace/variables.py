@@ -53,6 +53,11 @@ def meaning_of(name: str) -> str:
         return ELEMENT[name][0]
     if name in CONFIG:
         return CONFIG[name][0]
+    return unknown(name)
+
+
+def unknown(name: str) -> str:
+    """What stands for the meaning of a setting that this table has no words for."""
     return f"config attribute {name}"
 
 
