@@ -212,11 +212,12 @@ def test_the_lifecycle_names_activations_scores_weights_and_the_peak(
 def test_the_cache_is_that_of_the_graph_and_logits_are_as_wide_as_the_vocabulary(facts: ImplementationFacts) -> None:
     statement = "past_key_values.update("
     update = toy.basic("aten.cat.default", statement, "0", "0", "0", repeat="{num_layers}")
-    logits = TensorInfo(name="", shape=("{batch_size}", "{seq_len}", "{vocab_size}"), dtype="bfloat16")
     *others, head = facts.main.kernels
-    kernels = (*others, update, head.model_copy(update={"outputs": (logits,)}))
-    document = facts.main.model_copy(update={"kernels": kernels})
-    changed = replace(facts, documents=(document,), graphs=(toy.graph(document),))
+    document = facts.main.model_copy(update={"kernels": (*others, update, head)})
+    graph = toy.graph(document)
+    logits = graph.tensors[-1].model_copy(update={"shape": ("{batch_size}", "{seq_len}", "{vocab_size}")})
+    graph = graph.model_copy(update={"tensors": (*graph.tensors[:-1], logits)})
+    changed = replace(facts, documents=(document,), graphs=(graph,))
     said = {cells[0].split(":")[0]: cells for cells in rows(toy.rendered_with(changed, {}).text, "6.3")}
     # keys and values: 2 * 2 layers * 4 heads * 64 tokens * 2 wide * 2 bytes
     assert f"bytes ({2 * 2 * 4 * 64 * 2 * 2 / 1000:.3g} kB)" in said["cache"][0]

@@ -10,7 +10,7 @@ import report_toy as toy
 from opscope_schemas.analysis import ModelInput, ModuleNode, Variable
 from opscope_schemas.dataflow import FlowTensor
 from opscope_schemas.extracted_config import Check, Configuration, ExtractConfigResult, Hyperparameter, Meaning
-from opscope_tools.report.components import _find
+from opscope_tools.report.components import _find, _interface
 from opscope_tools.report.configuration import configuration_rows, constraint_lines
 from opscope_tools.report.facts import ImplementationFacts
 from opscope_tools.report.findings import findings
@@ -18,6 +18,7 @@ from opscope_tools.report.memory import lifetime_rows
 from opscope_tools.report.overview import swappable
 from opscope_tools.report.quotes import Quotes
 from opscope_tools.report.sources import SourceReader
+from opscope_tools.report.story import story
 from opscope_tools.report.tasks import task_of_operator, tasks
 from opscope_tools.report.timeline import _operations
 from opscope_tools.settings.reads import Reader, config_reads
@@ -147,3 +148,60 @@ def test_checks_of_what_every_configuration_inherits_are_not_told(facts: Impleme
     assert "PreTrainedConfig" not in lines
     assert f"{toy.CONFIG_FILE}:3" in lines
     assert f"{toy.CONFIG_FILE}:2" not in lines
+
+
+def _what(facts: ImplementationFacts) -> str:
+    return re.sub(r"<!--.*?-->", "", story(facts, Quotes())[0])
+
+
+def test_the_first_sentence_says_in_how_many_layers_what_only_some_have_is(facts: ImplementationFacts) -> None:
+    assert "in 1 layer" not in _what(facts)
+    attends = next(name for name in facts.classes_of("attention"))
+    kinds = tuple(
+        ModuleNode(
+            name=name, class_name=f"m.{kind}Layer", repeat=count, parameters=10 * count,
+            children=(ModuleNode(name="inner", class_name=attends if kind == "A" else "m.FooMamba"),),
+        )
+        for name, kind, count in (("0-4", "B", 5), ("5", "A", 1), ("6-8", "B", 3))
+    )  # fmt: skip
+    layers = ModuleNode(name="layers", class_name="ModuleList", parameters=90, children=kinds)
+    tree = facts.tree.model_copy(update={"tree": facts.tree.tree.model_copy(update={"children": (layers,)})})
+    assert "key-value heads) in 1 layer." in _what(dataclasses.replace(facts, tree=tree))
+
+
+def test_the_first_sentence_knows_the_lists_that_source_computes(facts: ImplementationFacts) -> None:
+    """Windows of some layers, caps of scores, and the layers of a decoder by the names that its class has."""
+    kinds = Hyperparameter(name="layer_types", line=1, basis="evaluated", value=["sliding_attention", "full_attention"])
+    own = Configuration(
+        class_name=facts.tree.config_class, file=toy.CONFIG_FILE, line=1, end_line=9, kind="class", hyperparameters=(kinds,), total=1
+    )  # fmt: skip
+    settings = ExtractConfigResult(target="toy", target_kind="model", configurations=(own,))
+    config = {**facts.tree.config, "sliding_window": 16, "attn_logit_softcapping": 50.0}
+    said = _what(dataclasses.replace(facts, settings=settings, tree=facts.tree.model_copy(update={"config": config})))
+    assert "windows of 16 tokens in 1 of the layers" in said
+    assert "attention scores capped at 50" in said
+    config = {**facts.tree.config, "is_encoder_decoder": True, "num_layers": 3, "num_decoder_layers": 2}
+    assert "3 encoder and 2 decoder layers" in _what(
+        dataclasses.replace(facts, tree=facts.tree.model_copy(update={"config": config}))
+    )
+
+
+def test_a_model_is_called_with_all_its_inputs_and_returns_all_its_outputs(facts: ImplementationFacts) -> None:
+    """Not what its first module is handed and its last one gives."""
+    size = ("{batch_size}", "{seq_len}")
+    given = tuple(ModelInput(name=name, shape=size, dtype="int64") for name in ("input_ids", "decoder_input_ids"))
+    made = tuple(
+        FlowTensor(id=900 + at, kind="output", shape=(*size, width), dtype="bfloat16", created_by=at, lives=(at, at))
+        for at, width in ((1, "{hidden_size}"), (2, "{vocab_size}"))
+    )
+    kept = tuple(t for t in facts.graphs[0].tensors if t.kind != "output")
+    graph = facts.graphs[0].model_copy(update={"tensors": (*kept, *made)})
+    main = facts.main.model_copy(update={"model_inputs": given})
+    changed = dataclasses.replace(facts, documents=(main, *facts.documents[1:]), graphs=(graph, *facts.graphs[1:]))
+    model = next(m for m in changed.modules if m.class_name == main.class_name)
+    text = _interface(changed, model)
+    assert "input_ids, decoder_input_ids: [{batch_size}, {seq_len}], int64" in text
+    assert "tensor: [{batch_size}, {seq_len}, {hidden_size}]" in text
+    assert "logits: [{batch_size}, {seq_len}, {vocab_size}]" in text
+    rows = lifetime_rows(changed, tasks(changed.main, changed.graphs[0]))
+    assert sum(row[2] == "the caller" for row in rows) == 2

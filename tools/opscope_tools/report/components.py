@@ -145,7 +145,7 @@ def _call_said(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
 
 def _interface(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
     call = facts.calls.get(module.class_name)
-    inputs, outputs = (call.inputs, call.outputs) if call else _boundary(module)
+    inputs, outputs = (call.inputs, call.outputs) if call else _boundary(facts, module)
     node = _find(facts.tree.tree, module.class_name, facts.path_of(call) if call else "")
     weights = [f"{name}: {list(shape)}" for name, shape in (node.weights.items() if node else ())]
     weights += _held(node)
@@ -193,9 +193,14 @@ def _held(node: ModuleNode | None) -> list[str]:
     ]
 
 
-def _boundary(module: ModuleAnalysis) -> tuple[tuple[TensorInfo, ...], tuple[TensorInfo, ...]]:
-    """Inputs of the first kernel and outputs of the last: what is known of a model that nobody calls."""
-    return (module.kernels[0].inputs, module.kernels[-1].outputs) if module.kernels else ((), ())
+def _boundary(facts: ImplementationFacts, module: ModuleAnalysis) -> tuple[Sequence[TensorInfo], Sequence[TensorInfo]]:
+    """What the whole model is called with and returns; of another that nobody calls, and where that is not known, inputs of the
+    first kernel and outputs of the last."""
+    whole = module.class_name == facts.main.class_name and not facts.within
+    given = [TensorInfo(name=i.name, shape=i.shape, dtype=i.dtype) for i in facts.main.model_inputs if whole]
+    made = [tensor for tensor, _ in facts.returned if whole]
+    first, last = (module.kernels[0].inputs, module.kernels[-1].outputs) if module.kernels else ((), ())
+    return given or first, made or last
 
 
 def _find(root: ModuleNode, class_name: str, path: str) -> ModuleNode | None:

@@ -19,6 +19,7 @@ from opscope_schemas.analysis import (
     ModelAnalysis,
     ModelTreeResult,
     ModuleAnalysis,
+    TensorInfo,
     Totals,
 )
 from opscope_schemas.common import Source
@@ -455,6 +456,18 @@ class ImplementationFacts:
         """`path:line` of a class in back-ticks, or a sentence that says that it was not found."""
         found = self.locate(class_name)
         return f"`{found[0]}:{found[1].line}`" if found else "source not found in the registered repositories"
+
+    @cached_property
+    def returned(self) -> tuple[tuple[TensorInfo, int], ...]:
+        """The tensors that the first pass returns, its cache apart, and the operator of its graph that makes each."""
+        outputs = [t for t in self.graphs[0].tensors if t.kind == "output"] if self.graphs else []
+        return tuple(
+            (
+                TensorInfo(name="logits" if t.shape[-1:] == ("{vocab_size}",) else "", shape=t.shape, dtype=t.dtype),
+                t.created_by,
+            )
+            for t in sorted(outputs, key=lambda t: t.created_by)
+        )
 
     @cached_property
     def modeling_file(self) -> str:

@@ -15,7 +15,7 @@ from opscope_tools.report.insights import share_of_time
 from opscope_tools.report.quotes import Quotes
 from opscope_tools.report.tasks import Task
 
-__all__ = ["findings", "ranks_line"]
+__all__ = ["findings", "ranks_line", "repeated"]
 
 #: share from which a part is called most
 _HALF = 0.5
@@ -38,21 +38,21 @@ def findings(facts: ImplementationFacts, catalogue: Sequence[Task], quotes: Quot
 
 
 def _layers(facts: ImplementationFacts, quotes: Quotes) -> str:
-    held = sum(node.parameters for node in _repeated(facts.tree.tree))
+    held = sum(node.parameters for node in repeated(facts.tree.tree))
     if not held or not facts.tree.parameters:
         return f"`{short(facts.subject)}` repeats no layer."
     share = quotes.decimal("layers.share_of_parameters", 100 * held / facts.tree.parameters, 1)
     return f"Repeated layers hold {share} % of the parameters; the rest stands before, between and behind them."
 
 
-def _repeated(node: ModuleNode) -> list[ModuleNode]:
+def repeated(node: ModuleNode) -> list[ModuleNode]:
     """Layers: modules that are alike in a row, and those of several kinds that a list numbers."""
     if node.repeat > 1:
         return [node]
     numbered = [child for child in node.children if child.name[:1].isdigit()]
     if len(numbered) > 1:
         return numbered
-    return [found for child in node.children for found in _repeated(child)]
+    return [found for child in node.children for found in repeated(child)]
 
 
 def _parameters(facts: ImplementationFacts, quotes: Quotes) -> str:

@@ -16,7 +16,7 @@ from opscope_schemas.formula import Rational, evaluate
 
 from opscope_tools.report.facts import ImplementationFacts
 
-__all__ = ["Kind", "kinds_of"]
+__all__ = ["Kind", "kinds_of", "layer_types"]
 
 #: stretches of layer numbers that a label lists
 _MOST = 8
@@ -73,6 +73,11 @@ def _lists(facts: ImplementationFacts) -> Iterator[tuple[str, tuple[str, ...]]]:
                 pending.append(value)
             elif isinstance(value, list | tuple) and value:
                 yield name, tuple(map(str, value))
+
+
+def layer_types(facts: ImplementationFacts) -> tuple[str, ...]:
+    """The kind of each layer, where the configuration has a list of them."""
+    return next((kinds for name, kinds in _lists(facts) if name == "layer_types"), ())
 
 
 def _named(repeats: Sequence[int], lists: Sequence[tuple[str, tuple[str, ...]]]) -> list[Kind]:

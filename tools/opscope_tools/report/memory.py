@@ -40,7 +40,7 @@ def lifetime_rows(facts: ImplementationFacts, catalogue: Sequence[Task]) -> list
         *_activations(facts, catalogue),
         *_scores(facts, numbers),
         *_cache(facts, catalogue),
-        *_outputs(facts, numbers),
+        *_outputs(facts, catalogue, numbers),
         _weights(facts),
     ]
 
@@ -136,15 +136,22 @@ def _inputs(facts: ImplementationFacts, catalogue: Sequence[Task], numbers: Mapp
     yield _sized(facts, name, tensor), f"the caller of `{short(facts.subject)}`", reader, "owned by the caller"
 
 
-def _outputs(facts: ImplementationFacts, numbers: Mapping[int, int]) -> Iterator[Row]:
-    """What the last kernel gives: logits where its width is the vocabulary's."""
+def _outputs(facts: ImplementationFacts, catalogue: Sequence[Task], numbers: Mapping[int, int]) -> Iterator[Row]:
+    """What the pass returns; where the graph holds none of it, what the last kernel gives."""
+    number, dropped = task_of_operator(facts.main, catalogue), "from the end of the pass until the caller drops it"
+    found = [(tensor, number[by]) for tensor, by in facts.returned if by in number and not facts.within]
+    for tensor, task in found:
+        name = tensor.name or f"output of `{short(facts.subject)}`"
+        yield _sized(facts, name, tensor.model_copy(update={"name": ""})), f"task {task}", "the caller", dropped
+    if found:
+        return
     last = facts.main.kernels[-1] if facts.main.kernels else None
     if last is None or not last.outputs:
         return
     tensor = last.outputs[0]
     name = "logits" if tensor.shape and tensor.shape[-1] == "{vocab_size}" else f"output of `{short(facts.subject)}`"
     made = f"`{last.attribute}` ({_tasks_of(last, numbers)})" if last.attribute else _tasks_of(last, numbers)
-    yield _sized(facts, name, tensor), made, "the caller", "from the end of the pass until the caller drops it"
+    yield _sized(facts, name, tensor), made, "the caller", dropped
 
 
 def _scores(facts: ImplementationFacts, numbers: Mapping[int, int]) -> Iterator[Row]:

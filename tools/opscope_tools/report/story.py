@@ -10,12 +10,14 @@ import re
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 
-from opscope_schemas.analysis import ModelAnalysis
+from opscope_schemas.analysis import ModelAnalysis, ModuleNode
 from opscope_schemas.estimates import RooflineResult, launches
 from opscope_schemas.formula import evaluate, variables
 from opscope_schemas.units import amount, counted, plain_bytes, seconds
 
 from opscope_tools.report.facts import ImplementationFacts, short
+from opscope_tools.report.findings import repeated
+from opscope_tools.report.kinds import layer_types
 from opscope_tools.report.overview import attention_kind
 from opscope_tools.report.quotes import Quotes, in_code
 
@@ -25,6 +27,8 @@ __all__ = ["story", "times_said"]
 _PARTS, _CHANGES = 3, 5
 #: of all FLOPs: where people say nearly all
 _NEARLY = 0.99
+#: settings by which scores are kept in a range -> of what
+_CAPS = {"attn_logit_softcapping": "attention scores", "final_logit_softcapping": "logits"}
 _STEP = {"decode": "a decode step", "encode": "an encoding", "prefill": "a prefill", "forward": "a forward pass"}
 
 
@@ -55,15 +59,24 @@ def _what(facts: ImplementationFacts, quotes: Quotes) -> str:
     if facts.active is not None and facts.active < facts.tree.parameters:
         parts[0] += f", of which a token meets {quotes.said('parameters.active', facts.active, counted)}"
     parts += [_layers(facts, quotes)]
-    parts += [_heads(facts, quotes)]
+    if states := facts.classes_of("state-space layer"):
+        parts.append(
+            f"state-space layers (`{short(states[0])}`){_holding(facts, 'state-space layer', 'states', quotes)}"
+        )
+    attends = _heads(facts, quotes)
+    parts.append(f"{attends}{_holding(facts, 'attention', 'attention', quotes)}" if attends else "")
     window = facts.tree.config.get("sliding_window")
     if isinstance(window, int) and facts.tree.config.get("use_sliding_window", True) and facts.classes_of("attention"):
-        kinds = facts.tree.config.get("layer_types")
-        each = ["sliding" in str(kind) for kind in kinds] if isinstance(kinds, list | tuple) else []
+        each = ["sliding" in kind for kind in layer_types(facts)]
         within = f" in {quotes('window.layers', sum(each))} of the layers" if any(each) and not all(each) else ""
         parts.append(f"windows of {quotes('window', window)} tokens{within} (`sliding_window`)")
     if facts.classes_of("mixture of experts"):
-        parts.append(f"a mixture of experts{_experts(facts, quotes)}")
+        among = _holding(facts, "mixture of experts", "experts", quotes)
+        parts.append(f"a mixture of experts{_experts(facts, quotes)}{among}")
+    parts += [
+        f"{words} capped at {quotes.decimal(f'config.{name}', value, 0 if value == int(value) else 2)}"
+        for name, words in _CAPS.items() if isinstance(value := facts.tree.config.get(name), int | float) and value
+    ]  # fmt: skip
     return (
         f"`{name}` ({where}){inside}, configured by `{short(facts.tree.config_class)}` "
         f"({facts.pointer(facts.tree.config_class)}), has {', '.join(filter(None, parts))}."
@@ -73,13 +86,34 @@ def _what(facts: ImplementationFacts, quotes: Quotes) -> str:
 def _layers(facts: ImplementationFacts, quotes: Quotes) -> str:
     """How many repeat in what was traced; those of encoder and decoder apart."""
     values, config = facts.point(facts.main), facts.tree.config
-    both = [config.get("encoder_layers"), config.get("decoder_layers")]
+    both = [
+        config.get("encoder_layers", config.get("num_layers")),
+        config.get("decoder_layers", config.get("num_decoder_layers")),
+    ]
     if not facts.within and config.get("is_encoder_decoder") and all(isinstance(one, int) for one in both):
         first, second = (int(str(one)) for one in both)
         return f"{quotes('layers.encoder', first)} encoder and {quotes('layers.decoder', second)} decoder layers"
     layers = values.get("num_layers", config.get("num_hidden_layers"))
     repeated = not facts.within or any("num_layers" in variables(k.repeat) for k in facts.main.kernels)
     return f"{quotes('layers', layers)} layers" if isinstance(layers, int) and layers and repeated else ""
+
+
+def _holding(facts: ImplementationFacts, role: str, key: str, quotes: Quotes) -> str:
+    """` in 4 layers` where some of the numbered layers hold a module of a role and others none; else empty."""
+    layers = [] if facts.within else repeated(facts.tree.tree)
+    held = [(one.repeat, any(facts.role(name) == role for name in _class_names(one))) for one in layers]
+    some = sum(count for count, has in held if has)
+    return (
+        f" in {quotes(f'layers.{key}', some)} layer{'s' * (some != 1)}"
+        if 0 < some < sum(count for count, _ in held)
+        else ""
+    )
+
+
+def _class_names(node: ModuleNode) -> Iterator[str]:
+    yield node.class_name
+    for child in node.children:
+        yield from _class_names(child)
 
 
 def _heads(facts: ImplementationFacts, quotes: Quotes) -> str:

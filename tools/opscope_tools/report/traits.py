@@ -13,6 +13,7 @@ from opscope_schemas.analysis import ModuleNode
 from opscope_schemas.estimates import launches
 
 from opscope_tools.report.facts import ImplementationFacts, short, walk
+from opscope_tools.report.kinds import layer_types
 from opscope_tools.report.overview import attention_kind
 
 __all__ = ["Trait", "Traits", "traits_of"]
@@ -208,8 +209,8 @@ def _windows(facts: ImplementationFacts, attends: bool) -> Trait:
     """Whether some layer attends within a window."""
     config = facts.tree.config
     window = _anywhere(config, "sliding_window")
-    kinds = _anywhere(config, "layer_types")
-    some = not isinstance(kinds, list | tuple) or any("sliding" in str(kind) for kind in kinds)
+    kinds = layer_types(facts)
+    some = not kinds or any("sliding" in kind for kind in kinds)
     held = attends and isinstance(window, int) and some and _anywhere(config, "use_sliding_window") is not False
     return Trait(held, f"`sliding_window` is {window}" + ("" if held or window is None else " and is not used"))
 
