@@ -84,8 +84,16 @@ FAULTS = [
     ),
     ("FACT_MISMATCH", "on 4<!-- fact:attention.key_value_heads -->", "on 1<!-- fact:attention.key_value_heads -->"),
     ("FACT_MISMATCH", "(batch 1<!-- fact:prefill.batch_size -->, 64", "(batch 2<!-- fact:prefill.batch_size -->, 64"),
-    ("FACT_MISMATCH", "does: 7.86<!-- fact:prefill.intensity -->", "does: 7.87<!-- fact:prefill.intensity -->"),
-    ("FACT_MISMATCH", "does: 7.86<!-- fact:prefill.intensity -->", "does: 786<!-- fact:prefill.intensity -->"),
+    (
+        "FACT_MISMATCH",
+        "operators: 7.86<!-- fact:prefill.intensity -->",
+        "operators: 7.87<!-- fact:prefill.intensity -->",
+    ),
+    (
+        "FACT_MISMATCH",
+        "operators: 7.86<!-- fact:prefill.intensity -->",
+        "operators: 786<!-- fact:prefill.intensity -->",
+    ),
     ("FACT_MISMATCH", "| `hidden_size` | 8<!--", "| `hidden_size` | 16<!--"),
     ("FACT_MISMATCH", "ridge: 295<!--", "ridge: 205<!--"),
     ("FACT_MISMATCH", "32.00<!-- fact:prefill.class", "23.00<!-- fact:prefill.class"),

@@ -7,10 +7,10 @@ import re
 
 import pytest
 import report_toy as toy
-from opscope_schemas.analysis import ModelInput, ModuleNode, Variable
+from opscope_schemas.analysis import ModelInput, ModuleNode, TensorInfo, Variable
 from opscope_schemas.dataflow import FlowTensor
 from opscope_schemas.extracted_config import Check, Configuration, ExtractConfigResult, Hyperparameter, Meaning
-from opscope_tools.report.components import _find, _interface
+from opscope_tools.report.components import _find, _interface, _pseudocode
 from opscope_tools.report.configuration import configuration_rows, constraint_lines
 from opscope_tools.report.facts import ImplementationFacts
 from opscope_tools.report.findings import findings
@@ -191,12 +191,15 @@ def test_a_model_is_called_with_all_its_inputs_and_returns_all_its_outputs(facts
     size = ("{batch_size}", "{seq_len}")
     given = tuple(ModelInput(name=name, shape=size, dtype="int64") for name in ("input_ids", "decoder_input_ids"))
     made = tuple(
-        FlowTensor(id=900 + at, kind="output", shape=(*size, width), dtype="bfloat16", created_by=at, lives=(at, at))
-        for at, width in ((1, "{hidden_size}"), (2, "{vocab_size}"))
+        FlowTensor(id=900 + at, kind="output", shape=shape, dtype="bfloat16", created_by=at, lives=(at, at))
+        for at, shape in ((1, (*size, "{hidden_size}")), (2, ("{batch_size} * {seq_len}", "{vocab_size}")))
     )
     kept = tuple(t for t in facts.graphs[0].tensors if t.kind != "output")
     graph = facts.graphs[0].model_copy(update={"tensors": (*kept, *made)})
-    main = facts.main.model_copy(update={"model_inputs": given})
+    logits = TensorInfo(name="", shape=(*size, "{vocab_size}"), dtype="bfloat16")
+    *others, last = facts.main.kernels
+    kernels = (*others, last.model_copy(update={"outputs": (logits,)}))
+    main = facts.main.model_copy(update={"model_inputs": given, "kernels": kernels})
     changed = dataclasses.replace(facts, documents=(main, *facts.documents[1:]), graphs=(graph, *facts.graphs[1:]))
     model = next(m for m in changed.modules if m.class_name == main.class_name)
     text = _interface(changed, model)
@@ -205,3 +208,30 @@ def test_a_model_is_called_with_all_its_inputs_and_returns_all_its_outputs(facts
     assert "logits: [{batch_size}, {seq_len}, {vocab_size}]" in text
     rows = lifetime_rows(changed, tasks(changed.main, changed.graphs[0]))
     assert sum(row[2] == "the caller" for row in rows) == 2
+
+
+def test_a_setting_that_the_model_changes_in_a_copy_decides_no_branch(facts: ImplementationFacts) -> None:
+    """A class that runs as encoder and as decoder is given two copies."""
+    root = next(iter(facts.reader.repositories)).root
+    text = toy.MODELING.replace(
+        "        residual = hidden_states\n",
+        "        if self.config.is_decoder:\n            mask = causal(hidden_states)\n        residual = hidden_states\n", 1,
+    )  # fmt: skip
+    layer = next(m for m in facts.modules if m.class_name.endswith("ToyLayer"))
+    config = {**facts.tree.config, "is_decoder": False}
+    for added, shown in (("", False), ("\n\ndef of(decoder_config):\n    decoder_config.is_decoder = True\n", True)):
+        (root / toy.FILE).write_text(f"{text}{added}")
+        changed = dataclasses.replace(
+            facts,
+            reader=SourceReader(facts.reader.repositories),
+            tree=facts.tree.model_copy(update={"config": config}),
+        )
+        assert ("mask = causal(hidden_states)" in _pseudocode(changed, layer)) == shown
+
+
+def test_a_pass_says_how_many_operators_it_runs(facts: ImplementationFacts) -> None:
+    """Steps of a loop over tokens among them, which the sections on operators show once."""
+    grown = tuple(group.model_copy(update={"count": "{seq_len}"}) for group in facts.main.per_operator)
+    main = facts.main.model_copy(update={"per_operator": grown})
+    said = re.sub(r"<!--.*?-->", "", story(dataclasses.replace(facts, documents=(main,)), Quotes())[1])
+    assert f"in {len(grown) * facts.point(main)['seq_len']:,} operators" in said

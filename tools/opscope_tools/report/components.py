@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -24,6 +24,7 @@ from opscope_tools.report.links import Operators, Unit, edges_of
 from opscope_tools.report.pseudocode import Call, pseudocode
 from opscope_tools.report.purposes import purpose
 from opscope_tools.report.quotes import Quotes
+from opscope_tools.report.scan import code_lines
 from opscope_tools.report.system import parts
 
 __all__ = ["ComponentText", "LongFormulas", "component_titles", "components", "data_flow", "grouped"]
@@ -250,20 +251,27 @@ def _pseudocode(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
         given=frozenset(given),
         said=lambda first, last: _line_cost(facts, held(first, last), values),
         ran=lambda first, last: bool(held(first, last)),
-        settings=_settings(facts.tree.config),
+        settings=_settings(facts.tree.config, _set_by_model(facts)),
     )
     return pseudocode(node, name, [". ".join(notes)], known)
 
 
-def _settings(config: Mapping[str, object]) -> dict[str, object]:
-    """The plain settings of a configuration and of those nested in it; without those that two of them have differently."""
+def _set_by_model(facts: ImplementationFacts) -> set[str]:
+    """Settings that the model's own code writes into a configuration, as into the copy that it hands to a decoder."""
+    lines = code_lines(facts.reader, facts.modeling_file)
+    return {found[1] for line in lines if (found := re.match(r"\s*(?!self\.)\w*config\.(\w+) = ", line))}
+
+
+def _settings(config: Mapping[str, object], changed: Collection[str] = ()) -> dict[str, object]:
+    """The plain settings of a configuration and of those nested in it; without those that two of them have differently, and those
+    that code has `changed` for a part of the model."""
     parts = [config, *(part for part in config.values() if isinstance(part, Mapping))]
     held: dict[str, set[object]] = {}
     for part in parts:
         for name, value in part.items():
             if value is None or isinstance(value, bool | int | float | str):
                 held.setdefault(name, set()).add(value)
-    return {name: values.pop() for name, values in held.items() if len(values) == 1}
+    return {name: values.pop() for name, values in held.items() if len(values) == 1 and name not in changed}
 
 
 def _line_cost(facts: ImplementationFacts, kernels: Sequence[Kernel], values: Mapping[str, Rational]) -> str:

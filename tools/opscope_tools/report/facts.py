@@ -7,6 +7,7 @@ the facts themselves.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -279,6 +280,13 @@ def locate(reader: SourceReader, class_name: str) -> tuple[str, Span] | None:
     return None
 
 
+def _elements(shape: Sequence[str]) -> str:
+    """How many numbers a tensor holds, as a formula."""
+    if "?" in shape:
+        return ", ".join(shape)
+    return str(math.prod(map(Formula.parse, shape), start=Formula.const(1)))
+
+
 # ---- the facts ------------------------------------------------------------------------------------------------------
 
 
@@ -461,13 +469,13 @@ class ImplementationFacts:
     def returned(self) -> tuple[tuple[TensorInfo, int], ...]:
         """The tensors that the first pass returns, its cache apart, and the operator of its graph that makes each."""
         outputs = [t for t in self.graphs[0].tensors if t.kind == "output"] if self.graphs else []
-        return tuple(
-            (
-                TensorInfo(name="logits" if t.shape[-1:] == ("{vocab_size}",) else "", shape=t.shape, dtype=t.dtype),
-                t.created_by,
-            )
-            for t in sorted(outputs, key=lambda t: t.created_by)
-        )
+        given = {_elements(o.shape): o.shape for o in self.main.kernels[-1].outputs} if self.main.kernels else {}
+        found = []
+        for tensor in sorted(outputs, key=lambda tensor: tensor.created_by):
+            shape = given.get(_elements(tensor.shape), tensor.shape)  # a product returns a view of what it writes
+            name = "logits" if shape[-1:] == ("{vocab_size}",) else ""
+            found.append((TensorInfo(name=name, shape=shape, dtype=tensor.dtype), tensor.created_by))
+        return tuple(found)
 
     @cached_property
     def modeling_file(self) -> str:

@@ -149,12 +149,14 @@ def _experts(facts: ImplementationFacts, quotes: Quotes) -> str:
 
 def _cost(facts: ImplementationFacts, document: ModelAnalysis, quotes: Quotes) -> str:
     phase, figures = document.phase, facts.totals(document)
+    values = facts.point(document)
+    ran = sum(evaluate(group.count, values) for group in document.per_operator)  # a loop over tokens shows here
     products = quotes.said(f"{phase}.matmul_flops", figures.matmul_flops, _flops)
     nearly = figures.matmul_flops > _NEARLY * figures.flops
     return (
         f"{facts.called(document, quotes)} takes {quotes.said(f'{phase}.flops', figures.flops, _flops)}, "
         f"{f'nearly all of it in matrix products ({products})' if nearly else f'of which {products} are matrix products'}, and moves "
-        f"{quotes.said(f'{phase}.bytes', figures.bytes, plain_bytes)} as eager execution does: "
+        f"{quotes.said(f'{phase}.bytes', figures.bytes, plain_bytes)} as eager execution does, in {quotes(f'{phase}.operators', ran)} operators: "
         f"{quotes.decimal(f'{phase}.intensity', figures.intensity)} FLOPs per byte."
     )
 
