@@ -26,7 +26,7 @@ from opscope_schemas.report import Problem, ReportFacts, ReportKind, WriteReport
 from opscope_schemas.tiling import TilingResult
 from pydantic import Field
 
-from opscope_tools.collect_evidence.files import evidence_path, read_evidence, record_problems
+from opscope_tools.collect_evidence.files import evidence_path, read_evidence, record_problems, whole
 from opscope_tools.costing.arguments import IDLE
 from opscope_tools.costing.checkpoints import checkpoint_named
 from opscope_tools.count_flops import COUNT_FLOPS
@@ -439,7 +439,7 @@ def post_of(arguments: WriteReportArguments, date: str, context: ToolContext) ->
             f"Nothing was collected on {topic}: {evidence_path(topic)} is not there.",
             next_step=f"Collect it with collect_evidence, or `opscope post {topic} --collect`.",
         )
-    return Post(topic, told(narrative_text(topic), arguments.sections or {}), evidence, date)
+    return Post(topic, told(narrative_text(topic), arguments.sections or {}), whole(evidence), date)
 
 
 # ---- the tool -------------------------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from opscope_schemas.evidence import Machine, Workload
 from opscope_tools.collect_evidence.table import collector_named
-from opscope_tools.evidence.bench import Bench
-from opscope_tools.evidence.collectors import code
+from opscope_tools.evidence.bench import Bench, RefusedError
+from opscope_tools.evidence.collectors import code, memory
 
 _ROWS = (
     ("6,176,361 (23.85%)", "882,598 ( 7.81%)", "280 ( 0.06%)", "3 ( 0.00%)", "???:0x000000000001df20 [lib/libgomp.so.1]"),
@@ -71,3 +71,42 @@ def test_a_loop_of_waiting_that_has_no_name_is_not_taken_for_the_hot_one(
     reading = hot.read(hot.collect(bench))
     assert asked == ["gemv_kernel"]
     assert (reading.values["symbol"], reading.values["symbol_percent"]) == ("gemv_kernel", 30.2)
+
+
+def test_counters_of_ones_own_programs_are_read_and_a_table_without_any_is_none() -> None:
+    table = "        1,234.56 msec task-clock:u    #  0.9 CPUs utilized\n             7      context-switches:u\n"
+    assert collector_named("counters-software", "cache-hierarchy").read({"table": table}).values == {
+        "task_clock_seconds": 1.23456,
+        "context_switches": 7,
+    }
+    hardware = collector_named("counters-hardware", "cache-hierarchy")
+    for text in ("", "prose", table, "   <not supported>      cycles\n"):
+        with pytest.raises(RefusedError):
+            hardware.read({"table": text})
+    assert hardware.read({"table": "     5,123,456,789      cycles:u\n"}).values == {"cycles": 5123456789}
+
+
+def test_a_file_of_a_model_that_is_called_like_a_product_is_none() -> None:
+    stacks = (
+        "forward (models/gemma2/modeling_gemma2.py:120);eager_attention_forward (models/gemma2/modeling_gemma2.py:9) 30\n"
+        "forward (models/gemma2/modeling_gemma2.py:120);mkl_blas_def_xsgemv (libtorch_cpu.so) 50\n"
+        "forward (models/gemma2/modeling_gemma2.py:120);cat_serial_kernel (libtorch_cpu.so) 20\n"
+    )
+    values = collector_named("stacks", "cache-hierarchy").read({"folded": stacks}).values
+    assert (values["products_percent"], values["attention_percent"], values["cache_percent"]) == (50.0, 30.0, 20.0)
+
+
+@pytest.mark.parametrize("ways", [code._WAYS, memory._POINTS])
+def test_a_point_runs_what_it_is_named_after_whatever_the_workload_is(
+    ways: tuple[tuple[str, dict[str, object]], ...], tmp_path: Path
+) -> None:
+    bench = Bench(
+        Workload(batch_size=4, threads=2, dtype="bfloat16"), Machine(name="here"), tmp_path, "python", lambda: None
+    )
+    for name, changes in ways:
+        line = " ".join(bench.program(**{**code.PLAIN, **changes}))
+        dtype, _, rest = name.partition("_")
+        assert ("bfloat16" in line) == (dtype == "bfloat16")
+        number = int(rest[-1])
+        assert f"--batch {number if rest.startswith('batch') else 1} " in line
+        assert line.endswith(f"--threads {number if rest.startswith('threads') else 1}")

@@ -249,3 +249,30 @@ def test_times_of_a_busy_machine_are_refused_in_a_text_that_keeps_them() -> None
     assert "TIME_UNDER_LOAD" in rules(
         text, post(changed=with_fields("steps", noise=Noise(pressure_percent=80.0, spread=QUIET.spread)))
     )
+
+
+def test_a_flagged_paragraph_takes_its_citation_along_and_the_source_stays() -> None:
+    other = post(changed=with_values("caches", naive_misses=1500))
+    text = render_post(other).text
+    assert "Does not hold here" in text
+    assert "SOURCE_UNCITED" not in rules(text, other)
+
+
+def test_the_status_of_a_record_can_be_claimed() -> None:
+    narrative = NARRATIVE.replace(
+        "So the counters stay unknown.", "Nobody lends them. {{holds:counters.status == 'unsupported'}}"
+    )
+    assert "Nobody lends them." in render_post(post(narrative)).text
+    there = post(narrative, with_fields("counters", status="ok", reason="", elsewhere="", parsed={"cycles": 5}))
+    assert "Nobody lends them." not in render_post(there).text
+
+
+def test_a_count_that_other_programs_raise_is_not_told_of_a_busy_machine() -> None:
+    busy = Noise(pressure_percent=60.0)
+    narrative = NARRATIVE.replace("{{fact:calls.decode_calls}}", "{{fact:calls.context_switches}}")
+    quiet = with_fields("calls", parsed={"context_switches": 3}, noise=Noise(pressure_percent=1.0))
+    assert "The kernel is asked 3" in render_post(post(narrative, quiet)).text
+    assert (
+        "The kernel is asked"
+        not in render_post(post(narrative, with_fields("calls", parsed={"context_switches": 3}, noise=busy))).text
+    )

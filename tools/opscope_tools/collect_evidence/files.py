@@ -17,7 +17,7 @@ from opscope_tools.evidence.table import Collector, Picture, again
 from opscope_tools.report.post import Post
 from opscope_tools.report.saving import inside
 
-__all__ = ["evidence_path", "joined", "picture_texts", "read_evidence", "record_problems"]
+__all__ = ["evidence_path", "joined", "picture_texts", "read_evidence", "record_problems", "whole"]
 
 
 def evidence_path(topic: Topic) -> str:
@@ -40,16 +40,40 @@ def read_evidence(output: Path, topic: Topic) -> EvidenceFile | None:
     return found
 
 
+def whole(found: EvidenceFile) -> EvidenceFile:
+    """The file with a record of each collector of its topic: one that nobody ran says so."""
+    held = {one.id for one in found.records}
+    absent = tuple(
+        EvidenceRecord(
+            id=one.id, title=one.title, kind=one.kind, evidence_class=one.evidence_class, tool=one.tool, status="missing",
+            reason="It was not collected.", elsewhere=f"opscope collect-evidence {found.topic} --only {one.id}",
+        ) for one in of_topic(found.topic) if one.id not in held
+    )  # fmt: skip
+    return found.model_copy(update={"records": (*found.records, *absent)}) if absent else found
+
+
 def record_problems(post: Post, folder: Path) -> Iterator[Problem]:
     """Records whose figures or pictures below the folder are not what their own kept output says, read again by the collector that made them."""
     known = {one.id: one for one in of_topic(post.topic)}
+    machines = {one.name for one in post.evidence.machines}
     for record in post.evidence.records:
         collector = known.get(record.id)
         if collector is None:
             yield _odd(
                 record.id, "a collector of the table", record.id, f"{record.id} is no collector of {post.topic}."
             )
-        elif record.status == "ok":
+            continue
+        if (record.title, record.tool) != (collector.title, collector.tool):
+            said = f"{collector.title} ({collector.tool})"
+            yield _odd(record.id, said, f"{record.title} ({record.tool})", f"The question of {record.id} is another.")
+        if record.machine and record.machine not in machines:
+            yield _odd(
+                record.id,
+                ", ".join(sorted(machines)),
+                record.machine,
+                f"{record.id} is of a machine that the file does not describe.",
+            )
+        if record.status == "ok":
             if (record.evidence_class, record.kind) != (collector.evidence_class, collector.kind):
                 yield _odd(
                     record.id,

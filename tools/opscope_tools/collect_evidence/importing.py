@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import re
+import shlex
 from pathlib import Path
 
 from opscope_schemas.common import ToolArguments
@@ -14,7 +16,7 @@ from opscope_tools.collect_evidence.files import evidence_path, joined, picture_
 from opscope_tools.collect_evidence.table import collector_named, of_topic
 from opscope_tools.evidence.bench import RefusedError, kept, text_of
 from opscope_tools.evidence.scrub import Scrubber
-from opscope_tools.evidence.table import Collector, again
+from opscope_tools.evidence.table import Collector, again, plain
 from opscope_tools.report.saving import save
 from opscope_tools.running.config_files import read_named
 from opscope_tools.running.tool import Tool, ToolContext
@@ -47,7 +49,7 @@ def _run(arguments: ImportEvidenceArguments, context: ToolContext) -> ImportEvid
     if arguments.collector is not None:
         found = _one(collector_named(arguments.collector, topic), text, arguments)
     else:
-        found = _file(text, arguments)
+        found = _file(text, arguments, workspace.output)
     known = read_evidence(workspace.output, topic)
     if known is not None:
         found = found.model_copy(update={"workload": known.workload})
@@ -69,6 +71,27 @@ def _run(arguments: ImportEvidenceArguments, context: ToolContext) -> ImportEvid
 
 def _texts(record: EvidenceRecord) -> dict[str, str]:
     return {output.name: text_of(output) for output in record.outputs}
+
+
+def _harmless(command: str) -> bool:
+    """Whether a command that a record shows is one program with its arguments, on one line, as the collectors run them."""
+    words = shlex.shlex(command, posix=True, punctuation_chars=";|&<>")
+    words.whitespace_split = True
+    words.commenters = ""
+    try:
+        several = any(set(word) <= set(";|&<>") for word in words)
+    except ValueError:  # a quotation that does not end
+        return False
+    return plain(command) == command and not several and "`" not in command and "$(" not in command
+
+
+def _simple(text: str) -> str:
+    """A word of another machine, without signs that Markdown, HTML or a terminal read."""
+    return re.sub(r"[^\w .,:()/+@-]", "", plain(text))[:80]
+
+
+def _told(machine: Machine) -> Machine:
+    return machine.model_copy(update={name: _simple(value) for name, value in machine if isinstance(value, str)})
 
 
 class _OneText(dict[str, str]):
@@ -109,7 +132,7 @@ def _one(collector: Collector, text: str, arguments: ImportEvidenceArguments) ->
     return EvidenceFile(topic=arguments.topic, machines=(Machine(name=arguments.machine),), records=(record,))
 
 
-def _file(text: str, arguments: ImportEvidenceArguments) -> EvidenceFile:
+def _file(text: str, arguments: ImportEvidenceArguments, output: Path) -> EvidenceFile:
     """An evidence file of another machine: its good records, each read again by the collector that it is of."""
     try:
         found = EvidenceFile.model_validate_json(text)
@@ -123,6 +146,12 @@ def _file(text: str, arguments: ImportEvidenceArguments) -> EvidenceFile:
             f"{arguments.path} holds records on {found.topic}.", next_step=f"Import it with the topic {found.topic}."
         )
     known = {one.id: one for one in of_topic(arguments.topic)}
+    known_here = read_evidence(output, arguments.topic)
+    if known_here is not None and known_here.workload != found.workload:
+        raise InputError(
+            f"{arguments.path} is of another workload than the records here.",
+            next_step="Collect there with the same --workload, or import it into another output folder.",
+        )
     good = []
     for record in found.records:
         if record.status != "ok" or record.id not in known:
@@ -138,19 +167,26 @@ def _file(text: str, arguments: ImportEvidenceArguments) -> EvidenceFile:
                 f"{record.id} of {arguments.path} does not say what its own output says.",
                 next_step="Collect it again there.",
             )
+        if odd := next((line for line in record.commands if not _harmless(line)), ""):
+            raise InputError(
+                f"{record.id} of {arguments.path} says that it ran {odd[:120]!r}, which is more than one program.",
+                next_step="Collect it again there.",
+            )
         good.append(
             record.model_copy(
                 update={
                     "machine": arguments.machine, "source": f"imported from {Path(arguments.path).name}", "title": collector.title,
-                    "kind": collector.kind, "evidence_class": collector.evidence_class, "excerpt": reading.shown,
+                    "kind": collector.kind, "tool": collector.tool, "tool_version": _simple(record.tool_version), "reason": "", "elsewhere": "", "evidence_class": collector.evidence_class, "excerpt": reading.shown,
                     "noise": record.noise.model_copy(update={"spread": {**record.noise.spread, **reading.spread}}),
                 }
             )
         )  # fmt: skip
     if not good:
         raise InputError(f"{arguments.path} holds no record that is ok.", next_step="Collect on that machine first.")
-    machine = (found.machines[0] if found.machines else Machine(name=arguments.machine)).model_copy(
-        update={"name": arguments.machine}
+    machine = _told(
+        (found.machines[0] if found.machines else Machine(name=arguments.machine)).model_copy(
+            update={"name": arguments.machine}
+        )
     )
     return EvidenceFile(topic=found.topic, workload=found.workload, machines=(machine,), records=tuple(good))
 

@@ -88,9 +88,31 @@ def _workload(given: dict[str, int | str] | None) -> Workload:
         raise InputError(f"workload: {name}: {first['msg']}.", next_step=f"Sizes of a workload: {known}.") from None
 
 
+def _sizes_of_caches(workload: Workload) -> None:
+    """That simulated caches have sizes that the simulator takes."""
+    for name in ("l1_bytes", "l2_bytes"):
+        size = getattr(workload, name)
+        if size and (size & (size - 1) or size < 4096):
+            raise InputError(
+                f"workload: {name} {size:,} is no power of two of at least 4,096.",
+                next_step="Give one that the simulator takes: 32768, 65536, 1048576.",
+            )
+
+
+def _one_workload(known: EvidenceFile | None, workload: Workload, remade: set[str], path: str) -> None:
+    """That records of two workloads do not come to lie beside each other."""
+    if known is None or known.workload == workload or {one.id for one in known.records} <= remade:
+        return
+    raise InputError(
+        f"{path} holds records of another workload, and not all of them would be made anew.",
+        next_step="Give the same workload, collect the whole topic, or name another output folder.",
+    )
+
+
 def _run(arguments: CollectEvidenceArguments, context: ToolContext) -> CollectEvidenceResult:
     workspace, topic = context.workspace, arguments.topic
     workload = _workload(arguments.workload)
+    _sizes_of_caches(workload)
     _known_model(workload, context)
     wanted = [
         one for one in of_topic(topic) if arguments.needs == "any" or (one.needs == "gpu") == (arguments.needs == "gpu")
@@ -100,6 +122,7 @@ def _run(arguments: CollectEvidenceArguments, context: ToolContext) -> CollectEv
     path = evidence_path(topic)
     check_writable(workspace.output, path)
     known = read_evidence(workspace.output, topic)
+    _one_workload(known, workload, {one.id for one in wanted}, path)
     machine = this_machine(arguments.machine)
     records: list[EvidenceRecord] = []
     texts: dict[str, str] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
@@ -18,9 +19,10 @@ __all__ = ["caches", "this_machine"]
 def caches(text: str) -> dict[str, tuple[int, int]]:
     """Bytes of one cache and its ways, by name (L1d, L2, L3), from `lscpu -C -J -B`."""
     found: dict[str, tuple[int, int]] = {}
-    for row in json.loads(text).get("caches", []):
-        if row.get("one-size"):
-            found[row["name"]] = (int(row["one-size"]), int(row.get("ways") or 0))
+    with contextlib.suppress(ValueError, AttributeError, KeyError, TypeError):  # what lscpu does not tell stays empty
+        for row in json.loads(text).get("caches", []):
+            if row.get("one-size"):
+                found[row["name"]] = (int(row["one-size"]), int(row.get("ways") or 0))
     return found
 
 

@@ -26,7 +26,7 @@ from opscope_schemas.evidence import (
 
 from opscope_tools.evidence.bench import Bench, RefusedError, kept, text_of
 
-__all__ = ["DIGEST", "Collector", "Picture", "Reading", "again", "collected", "excerpt_of"]
+__all__ = ["DIGEST", "Collector", "Picture", "Reading", "again", "collected", "excerpt_of", "plain"]
 
 Value = int | float | str
 Needs = Literal["cpu", "compiler", "gpu"]
@@ -35,6 +35,11 @@ _VERSION = re.compile(r"\d+\.\d+(?:\.\d+)*(?:[-+][\w.]+)?")
 _WIDE = 160
 #: stands above lines of our own, as a comment of the shell
 DIGEST = "# read from it:"
+
+
+def plain(text: str) -> str:
+    """A line without what steers a terminal or turns the direction of writing: it may come from another machine."""
+    return "".join(sign for sign in text if sign.isprintable() or sign == "\t")
 
 
 @dataclass(frozen=True)
@@ -50,7 +55,7 @@ class Reading:
     @property
     def shown(self) -> tuple[str, ...]:
         """The lines that a post shows; ours are told apart from the tool's."""
-        return (*self.excerpt, *([DIGEST, *self.digest] if self.digest else ()))
+        return tuple(map(plain, (*self.excerpt, *([DIGEST, *self.digest] if self.digest else ()))))
 
 
 @dataclass(frozen=True)

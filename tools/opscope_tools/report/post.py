@@ -38,6 +38,8 @@ __all__ = [
 
 #: units that a clock gives, the most pressure in percent under which they are told, and the fewest repetitions
 TIMES, PRESSED, FEWEST = frozenset({"seconds", "bytes/s", "FLOP/s", "tokens/s"}), 20.0, 5
+#: counts that grow with whatever else runs
+_DISTURBED = re.compile(r"switches|migrations")
 #: how a flag begins
 FLAGS = ("> **Does not hold here.**", "> **Not measured here.**", "> **Not told here.**")
 _PLACE = re.compile(r"\{\{(fact|output|picture|holds|let):([^{}]*)\}\}")
@@ -93,8 +95,10 @@ def told(narrative: str, sections: Mapping[str, str]) -> str:
 
 
 def post_facts(post: Post) -> dict[str, Value]:
-    """Every fact of the records that are ok, and the numbers that the narrative derives from them; raises `InputError` for a bad derivation."""
-    found: dict[str, Value] = {
+    """Every fact of the records that are ok, the status of each, and the numbers that the narrative derives from them; raises
+    `InputError` for a bad derivation."""
+    found: dict[str, Value] = {f"{one.id}.status": one.status for one in post.records.values()}
+    found |= {
         f"{one.id}.{name}": value
         for one in post.records.values()
         if one.status == "ok"
@@ -136,12 +140,13 @@ def untrusted(name: str, post: Post) -> str:
     for root in sorted(roots_of(name, post.narrative)):
         record_name, _, key = root.partition(".")
         record = post.records.get(record_name)
-        if record is None or record.evidence_class != "measured" or unit_of_field(key) not in TIMES:
+        timed = unit_of_field(key) in TIMES
+        if record is None or record.evidence_class != "measured" or not (timed or _DISTURBED.search(key)):
             continue
         pressure, spread = record.noise.pressure_percent, record.noise.spread.get(key)
         if pressure is not None and pressure > PRESSED:
             return f"`{record_name}` was measured while something waited for a CPU {pressure:g} % of the time; at most {PRESSED:g} % are taken"
-        if spread is None or spread.repetitions < FEWEST:
+        if timed and (spread is None or spread.repetitions < FEWEST):
             return (
                 f"`{root}` was measured {spread.repetitions if spread else 1} time(s); at least {FEWEST} are asked for"
             )
@@ -372,13 +377,17 @@ def _measured(post: Post, facts: Mapping[str, Value]) -> str:
         (f"`post.{name}`", f"`{expression}`", _told(f"post.{name}", facts[f"post.{name}"]))
         for name, expression in _derivations(post.narrative) if f"post.{name}" in facts
     ]  # fmt: skip
+    # what runs no model has no workload
+    ran = any("generate.py" in command for one in post.records.values() for command in (*one.commands, one.elsewhere))
     parts = [
-        "## How this was measured", f"The workload is {sizes}",
+        "## How this was measured", *([f"The workload is {sizes}"] if ran else []),
         table(("Record", "Tool", "Class", "Status", "Noise", "Machine"), rows),
     ]  # fmt: skip
     if derived:
         parts += ["Numbers that were worked out from others:", table(("Number", "From", "Value"), derived)]
-    parts.append(f"To repeat it on another machine: `opscope post {post.topic} --collect`. Paragraphs whose claims do not hold there are flagged in their place.")  # fmt: skip
+    others = given.model_dump(exclude_defaults=True)
+    asked = "".join(f" --workload {name}={value}" for name, value in others.items())
+    parts.append(f"To repeat it on another machine: `opscope post {post.topic} --collect{asked}`. The programs that commands name lie in opscope's own folder `opscope_tools/evidence/programs`; scripts of bpftrace are written by the collectors. Paragraphs whose claims do not hold there are flagged in their place.")  # fmt: skip
     return "\n\n".join(parts)
 
 

@@ -414,6 +414,9 @@ def sources(material: _Material) -> Iterator[Problem]:
         for line, text in material.page.prose
         if start < line < material.appendix and (found := _SOURCE.match(text))
     ]
+    # a paragraph that is flagged here took its citations along
+    cited = {number for sentence in material.told for number in _numbers(sentence.text)}
+    held = cited | set(_numbers(material.post.narrative.partition("\n## Sources")[0]))
     if len(rows) < _SOURCES:
         yield _problem(
             "SOURCES_FEW",
@@ -434,9 +437,8 @@ def sources(material: _Material) -> Iterator[Problem]:
             f"{_RECENT} sources since {_SINCE}",
             str(len(recent)),
         )
-    cited = {number for sentence in material.told for number in _numbers(sentence.text)}
     for line, number, text in rows:
-        if number not in cited:
+        if number not in held:
             yield _problem(
                 "SOURCE_UNCITED",
                 line,

@@ -12,6 +12,7 @@ from typing import Any
 from opscope_schemas.evidence import Spread
 
 from opscope_tools.evidence.bench import PROGRAMS, Bench, RefusedError
+from opscope_tools.evidence.collectors.code import PLAIN
 from opscope_tools.evidence.table import Collector, Reading
 
 __all__ = ["COLLECTORS"]
@@ -131,7 +132,7 @@ def _steps(bench: Bench) -> Mapping[str, str]:
     found = {}
     for name, changes in _POINTS:
         repeat = str(max(_REPETITIONS, bench.workload.repeat))
-        ran = bench.run(bench.program("--repeat", repeat, **changes), seconds=300)
+        ran = bench.run(bench.program("--repeat", repeat, **{**PLAIN, **changes}), seconds=300)
         told = bench.generated(ran)
         kept = {
             key: told[key]

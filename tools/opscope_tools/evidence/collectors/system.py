@@ -74,7 +74,8 @@ def _perf_stat(events: tuple[str, ...], bench: Bench) -> Mapping[str, str]:
     return {"table": bench.good(bench.run(command)).err}
 
 
-_EVENT = re.compile(r"^\s+([\d,.]+)\s+(msec )?([A-Za-z][\w-]+)(?:\s|$)", re.MULTILINE)
+#: `task-clock:u` where one may only look at one's own programs
+_EVENT = re.compile(r"^\s+([\d,.]+)\s+(msec )?([A-Za-z][\w-]+)(?::[a-zA-Z]+)?(?:\s|$)", re.MULTILINE)
 
 
 def _counted(texts: Mapping[str, str]) -> dict[str, int | float | str]:
@@ -97,6 +98,8 @@ def _software(texts: Mapping[str, str]) -> Reading:
 
 def _hardware(texts: Mapping[str, str]) -> Reading:
     values = _counted(texts)
+    if "cycles" not in values:
+        raise RefusedError("unsupported", "perf's table has no cycles.")
     return Reading(values, [line for line in texts["table"].splitlines() if line.strip()])
 
 
@@ -121,7 +124,7 @@ def _may_trace(bench: Bench) -> None:
 
 
 def _whole(bench: Bench) -> Mapping[str, str]:
-    bench.good(bench.run(["strace", "-f", "-c", "-o", "calls.txt", *bench.program()], seconds=300))
+    bench.good(bench.run(["strace", "-f", "-c", "-o", "calls.txt", *bench.program(threads=1)], seconds=300))
     return {"calls": bench.read("calls.txt")}
 
 

@@ -252,12 +252,22 @@ def main() -> None:
         "parameters": sum(one.numel() for one in model.parameters()), "weight_bytes": sum(one.nbytes for one in model.parameters()),
         # an embedding is read by the rows of its tokens, unless the head uses the same matrix
         "streamed_bytes": sum(one.nbytes for one in model.parameters()) - sum(one.weight.nbytes for one in model.modules() if isinstance(one, torch.nn.Embedding) and not _shared(one, model)),
-        "linears": sum(isinstance(one, torch.nn.Linear) for one in model.modules()),
+        "plain": _plain(model), "linears": sum(isinstance(one, torch.nn.Linear) for one in model.modules()),
         "prefill_seconds": [times[1] - times[0] for times in runs],
         "step_seconds": [[after - before for before, after in itertools.pairwise(times[2:])] for times in runs],
         "counted": marks.counted, "memory": memory(), **found,
         **({"operators": _operators(profile)} if given.profile else {}),
     }), flush=True)  # fmt: skip
+
+
+def _plain(model: Any) -> bool:
+    """Whether every matrix but those of embeddings is a linear layer's, and attention is of heads: no experts, convolutions, states."""
+    import torch
+
+    owners = (torch.nn.Linear, torch.nn.Embedding)
+    held = {id(one.weight) for one in model.modules() if isinstance(one, owners)}
+    others = any(one.ndim > 1 and id(one) not in held for one in model.parameters())
+    return not others and getattr(model.config, "_attn_implementation", "") == "sdpa"
 
 
 def _shared(embedding: Any, model: Any) -> bool:
