@@ -134,6 +134,10 @@ class EvidenceFile(Frozen):
     workload: Workload = Workload()
     machines: tuple[Machine, ...] = ()
     records: tuple[EvidenceRecord, ...] = ()
+    seals: dict[str, str] = Field(
+        default_factory=dict,
+        description="SHA-256 of each record, of each machine (`machine NAME`) and of the workload, as they were when they were collected.",
+    )
 
 
 class CollectorRow(Frozen):

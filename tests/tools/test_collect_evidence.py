@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from opscope_schemas.errors import BusyError, InputError, PathRefusedError, UnknownNameError
-from opscope_schemas.evidence import TOPICS, CollectEvidenceResult, Topic
+from opscope_schemas.evidence import TOPICS, CollectEvidenceResult, EvidenceFile, Topic
 from opscope_tools.children import alone
-from opscope_tools.collect_evidence.files import read_evidence
+from opscope_tools.collect_evidence.files import kept_text, read_evidence
 from opscope_tools.collect_evidence.importing import IMPORT_EVIDENCE, _harmless
 from opscope_tools.collect_evidence.tool import COLLECT_EVIDENCE
 from opscope_tools.running.engines import close_engines
@@ -127,7 +127,7 @@ def test_an_evidence_file_of_another_machine_is_read_again_before_it_is_taken(
     assert {one.machine for one in kept.records} == {"their box"}
     assert (tmp_path / "posts/evidence/cache-hierarchy/decode-stacks.svg").is_file()
     next(one for one in other["records"] if one["id"] == "attention-caches")["parsed"]["naive_128_refs"] += 1
-    (tmp_path / "forged.json").write_text(json.dumps(other))
+    (tmp_path / "forged.json").write_text(kept_text(EvidenceFile.model_validate(other)))
     with pytest.raises(InputError, match="does not say what its own output says"):
         run_tool(IMPORT_EVIDENCE, {"topic": "cache-hierarchy", "path": str(tmp_path / "forged.json")}, context)
 
@@ -136,7 +136,7 @@ def test_an_evidence_file_of_another_machine_is_read_again_before_it_is_taken(
     ("text", "collector", "said"),
     [
         ("nothing like it", "gpu-copies-counters", "no output of gpu-copies-counters"), ("{}", None, "no evidence file"), ('{"topic": "system-calls"}', None, "holds records on system-calls"),
-        ('{"topic": "memory-bandwidth"}', None, "no record that is ok"), ("x", "copies-code", "no output of copies-code"), ("GPU", "no-such", "no-such"),
+        ('{"topic": "memory-bandwidth"}', None, "edited since"), ("x", "copies-code", "no output of copies-code"), ("GPU", "no-such", "no-such"),
     ],
 )  # fmt: skip
 def test_what_is_no_evidence_is_refused(
@@ -168,9 +168,7 @@ def test_records_of_two_workloads_do_not_lie_beside_each_other(context: ToolCont
     assert kept is not None
     assert kept.workload.threads == 2
     foreign = tmp_path / "foreign.json"
-    foreign.write_text(
-        kept.model_copy(update={"workload": kept.workload.model_copy(update={"tokens": 9})}).model_dump_json()
-    )
+    foreign.write_text(kept_text(kept.model_copy(update={"workload": kept.workload.model_copy(update={"tokens": 9})})))
     with pytest.raises(InputError, match="another workload"):
         run_tool(IMPORT_EVIDENCE, {"topic": "cache-hierarchy", "path": str(foreign)}, context)
 
@@ -197,12 +195,12 @@ def test_a_record_that_ran_more_than_one_program_is_not_taken(
     foreign = tmp_path / "foreign.json"
     asked = {"topic": "cache-hierarchy", "path": str(foreign), "machine": "lab"}
     foreign.write_text(
-        found.model_copy(update={"records": (record.model_copy(update={"commands": (command,)}),)}).model_dump_json()
+        kept_text(found.model_copy(update={"records": (record.model_copy(update={"commands": (command,)}),)}))
     )
     with pytest.raises(InputError, match="more than one program"):
         run_tool(IMPORT_EVIDENCE, asked, context)
     hostile = found.machines[0].model_copy(update={"cpu": "<script>x</script> [a](javascript:b) \x1b[31m \u202e"})
-    foreign.write_text(found.model_copy(update={"machines": (hostile,)}).model_dump_json())
+    foreign.write_text(kept_text(found.model_copy(update={"machines": (hostile,)})))
     run_tool(IMPORT_EVIDENCE, asked, context)
     kept = read_evidence(tmp_path, "cache-hierarchy")
     assert kept is not None
@@ -215,3 +213,20 @@ def test_every_command_of_a_kept_record_is_one_that_an_import_takes(topic: Topic
     found = read_evidence(Path(__file__).parents[2], topic)
     assert found is not None
     assert [line for one in found.records for line in one.commands if not _harmless(line)] == []
+
+
+def test_a_file_that_was_edited_is_not_taken(context: ToolContext, tmp_path: Path) -> None:
+    run_tool(COLLECT_EVIDENCE, {"topic": "cache-hierarchy", "only": ["topology"]}, context)
+    found = read_evidence(tmp_path, "cache-hierarchy")
+    assert found is not None
+    foreign = tmp_path / "foreign.json"
+    changes: tuple[dict[str, object], ...] = (
+        {"machines": (found.machines[0].model_copy(update={"cpus": 96}),)},
+        {"records": (found.records[0].model_copy(update={"tool_version": "99.1"}),)},
+        {"workload": found.workload.model_copy(update={"hidden_size": 4096})},
+        {"seals": {}},
+    )
+    for change in changes:
+        foreign.write_text(found.model_copy(update=change).model_dump_json())
+        with pytest.raises(InputError, match="edited"):
+            run_tool(IMPORT_EVIDENCE, {"topic": "cache-hierarchy", "path": str(foreign)}, context)

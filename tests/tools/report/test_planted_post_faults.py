@@ -179,7 +179,25 @@ def made_up(text: str, records: Records, drawn: random.Random) -> tuple[str, Rec
     return text, records
 
 
+def _edited(field: str, value: Any) -> Fault:
+    """A field of a record that no output is read for."""
+
+    def fault(text: str, records: Records, drawn: random.Random) -> tuple[str, Records]:
+        drawn.choice([one for one in records["records"] if one.get("status") == "ok"])[field] = value
+        return text, records
+
+    fault.__name__ = field
+    return fault
+
+
+def machine_itself(text: str, records: Records, drawn: random.Random) -> tuple[str, Records]:
+    drawn.choice(records["machines"])["cpu"] = "Intel Xeon Platinum 8480C"
+    return text, records
+
+
 FAULTS: tuple[Fault, ...] = (
+    _edited("noise", {"pressure_percent": 0.1}), _edited("commands", ["lscpu --all"]), _edited("tool_version", "99.0"),
+    _edited("title", "What is fastest?"), _edited("machine", "cluster"), machine_itself,
     figure, figure_of_something_else, unit, output, output_left_out, command, claim_gone, claim_weaker, swapped, deleted, invented,
     added, parsed, kept_output, evidence_class, made_up,
 )  # fmt: skip
@@ -233,6 +251,10 @@ def test_a_picture_that_is_not_what_its_record_gives_is_named(context: ToolConte
 
 #: sentences that an agent may not add, on any topic
 SAID = (
+    "The second level misses {{fact:attention-caches.naive_1024_l1_misses}} lines in the simulation.",
+    "From the first level there come {{fact:attention-caches.blocked_1024_l2_misses}} misses in the simulation.",
+    "A simulated count of {{fact:attention-caches.blocked_1024_l1_misses}} is the least that any program on any machine can reach.",
+    "Memory has a latency of {{fact:ceilings.read_32KiB_bytes_per_second}}.",
     "The processor retires 3.1 instructions per cycle here.",
     "That is roughly a third of the peak.",
     "A hundred and twenty gigabytes pass each second.",

@@ -276,3 +276,16 @@ def test_a_count_that_other_programs_raise_is_not_told_of_a_busy_machine() -> No
         "The kernel is asked"
         not in render_post(post(narrative, with_fields("calls", parsed={"context_switches": 3}, noise=busy))).text
     )
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "It runs at batch size {{fact:workload.batch_size}} on {{fact:workload.threads}} thread(s).",
+        "The processor is of the x86-64 family.",
+        "The manual has more on this [1, 2].",
+    ],
+)
+def test_what_an_honest_engineer_adds_is_not_refused(said: str) -> None:
+    edited = post(NARRATIVE.replace("It adds, and adds again.", f"It adds, and adds again. {said}"))
+    assert rules(render_post(edited).text, edited) == rules(render_post(post()).text, post()) == set()

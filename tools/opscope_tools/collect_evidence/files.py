@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import zip_longest
 from pathlib import Path
@@ -17,7 +18,20 @@ from opscope_tools.evidence.table import Collector, Picture, again
 from opscope_tools.report.post import Post
 from opscope_tools.report.saving import inside
 
-__all__ = ["evidence_path", "joined", "picture_texts", "read_evidence", "record_problems", "whole"]
+__all__ = [
+    "edited",
+    "evidence_path",
+    "joined",
+    "kept_text",
+    "picture_texts",
+    "read_evidence",
+    "record_problems",
+    "whole",
+]
+
+
+#: why a record has nothing that nobody asked for
+NOT_COLLECTED = "It was not collected."
 
 
 def evidence_path(topic: Topic) -> str:
@@ -40,13 +54,34 @@ def read_evidence(output: Path, topic: Topic) -> EvidenceFile | None:
     return found
 
 
+def kept_text(found: EvidenceFile) -> str:
+    """The file as it is saved, each part sealed: an edit shows, a deliberate forgery need not."""
+    sealed = found.model_copy(update={"seals": _seals(found)})
+    return sealed.model_dump_json(indent=1, exclude_defaults=True) + "\n"
+
+
+def _seals(found: EvidenceFile) -> dict[str, str]:
+    parts = {one.id: one.model_dump_json() for one in found.records}
+    parts |= {f"machine {one.name}": one.model_dump_json() for one in found.machines}
+    parts["workload"] = found.workload.model_dump_json()
+    return {name: hashlib.sha256(text.encode()).hexdigest() for name, text in parts.items()}
+
+
+def edited(found: EvidenceFile) -> dict[str, tuple[str, str]]:
+    """What of a file is not as it was saved: seal that it had, seal that it has, by name."""
+    now, then = _seals(found), found.seals
+    return {
+        name: (then.get(name, "none"), now.get(name, "none")) for name in now.keys() | then.keys() if now.get(name) != then.get(name)
+    }  # fmt: skip
+
+
 def whole(found: EvidenceFile) -> EvidenceFile:
     """The file with a record of each collector of its topic: one that nobody ran says so."""
     held = {one.id for one in found.records}
     absent = tuple(
         EvidenceRecord(
             id=one.id, title=one.title, kind=one.kind, evidence_class=one.evidence_class, tool=one.tool, status="missing",
-            reason="It was not collected.", elsewhere=f"opscope collect-evidence {found.topic} --only {one.id}",
+            reason=NOT_COLLECTED, elsewhere=f"opscope collect-evidence {found.topic} --only {one.id}",
         ) for one in of_topic(found.topic) if one.id not in held
     )  # fmt: skip
     return found.model_copy(update={"records": (*found.records, *absent)}) if absent else found
@@ -54,6 +89,12 @@ def whole(found: EvidenceFile) -> EvidenceFile:
 
 def record_problems(post: Post, folder: Path) -> Iterator[Problem]:
     """Records whose figures or pictures below the folder are not what their own kept output says, read again by the collector that made them."""
+    present = {one.id for one in post.evidence.records if one.reason != NOT_COLLECTED}
+    kept = post.evidence.model_copy(
+        update={"records": tuple(one for one in post.evidence.records if one.id in present)}
+    )
+    for name, (then, now) in sorted(edited(kept).items()):
+        yield _odd(name, then, now, f"{name} was edited since it was saved: its digest is another.")
     known = {one.id: one for one in of_topic(post.topic)}
     machines = {one.name for one in post.evidence.machines}
     for record in post.evidence.records:

@@ -12,7 +12,7 @@ from opscope_schemas.errors import InputError
 from opscope_schemas.evidence import EvidenceFile, EvidenceRecord, ImportEvidenceResult, Machine, Noise, Topic
 from pydantic import Field, ValidationError
 
-from opscope_tools.collect_evidence.files import evidence_path, joined, picture_texts, read_evidence
+from opscope_tools.collect_evidence.files import edited, evidence_path, joined, kept_text, picture_texts, read_evidence
 from opscope_tools.collect_evidence.table import collector_named, of_topic
 from opscope_tools.evidence.bench import RefusedError, kept, text_of
 from opscope_tools.evidence.scrub import Scrubber
@@ -63,9 +63,7 @@ def _run(arguments: ImportEvidenceArguments, context: ToolContext) -> ImportEvid
         texts |= files
     found = found.model_copy(update={"records": tuple(records)})
     path = evidence_path(topic)
-    save(
-        workspace.output, {**texts, path: joined(known, found).model_dump_json(indent=1, exclude_defaults=True) + "\n"}
-    )
+    save(workspace.output, {**texts, path: kept_text(joined(known, found))})
     return ImportEvidenceResult(path=path, imported=tuple(record.id for record in found.records))
 
 
@@ -144,6 +142,11 @@ def _file(text: str, arguments: ImportEvidenceArguments, output: Path) -> Eviden
     if found.topic != arguments.topic:
         raise InputError(
             f"{arguments.path} holds records on {found.topic}.", next_step=f"Import it with the topic {found.topic}."
+        )
+    if changed := sorted(edited(found)):
+        raise InputError(
+            f"{arguments.path} was edited since it was saved: {', '.join(changed[:3])}.",
+            next_step="Collect it again there.",
         )
     known = {one.id: one for one in of_topic(arguments.topic)}
     known_here = read_evidence(output, arguments.topic)

@@ -21,7 +21,7 @@ from opscope_schemas.evidence import (
 from pydantic import Field, ValidationError
 
 from opscope_tools.children import alone, scratch_folder
-from opscope_tools.collect_evidence.files import evidence_path, joined, picture_texts, read_evidence
+from opscope_tools.collect_evidence.files import evidence_path, joined, kept_text, picture_texts, read_evidence
 from opscope_tools.collect_evidence.table import collector_named, of_topic
 from opscope_tools.estimate_roofline.tool import ESTIMATE_ROOFLINE
 from opscope_tools.evidence.bench import Bench, RefusedError
@@ -139,7 +139,7 @@ def _run(arguments: CollectEvidenceArguments, context: ToolContext) -> CollectEv
             texts |= files
             context.checkpoint()
     found = joined(known, EvidenceFile(topic=topic, workload=workload, machines=(machine,), records=tuple(records)))
-    save(workspace.output, {**texts, path: found.model_dump_json(indent=1, exclude_defaults=True) + "\n"})
+    save(workspace.output, {**texts, path: kept_text(found)})
     context.progress(len(wanted), len(wanted), "saved")
     return _answered(path, found, machine, tuple(records))
 

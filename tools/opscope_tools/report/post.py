@@ -95,9 +95,10 @@ def told(narrative: str, sections: Mapping[str, str]) -> str:
 
 
 def post_facts(post: Post) -> dict[str, Value]:
-    """Every fact of the records that are ok, the status of each, and the numbers that the narrative derives from them; raises
+    """Every fact of the records that are ok, the status of each, the sizes of the workload, and the numbers that the narrative derives from them; raises
     `InputError` for a bad derivation."""
     found: dict[str, Value] = {f"{one.id}.status": one.status for one in post.records.values()}
+    found |= {f"workload.{name}": value for name, value in post.evidence.workload.model_dump().items()}
     found |= {
         f"{one.id}.{name}": value
         for one in post.records.values()

@@ -15,7 +15,7 @@ from functools import cached_property
 
 from opscope_schemas.evidence import KINDS, EvidenceKind, EvidenceRecord
 from opscope_schemas.report import Problem
-from opscope_schemas.units import said
+from opscope_schemas.units import said, unit_of_field
 
 from opscope_tools.report.markdown import FACT_MARK, Page, code_spans, without_code
 from opscope_tools.report.post import FLAGS, Post, Value, post_facts, roots_of, untrusted
@@ -46,6 +46,8 @@ _HEDGED = re.compile(
     re.IGNORECASE,
 )
 _CITED = re.compile(r"\[(\d+(?:, ?\d+)*)\](?!\()")
+#: digits that count nothing: a source that is cited, the name of an architecture
+_NO_QUANTITY = re.compile(rf"{_CITED.pattern}|\bx86(?:[-_]64)?\b")
 _CLAIM = re.compile(r"<!-- holds: (.*?) -->")
 _RECORD = re.compile(r"<!-- (evidence|elsewhere): ([a-z0-9-]+) -->")
 _SOURCE = re.compile(r"^(\d+)\.\s+(.*)$")
@@ -140,7 +142,7 @@ def marked(material: _Material) -> Iterator[Problem]:
 def unmarked(material: _Material) -> Iterator[Problem]:
     """A quantity is a fact: nobody can check another one."""
     for sentence in material.told:
-        plain = _CITED.sub(lambda found: " " * len(found[0]), sentence.plain)
+        plain = _NO_QUANTITY.sub(lambda found: " " * len(found[0]), sentence.plain)
         for found in quantities(plain):
             counts = (
                 found.text[0].isalpha()
@@ -225,6 +227,47 @@ def compared(material: _Material) -> Iterator[Problem]:
         found = (rank if rank and not _CITED.search(sentence.text) and not _CLAIM.search(sentence.within.text) else None) or (None if backed else COMPARED.search(sentence.plain))  # fmt: skip
         if found is not None:
             yield _problem("COMPARISON", sentence.line, f"{found[0]!r} compares, and nothing holds it: add {{{{holds:expression}}}} to the paragraph, or cite a source. The sentence: {sentence.text!r}.", "a claim or a source", sentence.text)  # fmt: skip
+
+
+#: words that a figure of a level of the cache stands beside, and those of the other level
+_LEVELS = {"_l1_": re.compile(r"\b(?:first|L1|small)\b", re.IGNORECASE), "_l2_": re.compile(r"\b(?:second|last|L2|past|further|large)\b", re.IGNORECASE)}  # fmt: skip
+#: what a figure in such a unit is not called
+_MISCALLED = {
+    "bytes/s": r"latency|delay|duration|seconds",
+    "seconds": r"bandwidth|throughput",
+    "FLOP/s": r"latency|delay|bandwidth",
+}
+_EVERYWHERE = re.compile(
+    r"\b(?:any|every|all|no(?:ne)?) (?:other )?(?:\w+ )?(?:programs?|machines?|processors?|librar(?:y|ies)|kernels?|models?|implementations?)\b[^.]{0,60}\b(?:can|could|will|ever|exists?)\b",
+    re.IGNORECASE,
+)
+
+
+def named(material: _Material) -> Iterator[Problem]:
+    """A figure is called what it is: its level of the cache, its unit; and nothing is said of all machines from records of one."""
+    for sentence in material.told:
+        found = _EVERYWHERE.search(sentence.plain)
+        if found and sentence.facts and not _CITED.search(sentence.text):
+            yield _problem("TOO_WIDE", sentence.line, f"{found[0]!r}: records of one machine do not say that.", "what was measured", sentence.text)  # fmt: skip
+        for fact in sentence.facts:
+            if fact.key not in material.facts:
+                continue
+            levels = {level for level, words in _LEVELS.items() if words.search(sentence.plain)}
+            own = next((level for level in _LEVELS if level in fact.key), "")
+            if own and levels and own not in levels:
+                yield _problem("LEVEL_MISMATCH", sentence.line, f"{fact.key} is of another level of the cache than the sentence says.", own.strip("_").upper(), sentence.text)  # fmt: skip
+            name = fact.key.partition(".")[2]
+            unit = unit_of_field(name)
+            value = material.facts[fact.key]
+            written = value if isinstance(value, str) else said(name, value)
+            before = sentence.text.partition(f"<!-- fact:{fact.key} -->")[0].removesuffix(written)
+            word = (
+                re.search(rf"\b({_MISCALLED[unit]})(?: \w+){{0,3}} ?$", before, re.IGNORECASE)
+                if unit in _MISCALLED
+                else None
+            )
+            if word:
+                yield _problem("UNIT_MISCALLED", sentence.line, f"{fact.key} is in {unit}, and the sentence calls it {word[1]}.", unit, sentence.text)  # fmt: skip
 
 
 def hedged(material: _Material) -> Iterator[Problem]:
@@ -516,5 +559,5 @@ def placeholders(material: _Material) -> Iterator[Problem]:
 
 
 POST_RULES: tuple[Rule, ...] = (
-    placeholders, marked, unmarked, literals, claims, compared, hedged, classes, times, commands, old_names, depth, sources, narrative,
+    placeholders, marked, unmarked, literals, claims, compared, named, hedged, classes, times, commands, old_names, depth, sources, narrative,
 )  # fmt: skip
