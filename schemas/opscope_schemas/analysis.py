@@ -98,6 +98,16 @@ class Totals(Frozen):
     )
 
 
+def unknown(name: str) -> str:
+    """What stands for the meaning of a setting that this table has no words for."""
+    return f"config attribute {name}"
+
+
+def is_element(name: str) -> bool:
+    """Whether a variable is bytes per something of a tensor: no size of the model, and it may be a fraction."""
+    return name.endswith("_bytes")
+
+
 class Variable(Frozen):
     """A name that formulas use."""
 

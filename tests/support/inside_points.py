@@ -14,13 +14,14 @@ from typing import Any
 
 import trace_reference as reference
 from cost_comparison import LargeError, concrete, filling_at, overrides, shallow, walked
+from opscope_schemas.analysis import is_element
 from opscope_schemas.errors import OpscopeError, ValuesError
 from opscope_schemas.formula import Rational, evaluate, holds
 from opscope_tools.costing.arguments import CostArguments
 from opscope_tools.count_flops import count_flops
 from opscope_tools.running.tool import ToolContext
 from opscope_tools.trace.document import assignment
-from opscope_tools.trace.variables import is_depth, is_element
+from opscope_tools.trace.variables import is_depth
 from transformers.models.auto import configuration_auto
 
 _RUN = {"batch_size": 3, "seq_len": 11, "cache_len": 17, "encoder_seq_len": 13}

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from opscope_cache.trees import IMPORTED
+from opscope_schemas.analysis import is_element
 from opscope_schemas.comparison import (
     Alike,
     CompareResult,
@@ -41,7 +42,6 @@ from opscope_tools.trace.document import CallTree, module_analysis
 from opscope_tools.trace.engine import Found
 from opscope_tools.trace.protocol import CallRecord, OpRecord
 from opscope_tools.trace.serving import serving
-from opscope_tools.trace.variables import is_element
 
 #: characters of an answer for an agent, and rows of each list of it, the longest that fits
 _BRIEF, _ROWS = 6_000, tuple(range(14, -1, -1))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
-from opscope_schemas.analysis import ModelAnalysisResult, ModuleAnalysisResult
+from opscope_schemas.analysis import ModelAnalysisResult, ModuleAnalysisResult, is_element
 from opscope_schemas.errors import CancelledError, OpscopeError
 from opscope_schemas.formula import Rational, approximated, evaluate
 from opscope_schemas.numbers import Numbers, Ranked
@@ -24,7 +24,7 @@ from opscope_tools.trace.document import CallTree, assignment, evaluated, module
 from opscope_tools.trace.engine import Found
 from opscope_tools.trace.protocol import CallRecord, OpRecord
 from opscope_tools.trace.routing import left_out
-from opscope_tools.trace.variables import RUN_HINTS, is_element
+from opscope_tools.trace.variables import RUN_HINTS
 
 #: what is listed
 _OPERATORS, _MODULES = 8, 8

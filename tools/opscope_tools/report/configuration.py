@@ -9,14 +9,13 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from opscope_schemas.analysis import Variable
+from opscope_schemas.analysis import Variable, is_element, unknown
 from opscope_schemas.extracted_config import Check, Configuration, Hyperparameter
 from opscope_schemas.formula import Rational, holds, variables
 
 from opscope_tools.report.facts import ImplementationFacts, short
 from opscope_tools.report.overview import scopes
 from opscope_tools.report.quotes import Quotes, in_code
-from opscope_tools.trace.variables import is_element, unknown
 
 __all__ = ["configuration_note", "configuration_rows", "constraint_lines", "declared_at"]
 

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from opscope_cache import keys
 from opscope_cache.store import Store, recall
 from opscope_cache.trees import IMPORTED, tree_at
-from opscope_schemas.analysis import Evaluated, ModelTreeResult
+from opscope_schemas.analysis import Evaluated, ModelTreeResult, is_element
 from opscope_schemas.common import Repository
 from opscope_schemas.errors import CancelledError, OpscopeError, TraceError, WorkerError
 from opscope_schemas.formula import Rational, evaluate, variables
@@ -34,7 +34,7 @@ from opscope_tools.trace.dataflow import dataflow, evaluated
 from opscope_tools.trace.document import CallTree
 from opscope_tools.trace.flights import Flights, Running
 from opscope_tools.trace.protocol import CallRecord, InspectRequest, ModelSpec, Trace, TraceRequest
-from opscope_tools.trace.variables import RUN_HINTS, is_depth, is_element
+from opscope_tools.trace.variables import RUN_HINTS, is_depth
 
 T = TypeVar("T")
 _KEPT = 32

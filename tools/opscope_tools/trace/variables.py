@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from opscope_schemas.analysis import unknown
+
 #: variables that a run binds, not the config
 RUNTIME: Mapping[str, str] = {
     "batch_size": "sequences in the batch",
@@ -54,16 +56,6 @@ def meaning_of(name: str) -> str:
     if name in CONFIG:
         return CONFIG[name][0]
     return unknown(name)
-
-
-def unknown(name: str) -> str:
-    """What stands for the meaning of a setting that this table has no words for."""
-    return f"config attribute {name}"
-
-
-def is_element(name: str) -> bool:
-    """Whether a variable is bytes per something of a tensor: no size of the model, and it may be a fraction."""
-    return name.endswith("_bytes")
 
 
 def is_depth(name: str) -> bool:
