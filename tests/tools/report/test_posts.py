@@ -193,6 +193,7 @@ _PLANTED = (
     ("It adds, and adds again.", "It takes three seconds.", "NUMBER_UNMARKED"),
     ("It adds, and adds again.", "It is faster than any other loop.", "COMPARISON"),
     ("It adds, and adds again.", "This is the fastest of them.", "COMPARISON"),
+    ("It adds, and adds again.", "It is faster than another. {{holds:caches.naive_misses > 0}}", "COMPARISON"),
     ("It adds, and adds again.", "A GPU would show about 40 GB/s here.", "HEDGED"),
     ("It adds, and adds again.", "It runs `vfmadd231ps` on `zmm31`.", "QUOTE_UNKNOWN"),
     ("It adds, and adds again.", "As [7] has it, it adds.", "SOURCE_UNKNOWN"),

@@ -49,6 +49,8 @@ _CITED = re.compile(r"\[(\d+(?:, ?\d+)*)\](?!\()")
 #: digits that count nothing: a source that is cited, the name of an architecture
 _NO_QUANTITY = re.compile(rf"{_CITED.pattern}|\bx86(?:[-_]64)?\b")
 _CLAIM = re.compile(r"<!-- holds: (.*?) -->")
+#: true of every count and time, so it holds no comparison
+_TRIVIAL = re.compile(r"\S+ >=? 0(?:\.0*)?")
 _RECORD = re.compile(r"<!-- (evidence|elsewhere): ([a-z0-9-]+) -->")
 _SOURCE = re.compile(r"^(\d+)\.\s+(.*)$")
 _YEAR = re.compile(r"\b(19[89]\d|20[0-4]\d)\b")
@@ -222,7 +224,8 @@ def _records_of(material: _Material, keys: Iterable[str]) -> set[str]:
 def compared(material: _Material) -> Iterator[Problem]:
     """A comparison rests on a claim of its paragraph or on a source that its sentence cites; a rank on nothing."""
     for sentence in material.told:
-        backed = bool(_CLAIM.search(sentence.within.text)) or bool(_CITED.search(sentence.text))
+        claimed = [part.strip() for claim in _CLAIM.findall(sentence.within.text) for part in claim.split(" and ")]
+        backed = any(not _TRIVIAL.fullmatch(part) for part in claimed) or bool(_CITED.search(sentence.text))
         rank = RANKS.search(sentence.plain)
         found = (rank if rank and not _CITED.search(sentence.text) and not _CLAIM.search(sentence.within.text) else None) or (None if backed else COMPARED.search(sentence.plain))  # fmt: skip
         if found is not None:
