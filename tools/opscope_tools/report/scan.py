@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from opscope_tools.report.sources import SourceReader, Span
+from opscope_tools.source.python.imports import imported
 
 __all__ = ["Hit", "Plan", "bases", "capabilities", "code_lines", "decorators", "matching_lines", "plans"]
 
@@ -76,15 +77,18 @@ def plans(reader: SourceReader, path: str, class_name: str) -> list[Plan]:
 
 def bases(reader: SourceReader, path: str, span: Span) -> list[tuple[str, Span]]:
     """The classes that a class names as its bases: of its own file, or of the file that an import there names."""
-    names = {ast.unparse(base) for base in span.node.bases} if isinstance(span.node, ast.ClassDef) else set()
-    files = dict.fromkeys(names, path)
+    named = {ast.unparse(base) for base in span.node.bases} if isinstance(span.node, ast.ClassDef) else set()
+    files = {name: (path, name) for name in named}
     tree = reader.tree(path)
+    package = ".".join(path.split("/")[:-1])
     for node in tree.body if tree is not None else ():
         if isinstance(node, ast.ImportFrom):
-            above = path.split("/")[: -node.level] if node.level else []
-            file = "/".join([*above, *(node.module or "").split(".")]) + ".py"
-            files |= {alias.name: file for alias in node.names if alias.name in names}
-    found = ((file, reader.definition(file, name)) for name, file in files.items())
+            files |= {
+                one.name: (one.module.replace(".", "/") + ".py", one.member)
+                for one in imported(node, package)
+                if one.name in named
+            }
+    found = ((file, reader.definition(file, name)) for file, name in files.values())
     return [(file, base) for file, base in found if base is not None]
 
 
