@@ -22,7 +22,7 @@ lint: $(STAMP)
 
 # what takes long: samples of transformers against what it builds, loads, every command's screen
 slow: $(STAMP)
-	$(BIN)/pytest -n 2 --dist worksteal -m 'slow and not faults'
+	$(BIN)/pytest -n 2 --dist worksteal -m 'slow and not faults and not second'
 
 # kills at random moments, full and broken disks, attacks and loads: what takes minutes; prints what was tried and what came of it
 faults: $(STAMP)
@@ -56,12 +56,12 @@ gallery: $(STAMP)
 # the official suites against the real server, Mermaid's parser on the gallery; installs Node and all of them from npm first
 conformance: $(STAMP)
 	.ci/install-node
-	OPSCOPE_NEEDS_NODE=1 $(BIN)/pytest -m nodejs tests/conformance
+	$(BIN)/pytest -m nodejs tests/conformance
 
 # `--python`: makes the interpreters with other transformers versions, and traces in them
 second: $(STAMP)
 	PYTHON=$(PYTHON) .ci/second-interpreter
-	OPSCOPE_NEEDS_SECOND=1 $(BIN)/pytest -n 2 --dist worksteal -m second tests/tools/trace/test_second_interpreter.py
+	$(BIN)/pytest -n 2 --dist worksteal -m second tests/tools/trace/test_second_interpreter.py
 
 # attempts to run code and to read foreign files through everything that takes a name or a path; prints how many were made
 security: $(STAMP)
@@ -173,7 +173,7 @@ sweep-configs: $(STAMP)
 clients: $(STAMP)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[agent]'
 	PYTHON=$(PYTHON) .ci/client-environments
-	OPSCOPE_NEEDS_CLIENTS=1 OPSCOPE_NEEDS_AGENTS=1 $(BIN)/pytest -n 2 --dist worksteal -m 'clients or agents' tests/clients
+	$(BIN)/pytest -n 2 --dist worksteal -m 'clients or agents' tests/clients
 
 # how long each tool's default answers are
 sweep-answers: $(STAMP)

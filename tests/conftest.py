@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from cannot import CANNOT
 from filelock import FileLock
 from hypothesis import HealthCheck, settings
 from opscope_tools.index.build.build import build
@@ -18,6 +20,18 @@ settings.load_profile("any machine")
 
 #: servers that tests start trace what they are asked, and nothing in advance
 os.environ.setdefault("OPSCOPE_WARM", "0")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Where nothing may be missing (`OPSCOPE_SKIPS=fail`), a test that skips itself fails, unless the machine cannot do what it tests."""
+    report = yield
+    said = str(call.excinfo.value) if call.excinfo is not None else ""
+    if report.skipped and os.environ.get("OPSCOPE_SKIPS") == "fail" and not said.startswith(CANNOT):
+        report.outcome, report.longrepr = "failed", f"{item.nodeid} was skipped, where nothing may be: {said}"
+    return report
 
 
 @pytest.fixture(scope="session")

@@ -7,12 +7,15 @@ import sys
 from pathlib import Path
 
 import pytest
+from cannot import CANNOT
 from opscope_tools import children
 from opscope_tools.children import Cage, protection, run, scratch_folder
 from opscope_tools.children import cage as cages
 from tally import Tally
 
-pytestmark = pytest.mark.skipif(not protection().complete, reason="; ".join(protection().missing) or "no cage here")
+pytestmark = pytest.mark.skipif(
+    not protection().complete, reason=f"{CANNOT}{'; '.join(protection().missing) or 'no cage here'}"
+)
 
 SEALING = Path(children.__file__).with_name("seal.py")
 #: name -> Python that does what it names; each must fail inside. `{secret}` is a file outside, `{outside}` its folder

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from cannot import CANNOT
 from opscope_schemas.errors import InputError, OpscopeError
 from opscope_tools.children import Limits, protection
 from opscope_tools.costing.arguments import CostArguments
@@ -14,7 +15,9 @@ from opscope_tools.running.session import open_workspace
 from opscope_tools.running.tool import ToolContext
 from opscope_tools.running.workspace import Workspace
 
-caged = pytest.mark.skipif(not protection().complete, reason="; ".join(protection().missing) or "no cage here")
+caged = pytest.mark.skipif(
+    not protection().complete, reason=f"{CANNOT}{'; '.join(protection().missing) or 'no cage here'}"
+)
 
 HOSTILE = """
 import os, socket, subprocess, threading

@@ -1,7 +1,7 @@
 """The analyzers as users start them: the real SDK, its command line and our server, on a model that says what it must.
 
 Every run is in namespaces of its own, with nothing but loopback: where these cannot be had the tests are skipped. So they are
-where the agent extra is missing, unless OPSCOPE_NEEDS_AGENTS says that it is there.
+where the agent extra is missing.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 import isolation
 import pytest
 from agent_runs import Run, Turns, answer, call, free_of, run, say
+from cannot import CANNOT
 from opscope_clients.agents.server import TOOLS
 
 pytestmark = pytest.mark.agents
@@ -34,10 +35,10 @@ ELEMENTS = "{batch_size} * {seq_len} * {hidden_size}"
 @pytest.fixture(scope="session", autouse=True)
 def _possible() -> None:  # of the session, so that nothing is prepared for tests that are skipped
     missing = "" if importlib.util.find_spec("claude_agent_sdk") else "pip install 'opscope[agent]' first"
-    if missing and os.environ.get("OPSCOPE_NEEDS_AGENTS"):
-        pytest.fail(missing)
-    if reason := missing or isolation.refusal():
-        pytest.skip(reason)
+    if missing:
+        pytest.skip(missing)
+    if refusal := isolation.refusal():
+        pytest.skip(f"{CANNOT}{refusal}")
 
 
 def plain(cache: Path, folder: Path, *arguments: str) -> dict[str, Any]:

@@ -68,10 +68,11 @@ def test_attention_is_four_projections_rotary_cache_and_the_fused_operator(conte
     read += sum((x * a + angles) + x // 2 * a + x * a + (x * a + angles) + 2 * x * a for x in (q, k))
     read += 2 * k * a  # the empty cache is concatenated with k and with v
     read += q * a + 2 * k * c  # sdpa: q, k, v once, the latter two from the cache
-    read += q * a  # .contiguous() after the heads are moved back
     write = q * a + 2 * k * a + out * a
     write += sum(x * a + x // 2 * a + x * a + x * a + x * a for x in (q, k))
-    write += 2 * k * c + q * a + q * a  # the cache with k and v; sdpa; .contiguous()
+    write += (
+        2 * k * c + q * a
+    )  # the cache with k and v; sdpa, which writes token by token, so that .contiguous() copies nothing
     assert figures(totals_of("LlamaAttention", context), values) == (flops, matmul, read, write)
 
 
