@@ -6,13 +6,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: analyze test slow lint setup golden fuzz mutants mutants-drawn gallery conformance second faults readme clients bench-load bench-server bench-tools bench-agent bench-calls bench-index bench-cost bench-kernels bench-reports bench-silicon bench-served calibrate bench-map bench-gpu bench-roofline bench-peers security sweep sweep-checkpoints sweep-cost sweep-reports sweep-index sweep-kernels sweep-instances sweep-prose sweep-configs sweep-answers sweep-names clean
+.PHONY: analyze test slow lint package setup golden fuzz mutants mutants-drawn gallery conformance second faults readme clients bench-load bench-server bench-tools bench-agent bench-calls bench-index bench-cost bench-kernels bench-reports bench-silicon bench-served calibrate bench-map bench-gpu bench-roofline bench-peers security sweep sweep-checkpoints sweep-cost sweep-reports sweep-index sweep-kernels sweep-instances sweep-prose sweep-configs sweep-answers sweep-names clean
 
 analyze: $(STAMP)
 	$(BIN)/opscope analyze $(TARGET)
 
 test: $(STAMP)
 	$(BIN)/pytest -n 2 --dist worksteal
+
+# wheel and sdist, checked and used from an empty environment of PYTHON; STATIC=--static without torch
+package:
+	PYTHON=$(PYTHON) .ci/package $(STATIC)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
