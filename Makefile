@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: analyze test slow lint setup docs golden fuzz mutants mutants-drawn gallery conformance second faults readme clients bench-load bench-server bench-tools bench-agent bench-calls bench-index bench-cost bench-kernels bench-reports bench-silicon bench-served calibrate bench-map bench-gpu bench-roofline bench-peers security sweep sweep-checkpoints sweep-cost sweep-reports sweep-index sweep-kernels sweep-instances sweep-prose sweep-configs sweep-answers sweep-names clean
+.PHONY: analyze test slow lint setup docs samples golden fuzz mutants mutants-drawn gallery conformance second faults readme clients bench-load bench-server bench-tools bench-agent bench-calls bench-index bench-cost bench-kernels bench-reports bench-silicon bench-served calibrate bench-map bench-gpu bench-roofline bench-peers security sweep sweep-checkpoints sweep-cost sweep-reports sweep-index sweep-kernels sweep-instances sweep-prose sweep-configs sweep-answers sweep-names clean
 
 analyze: $(STAMP)
 	$(BIN)/opscope analyze $(TARGET)
@@ -31,6 +31,10 @@ faults: $(STAMP)
 # the documentation as a site, in site/; it opens from files
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --clean
+
+# what the commands of README and the pages print now, where they show something else
+samples: $(STAMP)
+	$(BIN)/python tests/support/samples.py README.md $$(find docs -name '*.md')
 
 # the shell commands of docs/how-to/shell.md in its order, from an empty folder
 readme: $(STAMP)

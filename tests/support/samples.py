@@ -29,9 +29,7 @@ WIDTH = 110
 PAGES = (
     ROOT / "README.md",
     *sorted(
-        page
-        for page in (ROOT / "docs").rglob("*.md")
-        if "reference/" not in str(page) or page.stem == "environment"
+        page for page in (ROOT / "docs").rglob("*.md") if "reference/" not in str(page) or page.stem == "environment"
     ),
 )
 _BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.DOTALL | re.MULTILINE)
