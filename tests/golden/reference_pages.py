@@ -5,6 +5,7 @@ Order: the three pages, a tool, a command, the fields of a document, what a JSON
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -178,7 +179,14 @@ def _type(one: Mapping[str, Any], root: Mapping[str, Any] | None) -> str:
 
 def _table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     lines = [heads, tuple("---" for _ in heads), *rows]
-    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
+    return "\n".join(f"| {' | '.join(map(_cell, line))} |" for line in lines)
+
+
+def _cell(text: str) -> str:
+    """A cell; a bar in code is an entity, behind which a line may break, since what a backslash means there differs between readers of Markdown."""
+    code = re.sub(r"`([^`]*[|][^`]*)`", lambda found: f"<code>{html.escape(found[1], quote=False)}</code>", text)
+    parts = re.split(r"(<code>.*?</code>)", code)
+    return "".join(part.replace("|", "&#124;<wbr>" if part.startswith("<code>") else r"\|") for part in parts)
 
 
 def _escaped(text: str) -> str:
