@@ -30,7 +30,7 @@ faults: $(STAMP)
 
 # the documentation as a site, in site/; it opens from files
 docs: $(STAMP)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --clean
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --clean
 
 # what the commands of README and the pages print now, where they show something else
 samples: $(STAMP)

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -131,6 +132,36 @@ def test_links_of_readme_lead_to_files() -> None:
     links = re.findall(r"\]\(([^)]+)\)", (ROOT / "README.md").read_text())
     assert len(links) > 20
     assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_the_site_loads_nothing_from_elsewhere_and_a_broken_anchor_stops_its_build(tmp_path: Path) -> None:
+    for name in ("mkdocs.yml", "CONTRIBUTING.md", "CHANGELOG.md"):
+        shutil.copy(ROOT / name, tmp_path)
+    shutil.copytree(DOCS, tmp_path / "docs")
+    line = re.search(r"^docs: .*\n\t\w+=1 \$\(BIN\)/(.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert line is not None
+    command, place = [str(Path(sys.executable).with_name("mkdocs")), *line[1].split()[1:]], {"NO_MKDOCS_2_WARNING": "1"}
+
+    def build() -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command, cwd=tmp_path, env=os.environ | place, capture_output=True, text=True, timeout=300, check=False
+        )
+
+    done = build()
+    assert done.returncode == 0, done.stderr
+    pages = {page: page.read_text() for page in (tmp_path / "site").rglob("*.html")}
+    assert len(pages) > 30
+    loaded = [
+        found
+        for text in pages.values()
+        for found in re.findall(r"<(?:script|link|img|iframe)\b[^>]*https?://[^>]*>", text)
+    ]
+    assert loaded == []
+    with (tmp_path / "docs/index.md").open("a") as page:
+        page.write("\n[nowhere](start.md#nowhere)\n")
+    done = build()
+    assert done.returncode != 0
+    assert "#nowhere" in done.stderr
 
 
 def test_the_page_of_conventions_has_every_one_that_documents_spell_out() -> None:
