@@ -145,7 +145,7 @@ class TimeTotals(Frozen):
 
 
 def launches(one: OperatorTime | TimeTotals) -> float | None:
-    """Share of the calibrated time that starting kernels takes, where it is most of it: then nothing else limits; else None."""
+    """Share of the calibrated time that the fixed time of kernels takes (what one takes however small it is), where it is most of it: then nothing else limits; else None."""
     if not one.calibrated_seconds or one.launch_seconds is None:
         return None
     share = one.launch_seconds / one.calibrated_seconds

@@ -42,7 +42,7 @@ def show_estimate(page: Page, result: RooflineResult) -> None:
         )
         if started := launches(totals):
             page.say(
-                f"starting kernels takes {100 * started:.0f} % of it: fewer kernels, or more sequences for each, help first"
+                f"the fixed time of kernels takes {100 * started:.0f} % of it: fewer kernels, or more sequences for each, help first"
             )
     else:
         page.say(f"{seconds(totals.bound_seconds)} at least (bound), limited by {totals.limited_by}; uncalibrated")

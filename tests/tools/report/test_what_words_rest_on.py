@@ -7,14 +7,17 @@ import re
 
 import pytest
 import report_toy as toy
-from opscope_schemas.analysis import ModelInput, ModuleNode, TensorInfo, Variable
-from opscope_schemas.dataflow import FlowTensor
+from opscope_schemas.analysis import Kernel, ModelInput, ModuleNode, TensorInfo, Variable
+from opscope_schemas.dataflow import CacheGrowth, FlowTensor
 from opscope_schemas.extracted_config import Check, Configuration, ExtractConfigResult, Hyperparameter, Meaning
+from opscope_schemas.formula import evaluate
 from opscope_tools.report.components import _find, _interface, _pseudocode
 from opscope_tools.report.configuration import configuration_rows, constraint_lines
-from opscope_tools.report.facts import ImplementationFacts
+from opscope_tools.report.facts import Figures, ImplementationFacts, is_leaf, leaves, limited, walk
 from opscope_tools.report.findings import findings
-from opscope_tools.report.memory import lifetime_rows
+from opscope_tools.report.flow import forward_pass
+from opscope_tools.report.kinds import sliding_window
+from opscope_tools.report.memory import _growth, lifetime_rows
 from opscope_tools.report.overview import swappable
 from opscope_tools.report.quotes import Quotes
 from opscope_tools.report.sources import SourceReader
@@ -104,10 +107,10 @@ def test_a_pass_that_starting_kernels_takes_most_of_is_not_limited_by_memory(fac
         return re.sub(r"<!--.*?-->", "", toy.rendered_with(dataclasses.replace(facts, estimates=estimates), {}).text)
 
     few, many = started(0.1e-3), started(1.5e-3)
-    assert "starting kernels" not in few
-    assert "explains 50 % of that: starting kernels takes 75 %" in many
+    assert "fixed time of its kernels takes" not in few
+    assert "explains 50 % of that: the fixed time of its kernels takes 75 %" in many
     assert "**What would save most:** Fewer kernels" in many
-    assert "decode by starting its kernels" in many
+    assert "decode by the fixed time of its kernels" in many
     assert "decode by memory" not in many
     assert "launch, 1 kB" in many
 
@@ -235,3 +238,65 @@ def test_a_pass_says_how_many_operators_it_runs(facts: ImplementationFacts) -> N
     main = facts.main.model_copy(update={"per_operator": grown})
     said = re.sub(r"<!--.*?-->", "", story(dataclasses.replace(facts, documents=(main,)), Quotes())[1])
     assert f"in {len(grown) * facts.point(main)['seq_len']:,} operators" in said
+
+
+def test_what_limits_a_pass_is_what_limits_its_kernels_and_not_their_sum() -> None:
+    """A product at ten times the ridge and a copy: together just below it, though the product takes most of the time."""
+    product, copy = Figures(1000, 1000, 1, 0), Figures(0, 0, 5, 5)
+    assert (product.flops + copy.flops) / (product.bytes + copy.bytes) < 100
+    assert limited([product, copy], 100) == ("memory", 0.5)
+    assert limited([product, product, copy], 100) == ("compute", 2 / 3)
+    assert limited([copy], 100) == ("memory", 1.0)
+
+
+def test_a_pass_and_a_class_are_limited_by_the_kernels_inside_them(facts: ImplementationFacts) -> None:
+    values = facts.point(facts.main)
+    for name in ("", *(call.class_name for _, _, call in walk(facts.main.kernels, "") if call.class_name)):
+        within = (
+            [
+                Figures.sum([kernel], values)
+                for _, _, call in walk(facts.main.kernels, "")
+                if call.class_name == name or not name
+                for _, _, kernel in walk((call,), "")
+                if is_leaf(kernel)
+            ]
+            if name
+            else [Figures.sum([kernel], values) for _, kernel in leaves(facts.main)]
+        )
+        assert facts.limited(facts.main, name) == limited(within, facts.ridge)
+
+
+def test_the_steps_of_a_loop_are_told_where_its_operators_stand(facts: ImplementationFacts) -> None:
+    def looped(kernels: tuple[Kernel, ...], outer: int) -> tuple[Kernel, ...]:
+        return tuple(
+            kernel.model_copy(update={"repeat": str(7 * outer)}) if is_leaf(kernel)
+            else kernel.model_copy(update={"kernels": looped(kernel.kernels or (), evaluate(kernel.repeat, facts.point(facts.main)))})
+            for kernel in kernels
+        )  # fmt: skip
+
+    plain = "\n".join(line for _, line in forward_pass(facts, tasks(facts.main, facts.graphs[0])))
+    main = facts.main.model_copy(update={"kernels": looped(facts.main.kernels, 1)})
+    changed = dataclasses.replace(facts, documents=(main, *facts.documents[1:]))
+    catalogue = tasks(main, facts.graphs[0])
+    assert "×7" not in plain
+    assert "×7" in "\n".join(line for _, line in forward_pass(changed, catalogue))
+    assert "the steps of loops" in str(findings(changed, catalogue, Quotes()))
+    assert "the steps of loops" not in str(findings(facts, tasks(facts.main, facts.graphs[0]), Quotes()))
+
+
+def test_a_cache_with_windows_grows_until_they_are_full(facts: ImplementationFacts) -> None:
+    config = {**facts.tree.config, "sliding_window": 4096}
+    windowed = dataclasses.replace(facts, tree=facts.tree.model_copy(update={"config": config}))
+    unused = dataclasses.replace(
+        facts, tree=facts.tree.model_copy(update={"config": {**config, "use_sliding_window": False}})
+    )
+    assert sliding_window(windowed) == 4096
+    assert sliding_window(unused) == sliding_window(facts) == 0
+    cache = CacheGrowth(per_token="64 * {num_layers}", after="0", before="0")
+    for held, said in (
+        (windowed, ", until the window of 4,096 tokens is full in the layers that have one"),
+        (unused, ""),
+    ):
+        graphs = tuple(graph.model_copy(update={"cache": cache}) for graph in facts.graphs)
+        grown = _growth(dataclasses.replace(held, graphs=graphs))
+        assert grown == f"; it grows by `64 * {{num_layers}}` bytes with each token{said}"

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from opscope_schemas.errors import UnknownNameError
+from opscope_schemas.formula import evaluate
 from opscope_tools.catalog import tool_named
 from opscope_tools.costing.arguments import CostArguments, find
 from opscope_tools.costing.numbers import at_usual_sizes, numbers
@@ -107,3 +108,25 @@ def test_formulas_are_given_where_they_are_asked_for(context: ToolContext) -> No
     told = shorten_to(tool_named("count_flops"), run_tool(tool_named("count_flops"), asked, context))
     assert not told.shortened
     assert math.prod((told.document.kernels != (), told.numbers is None))
+
+
+def test_biases_of_experts_that_a_token_does_not_meet_are_not_active(context: ToolContext) -> None:
+    narrow = {
+        "num_hidden_layers": 2, "hidden_size": 64, "intermediate_size": 48, "num_local_experts": 8, "num_experts_per_tok": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 96,
+    }  # fmt: skip
+    for values in ({"batch_size": 2, "seq_len": 5}, {"batch_size": 1, "seq_len": 1}):
+        asked = CostArguments.model_validate({"target": "gpt_oss", "config": narrow, "values": values})
+        told = count_flops(asked, context).numbers
+        assert told is not None
+        expert = 64 * 2 * 48 + 2 * 48 + 48 * 64 + 64  # two products, each with a bias
+        assert told.active_parameters == told.parameters - 2 * (8 - 2) * expert
+
+
+def test_a_layer_norm_keeps_mean_and_scale_of_each_row_in_four_bytes(context: ToolContext) -> None:
+    """As a GPU does (aten/src/ATen/native/cuda/layer_norm_kernel.cu: the accumulation type), whatever the activations are."""
+    for width in (2, 4):
+        at = {"batch_size": 2, "seq_len": 3, "a_bytes": width}
+        document = count_flops(CostArguments.model_validate({"target": "BertOutput", "values": at}), context).document
+        (norm,) = [kernel for kernel in document.kernels if kernel.class_name.endswith("LayerNorm")]
+        assert evaluate(norm.memory_access.write, {**at, "hidden_size": 768}) == 2 * 3 * (768 * width + 8)

@@ -23,7 +23,7 @@ from opscope_tools.trace.dataflow import cache_growth
 from opscope_tools.trace.document import CallTree, assignment, evaluated, module_analysis
 from opscope_tools.trace.engine import Found
 from opscope_tools.trace.protocol import CallRecord, OpRecord
-from opscope_tools.trace.routing import left_out
+from opscope_tools.trace.routing import grouped, left_out
 from opscope_tools.trace.variables import RUN_HINTS
 
 #: what is listed
@@ -255,7 +255,9 @@ def _share(part: float, whole: int) -> float:
 
 def _active(placed: Iterable[tuple[_Inside, OpRecord, _Work]], at: Mapping[str, float], parameters: int) -> int | None:
     """Parameters that one token meets; None where no experts are chosen from."""
-    idle = [work.count * left for _, op, work in placed if (left := left_out(op, at)) is not None]
+    ran = [(op, work) for _, op, work in placed]
+    experts = grouped(op for op, _ in ran)
+    idle = [work.count * left for op, work in ran if (left := left_out(op, at, experts)) is not None]
     return parameters - round(sum(idle)) if idle else None
 
 

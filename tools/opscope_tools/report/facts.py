@@ -229,6 +229,19 @@ class Figures:
         return self.flops / self.bytes if self.bytes else 0.0
 
 
+def limited(kernels: Iterable[Figures], ridge: float) -> tuple[str, float]:
+    """What limits kernels that run one after another, each at its roof: `compute` or `memory`, and its share of their time.
+
+    The intensity of all of them together does not say it: a large product and a large copy side by side may stand anywhere.
+    """
+    time = {"memory": 0.0, "compute": 0.0}
+    for one in kernels:
+        roof = one.bytes * ridge
+        time["compute" if one.bytes and one.flops >= roof else "memory"] += max(one.flops, roof)
+    most = max(time, key=lambda kind: time[kind])
+    return most, time[most] / (sum(time.values()) or 1.0)
+
+
 # ---- roles ----------------------------------------------------------------------------------------------------------
 
 #: operators that give a module away by themselves, in order of precedence
@@ -450,6 +463,20 @@ class ImplementationFacts:
             evaluate(totals.memory_access.read, values),
             evaluate(totals.memory_access.write, values),
         )
+
+    def limited(self, document: Analysis, class_name: str = "") -> tuple[str, float]:
+        """What limits a pass as eager execution runs it, or all calls of a class in it, and for which share of that time."""
+        values, inside = self.point(document), not class_name
+        found: list[Figures] = []
+        hidden_below: int | None = None
+        for depth, _, kernel in walk(document.kernels, ""):
+            if hidden_below is not None and depth <= hidden_below:
+                hidden_below = None
+            if hidden_below is None and kernel.class_name == class_name:
+                hidden_below = depth
+            if is_leaf(kernel) and (inside or hidden_below is not None):
+                found.append(Figures.sum([kernel], values))
+        return limited(found, self.ridge)
 
     def floor_bytes(self, document: Analysis) -> int:
         """Bytes that no implementation can avoid moving."""

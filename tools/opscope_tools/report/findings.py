@@ -10,7 +10,7 @@ from opscope_schemas.estimates import launches
 from opscope_schemas.formula import evaluate
 from opscope_schemas.units import plain_bytes, seconds
 
-from opscope_tools.report.facts import ImplementationFacts, leaves, short
+from opscope_tools.report.facts import ImplementationFacts, is_leaf, leaves, short, walk
 from opscope_tools.report.insights import share_of_time
 from opscope_tools.report.quotes import Quotes
 from opscope_tools.report.tasks import Task
@@ -104,10 +104,16 @@ def _tasks(facts: ImplementationFacts, catalogue: Sequence[Task], quotes: Quotes
 
 def _chain(facts: ImplementationFacts, quotes: Quotes) -> str:
     graph = facts.graphs[0]
-    depth = quotes("flow.depth", graph.depth)
+    depth, values = quotes("flow.depth", graph.depth), facts.point(facts.main)
+    looped = any(
+        evaluate(kernel.repeat, values) > evaluate(call.repeat, values)
+        for _, _, call in walk(facts.main.kernels, "")
+        for kernel in call.kernels or ()
+        if is_leaf(kernel)
+    )
     return (
         f"The longest chain of {facts.main.phase} is {depth} of {quotes('flow.operators', len(graph.operators))} operators, layers "
-        "once: what stands beside it may run at the same time."
+        f"{'and the steps of loops, which follow one another, ' if looped else ''}once: what stands beside it may run at the same time."
     )
 
 
@@ -152,11 +158,10 @@ def _limits(facts: ImplementationFacts) -> str:
             first = found.spent[0] if found.spent else None
             part = "most" if first is None or first.share > _HALF else "the largest part"
             kind = first.name if first is not None else "nothing"
-            by = "starting its kernels" if launches(found.totals) else found.totals.limited_by
+            by = "the fixed time of its kernels" if launches(found.totals) else found.totals.limited_by
             said.append(f"{document.phase} by {by}, {part} of its {seconds(time)} in {kind}")
         else:
-            bound = "compute" if facts.totals(document).intensity >= facts.ridge else "memory"
-            said.append(f"{document.phase} by {bound}")
+            said.append(f"{document.phase} by {facts.limited(document)[0]}")
     return f"Limited: {'; '.join(said)}."
 
 

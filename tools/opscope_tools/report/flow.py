@@ -144,10 +144,11 @@ def forward_pass(facts: ImplementationFacts, catalogue: Sequence[Task]) -> list[
     numbers, values, kinds = numbering(catalogue), facts.point(facts.main), kinds_of(facts, facts.main)
     seen: set[tuple[object, ...]] = set()
 
-    def row(kernel: Kernel) -> str:
-        """An operator, or a call of one; empty: a call of more."""
+    def row(kernel: Kernel, steps: int) -> str:
+        """An operator, with the steps of the loop that it runs in, or a call of one; empty: a call of more."""
         if is_leaf(kernel):
-            return f"{numbers[id(kernel)]} {bare(kernel.operator or kernel.class_name)}  :{kernel.line}"
+            loop = f" ×{steps}" if steps > 1 else ""
+            return f"{numbers[id(kernel)]} {bare(kernel.operator or kernel.class_name)}{loop}  :{kernel.line}"
         inner = [each for _, _, each in walk((kernel,), "") if is_leaf(each)]
         alone = len(inner) == 1 and len(kernel.kernels or ()) == 1
         return (
@@ -160,7 +161,8 @@ def forward_pass(facts: ImplementationFacts, catalogue: Sequence[Task]) -> list[
         """Operators that follow each other stand on one line, as far as it reaches."""
         line = ""
         for kernel in kernels:
-            repeat, said = evaluate(kernel.repeat, values), row(kernel)
+            repeat = evaluate(kernel.repeat, values)
+            said = row(kernel, repeat // outer)
             single = said and (repeat == outer or is_leaf(kernel))
             if line and (not single or len(line) + len(said) > _ROW):
                 yield depth, line

@@ -110,7 +110,7 @@ def _bounds(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) 
         figures, whole, phase = _all(facts, document, module), facts.totals(document), document.phase
         if not figures.bytes:
             continue
-        bound = "compute" if figures.intensity >= facts.ridge else "memory"
+        bound, share = facts.limited(document, "" if module.class_name == document.class_name else module.class_name)
         parts = []
         if module.class_name != document.class_name:
             parts = [
@@ -123,9 +123,18 @@ def _bounds(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) 
             f"{quotes.said(f'{key}.{phase}.bytes', figures.bytes, plain_bytes)}"
         )
         intensity = quotes.decimal(f"{key}.{phase}.intensity", figures.intensity)
-        said.append(f"{phase} {', '.join(parts)}: {intensity} FLOPs per byte, limited by {bound}")
+        said.append(
+            f"{phase} {', '.join(parts)}: {intensity} FLOPs per byte, {_limit(bound, share, key, phase, quotes)}"
+        )
     of = "The pass" if module.class_name == facts.main.class_name else "All calls"
     return f"{of}: {'; '.join(said)} ({facts.pointer(module.class_name)})." if said else ""
+
+
+def _limit(bound: str, share: float, key: str, phase: str, quotes: Quotes) -> str:
+    """What limits kernels one by one; where another kind of them takes a part worth a word, for how much of their time."""
+    if share > _WHOLE / 100:
+        return f"limited by {bound}"
+    return f"kernel by kernel limited by {bound} for {quotes.decimal(f'{key}.{phase}.limited', 100 * share, 0)} % of the time at the roofs"
 
 
 def _flops(value: float) -> str:

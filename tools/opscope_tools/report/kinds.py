@@ -16,7 +16,7 @@ from opscope_schemas.formula import Rational, evaluate
 
 from opscope_tools.report.facts import ImplementationFacts
 
-__all__ = ["Kind", "kinds_of", "layer_types"]
+__all__ = ["Kind", "kinds_of", "layer_types", "sliding_window"]
 
 #: stretches of layer numbers that a label lists
 _MOST = 8
@@ -78,6 +78,13 @@ def _lists(facts: ImplementationFacts) -> Iterator[tuple[str, tuple[str, ...]]]:
 def layer_types(facts: ImplementationFacts) -> tuple[str, ...]:
     """The kind of each layer, where the configuration has a list of them."""
     return next((kinds for name, kinds in _lists(facts) if name == "layer_types"), ())
+
+
+def sliding_window(facts: ImplementationFacts) -> int:
+    """Tokens that layers with a window attend to; 0 where none has one."""
+    window, kinds = facts.tree.config.get("sliding_window"), layer_types(facts)
+    used = facts.tree.config.get("use_sliding_window", True) and (not kinds or any("sliding" in kind for kind in kinds))
+    return window if used and isinstance(window, int) else 0
 
 
 def _named(repeats: Sequence[int], lists: Sequence[tuple[str, tuple[str, ...]]]) -> list[Kind]:

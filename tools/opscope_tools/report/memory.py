@@ -13,6 +13,7 @@ from opscope_schemas.formula import Formula, evaluate, variables
 from opscope_schemas.units import plain_bytes
 
 from opscope_tools.report.facts import ImplementationFacts, leaves, short, walk
+from opscope_tools.report.kinds import sliding_window
 from opscope_tools.report.tasks import Task, numbering, task_of_operator
 
 __all__ = ["lifetime_rows", "peak_lines", "tensor_bytes"]
@@ -190,9 +191,8 @@ def _cache(facts: ImplementationFacts, catalogue: Sequence[Task]) -> Iterator[Ro
     if not sizes or not made or graph.cache is None:
         return
     where = f"task {', '.join(map(str, dict.fromkeys(number[o.id] for o in made)))} (`{made[0].file}:{made[0].line}`)"
-    grows, said = _growth(facts)
-    readers = "attention of this and of every later pass" if grows else "every later pass"
-    yield f"cache: {'; '.join(sizes)}", where, readers, f"the whole generation{said}"
+    readers = "the layers that made it, in this and every later pass"
+    yield f"cache: {'; '.join(sizes)}", where, readers, f"the whole generation{_growth(facts)}"
 
 
 def _batched(facts: ImplementationFacts, document: ModelAnalysis, size: str) -> str:
@@ -200,8 +200,8 @@ def _batched(facts: ImplementationFacts, document: ModelAnalysis, size: str) -> 
     return "" if "batch_size" in variables(size) else f", at batch {facts.point(document)['batch_size']}"
 
 
-def _growth(facts: ImplementationFacts) -> tuple[bool, str]:
-    """Whether the cache grows with each token, and by what: once where all passes say the same, else of each pass.
+def _growth(facts: ImplementationFacts) -> str:
+    """By what the cache grows with each token: once where all passes say the same, else of each pass.
 
     Layers with a window stop growing when it is full, so that a pass over more tokens says less.
     """
@@ -211,10 +211,11 @@ def _growth(facts: ImplementationFacts) -> tuple[bool, str]:
             growth = graph.cache.per_token
             found.setdefault(evaluate(growth, facts.point(document)), (growth, []))[1].append(document.phase)
     if set(found) <= {0}:
-        return False, "; it is as large after any number of tokens" if found else ""
+        return "; it is as large after any number of tokens" if found else ""
     said = [f"by `{growth}` bytes with each token in {' and '.join(phases)}" for growth, phases in found.values()]
     alone = len(found) == 1
-    return True, f"; it grows {said[0].rpartition(' in ')[0] if alone else ', '.join(said)}"
+    window = f", until the window of {width:,} tokens is full in the layers that have one" if (width := sliding_window(facts)) else ""
+    return f"; it grows {said[0].rpartition(' in ')[0] if alone else ', '.join(said)}{window}"
 
 
 def _weights(facts: ImplementationFacts) -> Row:

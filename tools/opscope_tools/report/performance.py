@@ -10,7 +10,7 @@ from opscope_schemas.formula import Rational, evaluate
 from opscope_schemas.units import plain_bytes
 
 from opscope_tools.report import scan
-from opscope_tools.report.facts import Figures, ImplementationFacts, leaves, short
+from opscope_tools.report.facts import Figures, ImplementationFacts, leaves, limited, short
 from opscope_tools.report.graph import Edge, Graph, Vertex
 from opscope_tools.report.kernels import in_code
 from opscope_tools.report.markdown import table
@@ -54,34 +54,35 @@ def _figures(group: GroupTotal, values: dict[str, Rational]) -> Figures:
     return Figures(*(evaluate(text, values) for text in texts))
 
 
-def _bound(figures: Figures, ridge: float) -> str:
-    return "compute" if figures.intensity >= ridge else "memory"
-
-
 def cost_table(facts: ImplementationFacts, quotes: Quotes) -> str:
     """Costs by module class (kernels of its own lines), those of several passes in one cell."""
     names = dict.fromkeys(group.name for document in facts.documents for group in document.per_class)
     rows = [row for name in names if (row := _row(facts, name, quotes))]
-    rows.append(
-        ("the whole pass", *_cells(facts, {d.phase: (d.phase, facts.totals(d)) for d in facts.documents}, quotes))
-    )
+    whole: dict[str, tuple[str, Figures, str]] = {
+        d.phase: (d.phase, facts.totals(d), facts.limited(d)[0]) for d in facts.documents
+    }
+    rows.append(("the whole pass", *_cells(facts, whole, quotes)))
     return table(("Class (own lines)", "FLOPs", "Matrix products", "Bytes", "FLOPs per byte", "Bound"), rows)
 
 
 def _row(facts: ImplementationFacts, name: str, quotes: Quotes) -> tuple[str, ...]:
     """The row of a class; none where it neither computes nor moves anything."""
-    found: dict[str, tuple[str, Figures]] = {
-        document.phase: (f"{document.phase}.class.{name}", _figures(group, facts.point(document)))
-        for document in facts.documents
-        for group in document.per_class
-        if group.name == name
-    }
-    if not any(figures.bytes or figures.flops for _, figures in found.values()):
+    found: dict[str, tuple[str, Figures, str]] = {}
+    for document in facts.documents:
+        values = facts.point(document)
+        own = [Figures.sum([kernel], values) for owner, kernel in leaves(document) if owner == name]
+        for group in document.per_class:
+            if group.name == name:
+                held = (f"{document.phase}.class.{name}", _figures(group, values), limited(own, facts.ridge)[0])
+                found[document.phase] = held
+    if not any(figures.bytes or figures.flops for _, figures, _ in found.values()):
         return ()
     return (f"`{short(name)}`", *_cells(facts, found, quotes))
 
 
-def _cells(facts: ImplementationFacts, found: Mapping[str, tuple[str, Figures]], quotes: Quotes) -> tuple[str, ...]:
+def _cells(
+    facts: ImplementationFacts, found: Mapping[str, tuple[str, Figures, str]], quotes: Quotes
+) -> tuple[str, ...]:
     """FLOPs, matrix products, bytes, intensity and bound of each pass, by the beginning of their keys."""
     held = [found.get(document.phase) for document in facts.documents]
     columns = (
@@ -89,7 +90,7 @@ def _cells(facts: ImplementationFacts, found: Mapping[str, tuple[str, Figures]],
         [quotes(f"{one[0]}.matmul_flops", one[1].matmul_flops) if one else "-" for one in held],
         [quotes(f"{one[0]}.bytes", one[1].bytes) if one else "-" for one in held],
         [quotes.decimal(f"{one[0]}.intensity", one[1].intensity) if one else "-" for one in held],
-        [_bound(one[1], facts.ridge) if one and one[1].bytes else "-" for one in held],
+        [one[2] if one and one[1].bytes else "-" for one in held],
     )
     return tuple(" / ".join(column) for column in columns)
 
@@ -126,7 +127,7 @@ def _bound_operators(facts: ImplementationFacts, document: ModelAnalysis, kind: 
     return [
         f"{name} ({quotes.decimal(f'{document.phase}.operator.{name}.intensity', f.intensity)})"
         for name, f in figures
-        if f.bytes and _bound(f, facts.ridge) == kind
+        if f.bytes and limited([f], facts.ridge)[0] == kind
     ]
 
 

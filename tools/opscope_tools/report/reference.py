@@ -12,6 +12,7 @@ from opscope_schemas.units import plain_bytes
 from opscope_tools.report import scan
 from opscope_tools.report.configuration import declared_at
 from opscope_tools.report.facts import ImplementationFacts, leaves, short, walk
+from opscope_tools.report.kinds import sliding_window
 from opscope_tools.report.overview import scopes, swappable
 from opscope_tools.report.papers import paper_lines
 from opscope_tools.report.quotes import Quotes
@@ -170,8 +171,8 @@ def _cache(facts: ImplementationFacts, quotes: Quotes) -> str:
                 f"In decode the floor grows by {quotes('decode.cache_bytes_per_token', grown)} bytes for each cached "
                 f"token at batch {batch}."
             )
-    window = facts.tree.config.get("sliding_window")
-    if lines and isinstance(window, int) and facts.tree.config.get("use_sliding_window", True):
+    window = sliding_window(facts)
+    if lines and window:
         at = declared_at(facts, "sliding_window") or facts.pointer(facts.tree.config_class)
         lines.append(
             f"Layers with a window keep no more than its {quotes('window', window)} tokens (`sliding_window`, {at})."

@@ -17,7 +17,7 @@ from opscope_schemas.units import amount, counted, plain_bytes, seconds
 
 from opscope_tools.report.facts import ImplementationFacts, short
 from opscope_tools.report.findings import repeated
-from opscope_tools.report.kinds import layer_types
+from opscope_tools.report.kinds import layer_types, sliding_window
 from opscope_tools.report.overview import attention_kind
 from opscope_tools.report.quotes import Quotes, in_code
 
@@ -65,8 +65,8 @@ def _what(facts: ImplementationFacts, quotes: Quotes) -> str:
         )
     attends = _heads(facts, quotes)
     parts.append(f"{attends}{_holding(facts, 'attention', 'attention', quotes)}" if attends else "")
-    window = facts.tree.config.get("sliding_window")
-    if isinstance(window, int) and facts.tree.config.get("use_sliding_window", True) and facts.classes_of("attention"):
+    window = sliding_window(facts)
+    if window and facts.classes_of("attention"):
         each = ["sliding" in kind for kind in layer_types(facts)]
         within = f" in {quotes('window.layers', sum(each))} of the layers" if any(each) and not all(each) else ""
         parts.append(f"windows of {quotes('window', window)} tokens{within} (`sliding_window`)")
@@ -192,7 +192,7 @@ def _time(facts: ImplementationFacts, phase: str, quotes: Quotes | None) -> str:
         started = launches(totals)
         if started is not None:
             explains, starts = 100 * totals.bound_seconds / totals.calibrated_seconds, 100 * started
-            bound += f", and explains {percent('bound_share', explains)} % of that: starting kernels takes {percent('launch_share', starts)} %"
+            bound += f", and explains {percent('bound_share', explains)} % of that: the fixed time of its kernels takes {percent('launch_share', starts)} %"
         text, more = f"{step} {said('calibrated', totals.calibrated_seconds)} ({spread}); the bound is {bound}", ""
     per_second = (
         f"; {whole('tokens_per_second', rate)} tokens/s{more}" if rate is not None and _of_text(facts, phase) else ""
@@ -288,7 +288,7 @@ def _turns(facts: ImplementationFacts, quotes: Quotes) -> Iterator[str]:
         each_holds = Fraction(use.cache_bytes) / at.get("batch_size", 1)
         many = quotes("decode.outweighing_batch", math.ceil(weights / each_holds))
         yield f"From {many} sequences of {cached} cached tokens on, the cache outweighs the weights."
-    elif per_token and not facts.tree.config.get("sliding_window"):
+    elif per_token and not sliding_window(facts):
         tokens = quotes("decode.cache_passes_weights", math.ceil(weights / per_token))
         each = quotes.said("decode.cache_per_token", per_token, plain_bytes)
         yield f"From {tokens} cached tokens on, of all sequences together, the cache ({each} a token) outweighs the weights."
@@ -306,7 +306,7 @@ def _saved(facts: ImplementationFacts, quotes: Quotes) -> str:
     if phase and launches(totals := facts.estimates[phase].totals):
         explains = 100 * totals.bound_seconds / (totals.calibrated_seconds or 1)
         part = f"Of the bound, {quotes.decimal(f'{phase}.time.bound_share', explains, 0)} % of that time: {', '.join(told)}."
-        first = f"Fewer kernels, or more sequences for each, as starting them takes most of {_STEP[phase]}."
+        first = f"Fewer kernels, or more sequences for each, as their fixed time is most of {_STEP[phase]}."
         return f"{first} {part}" if told else first
     return f"Of the bound of {_STEP[phase]}: {', '.join(told)}." if told else ""
 

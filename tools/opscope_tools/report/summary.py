@@ -57,11 +57,11 @@ def _insights(facts: ImplementationFacts) -> list[str]:
     for document, graph in zip(facts.documents, facts.graphs, strict=True):
         figures, values = facts.totals(document), facts.point(document)
         subject = _plain(facts.called(document))
-        bound = "compute" if figures.intensity >= facts.ridge else "memory"
+        bound, share = facts.limited(document)
         lines.append(
             f"{subject} takes {amount(figures.flops, 'FLOP')} and moves "
-            f"{plain_bytes(figures.bytes)}: {figures.intensity:.2f} FLOPs per byte, {bound}-bound at a ridge of "
-            f"{facts.ridge:g}."
+            f"{plain_bytes(figures.bytes)}: {figures.intensity:.2f} FLOPs per byte; at a ridge of {facts.ridge:g}, "
+            f"{bound}-bound kernels take {100 * share:.0f} % of the time at the roofs."
         )
         if figures.flops:
             lines.append(_costliest(document, graph, values, figures))

@@ -25,7 +25,7 @@ _SMALL = 0.005
 #: operators that a bar of several names
 _NAMED = 3
 LEGEND = (
-    "Behind a bar: its time, its share of the pass, what limits it (launch: starting its kernels takes most of the time), what it computes or moves in all its runs. A fused kernel is "
+    "Behind a bar: its time, its share of the pass, what limits it (launch: the fixed time of its kernels, as measured for their class: what one takes however small it is, is most of the time), what it computes or moves in all its runs. A fused kernel is "
     "called by what it does, with the operators before and behind that it takes in (a residual add, a cast), and stands at the "
     "module that issues most of them."
 )

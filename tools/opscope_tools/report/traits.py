@@ -13,7 +13,7 @@ from opscope_schemas.analysis import ModuleNode
 from opscope_schemas.estimates import launches
 
 from opscope_tools.report.facts import ImplementationFacts, short, walk
-from opscope_tools.report.kinds import layer_types
+from opscope_tools.report.kinds import layer_types, sliding_window
 from opscope_tools.report.overview import attention_kind
 
 __all__ = ["Trait", "Traits", "traits_of"]
@@ -32,7 +32,7 @@ class Traits:
     """The traits of a model by name, the dtype that it runs in, its classes with their roles, and the files that hold them."""
 
     held: Mapping[str, Trait] = field(default_factory=dict)
-    #: pass -> what limits it (`compute`, `memory`), and the sentence that says so; where bound and intensity agree
+    #: pass -> what limits it (`compute`, `memory`), and the sentence that says so; where the device's bound and the eager kernels agree
     limits: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     #: attribute of a projection -> whether it has a bias, where all that are called so are alike; and the class that holds it
     biases: Mapping[str, tuple[bool, str]] = field(default_factory=dict)
@@ -70,16 +70,13 @@ def _names(node: ModuleNode) -> Iterator[str]:
 
 
 def _limits(facts: ImplementationFacts) -> dict[str, tuple[str, str]]:
-    """What limits each pass, where the device's bound and the intensity of the eager pass say the same."""
+    """What limits each pass, where the device's bound and the kernels of the eager pass say the same."""
     found: dict[str, tuple[str, str]] = {}
     for document in facts.documents:
         estimate = facts.estimates.get(document.phase)
-        intensity = facts.totals(document).intensity
-        eager = "compute" if intensity >= facts.ridge else "memory"
+        eager, share = facts.limited(document)
         if estimate is None or (estimate.totals.limited_by == eager and launches(estimate.totals) is None):
-            said = (
-                f"{intensity:,.2f} FLOPs per byte beside a ridge of {facts.ridge:,.0f}: {eager} limits {document.phase}"
-            )
+            said = f"kernels that {eager} limits take {100 * share:.0f} % of {document.phase} at the roofs, ridge {facts.ridge:,.0f}"
             found[document.phase] = (eager, said)
     return found
 
@@ -165,7 +162,7 @@ def _traits(facts: ImplementationFacts) -> Iterator[tuple[str, Trait]]:
             if any(grows)
             else "what is kept is of one size, however many tokens there were"
         )
-        yield "growing", Trait(any(grows) if not facts.tree.config.get("sliding_window") else None, said)
+        yield "growing", Trait(any(grows) if not sliding_window(facts) else None, said)
     latent = attends and bool(_anywhere(config, "kv_lora_rank"))
     yield (
         "latent",

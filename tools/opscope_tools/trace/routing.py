@@ -7,7 +7,7 @@ expected to be chosen by at least one. The power has a variable for exponent, wh
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
@@ -65,9 +65,18 @@ def _routing(tree: CallTree, op: OpRecord) -> Iterator[Routing]:
             return
 
 
-def left_out(op: OpRecord, values: Mapping[str, float]) -> float | None:
-    """Of an operator's experts, the weights that one token does not meet, in elements; None where none are chosen from."""
-    shape = op.inputs[1].shape if op.operator in GROUPED and len(op.inputs) > 1 else ()
+def grouped(ops: Iterable[OpRecord]) -> dict[int, str]:
+    """Calls that choose among experts -> how many there are, as their weights' shape says."""
+    return {op.call: op.inputs[1].shape[0] for op in ops if op.operator in GROUPED and len(op.inputs) > 1}
+
+
+def left_out(op: OpRecord, values: Mapping[str, float], experts_of: Mapping[int, str]) -> float | None:
+    """Of an operator's experts, the weights that one token does not meet, in elements; None where none are chosen from.
+
+    Products of experts, and in the same call (`experts_of`: `grouped`) the gathers of their biases.
+    """
+    bias = op.operator == "aten.index" and "{w_bytes}" in op.read and op.inputs[0].shape[:1] == (experts_of.get(op.call),)
+    shape = op.inputs[1].shape if op.operator in GROUPED and len(op.inputs) > 1 else op.inputs[0].shape if bias else ()
     chosen = values.get(_CHOSEN)
     if not shape or "?" in shape or chosen is None:
         return None
@@ -108,4 +117,4 @@ def notes(tree: CallTree, call: CallRecord) -> tuple[str, ...]:
     )
 
 
-__all__ = ["GROUPED", "Routing", "expected", "left_out", "notes", "routings", "touched"]
+__all__ = ["GROUPED", "Routing", "expected", "grouped", "left_out", "notes", "routings", "touched"]

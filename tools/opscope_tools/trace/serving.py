@@ -344,7 +344,13 @@ def _scores_of(graph: _Graph, op: OpRecord) -> tuple[OpRecord, list[OpRecord]] |
         if inner.intersection(one.reads):
             inner.update(one.writes)
             between.append(one)
+    between += [one for index in inner for one in graph.readers.get(index, []) if _unread(graph, one)]
     return (scores, between) if any(one.operator in _SOFTMAX for one in between) else None
+
+
+def _unread(graph: _Graph, op: OpRecord) -> bool:
+    """Whether nothing reads what the operator makes, as the copy of the scores that sdpa's own definition returns beside its result."""
+    return op.operator in _COPIES and not any(graph.readers.get(i) or i in graph.handed_on for i in op.writes)
 
 
 def _pairs(graph: _Graph, op: OpRecord) -> bool:

@@ -6,6 +6,7 @@ watches stdin, so that the worker ends at once when its keeper is gone, also in 
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import queue
@@ -56,6 +57,7 @@ def _answer(request: dict[str, Any], say: Any) -> Any:
     if kind == "ping":
         return "pong"
     say("importing torch and transformers")
+    _demand("torch", "transformers")
     from opscope_tools.trace.protocol import InspectRequest, TraceRequest
     from opscope_tools.trace.worker.attempts import trace
 
@@ -72,6 +74,19 @@ def _answer(request: dict[str, Any], say: Any) -> Any:
 
         return inspect_model(InspectRequest.model_validate(payload)).model_dump(mode="json")
     raise ValueError(f"unknown request {kind!r}")
+
+
+def _demand(*packages: str) -> None:
+    """Raises `WorkerError` where this interpreter lacks one of the packages that every trace stands on."""
+    from opscope_schemas.errors import WorkerError
+
+    absent = [package for package in packages if importlib.util.find_spec(package) is None]
+    if absent:
+        raise WorkerError(
+            f"Tracing runs the model's code, and {sys.executable} has no {' and no '.join(absent)}.",
+            next_step=f"Install {' and '.join(absent)} there, or name an interpreter that has both torch and transformers "
+            "with --python PATH. What reads source alone (classes, configurations, maps, kernels, checks) needs neither.",
+        )
 
 
 def _described(error: Any) -> dict[str, Any]:

@@ -367,6 +367,10 @@ class Rewriter(TorchFunctionMode):  # type: ignore[misc]  # torch is untyped her
                 raise RuntimeError(
                     f"attention of {tuple(query.shape)} on keys of {tuple(key.shape)}: the heads do not divide"
                 )
+        if not enable_gqa and query.shape[:-2] != key.shape[:-2]:  # no fused kernel takes heads that are broadcast
+            return torch.ops.aten._scaled_dot_product_attention_math(
+                query, key, value, attn_mask, dropout_p, is_causal, scale=scale
+            )[0]
         inputs = [query, key, value] + ([attn_mask] if attn_mask is not None else [])
         if self._real:
             with _disable_current_modes():

@@ -470,6 +470,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         if self.recording and self._stack:
             self._note_node(sys._getframe(1))
         result = func(*args, **kwargs)
+        if func is torch.ops.aten.native_layer_norm.default:  # a GPU keeps mean and scale of each row in full precision
+            result = (result[0], *(kept.float() if kept.dtype.itemsize < 4 else kept for kept in result[1:]))
         if self.recording and (self._stack or self._in_backward):
             name = func._schema.name.replace("::", ".") if hasattr(func, "_schema") else str(func)
             if name in _READERS and self._stack:

@@ -65,8 +65,8 @@ class _Attention(torch.autograd.Function):  # type: ignore[misc]  # torch is unt
 
 
 def result_of(query: Any, value: Any) -> Any:
-    """An empty result of attention; where gradients are wanted it lies as the kernels leave it: as q does, or token by token."""
-    if len(query.shape) != 4 or not torch.is_grad_enabled() or not (query.requires_grad or value.requires_grad):
+    """An empty result of attention, which lies as the kernels leave it: as q does, or token by token."""
+    if len(query.shape) != 4:
         return query.new_empty((*query.shape[:-1], value.shape[-1]))
     if query.shape[-1] == value.shape[-1]:
         return torch.empty_like(query.transpose(1, 2)).transpose(1, 2)
