@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: analyze test slow lint package setup golden fuzz mutants mutants-drawn gallery conformance second faults readme clients bench-load bench-server bench-tools bench-agent bench-calls bench-index bench-cost bench-kernels bench-reports bench-silicon bench-served calibrate bench-map bench-gpu bench-roofline bench-peers security sweep sweep-checkpoints sweep-cost sweep-reports sweep-index sweep-kernels sweep-instances sweep-prose sweep-configs sweep-answers sweep-names clean
+.PHONY: analyze test check slow lint package setup docs samples golden fuzz mutants mutants-drawn gallery conformance second faults readme clients bench-load bench-server bench-tools bench-agent bench-calls bench-index bench-cost bench-kernels bench-reports bench-silicon bench-served calibrate bench-map bench-gpu bench-roofline bench-peers security sweep sweep-checkpoints sweep-cost sweep-reports sweep-index sweep-kernels sweep-instances sweep-prose sweep-configs sweep-answers sweep-names clean
 
 analyze: $(STAMP)
 	$(BIN)/opscope analyze $(TARGET)
@@ -32,11 +32,19 @@ slow: $(STAMP)
 faults: $(STAMP)
 	$(BIN)/pytest -n 0 -s -m 'faults or not faults' tests/faults tests/security tests/server
 
-# README's shell commands in its order, from an empty folder
+# the documentation as a site, in site/; it opens from files
+docs: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --clean
+
+# what the commands of README and the pages print now, where they show something else
+samples: $(STAMP)
+	$(BIN)/python tests/support/samples.py README.md $$(find docs -name '*.md')
+
+# the shell commands of docs/how-to/shell.md in its order, from an empty folder
 readme: $(STAMP)
 	$(BIN)/pytest -n 0 -m readme tests/clients/test_readme.py
 
-# what is derived from the code and kept in the tree: tool definitions, JSON Schemas, README's table
+# what is derived from the code and kept in the tree: tool definitions, JSON Schemas, pages of reference
 golden: $(STAMP)
 	$(BIN)/python tests/golden/refresh.py
 
@@ -200,4 +208,4 @@ $(STAMP): pyproject.toml constraints.txt tests/kernel-sources.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-second .venv-clients .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .venv-second .venv-clients site .mypy_cache .pytest_cache .ruff_cache

@@ -230,7 +230,7 @@ class Analysis(Frozen):
 
 
 class ModuleAnalysis(Analysis):
-    """Seed document: one module's forward, submodule calls kept as references."""
+    """A document: one module's forward, submodule calls kept as references."""
 
     promised: ClassVar[tuple[str, ...]] = ("lines",)
 
@@ -238,7 +238,7 @@ class ModuleAnalysis(Analysis):
 
 
 class ModelAnalysis(Analysis):
-    """Seed document: every reference replaced by the referenced module's kernels."""
+    """A document: every reference replaced by the referenced module's kernels."""
 
     per_class: tuple[GroupTotal, ...] = Field(default=(), description="Per module class: kernels of its own lines.")
     per_operator: tuple[GroupTotal, ...] = Field(default=(), description="Per operator.")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import json
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 import nbformat
 import pytest
+import samples
 from nbclient import NotebookClient
 from opscope_schemas.common import Frozen, ToolResult
 from opscope_schemas.errors import InputError
@@ -41,11 +41,15 @@ def pyright(folder: Path, **files: str) -> dict[str, Any]:
 
 
 def test_a_strict_checker_takes_the_samples_and_refuses_wrong_arguments(tmp_path: Path) -> None:
-    sample = re.search(r"^## Use it from Python.*?^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.S | re.M)
-    assert sample is not None
+    pages = {
+        f"{page.stem}_{number}": block
+        for page in samples.PAGES
+        for number, block in enumerate(samples.blocks(page.read_text(), "python"))
+    }
+    assert {"python_0", "http_0"} <= set(pages)
     scripts = {path.stem: path.read_text() for path in EXAMPLES.glob("*.py")}
     assert len(scripts) >= 3
-    found = pyright(tmp_path, readme=sample[1], wrong=WRONG, **scripts)["generalDiagnostics"]
+    found = pyright(tmp_path, wrong=WRONG, **pages, **scripts)["generalDiagnostics"]
     said = [(Path(one["file"]).stem, one["range"]["start"]["line"], one["message"]) for one in found]
     assert [one for one in said if one[0] != "wrong"] == []
     assert {line for _, line, _ in said} == {4, 5, 6}

@@ -1,7 +1,8 @@
 """Writes what is derived from the code and kept in the tree: `make golden`.
 
 Tool definitions (golden/tools/NAME.json), the exported JSON Schemas (schemas/opscope_schemas/json), the commands of
-Claude Code (clients/claude_code), the shape of the command line for shells, the page of collectors (docs/evidence.md), and the tool table of README.md. test_golden.py compares each with what `derived()` gives now.
+Claude Code (clients/claude_code), the shape of the command line for shells, the page of collectors (docs/evidence.md) and the pages of
+reference (docs/reference). test_golden.py compares each with what `derived()` gives now.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import evidence_page
+import reference_pages
 import signatures
 from opscope_clients import claude_code, completing
 from opscope_clients.cli import opscope
@@ -24,11 +26,10 @@ from pydantic import BaseModel
 ROOT = Path(__file__).parent.parent.parent
 TOOLS = ROOT / "tests/golden/tools"
 SCHEMAS = ROOT / "schemas/opscope_schemas/json"
-README = ROOT / "README.md"
+REFERENCE = ROOT / "docs/reference"
 PLUGIN = ROOT / "clients/claude_code"
 SIGNATURES = ROOT / "clients/opscope_clients/signatures.py"
 COMPLETIONS = ROOT / "clients/opscope_clients/completions.json"
-BEGIN, END = "<!-- tools: begin -->", "<!-- tools: end -->"
 DOCUMENTS: dict[str, type[BaseModel]] = {"module_analysis": ModuleAnalysis, "model_analysis": ModelAnalysis}
 
 
@@ -52,15 +53,6 @@ def document_schema(name: str) -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema_of(DOCUMENTS[name])}
 
 
-def table() -> str:
-    """README's table of tools, between its markers."""
-    rows = [
-        f"| `{tool.name}({', '.join(tool.arguments.model_fields)})` | {tool.description.split('. ')[0].rstrip('.')} |"
-        for tool in ALL_TOOLS
-    ]
-    return "\n".join([BEGIN, "| tool | what it answers |", "|---|---|", *rows, END])
-
-
 def derived() -> dict[Path, str]:
     """Every derived file and its text."""
     files = {TOOLS / f"{tool.name}.json": defined(tool) for tool in ALL_TOOLS}
@@ -70,20 +62,15 @@ def derived() -> dict[Path, str]:
     files |= {ROOT / name: held for name, held in claude_code.marketplace_files().items()}
     files[SIGNATURES] = signatures.text()
     files[ROOT / "docs/evidence.md"] = evidence_page.page()
+    files[REFERENCE / "tools.md"] = reference_pages.tools()
+    files[REFERENCE / "command-line.md"] = reference_pages.command_line(opscope)
+    files[REFERENCE / "documents.md"] = reference_pages.documents({name: document_schema(name) for name in DOCUMENTS})
     files[COMPLETIONS] = completing.text(opscope)
     return files
 
 
 def _text(value: object) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
-
-
-def with_table(readme: str) -> str:
-    """README with its table renewed; appended where there is none yet."""
-    before, begin, rest = readme.partition(BEGIN)
-    if not begin:
-        return f"{readme.rstrip()}\n\n## Tools\n\n{table()}\n".lstrip()
-    return before + table() + rest.partition(END)[2]
 
 
 def main() -> None:
@@ -95,8 +82,7 @@ def main() -> None:
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    README.write_text(with_table(README.read_text(encoding="utf-8")), encoding="utf-8")
-    sys.stdout.write(f"{len(files)} files and README's table written.\n")
+    sys.stdout.write(f"{len(files)} files written.\n")
 
 
 if __name__ == "__main__":

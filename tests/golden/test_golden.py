@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 
+import click
 import jsonschema
 import pytest
 import refresh
 from opscope_clients import claude_code
+from opscope_clients.cli import opscope
 from opscope_prompts import loader
 from opscope_server.definitions import answer_schema, arguments_schema, schema_of
 from opscope_tools.catalog import ALL_TOOLS
@@ -22,9 +24,16 @@ def test_every_derived_file_is_up_to_date_and_none_is_left_over() -> None:
     assert set(refresh.TOOLS.glob("*.json")) <= set(files)
 
 
-def test_the_readme_lists_exactly_the_tools() -> None:
-    readme = refresh.README.read_text()
-    assert readme == refresh.with_table(readme), "run `make golden`"
+def test_the_reference_has_every_tool_every_argument_and_every_command() -> None:
+    files = refresh.derived()
+    tools, commands = files[refresh.REFERENCE / "tools.md"], files[refresh.REFERENCE / "command-line.md"]
+    for tool in ALL_TOOLS:
+        section = tools.partition(f"\n## {tool.name}\n")[2].partition("\n## ")[0]
+        assert all(f"\n| `{name}` | " in section for name in tool.arguments.model_fields), tool.name
+    for name, command in opscope.commands.items():
+        assert f"\n### opscope {name}" in commands, f"{name} has no heading in helping.COMMANDS"
+        flags = [flag for one in command.params if isinstance(one, click.Option) for flag in one.opts]
+        assert all(re.search(rf"`[^`]*{flag}\b", commands) for flag in flags), name
 
 
 @pytest.mark.parametrize("tool", ALL_TOOLS, ids=lambda tool: tool.name)

@@ -282,7 +282,7 @@ DEFAULTS = {"MCP_CONNECTION_NONBLOCKING": "1", "MCP_CONNECT_TIMEOUT_MS": "5000"}
 def test_a_headless_run_has_the_tools_of_a_server_that_is_late_where_it_names_the_config(
     project: Project, waited: bool
 ) -> None:
-    """README's line; without the option the same server is missing, so that the client's habit is seen to change."""
+    """The line of docs/how-to/claude-code.md; without the option the same server is missing, so that the client's habit is seen to change."""
     over_stdio(project)
     place = project.folder / "project/.mcp.json"
     held = json.loads(place.read_text())
