@@ -15,7 +15,7 @@ from opscope_schemas.formula import Rational, holds, variables
 
 from opscope_tools.report.facts import ImplementationFacts, short
 from opscope_tools.report.overview import scopes
-from opscope_tools.report.quotes import Quotes, in_code
+from opscope_tools.report.quotes import Quotes, as_source, in_code
 
 __all__ = ["configuration_note", "configuration_rows", "constraint_lines", "declared_at"]
 
@@ -32,8 +32,8 @@ _STANDARD = (
 )
 #: characters of a value or of source's words in one cell
 _LONGEST = 160
-#: a brace that a reader would take for a variable
-_NAMED = re.compile(r"\{[a-z]")
+#: what follows the name where a statement sets one item of a parameter, or changes it: `["key"] = value`, `*= 2`
+_PART_SET = re.compile(r"((?:\[[^\]]*\])+ )?(?:\*\*|//|<<|>>|[-+*/%@&|^])?=(?!=)")
 _ALIGNED = re.compile(r"multiple|divisib|%")
 #: characters of a value in a list
 _SHORT = 40
@@ -189,7 +189,7 @@ def _value(quotes: Quotes, key: str, value: object) -> str:
 def _written(value: object) -> str:
     """A value for a code span: text as it is, anything else as JSON."""
     text = value if isinstance(value, str) and value else json.dumps(value, default=str)
-    return in_code(text) if _NAMED.search(text) else text.replace("`", "'")
+    return in_code(text)
 
 
 def _clipped(text: str) -> str:
@@ -275,7 +275,7 @@ def _described(
     elif parameter.basis == "required":
         value = "required"
     elif parameter.open:
-        value = f"open: `{_clipped(in_code(parameter.open))}`"
+        value = f"open: `{_clipped(as_source(parameter.open))}`"
     else:
         value = _value(quotes, f"parameter.{path}", _current(parameter) if traced is parameter else traced)
         rest += _differing(parameter, traced) if traced is not parameter else []
@@ -289,8 +289,10 @@ def _derived(own: Configuration, parameter: Hyperparameter) -> list[str]:
     """The statements that set it to something else than what was given."""
     said = []
     for each in parameter.derived[:3]:
-        condition = f" where `{_clipped(in_code(each.condition))}`" if each.condition else ""
-        formula = f"set to `{_clipped(in_code(each.formula))}`{condition}"
+        condition = f" where `{_clipped(as_source(each.condition))}`" if each.condition else ""
+        part = _PART_SET.match(each.formula)
+        formula = as_source(f"self.{parameter.name}{'' if part[1] else ' '}{each.formula}" if part else each.formula)
+        formula = f"set {'by' if part else 'to'} `{_clipped(formula)}`{condition}"
         said.append(f"{formula} at `{each.file or own.file}:{each.line}`")
     return said
 
@@ -400,4 +402,4 @@ def _quoted(check: Check) -> str:
         f"`{check.within}`" if check.file.endswith(".py") else f"{check.within}:"
     )  # no definitions are read of others
     where = f"{within} " if check.within else ""
-    return f"{where}(`{check.file}:{check.line}`): `{in_code(_said(check))}`"
+    return f"{where}(`{check.file}:{check.line}`): `{as_source(_said(check))}`"
