@@ -321,6 +321,8 @@ class ImplementationFacts:
     estimates: Mapping[str, RooflineResult] = field(default_factory=dict)
     #: the same of the last pass over so many devices by tensor parallelism, where the model and the device allow it
     spread: Mapping[int, RooflineResult] = field(default_factory=dict)
+    #: why a number of them bears it not, the first refusal
+    unspread: str = ""
     #: traces of the same passes at no point in particular, with the operator graph of each, for a page that moves the point
     general: tuple[tuple[ModelAnalysis, Dataflow], ...] = ()
     #: parameters that one token meets; None: not known

@@ -12,6 +12,7 @@ from opscope_schemas.units import plain_bytes, seconds
 
 from opscope_tools.report.facts import ImplementationFacts, leaves, short
 from opscope_tools.report.insights import share_of_time
+from opscope_tools.report.parallel import Split, strategies
 from opscope_tools.report.quotes import Quotes
 from opscope_tools.report.tasks import Task
 
@@ -113,13 +114,18 @@ def _chain(facts: ImplementationFacts, quotes: Quotes) -> str:
 
 def _split(facts: ImplementationFacts, quotes: Quotes) -> str:
     if not facts.spread:
-        return "No size per rank is told: no tensor-parallel plan of the model could be applied on this device."
+        declared = any(plan.found for plan in strategies(Split.of(facts)) if plan.kind == "tensor")
+        undeclared = "" if declared else " The source declares no tensor-parallel plan."
+        why = f": {facts.unspread}" if facts.unspread else "."
+        return f"No size per rank is told{why}{undeclared}"
     most = max(facts.spread)
     alone, found = facts.estimates.get(_step(facts)), facts.spread[most]
     before, after = (one.totals.calibrated_seconds if one else None for one in (alone, found))
     key = f"rank.tp{most}"
     text = f"Over {quotes(f'{key}.ranks', most)} devices, as engines split it, embeddings too, a rank holds {quotes.said(f'{key}.weights', found.memory.weights_bytes, plain_bytes)} of weights"
-    if before and after:
+    if not found.memory.fits:
+        text += ", more than it has room for"
+    elif before and after:
         text += f", and a {_step(facts)} step takes {quotes.said(f'{key}.time', after, seconds)} in place of {quotes.said(f'{_step(facts)}.time.calibrated', before, seconds)}"
     return f"{text}."
 
@@ -136,7 +142,9 @@ def ranks_line(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
         parts = [f"weights {quotes.said(f'{key}.weights', use.weights_bytes, plain_bytes)}"]
         if use.cache_bytes:
             parts.append(f"cache {quotes.said(f'{key}.cache', use.cache_bytes, plain_bytes)}")
-        if found.totals.calibrated_seconds is not None:
+        if not use.fits and use.usable_bytes:
+            parts.append(f"more than the {quotes.said('rank.usable', use.usable_bytes, plain_bytes)} of one")
+        elif found.totals.calibrated_seconds is not None:
             parts.append(f"{found.phase} {quotes.said(f'{key}.time', found.totals.calibrated_seconds, seconds)}")
         said.append(f"{quotes(f'{key}.ranks', tp)} ranks: {', '.join(parts)}")
     device = next(iter(facts.spread.values())).hardware.name if facts.spread else ""
