@@ -379,7 +379,9 @@ def _conditions(facts: ImplementationFacts) -> list[str]:
         (inside if not known or holds(condition, values) else outside).append(f"`{condition}`")
     lines = [f"Formulas derived where: {', '.join(inside)}"] if inside else []
     if outside:
-        lines.append(f"Formulas derived where: {', '.join(outside)}; the values of section 3.1 are outside, see 11.B")
+        # no figure comes from outside a formula's conditions: where a trace at the values differs, its document is taken
+        same = "; a trace made at them gave the same figures" * (facts.main.phase in facts.points)
+        lines.append(f"Formulas derived where: {', '.join(outside)}; the values of section 3.1 are outside{same}")
     return lines
 
 
