@@ -13,11 +13,12 @@ from opscope_schemas.analysis import Variable, is_element, unknown
 from opscope_schemas.extracted_config import Check, Configuration, Hyperparameter
 from opscope_schemas.formula import Rational, holds, variables
 
+from opscope_tools.report import scan
 from opscope_tools.report.facts import ImplementationFacts, short
 from opscope_tools.report.overview import scopes
 from opscope_tools.report.quotes import Quotes, as_source, in_code
 
-__all__ = ["configuration_note", "configuration_rows", "constraint_lines", "declared_at"]
+__all__ = ["configuration_note", "configuration_rows", "constraint_lines", "declared_at", "layer_settings"]
 
 Row = tuple[str, str, str]
 #: rows that every report has: the name readers look for, and the attribute of the config that holds it
@@ -39,6 +40,8 @@ _ALIGNED = re.compile(r"multiple|divisib|%")
 _SHORT = 40
 #: pointers that one line lists
 _PLACES = 6
+_POSITIONS = "longest sequence that positions are made for"
+_NOWHERE = "read nowhere in the model's file"
 
 
 # ---- 3.1 ------------------------------------------------------------------------------------------------------------
@@ -57,7 +60,7 @@ def configuration_rows(facts: ImplementationFacts, quotes: Quotes) -> list[Row]:
         held = _held(facts, attribute) if value is None else None  # a config keeps it under another name
         value = _current(held[1]) if held is not None else value
         parts = _nested(facts, attribute) if value is None else {}
-        meaning = variable.meaning if variable else _standard_meaning(name)
+        meaning = variable.meaning if variable else _standard_meaning(facts, name, attribute)
         if parts:
             rows.append(_of_parts(facts, name, meaning, parts, quotes))
             said |= {attribute, *parts}
@@ -139,11 +142,46 @@ def configuration_note(facts: ImplementationFacts) -> str:
     for own, parameter in _parameters(facts):
         if _concerns(own, parameter) and _unread(parameter) and not parameter.is_given:
             where = f"{f'{own.path}.' if own.path else ''}{_named_at(facts, own, parameter)}"
-            left.setdefault("Declared", []).append(f"{where}{_held_value(facts, own, parameter)}")
+            through = _read_by(facts, own, parameter)
+            how = f"Declared and {through or _NOWHERE}"
+            left.setdefault(how, []).append(f"{where}{_held_value(facts, own, parameter)}")
         elif not _concerns(own, parameter):
-            left.setdefault(f"Inherited from `{short(parameter.class_name)}`", []).append(f"`{_path(own, parameter)}`")
-    said = [f"{how} and read nowhere in the model's file: {', '.join(names)}." for how, names in left.items()]
+            how = f"Inherited from `{_owner(parameter)}` and {_NOWHERE}"
+            left.setdefault(how, []).append(f"`{_path(own, parameter)}`")
+    said = [f"{how}: {', '.join(names)}." for how, names in left.items()]
     return " ".join(said) or ("" if facts.settings else "The source of the configuration was not read.")
+
+
+def _read_by(facts: ImplementationFacts, own: Configuration, parameter: Hyperparameter) -> str:
+    """The configuration's own properties that read a parameter; empty where none does."""
+    hits = [hit for holder, hit, reads in _properties(facts) if holder is own and parameter.name in reads]
+    return (
+        f"read by the configuration's own {', '.join(f'`{hit.name}` ({hit.pointer})' for hit in hits)}" if hits else ""
+    )
+
+
+def layer_settings(facts: ImplementationFacts) -> list[str]:
+    """The parameters by which the model's classes tell layers apart, through properties of the configuration too."""
+    pending = scan.by_layer(facts.reader, facts.modeling_file, scopes(facts.main))
+    held = {p.name: None for _, p in _parameters(facts)}
+    through = {hit.name: reads for _, hit, reads in _properties(facts)}
+    found: dict[str, None] = {}
+    seen: set[str] = set()
+    while pending:
+        name = pending.pop(0)
+        if name in held:
+            found[name] = None
+        elif name not in seen:
+            pending += sorted(through.get(name, ()))
+        seen.add(name)
+    return [name for name in held if name in found]
+
+
+def _properties(facts: ImplementationFacts) -> Iterator[tuple[Configuration, scan.Hit, frozenset[str]]]:
+    """The properties of each configuration, and what they read of it."""
+    for own in facts.settings.configurations if facts.settings is not None else ():
+        for hit, reads in scan.properties(facts.reader, own.file, short(own.class_name)):
+            yield own, hit, reads
 
 
 def _unread(parameter: Hyperparameter) -> bool:
@@ -174,9 +212,15 @@ def _path(own: Configuration, parameter: Hyperparameter) -> str:
 
 def _concerns(own: Configuration, parameter: Hyperparameter) -> bool:
     """Whether the class declares it itself, or the model reads it, or somebody gave it."""
-    declared = not parameter.class_name or parameter.class_name.startswith(own.class_name)
+    declared = _owner(parameter) in ("", short(own.class_name))
     read = parameter.reads is not None and parameter.reads.count > 0
     return declared or parameter.is_given or (read and not own.path)
+
+
+def _owner(parameter: Hyperparameter) -> str:
+    """The class that has a parameter; of what a method sets it is the method's."""
+    name = parameter.class_name
+    return short(name.rpartition(".")[0] if parameter.kind == "attribute" else name)
 
 
 def _value(quotes: Quotes, key: str, value: object) -> str:
@@ -196,8 +240,10 @@ def _clipped(text: str) -> str:
     return text if len(text) <= _LONGEST else text[: _LONGEST - 2].rsplit(" ", 1)[0] + " …"
 
 
-def _standard_meaning(name: str) -> str:
-    return "longest sequence that positions are made for" if name == "max_seq_len" else name.replace("_", " ")
+def _standard_meaning(facts: ImplementationFacts, name: str, attribute: str) -> str:
+    if name != "max_seq_len":
+        return name.replace("_", " ")
+    return f"longest sequence that is named, {_NOWHERE}" if facts.unread(attribute) else _POSITIONS
 
 
 def _held(facts: ImplementationFacts, attribute: str) -> tuple[Configuration, Hyperparameter] | None:
@@ -215,11 +261,16 @@ def _held_path(facts: ImplementationFacts, attribute: str) -> str:
 
 
 def _named_at(facts: ImplementationFacts, own: Configuration, parameter: Hyperparameter) -> str:
-    """The parameter with its line; its name is no symbol where the line does not spell it, as in a table of a parent."""
+    """The parameter with its line, by the name that the line spells; it is no symbol where the line spells none, as in a table of a
+    parent."""
     file = parameter.file or own.file
     near = " ".join(facts.reader.line(file, line) for line in range(parameter.line, parameter.line + 2))
-    name = f"`{parameter.name}`" if re.search(rf"\b{re.escape(parameter.name)}\b", near) else f"{parameter.name}:"
-    return f"{name} (`{file}:{parameter.line}`)"
+    names = (parameter.name, *parameter.aliases)
+    spelt = next((name for name in names if re.search(rf"\b{re.escape(name)}\b", near)), "")
+    at = f"(`{file}:{parameter.line}`)"
+    if not spelt:
+        return f"{parameter.name}: {at}"
+    return f"`{spelt}` {at}{f', kept as `{parameter.name}`' if spelt != parameter.name else ''}"
 
 
 def _declared(facts: ImplementationFacts, attribute: str, traced: object) -> str:
@@ -281,7 +332,8 @@ def _described(
         rest += _differing(parameter, traced) if traced is not parameter else []
     if parameter.reads is not None:
         count = parameter.reads.count
-        rest.append(f"read in {count} place{'s' * (count != 1)}" if count else "read nowhere in the model's file")
+        places = f"read in {count} place{'s' * (count != 1)}"
+        rest.append(places if count else _read_by(facts, own, parameter) or _NOWHERE)
     return value, "; ".join([f"{words}{where}", *rest])
 
 

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 from opscope_schemas.analysis import ModuleNode
 from opscope_schemas.estimates import launches
-from opscope_schemas.formula import evaluate
+from opscope_schemas.formula import evaluate, variables
 from opscope_schemas.units import plain_bytes, seconds
 
+from opscope_tools.report.configuration import layer_settings
 from opscope_tools.report.facts import ImplementationFacts, leaves, short
 from opscope_tools.report.insights import share_of_time
 from opscope_tools.report.parallel import Split, strategies
@@ -57,9 +58,20 @@ def repeated(node: ModuleNode) -> list[ModuleNode]:
 
 
 def _parameters(facts: ImplementationFacts, quotes: Quotes) -> str:
-    sizes = [v for v in facts.main.variables if v.config_key and v.kind == "symbol"]
+    """The sizes that formulas of a whole pass name, and the settings that say which layer is of which kind."""
+    used = frozenset().union(*(facts.formula_names(document) for document in facts.documents))
+    known = {v.name: v for document in facts.documents for v in document.variables}
+    used |= {name for v in known.values() if v.kind == "derived" and v.name in used for name in variables(v.definition)}
+    sizes = [v for v in known.values() if v.config_key and v.name in used]
     named = ", ".join(f"`{v.name}`" for v in sizes)
-    return f"What a pass costs follows from {quotes('config.symbols', len(sizes))} sizes of the configuration{f' ({named})' if named else ''} and from those of the call."
+    deciding = [name for name in layer_settings(facts) if name not in {v.config_key for v in sizes}]
+    kinds = f"; which layer is of which kind, {_and(deciding)} say{'s' * (len(deciding) == 1)}" if deciding else ""
+    return f"What a pass costs follows from {quotes('config.symbols', len(sizes))} sizes of the configuration{f' ({named})' if named else ''} and from those of the call{kinds}."
+
+
+def _and(names: Sequence[str]) -> str:
+    *first, last = [f"`{name}`" for name in names]
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _dearest(facts: ImplementationFacts, quotes: Quotes) -> str:
@@ -171,6 +183,8 @@ def _limits(facts: ImplementationFacts) -> str:
 def _positions(facts: ImplementationFacts, quotes: Quotes) -> str:
     limit = facts.limit
     room = f"makes room for {quotes('positions', limit)} positions" if limit else "names no limit of positions"
+    if limit and all(map(facts.unread, facts.positions)):
+        room = f"names {quotes('positions', limit)} positions, which the model's file reads nowhere"
     return f"`{short(facts.tree.config_class)}` {room}."
 
 

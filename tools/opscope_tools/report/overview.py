@@ -90,9 +90,10 @@ def _flags(facts: ImplementationFacts) -> list[str]:
     """Settings of the config that bear on the subject: of a class inside a model only those that it runs by."""
     attends = bool(facts.classes_of("attention"))
     whole = not facts.within
+    acts = whole or bool(facts.classes_of("activation"))
     keys = {
-        "hidden_act": whole or bool(facts.classes_of("activation")),
-        "activation_function": whole or bool(facts.classes_of("activation")),
+        "hidden_act": acts and not facts.unread("hidden_act"),
+        "activation_function": acts and not facts.unread("activation_function"),
         "tie_word_embeddings": whole,
         "sliding_window": whole or attends,
         "use_cache": whole or attends,

@@ -88,7 +88,8 @@ def _longest(facts: ImplementationFacts, quotes: Quotes) -> str:
     said = []
     for path, value in facts.positions.items():
         at = declared_at(facts, path) or facts.pointer(facts.tree.config_class)
-        said.append(f"`{path}` = {quotes(f'setting.{path}', value)} ({at})")
+        nowhere = ", which the model's file reads nowhere" if facts.unread(path) else ""
+        said.append(f"`{path}` = {quotes(f'setting.{path}', value)} ({at}){nowhere}")
     if said:
         rotary = facts.classes_of("position embedding")
         computed = f" Positions are computed by `{short(rotary[0])}` ({facts.pointer(rotary[0])})." if rotary else ""
