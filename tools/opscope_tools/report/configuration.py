@@ -5,6 +5,7 @@ A value that the trace ran with stands before one that source gives, and where t
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,6 +36,8 @@ _STANDARD = (
 _LONGEST = 160
 #: what follows the name where a statement sets one item of a parameter, or changes it: `["key"] = value`, `*= 2`
 _PART_SET = re.compile(r"((?:\[[^\]]*\])+ )?(?:\*\*|//|<<|>>|[-+*/%@&|^])?=(?!=)")
+#: an assignment that runs an operator wherever it runs
+_COMPUTES = re.compile(r"torch\.(masked_fill|where|matmul|bmm|einsum|cat|stack|softmax|zeros|ones|full|arange)\(")
 _ALIGNED = re.compile(r"multiple|divisib|%")
 #: characters of a value in a list
 _SHORT = 40
@@ -389,10 +392,31 @@ def _divided(facts: ImplementationFacts) -> tuple[list[Check], list[Check]]:
     if facts.config_location is not None:
         path, span = facts.config_location
         wanted[path] = {*wanted.get(path, ()), span.name}
-    ran = [c for c in found.values() if c.within.split(".")[0] in wanted.get(c.file, set())]
+    ran = [
+        c for c in found.values() if c.within.split(".")[0] in wanted.get(c.file, set()) and not _passed_by(facts, c)
+    ]
     raising = {(c.file, c.within) for c in ran if c.kind == "raise"}
     told = [c for c in ran if c.kind != "validator" or (c.file, c.within) not in raising]  # what it demands it raises
     return told, [c for c in found.values() if c not in ran]
+
+
+def _passed_by(facts: ImplementationFacts, check: Check) -> bool:
+    """Whether a check stands in a branch that no pass took: nothing ran in it, and in the other something did, or its own
+    statements are operators. What a branch does but raise says nothing of whether it was tested."""
+
+    def ran(statements: Sequence[ast.stmt]) -> bool:
+        lines = [n for s in statements for n in range(s.lineno, (s.end_lineno or s.lineno) + 1)]
+        return any((check.file, line) in facts.lines_run for line in lines)
+
+    around = facts.reader.enclosing(check.file, check.line)
+    for node in ast.walk(around[-1].node) if around else ():
+        for arm, other in ((node.body, node.orelse), (node.orelse, node.body)) if isinstance(node, ast.If) else ():
+            within = arm and arm[0].lineno <= check.line <= (arm[-1].end_lineno or arm[-1].lineno)
+            if within and not isinstance(arm[-1], ast.Raise) and not ran(arm):
+                computes = any(isinstance(s, ast.Assign) and _COMPUTES.match(ast.unparse(s.value)) for s in arm)
+                if computes or ran(other):
+                    return True
+    return False
 
 
 def _of_kernels(facts: ImplementationFacts) -> list[Check]:

@@ -425,6 +425,12 @@ class ImplementationFacts:
         """The most positions of the config and of every configuration nested in it, by dotted name."""
         return dict(_named_limits(self.tree.config, ""))
 
+    @cached_property
+    def lines_run(self) -> frozenset[tuple[str, int]]:
+        """File and line of all that a pass runs: operators, calls of modules and the calls of functions on the way to them."""
+        kernels = [kernel for document in self.documents for _, _, kernel in walk(document.kernels, "")]
+        return frozenset((at.file, at.line) for kernel in kernels for at in (kernel, *kernel.via))
+
     def unread(self, path: str) -> bool:
         """Whether a parameter of the configurations is known to be read nowhere in the model's files."""
         for own in self.settings.configurations if self.settings is not None else ():

@@ -16,7 +16,8 @@ from opscope_tools.report.sources import SourceReader, Span
 from opscope_tools.source.python.imports import imported
 
 __all__ = [
-    "Hit", "Plan", "bases", "by_layer", "capabilities", "code_lines", "decorators", "matching_lines", "plans", "properties",
+    "Hit", "Plan", "bases", "by_layer", "capabilities", "code_lines", "decorators", "functions_named",
+    "matching_lines", "plans", "properties",
 ]  # fmt: skip
 
 #: what a layer's own number is called
@@ -163,6 +164,16 @@ def _function_of(reader: SourceReader, path: str, decorator: ast.expr) -> str:
         return ""
     span = reader.definition(path, first.id)
     return "" if span is not None and isinstance(span.node, ast.ClassDef) else first.id
+
+
+def functions_named(reader: SourceReader, path: str, expression: str) -> list[str]:
+    """The functions of a file that an expression names, as `use_kernelized_func([rotate, scan])` does."""
+    try:
+        names = [node.id for node in ast.walk(ast.parse(expression, mode="eval")) if isinstance(node, ast.Name)]
+    except SyntaxError:  # cut short
+        names = re.findall(r"\w+", expression)
+    spans = {name: reader.definition(path, name) for name in names}
+    return [name for name, span in spans.items() if span is not None and not isinstance(span.node, ast.ClassDef)]
 
 
 def code_lines(reader: SourceReader, path: str) -> list[str]:
