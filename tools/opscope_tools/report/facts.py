@@ -429,7 +429,8 @@ class ImplementationFacts:
     def lines_run(self) -> frozenset[tuple[str, int]]:
         """File and line of all that a pass runs: operators, calls of modules and the calls of functions on the way to them."""
         kernels = [kernel for document in self.documents for _, _, kernel in walk(document.kernels, "")]
-        return frozenset((at.file, at.line) for kernel in kernels for at in (kernel, *kernel.via))
+        sites = [site for kernel in kernels for site in kernel.via]
+        return frozenset([*((k.file, k.line) for k in kernels), *((site.file, site.line) for site in sites)])
 
     def unread(self, path: str) -> bool:
         """Whether a parameter of the configurations is known to be read nowhere in the model's files."""

@@ -191,7 +191,8 @@ def _states(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
         values = facts.point(document)
         if document.phase == "decode" and graph.cache is not None:
             whole = evaluate(graph.cache.after, values)
-            fixed = whole - evaluate(graph.cache.per_token, values) * (values["cache_len"] + values["seq_len"])
+            tokens = int(values["cache_len"] + values["seq_len"])
+            fixed = whole - evaluate(graph.cache.per_token, values) * tokens
             if fixed > 0:
                 states, cache = (
                     quotes.said(f"decode.{key}.bytes", size, plain_bytes)
