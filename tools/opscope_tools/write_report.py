@@ -157,7 +157,7 @@ def gather(arguments: WriteReportArguments, context: ToolContext, date: str = ""
             estimates[expanded.document.phase] = run_tool(
                 ESTIMATE_ROOFLINE, {**estimate, "hardware": arguments.hardware}, context
             )
-    spread = _spread(arguments.hardware, made[-1], context)
+    spread, unspread = _spread(arguments.hardware, made[-1], context)
     tiling = _tiling(arguments.kernel, context)
     settings = _settings(target, config, tree, context, skipped)
     kernels = tuple(_kernel_settings(tiling, context))
@@ -185,6 +185,7 @@ def gather(arguments: WriteReportArguments, context: ToolContext, date: str = ""
         settings=settings,
         estimates=estimates,
         spread=spread,
+        unspread=unspread,
         general=tuple(general),
         active=_active(answers[0].document, made[0], context),
         idle=tuple(idle[:1]) if len(idle) == len(answers) else (),
@@ -224,16 +225,20 @@ def _noted(what: str, notes: list[str]) -> Iterator[None]:
         notes.append(f"{what}{error.message}")
 
 
-def _spread(hardware: str, asked: Mapping[str, object], context: ToolContext) -> dict[int, RooflineResult]:
-    """The pass over two, four and eight devices, as far as the model's plan and the device bear it."""
-    found = {}
+def _spread(hardware: str, asked: Mapping[str, object], context: ToolContext) -> tuple[dict[int, RooflineResult], str]:
+    """The pass over two, four and eight devices, as far as the model and the device bear it; and the first refusal."""
+    if ":" in hardware:
+        return {}, "the times are of several devices already."
+    found, why = {}, ""
     same = {name: asked[name] for name in ("target", "phase", "values", "config") if name in asked}
-    for ranks in _RANKS if ":" not in hardware else ():
-        with contextlib.suppress(InputError, TraceError):
+    for ranks in _RANKS:
+        try:
             found[ranks] = run_tool(
                 ESTIMATE_ROOFLINE, {**same, "hardware": hardware, "parallel": {"tp": ranks}}, context
             )
-    return found
+        except (InputError, TraceError) as error:
+            why = why or error.message
+    return found, why
 
 
 def _active(document: ModelAnalysis, asked: Mapping[str, object], context: ToolContext) -> int | None:

@@ -55,6 +55,8 @@ class _Owner:
 
     symbol: ClassSymbol
     attribute: str
+    #: what it has by itself
+    names: frozenset[str]
     outer: _Owner | None = None
 
 
@@ -76,7 +78,7 @@ class Parameters:
     ) -> None:  # fmt: skip
         place = len(self.found)
         meanings = self._meanings(read)
-        reads = self._reads(read, path, files)
+        reads = self._reads(read, path, files, owner)
         parameters = []
         inner: list[tuple[Held, str]] = []
         for held in sorted(read.held, key=lambda h: _inherited(h, read)):
@@ -101,7 +103,11 @@ class Parameters:
             value = (given or {}).get(held.name)
             own = [*files, *(f for f in self.more(held.sub.symbol) if f not in files)]
             self._add(
-                held.sub, value if isinstance(value, dict) else None, below, own, _Owner(symbol, held.name, owner)
+                held.sub,
+                value if isinstance(value, dict) else None,
+                below,
+                own,
+                _Owner(symbol, held.name, frozenset(known), owner),
             )
 
     # one parameter
@@ -205,7 +211,7 @@ class Parameters:
         return list(found.values())
 
     def _reads(
-        self, read: ReadConfiguration, path: str, files: list[tuple[Repository, str]]
+        self, read: ReadConfiguration, path: str, files: list[tuple[Repository, str]], owner: _Owner | None
     ) -> dict[str, Reads] | None:
         if not files or read.kind == "arguments":
             return None
@@ -213,6 +219,7 @@ class Parameters:
         sought = Reader(
             own=[read.symbol.name], parents=[p.name for p in read.parents[1:]],
             paths=[path.rpartition(".")[2]] if path else [], names=words,
+            holders={owner.symbol.name: owner.names} if owner is not None else {},
         )  # fmt: skip
         places: dict[str, list[tuple[str, int, bool]]] = {}
         for repository, file in files:

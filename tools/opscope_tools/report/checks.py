@@ -32,10 +32,11 @@ from opscope_tools.report.checks_text import (
     word_problems,
 )
 from opscope_tools.report.evidence import search_problems
-from opscope_tools.report.markdown import FACT_MARK, Page, code_spans, without_code
+from opscope_tools.report.markdown import FACT_MARK, POINTER, Page, code_spans, without_code
 from opscope_tools.report.measures import written_forms
 from opscope_tools.report.outline import DEEP, REPO_SECTIONS, REPO_TABLES, SECTIONS, TABLES, anchor
 from opscope_tools.report.pins import pin_problems
+from opscope_tools.report.quotes import BRACED
 from opscope_tools.report.sources import SourceReader
 
 __all__ = ["FRAGMENT_RULES", "RULES", "Material", "check", "rule_names"]
@@ -67,7 +68,6 @@ def _problem(rule: str, line: int, message: str) -> Problem:
 
 # ---- placeholders ---------------------------------------------------------------------------------------------------
 
-_BRACED = re.compile(r"(?<!\$)\{([a-z][a-z0-9_ :]*)\}")
 _REFERENCE = re.compile(r"\$\{\{[^{}]*+\}\}\([^)$]*+\)")
 _ANGLED = re.compile(r"<(?!!--|https?:|mailto:)(?:([A-Za-z][\w-]*+)[^<>\n]*+|[A-Za-z_.][^<>\n]*+)>|<\.\.\.>")
 #: elements of HTML, which stand in Markdown as themselves
@@ -105,7 +105,7 @@ def placeholders(material: Material) -> Iterator[Problem]:
         if _CHECKLIST.match(text):  # a checklist may speak of placeholders
             continue
         for found in _unfilled(_REFERENCE.sub("", text), fence.language if fence else None, known):
-            if found in defined:
+            if found in defined or _quoted(material.reader, text, found):
                 continue
             yield _problem(
                 "PLACEHOLDER", line, f"{found!r} is a placeholder; write what it stands for, or leave it out."
@@ -116,7 +116,7 @@ def _unfilled(text: str, language: str | None, known: set[str]) -> Iterator[str]
     """Placeholders in one line; `language` is None outside fences. Python may index, format and compare."""
     outside = language is None
     if (language or "").lower() not in ("python", "py"):
-        for found in _BRACED.finditer(text):
+        for found in BRACED.finditer(text):
             if found.group(1) not in known and not _in_formula(text, found.start(), known):
                 yield found.group()
     scanned = without_code(text) if outside else text
@@ -142,6 +142,15 @@ def _in_formula(text: str, at: int, known: set[str]) -> bool:
                 return False
             return True
     return False
+
+
+def _quoted(reader: SourceReader, text: str, braced: str) -> bool:
+    """Whether a code span holds the words in braces as a file has them that the same line points to."""
+    if not any(braced in span for _, span in code_spans(text)):
+        return False
+    wanted = "".join(braced.split())
+    files = dict.fromkeys(pointer[1] for pointer in POINTER.finditer(text))
+    return any(wanted in "".join(line.split()) for file in files for line in reader.lines(file) or ())
 
 
 # ---- form -----------------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ A value that the trace ran with stands before one that source gives, and where t
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,11 +14,12 @@ from opscope_schemas.analysis import Variable, is_element, unknown
 from opscope_schemas.extracted_config import Check, Configuration, Hyperparameter
 from opscope_schemas.formula import Rational, holds, variables
 
+from opscope_tools.report import scan
 from opscope_tools.report.facts import ImplementationFacts, short
 from opscope_tools.report.overview import scopes
-from opscope_tools.report.quotes import Quotes, in_code
+from opscope_tools.report.quotes import Quotes, as_source, in_code
 
-__all__ = ["configuration_note", "configuration_rows", "constraint_lines", "declared_at"]
+__all__ = ["configuration_note", "configuration_rows", "constraint_lines", "declared_at", "layer_settings"]
 
 Row = tuple[str, str, str]
 #: rows that every report has: the name readers look for, and the attribute of the config that holds it
@@ -32,13 +34,17 @@ _STANDARD = (
 )
 #: characters of a value or of source's words in one cell
 _LONGEST = 160
-#: a brace that a reader would take for a variable
-_NAMED = re.compile(r"\{[a-z]")
+#: what follows the name where a statement sets one item of a parameter, or changes it: `["key"] = value`, `*= 2`
+_PART_SET = re.compile(r"((?:\[[^\]]*\])+ )?(?:\*\*|//|<<|>>|[-+*/%@&|^])?=(?!=)")
+#: an assignment that runs an operator wherever it runs
+_COMPUTES = re.compile(r"torch\.(masked_fill|where|matmul|bmm|einsum|cat|stack|softmax|zeros|ones|full|arange)\(")
 _ALIGNED = re.compile(r"multiple|divisib|%")
 #: characters of a value in a list
 _SHORT = 40
 #: pointers that one line lists
 _PLACES = 6
+_POSITIONS = "longest sequence that positions are made for"
+_NOWHERE = "read nowhere in the model's file"
 
 
 # ---- 3.1 ------------------------------------------------------------------------------------------------------------
@@ -57,7 +63,7 @@ def configuration_rows(facts: ImplementationFacts, quotes: Quotes) -> list[Row]:
         held = _held(facts, attribute) if value is None else None  # a config keeps it under another name
         value = _current(held[1]) if held is not None else value
         parts = _nested(facts, attribute) if value is None else {}
-        meaning = variable.meaning if variable else _standard_meaning(name)
+        meaning = variable.meaning if variable else _standard_meaning(facts, name, attribute)
         if parts:
             rows.append(_of_parts(facts, name, meaning, parts, quotes))
             said |= {attribute, *parts}
@@ -139,11 +145,46 @@ def configuration_note(facts: ImplementationFacts) -> str:
     for own, parameter in _parameters(facts):
         if _concerns(own, parameter) and _unread(parameter) and not parameter.is_given:
             where = f"{f'{own.path}.' if own.path else ''}{_named_at(facts, own, parameter)}"
-            left.setdefault("Declared", []).append(f"{where}{_held_value(facts, own, parameter)}")
+            through = _read_by(facts, own, parameter)
+            how = f"Declared and {through or _NOWHERE}"
+            left.setdefault(how, []).append(f"{where}{_held_value(facts, own, parameter)}")
         elif not _concerns(own, parameter):
-            left.setdefault(f"Inherited from `{short(parameter.class_name)}`", []).append(f"`{_path(own, parameter)}`")
-    said = [f"{how} and read nowhere in the model's file: {', '.join(names)}." for how, names in left.items()]
+            how = f"Inherited from `{_owner(parameter)}` and {_NOWHERE}"
+            left.setdefault(how, []).append(f"`{_path(own, parameter)}`")
+    said = [f"{how}: {', '.join(names)}." for how, names in left.items()]
     return " ".join(said) or ("" if facts.settings else "The source of the configuration was not read.")
+
+
+def _read_by(facts: ImplementationFacts, own: Configuration, parameter: Hyperparameter) -> str:
+    """The configuration's own properties that read a parameter; empty where none does."""
+    hits = [hit for holder, hit, reads in _properties(facts) if holder is own and parameter.name in reads]
+    return (
+        f"read by the configuration's own {', '.join(f'`{hit.name}` ({hit.pointer})' for hit in hits)}" if hits else ""
+    )
+
+
+def layer_settings(facts: ImplementationFacts) -> list[str]:
+    """The parameters by which the model's classes tell layers apart, through properties of the configuration too."""
+    pending = scan.by_layer(facts.reader, facts.modeling_file, scopes(facts.main))
+    held = {p.name: None for _, p in _parameters(facts)}
+    through = {hit.name: reads for _, hit, reads in _properties(facts)}
+    found: dict[str, None] = {}
+    seen: set[str] = set()
+    while pending:
+        name = pending.pop(0)
+        if name in held:
+            found[name] = None
+        elif name not in seen:
+            pending += sorted(through.get(name, ()))
+        seen.add(name)
+    return [name for name in held if name in found]
+
+
+def _properties(facts: ImplementationFacts) -> Iterator[tuple[Configuration, scan.Hit, frozenset[str]]]:
+    """The properties of each configuration, and what they read of it."""
+    for own in facts.settings.configurations if facts.settings is not None else ():
+        for hit, reads in scan.properties(facts.reader, own.file, short(own.class_name)):
+            yield own, hit, reads
 
 
 def _unread(parameter: Hyperparameter) -> bool:
@@ -174,9 +215,15 @@ def _path(own: Configuration, parameter: Hyperparameter) -> str:
 
 def _concerns(own: Configuration, parameter: Hyperparameter) -> bool:
     """Whether the class declares it itself, or the model reads it, or somebody gave it."""
-    declared = not parameter.class_name or parameter.class_name.startswith(own.class_name)
+    declared = _owner(parameter) in ("", short(own.class_name))
     read = parameter.reads is not None and parameter.reads.count > 0
     return declared or parameter.is_given or (read and not own.path)
+
+
+def _owner(parameter: Hyperparameter) -> str:
+    """The class that has a parameter; of what a method sets it is the method's."""
+    name = parameter.class_name
+    return short(name.rpartition(".")[0] if parameter.kind == "attribute" else name)
 
 
 def _value(quotes: Quotes, key: str, value: object) -> str:
@@ -189,15 +236,17 @@ def _value(quotes: Quotes, key: str, value: object) -> str:
 def _written(value: object) -> str:
     """A value for a code span: text as it is, anything else as JSON."""
     text = value if isinstance(value, str) and value else json.dumps(value, default=str)
-    return in_code(text) if _NAMED.search(text) else text.replace("`", "'")
+    return in_code(text)
 
 
 def _clipped(text: str) -> str:
     return text if len(text) <= _LONGEST else text[: _LONGEST - 2].rsplit(" ", 1)[0] + " …"
 
 
-def _standard_meaning(name: str) -> str:
-    return "longest sequence that positions are made for" if name == "max_seq_len" else name.replace("_", " ")
+def _standard_meaning(facts: ImplementationFacts, name: str, attribute: str) -> str:
+    if name != "max_seq_len":
+        return name.replace("_", " ")
+    return f"longest sequence that is named, {_NOWHERE}" if facts.unread(attribute) else _POSITIONS
 
 
 def _held(facts: ImplementationFacts, attribute: str) -> tuple[Configuration, Hyperparameter] | None:
@@ -215,11 +264,16 @@ def _held_path(facts: ImplementationFacts, attribute: str) -> str:
 
 
 def _named_at(facts: ImplementationFacts, own: Configuration, parameter: Hyperparameter) -> str:
-    """The parameter with its line; its name is no symbol where the line does not spell it, as in a table of a parent."""
+    """The parameter with its line, by the name that the line spells; it is no symbol where the line spells none, as in a table of a
+    parent."""
     file = parameter.file or own.file
     near = " ".join(facts.reader.line(file, line) for line in range(parameter.line, parameter.line + 2))
-    name = f"`{parameter.name}`" if re.search(rf"\b{re.escape(parameter.name)}\b", near) else f"{parameter.name}:"
-    return f"{name} (`{file}:{parameter.line}`)"
+    names = (parameter.name, *parameter.aliases)
+    spelt = next((name for name in names if re.search(rf"\b{re.escape(name)}\b", near)), "")
+    at = f"(`{file}:{parameter.line}`)"
+    if not spelt:
+        return f"{parameter.name}: {at}"
+    return f"`{spelt}` {at}{f', kept as `{parameter.name}`' if spelt != parameter.name else ''}"
 
 
 def _declared(facts: ImplementationFacts, attribute: str, traced: object) -> str:
@@ -275,13 +329,14 @@ def _described(
     elif parameter.basis == "required":
         value = "required"
     elif parameter.open:
-        value = f"open: `{_clipped(in_code(parameter.open))}`"
+        value = f"open: `{_clipped(as_source(parameter.open))}`"
     else:
         value = _value(quotes, f"parameter.{path}", _current(parameter) if traced is parameter else traced)
         rest += _differing(parameter, traced) if traced is not parameter else []
     if parameter.reads is not None:
         count = parameter.reads.count
-        rest.append(f"read in {count} place{'s' * (count != 1)}" if count else "read nowhere in the model's file")
+        places = f"read in {count} place{'s' * (count != 1)}"
+        rest.append(places if count else _read_by(facts, own, parameter) or _NOWHERE)
     return value, "; ".join([f"{words}{where}", *rest])
 
 
@@ -289,8 +344,10 @@ def _derived(own: Configuration, parameter: Hyperparameter) -> list[str]:
     """The statements that set it to something else than what was given."""
     said = []
     for each in parameter.derived[:3]:
-        condition = f" where `{_clipped(in_code(each.condition))}`" if each.condition else ""
-        formula = f"set to `{_clipped(in_code(each.formula))}`{condition}"
+        condition = f" where `{_clipped(as_source(each.condition))}`" if each.condition else ""
+        part = _PART_SET.match(each.formula)
+        formula = as_source(f"self.{parameter.name}{'' if part[1] else ' '}{each.formula}" if part else each.formula)
+        formula = f"set {'by' if part else 'to'} `{_clipped(formula)}`{condition}"
         said.append(f"{formula} at `{each.file or own.file}:{each.line}`")
     return said
 
@@ -335,10 +392,31 @@ def _divided(facts: ImplementationFacts) -> tuple[list[Check], list[Check]]:
     if facts.config_location is not None:
         path, span = facts.config_location
         wanted[path] = {*wanted.get(path, ()), span.name}
-    ran = [c for c in found.values() if c.within.split(".")[0] in wanted.get(c.file, set())]
+    ran = [
+        c for c in found.values() if c.within.split(".")[0] in wanted.get(c.file, set()) and not _passed_by(facts, c)
+    ]
     raising = {(c.file, c.within) for c in ran if c.kind == "raise"}
     told = [c for c in ran if c.kind != "validator" or (c.file, c.within) not in raising]  # what it demands it raises
     return told, [c for c in found.values() if c not in ran]
+
+
+def _passed_by(facts: ImplementationFacts, check: Check) -> bool:
+    """Whether a check stands in a branch that no pass took: nothing ran in it, and in the other something did, or its own
+    statements are operators. What a branch does but raise says nothing of whether it was tested."""
+
+    def ran(statements: Sequence[ast.stmt]) -> bool:
+        lines = [n for s in statements for n in range(s.lineno, (s.end_lineno or s.lineno) + 1)]
+        return any((check.file, line) in facts.lines_run for line in lines)
+
+    around = facts.reader.enclosing(check.file, check.line)
+    for node in ast.walk(around[-1].node) if around else ():
+        for arm, other in ((node.body, node.orelse), (node.orelse, node.body)) if isinstance(node, ast.If) else ():
+            within = arm and arm[0].lineno <= check.line <= (arm[-1].end_lineno or arm[-1].lineno)
+            if within and not isinstance(arm[-1], ast.Raise) and not ran(arm):
+                computes = any(isinstance(s, ast.Assign) and _COMPUTES.match(ast.unparse(s.value)) for s in arm)
+                if computes or ran(other):
+                    return True
+    return False
 
 
 def _of_kernels(facts: ImplementationFacts) -> list[Check]:
@@ -377,7 +455,9 @@ def _conditions(facts: ImplementationFacts) -> list[str]:
         (inside if not known or holds(condition, values) else outside).append(f"`{condition}`")
     lines = [f"Formulas derived where: {', '.join(inside)}"] if inside else []
     if outside:
-        lines.append(f"Formulas derived where: {', '.join(outside)}; the values of section 3.1 are outside, see 11.B")
+        # no figure comes from outside a formula's conditions: where a trace at the values differs, its document is taken
+        same = "; a trace made at them gave the same figures" * (facts.main.phase in facts.points)
+        lines.append(f"Formulas derived where: {', '.join(outside)}; the values of section 3.1 are outside{same}")
     return lines
 
 
@@ -400,4 +480,4 @@ def _quoted(check: Check) -> str:
         f"`{check.within}`" if check.file.endswith(".py") else f"{check.within}:"
     )  # no definitions are read of others
     where = f"{within} " if check.within else ""
-    return f"{where}(`{check.file}:{check.line}`): `{in_code(_said(check))}`"
+    return f"{where}(`{check.file}:{check.line}`): `{as_source(_said(check))}`"

@@ -334,6 +334,8 @@ class ImplementationFacts:
     estimates: Mapping[str, RooflineResult] = field(default_factory=dict)
     #: the same of the last pass over so many devices by tensor parallelism, where the model and the device allow it
     spread: Mapping[int, RooflineResult] = field(default_factory=dict)
+    #: why a number of them bears it not, the first refusal
+    unspread: str = ""
     #: traces of the same passes at no point in particular, with the operator graph of each, for a page that moves the point
     general: tuple[tuple[ModelAnalysis, Dataflow], ...] = ()
     #: parameters that one token meets; None: not known
@@ -362,14 +364,15 @@ class ImplementationFacts:
     def called(self, document: Analysis, quote: Callable[[str, Rational], str] | None = None) -> str:
         """What the totals of `document` are of, as the beginning of a sentence: a whole pass, or one call in it. `quote`
         writes a number under its key."""
-        cached = not self.within or "cache_len" in self._formula_names(document)
+        cached = not self.within or "cache_len" in self.formula_names(document)
         point = point_said(document, self.point(document), quote, cached=cached)
         if self.within:
             return f"One call of `{short(self.subject)}` in {document.phase} ({point})"
         return f"{document.phase.capitalize()} ({point})"
 
     @staticmethod
-    def _formula_names(document: Analysis) -> frozenset[str]:
+    def formula_names(document: Analysis) -> frozenset[str]:
+        """The variables that the totals of a document name."""
         totals = document.totals
         texts = (
             totals.flops,
@@ -434,6 +437,22 @@ class ImplementationFacts:
     def positions(self) -> dict[str, int]:
         """The most positions of the config and of every configuration nested in it, by dotted name."""
         return dict(_named_limits(self.tree.config, ""))
+
+    @cached_property
+    def lines_run(self) -> frozenset[tuple[str, int]]:
+        """File and line of all that a pass runs: operators, calls of modules and the calls of functions on the way to them."""
+        kernels = [kernel for document in self.documents for _, _, kernel in walk(document.kernels, "")]
+        sites = [site for kernel in kernels for site in kernel.via]
+        return frozenset([*((k.file, k.line) for k in kernels), *((site.file, site.line) for site in sites)])
+
+    def unread(self, path: str) -> bool:
+        """Whether a parameter of the configurations is known to be read nowhere in the model's files."""
+        for own in self.settings.configurations if self.settings is not None else ():
+            name = path.removeprefix(f"{own.path}.") if own.path else path
+            for held in own.hyperparameters:
+                if name in (held.name, *held.aliases) and held.reads is not None:
+                    return not held.reads.count
+        return False
 
     @cached_property
     def weight_bytes(self) -> int:

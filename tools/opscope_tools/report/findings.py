@@ -7,11 +7,13 @@ from collections.abc import Sequence
 
 from opscope_schemas.analysis import ModuleNode
 from opscope_schemas.estimates import launches
-from opscope_schemas.formula import evaluate
+from opscope_schemas.formula import evaluate, variables
 from opscope_schemas.units import plain_bytes, seconds
 
+from opscope_tools.report.configuration import layer_settings
 from opscope_tools.report.facts import ImplementationFacts, is_leaf, leaves, short, walk
 from opscope_tools.report.insights import share_of_time
+from opscope_tools.report.parallel import Split, strategies
 from opscope_tools.report.quotes import Quotes
 from opscope_tools.report.tasks import Task
 
@@ -56,9 +58,20 @@ def repeated(node: ModuleNode) -> list[ModuleNode]:
 
 
 def _parameters(facts: ImplementationFacts, quotes: Quotes) -> str:
-    sizes = [v for v in facts.main.variables if v.config_key and v.kind == "symbol"]
+    """The sizes that formulas of a whole pass name, and the settings that say which layer is of which kind."""
+    used = frozenset().union(*(facts.formula_names(document) for document in facts.documents))
+    known = {v.name: v for document in facts.documents for v in document.variables}
+    used |= {name for v in known.values() if v.kind == "derived" and v.name in used for name in variables(v.definition)}
+    sizes = [v for v in known.values() if v.config_key and v.name in used]
     named = ", ".join(f"`{v.name}`" for v in sizes)
-    return f"What a pass costs follows from {quotes('config.symbols', len(sizes))} sizes of the configuration{f' ({named})' if named else ''} and from those of the call."
+    deciding = [name for name in layer_settings(facts) if name not in {v.config_key for v in sizes}]
+    kinds = f"; which layer is of which kind, {_and(deciding)} say{'s' * (len(deciding) == 1)}" if deciding else ""
+    return f"What a pass costs follows from {quotes('config.symbols', len(sizes))} sizes of the configuration{f' ({named})' if named else ''} and from those of the call{kinds}."
+
+
+def _and(names: Sequence[str]) -> str:
+    *first, last = [f"`{name}`" for name in names]
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _dearest(facts: ImplementationFacts, quotes: Quotes) -> str:
@@ -119,13 +132,18 @@ def _chain(facts: ImplementationFacts, quotes: Quotes) -> str:
 
 def _split(facts: ImplementationFacts, quotes: Quotes) -> str:
     if not facts.spread:
-        return "No size per rank is told: no tensor-parallel plan of the model could be applied on this device."
+        declared = any(plan.found for plan in strategies(Split.of(facts)) if plan.kind == "tensor")
+        undeclared = "" if declared else " The source declares no tensor-parallel plan."
+        why = f": {facts.unspread}" if facts.unspread else "."
+        return f"No size per rank is told{why}{undeclared}"
     most = max(facts.spread)
     alone, found = facts.estimates.get(_step(facts)), facts.spread[most]
     before, after = (one.totals.calibrated_seconds if one else None for one in (alone, found))
     key = f"rank.tp{most}"
     text = f"Over {quotes(f'{key}.ranks', most)} devices, as engines split it, embeddings too, a rank holds {quotes.said(f'{key}.weights', found.memory.weights_bytes, plain_bytes)} of weights"
-    if before and after:
+    if not found.memory.fits:
+        text += ", more than it has room for"
+    elif before and after:
         text += f", and a {_step(facts)} step takes {quotes.said(f'{key}.time', after, seconds)} in place of {quotes.said(f'{_step(facts)}.time.calibrated', before, seconds)}"
     return f"{text}."
 
@@ -142,7 +160,9 @@ def ranks_line(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
         parts = [f"weights {quotes.said(f'{key}.weights', use.weights_bytes, plain_bytes)}"]
         if use.cache_bytes:
             parts.append(f"cache {quotes.said(f'{key}.cache', use.cache_bytes, plain_bytes)}")
-        if found.totals.calibrated_seconds is not None:
+        if not use.fits and use.usable_bytes:
+            parts.append(f"more than the {quotes.said('rank.usable', use.usable_bytes, plain_bytes)} of one")
+        elif found.totals.calibrated_seconds is not None:
             parts.append(f"{found.phase} {quotes.said(f'{key}.time', found.totals.calibrated_seconds, seconds)}")
         said.append(f"{quotes(f'{key}.ranks', tp)} ranks: {', '.join(parts)}")
     device = next(iter(facts.spread.values())).hardware.name if facts.spread else ""
@@ -168,6 +188,8 @@ def _limits(facts: ImplementationFacts) -> str:
 def _positions(facts: ImplementationFacts, quotes: Quotes) -> str:
     limit = facts.limit
     room = f"makes room for {quotes('positions', limit)} positions" if limit else "names no limit of positions"
+    if limit and all(map(facts.unread, facts.positions)):
+        room = f"names {quotes('positions', limit)} positions, which the model's file reads nowhere"
     return f"`{short(facts.tree.config_class)}` {room}."
 
 

@@ -16,6 +16,7 @@ from opscope_schemas.tiling import KernelTiling, MemoryOperation
 from opscope_tools.report.components import ComponentText
 from opscope_tools.report.facts import ImplementationFacts, short
 from opscope_tools.report.graph import INPUTS, OUTPUTS, Edge, Graph, Vertex
+from opscope_tools.report.overview import hooks_that_ran
 from opscope_tools.report.pseudocode import Call, pseudocode
 from opscope_tools.report.quotes import in_code as in_span
 
@@ -41,12 +42,12 @@ def in_code(text: str) -> str:
 
 def kernel_rows(facts: ImplementationFacts) -> list[Row]:
     """The five rows that every report has, every other setting of the kernels that were named or that the model's file
-    defines, then the places where that file takes kernels from elsewhere."""
+    defines, then the places where that file takes kernels from elsewhere for what ran."""
     found = _settings(facts)
     rows = [row for kernel in found for row in _of_kernel(kernel)]
     if not rows:
         rows = [(", ".join(f"`{name}`" for name in _ROWS), "n/a", "library kernels")]
-    hooks = facts.settings.kernel_hooks if facts.settings is not None else ()
+    hooks = hooks_that_ran(facts)
     return [
         *rows,
         *(

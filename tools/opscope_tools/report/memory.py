@@ -214,7 +214,11 @@ def _growth(facts: ImplementationFacts) -> str:
         return "; it is as large after any number of tokens" if found else ""
     said = [f"by `{growth}` bytes with each token in {' and '.join(phases)}" for growth, phases in found.values()]
     alone = len(found) == 1
-    window = f", until the window of {width:,} tokens is full in the layers that have one" if (width := sliding_window(facts)) else ""
+    window = (
+        f", until the window of {width:,} tokens is full in the layers that have one"
+        if (width := sliding_window(facts))
+        else ""
+    )
     return f"; it grows {said[0].rpartition(' in ')[0] if alone else ', '.join(said)}{window}"
 
 

@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from opscope_schemas.analysis import Analysis, ModuleNode
+from opscope_schemas.extracted_config import KernelHook
 from opscope_schemas.formula import Rational, evaluate, variables
 
 from opscope_tools.report import scan
@@ -17,7 +18,7 @@ from opscope_tools.report.markdown import number
 from opscope_tools.report.quotes import Quotes
 
 __all__ = [
-    "attention_kind", "execution_lines", "framework", "hierarchy", "key_features", "scopes", "swappable",
+    "attention_kind", "execution_lines", "framework", "hierarchy", "hooks_that_ran", "key_features", "scopes", "swappable",
 ]  # fmt: skip
 
 
@@ -90,9 +91,10 @@ def _flags(facts: ImplementationFacts) -> list[str]:
     """Settings of the config that bear on the subject: of a class inside a model only those that it runs by."""
     attends = bool(facts.classes_of("attention"))
     whole = not facts.within
+    acts = whole or bool(facts.classes_of("activation"))
     keys = {
-        "hidden_act": whole or bool(facts.classes_of("activation")),
-        "activation_function": whole or bool(facts.classes_of("activation")),
+        "hidden_act": acts and not facts.unread("hidden_act"),
+        "activation_function": acts and not facts.unread("activation_function"),
         "tie_word_embeddings": whole,
         "sliding_window": whole or attends,
         "use_cache": whole or attends,
@@ -200,6 +202,17 @@ def swappable(facts: ImplementationFacts) -> list[scan.Hit]:
     return [hit for hit in hits if not hit.concerns or hit.concerns in ran]
 
 
+def hooks_that_ran(facts: ImplementationFacts) -> list[KernelHook]:
+    """The places that take kernels from elsewhere for what ran: a definition, or one of the functions that its decorator names."""
+    ran = frozenset().union(*map(scopes, facts.documents))
+    found = []
+    for hook in facts.settings.kernel_hooks if facts.settings is not None else ():
+        named = scan.functions_named(facts.reader, hook.file, hook.expression)
+        if (not hook.within or hook.within.split(".")[0] in ran) and (not named or ran & set(named)):
+            found.append(hook)
+    return found
+
+
 def execution_lines(facts: ImplementationFacts) -> list[str]:
     """How the model executes: eager operators, where attention is dispatched, what may be swapped in."""
     reader, path, ran = facts.reader, facts.modeling_file, scopes(facts.main)
@@ -208,8 +221,16 @@ def execution_lines(facts: ImplementationFacts) -> list[str]:
         f"Eager PyTorch: each operator of `{short(facts.main.class_name)}` (`{path}:{facts.modeling_line}`) is dispatched "
         f"on its own, in the order of section 6.1, in {facts.main.dtype}{attention}."
     ]
-    dispatch = scan.matching_lines(reader, path, r"\b(ALL_ATTENTION_FUNCTIONS|scaled_dot_product_attention)\b", ran)
-    lines += [f"Attention implementation is chosen at run time by `{hit.name}` ({hit.pointer})." for hit in dispatch]
+    dispatch = scan.matching_lines(reader, path, r"\b(ALL_ATTENTION_FUNCTIONS)\b", ran)
+    dispatch = dispatch or scan.matching_lines(
+        reader, path, r"\b([A-Z_]*ATTENTION_CLASSES|_attn_implementation)\b", ran
+    )
+    if dispatch:
+        chosen = ", ".join(f"`{hit.name}` ({hit.pointer})" for hit in dispatch)
+        lines.append(f"Attention implementation is chosen at run time by {chosen}.")
+    fused = scan.matching_lines(reader, path, r"\b(scaled_dot_product_attention)\b", ran)
+    fused = [hit for hit in fused if (hit.path, hit.line) in facts.lines_run]
+    lines += [f"Attention runs through `{hit.name}` ({hit.pointer})." for hit in fused]
     if swaps := swappable(facts):
         said = [f"`{hit.concerns or hit.name}` ({hit.pointer}) by `@{hit.text}`" for hit in swaps]
         lines.append(f"Kernels from elsewhere may replace {', '.join(said)}.")

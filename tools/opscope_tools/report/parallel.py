@@ -63,6 +63,8 @@ _DISPATCH = "ep_dispatch_experts"
 _INDEX_BYTES = 8
 #: as many modules of a plan are named, of more their number is
 _NAMED = 1
+#: the class that reads plans, and from which its models derive
+_MODEL = "PreTrainedModel"
 #: where transformers adds the table of tokens to a plan, and the words that do
 _ADDS_TABLE = ("transformers/distributed/mixin.py", '"embed_tokens": "embedding_rowwise"')
 
@@ -89,14 +91,19 @@ class Split:
     @cached_property
     def config_lineage(self) -> list[tuple[str, Span]]:
         """The config class and the classes that it derives from, as far as the registered repositories hold them."""
-        found: list[tuple[str, Span]] = []
-        pending = [self.config_location]
-        while pending:
-            place = pending.pop(0)
-            if place is not None and place not in found:
-                found.append(place)
-                pending += scan.bases(self.reader, *place)
-        return found
+        return _lineage(self.reader, self.tree.config_class)
+
+
+def _lineage(reader: SourceReader, class_name: str) -> list[tuple[str, Span]]:
+    """A class and those that it derives from, nearest first, as far as the registered repositories hold them."""
+    found: list[tuple[str, Span]] = []
+    pending = [locate(reader, class_name)]
+    while pending:
+        place = pending.pop(0)
+        if place is not None and place not in found:
+            found.append(place)
+            pending += scan.bases(reader, *place)
+    return found
 
 
 def _plans(split: Split) -> list[scan.Plan]:
@@ -106,17 +113,33 @@ def _plans(split: Split) -> list[scan.Plan]:
         known = {plan.declared.name for plan in found}
         declared = [plan for plan in scan.plans(split.reader, path, span.name) if plan.declared.name not in known]
         if found or (path, span) != split.config_location:  # made for every model: what of it is one of this
-            declared = [_present(split, plan) for plan in declared]
-            declared = [plan for plan in declared if plan.entries]
+            declared = [p for p in declared if p.entries and (not split.document.instance or _present(split, p))]
         found += [_with_table(split, plan) for plan in declared]
     for name in sorted(scopes(split.document) | {short(split.tree.model_class)}):
         found += scan.plans(split.reader, split.document.file, name)
     return found
 
 
-def _present(split: Split, plan: scan.Plan) -> scan.Plan:
+def _present(split: Split, plan: scan.Plan) -> list[str]:
+    """The patterns of a plan that name a module or a weight that ran; transformers reads them from each model inside the model on."""
     modules = _modules(split)
-    return replace(plan, entries=tuple(entry for entry in plan.entries if _named(entry.name, modules)))
+    models = None if split.document.instance else _models(split, modules)
+    return [entry.name for entry in plan.entries if _names(split, entry.name, modules, models)]
+
+
+def _names(split: Split, pattern: str, modules: _Modules, models: set[str] | None) -> bool:
+    ends = (f".{pattern}", f".{pattern}.*")  # a list of layers is no module that runs
+    heads = {f".{path}".removesuffix(end)[1:] for path in modules for end in ends if f".{path}".endswith(end)}
+    return bool(heads if models is None else heads & models) or _is_weight(split, pattern, modules)
+
+
+def _models(split: Split, modules: _Modules) -> set[str] | None:
+    """Paths of what is a model of transformers by itself; None where the whole is none, so that nothing says where plans begin."""
+    classes = {path: ran[0].class_name for path, ran in modules.items()}
+    models = {
+        path for path, name in classes.items() if any(span.name == _MODEL for _, span in _lineage(split.reader, name))
+    }
+    return models or None
 
 
 def _with_table(split: Split, plan: scan.Plan) -> scan.Plan:
@@ -145,9 +168,12 @@ def strategies(split: Split) -> tuple[Strategy, ...]:
     found = []
     for kind, declared, pattern in _STRATEGIES:
         calls = scan.matching_lines(split.reader, split.document.file, pattern)
-        places = [_declares(plan) for plan in plans if plan.kind == declared]
+        own = [(plan, _present(split, plan)) for plan in plans if plan.kind == declared]
+        held = [(plan, names) for plan, names in own if names or split.document.instance or not plan.entries]
+        places = [_declares(plan, names) for plan, names in held]
         places += [Place(file=hit.path, line=hit.line, text=f"`{hit.name}`") for hit in calls]
-        searched = f"searched the code of {_searched(split)} for an attribute that ends in `_{declared}_plan`, and for `{_words(pattern)}`"
+        searched = "".join(f"{_nothing(plan)}; " for plan, names in own if (plan, names) not in held)
+        searched += f"searched the code of {_searched(split)} for an attribute that ends in `_{declared}_plan`, and for `{_words(pattern)}`"
         found.append(Strategy(kind=kind, found=bool(places), places=tuple(places), searched="" if places else searched))
     return tuple(found)
 
@@ -155,13 +181,25 @@ def strategies(split: Split) -> tuple[Strategy, ...]:
 def parallelism_lines(split: Split) -> list[str]:
     """One line per strategy."""
     lines = []
+    plans = {strategy: declared for strategy, declared, _ in _STRATEGIES}
     for strategy in strategies(split):
         title = f"**{strategy.kind.capitalize()} Parallelism:**"
         if strategy.found:
-            lines.append(f"{title} Yes; {'; '.join(_said(place) for place in strategy.places)}.")
+            alone = _alone(split, plans[strategy.kind], strategy)
+            said = f"Of {alone} alone" if alone else "Yes"
+            lines.append(f"{title} {said}; {'; '.join(_said(place) for place in strategy.places)}.")
         else:
             lines.append(f"{title} None declared: {strategy.searched}.")
     return lines
+
+
+def _alone(split: Split, kind: str, strategy: Strategy) -> str:
+    """What is split where that is nothing that repeats, as an output head; empty where layers are, or where a plan does not say."""
+    plans = [plan for plan in _plans(split) if plan.kind == kind]
+    names = list(dict.fromkeys(name for plan in plans for name in _present(split, plan)))
+    whole = len(plans) < len(strategy.places) or not all(plan.entries for plan in plans)
+    starred = any("*" in name or f".{name}.*" in f".{path}" for name in names for path in _modules(split))
+    return "" if whole or starred or split.document.instance else " and ".join(f"`{name}`" for name in names)
 
 
 def _said(place: Place) -> str:
@@ -171,12 +209,21 @@ def _said(place: Place) -> str:
     return f"{name}` {pointer} {rest}" if rest else f"{place.text} {pointer}"
 
 
-def _declares(plan: scan.Plan) -> Place:
-    count = len(plan.entries)
-    names = ", ".join(f"`{entry.name}`" for entry in plan.entries)
+def _declares(plan: scan.Plan, present: Sequence[str]) -> Place:
+    own = [entry for entry in plan.entries if entry.path == plan.declared.path]
+    count = len(own)
+    names = ", ".join(f"`{entry.name}`" for entry in own)
     entries = names if 0 < count <= _NAMED else f"{count} modules" if count else "modules that its source does not list"
-    said = f"`{plan.declared.name}` declares it for {entries}"
+    there = sum(entry.name in present for entry in own)
+    held = f", of which {there} are modules of this pass" if there < count and present else ""
+    more = "".join(f"; `{e.name}` ({e.pointer}) is added to them" for e in plan.entries if e not in own)
+    said = f"`{plan.declared.name}` declares it for {entries}{held}{more}"
     return Place(file=plan.declared.path, line=plan.declared.line, text=said)
+
+
+def _nothing(plan: scan.Plan) -> str:
+    names = ", ".join(f"`{entry.name}`" for entry in plan.entries)
+    return f"`{plan.declared.name}` ({plan.declared.pointer}) names no module of this pass ({names})"
 
 
 def _words(pattern: str) -> str:

@@ -7,6 +7,7 @@ Marks are HTML comments: they belong into prose and tables, never into code fenc
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -14,7 +15,10 @@ from opscope_schemas.formula import Rational
 
 from opscope_tools.report.markdown import number
 
-__all__ = ["Quotes", "in_code"]
+__all__ = ["BRACED", "Quotes", "as_source", "in_code"]
+
+#: braces that a reader would take for something to be filled in
+BRACED = re.compile(r"(?<!\$)\{([a-z][a-z0-9_ :]*)\}")
 
 
 @dataclass
@@ -45,5 +49,10 @@ class Quotes:
 
 
 def in_code(text: str) -> str:
-    """Words of source for a code span: nothing in them ends it or is read as a placeholder."""
-    return " ".join(text.replace("`", "'").replace("{", "(").replace("}", ")").split())
+    """Words for a code span: nothing in them ends it or is read as a placeholder."""
+    return BRACED.sub(r"(\1)", as_source(text))
+
+
+def as_source(text: str) -> str:
+    """Source for a code span that names its file beside it, letter for letter but for what would end the span."""
+    return " ".join(text.replace("`", "'").split())

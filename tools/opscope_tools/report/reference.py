@@ -89,7 +89,8 @@ def _longest(facts: ImplementationFacts, quotes: Quotes) -> str:
     said = []
     for path, value in facts.positions.items():
         at = declared_at(facts, path) or facts.pointer(facts.tree.config_class)
-        said.append(f"`{path}` = {quotes(f'setting.{path}', value)} ({at})")
+        nowhere = ", which the model's file reads nowhere" if facts.unread(path) else ""
+        said.append(f"`{path}` = {quotes(f'setting.{path}', value)} ({at}){nowhere}")
     if said:
         rotary = facts.classes_of("position embedding")
         computed = f" Positions are computed by `{short(rotary[0])}` ({facts.pointer(rotary[0])})." if rotary else ""
@@ -141,7 +142,8 @@ def _room(facts: ImplementationFacts) -> str:
         return ""
     device = next(iter(facts.estimates.values())).hardware.name
     if all(fits):
-        return f"; with cache and activations it fits on one {device}"
+        kept = any(found.memory.cache_bytes for found in facts.estimates.values())
+        return f"; with {'cache and ' * kept}activations it fits on one {device}"
     enough = [ranks for ranks, found in facts.spread.items() if found.memory.fits]
     return f"; it does not fit on one {device}" + (f", but on {min(enough)}" if enough else "")
 
@@ -171,6 +173,7 @@ def _cache(facts: ImplementationFacts, quotes: Quotes) -> str:
                 f"In decode the floor grows by {quotes('decode.cache_bytes_per_token', grown)} bytes for each cached "
                 f"token at batch {batch}."
             )
+    lines += _states(facts, quotes)
     window = sliding_window(facts)
     if lines and window:
         at = declared_at(facts, "sliding_window") or facts.pointer(facts.tree.config_class)
@@ -179,6 +182,26 @@ def _cache(facts: ImplementationFacts, quotes: Quotes) -> str:
         )
     where = f"`{short(facts.main.class_name)}` ({facts.pointer(facts.main.class_name)})"
     return " ".join(lines) or f"None found: searched the classes that {where} runs for a cache object and its update."
+
+
+def _states(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
+    """What of the cache does not grow because state-space layers keep it."""
+    said = []
+    holders = facts.classes_of("state-space layer")
+    for document, graph in zip(facts.documents, facts.graphs, strict=False) if holders else ():
+        values = facts.point(document)
+        if document.phase == "decode" and graph.cache is not None:
+            whole = evaluate(graph.cache.after, values)
+            tokens = int(values["cache_len"] + values["seq_len"])
+            fixed = whole - evaluate(graph.cache.per_token, values) * tokens
+            if fixed > 0:
+                states, cache = (
+                    quotes.said(f"decode.{key}.bytes", size, plain_bytes)
+                    for key, size in (("states", fixed), ("cache", whole))
+                )
+                where = f"`{short(holders[0])}` ({facts.pointer(holders[0])})"
+                said.append(f"Of the {cache} that decode leaves, {states} are states of {where}, whose size is fixed.")
+    return said
 
 
 # ---- 10 and 11 ------------------------------------------------------------------------------------------------------

@@ -15,7 +15,15 @@ from dataclasses import dataclass
 from opscope_tools.report.sources import SourceReader, Span
 from opscope_tools.source.python.imports import imported
 
-__all__ = ["Hit", "Plan", "bases", "capabilities", "code_lines", "decorators", "matching_lines", "plans"]
+__all__ = [
+    "Hit", "Plan", "bases", "by_layer", "capabilities", "code_lines", "decorators", "functions_named",
+    "matching_lines", "plans", "properties",
+]  # fmt: skip
+
+#: what a layer's own number is called
+_LAYER_NUMBER = re.compile(r"layer_(idx|index|id|number)$")
+#: what goes through all of them
+_LAYERS = re.compile(r"range\([\w.]*layers\)")
 
 
 @dataclass(frozen=True)
@@ -75,6 +83,45 @@ def plans(reader: SourceReader, path: str, class_name: str) -> list[Plan]:
     return found
 
 
+def properties(reader: SourceReader, path: str, class_name: str) -> list[tuple[Hit, frozenset[str]]]:
+    """The properties that a class defines, each with the attributes of the object that it reads."""
+    span = reader.definition(path, class_name)
+    return [
+        (Hit(path, node.lineno, node.name, ""), frozenset(_attributes(node, {"self"})))
+        for node in (span.node.body if span else [])
+        if isinstance(node, ast.FunctionDef) and any("property" in ast.unparse(one) for one in node.decorator_list)
+    ]
+
+
+def by_layer(reader: SourceReader, path: str, scopes: Iterable[str]) -> list[str]:
+    """The settings that definitions of a file hold against the number of a layer, or look up by it."""
+    wanted, found = set(scopes), dict[str, None]()
+    for span in reader.spans(path):
+        nodes = list(ast.walk(span.node)) if span.name in wanted else []
+        counted = {
+            ast.unparse(node.target)
+            for node in nodes
+            if isinstance(node, ast.For | ast.comprehension) and _LAYERS.match(ast.unparse(node.iter))
+        }
+        for node in nodes:
+            if isinstance(node, ast.Compare | ast.BinOp | ast.Subscript):
+                names = [
+                    n.id if isinstance(n, ast.Name) else getattr(n, "attr", "") for n in ast.iter_child_nodes(node)
+                ]
+                if any(name in counted or _LAYER_NUMBER.search(name) for name in names):
+                    found |= dict.fromkeys(_attributes(node, {"config", "self.config"}))
+    return list(found)
+
+
+def _attributes(node: ast.AST, owners: set[str]) -> list[str]:
+    """What is read of the objects that go by those names."""
+    return [
+        n.attr
+        for n in ast.walk(node)
+        if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load) and ast.unparse(n.value) in owners
+    ]
+
+
 def bases(reader: SourceReader, path: str, span: Span) -> list[tuple[str, Span]]:
     """The classes that a class names as its bases: of its own file, or of the file that an import there names."""
     named = {ast.unparse(base) for base in span.node.bases} if isinstance(span.node, ast.ClassDef) else set()
@@ -117,6 +164,16 @@ def _function_of(reader: SourceReader, path: str, decorator: ast.expr) -> str:
         return ""
     span = reader.definition(path, first.id)
     return "" if span is not None and isinstance(span.node, ast.ClassDef) else first.id
+
+
+def functions_named(reader: SourceReader, path: str, expression: str) -> list[str]:
+    """The functions of a file that an expression names, as `use_kernelized_func([rotate, scan])` does."""
+    try:
+        names = [node.id for node in ast.walk(ast.parse(expression, mode="eval")) if isinstance(node, ast.Name)]
+    except SyntaxError:  # cut short
+        names = re.findall(r"\w+", expression)
+    spans = {name: reader.definition(path, name) for name in names}
+    return [name for name, span in spans.items() if span is not None and not isinstance(span.node, ast.ClassDef)]
 
 
 def code_lines(reader: SourceReader, path: str) -> list[str]:

@@ -93,9 +93,19 @@ def _layers(facts: ImplementationFacts, quotes: Quotes) -> str:
     if not facts.within and config.get("is_encoder_decoder") and all(isinstance(one, int) for one in both):
         first, second = (int(str(one)) for one in both)
         return f"{quotes('layers.encoder', first)} encoder and {quotes('layers.decoder', second)} decoder layers"
+    if towers := {} if facts.within else _towers(facts.tree.tree):
+        return " and ".join(f"{quotes(f'{name}.layers', count)} layers in `{name}`" for name, count in towers.items())
     layers = values.get("num_layers", config.get("num_hidden_layers"))
     repeated = not facts.within or any("num_layers" in variables(k.repeat) for k in facts.main.kernels)
     return f"{quotes('layers', layers)} layers" if isinstance(layers, int) and layers and repeated else ""
+
+
+def _towers(node: ModuleNode) -> dict[str, int]:
+    """Layers of the modules that stand side by side and each repeat some; empty where fewer than two do."""
+    held = {child.name: child for child in node.children if not child.name[:1].isdigit() and repeated(child)}
+    if node.repeat > 1 or len(held) < 2 or any(child.repeat > 1 for child in held.values()):
+        return _towers(next(iter(held.values()))) if node.repeat == 1 and len(held) == 1 else {}
+    return {name: sum(one.repeat for one in repeated(child)) for name, child in held.items()}
 
 
 def _holding(facts: ImplementationFacts, role: str, key: str, quotes: Quotes) -> str:

@@ -26,13 +26,16 @@ class Reader:
     """The configuration whose reads are sought.
 
     `own`: names of its class and of classes that derive from it; `parents`: those that it derives from; `paths`: what
-    other configurations call it (`text_config`); `names`: parameter -> the names that it goes by.
+    other configurations call it (`text_config`); `names`: parameter -> the names that it goes by; `holders`: the class that
+    holds it -> the names of its own. A tower may be declared to take the whole, and is handed its part: what the whole
+    lacks is read of a part.
     """
 
     own: Collection[str]
     parents: Collection[str]
     paths: Collection[str]
     names: Mapping[str, Collection[str]]
+    holders: Mapping[str, Collection[str]] = field(default_factory=dict)
 
 
 @dataclass
@@ -119,7 +122,11 @@ class _File:
         named = set(kind.split(_OR))
         if named & set(self.sought.own):
             self.found.setdefault(name, []).append((line, True))
-        elif not kind or named & set(self.sought.parents):
+        elif (
+            not kind
+            or named & set(self.sought.parents)
+            or any(held in named and name not in own for held, own in self.sought.holders.items())
+        ):
             self.found.setdefault(name, []).append((line, False))
 
     def _kind(self, node: ast.expr, scope: _Scope) -> str | None:

@@ -75,7 +75,9 @@ def left_out(op: OpRecord, values: Mapping[str, float], experts_of: Mapping[int,
 
     Products of experts, and in the same call (`experts_of`: `grouped`) the gathers of their biases.
     """
-    bias = op.operator == "aten.index" and "{w_bytes}" in op.read and op.inputs[0].shape[:1] == (experts_of.get(op.call),)
+    bias = (
+        op.operator == "aten.index" and "{w_bytes}" in op.read and op.inputs[0].shape[:1] == (experts_of.get(op.call),)
+    )
     shape = op.inputs[1].shape if op.operator in GROUPED and len(op.inputs) > 1 else op.inputs[0].shape if bias else ()
     chosen = values.get(_CHOSEN)
     if not shape or "?" in shape or chosen is None:

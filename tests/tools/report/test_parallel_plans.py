@@ -1,0 +1,84 @@
+"""Section 7.1 counts what the cited dictionary declares, and says where nothing of it is in the model."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import report_toy as toy
+from opscope_schemas.common import Repository
+from opscope_tools.report.facts import ImplementationFacts
+from opscope_tools.report.findings import findings, ranks_line
+from opscope_tools.report.parallel import Split, parallelism_lines
+from opscope_tools.report.quotes import Quotes
+from opscope_tools.report.sources import SourceReader
+
+#: of a dictionary that every configuration inherits
+SHARED = """class Base:
+    base_model_fsdp_plan = {PLAN}
+
+
+class ToyConfig(Base):"""
+MIXIN = "transformers/distributed/mixin.py"
+
+
+def lines(facts: ImplementationFacts, folder: Path, plan: dict[str, str]) -> dict[str, str]:
+    """What is said of each strategy where the toy is a model of transformers and its configuration inherits `plan`."""
+    repository = toy.write_source(folder)
+    (folder / toy.CONFIG_FILE).write_text(
+        toy.CONFIGURATION.replace("class ToyConfig:", SHARED.replace("{PLAN}", repr(plan)))
+    )
+    model = "class PreTrainedModel:\n    pass\n\n\nclass ToyForCausalLM(PreTrainedModel):"
+    source = toy.MODELING.replace("class ToyForCausalLM(nn.Module):", model)
+    (folder / toy.FILE).write_text(source.replace('    _fsdp_plan = {"lm_head": "keep_full_weight"}\n', ""))
+    (folder / MIXIN).parent.mkdir(parents=True)
+    (folder / MIXIN).write_text('\nplan = {"embed_tokens": "embedding_rowwise", **plan}\n')
+    held = repository.model_copy(update={"packages": ("toyland", "transformers")})
+    split = Split.of(replace(facts, reader=SourceReader([held])))
+    return {line.split(" ")[0].strip("*").lower(): line for line in parallelism_lines(split)}
+
+
+@pytest.mark.parametrize(
+    ("plan", "said"),
+    [
+        ({"embed_tokens": "a", "layers.*": "a"}, "Yes; `base_model_fsdp_plan` (AT) declares it for 2 modules."),
+        ({"embed_tokens": "a", "layers": "a", "absent": "a"},
+         "Yes; `base_model_fsdp_plan` (AT) declares it for 3 modules, of which 2 are modules of this pass."),
+        ({"attention": "a"}, "None declared: `base_model_fsdp_plan` (AT) names no module of this pass (`attention`); searched"),
+        ({"embed_tokens": "a"}, "Of `embed_tokens` alone; `base_model_fsdp_plan` (AT) declares it for `embed_tokens`."),
+    ],
+)  # fmt: skip
+def test_a_plan_declares_what_its_patterns_name_from_a_model_on(
+    facts: ImplementationFacts, tmp_path: Path, plan: dict[str, str], said: str
+) -> None:
+    at = f"`{toy.CONFIG_FILE}:{toy.line_of('class ToyConfig', toy.CONFIGURATION) + 1}`"
+    assert said.replace("AT", at) in lines(facts, tmp_path / "src", plan)["data"]
+
+
+def test_what_is_added_to_a_plan_has_its_own_line(facts: ImplementationFacts, tmp_path: Path) -> None:
+    said = lines(facts, tmp_path / "src", {})["tensor"]
+    assert f"declares it for 2 modules; `embed_tokens` (`{MIXIN}:2`) is added to them" in said
+
+
+def test_why_no_size_per_rank_is_told_is_said(facts: ImplementationFacts, tmp_path: Path) -> None:
+    alone = replace(facts, spread={}, unspread="tp 2 does not divide 71 heads.")
+    assert findings(alone, [], Quotes())["7"] == "No size per rank is told: tp 2 does not divide 71 heads."
+    toy.write_source(tmp_path / "src")
+    for file in (toy.FILE, toy.CONFIG_FILE):
+        path = tmp_path / "src" / file
+        path.write_text(path.read_text().replace("_tp_plan", "_other"))
+    reader = SourceReader([Repository(name="toyland", root=tmp_path / "src", packages=("toyland",))])
+    assert findings(replace(alone, reader=reader), [], Quotes())["7"].endswith("declares no tensor-parallel plan.")
+
+
+def test_ranks_that_do_not_hold_their_share_have_no_time(facts: ImplementationFacts) -> None:
+    few = {
+        ranks: found.model_copy(update={"memory": found.memory.model_copy(update={"fits": ranks > 2})})
+        for ranks, found in facts.spread.items()
+    }
+    (line,) = ranks_line(replace(facts, spread=few), Quotes())
+    two, four, _ = re.sub("<!--.*?-->", "", line).split("; ")
+    assert two.endswith("cache 64 B, more than the 9 GB of one")
+    assert "2 ms" in four

@@ -1,0 +1,58 @@
+"""Models that are no single stack of attention layers: towers side by side, state of fixed size, no cache at all."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from opscope_schemas.analysis import ModuleNode
+from opscope_schemas.dataflow import CacheGrowth
+from opscope_tools.report.facts import ImplementationFacts
+from opscope_tools.report.quotes import Quotes
+from opscope_tools.report.reference import faq
+from opscope_tools.report.story import story
+
+
+def unmarked(text: str) -> str:
+    return re.sub("<!--.*?-->", "", text)
+
+
+def test_layers_of_towers_are_told_for_each(facts: ImplementationFacts) -> None:
+    def tower(name: str, count: int) -> ModuleNode:
+        layer = ModuleNode(name=f"0-{count - 1}", class_name="m.Layer", repeat=count)
+        stack = ModuleNode(name="layers", class_name="m.List", children=(layer,))
+        return ModuleNode(name=name, class_name="m.Tower", children=(stack,))
+
+    def told(*children: ModuleNode) -> str:
+        root = facts.tree.tree.model_copy(update={"children": children})
+        tree = facts.tree.model_copy(update={"tree": root})
+        return unmarked(story(replace(facts, tree=tree), Quotes())[0])
+
+    assert ", 2 layers, " in told(tower("words", 2))
+    assert ", 2 layers in `words` and 3 layers in `pictures`, " in told(tower("words", 2), tower("pictures", 3))
+    both = ModuleNode(name="model", class_name="m.Both", children=(tower("words", 2), tower("pictures", 3)))
+    assert ", 2 layers in `words` and 3 layers in `pictures`, " in told(both)
+
+
+def test_a_model_without_a_cache_fits_with_activations_alone(facts: ImplementationFacts) -> None:
+    assert "; with cache and activations it fits on one" in faq(facts, Quotes())[3]
+    without = {
+        phase: found.model_copy(update={"memory": found.memory.model_copy(update={"cache_bytes": 0})})
+        for phase, found in facts.estimates.items()
+    }
+    assert "; with activations it fits on one" in faq(replace(facts, estimates=without), Quotes())[3]
+
+
+def test_state_of_fixed_size_is_told_apart_from_what_grows(facts: ImplementationFacts) -> None:
+    assert "size is fixed" not in faq(facts, Quotes())[4]
+
+    def mamba(text: str) -> str:
+        return text.replace("ToyAttention", "ToyMamba")
+
+    documents = tuple(type(d).model_validate_json(mamba(d.model_dump_json())) for d in facts.documents)
+    grown = CacheGrowth(before="0", after="1000 + 10 * ({cache_len} + {seq_len})", per_token="10")
+    graphs = tuple(graph.model_copy(update={"cache": grown}) for graph in facts.graphs)
+    answer = unmarked(faq(replace(facts, documents=documents, graphs=graphs), Quotes())[4])
+    values = facts.point(facts.documents[1])
+    whole = 1000 + 10 * (values["cache_len"] + values["seq_len"])
+    assert f"Of the {float(whole) / 1000:.3g} kB that decode leaves, 1 kB are states of `ToyMamba`" in answer

@@ -1,0 +1,99 @@
+"""Kernels from elsewhere, checks and calls of attention that stand in source beside what a pass runs are not told as part of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import report_toy as toy
+from opscope_schemas.extracted_config import Check, KernelHook
+from opscope_tools.report.configuration import constraint_lines
+from opscope_tools.report.facts import ImplementationFacts
+from opscope_tools.report.kernels import kernel_rows
+from opscope_tools.report.overview import execution_lines
+from opscope_tools.report.sources import SourceReader
+
+FUNCTIONS = "\n\ndef rotate(x):\n    return x\n\n\ndef scan(x):\n    return x\n"
+
+
+def read(facts: ImplementationFacts, folder: Path, source: str) -> ImplementationFacts:
+    """The toy with another source."""
+    repository = toy.write_source(folder)
+    (folder / toy.FILE).write_text(source)
+    return replace(facts, reader=SourceReader([repository]))
+
+
+@pytest.mark.parametrize(
+    ("within", "expression", "told"),
+    [
+        ("ToyNorm", "use_kernel_forward_from_hub('RMSNorm')", True),
+        ("", "lazy_load_kernel('scan')", True),
+        ("rotate", "use_kernel_func_from_hub('rotate')", False),
+        ("ToyAttention", "use_kernelized_func(rotate)", False),
+        ("ToyAttention", "use_kernelized_func([rotate, scan])", False),
+        ("ToyAttention", "use_kernelized_func([rotate, ToyNorm])", False),
+    ],
+)
+def test_a_kernel_is_told_for_what_ran(
+    facts: ImplementationFacts, tmp_path: Path, within: str, expression: str, told: bool
+) -> None:
+    assert facts.settings is not None
+    hook = KernelHook(name="swapped", expression=expression, within=within, file=toy.FILE, line=1)
+    settings = facts.settings.model_copy(update={"kernel_hooks": (hook,)})
+    anew = read(facts, tmp_path / "src", toy.MODELING + FUNCTIONS)
+    assert ("`swapped`" in {row[0] for row in kernel_rows(replace(anew, settings=settings))}) is told
+
+
+BRANCHES = """class ToyForCausalLM:
+    def forward(self, x):
+        if self.plain:
+            y = x + 1
+        elif x.dtype == torch.bool:
+            y = x * 2
+            assert y.dtype == torch.bool
+        else:
+            raise ValueError("no such thing")
+        if self.slopes:
+            z = torch.where(x, y, x)
+            assert z.dtype == torch.bool
+        if self.named:
+            assert x.dtype == torch.bool
+        if x.dtype == torch.half:
+            raise ValueError("no halves")
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (5, False),  # the other arm of line 4, which ran
+        (7, False),
+        (9, False),
+        (12, False),  # torch.where would have run
+        (14, True),  # nothing says whether it ran
+        (16, True),
+    ],
+)
+def test_a_check_in_a_branch_that_was_not_taken_is_not_of_the_pass(
+    facts: ImplementationFacts, tmp_path: Path, line: int, told: bool
+) -> None:
+    first = facts.main.kernels[0].model_copy(update={"line": 4, "kernels": None})
+    main = facts.main.model_copy(update={"kernels": (first,)})
+    check = Check(kind="dtype", condition="x", within="ToyForCausalLM.forward", file=toy.FILE, line=line)
+    anew = replace(read(facts, tmp_path / "src", BRANCHES), documents=(main,), checks=(check,), settings=None)
+    lines = [text for text in constraint_lines(anew) if f"{toy.FILE}:{line}`" in text]
+    assert [text.startswith("Precision: ") for text in lines] == [told]
+
+
+def test_attention_is_chosen_where_source_chooses_and_runs_where_it_is_called(
+    facts: ImplementationFacts, tmp_path: Path
+) -> None:
+    at = toy.line_of("scaled_dot_product_attention(")
+    source = toy.MODELING.replace("        if self.training:", '        if self.config._attn_implementation == "sdpa":')
+    source = source.replace('logger.debug("attending")', "scaled_dot_product_attention(query, key, value)")
+    said = " ".join(execution_lines(read(facts, tmp_path / "src", source)))
+    tested = toy.line_of("if self.training")
+    assert f"is chosen at run time by `_attn_implementation` (`{toy.FILE}:{tested}`)." in said
+    assert f"Attention runs through `scaled_dot_product_attention` (`{toy.FILE}:{at}`)." in said
+    assert said.count("Attention runs through") == 1

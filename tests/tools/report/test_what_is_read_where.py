@@ -1,0 +1,125 @@
+"""What sections 1, 3 and 9 say of parameters: which sizes formulas hold, which tell layers apart, which nothing reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import report_toy as toy
+from opscope_schemas.analysis import Variable
+from opscope_schemas.extracted_config import Hyperparameter, Reads
+from opscope_tools.report.configuration import configuration_note, configuration_rows, constraint_lines, layer_settings
+from opscope_tools.report.facts import ImplementationFacts
+from opscope_tools.report.findings import findings
+from opscope_tools.report.overview import key_features
+from opscope_tools.report.quotes import Quotes
+from opscope_tools.report.reference import faq
+from opscope_tools.report.sources import SourceReader
+from opscope_tools.settings.reads import Reader, config_reads
+from opscope_tools.source.python.trees import PythonSource
+
+PERIODS = """    every: int = 2
+
+    @property
+    def kinds(self):
+        return [at % self.every == 0 for at in range(self.num_hidden_layers)]
+"""
+
+
+def changed(facts: ImplementationFacts, **parameters: Mapping[str, object]) -> ImplementationFacts:
+    """The toy with its parameters changed, or with others beside them."""
+    assert facts.settings is not None
+    (own,) = facts.settings.configurations
+    held = {p.name: p for p in own.hyperparameters}
+    for name, fields in parameters.items():
+        old = held.get(name, Hyperparameter(name=name, line=1, basis="source", value=1))
+        held[name] = old.model_copy(update=dict(fields))
+    settings = facts.settings.model_copy(
+        update={"configurations": (own.model_copy(update={"hyperparameters": tuple(held.values())}),)}
+    )
+    return replace(facts, settings=settings)
+
+
+@pytest.fixture
+def periodic(facts: ImplementationFacts, tmp_path: Path) -> ImplementationFacts:
+    """The toy whose layers are of two kinds, by a property of its configuration."""
+    repository = toy.write_source(tmp_path / "src")
+    (tmp_path / "src" / toy.CONFIG_FILE).write_text(toy.CONFIGURATION + PERIODS)
+    init = "class ToyForCausalLM(nn.Module):\n    def __init__(self, config):\n{}\n"
+    built = "        self.layers = [(One, Other)[config.kinds[i]](config) for i in range(config.num_hidden_layers)]"
+    source = toy.MODELING.replace("class ToyForCausalLM(nn.Module):\n", init.format(built))
+    (tmp_path / "src" / toy.FILE).write_text(source)
+    line = toy.line_of("every", toy.CONFIGURATION + PERIODS)
+    told = changed(facts, every={"line": line, "reads": Reads(count=0)})
+    return replace(told, reader=SourceReader([repository]))
+
+
+def test_the_sizes_of_a_pass_are_those_of_its_formulas(facts: ImplementationFacts) -> None:
+    idle = Variable(name="positions", meaning="no formula names it", config_key="max_position_embeddings", default=64)
+    fixed = [v.model_copy(update={"kind": "fixed"} if v.name == "num_layers" else {}) for v in facts.main.variables]
+    documents = [d.model_copy(update={"variables": (*fixed, idle)}) for d in facts.documents]
+    said = findings(replace(facts, documents=tuple(documents)), [], Quotes())["3"]
+    assert "`num_layers`" in said
+    assert "`vocab_size`" in said
+    assert "positions" not in said
+    assert "which layer" not in said
+
+
+def test_settings_that_tell_layers_apart_are_named_as_such(periodic: ImplementationFacts) -> None:
+    assert layer_settings(periodic) == ["num_hidden_layers", "every"]
+    assert findings(periodic, [], Quotes())["3"].endswith("; which layer is of which kind, `every` says.")
+
+
+def test_a_parameter_that_a_property_reads_is_not_read_nowhere(periodic: ImplementationFacts) -> None:
+    at = toy.line_of("def kinds", toy.CONFIGURATION + PERIODS)
+    read = f"Declared and read by the configuration's own `kinds` (`{toy.CONFIG_FILE}:{at}`): `every` ("
+    assert read in configuration_note(periodic)
+
+
+def test_a_tower_that_is_declared_to_take_the_whole_reads_its_part() -> None:
+    text = "class Tower:\n    def __init__(self, config: Whole):\n        self.x = config.depth + config.width\n"
+    sought = Reader(own={"Part"}, parents=(), paths=(), names={n: {n} for n in ("depth", "width")})
+    assert config_reads(PythonSource("m.py", text), sought) == {}
+    held = replace(sought, holders={"Whole": {"width"}})
+    assert config_reads(PythonSource("m.py", text), held) == {"depth": [(3, False)]}
+
+
+def test_a_parameter_is_told_by_the_name_that_its_line_declares(facts: ImplementationFacts) -> None:
+    line = toy.line_of("num_key_value_heads", toy.CONFIGURATION)
+    fields = {"line": line, "aliases": ("num_key_value_heads",), "reads": Reads(count=0)}
+    note = configuration_note(changed(facts, groups=fields))
+    assert f"`num_key_value_heads` (`{toy.CONFIG_FILE}:{line}`), kept as `groups` = 1" in note
+
+
+def test_what_a_method_sets_is_inherited_from_its_class(facts: ImplementationFacts) -> None:
+    fields = {"kind": "attribute", "class_name": "Mixin.convert", "reads": Reads(count=0)}
+    assert "Inherited from `Mixin` and read nowhere" in configuration_note(changed(facts, ignored=fields))
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_positions_that_nothing_reads_make_none(facts: ImplementationFacts, count: int) -> None:
+    told = changed(facts, max_position_embeddings={"reads": Reads(count=count)})
+    (row,) = [row for row in configuration_rows(told, Quotes()) if row[0] == "`max_seq_len`"]
+    assert ("positions are made for" in row[2]) is bool(count)
+    assert ("makes room for" in findings(told, [], Quotes())["9"]) is bool(count)
+    assert ("the model's file reads nowhere" in faq(told, Quotes())[1]) is not bool(count)
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_an_activation_that_nothing_reads_is_no_feature(facts: ImplementationFacts, tmp_path: Path, count: int) -> None:
+    repository = toy.write_source(tmp_path / "src")
+    (tmp_path / "src" / toy.CONFIG_FILE).write_text(f'{toy.CONFIGURATION}    hidden_act: str = "silu"\n')
+    tree = facts.tree.model_copy(update={"config": {**facts.tree.config, "hidden_act": "silu"}})
+    told = changed(facts, hidden_act={"reads": Reads(count=count)})
+    features = key_features(replace(told, tree=tree, reader=SourceReader([repository])), Quotes())
+    assert ("`hidden_act` = silu" in " ".join(features)) is bool(count)
+
+
+def test_values_outside_the_conditions_are_said_to_have_been_traced(facts: ImplementationFacts) -> None:
+    main = facts.main.model_copy(update={"conditions": ("{batch_size} >= 2",)})
+    outside = replace(facts, documents=(main,))
+    assert constraint_lines(outside)[-1].endswith("the values of section 3.1 are outside")
+    traced = replace(outside, points={"prefill": facts.point(facts.main)})
+    assert constraint_lines(traced)[-1].endswith("are outside; a trace made at them gave the same figures")
