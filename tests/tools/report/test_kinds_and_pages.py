@@ -6,9 +6,14 @@ import re
 from dataclasses import replace
 
 import report_toy as toy
+from opscope_schemas.analysis import ModuleNode
+from opscope_tools.report.call_kinds import kinds_told
+from opscope_tools.report.components import _interface
 from opscope_tools.report.facts import ImplementationFacts
 from opscope_tools.report.graph import Graph, Span, Vertex
 from opscope_tools.report.kinds import kinds_of
+from opscope_tools.report.purposes import purpose
+from opscope_tools.report.quotes import Quotes
 from opscope_tools.report.svg import svg
 
 
@@ -37,6 +42,47 @@ def test_without_such_a_list_the_kinds_are_only_numbered(facts: ImplementationFa
         mixed = two_kinds(facts, **config)
         assert [kind.whole for kind in kinds_of(mixed, mixed.main).values()] == ["kind 1 of 2", "kind 2 of 2"]
     assert kinds_of(facts, facts.main) == {}
+
+
+def unlike(facts: ImplementationFacts) -> ImplementationFacts:
+    """The toy with three layers, of which the first runs no attention."""
+    mixed = two_kinds(facts)
+    first, rest = (kernel for kernel in mixed.main.kernels if kernel.class_name.endswith("ToyLayer"))
+    norm, _, add = first.kernels or ()
+    few = toy.call(first.class_name, "layers.*", "= layer(", (norm, add)).model_copy(update={"repeat": "1"})
+    many = rest.model_copy(update={"repeat": "{num_layers}"})
+    kernels = [few if k is first else many if k is rest else k for k in mixed.main.kernels]
+    held = next(c for c in facts.tree.tree.children if c.class_name == first.class_name)
+    layers = ModuleNode(
+        name="layers", class_name="ModuleList", parameters=536,
+        children=(
+            held.model_copy(update={"name": "0", "repeat": 1, "parameters": 8, "children": held.children[:1]}),
+            held.model_copy(update={"name": "1-2"}),
+        ),
+    )  # fmt: skip
+    children = tuple(layers if child is held else child for child in facts.tree.tree.children)
+    tree = facts.tree.model_copy(update={"tree": facts.tree.tree.model_copy(update={"children": children})})
+    document = mixed.main.model_copy(update={"kernels": tuple(kernels)})
+    return replace(mixed, documents=(document,), graphs=(toy.graph(document),), tree=tree)
+
+
+def test_a_section_shows_the_kind_of_call_that_costs_most_and_says_what_the_others_cost(
+    facts: ImplementationFacts,
+) -> None:
+    changed = unlike(facts)
+    layer = next(m for m in changed.modules if m.class_name.endswith("ToyLayer"))
+    assert [k.attribute for k in layer.kernels if k.class_name] == ["norm", "attention"]  # not the first call
+    assert "number of weights: 264" in _interface(changed, layer)
+    said = toy.unmarked(purpose(changed, layer, Quotes()))
+    assert (
+        "The 3 calls of `ToyLayer` in prefill are of 2 kinds; shown here are the 2 at `layers.*` (layers 1-2)" in said
+    )
+    told = toy.unmarked(kinds_told(changed, layer, Quotes()))
+    assert re.search(
+        r"2 at `layers\.\*` \(layers 1-2\) \(shown\), .* 264 weights, calling `ToyAttention` \(`attention`\); ", told
+    )
+    assert re.search(r"1 at `layers\.\*` \(layer 0\), .* 8 weights\.", told)
+    assert kinds_told(facts, facts.modules[1], Quotes()) == ""
 
 
 def test_bars_of_a_timeline_begin_at_the_left_edge_however_long_the_labels_are() -> None:

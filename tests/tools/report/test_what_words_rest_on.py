@@ -10,11 +10,12 @@ import report_toy as toy
 from opscope_schemas.analysis import ModelInput, ModuleNode, TensorInfo, Variable
 from opscope_schemas.dataflow import FlowTensor
 from opscope_schemas.extracted_config import Check, Configuration, ExtractConfigResult, Hyperparameter, Meaning
-from opscope_tools.report.components import _find, _interface, _pseudocode
+from opscope_tools.report.components import _interface, _pseudocode
 from opscope_tools.report.configuration import configuration_rows, constraint_lines
 from opscope_tools.report.facts import ImplementationFacts
 from opscope_tools.report.findings import findings
 from opscope_tools.report.memory import lifetime_rows
+from opscope_tools.report.nodes import find
 from opscope_tools.report.overview import swappable
 from opscope_tools.report.quotes import Quotes
 from opscope_tools.report.sources import SourceReader
@@ -37,7 +38,7 @@ def test_the_parameters_of_a_call_are_those_of_the_module_at_its_path() -> None:
 
     root = ModuleNode(name="", class_name="m.Both", children=(tower("text", 8), tower("vision", 16)))
     for path, width in (("vision.layers.*", 16), ("text.layers.*", 8), ("vision.layers.0", 16)):
-        found = _find(root, "m.Layer", path)
+        found = find(root, "m.Layer", path)
         assert found is not None
         assert found.weights == {"weight": (width,)}
 

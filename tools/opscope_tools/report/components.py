@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -16,11 +16,13 @@ from opscope_schemas.errors import ValuesError
 from opscope_schemas.formula import Formula, Rational
 from opscope_schemas.units import amount, plain_bytes
 
+from opscope_tools.report.call_kinds import kinds_told
 from opscope_tools.report.facts import Figures, ImplementationFacts, short, walk
 from opscope_tools.report.flow import tile_of
 from opscope_tools.report.graph import INPUTS, OUTPUTS, Graph, Vertex, folded
 from opscope_tools.report.insights import by_line, counts_little, insights, library_insights, named, operators_said
 from opscope_tools.report.links import Operators, Unit, edges_of
+from opscope_tools.report.nodes import node_of
 from opscope_tools.report.pseudocode import Call, pseudocode
 from opscope_tools.report.purposes import purpose
 from opscope_tools.report.quotes import Quotes
@@ -35,8 +37,6 @@ _LIBRARY = "library operators choose their own tiles"
 _MOST_BOXES = 30
 #: characters of a formula beyond which it stands in the appendix, and of a line of an interface
 _LONGEST, _WIDTH = 200, 180
-#: other calls of a class that are named
-_OTHERS = 3
 
 
 @dataclass(frozen=True)
@@ -116,8 +116,11 @@ def _component(
             for m, text in zip(group, interfaces, strict=True)
         ),
         "\n".join(_pseudocode(facts, module) for module in group),
-        " ".join(_cost(facts, module, several, long) for module in group),
-        tuple(library_insights(facts, group, quotes) if several else insights(facts, group[0], quotes)),
+        " ".join(_cost(module, several, long) for module in group),
+        (
+            *(text for module in group if (text := kinds_told(facts, module, quotes))),
+            *(library_insights(facts, group, quotes) if several else insights(facts, group[0], quotes)),
+        ),
         "drawn in section 2.1" if _holds_parts(facts, group[0]) and not several else "",
     )
 
@@ -147,7 +150,7 @@ def _call_said(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
 def _interface(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
     call = facts.calls.get(module.class_name)
     inputs, outputs = (call.inputs, call.outputs) if call else _boundary(facts, module)
-    node = _find(facts.tree.tree, module.class_name, facts.path_of(call) if call else "")
+    node = node_of(facts, module.class_name, call)
     weights = [f"{name}: {list(shape)}" for name, shape in (node.weights.items() if node else ())]
     weights += _held(node)
     count = facts.tree.parameters if node is facts.tree.tree else node.parameters // node.repeat if node else None
@@ -202,25 +205,6 @@ def _boundary(facts: ImplementationFacts, module: ModuleAnalysis) -> tuple[Seque
     made = [tensor for tensor, _ in facts.returned if whole]
     first, last = (module.kernels[0].inputs, module.kernels[-1].outputs) if module.kernels else ((), ())
     return given or first, made or last
-
-
-def _find(root: ModuleNode, class_name: str, path: str) -> ModuleNode | None:
-    """The module of a class at the path of a call; where none stands there, one of the same name, else the first one of the class."""
-    found = [(at, each) for at, each in _nodes(root, "") if each.class_name == class_name]
-    there = [each for at, each in found if at == _unnumbered(path)]
-    alike = [each for _, each in found if each.name == path.rpartition(".")[2]]
-    return next(iter([*there, *alike, *(each for _, each in found)]), None)
-
-
-def _nodes(node: ModuleNode, path: str) -> Iterator[tuple[str, ModuleNode]]:
-    """Modules with their paths, `*` for the numbers of a list."""
-    yield path, node
-    for child in node.children:
-        yield from _nodes(child, ".".join(filter(None, (path, _unnumbered(child.name)))))
-
-
-def _unnumbered(path: str) -> str:
-    return re.sub(r"(?<![^.])\d[^.]*", "*", path)
 
 
 # ---- pseudocode and flow --------------------------------------------------------------------------------------------
@@ -312,29 +296,14 @@ def _formula(text: str) -> str:
         return text
 
 
-def _cost(facts: ImplementationFacts, module: ModuleAnalysis, several: bool, long: LongFormulas) -> str:
-    """The formulas of one call, whole; of which call, where the class is called in several places."""
+def _cost(module: ModuleAnalysis, several: bool, long: LongFormulas) -> str:
+    """The formulas of one call, whole."""
     totals, owner = module.totals, f"`{short(module.class_name)}`"
     rows = [("FLOPs", totals.flops)]
     rows += [("of these matrix products", totals.matmul_flops)] if totals.matmul_flops != totals.flops else []
     rows += [("bytes read", totals.memory_access.read), ("bytes written", totals.memory_access.write)]
-    said, one = "; ".join(long(label, owner, _formula(text)) for label, text in rows), _of_call(facts, module)
-    return (
-        f"{owner}{f' ({one.strip()})' if one else ''}: {said}."
-        if several
-        else f"{said}.{f' This is{one}.' if one else ''}"
-    )
-
-
-def _of_call(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
-    """Which call the figures are of, where there are others."""
-    call, places = facts.calls.get(module.class_name), facts.places_of(module.class_name)
-    if call is None or len(places) < 2:
-        return ""
-    shown = facts.path_of(call)
-    others = [f"`{path}`" for path in places if path != shown]
-    listed = f"{', '.join(others[:_OTHERS])}{f' and {len(others) - _OTHERS} more' if len(others) > _OTHERS else ''}"
-    return f" of the call at `{shown}`; those at {listed} may differ"
+    said = "; ".join(long(label, owner, _formula(text)) for label, text in rows)
+    return f"{owner}: {said}." if several else f"{said}."
 
 
 def _said(figures: Figures) -> str:
@@ -358,8 +327,7 @@ def data_flow(facts: ImplementationFacts, module: ModuleAnalysis) -> Graph | Non
         head = f"line {kernels[0].line}: {_clipped(kernels[0].code or kernels[0].operation)}"
         lines = (head, f"{operators_said(kernels)}: {_said(figures)}")
         brief = f"{named(kernels)} :{kernels[0].line}"
-        weight = figures.bytes + figures.flops / facts.ridge
-        vertices.append(Vertex(units[-1].id, lines, weight=weight, brief=brief))
+        vertices.append(Vertex(units[-1].id, lines, weight=figures.weight(facts.ridge), brief=brief))
     if not any(vertex.weight for vertex in vertices):
         return None
     edges = edges_of(units, facts.graphs[0], call.repeat if call else "1")

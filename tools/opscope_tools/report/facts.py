@@ -35,6 +35,7 @@ from opscope_tools.report.point import point_said
 from opscope_tools.report.sources import SourceReader, Span
 
 __all__ = [
+    "CallKind",
     "Figures",
     "ImplementationFacts",
     "bind",
@@ -47,6 +48,7 @@ __all__ = [
     "position_limit",
     "role_of",
     "short",
+    "size_at",
     "walk",
 ]
 
@@ -228,6 +230,36 @@ class Figures:
         """FLOPs per byte; 0 where nothing is moved."""
         return self.flops / self.bytes if self.bytes else 0.0
 
+    def weight(self, ridge: float) -> float:
+        """Bytes that take as long as it all does, on a device that does `ridge` FLOPs in the time of a byte."""
+        return self.bytes + self.flops / ridge
+
+
+@dataclass(frozen=True)
+class CallKind:
+    """Calls of one class that are alike: one to show, all of them, how often they run in the pass, what each costs."""
+
+    shown: Kernel
+    calls: tuple[Kernel, ...]
+    count: int
+    each: Figures
+
+
+def _likeness(call: Kernel, each: Figures, values: Mapping[str, Rational]) -> object:
+    """What calls of one class have in common that are alike: cost, what it depends on at run time, widths, what they call."""
+    texts = (call.flops, call.memory_access.read, call.memory_access.write)
+    depends = frozenset().union(*map(variables, texts)) & frozenset(_RUNTIME)
+    shapes = tuple(tuple(size_at(size, values) for size in tensor.shape) for tensor in call.inputs)
+    return each, depends, shapes, tuple((k.attribute, k.class_name) for k in call.kernels or () if k.class_name)
+
+
+def size_at(text: str, values: Mapping[str, Rational]) -> Rational | str:
+    """A size of a tensor at a point; as it is written where it cannot be told."""
+    try:
+        return evaluate(text, values)
+    except ValuesError:
+        return text
+
 
 # ---- roles ----------------------------------------------------------------------------------------------------------
 
@@ -378,15 +410,35 @@ class ImplementationFacts:
         why = "its source is in no registered repository, or its figures are not a multiple of its calls"
         return {name: why for name, module in self._cuts.items() if module is None}
 
-    @cached_property
+    @property
     def calls(self) -> dict[str, Kernel]:
-        """Per class one call, rather one that is not repeated: there nothing has to be divided."""
-        calls: dict[str, Kernel] = {}
-        for _, _, kernel in walk(self.main.kernels, ""):
-            held = calls.get(kernel.class_name)
-            if kernel.class_name and kernel.kernels and (held is None or (held.repeat != "1" and kernel.repeat == "1")):
-                calls[kernel.class_name] = kernel
-        return calls
+        """Per class the call that sections show."""
+        return {name: kinds[0].shown for name, kinds in self.call_kinds.items()}
+
+    @cached_property
+    def call_kinds(self) -> dict[str, tuple[CallKind, ...]]:
+        """Per class the kinds of its calls, the one that costs most in all its calls first."""
+        values = self.point(self.main)
+        held: dict[str, dict[object, list[tuple[Kernel, Figures]]]] = {}
+        for call, _ in self._paths:
+            if call.kernels:
+                whole, times = Figures.sum([call], values), evaluate(call.repeat, values) or 1
+                each = Figures(
+                    *(value // times for value in (whole.flops, whole.matmul_flops, whole.read, whole.write))
+                )
+                alike = held.setdefault(call.class_name, {})
+                alike.setdefault(_likeness(call, each, values), []).append((call, each))
+        found: dict[str, tuple[CallKind, ...]] = {}
+        for name, groups in held.items():
+            kinds = []
+            for rows in groups.values():
+                calls = tuple(call for call, _ in rows)
+                shown = next(
+                    (call for call in calls if call.repeat == "1"), calls[0]
+                )  # there nothing has to be divided
+                kinds.append(CallKind(shown, calls, sum(evaluate(c.repeat, values) for c in calls), rows[0][1]))
+            found[name] = tuple(sorted(kinds, key=lambda kind: -kind.count * kind.each.weight(self.ridge)))
+        return found
 
     @cached_property
     def _paths(self) -> tuple[tuple[Kernel, str], ...]:
@@ -404,10 +456,6 @@ class ImplementationFacts:
     def path_of(self, call: Kernel) -> str:
         """Path of the module that a call of the main document runs, `*` for the numbers of a list."""
         return next((path for kernel, path in self._paths if kernel is call), call.attribute)
-
-    def places_of(self, class_name: str) -> list[str]:
-        """Paths at which a class is called, in order."""
-        return list(dict.fromkeys(path for kernel, path in self._paths if kernel.class_name == class_name))
 
     @cached_property
     def _cuts(self) -> dict[str, ModuleAnalysis | None]:

@@ -13,6 +13,7 @@ from itertools import groupby
 from opscope_schemas.analysis import Kernel, ModuleAnalysis
 from opscope_schemas.formula import Rational, evaluate
 
+from opscope_tools.report.call_kinds import shown
 from opscope_tools.report.facts import ImplementationFacts, short, walk
 from opscope_tools.report.overview import attention_kind
 from opscope_tools.report.quotes import Quotes, in_code
@@ -24,12 +25,12 @@ _SITES, _QUOTED = 3, 160
 
 
 def purpose(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) -> str:
-    """A sentence on what it does, the words of its docstring, and where it is called."""
+    """A sentence on what it does, where it is called and which calls are shown, and the words of its docstring."""
     name = f"`{short(module.class_name)}` ({facts.pointer(module.class_name)})"
     does = _DOES.get(facts.role(module.class_name), _module)(_Subject(facts, module, quotes))
     quoted = _docstring(facts, module)
     words = f" Its source says: `{quoted}`" if quoted else ""
-    return f"{name} {does}.{_called(facts, module)}{words}"
+    return f"{name} {does}.{_called(facts, module)}{shown(facts, module, quotes)}{words}"
 
 
 def _called(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
