@@ -6,10 +6,10 @@ import re
 from dataclasses import replace
 
 import report_toy as toy
-from opscope_schemas.analysis import ModuleNode
+from opscope_schemas.analysis import Kernel, ModuleAnalysis, ModuleNode
 from opscope_tools.report.call_kinds import kinds_told
 from opscope_tools.report.components import _interface
-from opscope_tools.report.facts import ImplementationFacts
+from opscope_tools.report.facts import ImplementationFacts, module_of_call
 from opscope_tools.report.graph import Graph, Span, Vertex
 from opscope_tools.report.kinds import kinds_of
 from opscope_tools.report.purposes import purpose
@@ -83,6 +83,43 @@ def test_a_section_shows_the_kind_of_call_that_costs_most_and_says_what_the_othe
     )
     assert re.search(r"1 at `layers\.\*` \(layer 0\), .* 8 weights\.", told)
     assert kinds_told(facts, facts.modules[1], Quotes()) == ""
+
+
+def narrow(kernel: Kernel, width: str) -> Kernel:
+    """A call that is given vectors of `width`."""
+    given = toy.tensor("x").model_copy(update={"shape": ("{batch_size}", "{seq_len}", width)})
+    return kernel.model_copy(update={"inputs": (given,)})
+
+
+def with_last(facts: ImplementationFacts, *last: Kernel) -> ImplementationFacts:
+    """The toy with other calls behind its layers."""
+    document = facts.main.model_copy(update={"kernels": (*facts.main.kernels[:2], *last)})
+    return replace(facts, documents=(document,), graphs=(toy.graph(document),))
+
+
+def test_a_normalisation_of_several_widths_tells_them_all(facts: ImplementationFacts) -> None:
+    norm = facts.main.kernels[2]
+    changed = with_last(facts, narrow(norm, "{hidden_size} // 2"))
+    subject = next(m for m in changed.modules if m.class_name == norm.class_name)
+    assert "each vector of 8 or 4 by" in toy.unmarked(purpose(changed, subject, Quotes()))
+
+
+def test_the_widths_of_a_network_are_those_of_the_call_that_is_shown(facts: ImplementationFacts) -> None:
+    """Not those that the configuration has for another of its kinds."""
+    up = facts.main.kernels[3].model_copy(update={"attribute": "up_proj"})
+    network = toy.call("toyland.modeling_toy.ToyMLP", "mlp", "return residual", (up, narrow(up, "12")))
+    changed = with_last(facts, network)
+    config = {**facts.tree.config, "intermediate_size": 99}
+    changed = replace(changed, tree=facts.tree.model_copy(update={"config": config}))
+    subject = toy_module(changed, network)
+    assert "from 8 to 12 values and back" in toy.unmarked(purpose(changed, subject, Quotes()))
+
+
+def toy_module(facts: ImplementationFacts, call: Kernel) -> ModuleAnalysis:
+    """A call as a document of its own, whether its class stands in the source or not."""
+    found = module_of_call(facts.main, call, call.file, call.line)
+    assert found is not None
+    return found
 
 
 def test_bars_of_a_timeline_begin_at_the_left_edge_however_long_the_labels_are() -> None:

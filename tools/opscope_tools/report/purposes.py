@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 
 from opscope_schemas.analysis import Kernel, ModuleAnalysis
 from opscope_schemas.formula import Rational, evaluate
 
-from opscope_tools.report.call_kinds import shown
-from opscope_tools.report.facts import ImplementationFacts, short, walk
+from opscope_tools.report.call_kinds import shown, width_of
+from opscope_tools.report.facts import ImplementationFacts, short, size_at, walk
 from opscope_tools.report.overview import attention_kind
 from opscope_tools.report.quotes import Quotes, in_code
 
@@ -95,6 +95,23 @@ class _Subject:
         parts = [config, *(part for part in config.values() if isinstance(part, Mapping))]
         return len({str(part[key]) for part in parts if part.get(key) is not None}) > 1
 
+    def widths(self) -> list[str]:
+        """The lengths of the vectors that its calls are given, those of the costliest kind first."""
+        kinds = self.facts.call_kinds.get(self.module.class_name, ())
+        found = dict.fromkeys(width for kind in kinds if (width := width_of(self.facts, kind)) is not None)
+        return [self.quotes(f"module.{self.module.class_name}.width{at}", width) for at, width in enumerate(found, 1)]
+
+    def inner_widths(self) -> tuple[str, str]:
+        """What its first projection takes and what its last one does, in the call that is shown; empty where it calls none."""
+        inputs = [k.inputs[0].shape for k in self.called if k.inputs and k.outputs and k.matmul_flops != "0"]
+        if len(inputs) < 2:
+            return self.size("hidden_size"), self.size("intermediate_size")
+        point, key = self.facts.point(self.facts.main), f"module.{self.module.class_name}"
+        outer, inner = (size_at(shape[-1], point) if shape else "" for shape in (inputs[0], inputs[-1]))
+        if isinstance(outer, str) or isinstance(inner, str):
+            return "", ""
+        return self.quotes(f"{key}.outer_width", outer), self.quotes(f"{key}.inner_width", inner)
+
     def runs(self, pattern: str) -> bool:
         """Whether one of its own operators is called so."""
         return bool(re.search(pattern, self.operators))
@@ -117,14 +134,16 @@ def _attention(of: _Subject) -> str:
 
 
 def _normalisation(of: _Subject) -> str:
-    over = f"each vector of {of.size('hidden_size')}" if of.size("hidden_size") else "each vector"
+    widths = [said for said in of.widths() if said] or [said for said in (of.size("hidden_size"),) if said]
+    grouped = of.runs(r"group_norm|batch_norm")
+    over = f"each vector of {_or(widths)}" if widths and not grouped else "each vector"
     centred = of.runs(r"layer_norm|\.sub|var") and not of.runs(r"rms_norm")
     done = (
         f"takes the mean of {over} away and divides by its standard deviation"
         if centred
         else f"scales {over} by its root mean square"
     )
-    if of.runs(r"group_norm|batch_norm"):
+    if grouped:
         done = f"scales {over} by the statistics of its group"
     return f"{done}, so that the layers see values of one size"
 
@@ -144,12 +163,16 @@ def _position(of: _Subject) -> str:
 
 
 def _network(of: _Subject) -> str:
-    wide, inner = of.size("hidden_size"), of.size("intermediate_size")
+    wide, inner = of.inner_widths()
     names = [k.attribute for k in of.called]
     gated = any("gate" in name for name in names) or len([n for n in names if "proj" in n or n.startswith("w")]) > 2
     sizes = f" from {wide} to {inner} values and back" if wide and inner else " and back"
-    how = "; one of the two widened halves gates the other" if gated else ""
-    return f"widens each token by itself{sizes}, with a non-linearity between{how}"
+    how = "; one of two products in between gates the other" if gated else ""
+    return f"takes each token by itself{sizes}, with a non-linearity between{how}"
+
+
+def _or(said: Sequence[str]) -> str:
+    return f"{', '.join(said[:-1])} or {said[-1]}" if len(said) > 1 else said[0]
 
 
 def _experts(of: _Subject) -> str:
