@@ -552,8 +552,22 @@ class ImplementationFacts:
         return found[1].line if found else self.main.line
 
     def role(self, class_name: str) -> str:
-        """Role of a class of this model."""
-        return role_of(class_name, [kernel for owner, kernel in leaves(self.main) if owner == class_name])
+        """Role of a class of this model: a network or a module that calls experts or their router is a mixture of them."""
+        issued = self._issued.get(class_name, ())
+        found = role_of(class_name, issued)
+        if found in ("feed-forward network", "module"):
+            called = {kernel.class_name for kernel in issued if kernel.class_name} - {class_name}
+            if any(role_of(name, self._issued.get(name, ())) == "mixture of experts" for name in called):
+                return "mixture of experts"
+        return found
+
+    @cached_property
+    def _issued(self) -> dict[str, list[Kernel]]:
+        """Per class the kernels that its forward issues, in all its calls."""
+        found: dict[str, list[Kernel]] = {}
+        for _, owner, kernel in walk(self.main.kernels, self.main.class_name):
+            found.setdefault(owner, []).append(kernel)
+        return found
 
     def classes_of(self, role: str) -> list[str]:
         """Classes of the expanded document that play `role`, in order of first call."""
