@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+import pytest
 import report_toy as toy
 from opscope_schemas.analysis import Kernel, ModuleAnalysis, ModuleNode
 from opscope_tools.report.call_kinds import kinds_told
@@ -120,6 +121,66 @@ def toy_module(facts: ImplementationFacts, call: Kernel) -> ModuleAnalysis:
     found = module_of_call(facts.main, call, call.file, call.line)
     assert found is not None
     return found
+
+
+def layer_of(facts: ImplementationFacts, *inner: Kernel) -> tuple[ImplementationFacts, ModuleAnalysis]:
+    """The toy with one layer that makes other calls, and that layer."""
+    layer = toy.call("toyland.modeling_toy.ToyLayer", "layers.*", "= layer(", inner)
+    kernels = (facts.main.kernels[0], layer, *facts.main.kernels[2:])
+    document = facts.main.model_copy(update={"kernels": kernels})
+    changed = replace(facts, documents=(document,), graphs=(toy.graph(document),))
+    return changed, toy_module(changed, layer)
+
+
+@pytest.mark.parametrize(("beside", "said"), [(True, "attention, side by side with"), (False, "attention, then")])
+def test_parts_of_a_layer_that_do_not_read_each_other_are_said_to_be_side_by_side(
+    facts: ImplementationFacts, beside: bool, said: str
+) -> None:
+    norm, attention, add = toy.layer_kernels("")
+    network = toy.call("toyland.modeling_toy.ToyMLP", "mlp", "return residual", (toy.layer_kernels("")[0],))
+    changed, layer = layer_of(facts, norm, attention, network, add)
+    graph = changed.graphs[0]
+    first = 1 + 2 + 3 + 1  # behind the operators of the embedding, the norm and the attention
+    reads = graph.operators[first - 1].model_copy(update={"depends_on": (3,), "carried_from": ()})
+    if beside:
+        operators = (*graph.operators[: first - 1], reads, *graph.operators[first:])
+        changed = replace(changed, graphs=(graph.model_copy(update={"operators": operators}),))
+    assert f"normalisation, then {said} feed-forward network" in toy.unmarked(purpose(changed, layer, Quotes()))
+
+
+def test_two_modules_of_one_role_behind_each_other_are_two(facts: ImplementationFacts) -> None:
+    norm, attention, add = toy.layer_kernels("")
+    changed, layer = layer_of(facts, attention, norm, add, toy.layer_kernels("")[0])
+    assert ": attention, then normalisation, then another normalisation" in purpose(changed, layer, Quotes())
+
+
+def test_a_layer_is_counted_by_its_calls_and_told_by_the_stacks_that_run_it(facts: ImplementationFacts) -> None:
+    layer = facts.main.kernels[1]
+    several = with_last(facts, layer.model_copy(update={"attribute": "tower.layers.*"}), facts.main.kernels[3])
+    module = next(m for m in several.modules if m.class_name == layer.class_name)
+    said = toy.unmarked(purpose(several, module, Quotes()))
+    assert "is one of 4 layers (2 at `layers.*`, 2 at `tower.layers.*`)" in said
+    some = replace(facts, points={"prefill": {**facts.point(facts.main), "num_layers": 5}})
+    once, module = layer_of(some, *toy.layer_kernels(""))
+    assert "is one layer" in purpose(once, module, Quotes())
+
+
+def test_what_calls_experts_is_a_mixture_of_them_whatever_it_is_called(facts: ImplementationFacts) -> None:
+    (gather,) = facts.main.kernels[0].kernels or ()
+    experts = toy.call("toyland.modeling_toy.ToyExperts", "experts", "return residual", (gather,))
+    network = toy.call("toyland.modeling_toy.ToyMLP", "mlp", "return residual", (experts,))
+    changed = with_last(facts, network)
+    assert changed.role(network.class_name) == "mixture of experts"
+    assert "sends each token to the experts" in purpose(changed, toy_module(changed, network), Quotes())
+
+
+def test_attention_within_a_window_in_some_layers_says_so(facts: ImplementationFacts) -> None:
+    attention = next(m for m in facts.modules if m.class_name.endswith("ToyAttention"))
+    settings = {**facts.tree.config, "sliding_window": 16}
+    for kinds, said in ((["full", "sliding"], ", in 1 of 2 layers no more than"), (["sliding"] * 2, ", no more than")):
+        config = {**settings, "part": {"layer_types": kinds}}
+        changed = replace(facts, tree=facts.tree.model_copy(update={"config": config}))
+        assert f"before it{said} the last 16" in toy.unmarked(purpose(changed, attention, Quotes()))
 
 
 def test_bars_of_a_timeline_begin_at_the_left_edge_however_long_the_labels_are() -> None:

@@ -16,7 +16,7 @@ from opscope_schemas.formula import Rational, evaluate
 
 from opscope_tools.report.facts import ImplementationFacts
 
-__all__ = ["Kind", "kinds_of", "layer_types"]
+__all__ = ["Kind", "kinds_of", "layer_types", "windowed"]
 
 #: stretches of layer numbers that a label lists
 _MOST = 8
@@ -78,6 +78,16 @@ def _lists(facts: ImplementationFacts) -> Iterator[tuple[str, tuple[str, ...]]]:
 def layer_types(facts: ImplementationFacts) -> tuple[str, ...]:
     """The kind of each layer, where the configuration has a list of them."""
     return next((kinds for name, kinds in _lists(facts) if name == "layer_types"), ())
+
+
+def windowed(facts: ImplementationFacts) -> tuple[int, int, int] | None:
+    """Tokens of the window in which layers attend, how many layers do, and how many the configuration has; None without one."""
+    config = facts.tree.config
+    window = config.get("sliding_window")
+    if not isinstance(window, int) or not config.get("use_sliding_window", True) or not facts.classes_of("attention"):
+        return None
+    each = ["sliding" in kind for kind in layer_types(facts)]
+    return window, sum(each), len(each)
 
 
 def _named(repeats: Sequence[int], lists: Sequence[tuple[str, tuple[str, ...]]]) -> list[Kind]:

@@ -8,13 +8,16 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Mapping, Sequence
-from itertools import groupby
 
 from opscope_schemas.analysis import Kernel, ModuleAnalysis
 from opscope_schemas.formula import Rational, evaluate
 
 from opscope_tools.report.call_kinds import shown, width_of
 from opscope_tools.report.facts import ImplementationFacts, short, size_at, walk
+from opscope_tools.report.graph import INPUTS, OUTPUTS, Edge
+from opscope_tools.report.kinds import windowed
+from opscope_tools.report.links import Operators, Unit, edges_of
+from opscope_tools.report.nodes import node_of
 from opscope_tools.report.overview import attention_kind
 from opscope_tools.report.quotes import Quotes, in_code
 
@@ -72,12 +75,13 @@ class _Subject:
 
     def size(self, name: str, key: str = "") -> str:
         """A size of the model with its mark; empty where it has none of that name, or parts of it that differ in it."""
-        if self.differs(key or name):
-            return ""
-        value = self.values.get(name, self.facts.tree.config.get(key or name))
-        if not isinstance(value, int) or isinstance(value, bool):
-            return ""
-        return self.quotes(f"config.{name}", value)
+        value = self.number(name, key)
+        return "" if value is None else self.quotes(f"config.{name}", value)
+
+    def number(self, name: str, key: str = "") -> int | None:
+        """That size itself."""
+        value = None if self.differs(key or name) else self.values.get(name, self.facts.tree.config.get(key or name))
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
 
     def head_width(self) -> str:
         """`of width 192, with values of width 128`, as its attention is given them; empty where no operator is attention."""
@@ -126,11 +130,28 @@ def _attention(of: _Subject) -> str:
     heads = f"{of.quotes('attention.query_heads', kind[1])} query heads"
     shared = of.quotes("attention.key_value_heads", kind[2])
     width = of.head_width()
+    read = f"the ones before it{_window(of)}" if before else "others"
+    node = node_of(of.facts, of.module.class_name, of.facts.calls.get(of.module.class_name))
+    sinks = next((name for name in (node.weights if node else ()) if "sink" in name), "")
+    learned = f" beside a learned score of each head (`{sinks}`)" if sinks else ""
     return (
-        f"lets each token read {'the ones before it' if before else 'others'}: {heads}{f' {width}' if width else ''} are compared with the keys "
-        f"of {shared} key-value heads ({kind[0]}), and the values are summed by what that gives; "
+        f"lets each token read {read}: {heads}{f' {width}' if width else ''} are compared with the keys "
+        f"of {shared} key-value heads ({kind[0]}){learned}, and the values are summed by what that gives; "
         f"{'new keys and values join the cache' if cached else 'nothing is kept'}"
     )
+
+
+def _window(of: _Subject) -> str:
+    """How many of the tokens before it one reads, and in which layers, where a window bounds them."""
+    if (found := windowed(of.facts)) is None:
+        return ""
+    window, some, layers = found
+    among = (
+        f"in {of.quotes('window.layers', some)} of {of.quotes('window.of_layers', layers)} layers "
+        if some < layers
+        else ""
+    )
+    return f", {among}no more than the last {of.quotes('window', window)} (`sliding_window`)"
 
 
 def _normalisation(of: _Subject) -> str:
@@ -188,20 +209,64 @@ def _experts(of: _Subject) -> str:
 
 
 def _layer(of: _Subject) -> str:
-    ran = [k for k in of.called if k.kernels or k.flops != "0" or k.memory_access.read != "0"]  # dropout does not
-    attentions = {k.attribute for k in ran if of.facts.role(k.class_name) == "attention"}
+    call = of.facts.calls.get(of.module.class_name)
+    kernels = (call.kernels if call else of.facts.main.kernels) or ()
+    operators = Operators(of.facts.main)
+    units = [Unit(str(at), operators.of([kernel])) for at, kernel in enumerate(kernels)]
+    ran = [
+        (unit, k) for unit, k in zip(units, kernels, strict=True) if k.class_name and unit.operators
+    ]  # dropout does not
+    behind = _behind(edges_of(units, of.facts.graphs[0], call.repeat if call else "1"))
+    attentions = {k.attribute for _, k in ran if of.facts.role(k.class_name) == "attention"}
 
-    def said(call: Kernel) -> str:
-        role = of.facts.role(call.class_name)
+    def said(kernel: Kernel) -> str:
+        role = of.facts.role(kernel.class_name)
         if role == "attention" and len(attentions) > 1:
-            return f"attention (`{call.attribute}`)"
-        return f"`{short(call.class_name)}`" if role == "module" else role
+            return f"attention (`{kernel.attribute}`)"
+        return f"`{short(kernel.class_name)}`" if role == "module" else role
 
-    parts = [part for part, _ in groupby(map(said, ran))]
-    count = of.size("num_layers", "num_hidden_layers")
-    alike = f"is one of {count} layers" if count else "is one layer"
+    text, last, before = "", "", ""
+    for unit, kernel in ran:
+        name, follows = said(kernel), last in behind.get(unit.id, ())
+        if not text:
+            text = name
+        elif name != before or follows:
+            text += f", {'then' if follows else 'side by side with'} {'another ' * (name == before)}{name}"
+        last, before = unit.id, name
     residual = ", what it computes added to what it was given" if of.runs(r"\.add") else ""
-    return f"{alike}: {', then '.join(parts) or 'operators of its own'}{residual}"
+    return f"{_among(of)}: {text or 'operators of its own'}{residual}"
+
+
+def _behind(edges: Sequence[Edge]) -> dict[str, set[str]]:
+    """Per unit those whose results it reads, by way of others too; edges lead from earlier units to later ones."""
+    found: dict[str, set[str]] = {}
+    for edge in sorted(
+        (e for e in edges if not e.again and e.target != OUTPUTS and e.source != INPUTS), key=lambda e: int(e.target)
+    ):
+        found.setdefault(edge.target, set()).update({edge.source}, found.get(edge.source, ()))
+    return found
+
+
+def _among(of: _Subject) -> str:
+    """Which part of the model's layers it is: one of all, some of them, or of more than one stack."""
+    counts: dict[str, int] = {}
+    for kind in of.facts.call_kinds.get(of.module.class_name, ()):
+        for call in kind.calls:
+            path = of.facts.path_of(call)
+            counts[path] = counts.get(path, 0) + evaluate(call.repeat, of.values)
+    total, layers = sum(counts.values()), of.number("num_layers", "num_hidden_layers")
+    key = f"module.{of.module.class_name}"
+    if layers is not None and (total == layers or of.facts.within):
+        return f"is one of {of.size('num_layers', 'num_hidden_layers')} layers"
+    if total < 2:
+        return "is one layer"
+    said = of.quotes(f"{key}.calls", total)
+    if layers is not None and total < layers:
+        return f"runs as {said} of the {of.size('num_layers', 'num_hidden_layers')} layers"
+    places = [
+        f"{of.quotes(f'{key}.place{at}', count)} at `{path}`" for at, (path, count) in enumerate(counts.items(), 1)
+    ]
+    return f"is one of {said} layers" + (f" ({', '.join(places)})" if len(places) > 1 else "")
 
 
 def _head(of: _Subject) -> str:
