@@ -67,6 +67,11 @@ def unlike(facts: ImplementationFacts) -> ImplementationFacts:
     return replace(mixed, documents=(document,), graphs=(toy.graph(document),), tree=tree)
 
 
+def test_without_such_a_list_the_tree_says_which_layers_a_call_runs_in(facts: ImplementationFacts) -> None:
+    changed = unlike(facts)
+    assert [kind.whole for kind in kinds_of(changed, changed.main).values()] == ["layer 0", "layers 1-2"]
+
+
 def test_a_section_shows_the_kind_of_call_that_costs_most_and_says_what_the_others_cost(
     facts: ImplementationFacts,
 ) -> None:
