@@ -16,6 +16,7 @@ from opscope_schemas.errors import ValuesError
 from opscope_schemas.formula import Formula, Rational
 from opscope_schemas.units import amount, plain_bytes
 
+from opscope_tools.report.attributes import attributes_of
 from opscope_tools.report.call_kinds import kinds_told
 from opscope_tools.report.facts import Figures, ImplementationFacts, short, walk
 from opscope_tools.report.flow import tile_of
@@ -37,6 +38,8 @@ _LIBRARY = "library operators choose their own tiles"
 _MOST_BOXES = 30
 #: characters of a formula beyond which it stands in the appendix, and of a line of an interface
 _LONGEST, _WIDTH = 200, 180
+#: other calls that a comment names
+_PLACES = 3
 
 
 @dataclass(frozen=True)
@@ -229,15 +232,29 @@ def _pseudocode(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
     def held(first: int, last: int) -> list[Kernel]:
         return [k for (file, line), ks in lines.items() if file == path and first <= line <= last for k in ks]
 
-    call = facts.calls.get(module.class_name)
+    call, settings = facts.calls.get(module.class_name), _settings(facts.tree.config, _set_by_model(facts))
     given = (each.name.partition("[")[0] for each in (call.inputs if call else facts.main.model_inputs))
     known = Call(
         given=frozenset(given),
         said=lambda first, last: _line_cost(facts, held(first, last), values),
         ran=lambda first, last: bool(held(first, last)),
-        settings=_settings(facts.tree.config, _set_by_model(facts)),
+        elsewhere=lambda first, last: _elsewhere(facts, module, path, range(first, last + 1)),
+        settings={**settings, **attributes_of(facts, module.class_name, settings)},
     )
     return pseudocode(node, name, [". ".join(notes)], known)
+
+
+def _elsewhere(facts: ImplementationFacts, module: ModuleAnalysis, path: str, lines: range) -> str:
+    """`in decode at encoder_attn`: calls of the class in which no operator runs on these lines, where one does in that shown."""
+    if not any(k.file == path and k.line in lines for k in module.kernels):
+        return ""
+    told = [
+        f"in {document.phase} at {at}"
+        for document in facts.documents
+        for call, at in facts.calls_in(document)
+        if call.class_name == module.class_name and call.kernels and not any(k.file == path and k.line in lines for k in call.kernels)
+    ]  # fmt: skip
+    return ", ".join(list(dict.fromkeys(told))[:_PLACES])
 
 
 def _set_by_model(facts: ImplementationFacts) -> set[str]:

@@ -442,7 +442,11 @@ class ImplementationFacts:
 
     @cached_property
     def _paths(self) -> tuple[tuple[Kernel, str], ...]:
-        """The calls of the main document, each with the path of the module that is called."""
+        return tuple(self.calls_in(self.main))
+
+    @staticmethod
+    def calls_in(document: Analysis) -> Iterator[tuple[Kernel, str]]:
+        """The calls of a document, each with the path of the module that is called."""
 
         def below(kernels: Sequence[Kernel], above: str) -> Iterator[tuple[Kernel, str]]:
             for kernel in kernels:
@@ -451,7 +455,7 @@ class ImplementationFacts:
                     yield kernel, path
                     yield from below(kernel.kernels or (), path)
 
-        return tuple(below(self.main.kernels, ""))
+        return below(document.kernels, "")
 
     def path_of(self, call: Kernel) -> str:
         """Path of the module that a call of the main document runs, `*` for the numbers of a list."""
