@@ -8,7 +8,7 @@ from opscope_schemas.analysis import ModuleAnalysis
 from opscope_schemas.units import amount, plain_bytes
 
 from opscope_tools.report.facts import CallKind, ImplementationFacts, short, size_at
-from opscope_tools.report.nodes import layers_of, node_of
+from opscope_tools.report.nodes import layers_of, node_of, weights_of
 from opscope_tools.report.quotes import Quotes
 
 __all__ = ["kinds_told", "shown", "width_of"]
@@ -56,7 +56,7 @@ def _kind(facts: ImplementationFacts, kinds: Sequence[CallKind], place: int, key
     if (width := widths[place]) is not None and len(set(widths)) > 1:
         parts.append(f"on vectors of {quotes(f'{key}.width', width)}")
     nodes = [node for call in kind.calls if (node := node_of(facts, call.class_name, call)) is not None]
-    weights = {node.parameters // node.repeat for node in nodes} - {0}
+    weights = {weights_of(facts.tree, node) for node in nodes} - {0}
     if len(weights) == 1:
         parts.append(f"{quotes(f'{key}.weights', weights.pop())} weights")
     called = [

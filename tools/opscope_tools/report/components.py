@@ -23,7 +23,7 @@ from opscope_tools.report.flow import tile_of
 from opscope_tools.report.graph import INPUTS, OUTPUTS, Graph, Vertex, folded
 from opscope_tools.report.insights import by_line, counts_little, insights, library_insights, named, operators_said
 from opscope_tools.report.links import Operators, Unit, edges_of
-from opscope_tools.report.nodes import node_of
+from opscope_tools.report.nodes import counted_again, node_of, weights_of
 from opscope_tools.report.pseudocode import Call, pseudocode
 from opscope_tools.report.purposes import purpose
 from opscope_tools.report.quotes import Quotes
@@ -155,8 +155,8 @@ def _interface(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
     inputs, outputs = (call.inputs, call.outputs) if call else _boundary(facts, module)
     node = node_of(facts, module.class_name, call)
     weights = [f"{name}: {list(shape)}" for name, shape in (node.weights.items() if node else ())]
-    weights += _held(node)
-    count = facts.tree.parameters if node is facts.tree.tree else node.parameters // node.repeat if node else None
+    weights += _held(facts, node)
+    count = weights_of(facts.tree, node) if node else None
     total = f"{count:,}" if count is not None else _formula(module.parameters) if call is None else ""
     weights += [f"number of weights: {total}"] if total else []
     return "\n".join(
@@ -188,12 +188,13 @@ def _tensors(tensors: Sequence[TensorInfo]) -> list[str]:
     return [f"{', '.join(names)}: [{', '.join(shape)}], {dtype}" for (shape, dtype), names in alike.items()]
 
 
-def _held(node: ModuleNode | None) -> list[str]:
+def _held(facts: ImplementationFacts, node: ModuleNode | None) -> list[str]:
     """The submodules with weights; several that are alike once, with all their names."""
     alike: dict[tuple[str, int], list[str]] = {}
     for child in node.children if node else ():
         if child.parameters:
-            alike.setdefault((short(child.class_name), child.parameters), []).append(child.name)
+            own = child.parameters - counted_again(facts.tree, child)
+            alike.setdefault((short(child.class_name), own), []).append(child.name)
     return [
         f"{', '.join(names)}: {class_name}, {weights:,} weights{' each' if len(names) > 1 else ''}"
         for (class_name, weights), names in alike.items()

@@ -5,17 +5,18 @@ A call's path has `*` for the numbers of a list, so modules of several kinds sha
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
-from opscope_schemas.analysis import Kernel, ModuleNode
+from opscope_schemas.analysis import Kernel, ModelTreeResult, ModuleNode
 from opscope_schemas.formula import evaluate
 
 from opscope_tools.report.facts import ImplementationFacts
 
-__all__ = ["find", "layers_of", "node_of", "numbers_said"]
+__all__ = ["counted_again", "find", "layers_of", "node_of", "numbers_said", "tied_modules", "weights_of"]
 
 #: stretches of layer numbers that a label lists
 _MOST = 16
@@ -60,6 +61,33 @@ def layers_of(facts: ImplementationFacts, call: Kernel) -> str:
     numbers = [number for place in there for number in _numbered(place.numbers[0])]
     runs = evaluate(call.repeat, facts.point(facts.main))
     return numbers_said(numbers) if len(numbers) == runs < listed else ""
+
+
+def tied_modules(tree: ModelTreeResult) -> list[ModuleNode]:
+    """The modules that hold one weight, which is counted with each of them; none where weights of one shape, each counted once,
+    do not say which."""
+    twice = tree.tree.parameters - tree.parameters
+    found: dict[tuple[int, ...], list[ModuleNode]] = {}
+    for node in (place.node for place in _places(tree.tree) if twice > 0 and place.count == 1):
+        for shape in node.weights.values():
+            if (size := math.prod(shape)) and twice % size == 0:
+                found.setdefault(tuple(shape), []).append(node)
+    tied = [nodes for shape, nodes in found.items() if math.prod(shape) * (len(nodes) - 1) == twice]
+    return tied[0] if len(tied) == 1 else []
+
+
+def counted_again(tree: ModelTreeResult, node: ModuleNode) -> int:
+    """Weights that the count of a module holds more than once."""
+    tied, twice = tied_modules(tree), tree.tree.parameters - tree.parameters
+    if node is tree.tree or not tied:
+        return twice if node is tree.tree else 0
+    inside = sum(any(place.node is one for place in _places(node)) for one in tied)
+    return max(inside - 1, 0) * twice // (len(tied) - 1)
+
+
+def weights_of(tree: ModelTreeResult, node: ModuleNode) -> int:
+    """How many weights one such module has, a weight that several of its parts share once."""
+    return node.parameters // node.repeat - counted_again(tree, node)
 
 
 def numbers_said(layers: Sequence[int]) -> str:
