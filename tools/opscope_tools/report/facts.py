@@ -24,7 +24,7 @@ from opscope_schemas.analysis import (
     Totals,
 )
 from opscope_schemas.common import Source
-from opscope_schemas.dataflow import Dataflow
+from opscope_schemas.dataflow import Dataflow, FlowTensor
 from opscope_schemas.errors import ValuesError
 from opscope_schemas.estimates import RooflineResult
 from opscope_schemas.extracted_config import Check, ExtractConfigResult
@@ -522,12 +522,26 @@ class ImplementationFacts:
         """The tensors that the first pass returns, its cache apart, and the operator of its graph that makes each."""
         outputs = [t for t in self.graphs[0].tensors if t.kind == "output"] if self.graphs else []
         given = {_elements(o.shape): o.shape for o in self.main.kernels[-1].outputs} if self.main.kernels else {}
+        inner = [output for kernel in self.main.kernels for output in kernel.outputs if output.name.isidentifier()]
         found = []
-        for tensor in sorted(outputs, key=lambda tensor: tensor.created_by):
+        for tensor, maker in sorted(((t, self._maker(t)) for t in outputs), key=lambda pair: pair[1]):
             shape = given.get(_elements(tensor.shape), tensor.shape)  # a product returns a view of what it writes
-            name = "logits" if shape[-1:] == ("{vocab_size}",) else ""
-            found.append((TensorInfo(name=name, shape=shape, dtype=tensor.dtype), tensor.created_by))
+            names = [output.name for output in inner if output.shape == shape]
+            name = "logits" if shape[-1:] == ("{vocab_size}",) else names[0] if len(names) == 1 else ""
+            found.append((TensorInfo(name=name, shape=shape, dtype=tensor.dtype), maker))
         return tuple(found)
+
+    def _maker(self, tensor: FlowTensor) -> int:
+        """The operator that makes a tensor; of a stand-in for the result of folded layers what all its readers depend on beside
+        the makers of what else they read; 0 where that is not one."""
+        if tensor.created_by or not tensor.consumed_by:
+            return tensor.created_by
+        graph = self.graphs[0]
+        made = {each.id: each.created_by for each in graph.tensors}
+        readers = [graph.operators[number - 1] for number in tensor.consumed_by if 0 < number <= len(graph.operators)]
+        makers = [set(reader.depends_on) - {made.get(number, 0) for number in reader.reads} for reader in readers]
+        common = set.intersection(*makers) if makers else set()
+        return common.pop() if len(common) == 1 else 0
 
     @cached_property
     def modeling_file(self) -> str:
