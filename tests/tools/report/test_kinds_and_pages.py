@@ -179,6 +179,21 @@ def test_what_calls_experts_is_a_mixture_of_them_whatever_it_is_called(facts: Im
     assert "sends each token to the experts" in purpose(changed, toy_module(changed, network), Quotes())
 
 
+def test_a_module_that_holds_layers_says_how_many_and_one_that_only_calls_says_nothing(
+    facts: ImplementationFacts,
+) -> None:
+    layer = facts.main.kernels[1].model_copy(update={"attribute": "layers.*"})
+    stack = toy.call("toyland.modeling_toy.ToyStack", "stack", "= layer(", (layer,))
+    outer = toy.call("toyland.modeling_toy.ToyTower", "tower", "= layer(", (stack,))
+    changed = with_last(facts, outer)
+    for each in (stack, outer):
+        said = toy.unmarked(purpose(changed, toy_module(changed, each), Quotes()))
+        assert "sends what it is given through 2 layers (`ToyLayer`)." in said
+    alone = toy.call("toyland.modeling_toy.ToyStack", "stack", "= layer(", (facts.main.kernels[3],))
+    changed = with_last(facts, alone)
+    assert "registered repositories). Called at" in purpose(changed, toy_module(changed, alone), Quotes())
+
+
 def test_attention_within_a_window_in_some_layers_says_so(facts: ImplementationFacts) -> None:
     attention = next(m for m in facts.modules if m.class_name.endswith("ToyAttention"))
     settings = {**facts.tree.config, "sliding_window": 16}

@@ -21,6 +21,7 @@ from opscope_tools.report.findings import findings
 from opscope_tools.report.memory import lifetime_rows
 from opscope_tools.report.nodes import find
 from opscope_tools.report.overview import swappable
+from opscope_tools.report.papers import paper_lines
 from opscope_tools.report.pseudocode import Call, pseudocode
 from opscope_tools.report.quotes import Quotes
 from opscope_tools.report.sources import SourceReader
@@ -290,6 +291,16 @@ def test_a_branch_that_other_calls_do_not_take_says_so(facts: ImplementationFact
     assert isinstance(function, ast.FunctionDef)
     drawn = pseudocode(function, "f", ["note"], Call(ran=lambda first, _: first == 5, elsewhere=lambda *_: said))
     assert f"# :5 to :5 do not run {said}\n    y = g(x)" in drawn
+
+
+def test_pictures_that_an_example_loads_are_no_references(facts: ImplementationFacts, tmp_path: Path) -> None:
+    repository = toy.write_source(tmp_path)
+    links = '    """See https://a.org/paper and https://a.org/cats.JPG."""\n'
+    text = toy.MODELING.replace("class ToyNorm(nn.Module):\n", f"class ToyNorm(nn.Module):\n{links}")
+    (tmp_path / toy.FILE).write_text(text)
+    named = paper_lines(dataclasses.replace(facts, reader=SourceReader([repository])))[0]
+    assert "https://a.org/paper" in named
+    assert "cats" not in named
 
 
 def test_a_pass_says_how_many_operators_it_runs(facts: ImplementationFacts) -> None:

@@ -11,7 +11,7 @@ from opscope_tools.report.facts import CallKind, ImplementationFacts, short, siz
 from opscope_tools.report.nodes import layers_of, node_of, weights_of
 from opscope_tools.report.quotes import Quotes
 
-__all__ = ["kinds_told", "shown", "width_of"]
+__all__ = ["kinds_told", "place_shown", "shown", "width_of"]
 
 #: kinds that are told, and places and called modules of one that are
 _KINDS, _PLACES = 5, 3
@@ -29,6 +29,12 @@ def shown(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) ->
         f" The {total} calls of `{name}` in {facts.main.phase} are of {quotes(f'{key}.kinds', len(kinds))} kinds; shown here "
         f"{'is' if kinds[0].count == 1 else 'are'} the {first} at {_where(facts, kinds[0])}, which cost most together."
     )
+
+
+def place_shown(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
+    """Where the calls stand that a section shows; empty where those of its class are all alike."""
+    kinds = facts.call_kinds.get(module.class_name, ())
+    return _where(facts, kinds[0]) if len(kinds) > 1 else ""
 
 
 def kinds_told(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) -> str:

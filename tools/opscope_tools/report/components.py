@@ -17,7 +17,7 @@ from opscope_schemas.formula import Formula, Rational
 from opscope_schemas.units import amount, plain_bytes
 
 from opscope_tools.report.attributes import attributes_of
-from opscope_tools.report.call_kinds import kinds_told
+from opscope_tools.report.call_kinds import kinds_told, place_shown
 from opscope_tools.report.facts import Figures, ImplementationFacts, short, walk
 from opscope_tools.report.flow import tile_of
 from opscope_tools.report.graph import INPUTS, OUTPUTS, Graph, Vertex, folded
@@ -119,7 +119,7 @@ def _component(
             for m, text in zip(group, interfaces, strict=True)
         ),
         "\n".join(_pseudocode(facts, module) for module in group),
-        " ".join(_cost(module, several, long) for module in group),
+        " ".join(_cost(facts, module, several, long) for module in group),
         (
             *(text for module in group if (text := kinds_told(facts, module, quotes))),
             *(library_insights(facts, group, quotes) if several else insights(facts, group[0], quotes)),
@@ -314,14 +314,17 @@ def _formula(text: str) -> str:
         return text
 
 
-def _cost(module: ModuleAnalysis, several: bool, long: LongFormulas) -> str:
-    """The formulas of one call, whole."""
-    totals, owner = module.totals, f"`{short(module.class_name)}`"
+def _cost(facts: ImplementationFacts, module: ModuleAnalysis, several: bool, long: LongFormulas) -> str:
+    """The formulas of one call, whole; of which call, where they differ."""
+    totals, where = module.totals, place_shown(facts, module)
+    owner = f"`{short(module.class_name)}`{f' at {where}' if where else ''}"
     rows = [("FLOPs", totals.flops)]
     rows += [("of these matrix products", totals.matmul_flops)] if totals.matmul_flops != totals.flops else []
     rows += [("bytes read", totals.memory_access.read), ("bytes written", totals.memory_access.write)]
     said = "; ".join(long(label, owner, _formula(text)) for label, text in rows)
-    return f"{owner}: {said}." if several else f"{said}."
+    if several:
+        return f"{owner}: {said}."
+    return f"at {where}: {said}." if where else f"{said}."
 
 
 def _said(figures: Figures) -> str:

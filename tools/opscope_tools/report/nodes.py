@@ -58,7 +58,7 @@ def layers_of(facts: ImplementationFacts, call: Kernel) -> str:
     places = list(_places(facts.tree.tree))
     there = _that_run([p for p in places if p.path == path and p.node.class_name == call.class_name], inside)
     listed = sum(p.count for p in places if p.path == f"{path.partition('*')[0]}*")
-    numbers = [number for place in there for number in _numbered(place.numbers[0])]
+    numbers = [number for place in there for number in _range(place.numbers[0])]
     runs = evaluate(call.repeat, facts.point(facts.main))
     return numbers_said(numbers) if len(numbers) == runs < listed else ""
 
@@ -101,9 +101,10 @@ def numbers_said(layers: Sequence[int]) -> str:
     return f"layer{'s' * (len(layers) != 1)} {', '.join(said[:_MOST])}{more}"
 
 
-def _numbered(name: str) -> range:
-    first, _, last = name.partition("-")
-    return range(int(first), int(last or first) + 1)
+def _range(name: str) -> range:
+    """The numbers that a folded name stands for; none where it only begins with one."""
+    found = re.fullmatch(r"(\d+)(?:-(\d+))?", name)
+    return range(int(found[1]), int(found[2] or found[1]) + 1) if found else range(0)
 
 
 def _that_run(places: Sequence[_Place], inside: Collection[tuple[str, str]]) -> list[_Place]:

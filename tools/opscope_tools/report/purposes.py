@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from opscope_schemas.analysis import Kernel, ModuleAnalysis
 from opscope_schemas.formula import Rational, evaluate
 
 from opscope_tools.report.call_kinds import shown, width_of
 from opscope_tools.report.facts import ImplementationFacts, short, size_at, walk
+from opscope_tools.report.flow import bare
 from opscope_tools.report.graph import INPUTS, OUTPUTS, Edge
 from opscope_tools.report.kinds import windowed
 from opscope_tools.report.links import Operators, Unit, edges_of
@@ -25,15 +26,18 @@ __all__ = ["purpose"]
 
 #: pointers of calls that one sentence lists, characters of a docstring that are quoted
 _SITES, _QUOTED = 3, 160
+#: operators and classes that a sentence names
+_NAMED = 5
 
 
 def purpose(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) -> str:
     """A sentence on what it does, where it is called and which calls are shown, and the words of its docstring."""
     name = f"`{short(module.class_name)}` ({facts.pointer(module.class_name)})"
     does = _DOES.get(facts.role(module.class_name), _module)(_Subject(facts, module, quotes))
+    does = f" {does}" if does else ""
     quoted = _docstring(facts, module)
     words = f" Its source says: `{quoted}`" if quoted else ""
-    return f"{name} {does}.{_called(facts, module)}{shown(facts, module, quotes)}{words}"
+    return f"{name}{does}.{_called(facts, module)}{shown(facts, module, quotes)}{words}"
 
 
 def _called(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
@@ -280,15 +284,22 @@ def _head(of: _Subject) -> str:
 
 def _backbone(of: _Subject) -> str:
     roles = [of.facts.role(k.class_name) for k in of.called]
-    first = "turns its inputs into vectors and " if "embedding" in roles else ""
-    count = of.size("num_layers", "num_hidden_layers")
-    through = (
-        f"sends them through {count} layers"
-        if count and "layer" in roles
-        else f"runs {', '.join(dict.fromkeys(f'`{short(k.class_name)}`' for k in of.called)) or 'its own operators'}"
-    )
-    last = " and normalises what comes out" if "layers" in through and roles[-1:] == ["normalisation"] else ""
-    return f"{first}{through}{last}"
+    first = "turns its inputs into vectors" if "embedding" in roles else ""
+    through = _through(of, "them" if first else "what it is given")
+    last = "normalises what comes out" if through and roles[-1:] == ["normalisation"] else ""
+    *others, end = [*filter(None, (first, through, last))] or [""]
+    return f"{', '.join(others)} and {end}" if others else end
+
+
+def _through(of: _Subject, what: str = "what it is given") -> str:
+    """Through how many layers of which classes it sends what it is given, whether it calls them or what it calls does."""
+    call = of.facts.calls.get(of.module.class_name)
+    below = [k for _, _, k in walk((call.kernels if call else of.facts.main.kernels) or (), "")]
+    layers = [k for k in below if k.attribute.endswith("*") and of.facts.role(k.class_name) == "layer"]
+    runs = sum(evaluate(k.repeat, of.values) for k in layers) // (evaluate(call.repeat, of.values) if call else 1)
+    names = dict.fromkeys(f"`{short(k.class_name)}`" for k in layers)
+    key = f"module.{of.module.class_name}.layers"
+    return f"sends {what} through {of.quotes(key, runs)} layers ({', '.join(names)})" if runs else ""
 
 
 def _projection(_: _Subject) -> str:
@@ -304,11 +315,19 @@ def _recurrent(_: _Subject) -> str:
 
 
 def _module(of: _Subject) -> str:
-    own = len([k for k in of.module.kernels if k.kernel_type == "basic"])
-    called = dict.fromkeys(short(k.class_name) for k in of.called)
-    parts = [f"runs {own} operator{'s' * (own != 1)} of its own"] if own else []
-    parts += [f"calls {', '.join(f'`{name}`' for name in called)}"] if called else []
-    return " and ".join(parts) or "runs no operator"
+    """What there is to say of a module without a role; nothing where all it does is call others, which its flow shows."""
+    own = list(dict.fromkeys(bare(k.operator) for k in of.module.kernels if k.kernel_type == "basic"))
+    if through := _through(of):
+        return through
+    called = f", and calls {_listed(f'`{short(k.class_name)}`' for k in of.called)}" if of.called else ""
+    return f"runs {_listed(f'`{name}`' for name in own)}{called}" if own else ""
+
+
+def _listed(names: Iterable[str]) -> str:
+    """The first few of them."""
+    found = list(dict.fromkeys(names))
+    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    return f"{', '.join(found[:_NAMED])}{more}"
 
 
 _DOES: Mapping[str, Callable[[_Subject], str]] = {
