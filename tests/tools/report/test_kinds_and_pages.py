@@ -5,10 +5,16 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+import pytest
 import report_toy as toy
-from opscope_tools.report.facts import ImplementationFacts
+from opscope_schemas.analysis import Kernel, ModuleAnalysis, ModuleNode
+from opscope_tools.report.call_kinds import kinds_told
+from opscope_tools.report.components import _interface
+from opscope_tools.report.facts import ImplementationFacts, module_of_call
 from opscope_tools.report.graph import Graph, Span, Vertex
 from opscope_tools.report.kinds import kinds_of
+from opscope_tools.report.purposes import purpose
+from opscope_tools.report.quotes import Quotes
 from opscope_tools.report.svg import svg
 
 
@@ -37,6 +43,164 @@ def test_without_such_a_list_the_kinds_are_only_numbered(facts: ImplementationFa
         mixed = two_kinds(facts, **config)
         assert [kind.whole for kind in kinds_of(mixed, mixed.main).values()] == ["kind 1 of 2", "kind 2 of 2"]
     assert kinds_of(facts, facts.main) == {}
+
+
+def unlike(facts: ImplementationFacts) -> ImplementationFacts:
+    """The toy with three layers, of which the first runs no attention."""
+    mixed = two_kinds(facts)
+    first, rest = (kernel for kernel in mixed.main.kernels if kernel.class_name.endswith("ToyLayer"))
+    norm, _, add = first.kernels or ()
+    few = toy.call(first.class_name, "layers.*", "= layer(", (norm, add)).model_copy(update={"repeat": "1"})
+    many = rest.model_copy(update={"repeat": "{num_layers}"})
+    kernels = [few if k is first else many if k is rest else k for k in mixed.main.kernels]
+    held = next(c for c in facts.tree.tree.children if c.class_name == first.class_name)
+    layers = ModuleNode(
+        name="layers", class_name="ModuleList", parameters=536,
+        children=(
+            held.model_copy(update={"name": "0", "repeat": 1, "parameters": 8, "children": held.children[:1]}),
+            held.model_copy(update={"name": "1-2"}),
+        ),
+    )  # fmt: skip
+    children = tuple(layers if child is held else child for child in facts.tree.tree.children)
+    tree = facts.tree.model_copy(update={"tree": facts.tree.tree.model_copy(update={"children": children})})
+    document = mixed.main.model_copy(update={"kernels": tuple(kernels)})
+    return replace(mixed, documents=(document,), graphs=(toy.graph(document),), tree=tree)
+
+
+def test_without_such_a_list_the_tree_says_which_layers_a_call_runs_in(facts: ImplementationFacts) -> None:
+    changed = unlike(facts)
+    assert [kind.whole for kind in kinds_of(changed, changed.main).values()] == ["layer 0", "layers 1-2"]
+
+
+def test_a_section_shows_the_kind_of_call_that_costs_most_and_says_what_the_others_cost(
+    facts: ImplementationFacts,
+) -> None:
+    changed = unlike(facts)
+    layer = next(m for m in changed.modules if m.class_name.endswith("ToyLayer"))
+    assert [k.attribute for k in layer.kernels if k.class_name] == ["norm", "attention"]  # not the first call
+    assert "number of weights: 264" in _interface(changed, layer)
+    said = toy.unmarked(purpose(changed, layer, Quotes()))
+    assert (
+        "The 3 calls of `ToyLayer` in prefill are of 2 kinds; shown here are the 2 at `layers.*` (layers 1-2)" in said
+    )
+    told = toy.unmarked(kinds_told(changed, layer, Quotes()))
+    assert re.search(
+        r"2 at `layers\.\*` \(layers 1-2\) \(shown\), .* 264 weights, calling `ToyAttention` \(`attention`\); ", told
+    )
+    assert re.search(r"1 at `layers\.\*` \(layer 0\), .* 8 weights\.", told)
+    assert kinds_told(facts, facts.modules[1], Quotes()) == ""
+
+
+def narrow(kernel: Kernel, width: str) -> Kernel:
+    """A call that is given vectors of `width`."""
+    given = toy.tensor("x").model_copy(update={"shape": ("{batch_size}", "{seq_len}", width)})
+    return kernel.model_copy(update={"inputs": (given,)})
+
+
+def with_last(facts: ImplementationFacts, *last: Kernel) -> ImplementationFacts:
+    """The toy with other calls behind its layers."""
+    document = facts.main.model_copy(update={"kernels": (*facts.main.kernels[:2], *last)})
+    return replace(facts, documents=(document,), graphs=(toy.graph(document),))
+
+
+def test_a_normalisation_of_several_widths_tells_them_all(facts: ImplementationFacts) -> None:
+    norm = facts.main.kernels[2]
+    changed = with_last(facts, narrow(norm, "{hidden_size} // 2"))
+    subject = next(m for m in changed.modules if m.class_name == norm.class_name)
+    assert "each vector of 8 or 4 by" in toy.unmarked(purpose(changed, subject, Quotes()))
+
+
+def test_the_widths_of_a_network_are_those_of_the_call_that_is_shown(facts: ImplementationFacts) -> None:
+    """Not those that the configuration has for another of its kinds."""
+    up = facts.main.kernels[3].model_copy(update={"attribute": "up_proj"})
+    network = toy.call("toyland.modeling_toy.ToyMLP", "mlp", "return residual", (up, narrow(up, "12")))
+    changed = with_last(facts, network)
+    config = {**facts.tree.config, "intermediate_size": 99}
+    changed = replace(changed, tree=facts.tree.model_copy(update={"config": config}))
+    subject = toy_module(changed, network)
+    assert "from 8 to 12 values and back" in toy.unmarked(purpose(changed, subject, Quotes()))
+
+
+def toy_module(facts: ImplementationFacts, call: Kernel) -> ModuleAnalysis:
+    """A call as a document of its own, whether its class stands in the source or not."""
+    found = module_of_call(facts.main, call, call.file, call.line)
+    assert found is not None
+    return found
+
+
+def layer_of(facts: ImplementationFacts, *inner: Kernel) -> tuple[ImplementationFacts, ModuleAnalysis]:
+    """The toy with one layer that makes other calls, and that layer."""
+    layer = toy.call("toyland.modeling_toy.ToyLayer", "layers.*", "= layer(", inner)
+    kernels = (facts.main.kernels[0], layer, *facts.main.kernels[2:])
+    document = facts.main.model_copy(update={"kernels": kernels})
+    changed = replace(facts, documents=(document,), graphs=(toy.graph(document),))
+    return changed, toy_module(changed, layer)
+
+
+@pytest.mark.parametrize(("beside", "said"), [(True, "attention, side by side with"), (False, "attention, then")])
+def test_parts_of_a_layer_that_do_not_read_each_other_are_said_to_be_side_by_side(
+    facts: ImplementationFacts, beside: bool, said: str
+) -> None:
+    norm, attention, add = toy.layer_kernels("")
+    network = toy.call("toyland.modeling_toy.ToyMLP", "mlp", "return residual", (toy.layer_kernels("")[0],))
+    changed, layer = layer_of(facts, norm, attention, network, add)
+    graph = changed.graphs[0]
+    first = 1 + 2 + 3 + 1  # behind the operators of the embedding, the norm and the attention
+    reads = graph.operators[first - 1].model_copy(update={"depends_on": (3,), "carried_from": ()})
+    if beside:
+        operators = (*graph.operators[: first - 1], reads, *graph.operators[first:])
+        changed = replace(changed, graphs=(graph.model_copy(update={"operators": operators}),))
+    assert f"normalisation, then {said} feed-forward network" in toy.unmarked(purpose(changed, layer, Quotes()))
+
+
+def test_two_modules_of_one_role_behind_each_other_are_two(facts: ImplementationFacts) -> None:
+    norm, attention, add = toy.layer_kernels("")
+    changed, layer = layer_of(facts, attention, norm, add, toy.layer_kernels("")[0])
+    assert ": attention, then normalisation, then another normalisation" in purpose(changed, layer, Quotes())
+
+
+def test_a_layer_is_counted_by_its_calls_and_told_by_the_stacks_that_run_it(facts: ImplementationFacts) -> None:
+    layer = facts.main.kernels[1]
+    several = with_last(facts, layer.model_copy(update={"attribute": "tower.layers.*"}), facts.main.kernels[3])
+    module = next(m for m in several.modules if m.class_name == layer.class_name)
+    said = toy.unmarked(purpose(several, module, Quotes()))
+    assert "is one of 4 layers (2 at `layers.*`, 2 at `tower.layers.*`)" in said
+    some = replace(facts, points={"prefill": {**facts.point(facts.main), "num_layers": 5}})
+    once, module = layer_of(some, *toy.layer_kernels(""))
+    assert "is one layer" in purpose(once, module, Quotes())
+
+
+def test_what_calls_experts_is_a_mixture_of_them_whatever_it_is_called(facts: ImplementationFacts) -> None:
+    (gather,) = facts.main.kernels[0].kernels or ()
+    experts = toy.call("toyland.modeling_toy.ToyExperts", "experts", "return residual", (gather,))
+    network = toy.call("toyland.modeling_toy.ToyMLP", "mlp", "return residual", (experts,))
+    changed = with_last(facts, network)
+    assert changed.role(network.class_name) == "mixture of experts"
+    assert "sends each token to the experts" in purpose(changed, toy_module(changed, network), Quotes())
+
+
+def test_a_module_that_holds_layers_says_how_many_and_one_that_only_calls_says_nothing(
+    facts: ImplementationFacts,
+) -> None:
+    layer = facts.main.kernels[1].model_copy(update={"attribute": "layers.*"})
+    stack = toy.call("toyland.modeling_toy.ToyStack", "stack", "= layer(", (layer,))
+    outer = toy.call("toyland.modeling_toy.ToyTower", "tower", "= layer(", (stack,))
+    changed = with_last(facts, outer)
+    for each in (stack, outer):
+        said = toy.unmarked(purpose(changed, toy_module(changed, each), Quotes()))
+        assert "sends what it is given through 2 layers (`ToyLayer`)." in said
+    alone = toy.call("toyland.modeling_toy.ToyStack", "stack", "= layer(", (facts.main.kernels[3],))
+    changed = with_last(facts, alone)
+    assert "registered repositories). Called at" in purpose(changed, toy_module(changed, alone), Quotes())
+
+
+def test_attention_within_a_window_in_some_layers_says_so(facts: ImplementationFacts) -> None:
+    attention = next(m for m in facts.modules if m.class_name.endswith("ToyAttention"))
+    settings = {**facts.tree.config, "sliding_window": 16}
+    for kinds, said in ((["full", "sliding"], ", in 1 of 2 layers no more than"), (["sliding"] * 2, ", no more than")):
+        config = {**settings, "part": {"layer_types": kinds}}
+        changed = replace(facts, tree=facts.tree.model_copy(update={"config": config}))
+        assert f"before it{said} the last 16" in toy.unmarked(purpose(changed, attention, Quotes()))
 
 
 def test_bars_of_a_timeline_begin_at_the_left_edge_however_long_the_labels_are() -> None:

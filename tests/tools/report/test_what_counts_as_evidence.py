@@ -91,3 +91,7 @@ def test_a_weight_that_several_modules_hold_is_told_at_each_and_counted_once(fac
     assert sum("shared with first" in label for label in labels[1:]) == 3
     model = next(m for m in tied.modules if m.class_name == tree.class_name)
     assert "number of weights: 808" in _interface(tied, model)
+    part = ModuleNode(name="part", class_name="m.Part", parameters=2408, children=children[:4])
+    parts = tree.model_copy(update={"children": (part, children[4])})
+    nested = replace(tied, tree=tied.tree.model_copy(update={"tree": parts}))
+    assert "part: Part, 808 weights" in _interface(nested, model)

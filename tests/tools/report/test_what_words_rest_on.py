@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import re
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 import report_toy as toy
@@ -11,14 +14,18 @@ from opscope_schemas.analysis import Kernel, ModelInput, ModuleNode, TensorInfo,
 from opscope_schemas.dataflow import CacheGrowth, FlowTensor
 from opscope_schemas.extracted_config import Check, Configuration, ExtractConfigResult, Hyperparameter, Meaning
 from opscope_schemas.formula import evaluate
-from opscope_tools.report.components import _find, _interface, _pseudocode
+from opscope_tools.report.attributes import attributes_of
+from opscope_tools.report.components import _elsewhere, _interface, _pseudocode
 from opscope_tools.report.configuration import configuration_rows, constraint_lines
 from opscope_tools.report.facts import Figures, ImplementationFacts, is_leaf, leaves, limited, walk
 from opscope_tools.report.findings import findings
 from opscope_tools.report.flow import forward_pass
 from opscope_tools.report.kinds import sliding_window
 from opscope_tools.report.memory import _growth, lifetime_rows
+from opscope_tools.report.nodes import find
 from opscope_tools.report.overview import swappable
+from opscope_tools.report.papers import paper_lines
+from opscope_tools.report.pseudocode import Call, pseudocode
 from opscope_tools.report.quotes import Quotes
 from opscope_tools.report.sources import SourceReader
 from opscope_tools.report.story import story
@@ -40,7 +47,7 @@ def test_the_parameters_of_a_call_are_those_of_the_module_at_its_path() -> None:
 
     root = ModuleNode(name="", class_name="m.Both", children=(tower("text", 8), tower("vision", 16)))
     for path, width in (("vision.layers.*", 16), ("text.layers.*", 8), ("vision.layers.0", 16)):
-        found = _find(root, "m.Layer", path)
+        found = find(root, "m.Layer", path)
         assert found is not None
         assert found.weights == {"weight": (width,)}
 
@@ -230,6 +237,73 @@ def test_a_setting_that_the_model_changes_in_a_copy_decides_no_branch(facts: Imp
             tree=facts.tree.model_copy(update={"config": config}),
         )
         assert ("mask = causal(hidden_states)" in _pseudocode(changed, layer)) == shown
+
+
+_FLAGGED = """
+from .flags import flagged
+
+@flagged(has_bias=True)
+class Flagged:
+    def __init__(self, config):
+        self.use_norm = config.use_norm
+        self.changed = False
+        self.changed = compute()
+"""
+_DECORATOR = """
+def flagged(made=None, *, has_bias=False, has_gate=True):
+    def wrapper(made):
+        def __init__(self, config):
+            self.has_bias = has_bias
+            self.has_gate = has_gate
+            self.parallel = False
+"""
+
+
+def test_flags_that_a_class_or_its_decorator_sets_are_known(facts: ImplementationFacts, tmp_path: Path) -> None:
+    """So that pseudocode leaves out what they switch off; what is set twice is not known."""
+    repository = toy.write_source(tmp_path)
+    (tmp_path / "toyland/flagged.py").write_text(_FLAGGED)
+    (tmp_path / "toyland/flags.py").write_text(_DECORATOR)
+    changed = dataclasses.replace(facts, reader=SourceReader([repository]))
+    assert attributes_of(changed, "toyland.flagged.Flagged", {"use_norm": False}) == {
+        "self.use_norm": False, "self.has_bias": True, "self.has_gate": True, "self.parallel": False
+    }  # fmt: skip
+    source = "def f(self, x):\n    if self.use_norm:\n        x = self.norm(x)\n    b = x if self.use_norm else None\n    return g(x, b=b)"
+    (function,) = ast.parse(source).body
+    assert isinstance(function, ast.FunctionDef)
+    drawn = pseudocode(function, "f", ["note"], Call(settings={"self.use_norm": False}))
+    assert "norm" not in drawn
+    assert "g(x)" in drawn
+
+
+def test_a_branch_that_other_calls_do_not_take_says_so(facts: ImplementationFacts) -> None:
+    attention = next(m for m in facts.modules if m.class_name.endswith("ToyAttention"))
+    line = attention.kernels[1].line
+    path = attention.kernels[1].file
+    assert _elsewhere(facts, attention, path, range(line, line + 1)) == ""
+
+    def without(kernels: Sequence[Kernel]) -> tuple[Kernel, ...]:
+        kept = (k for k in kernels if k.line != line or k.file != path)
+        return tuple(k.model_copy(update={"kernels": without(k.kernels)}) if k.kernels else k for k in kept)
+
+    decode = facts.documents[1].model_copy(update={"kernels": without(facts.documents[1].kernels)})
+    changed = dataclasses.replace(facts, documents=(facts.main, decode))
+    said = _elsewhere(changed, attention, path, range(line, line + 1))
+    assert said == "in decode at layers.*.attention"
+    (function,) = ast.parse("def f(x):\n    if known:\n        y = x\n    else:\n        y = g(x)\n    return y").body
+    assert isinstance(function, ast.FunctionDef)
+    drawn = pseudocode(function, "f", ["note"], Call(ran=lambda first, _: first == 5, elsewhere=lambda *_: said))
+    assert f"# :5 to :5 do not run {said}\n    y = g(x)" in drawn
+
+
+def test_pictures_that_an_example_loads_are_no_references(facts: ImplementationFacts, tmp_path: Path) -> None:
+    repository = toy.write_source(tmp_path)
+    links = '    """See https://a.org/paper and https://a.org/cats.JPG."""\n'
+    text = toy.MODELING.replace("class ToyNorm(nn.Module):\n", f"class ToyNorm(nn.Module):\n{links}")
+    (tmp_path / toy.FILE).write_text(text)
+    named = paper_lines(dataclasses.replace(facts, reader=SourceReader([repository])))[0]
+    assert "https://a.org/paper" in named
+    assert "cats" not in named
 
 
 def test_a_pass_says_how_many_operators_it_runs(facts: ImplementationFacts) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -16,11 +16,14 @@ from opscope_schemas.errors import ValuesError
 from opscope_schemas.formula import Formula, Rational
 from opscope_schemas.units import amount, plain_bytes
 
+from opscope_tools.report.attributes import attributes_of
+from opscope_tools.report.call_kinds import kinds_told, place_shown
 from opscope_tools.report.facts import Figures, ImplementationFacts, short, walk
 from opscope_tools.report.flow import tile_of
 from opscope_tools.report.graph import INPUTS, OUTPUTS, Graph, Vertex, folded
 from opscope_tools.report.insights import by_line, counts_little, insights, library_insights, named, operators_said
 from opscope_tools.report.links import Operators, Unit, edges_of
+from opscope_tools.report.nodes import counted_again, node_of, weights_of
 from opscope_tools.report.pseudocode import Call, pseudocode
 from opscope_tools.report.purposes import purpose
 from opscope_tools.report.quotes import Quotes
@@ -35,8 +38,8 @@ _LIBRARY = "library operators choose their own tiles"
 _MOST_BOXES = 30
 #: characters of a formula beyond which it stands in the appendix, and of a line of an interface
 _LONGEST, _WIDTH = 200, 180
-#: other calls of a class that are named
-_OTHERS = 3
+#: other calls that a comment names
+_PLACES = 3
 
 
 @dataclass(frozen=True)
@@ -117,7 +120,10 @@ def _component(
         ),
         "\n".join(_pseudocode(facts, module) for module in group),
         " ".join(_cost(facts, module, several, long) for module in group),
-        tuple(library_insights(facts, group, quotes) if several else insights(facts, group[0], quotes)),
+        (
+            *(text for module in group if (text := kinds_told(facts, module, quotes))),
+            *(library_insights(facts, group, quotes) if several else insights(facts, group[0], quotes)),
+        ),
         "drawn in section 2.1" if _holds_parts(facts, group[0]) and not several else "",
     )
 
@@ -147,10 +153,10 @@ def _call_said(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
 def _interface(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
     call = facts.calls.get(module.class_name)
     inputs, outputs = (call.inputs, call.outputs) if call else _boundary(facts, module)
-    node = _find(facts.tree.tree, module.class_name, facts.path_of(call) if call else "")
+    node = node_of(facts, module.class_name, call)
     weights = [f"{name}: {list(shape)}" for name, shape in (node.weights.items() if node else ())]
-    weights += _held(node)
-    count = facts.tree.parameters if node is facts.tree.tree else node.parameters // node.repeat if node else None
+    weights += _held(facts, node)
+    count = weights_of(facts.tree, node) if node else None
     total = f"{count:,}" if count is not None else _formula(module.parameters) if call is None else ""
     weights += [f"number of weights: {total}"] if total else []
     return "\n".join(
@@ -182,12 +188,13 @@ def _tensors(tensors: Sequence[TensorInfo]) -> list[str]:
     return [f"{', '.join(names)}: [{', '.join(shape)}], {dtype}" for (shape, dtype), names in alike.items()]
 
 
-def _held(node: ModuleNode | None) -> list[str]:
+def _held(facts: ImplementationFacts, node: ModuleNode | None) -> list[str]:
     """The submodules with weights; several that are alike once, with all their names."""
     alike: dict[tuple[str, int], list[str]] = {}
     for child in node.children if node else ():
         if child.parameters:
-            alike.setdefault((short(child.class_name), child.parameters), []).append(child.name)
+            own = child.parameters - counted_again(facts.tree, child)
+            alike.setdefault((short(child.class_name), own), []).append(child.name)
     return [
         f"{', '.join(names)}: {class_name}, {weights:,} weights{' each' if len(names) > 1 else ''}"
         for (class_name, weights), names in alike.items()
@@ -202,25 +209,6 @@ def _boundary(facts: ImplementationFacts, module: ModuleAnalysis) -> tuple[Seque
     made = [tensor for tensor, _ in facts.returned if whole]
     first, last = (module.kernels[0].inputs, module.kernels[-1].outputs) if module.kernels else ((), ())
     return given or first, made or last
-
-
-def _find(root: ModuleNode, class_name: str, path: str) -> ModuleNode | None:
-    """The module of a class at the path of a call; where none stands there, one of the same name, else the first one of the class."""
-    found = [(at, each) for at, each in _nodes(root, "") if each.class_name == class_name]
-    there = [each for at, each in found if at == _unnumbered(path)]
-    alike = [each for _, each in found if each.name == path.rpartition(".")[2]]
-    return next(iter([*there, *alike, *(each for _, each in found)]), None)
-
-
-def _nodes(node: ModuleNode, path: str) -> Iterator[tuple[str, ModuleNode]]:
-    """Modules with their paths, `*` for the numbers of a list."""
-    yield path, node
-    for child in node.children:
-        yield from _nodes(child, ".".join(filter(None, (path, _unnumbered(child.name)))))
-
-
-def _unnumbered(path: str) -> str:
-    return re.sub(r"(?<![^.])\d[^.]*", "*", path)
 
 
 # ---- pseudocode and flow --------------------------------------------------------------------------------------------
@@ -245,15 +233,29 @@ def _pseudocode(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
     def held(first: int, last: int) -> list[Kernel]:
         return [k for (file, line), ks in lines.items() if file == path and first <= line <= last for k in ks]
 
-    call = facts.calls.get(module.class_name)
+    call, settings = facts.calls.get(module.class_name), _settings(facts.tree.config, _set_by_model(facts))
     given = (each.name.partition("[")[0] for each in (call.inputs if call else facts.main.model_inputs))
     known = Call(
         given=frozenset(given),
         said=lambda first, last: _line_cost(facts, held(first, last), values),
         ran=lambda first, last: bool(held(first, last)),
-        settings=_settings(facts.tree.config, _set_by_model(facts)),
+        elsewhere=lambda first, last: _elsewhere(facts, module, path, range(first, last + 1)),
+        settings={**settings, **attributes_of(facts, module.class_name, settings)},
     )
     return pseudocode(node, name, [". ".join(notes)], known)
+
+
+def _elsewhere(facts: ImplementationFacts, module: ModuleAnalysis, path: str, lines: range) -> str:
+    """`in decode at encoder_attn`: calls of the class in which no operator runs on these lines, where one does in that shown."""
+    if not any(k.file == path and k.line in lines for k in module.kernels):
+        return ""
+    told = [
+        f"in {document.phase} at {at}"
+        for document in facts.documents
+        for call, at in facts.calls_in(document)
+        if call.class_name == module.class_name and call.kernels and not any(k.file == path and k.line in lines for k in call.kernels)
+    ]  # fmt: skip
+    return ", ".join(list(dict.fromkeys(told))[:_PLACES])
 
 
 def _set_by_model(facts: ImplementationFacts) -> set[str]:
@@ -313,28 +315,16 @@ def _formula(text: str) -> str:
 
 
 def _cost(facts: ImplementationFacts, module: ModuleAnalysis, several: bool, long: LongFormulas) -> str:
-    """The formulas of one call, whole; of which call, where the class is called in several places."""
-    totals, owner = module.totals, f"`{short(module.class_name)}`"
+    """The formulas of one call, whole; of which call, where they differ."""
+    totals, where = module.totals, place_shown(facts, module)
+    owner = f"`{short(module.class_name)}`{f' at {where}' if where else ''}"
     rows = [("FLOPs", totals.flops)]
     rows += [("of these matrix products", totals.matmul_flops)] if totals.matmul_flops != totals.flops else []
     rows += [("bytes read", totals.memory_access.read), ("bytes written", totals.memory_access.write)]
-    said, one = "; ".join(long(label, owner, _formula(text)) for label, text in rows), _of_call(facts, module)
-    return (
-        f"{owner}{f' ({one.strip()})' if one else ''}: {said}."
-        if several
-        else f"{said}.{f' This is{one}.' if one else ''}"
-    )
-
-
-def _of_call(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
-    """Which call the figures are of, where there are others."""
-    call, places = facts.calls.get(module.class_name), facts.places_of(module.class_name)
-    if call is None or len(places) < 2:
-        return ""
-    shown = facts.path_of(call)
-    others = [f"`{path}`" for path in places if path != shown]
-    listed = f"{', '.join(others[:_OTHERS])}{f' and {len(others) - _OTHERS} more' if len(others) > _OTHERS else ''}"
-    return f" of the call at `{shown}`; those at {listed} may differ"
+    said = "; ".join(long(label, owner, _formula(text)) for label, text in rows)
+    if several:
+        return f"{owner}: {said}."
+    return f"at {where}: {said}." if where else f"{said}."
 
 
 def _said(figures: Figures) -> str:
@@ -358,8 +348,7 @@ def data_flow(facts: ImplementationFacts, module: ModuleAnalysis) -> Graph | Non
         head = f"line {kernels[0].line}: {_clipped(kernels[0].code or kernels[0].operation)}"
         lines = (head, f"{operators_said(kernels)}: {_said(figures)}")
         brief = f"{named(kernels)} :{kernels[0].line}"
-        weight = figures.bytes + figures.flops / facts.ridge
-        vertices.append(Vertex(units[-1].id, lines, weight=weight, brief=brief))
+        vertices.append(Vertex(units[-1].id, lines, weight=figures.weight(facts.ridge), brief=brief))
     if not any(vertex.weight for vertex in vertices):
         return None
     edges = edges_of(units, facts.graphs[0], call.repeat if call else "1")

@@ -24,7 +24,7 @@ from opscope_schemas.analysis import (
     Totals,
 )
 from opscope_schemas.common import Source
-from opscope_schemas.dataflow import Dataflow
+from opscope_schemas.dataflow import Dataflow, FlowTensor
 from opscope_schemas.errors import ValuesError
 from opscope_schemas.estimates import RooflineResult
 from opscope_schemas.extracted_config import Check, ExtractConfigResult
@@ -35,6 +35,7 @@ from opscope_tools.report.point import point_said
 from opscope_tools.report.sources import SourceReader, Span
 
 __all__ = [
+    "CallKind",
     "Figures",
     "ImplementationFacts",
     "bind",
@@ -47,6 +48,7 @@ __all__ = [
     "position_limit",
     "role_of",
     "short",
+    "size_at",
     "walk",
 ]
 
@@ -228,6 +230,36 @@ class Figures:
         """FLOPs per byte; 0 where nothing is moved."""
         return self.flops / self.bytes if self.bytes else 0.0
 
+    def weight(self, ridge: float) -> float:
+        """Bytes that take as long as it all does, on a device that does `ridge` FLOPs in the time of a byte."""
+        return self.bytes + self.flops / ridge
+
+
+@dataclass(frozen=True)
+class CallKind:
+    """Calls of one class that are alike: one to show, all of them, how often they run in the pass, what each costs."""
+
+    shown: Kernel
+    calls: tuple[Kernel, ...]
+    count: int
+    each: Figures
+
+
+def _likeness(call: Kernel, each: Figures, values: Mapping[str, Rational]) -> object:
+    """What calls of one class have in common that are alike: cost, what it depends on at run time, widths, what they call."""
+    texts = (call.flops, call.memory_access.read, call.memory_access.write)
+    depends = frozenset().union(*map(variables, texts)) & frozenset(_RUNTIME)
+    shapes = tuple(tuple(size_at(size, values) for size in tensor.shape) for tensor in call.inputs)
+    return each, depends, shapes, tuple((k.attribute, k.class_name) for k in call.kernels or () if k.class_name)
+
+
+def size_at(text: str, values: Mapping[str, Rational]) -> Rational | str:
+    """A size of a tensor at a point; as it is written where it cannot be told."""
+    try:
+        return evaluate(text, values)
+    except ValuesError:
+        return text
+
 
 def limited(kernels: Iterable[Figures], ridge: float) -> tuple[str, float]:
     """What limits kernels that run one after another, each at its roof: `compute` or `memory`, and its share of their time.
@@ -394,19 +426,43 @@ class ImplementationFacts:
         why = "its source is in no registered repository, or its figures are not a multiple of its calls"
         return {name: why for name, module in self._cuts.items() if module is None}
 
-    @cached_property
+    @property
     def calls(self) -> dict[str, Kernel]:
-        """Per class one call, rather one that is not repeated: there nothing has to be divided."""
-        calls: dict[str, Kernel] = {}
-        for _, _, kernel in walk(self.main.kernels, ""):
-            held = calls.get(kernel.class_name)
-            if kernel.class_name and kernel.kernels and (held is None or (held.repeat != "1" and kernel.repeat == "1")):
-                calls[kernel.class_name] = kernel
-        return calls
+        """Per class the call that sections show."""
+        return {name: kinds[0].shown for name, kinds in self.call_kinds.items()}
+
+    @cached_property
+    def call_kinds(self) -> dict[str, tuple[CallKind, ...]]:
+        """Per class the kinds of its calls, the one that costs most in all its calls first."""
+        values = self.point(self.main)
+        held: dict[str, dict[object, list[tuple[Kernel, Figures]]]] = {}
+        for call, _ in self._paths:
+            if call.kernels:
+                whole, times = Figures.sum([call], values), evaluate(call.repeat, values) or 1
+                each = Figures(
+                    *(value // times for value in (whole.flops, whole.matmul_flops, whole.read, whole.write))
+                )
+                alike = held.setdefault(call.class_name, {})
+                alike.setdefault(_likeness(call, each, values), []).append((call, each))
+        found: dict[str, tuple[CallKind, ...]] = {}
+        for name, groups in held.items():
+            kinds = []
+            for rows in groups.values():
+                calls = tuple(call for call, _ in rows)
+                shown = next(
+                    (call for call in calls if call.repeat == "1"), calls[0]
+                )  # there nothing has to be divided
+                kinds.append(CallKind(shown, calls, sum(evaluate(c.repeat, values) for c in calls), rows[0][1]))
+            found[name] = tuple(sorted(kinds, key=lambda kind: -kind.count * kind.each.weight(self.ridge)))
+        return found
 
     @cached_property
     def _paths(self) -> tuple[tuple[Kernel, str], ...]:
-        """The calls of the main document, each with the path of the module that is called."""
+        return tuple(self.calls_in(self.main))
+
+    @staticmethod
+    def calls_in(document: Analysis) -> Iterator[tuple[Kernel, str]]:
+        """The calls of a document, each with the path of the module that is called."""
 
         def below(kernels: Sequence[Kernel], above: str) -> Iterator[tuple[Kernel, str]]:
             for kernel in kernels:
@@ -415,15 +471,11 @@ class ImplementationFacts:
                     yield kernel, path
                     yield from below(kernel.kernels or (), path)
 
-        return tuple(below(self.main.kernels, ""))
+        return below(document.kernels, "")
 
     def path_of(self, call: Kernel) -> str:
         """Path of the module that a call of the main document runs, `*` for the numbers of a list."""
         return next((path for kernel, path in self._paths if kernel is call), call.attribute)
-
-    def places_of(self, class_name: str) -> list[str]:
-        """Paths at which a class is called, in order."""
-        return list(dict.fromkeys(path for kernel, path in self._paths if kernel.class_name == class_name))
 
     @cached_property
     def _cuts(self) -> dict[str, ModuleAnalysis | None]:
@@ -516,12 +568,26 @@ class ImplementationFacts:
         """The tensors that the first pass returns, its cache apart, and the operator of its graph that makes each."""
         outputs = [t for t in self.graphs[0].tensors if t.kind == "output"] if self.graphs else []
         given = {_elements(o.shape): o.shape for o in self.main.kernels[-1].outputs} if self.main.kernels else {}
+        inner = [output for kernel in self.main.kernels for output in kernel.outputs if output.name.isidentifier()]
         found = []
-        for tensor in sorted(outputs, key=lambda tensor: tensor.created_by):
+        for tensor, maker in sorted(((t, self._maker(t)) for t in outputs), key=lambda pair: pair[1]):
             shape = given.get(_elements(tensor.shape), tensor.shape)  # a product returns a view of what it writes
-            name = "logits" if shape[-1:] == ("{vocab_size}",) else ""
-            found.append((TensorInfo(name=name, shape=shape, dtype=tensor.dtype), tensor.created_by))
+            names = [output.name for output in inner if output.shape == shape]
+            name = "logits" if shape[-1:] == ("{vocab_size}",) else names[0] if len(names) == 1 else ""
+            found.append((TensorInfo(name=name, shape=shape, dtype=tensor.dtype), maker))
         return tuple(found)
+
+    def _maker(self, tensor: FlowTensor) -> int:
+        """The operator that makes a tensor; of a stand-in for the result of folded layers what all its readers depend on beside
+        the makers of what else they read; 0 where that is not one."""
+        if tensor.created_by or not tensor.consumed_by:
+            return tensor.created_by
+        graph = self.graphs[0]
+        made = {each.id: each.created_by for each in graph.tensors}
+        readers = [graph.operators[number - 1] for number in tensor.consumed_by if 0 < number <= len(graph.operators)]
+        makers = [set(reader.depends_on) - {made.get(number, 0) for number in reader.reads} for reader in readers]
+        common = set.intersection(*makers) if makers else set()
+        return common.pop() if len(common) == 1 else 0
 
     @cached_property
     def modeling_file(self) -> str:
@@ -550,8 +616,22 @@ class ImplementationFacts:
         return found[1].line if found else self.main.line
 
     def role(self, class_name: str) -> str:
-        """Role of a class of this model."""
-        return role_of(class_name, [kernel for owner, kernel in leaves(self.main) if owner == class_name])
+        """Role of a class of this model: a network or a module that calls experts or their router is a mixture of them."""
+        issued = self._issued.get(class_name, ())
+        found = role_of(class_name, issued)
+        if found in ("feed-forward network", "module"):
+            called = {kernel.class_name for kernel in issued if kernel.class_name} - {class_name}
+            if any(role_of(name, self._issued.get(name, ())) == "mixture of experts" for name in called):
+                return "mixture of experts"
+        return found
+
+    @cached_property
+    def _issued(self) -> dict[str, list[Kernel]]:
+        """Per class the kernels that its forward issues, in all its calls."""
+        found: dict[str, list[Kernel]] = {}
+        for _, owner, kernel in walk(self.main.kernels, self.main.class_name):
+            found.setdefault(owner, []).append(kernel)
+        return found
 
     def classes_of(self, role: str) -> list[str]:
         """Classes of the expanded document that play `role`, in order of first call."""

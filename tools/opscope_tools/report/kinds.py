@@ -1,7 +1,7 @@
 """What tells repeated layers of one class apart: the kind that a list of the configuration gives each layer, and their numbers.
 
 A trace folds layers that run the same operators. Where one class is folded into several calls, a list with one entry for each
-layer (`layer_types`) says which is which, if its counts fit the calls in only one way.
+layer (`layer_types`) says which is which, if its counts fit the calls in only one way; else what the modules of the tree hold.
 """
 
 from __future__ import annotations
@@ -9,17 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 from opscope_schemas.analysis import Kernel, ModelAnalysis
 from opscope_schemas.formula import Rational, evaluate
 
 from opscope_tools.report.facts import ImplementationFacts
+from opscope_tools.report.nodes import layers_of, numbers_said
 
-__all__ = ["Kind", "kinds_of", "layer_types", "sliding_window"]
-
-#: stretches of layer numbers that a label lists
-_MOST = 8
+__all__ = ["Kind", "kinds_of", "layer_types", "sliding_window", "windowed"]
 
 
 @dataclass(frozen=True)
@@ -32,28 +29,33 @@ class Kind:
     @property
     def whole(self) -> str:
         """Name and numbers."""
-        return f"{self.name} ({self.layers})" if self.layers else self.name
+        return f"{self.name} ({self.layers})" if self.name and self.layers else self.name or self.layers
 
 
 def kinds_of(facts: ImplementationFacts, document: ModelAnalysis) -> dict[int, Kind]:
-    """By the identity of a call; only calls that share place and class with another repeated one have a kind."""
+    """By the identity of a call; only calls that share their place with another repeated one have a kind."""
     values, lists = facts.point(document), list(_lists(facts))
     found: dict[int, Kind] = {}
-    for calls in _alike(document.kernels, values):
+    for calls in _together(document.kernels, values):
         names = _named([evaluate(call.repeat, values) for call in calls], lists)
         for place, call in enumerate(calls):
-            found[id(call)] = names[place] if names else Kind(f"kind {place + 1} of {len(calls)}")
+            layers = layers_of(facts, call)
+            same = [id(other) for other in calls if other.class_name == call.class_name]
+            unnamed = "" if layers or len(same) < 2 else f"kind {same.index(id(call)) + 1} of {len(same)}"
+            kind = names[place] if names else Kind(unnamed, layers)
+            if kind.whole:
+                found[id(call)] = kind
     return found
 
 
-def _alike(kernels: Sequence[Kernel], values: Mapping[str, Rational]) -> Iterator[list[Kernel]]:
-    """Calls of one class at one attribute of one forward, at least one of which is repeated."""
-    held: dict[tuple[str, str], list[Kernel]] = {}
+def _together(kernels: Sequence[Kernel], values: Mapping[str, Rational]) -> Iterator[list[Kernel]]:
+    """Calls at one attribute of one forward, at least one of which is repeated."""
+    held: dict[str, list[Kernel]] = {}
     for kernel in kernels:
         if kernel.class_name and kernel.kernels:
-            held.setdefault((kernel.attribute, kernel.class_name), []).append(kernel)
-            yield from _alike(kernel.kernels, values)
-    for (attribute, _), calls in held.items():
+            held.setdefault(kernel.attribute, []).append(kernel)
+            yield from _together(kernel.kernels, values)
+    for attribute, calls in held.items():
         if attribute.endswith("*") and len(calls) > 1 and any(evaluate(call.repeat, values) > 1 for call in calls):
             yield calls
 
@@ -80,11 +82,22 @@ def layer_types(facts: ImplementationFacts) -> tuple[str, ...]:
     return next((kinds for name, kinds in _lists(facts) if name == "layer_types"), ())
 
 
+def windowed(facts: ImplementationFacts) -> tuple[int, int, int] | None:
+    """Tokens of the window in which layers attend, how many layers do, and how many the configuration has; None without one."""
+    config = facts.tree.config
+    window = config.get("sliding_window")
+    if not isinstance(window, int) or not config.get("use_sliding_window", True) or not facts.classes_of("attention"):
+        return None
+    each = ["sliding" in kind for kind in layer_types(facts)]
+    if each and not any(each):
+        return None
+    return window, sum(each), len(each)
+
+
 def sliding_window(facts: ImplementationFacts) -> int:
-    """Tokens that layers with a window attend to; 0 where none has one."""
-    window, kinds = facts.tree.config.get("sliding_window"), layer_types(facts)
-    used = facts.tree.config.get("use_sliding_window", True) and (not kinds or any("sliding" in kind for kind in kinds))
-    return window if used and isinstance(window, int) else 0
+    """Tokens of the window in which layers attend; 0 where none has one."""
+    found = windowed(facts)
+    return found[0] if found else 0
 
 
 def _named(repeats: Sequence[int], lists: Sequence[tuple[str, tuple[str, ...]]]) -> list[Kind]:
@@ -99,17 +112,9 @@ def _named(repeats: Sequence[int], lists: Sequence[tuple[str, tuple[str, ...]]])
     order = list(counts)
     if [counts[name] for name in order] != list(repeats):  # not in the order of the first layer of each kind
         order = [next(name for name in order if counts[name] == repeat) for repeat in repeats]
-    return [Kind(name, _numbers([at for at, entry in enumerate(entries) if entry == name])) for name in order]
+    return [Kind(name, numbers_said([at for at, entry in enumerate(entries) if entry == name])) for name in order]
 
 
 def _fits(entries: Sequence[str], repeats: Sequence[int]) -> bool:
     counts = list(Counter(entries).values())
     return counts == list(repeats) or (sorted(counts) == sorted(repeats) and len(set(counts)) == len(counts))
-
-
-def _numbers(layers: Sequence[int]) -> str:
-    """`layers 0-4, 6-10`."""
-    runs = [[at for _, at in run] for _, run in groupby(enumerate(layers), lambda pair: pair[1] - pair[0])]
-    said = [f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs]
-    more = ", …" if len(said) > _MOST else ""
-    return f"layer{'s' * (len(layers) != 1)} {', '.join(said[:_MOST])}{more}"

@@ -5,7 +5,6 @@ Every sentence is put together from the analysis; what source does not say is re
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from opscope_schemas.analysis import Analysis, ModuleNode
@@ -15,6 +14,7 @@ from opscope_schemas.formula import Rational, evaluate, variables
 from opscope_tools.report import scan
 from opscope_tools.report.facts import ImplementationFacts, leaves, short, walk
 from opscope_tools.report.markdown import number
+from opscope_tools.report.nodes import counted_again, tied_modules
 from opscope_tools.report.quotes import Quotes
 
 __all__ = [
@@ -111,18 +111,17 @@ def _times(node: ModuleNode) -> str:
 
 def hierarchy(facts: ImplementationFacts) -> list[tuple[int, str]]:
     """The module tree as rows with their depth: repeated siblings folded, with classes and parameters."""
-    root = facts.tree.tree
-    twice = root.parameters - facts.tree.parameters
-    return list(_rows(root, 0, _shared(root, twice), {}, twice))
+    tied = tied_modules(facts.tree)
+    return list(_rows(facts, facts.tree.tree, 0, {id(node): tied[0].name for node in tied[1:]}, {}))
 
 
 def _rows(
-    node: ModuleNode, depth: int, shared: Mapping[int, str], told: dict[object, str], twice: int = 0
+    facts: ImplementationFacts, node: ModuleNode, depth: int, shared: Mapping[int, str], told: dict[object, str]
 ) -> Iterator[tuple[int, str]]:
     """A module and what it holds; what holds the same as one above says so instead."""
     label = f"{node.name}: " if node.name else ""
     said = f"{number(node.parameters)} parameters{' together' if node.repeat > 1 else ''}"
-    if twice > 0:
+    if (twice := counted_again(facts.tree, node)) > 0:
         said += f", {number(twice)} of them shared and counted again here; {number(node.parameters - twice)} without"
     if id(node) in shared:
         said += f", shared with {shared[id(node)]}"
@@ -140,7 +139,7 @@ def _rows(
         if len(run) > 1:
             yield depth + 1, f"{names}: {short(first.class_name)}{each}"
         else:
-            yield from _rows(first, depth + 1, shared, told)
+            yield from _rows(facts, first, depth + 1, shared, told)
 
 
 def _form(node: ModuleNode) -> object:
@@ -170,22 +169,6 @@ def _alike(nodes: Sequence[ModuleNode], shared: Mapping[int, str]) -> list[list[
         else:
             runs.append([node])
     return runs
-
-
-def _shared(root: ModuleNode, twice: int) -> dict[int, str]:
-    """The modules that hold a weight that is counted again with each of them, and the name of the first that does; none where
-    weights of one shape, each counted once, do not say which."""
-    found: dict[tuple[int, ...], list[ModuleNode]] = {}
-    pending = [root]
-    while pending:
-        node = pending.pop(0)
-        for shape in node.weights.values():
-            size = math.prod(shape)
-            if twice > 0 and size and twice % size == 0 and node.repeat == 1:
-                found.setdefault(tuple(shape), []).append(node)
-        pending = [*node.children, *pending]
-    tied = [nodes for shape, nodes in found.items() if math.prod(shape) * (len(nodes) - 1) == twice]
-    return {id(node): tied[0][0].name for node in tied[0][1:]} if len(tied) == 1 else {}
 
 
 def scopes(document: Analysis) -> set[str]:

@@ -18,6 +18,8 @@ __all__ = ["paper_lines"]
 #: links of one report that its source names
 _MOST = 8
 _LINK = re.compile(r"https?://[^\s)\]>\"'`,]+")
+#: what an example in a docstring loads, and nobody reads
+_DATA = re.compile(r"\.(jpe?g|png|gif|webp|mp[34]|wav|flac)$", re.IGNORECASE)
 #: folder of transformers/models -> title and arXiv number
 _MODELS = {
     "llama": ("LLaMA: Open and Efficient Foundation Language Models", "2302.13971"),
@@ -95,7 +97,7 @@ def _named(facts: ImplementationFacts) -> Iterator[tuple[str, int, str]]:
         for line in range(first, last + 1):
             for found in _LINK.finditer(facts.reader.line(path, line)):
                 link = found[0].rstrip(".")
-                if link not in seen and len(seen) < _MOST:
+                if link not in seen and not _DATA.search(link) and len(seen) < _MOST:
                     seen.add(link)
                     yield path, line, link
 

@@ -28,12 +28,14 @@ class Call:
     """What is known of the call that the listing shows.
 
     `given`: parameters that held a tensor; `said`: the comment on lines first to last; `ran`: whether an operator ran there;
-    `settings`: what the configuration holds.
+    `elsewhere`: other calls of the class, in which none did; `settings`: what the configuration holds, and what attributes of
+    the object do, under `self.NAME`.
     """
 
     given: Collection[str] = ()
     said: Callable[[int, int], str] = lambda _first, _last: ""
     ran: Callable[[int, int], bool] = lambda _first, _last: False
+    elsewhere: Callable[[int, int], str] = lambda _first, _last: ""
     settings: Mapping[str, object] = field(default_factory=dict)
 
 
@@ -66,11 +68,11 @@ def _only_read(lines: Sequence[str]) -> frozenset[str]:
 
 
 def _without_unread(lines: Sequence[str]) -> Iterator[str]:
-    """The lines but for names that are set to nothing and that no other line speaks of."""
-    for at, line in enumerate(lines):
-        unset = _NOTHING.match(line)
-        others = (other.partition("  #")[0] for place, other in enumerate(lines) if place != at)
-        if unset is None or any(re.search(rf"\b{unset[1]}\b", other) for other in others):
+    """The lines but for names that are set to nothing and that no line speaks of otherwise."""
+    unset = [match[1] if (match := _NOTHING.match(line)) else "" for line in lines]
+    for line, name in zip(lines, unset, strict=True):
+        others = (other.partition("  #")[0] for other, also in zip(lines, unset, strict=True) if also != name)
+        if not name or any(re.search(rf"\b{name}\b", other) for other in others):
             yield line
 
 
@@ -83,6 +85,7 @@ class _Listing:
         self._absent = absent
         self._keywords = keywords
         self._depth = 0
+        self._elsewhere = ""
 
     def mark(self, node: ast.stmt, last: int | None = None) -> str:
         """The comment of a statement: its line and what it costs."""
@@ -94,10 +97,23 @@ class _Listing:
         lines: list[str] = []
         for statement in statements:
             taken = self._taken(statement) if isinstance(statement, ast.If) else None
-            lines += self.block(taken) if taken is not None else self._statement(statement)
+            lines += self._branch(taken) if taken is not None else self._statement(statement)
             if taken and isinstance(taken[-1], ast.Return | ast.Raise):
                 break
         return lines
+
+    def _branch(self, taken: Sequence[ast.stmt]) -> list[str]:
+        """The lines of a branch that ran, and the other calls in which it did not, once for branches in it."""
+        outer = self._elsewhere
+        found = self._call.elsewhere(taken[0].lineno, taken[-1].end_lineno or taken[-1].lineno) if taken else ""
+        self._elsewhere = found or outer
+        lines = self.block(taken)
+        self._elsewhere = outer
+        return (
+            [f"# :{taken[0].lineno} to :{taken[-1].end_lineno} do not run {found}", *lines]
+            if found and found != outer and lines
+            else lines
+        )
 
     def _statement(self, node: ast.stmt) -> list[str]:
         match node:
@@ -128,9 +144,10 @@ class _Listing:
         """A statement that holds no others; what it assigns is known from here on, or known no longer."""
         if isinstance(node, ast.AnnAssign) and node.value is not None:
             node = ast.copy_location(ast.Assign([node.target], node.value), node)
-        text = self._text(node)
+        folded = _Folded(self).visit(copy.deepcopy(node))
+        text = ast.unparse(folded)
         self._forget([node])
-        match node:
+        match folded:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=None)):
                 self._absent.add(name)
         lines = text.split("\n")  # more than one: a string with line breaks, or a match
@@ -233,10 +250,11 @@ class _Listing:
         return None
 
     def _setting(self, node: ast.Attribute) -> str | None:
-        """The name of a setting that `self.config.NAME` or `config.NAME` reads, where the configuration holds it."""
+        """The setting that `self.config.NAME` or `config.NAME` reads, or the attribute of `self`, where what it holds is known."""
         held = node.value
         owner = held.attr if isinstance(held, ast.Attribute) else held.id if isinstance(held, ast.Name) else ""
-        return node.attr if owner == "config" and node.attr in self._call.settings else None
+        name = node.attr if owner == "config" else f"self.{node.attr}" if owner == "self" else ""
+        return name if name in self._call.settings else None
 
 
 class _Folded(ast.NodeTransformer):

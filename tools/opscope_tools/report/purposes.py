@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Mapping
-from itertools import groupby
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from opscope_schemas.analysis import Kernel, ModuleAnalysis
 from opscope_schemas.formula import Rational, evaluate
 
-from opscope_tools.report.facts import ImplementationFacts, short, walk
+from opscope_tools.report.call_kinds import shown, width_of
+from opscope_tools.report.facts import ImplementationFacts, short, size_at, walk
+from opscope_tools.report.flow import bare
+from opscope_tools.report.graph import INPUTS, OUTPUTS, Edge
+from opscope_tools.report.kinds import windowed
+from opscope_tools.report.links import Operators, Unit, edges_of
+from opscope_tools.report.nodes import node_of
 from opscope_tools.report.overview import attention_kind
 from opscope_tools.report.quotes import Quotes, in_code
 
@@ -21,15 +26,18 @@ __all__ = ["purpose"]
 
 #: pointers of calls that one sentence lists, characters of a docstring that are quoted
 _SITES, _QUOTED = 3, 160
+#: operators and classes that a sentence names
+_NAMED = 5
 
 
 def purpose(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) -> str:
-    """A sentence on what it does, the words of its docstring, and where it is called."""
+    """A sentence on what it does, where it is called and which calls are shown, and the words of its docstring."""
     name = f"`{short(module.class_name)}` ({facts.pointer(module.class_name)})"
     does = _DOES.get(facts.role(module.class_name), _module)(_Subject(facts, module, quotes))
+    does = f" {does}" if does else ""
     quoted = _docstring(facts, module)
     words = f" Its source says: `{quoted}`" if quoted else ""
-    return f"{name} {does}.{_called(facts, module)}{words}"
+    return f"{name}{does}.{_called(facts, module)}{shown(facts, module, quotes)}{words}"
 
 
 def _called(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
@@ -71,12 +79,13 @@ class _Subject:
 
     def size(self, name: str, key: str = "") -> str:
         """A size of the model with its mark; empty where it has none of that name, or parts of it that differ in it."""
-        if self.differs(key or name):
-            return ""
-        value = self.values.get(name, self.facts.tree.config.get(key or name))
-        if not isinstance(value, int) or isinstance(value, bool):
-            return ""
-        return self.quotes(f"config.{name}", value)
+        value = self.number(name, key)
+        return "" if value is None else self.quotes(f"config.{name}", value)
+
+    def number(self, name: str, key: str = "") -> int | None:
+        """That size itself."""
+        value = None if self.differs(key or name) else self.values.get(name, self.facts.tree.config.get(key or name))
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
 
     def head_width(self) -> str:
         """`of width 192, with values of width 128`, as its attention is given them; empty where no operator is attention."""
@@ -94,6 +103,23 @@ class _Subject:
         parts = [config, *(part for part in config.values() if isinstance(part, Mapping))]
         return len({str(part[key]) for part in parts if part.get(key) is not None}) > 1
 
+    def widths(self) -> list[str]:
+        """The lengths of the vectors that its calls are given, those of the costliest kind first."""
+        kinds = self.facts.call_kinds.get(self.module.class_name, ())
+        found = dict.fromkeys(width for kind in kinds if (width := width_of(self.facts, kind)) is not None)
+        return [self.quotes(f"module.{self.module.class_name}.width{at}", width) for at, width in enumerate(found, 1)]
+
+    def inner_widths(self) -> tuple[str, str]:
+        """What its first projection takes and what its last one does, in the call that is shown; empty where it calls none."""
+        inputs = [k.inputs[0].shape for k in self.called if k.inputs and k.outputs and k.matmul_flops != "0"]
+        if len(inputs) < 2:
+            return self.size("hidden_size"), self.size("intermediate_size")
+        point, key = self.facts.point(self.facts.main), f"module.{self.module.class_name}"
+        outer, inner = (size_at(shape[-1], point) if shape else "" for shape in (inputs[0], inputs[-1]))
+        if isinstance(outer, str) or isinstance(inner, str):
+            return "", ""
+        return self.quotes(f"{key}.outer_width", outer), self.quotes(f"{key}.inner_width", inner)
+
     def runs(self, pattern: str) -> bool:
         """Whether one of its own operators is called so."""
         return bool(re.search(pattern, self.operators))
@@ -108,22 +134,41 @@ def _attention(of: _Subject) -> str:
     heads = f"{of.quotes('attention.query_heads', kind[1])} query heads"
     shared = of.quotes("attention.key_value_heads", kind[2])
     width = of.head_width()
+    read = f"the ones before it{_window(of)}" if before else "others"
+    node = node_of(of.facts, of.module.class_name, of.facts.calls.get(of.module.class_name))
+    sinks = next((name for name in (node.weights if node else ()) if "sink" in name), "")
+    learned = f" beside a learned score of each head (`{sinks}`)" if sinks else ""
     return (
-        f"lets each token read {'the ones before it' if before else 'others'}: {heads}{f' {width}' if width else ''} are compared with the keys "
-        f"of {shared} key-value heads ({kind[0]}), and the values are summed by what that gives; "
+        f"lets each token read {read}: {heads}{f' {width}' if width else ''} are compared with the keys "
+        f"of {shared} key-value heads ({kind[0]}){learned}, and the values are summed by what that gives; "
         f"{'new keys and values join the cache' if cached else 'nothing is kept'}"
     )
 
 
+def _window(of: _Subject) -> str:
+    """How many of the tokens before it one reads, and in which layers, where a window bounds them."""
+    if (found := windowed(of.facts)) is None:
+        return ""
+    window, some, layers = found
+    among = (
+        f"in {of.quotes('window.layers', some)} of {of.quotes('window.of_layers', layers)} layers "
+        if some < layers
+        else ""
+    )
+    return f", {among}no more than the last {of.quotes('window', window)} (`sliding_window`)"
+
+
 def _normalisation(of: _Subject) -> str:
-    over = f"each vector of {of.size('hidden_size')}" if of.size("hidden_size") else "each vector"
+    widths = [said for said in of.widths() if said] or [said for said in (of.size("hidden_size"),) if said]
+    grouped = of.runs(r"group_norm|batch_norm")
+    over = f"each vector of {_or(widths)}" if widths and not grouped else "each vector"
     centred = of.runs(r"layer_norm|\.sub|var") and not of.runs(r"rms_norm")
     done = (
         f"takes the mean of {over} away and divides by its standard deviation"
         if centred
         else f"scales {over} by its root mean square"
     )
-    if of.runs(r"group_norm|batch_norm"):
+    if grouped:
         done = f"scales {over} by the statistics of its group"
     return f"{done}, so that the layers see values of one size"
 
@@ -143,12 +188,16 @@ def _position(of: _Subject) -> str:
 
 
 def _network(of: _Subject) -> str:
-    wide, inner = of.size("hidden_size"), of.size("intermediate_size")
+    wide, inner = of.inner_widths()
     names = [k.attribute for k in of.called]
     gated = any("gate" in name for name in names) or len([n for n in names if "proj" in n or n.startswith("w")]) > 2
     sizes = f" from {wide} to {inner} values and back" if wide and inner else " and back"
-    how = "; one of the two widened halves gates the other" if gated else ""
-    return f"widens each token by itself{sizes}, with a non-linearity between{how}"
+    how = "; one of two products in between gates the other" if gated else ""
+    return f"takes each token by itself{sizes}, with a non-linearity between{how}"
+
+
+def _or(said: Sequence[str]) -> str:
+    return f"{', '.join(said[:-1])} or {said[-1]}" if len(said) > 1 else said[0]
 
 
 def _experts(of: _Subject) -> str:
@@ -164,20 +213,64 @@ def _experts(of: _Subject) -> str:
 
 
 def _layer(of: _Subject) -> str:
-    ran = [k for k in of.called if k.kernels or k.flops != "0" or k.memory_access.read != "0"]  # dropout does not
-    attentions = {k.attribute for k in ran if of.facts.role(k.class_name) == "attention"}
+    call = of.facts.calls.get(of.module.class_name)
+    kernels = (call.kernels if call else of.facts.main.kernels) or ()
+    operators = Operators(of.facts.main)
+    units = [Unit(str(at), operators.of([kernel])) for at, kernel in enumerate(kernels)]
+    ran = [
+        (unit, k) for unit, k in zip(units, kernels, strict=True) if k.class_name and unit.operators
+    ]  # dropout does not
+    behind = _behind(edges_of(units, of.facts.graphs[0], call.repeat if call else "1"))
+    attentions = {k.attribute for _, k in ran if of.facts.role(k.class_name) == "attention"}
 
-    def said(call: Kernel) -> str:
-        role = of.facts.role(call.class_name)
+    def said(kernel: Kernel) -> str:
+        role = of.facts.role(kernel.class_name)
         if role == "attention" and len(attentions) > 1:
-            return f"attention (`{call.attribute}`)"
-        return f"`{short(call.class_name)}`" if role == "module" else role
+            return f"attention (`{kernel.attribute}`)"
+        return f"`{short(kernel.class_name)}`" if role == "module" else role
 
-    parts = [part for part, _ in groupby(map(said, ran))]
-    count = of.size("num_layers", "num_hidden_layers")
-    alike = f"is one of {count} layers" if count else "is one layer"
+    text, last, before = "", "", ""
+    for unit, kernel in ran:
+        name, follows = said(kernel), last in behind.get(unit.id, ())
+        if not text:
+            text = name
+        elif name != before or follows:
+            text += f", {'then' if follows else 'side by side with'} {'another ' * (name == before)}{name}"
+        last, before = unit.id, name
     residual = ", what it computes added to what it was given" if of.runs(r"\.add") else ""
-    return f"{alike}: {', then '.join(parts) or 'operators of its own'}{residual}"
+    return f"{_among(of)}: {text or 'operators of its own'}{residual}"
+
+
+def _behind(edges: Sequence[Edge]) -> dict[str, set[str]]:
+    """Per unit those whose results it reads, by way of others too; edges lead from earlier units to later ones."""
+    found: dict[str, set[str]] = {}
+    for edge in sorted(
+        (e for e in edges if not e.again and e.target != OUTPUTS and e.source != INPUTS), key=lambda e: int(e.target)
+    ):
+        found.setdefault(edge.target, set()).update({edge.source}, found.get(edge.source, ()))
+    return found
+
+
+def _among(of: _Subject) -> str:
+    """Which part of the model's layers it is: one of all, some of them, or of more than one stack."""
+    counts: dict[str, int] = {}
+    for kind in of.facts.call_kinds.get(of.module.class_name, ()):
+        for call in kind.calls:
+            path = of.facts.path_of(call)
+            counts[path] = counts.get(path, 0) + evaluate(call.repeat, of.values)
+    total, layers = sum(counts.values()), of.number("num_layers", "num_hidden_layers")
+    key = f"module.{of.module.class_name}"
+    if layers is not None and (total == layers or of.facts.within):
+        return f"is one of {of.size('num_layers', 'num_hidden_layers')} layers"
+    if total < 2:
+        return "is one layer"
+    said = of.quotes(f"{key}.calls", total)
+    if layers is not None and total < layers:
+        return f"runs as {said} of the {of.size('num_layers', 'num_hidden_layers')} layers"
+    places = [
+        f"{of.quotes(f'{key}.place{at}', count)} at `{path}`" for at, (path, count) in enumerate(counts.items(), 1)
+    ]
+    return f"is one of {said} layers" + (f" ({', '.join(places)})" if len(places) > 1 else "")
 
 
 def _head(of: _Subject) -> str:
@@ -191,15 +284,22 @@ def _head(of: _Subject) -> str:
 
 def _backbone(of: _Subject) -> str:
     roles = [of.facts.role(k.class_name) for k in of.called]
-    first = "turns its inputs into vectors and " if "embedding" in roles else ""
-    count = of.size("num_layers", "num_hidden_layers")
-    through = (
-        f"sends them through {count} layers"
-        if count and "layer" in roles
-        else f"runs {', '.join(dict.fromkeys(f'`{short(k.class_name)}`' for k in of.called)) or 'its own operators'}"
-    )
-    last = " and normalises what comes out" if "layers" in through and roles[-1:] == ["normalisation"] else ""
-    return f"{first}{through}{last}"
+    first = "turns its inputs into vectors" if "embedding" in roles else ""
+    through = _through(of, "them" if first else "what it is given")
+    last = "normalises what comes out" if through and roles[-1:] == ["normalisation"] else ""
+    *others, end = [*filter(None, (first, through, last))] or [""]
+    return f"{', '.join(others)} and {end}" if others else end
+
+
+def _through(of: _Subject, what: str = "what it is given") -> str:
+    """Through how many layers of which classes it sends what it is given, whether it calls them or what it calls does."""
+    call = of.facts.calls.get(of.module.class_name)
+    below = [k for _, _, k in walk((call.kernels if call else of.facts.main.kernels) or (), "")]
+    layers = [k for k in below if k.attribute.endswith("*") and of.facts.role(k.class_name) == "layer"]
+    runs = sum(evaluate(k.repeat, of.values) for k in layers) // (evaluate(call.repeat, of.values) if call else 1)
+    names = dict.fromkeys(f"`{short(k.class_name)}`" for k in layers)
+    key = f"module.{of.module.class_name}.layers"
+    return f"sends {what} through {of.quotes(key, runs)} layers ({', '.join(names)})" if runs else ""
 
 
 def _projection(_: _Subject) -> str:
@@ -215,11 +315,19 @@ def _recurrent(_: _Subject) -> str:
 
 
 def _module(of: _Subject) -> str:
-    own = len([k for k in of.module.kernels if k.kernel_type == "basic"])
-    called = dict.fromkeys(short(k.class_name) for k in of.called)
-    parts = [f"runs {own} operator{'s' * (own != 1)} of its own"] if own else []
-    parts += [f"calls {', '.join(f'`{name}`' for name in called)}"] if called else []
-    return " and ".join(parts) or "runs no operator"
+    """What there is to say of a module without a role; nothing where all it does is call others, which its flow shows."""
+    own = list(dict.fromkeys(bare(k.operator) for k in of.module.kernels if k.kernel_type == "basic"))
+    if through := _through(of):
+        return through
+    called = f", and calls {_listed(f'`{short(k.class_name)}`' for k in of.called)}" if of.called else ""
+    return f"runs {_listed(f'`{name}`' for name in own)}{called}" if own else ""
+
+
+def _listed(names: Iterable[str]) -> str:
+    """The first few of them."""
+    found = list(dict.fromkeys(names))
+    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    return f"{', '.join(found[:_NAMED])}{more}"
 
 
 _DOES: Mapping[str, Callable[[_Subject], str]] = {

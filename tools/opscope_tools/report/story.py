@@ -17,7 +17,7 @@ from opscope_schemas.units import amount, counted, plain_bytes, seconds
 
 from opscope_tools.report.facts import ImplementationFacts, short
 from opscope_tools.report.findings import repeated
-from opscope_tools.report.kinds import layer_types, sliding_window
+from opscope_tools.report.kinds import sliding_window, windowed
 from opscope_tools.report.overview import attention_kind
 from opscope_tools.report.quotes import Quotes, in_code
 
@@ -65,10 +65,9 @@ def _what(facts: ImplementationFacts, quotes: Quotes) -> str:
         )
     attends = _heads(facts, quotes)
     parts.append(f"{attends}{_holding(facts, 'attention', 'attention', quotes)}" if attends else "")
-    window = sliding_window(facts)
-    if window and facts.classes_of("attention"):
-        each = ["sliding" in kind for kind in layer_types(facts)]
-        within = f" in {quotes('window.layers', sum(each))} of the layers" if any(each) and not all(each) else ""
+    if found := windowed(facts):
+        window, some, layers = found
+        within = f" in {quotes('window.layers', some)} of the layers" if 0 < some < layers else ""
         parts.append(f"windows of {quotes('window', window)} tokens{within} (`sliding_window`)")
     if facts.classes_of("mixture of experts"):
         among = _holding(facts, "mixture of experts", "experts", quotes)

@@ -1,0 +1,79 @@
+"""What attributes of a module hold that decide what its forward does: flags that its class, or what decorates it, sets.
+
+Read off source: `self.NAME = constant`, `self.NAME = config.SETTING`, and in a decorator `self.NAME = parameter`. An attribute
+that is assigned more than once, or outside of these, is not known.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+
+from opscope_tools.report.facts import ImplementationFacts
+from opscope_tools.report.sources import SourceReader, Span
+from opscope_tools.source.python.imports import imported
+
+__all__ = ["attributes_of"]
+
+_PLAIN = bool | int | float | str | None
+
+
+def attributes_of(facts: ImplementationFacts, class_name: str, settings: Mapping[str, object]) -> dict[str, object]:
+    """By `self.NAME` what it holds; `settings` are those of the configuration."""
+    found = facts.locate(class_name)
+    if found is None:
+        return {}
+    path, span = found
+    values = {f"config.{name}": value for name, value in settings.items()}
+    held = list(_assigned(span.node, values))
+    for decorator in span.node.decorator_list:
+        name = decorator.func if isinstance(decorator, ast.Call) else decorator
+        defined = _definition(facts.reader, path, ast.unparse(name))
+        if defined is not None:
+            held += _assigned(defined.node, _parameters(defined, decorator))
+    names = [name for name, _, _ in held]
+    return {f"self.{name}": value for name, known, value in held if known and names.count(name) == 1}
+
+
+def _assigned(node: ast.AST, values: Mapping[str, object]) -> Iterator[tuple[str, bool, object]]:
+    """Attributes of `self` that code assigns: the name, whether what is assigned is known, and what it is."""
+    for each in ast.walk(node):
+        targets = (
+            each.targets
+            if isinstance(each, ast.Assign)
+            else [each.target]
+            if isinstance(each, ast.AnnAssign | ast.AugAssign)
+            else []
+        )
+        for target in targets:
+            if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self":
+                value = each.value if isinstance(each, ast.Assign | ast.AnnAssign) else None
+                text = ast.unparse(value).removeprefix("self.") if value is not None else ""
+                if isinstance(value, ast.Constant) and isinstance(value.value, _PLAIN):
+                    yield target.attr, True, value.value
+                else:
+                    yield target.attr, text in values, values.get(text)
+
+
+def _definition(reader: SourceReader, path: str, name: str) -> Span | None:
+    """What a name of a file means: a definition of its own, or of the file or package that an import there names."""
+    tree, package = reader.tree(path), ".".join(path.split("/")[:-1])
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)] if tree is not None else []
+    for one in (one for node in imports for one in imported(node, package) if one.name == name):
+        file = one.module.replace(".", "/")
+        if (found := reader.definition(f"{file}.py", one.member)) is not None:
+            return found
+        if reader.lines(inside := f"{file}/__init__.py") is not None and inside != path:
+            return _definition(reader, inside, one.member)
+    return reader.definition(path, name)
+
+
+def _parameters(function: Span, decorator: ast.expr) -> dict[str, object]:
+    """Plain keyword parameters of a decorator, as the decorated class gives them or by their defaults."""
+    if isinstance(function.node, ast.ClassDef):
+        return {}
+    arguments = function.node.args
+    given = {k.arg: k.value for k in decorator.keywords} if isinstance(decorator, ast.Call) else {}
+    defaults = dict(zip((a.arg for a in arguments.kwonlyargs), arguments.kw_defaults, strict=True))
+    found = {name: given.get(name, default) for name, default in defaults.items()}
+    return {name: value.value for name, value in found.items() if isinstance(value, ast.Constant)}

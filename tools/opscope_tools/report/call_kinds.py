@@ -1,0 +1,97 @@
+"""Kinds of calls of a class, in words: which kind a section shows, how many calls are of each, and what one of them costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from opscope_schemas.analysis import ModuleAnalysis
+from opscope_schemas.units import amount, plain_bytes
+
+from opscope_tools.report.facts import CallKind, ImplementationFacts, short, size_at
+from opscope_tools.report.nodes import layers_of, node_of, weights_of
+from opscope_tools.report.quotes import Quotes
+
+__all__ = ["kinds_told", "place_shown", "shown", "width_of"]
+
+#: kinds that are told, and places and called modules of one that are
+_KINDS, _PLACES = 5, 3
+
+
+def shown(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) -> str:
+    """The sentence that says which calls a section is of, where the calls of its class differ."""
+    kinds = facts.call_kinds.get(module.class_name, ())
+    if len(kinds) < 2:
+        return ""
+    key = f"module.{module.class_name}"
+    total = quotes(f"{key}.calls", sum(kind.count for kind in kinds))
+    first, name = quotes(f"{key}.kind1.calls", kinds[0].count), short(module.class_name)
+    return (
+        f" The {total} calls of `{name}` in {facts.main.phase} are of {quotes(f'{key}.kinds', len(kinds))} kinds; shown here "
+        f"{'is' if kinds[0].count == 1 else 'are'} the {first} at {_where(facts, kinds[0])}, which cost most together."
+    )
+
+
+def place_shown(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
+    """Where the calls stand that a section shows; empty where those of its class are all alike."""
+    kinds = facts.call_kinds.get(module.class_name, ())
+    return _where(facts, kinds[0]) if len(kinds) > 1 else ""
+
+
+def kinds_told(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) -> str:
+    """What tells the kinds of calls of a class apart, and what each costs; empty where there is one."""
+    kinds = facts.call_kinds.get(module.class_name, ())
+    if len(kinds) < 2:
+        return ""
+    told = [
+        _kind(facts, kinds, place, f"module.{module.class_name}.kind{place + 1}", quotes)
+        for place in range(len(kinds[:_KINDS]))
+    ]
+    rest = kinds[_KINDS:]
+    more = f"; {sum(kind.count for kind in rest)} calls of {len(rest)} further kinds cost less" if rest else ""
+    return f"`{short(module.class_name)}`, one call of each kind: {'; '.join(told)}{more}."
+
+
+def _kind(facts: ImplementationFacts, kinds: Sequence[CallKind], place: int, key: str, quotes: Quotes) -> str:
+    """Number and place of its calls, cost of one, its weights, its width and what it calls where others differ in that."""
+    kind = kinds[place]
+    parts = [
+        f"{quotes(f'{key}.calls', kind.count)} at {_where(facts, kind)}{' (shown)' * (not place)}",
+        f"{quotes.said(f'{key}.flops', kind.each.flops, _flops)} and {quotes.said(f'{key}.bytes', kind.each.bytes, plain_bytes)}",
+    ]
+    widths = [width_of(facts, each) for each in kinds]
+    if (width := widths[place]) is not None and len(set(widths)) > 1:
+        parts.append(f"on vectors of {quotes(f'{key}.width', width)}")
+    nodes = [node for call in kind.calls if (node := node_of(facts, call.class_name, call)) is not None]
+    weights = {weights_of(facts.tree, node) for node in nodes} - {0}
+    if len(weights) == 1:
+        parts.append(f"{quotes(f'{key}.weights', weights.pop())} weights")
+    called = [
+        dict.fromkeys((k.attribute, k.class_name) for k in each.shown.kernels or () if k.class_name) for each in kinds
+    ]
+    own = [one for one in called[place] if not all(one in others for others in called)]
+    if own:
+        parts.append(f"calling {', '.join(f'`{short(name)}` (`{attribute}`)' for attribute, name in own[:_PLACES])}")
+    return ", ".join(parts)
+
+
+def _where(facts: ImplementationFacts, kind: CallKind) -> str:
+    """The places of a kind's calls, with the numbers of the layers where not all of a list have it."""
+    places: dict[str, dict[str, None]] = {}
+    for call in kind.calls:
+        places.setdefault(facts.path_of(call), {})[layers_of(facts, call)] = None
+    told = [
+        f"`{path}`{f' ({said})' if (said := '; '.join(filter(None, layers))) else ''}"
+        for path, layers in places.items()
+    ]
+    return f"{', '.join(told[:_PLACES])}{f' and {len(told) - _PLACES} more' if len(told) > _PLACES else ''}"
+
+
+def width_of(facts: ImplementationFacts, kind: CallKind) -> int | None:
+    """The length of the vectors that a call is given; None where that is no number."""
+    first = next((tensor.shape for tensor in kind.shown.inputs if tensor.shape and "float" in tensor.dtype), None)
+    width = size_at(first[-1], facts.point(facts.main)) if first else None
+    return width if isinstance(width, int) else None
+
+
+def _flops(value: float) -> str:
+    return amount(value, "FLOP")

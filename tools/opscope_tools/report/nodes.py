@@ -1,0 +1,137 @@
+"""Modules of the tree by the calls that run them: which module a call is of, in which numbered layers it stands, its weights.
+
+A call's path has `*` for the numbers of a list, so modules of several kinds share it; what a call runs says which it is of.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+
+from opscope_schemas.analysis import Kernel, ModelTreeResult, ModuleNode
+from opscope_schemas.formula import evaluate
+
+from opscope_tools.report.facts import ImplementationFacts
+
+__all__ = ["counted_again", "find", "layers_of", "node_of", "numbers_said", "tied_modules", "weights_of"]
+
+#: stretches of layer numbers that a label lists
+_MOST = 16
+#: layers at equal distances from which on they are told by the first two and the last
+_STEPS = 5
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A module with its path, `*` for the numbers of a list, the numbers in it, and how many modules it stands for."""
+
+    path: str
+    node: ModuleNode
+    numbers: tuple[str, ...] = ()
+    count: int = 1
+
+
+def node_of(facts: ImplementationFacts, class_name: str, call: Kernel | None) -> ModuleNode | None:
+    """The module that a call of a class runs."""
+    inside = {(k.attribute, k.class_name) for k in (call.kernels or () if call else ()) if k.class_name}
+    return find(facts.tree.tree, class_name, facts.path_of(call) if call else "", inside)
+
+
+def find(root: ModuleNode, class_name: str, path: str, inside: Collection[tuple[str, str]] = ()) -> ModuleNode | None:
+    """The module of a class at the path of a call, rather one that holds what the call runs; where none stands there, one of
+    the same name, else the first one of the class."""
+    found = [place for place in _places(root) if place.node.class_name == class_name]
+    there = [place for place in found if place.path == _unnumbered(path)]
+    alike = [place for place in found if place.node.name == path.rpartition(".")[2]]
+    return next((place.node for place in (*_that_run(there, inside), *there, *alike, *found)), None)
+
+
+def layers_of(facts: ImplementationFacts, call: Kernel) -> str:
+    """`layers 1-45`: the numbers of the layers in which a call runs; empty where they are all layers of that list or not known."""
+    path = facts.path_of(call)
+    if path.split(".").count("*") != 1:
+        return ""
+    inside = {(k.attribute, k.class_name) for k in call.kernels or () if k.class_name}
+    places = list(_places(facts.tree.tree))
+    there = _that_run([p for p in places if p.path == path and p.node.class_name == call.class_name], inside)
+    listed = sum(p.count for p in places if p.path == f"{path.partition('*')[0]}*")
+    numbers = [number for place in there for number in _range(place.numbers[0])]
+    runs = evaluate(call.repeat, facts.point(facts.main))
+    return numbers_said(numbers) if len(numbers) == runs < listed else ""
+
+
+def tied_modules(tree: ModelTreeResult) -> list[ModuleNode]:
+    """The modules that hold one weight, which is counted with each of them; none where weights of one shape, each counted once,
+    do not say which."""
+    twice = tree.tree.parameters - tree.parameters
+    found: dict[tuple[int, ...], list[ModuleNode]] = {}
+    for node in (place.node for place in _places(tree.tree) if twice > 0 and place.count == 1):
+        for shape in node.weights.values():
+            if (size := math.prod(shape)) and twice % size == 0:
+                found.setdefault(tuple(shape), []).append(node)
+    tied = [nodes for shape, nodes in found.items() if math.prod(shape) * (len(nodes) - 1) == twice]
+    return tied[0] if len(tied) == 1 else []
+
+
+def counted_again(tree: ModelTreeResult, node: ModuleNode) -> int:
+    """Weights that the count of a module holds more than once."""
+    tied, twice = tied_modules(tree), tree.tree.parameters - tree.parameters
+    if node is tree.tree or not tied:
+        return twice if node is tree.tree else 0
+    inside = sum(any(place.node is one for place in _places(node)) for one in tied)
+    return max(inside - 1, 0) * twice // (len(tied) - 1)
+
+
+def weights_of(tree: ModelTreeResult, node: ModuleNode) -> int:
+    """How many weights one such module has, a weight that several of its parts share once."""
+    return node.parameters // node.repeat - counted_again(tree, node)
+
+
+def numbers_said(layers: Sequence[int]) -> str:
+    """`layers 0-4, 6-10`, `layers 1, 3, …, 31`."""
+    steps = {after - before for before, after in pairwise(layers)}
+    if len(steps) == 1 and len(layers) >= _STEPS and steps != {1}:
+        return f"layers {layers[0]}, {layers[1]}, …, {layers[-1]}"
+    runs = [[at for _, at in run] for _, run in groupby(enumerate(layers), lambda pair: pair[1] - pair[0])]
+    said = [f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs]
+    more = ", …" if len(said) > _MOST else ""
+    return f"layer{'s' * (len(layers) != 1)} {', '.join(said[:_MOST])}{more}"
+
+
+def _range(name: str) -> range:
+    """The numbers that a folded name stands for; none where it only begins with one."""
+    found = re.fullmatch(r"(\d+)(?:-(\d+))?", name)
+    return range(int(found[1]), int(found[2] or found[1]) + 1) if found else range(0)
+
+
+def _that_run(places: Sequence[_Place], inside: Collection[tuple[str, str]]) -> list[_Place]:
+    """Those whose modules hold what a call runs, by path and class; rather those that hold no more that has weights."""
+
+    def holds(node: ModuleNode) -> bool:
+        held = {(place.path, place.node.class_name) for place in _places(node)}
+        return all((_unnumbered(attribute), class_name) in held for attribute, class_name in inside)
+
+    def no_more(node: ModuleNode) -> bool:
+        return {child.name for child in node.children if child.parameters} <= {
+            name.partition(".")[0] for name, _ in inside
+        }
+
+    found = [place for place in places if holds(place.node)]
+    return [place for place in found if no_more(place.node)] or found
+
+
+def _places(node: ModuleNode, at: _Place | None = None) -> Iterator[_Place]:
+    at = at or _Place("", node)
+    yield at
+    for child in node.children:
+        name = _unnumbered(child.name)
+        numbers = (*at.numbers, child.name) if name == "*" else at.numbers
+        path = ".".join(filter(None, (at.path, name)))
+        yield from _places(child, _Place(path, child, numbers, at.count * child.repeat))
+
+
+def _unnumbered(path: str) -> str:
+    return re.sub(r"(?<![^.])\d[^.]*", "*", path)
