@@ -25,9 +25,10 @@ def shown(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) ->
     key = f"module.{module.class_name}"
     total = quotes(f"{key}.calls", sum(kind.count for kind in kinds))
     first, name = quotes(f"{key}.kind1.calls", kinds[0].count), short(module.class_name)
+    verb, costs = ("is", "costs most") if kinds[0].count == 1 else ("are", "cost most together")
     return (
         f" The {total} calls of `{name}` in {facts.main.phase} are of {quotes(f'{key}.kinds', len(kinds))} kinds; shown here "
-        f"{'is' if kinds[0].count == 1 else 'are'} the {first} at {_where(facts, kinds[0])}, which cost most together."
+        f"{verb} the {first} at {_where(facts, kinds[0])}, which {costs}."
     )
 
 
@@ -42,11 +43,12 @@ def kinds_told(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quote
     kinds = facts.call_kinds.get(module.class_name, ())
     if len(kinds) < 2:
         return ""
+    most = _KINDS if len(kinds) > _KINDS + 1 else len(kinds)  # one more is told rather than counted
     told = [
         _kind(facts, kinds, place, f"module.{module.class_name}.kind{place + 1}", quotes)
-        for place in range(len(kinds[:_KINDS]))
+        for place in range(len(kinds[:most]))
     ]
-    rest = kinds[_KINDS:]
+    rest = kinds[most:]
     more = f"; {sum(kind.count for kind in rest)} calls of {len(rest)} further kinds cost less" if rest else ""
     return f"`{short(module.class_name)}`, one call of each kind: {'; '.join(told)}{more}."
 
