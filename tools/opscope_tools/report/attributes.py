@@ -10,8 +10,8 @@ import ast
 from collections.abc import Iterator, Mapping
 
 from opscope_tools.report.facts import ImplementationFacts
-from opscope_tools.report.sources import SourceReader, Span
-from opscope_tools.source.python.imports import imported
+from opscope_tools.report.scan import meant
+from opscope_tools.report.sources import Span
 
 __all__ = ["attributes_of"]
 
@@ -28,9 +28,8 @@ def attributes_of(facts: ImplementationFacts, class_name: str, settings: Mapping
     held = list(_assigned(span.node, values))
     for decorator in span.node.decorator_list:
         name = decorator.func if isinstance(decorator, ast.Call) else decorator
-        defined = _definition(facts.reader, path, ast.unparse(name))
-        if defined is not None:
-            held += _assigned(defined.node, _parameters(defined, decorator))
+        if (found := meant(facts.reader, path, ast.unparse(name))) is not None:
+            held += _assigned(found[1].node, _parameters(found[1], decorator))
     names = [name for name, _, _ in held]
     return {f"self.{name}": value for name, known, value in held if known and names.count(name) == 1}
 
@@ -53,19 +52,6 @@ def _assigned(node: ast.AST, values: Mapping[str, object]) -> Iterator[tuple[str
                     yield target.attr, True, value.value
                 else:
                     yield target.attr, text in values, values.get(text)
-
-
-def _definition(reader: SourceReader, path: str, name: str) -> Span | None:
-    """What a name of a file means: a definition of its own, or of the file or package that an import there names."""
-    tree, package = reader.tree(path), ".".join(path.split("/")[:-1])
-    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)] if tree is not None else []
-    for one in (one for node in imports for one in imported(node, package) if one.name == name):
-        file = one.module.replace(".", "/")
-        if (found := reader.definition(f"{file}.py", one.member)) is not None:
-            return found
-        if reader.lines(inside := f"{file}/__init__.py") is not None and inside != path:
-            return _definition(reader, inside, one.member)
-    return reader.definition(path, name)
 
 
 def _parameters(function: Span, decorator: ast.expr) -> dict[str, object]:

@@ -123,20 +123,23 @@ def _attributes(node: ast.AST, owners: set[str]) -> list[str]:
 
 
 def bases(reader: SourceReader, path: str, span: Span) -> list[tuple[str, Span]]:
-    """The classes that a class names as its bases: of its own file, or of the file that an import there names."""
-    named = {ast.unparse(base) for base in span.node.bases} if isinstance(span.node, ast.ClassDef) else set()
-    files = {name: (path, name) for name in named}
-    tree = reader.tree(path)
-    package = ".".join(path.split("/")[:-1])
-    for node in tree.body if tree is not None else ():
-        if isinstance(node, ast.ImportFrom):
-            files |= {
-                one.name: (one.module.replace(".", "/") + ".py", one.member)
-                for one in imported(node, package)
-                if one.name in named
-            }
-    found = ((file, reader.definition(file, name)) for file, name in files.values())
-    return [(file, base) for file, base in found if base is not None]
+    """The classes that a class names as its bases, each with its file."""
+    named = [ast.unparse(base) for base in span.node.bases] if isinstance(span.node, ast.ClassDef) else []
+    return [found for name in named if (found := meant(reader, path, name)) is not None]
+
+
+def meant(reader: SourceReader, path: str, name: str) -> tuple[str, Span] | None:
+    """The definition that a name of a file means, and the file that holds it: that of an import there, or the file's own."""
+    tree, package = reader.tree(path), ".".join(path.split("/")[:-1])
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)] if tree is not None else []
+    for one in (one for node in imports for one in imported(node, package) if one.name == name):
+        file = one.module.replace(".", "/")
+        if (found := reader.definition(f"{file}.py", one.member)) is not None:
+            return f"{file}.py", found
+        if reader.lines(inside := f"{file}/__init__.py") is not None and inside != path:
+            return meant(reader, inside, one.member)
+    own = reader.definition(path, name)
+    return (path, own) if own is not None else None
 
 
 def _text(node: ast.expr) -> str:
