@@ -5,6 +5,7 @@ TARGET ?= llama
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+CHECKED := tests/test_architecture.py tests/schemas tests/cache tests/conformance/test_workflows.py tests/tools/report tests/tools/pictures tests/tools/hardware tests/tools/kernels/test_kernel_corpus.py tests/tools/kernels/test_read_kernels.py tests/tools/test_import_rules.py
 
 .PHONY: analyze test check slow lint package setup docs samples golden fuzz mutants mutants-drawn gallery conformance second faults readme clients bench-load bench-server bench-tools bench-agent bench-calls bench-index bench-cost bench-kernels bench-reports bench-silicon bench-served calibrate bench-map bench-gpu bench-roofline bench-peers security sweep sweep-checkpoints sweep-cost sweep-reports sweep-index sweep-kernels sweep-instances sweep-prose sweep-configs sweep-answers sweep-names clean
 
@@ -13,6 +14,10 @@ analyze: $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/pytest -n 2 --dist worksteal
+
+# a few minutes, for every change: linters, types, import contracts, and the tests that trace no model
+check: lint
+	$(BIN)/pytest -n 2 --dist worksteal $(CHECKED)
 
 # wheel and sdist, checked and used from an empty environment of PYTHON; STATIC=--static without torch
 package:
