@@ -42,6 +42,11 @@ class HintedEnv(ShapeEnv):  # type: ignore[misc]  # torch is untyped here
 
     # ---- values at the hints
 
+    @property
+    def _hints(self) -> Any:
+        """By symbol its value; older releases of torch (2.9) call the table otherwise."""
+        return self.backed_var_to_val if hasattr(self, "backed_var_to_val") else self.var_to_val
+
     def number(self, e: Any) -> Any:
         """The value of an expression at the hints: an int, a float, a Fraction-like sympy number or a bool."""
         if e not in self._numbers:
@@ -52,7 +57,7 @@ class HintedEnv(ShapeEnv):  # type: ignore[misc]  # torch is untyped here
         if e.is_Integer:
             return int(e)
         if e.is_Symbol:
-            return int(self.backed_var_to_val[e])
+            return int(self._hints[e])
         kind = type(e)
         if e.is_Add:
             return sum(map(self.number, e.args))
@@ -68,7 +73,7 @@ class HintedEnv(ShapeEnv):  # type: ignore[misc]  # torch is untyped here
             a, b = map(self.number, e.args)
             if isinstance(a, int) and isinstance(b, int):
                 return a % b
-        found = e.xreplace(self.backed_var_to_val)
+        found = e.xreplace(self._hints)
         if isinstance(found, BooleanAtom):
             return bool(found)
         return int(found) if found.is_Integer else found
@@ -76,7 +81,7 @@ class HintedEnv(ShapeEnv):  # type: ignore[misc]  # torch is untyped here
     def _known(self, e: Any) -> bool:
         """Whether every symbol of an expression has a hint."""
         if e not in self._backed:
-            self._backed[e] = e.free_symbols <= self.backed_var_to_val.keys()
+            self._backed[e] = e.free_symbols <= self._hints.keys()
         return self._backed[e]
 
     # ---- what torch asks
@@ -133,7 +138,7 @@ class HintedEnv(ShapeEnv):  # type: ignore[misc]  # torch is untyped here
                 return
 
     def _order(self, symbol: Any) -> tuple[bool, int]:
-        return symbol not in self.preferred, list(self.backed_var_to_val).index(symbol)
+        return symbol not in self.preferred, list(self._hints).index(symbol)
 
     def guard_or_defer_runtime_assert(self, orig_expr: Any, msg: str, fx_node: Any = None) -> bool:
         if isinstance(orig_expr, BooleanAtom) or self._known(orig_expr):
