@@ -58,19 +58,23 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return kernel_sources(tmp_path_factory.mktemp("sources"))
 
 
-def test_autotune_sets_read_from_source_are_those_that_python_makes(sources: dict[str, Path], tmp_path: Path) -> None:
+@pytest.mark.parametrize("part", [pytest.param(1, marks=pytest.mark.slow), 6])
+def test_autotune_sets_read_from_source_are_those_that_python_makes(
+    part: int, sources: dict[str, Path], tmp_path: Path
+) -> None:
+    """Of every kernel, and of each sixth where there is little time."""
     counts = {}
     for package, top in (("fla-core", "fla"), ("liger-kernel", "liger_kernel")):
         root = sources[package]
         repository = Repository(name=package, root=root, packages=())
         inventory = inventory_of(repository)
         triton = [k for k in inventory.kernels if k.language == "triton"]
-        described = describe(repository, inventory, triton, checkpoint=lambda: None, progress=lambda *_: None)
+        described = describe(repository, inventory, triton[::part], checkpoint=lambda: None, progress=lambda *_: None)
         verdict = compared(described, root, top, [sources["einops"]], tmp_path)
         assert (verdict.different, verdict.open) == ([], [])
         counts[package] = len(verdict.equal)
-    assert counts["fla-core"] > 200
-    assert counts["liger-kernel"] > 5
+    assert counts["fla-core"] > 200 / part
+    assert counts["liger-kernel"] > 5 / part
 
 
 @pytest.mark.parametrize(
