@@ -125,14 +125,13 @@ def moved(call: Ran) -> tuple[int, int]:
 
 
 def _written(call: Ran) -> int:
-    """The outputs as the CPU's kernels leave them, which the meta device does not for the statistics of norms.
+    """The outputs as a GPU's kernels leave them, which other devices do not for the statistics of norms.
 
-    Those of a layer norm have its weight's dtype, without one its input's; those of a batch norm that has stored ones come out empty.
+    Those of a layer norm are accumulated in float32 at least; those of a batch norm that has stored ones come out empty.
     """
     first, statistics = call.outputs[:1], call.outputs[1:]
     if call.name == "native_layer_norm":
-        like = call["input"] if call["weight"] is None else call["weight"]
-        return whole(first) + sum(int(t.numel()) for t in statistics) * int(like.element_size())
+        return whole(first) + sum(int(t.numel()) for t in statistics) * max(4, int(call["input"].element_size()))
     if "batch_norm" in call.name and not call.arguments.get("training", call.name == "_batch_norm_with_update"):
         return whole(first)
     return whole(call.outputs)

@@ -130,16 +130,30 @@ class Fused(TorchFunctionMode):  # type: ignore[misc]  # torch is untyped here
         return func(*args, **(kwargs or {}))
 
     def attend(self, *args: Any, **kwargs: Any) -> Any:
+        arguments = dict(zip(self.NAMES, args, strict=False)) | kwargs
+        query, key = arguments["query"], arguments["key"]
+        if query.shape[:-2] != key.shape[:-2] and not arguments.get("enable_gqa"):
+            return scaled_dot_product_attention(*args, **kwargs)  # no fused kernel takes it: torch runs its parts
         was, self._walk.paused = self._walk.paused, True
         try:
-            out = scaled_dot_product_attention(*args, **kwargs).contiguous()
+            out = _as_kernels_leave_it(scaled_dot_product_attention(*args, **kwargs), query)
         finally:
             self._walk.paused = was
         if self._walk.recording and not was:
-            arguments = dict(zip(self.NAMES, args, strict=False)) | kwargs
             inputs = [arguments[n] for n in self.NAMES[:4] if isinstance(arguments.get(n), torch.Tensor)]
             self._walk.see(Ran("sdpa", arguments, inputs, [out]))
         return out
+
+
+def _as_kernels_leave_it(out: torch.Tensor, query: torch.Tensor) -> torch.Tensor:
+    """In the layout of torch's flash kernel, which keeps that of q; the meta device's own attention leaves another."""
+    if query.dim() != 4:
+        return out.contiguous()
+    like = torch.empty_strided(query.shape, query.stride(), dtype=torch.bfloat16, device="meta")
+    if out.shape != query.shape:  # values of another width are padded to that of q and k, token by token
+        return out.transpose(1, 2).contiguous().transpose(1, 2)
+    strides = torch.ops.aten._scaled_dot_product_flash_attention(like, like, like)[0].stride()
+    return torch.empty_strided(out.shape, strides, dtype=out.dtype, device=out.device).copy_(out)
 
 
 def _look(walk: Walk, run: Callable[[], None]) -> None:
