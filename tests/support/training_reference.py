@@ -65,13 +65,28 @@ def step(model: Any, run: Callable[[], Any]) -> Step:
 
     model.train()
     counter = FlopCounterMode(display=False, custom_mapping=_KERNELS)
-    with counter, mock.patch.object(torch.nn.functional, "dropout", _dropout):
+    with counter, _Statistics() as statistics, mock.patch.object(torch.nn.functional, "dropout", _dropout):
         with torch.autograd.graph.saved_tensors_hooks(packed, lambda tensor: tensor):
             ends = run()
         there = counter.get_total_flops()
         ends = [end for end in (ends if isinstance(ends, list) else [ends]) if end.requires_grad]
         torch.autograd.backward(ends, [torch.ones_like(end) for end in ends])
-    return Step(there, counter.get_total_flops(), sum(storage.nbytes() for storage in kept.values()))
+    saved = sum(storage.nbytes() * statistics.wider.get(at, 1) for at, storage in kept.items())
+    return Step(there, counter.get_total_flops(), saved)
+
+
+class _Statistics(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped here
+    """How many times as wide as this processor a GPU keeps mean and scale of a layer norm's rows: in four bytes at least."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wider: dict[int, int] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = func(*args, **(kwargs or {}))
+        if func is torch.ops.aten.native_layer_norm.default:
+            self.wider |= {t.untyped_storage().data_ptr(): max(1, 4 // t.element_size()) for t in found[1:]}
+        return found
 
 
 class _Issued(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped here
