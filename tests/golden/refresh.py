@@ -1,7 +1,7 @@
 """Writes what is derived from the code and kept in the tree: `make golden`.
 
 Tool definitions (golden/tools/NAME.json), the exported JSON Schemas (schemas/opscope_schemas/json), the commands of
-Claude Code (clients/claude_code), the shape of the command line for shells, the page of collectors (docs/evidence.md) and the pages of
+Claude Code (clients/claude_code), the entry of the MCP registry (server.json), the shape of the command line for shells, the page of collectors (docs/evidence.md) and the pages of
 reference (docs/reference). test_golden.py compares each with what `derived()` gives now.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ SCHEMAS = ROOT / "schemas/opscope_schemas/json"
 REFERENCE = ROOT / "docs/reference"
 PLUGIN = ROOT / "clients/claude_code"
 SIGNATURES = ROOT / "clients/opscope_clients/signatures.py"
+#: as the MCP registry knows the server; the namespace is the account that publishes, and README repeats the name
+REGISTERED = "io.github.opscope/opscope"
 COMPLETIONS = ROOT / "clients/opscope_clients/completions.json"
 DOCUMENTS: dict[str, type[BaseModel]] = {"module_analysis": ModuleAnalysis, "model_analysis": ModelAnalysis}
 
@@ -53,6 +56,20 @@ def document_schema(name: str) -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema_of(DOCUMENTS[name])}
 
 
+def registry_entry() -> dict[str, Any]:
+    """What the MCP registry lists: the package on PyPI, and how a host starts it."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    package = {
+        "registryType": "pypi", "identifier": project["name"], "version": project["version"], "runtimeHint": "uvx",
+        "packageArguments": [{"type": "positional", "value": "serve"}], "transport": {"type": "stdio"},
+    }  # fmt: skip
+    return {
+        "$schema": "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json",
+        "name": REGISTERED, "title": project["name"], "description": project["description"], "version": project["version"],
+        "packages": [package],
+    }  # fmt: skip
+
+
 def derived() -> dict[Path, str]:
     """Every derived file and its text."""
     files = {TOOLS / f"{tool.name}.json": defined(tool) for tool in ALL_TOOLS}
@@ -60,6 +77,7 @@ def derived() -> dict[Path, str]:
     files |= {PLUGIN / name: held for name, held in claude_code.plugin_files().items()}
     files |= {PLUGIN / "project" / name: held for name, held in claude_code.project_commands().items()}
     files |= {ROOT / name: held for name, held in claude_code.marketplace_files().items()}
+    files[ROOT / "server.json"] = _text(registry_entry())
     files[SIGNATURES] = signatures.text()
     files[ROOT / "docs/evidence.md"] = evidence_page.page()
     files[REFERENCE / "tools.md"] = reference_pages.tools()
