@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import ast
 import json
+import random
 import re
+import symtable
+import textwrap
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import report_toy as toy
+import transformers
 from opscope_prompts.templates import render_template
 from opscope_schemas.errors import UnknownNameError, ValuesError
 from opscope_schemas.formula import evaluate
@@ -114,6 +119,40 @@ def test_pseudocode_takes_the_inference_branch_of_an_if_on_training() -> None:
     text = pseudocode(function, "Drop", ["Nothing."], Call())
     assert "y = x  # :3" in text
     assert "drop" not in text
+
+
+@pytest.mark.parametrize(
+    ("body", "parameters"),
+    [
+        ("mask = mask if not self.cross else other\nreturn self.run(x, mask)", ["x", "mask", "other"]),
+        ("mask = None\nreturn self.run(x, mask=mask)", ["x"]), ("return [mask for mask in x]", ["x"]), ("mask += x\nreturn mask", ["x", "mask"]),
+    ],
+)  # fmt: skip
+def test_a_listing_takes_what_it_reads_before_it_sets_it(body: str, parameters: list[str]) -> None:
+    source = (
+        "def forward(self, x: Tensor, mask: Tensor | None = None, other: Tensor | None = None):\n"
+        + textwrap.indent(body, "    ")
+    )
+    function = ast.parse(source).body[0]
+    assert isinstance(function, ast.FunctionDef)
+    listing = ast.parse(pseudocode(function, "Drop", ["Nothing."], Call(given=["x"]))).body[0]
+    assert isinstance(listing, ast.FunctionDef)
+    assert [argument.arg for argument in listing.args.args] == parameters
+
+
+def test_no_listing_of_a_forward_reads_a_parameter_that_it_does_not_take() -> None:
+    draw, seen = random.Random(7), 0
+    for path in sorted(Path(transformers.__file__).parent.glob("models/*/modeling_*.py"))[::15]:
+        for function in ast.walk(ast.parse(path.read_text())):
+            if isinstance(function, ast.FunctionDef) and function.name == "forward":
+                arguments = [a.arg for a in (*function.args.args, *function.args.kwonlyargs)][1:]
+                given = [name for name in arguments if draw.random() < 0.5]
+                listing = pseudocode(function, "Listing", ["Nothing."], Call(given=given))
+                table = symtable.symtable(listing, path.name, "exec").get_children()[0]
+                unknown = [n.get_name() for n in table.get_symbols() if n.is_global() and n.get_name() in arguments]
+                assert not unknown, f"{path.name}:{function.lineno}: {unknown}\n{listing}"
+                seen += 1
+    assert seen > 200
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import ast
 import copy
 import re
 import textwrap
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -48,7 +48,7 @@ def pseudocode(function: Function, name: str, notes: Sequence[str], call: Call) 
     docstring = [f'"""{text[0]}"""'] if len(text) == 1 else [f'"""{text[0]}', *text[1:], '"""']
     listing = _Listing(call, set(call.given), set(absent), function.args.kwarg.arg if function.args.kwarg else "")
     body = list(_without_unread(listing.block(function.body))) or [f"pass{listing.mark(function)}"]
-    parameters = [a.arg for a in arguments if a.arg != "self" and (a.arg not in absent or a.arg in _only_read(body))]
+    parameters = [a.arg for a in arguments if a.arg != "self" and (a.arg not in absent or a.arg in _read_first(body))]
     head = f"def {name}({', '.join(parameters)}):"
     return "\n".join([head, *textwrap.indent("\n".join([*docstring, *body]), "    ").split("\n")])
 
@@ -60,11 +60,32 @@ def _is_tensor(annotation: ast.expr | None) -> bool:
     )
 
 
-def _only_read(lines: Sequence[str]) -> frozenset[str]:
-    """Names that the lines read and nowhere set."""
-    names = [node for node in ast.walk(ast.parse("\n".join(lines))) if isinstance(node, ast.Name)]
-    stored = {node.id for node in names if isinstance(node.ctx, ast.Store)}
-    return frozenset(node.id for node in names if isinstance(node.ctx, ast.Load)) - stored
+def _read_first(lines: Sequence[str]) -> frozenset[str]:
+    """Names that the lines read before any line sets them."""
+    module = ast.parse("def listing():\n" + textwrap.indent("\n".join(lines), "    "))
+    read, stored = set[str](), set[str]()
+    for statement in _in_order(module.body[0].body):  # type: ignore[attr-defined]  # it is a function
+        inside = [
+            target for node in statement if isinstance(node, ast.comprehension) for target in ast.walk(node.target)
+        ]
+        added = [node.target for node in statement if isinstance(node, ast.AugAssign)]
+        loaded = [node for node in statement if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
+        read |= {node.id for node in (*loaded, *added) if isinstance(node, ast.Name)} - stored - _names(inside)
+        stored |= _names(node for node in statement if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+    return frozenset(read)
+
+
+def _names(nodes: Iterable[ast.AST]) -> set[str]:
+    return {node.id for node in nodes if isinstance(node, ast.Name)}
+
+
+def _in_order(statements: Sequence[ast.stmt]) -> Iterator[list[ast.AST]]:
+    """The nodes of each statement, without those of the statements that it holds, which follow it."""
+    for statement in statements:
+        inner = [each for each in ast.iter_child_nodes(statement) if isinstance(each, ast.stmt)]
+        within = {id(node) for each in inner for node in ast.walk(each)}
+        yield [node for node in ast.walk(statement) if id(node) not in within]
+        yield from _in_order(inner)
 
 
 def _without_unread(lines: Sequence[str]) -> Iterator[str]:
