@@ -14,11 +14,13 @@ import torch
 import trace_reference as reference
 from cost_walk import Fused, Walk
 from opscope_schemas.analysis import ModuleAnalysis
+from opscope_schemas.errors import TraceError
 from opscope_schemas.formula import Rational, evaluate, holds, variables
 from opscope_tools.costing.arguments import CostArguments
 from opscope_tools.count_flops import count_flops
 from opscope_tools.running.tool import ToolContext
 from opscope_tools.trace.document import assignment
+from transformers.models.auto import configuration_auto
 
 #: model type -> sizes to draw from, by the config's own names; classes whose documents are looked at
 MODELS: dict[str, tuple[dict[str, tuple[int, ...]], tuple[str, ...]]] = {
@@ -118,3 +120,29 @@ def test_a_module_lists_no_size_that_is_none_of_its_own(
 def test_a_decision_inside_a_module_stays_its_condition(context: ToolContext) -> None:
     conditions = count_flops(CostArguments(target="LlamaAttention"), context).document.conditions
     assert "{head_dim} <= 256" in conditions
+
+
+@pytest.mark.parametrize(
+    ("model_type", "config", "most"),
+    [
+        ("gpt2", {"n_embd": 24, "n_head": 2, "n_layer": 1, "vocab_size": 99, "n_positions": 32}, 32),
+        ("roberta", {"hidden_size": 24, "num_attention_heads": 2, "num_hidden_layers": 1, "vocab_size": 99, "max_position_embeddings": 32}, 30),
+    ],
+)  # fmt: skip
+def test_a_run_that_looks_up_more_positions_than_the_model_has_is_refused_as_the_run_itself_is(
+    model_type: str, config: dict[str, int], most: int, context: ToolContext
+) -> None:
+    def document(tokens: int) -> ModuleAnalysis:
+        asked = CostArguments(target=model_type, config=config, values={"batch_size": 2, "seq_len": tokens})
+        return count_flops(asked, context).document
+
+    fine, beyond = (torch.full((2, tokens), 5) for tokens in (most, most + 1))
+    recipe = reference.Recipe(
+        document(most).model_class, configuration_auto.CONFIG_MAPPING[model_type](**config), "sdpa"
+    )
+    model = reference.build(recipe, "cpu", torch.float32)
+    model(fine)
+    with pytest.raises((IndexError, RuntimeError), match=r"out of (range|bounds)"):
+        model(beyond)
+    with pytest.raises(TraceError, match=rf"{most + 1} positions, and the model has weights for {most}\."):
+        document(most + 1)

@@ -78,12 +78,12 @@ def _named_limits(config: Mapping[str, object], within: str) -> Iterator[tuple[s
 
 
 def default_point(phase: str, given: Mapping[str, Rational], limit: int | None) -> dict[str, Rational]:
-    """Run-time variables of `phase`: one sequence, a context of `DEFAULT_CONTEXT` tokens or the model's `limit`; as many
-    for an encoder to read.
+    """Run-time variables of `phase`: one sequence, a context of `DEFAULT_CONTEXT` tokens, or half the model's `limit` where that is
+    no more: a table need not have a row for each, and at its edge sizes coincide that elsewhere differ. As many for an encoder to read.
 
     Decode runs one new token on a cache of `cache_len` tokens (by default the prompt of the prefill point).
     """
-    context = min(DEFAULT_CONTEXT, limit) if limit else DEFAULT_CONTEXT
+    context = DEFAULT_CONTEXT if limit is None or limit > DEFAULT_CONTEXT else limit // 2
     prompt = given.get("seq_len", context)
     cached = given.get("cache_len", min(prompt, limit - 1) if limit else prompt)
     lengths = (1, cached) if phase == "decode" else (prompt, 0)

@@ -23,7 +23,7 @@ from opscope_cache.trees import IMPORTED, tree_at
 from opscope_schemas.analysis import Evaluated, ModelTreeResult, is_element
 from opscope_schemas.common import Repository
 from opscope_schemas.errors import CancelledError, OpscopeError, TraceError, WorkerError
-from opscope_schemas.formula import Rational, evaluate, variables
+from opscope_schemas.formula import Rational, evaluate, holds, variables
 from pydantic import TypeAdapter, ValidationError
 
 from opscope_tools.children import UNLIMITED, Limits
@@ -213,6 +213,7 @@ class TraceEngine:
         values = documents.assignment(tree.trace.variables, given)
         follows = self._configured(request, tree, given, running)
         values = documents.assignment(tree.trace.variables, {**follows, **given}) if follows else values
+        _refuse_beyond_rows(tree, call, values)
         beyond = _beyond_positions(values)
         try:
             found = self._at(request, class_name, instance, given, running, tree, call, values, special)
@@ -362,6 +363,17 @@ def _called_alike(general: CallTree, special: CallTree, values: Mapping[str, Rat
     sizes = [pair for a, b in zip(ours, theirs, strict=True) for pair in zip(a.shape, b.shape, strict=True)]
     # a size that is a number in the general trace is one of its own point
     return all(evaluate(a, values) == evaluate(b, values) for a, b in sizes if variables(a))
+
+
+def _refuse_beyond_rows(tree: CallTree, call: CallRecord, values: Mapping[str, Rational]) -> None:
+    """Raises `TraceError` where the call looks up rows that a table of positions has not."""
+    for condition in set(tree.trace.ends) & set(documents.guards_of(tree, call)):
+        asked, has = condition.split(" <= ")
+        if not holds(condition, values):
+            raise TraceError(
+                f"A run ends in an error: it looks up {evaluate(asked, values)} positions, and the model has weights for {evaluate(has, values)}.",
+                next_step=f"Give values with {condition}, or a config with more positions.",
+            )
 
 
 def _beyond_positions(values: Mapping[str, Rational]) -> tuple[str, ...]:

@@ -216,6 +216,7 @@ class Trace(Frozen):
     looked_up: dict[str, tuple[int, ...]] = Field(
         default={}, description="Guards that only calls need which look something up, with these."
     )
+    ends: tuple[str, ...] = Field(default=(), description="Of these, conditions beyond which a run ends in an error.")
     merged: tuple[str, ...] = Field(default=(), description="Sizes that equalities put others in the place of.")
     point: dict[str, Rational] = Field(description="The sizes at which the branches were taken.")
     assumptions: tuple[str, ...] = ()

@@ -369,7 +369,9 @@ class Rewriter(TorchFunctionMode):  # type: ignore[misc]  # torch is untyped her
                 )
         if not enable_gqa and query.shape[:-2] != key.shape[:-2]:  # no fused kernel takes heads that are broadcast
             if attn_mask is not None and attn_mask.dtype == torch.bool:  # the parts add their mask
-                zero, never = (torch.scalar_tensor(v, dtype=query.dtype, device=query.device) for v in (0.0, -torch.inf))
+                zero, never = (
+                    torch.scalar_tensor(v, dtype=query.dtype, device=query.device) for v in (0.0, -torch.inf)
+                )
                 attn_mask = torch.where(attn_mask, zero, never)
             return torch.ops.aten._scaled_dot_product_attention_math(
                 query, key, value, attn_mask, dropout_p, is_causal, scale=scale

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from opscope_schemas.formula import Formula, Rational, holds
 
@@ -13,24 +13,50 @@ from opscope_tools.trace.protocol import OpRecord
 _ROOM = re.compile(r"(^|_)(position_embeddings|positions|max_seq_len|max_sequence_length|context_length|block_size)$")
 
 
+#: what counts positions up: without others on the way, the last position of a sequence is looked up
+_COUNTING = frozenset(
+    f"aten.{name}" for name in "arange cumsum ones ones_like full ne eq mul add add_ _to_copy clone repeat".split()
+)
+
+
 def room(
-    ops: Iterable[OpRecord], paddings: Mapping[int, int], phase: str, point: Mapping[str, Rational]
-) -> dict[str, tuple[int, ...]]:
-    """Conditions, with the calls that look positions up: they are no more than the table has.
+    ops: Sequence[OpRecord], paddings: Mapping[int, int], phase: str, point: Mapping[str, Rational]
+) -> tuple[dict[str, tuple[int, ...]], tuple[str, ...]]:
+    """Conditions, with the calls that look positions up: they are no more than the table has; and those of them beyond which every
+    run ends in an error, since positions are counted up from the first.
 
     Rows beyond the config's number (an offset that the model adds to every position) are not there to be looked up. `paddings`: call -> the row that
     stands for padding; positions begin behind it.
     """
     found: dict[str, tuple[int, ...]] = {}
+    certain: dict[str, bool] = {}
+    makers = {written: op for op in ops for written in op.writes}
     for op in ops:
         if op.operator != "aten.embedding" or len(op.inputs) < 2:
             continue
-        rows, length = op.inputs[0].shape[0], op.inputs[1].shape[-1:]
-        if limit := _limit(rows, length, paddings.get(op.call)):
+        rows, length, padding = op.inputs[0].shape[0], op.inputs[1].shape[-1:], paddings.get(op.call)
+        if limit := _limit(rows, length, padding):
             before = " + {cache_len}" if phase == "decode" and "{seq_len}" in length[0] else ""
             condition = f"{length[0]}{before} <= {limit}"
-            found[condition] = (*found.get(condition, ()), op.call)
-    return {condition: calls for condition, calls in found.items() if holds(condition, point)}
+            if holds(condition, point):
+                found[condition] = (*found.get(condition, ()), op.call)
+                certain[condition] = limit == _rows(rows, padding) and _counted(op, makers)
+    return found, tuple(condition for condition, held in certain.items() if held)
+
+
+def _counted(op: OpRecord, makers: Mapping[int, OpRecord]) -> bool:
+    """Whether the positions that an operator looks up are counted up from the first, each token by one."""
+    waiting, seen = [makers[index] for index in op.reads if index in makers], set[str]()
+    while waiting:
+        maker = waiting.pop()
+        seen.add(maker.operator)
+        waiting += [makers[index] for index in maker.reads if index in makers and makers[index].order < maker.order]
+    return seen <= _COUNTING and bool(seen & {"aten.arange", "aten.cumsum"})
+
+
+def _rows(rows: str, padding: int | None) -> str:
+    """The rows of a table, those behind the one for padding where it has one."""
+    return str(Formula.parse(rows) - (padding + 1 if padding is not None else 0))
 
 
 def _limit(rows: str, length: Sequence[str], padding: int | None) -> str:
@@ -40,10 +66,8 @@ def _limit(rows: str, length: Sequence[str], padding: int | None) -> str:
     table, looked_up = Formula.parse(rows), Formula.parse(length[0])
     if not looked_up.variables() or not any(_ROOM.search(name) for name in table.variables()):
         return ""
-    if padding is not None:
-        return str(table - padding - 1)
     offset = table.substitute(dict.fromkeys(table.variables(), Formula.const(0))).constant()
-    return str(table - int(offset)) if offset and offset > 0 else str(table)
+    return str(table - int(offset)) if padding is None and offset and offset > 0 else _rows(rows, padding)
 
 
 __all__ = ["room"]

@@ -101,14 +101,14 @@ class Writer:
         ops = tuple(self._op(op) for op in s.recorder.ops)
         guards += self._fixed_guards(calls)
         paddings = {e.index: p for e in s.recorder.calls if type(p := getattr(e.module, "padding_idx", None)) is int}
-        positions = room(ops, paddings, s.phase, self._point())
+        positions, ends = room(ops, paddings, s.phase, self._point())
         guards += [condition for condition in positions if condition not in guards]
         kind = s.model_class
         return Trace(
             model_class=f"{kind.__module__}.{kind.__qualname__}",
             config_class=f"{s.config_class.__module__}.{s.config_class.__qualname__}" if s.config_class else "",
             model_type=getattr(s.config_class, "model_type", ""), phase=s.phase, attention=s.attention, logits=s.logits, dtype=str(s.dtype).removeprefix("torch."),
-            calls=calls, ops=ops, variables=self._variables(), guards=tuple(guards), decided=self._decided(guards), looked_up=positions, merged=tuple(sorted(self._merged)), point=self._point(),
+            calls=calls, ops=ops, variables=self._variables(), guards=tuple(guards), decided=self._decided(guards), looked_up=positions, ends=ends, merged=tuple(sorted(self._merged)), point=self._point(),
             inputs=tuple(self._input(given, at) for at, given in enumerate(s.given)),
             assumptions=tuple(s.assumptions),
             tensors=tuple(self._tensors()), cache_before=self._cache(s.recorder.flow.before),
