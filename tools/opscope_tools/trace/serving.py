@@ -16,7 +16,7 @@ from opscope_tools.trace.document import CallTree, Sum, assignment, worked_out_o
 from opscope_tools.trace.protocol import CallRecord, OpRecord, ViewRecord
 
 _ATTENTION = "opscope.sdpa"
-_ONE = Formula.const(1)
+_ONE, _NOTHING = Formula.const(1), Formula.const(0)
 _A, _KV = Formula.var("a_bytes"), Formula.var("kv_bytes")
 #: operators that one kernel can run in a row: each result needs its own row of the inputs
 _LIGHT = frozenset(
@@ -52,6 +52,7 @@ _SAYS = {
     "fused activation": "An activation and the product with its gate are one kernel.",
     "fused rope": "Rotary embedding is one kernel for queries, one for keys, and one for its angles.",
     "fused elementwise": "Element-wise operators in a row, casts included, are one kernel.",
+    "converted weights": "Weights are cast once, when they are loaded; what reads them reads them as they were cast to.",
 }  # fmt: skip
 LIMITS = (
     "A residual add whose norm begins the next layer stays by itself; masks and sorting of routed tokens stay as they run eagerly.",
@@ -110,7 +111,7 @@ def serving(tree: CallTree, call: CallRecord, values: Mapping[str, Rational] | N
 def _as_served(tree: CallTree, call: CallRecord) -> _Graph:
     """The graph under every rule; as it is where a trace does not say what its operators read."""
     graph = _Graph(tree, call)
-    for rule in (_paged, _absorbed, _attention, _eager_attention, _hub_kernels, _fused) if graph.known else ():
+    for rule in (_paged, _absorbed, _attention, _eager_attention, _hub_kernels, _fused, _converted) if graph.known else ():
         rule(graph)
     return graph
 
@@ -562,6 +563,15 @@ def _fuse(graph: _Graph, group: Sequence[OpRecord], rule: str) -> None:
     graph.gone.add(last.order)
     graph.fused_under[last.order] = rule
     graph.change(rule, last, _moving(graph.now[last.order], read, write))
+
+
+def _converted(graph: _Graph) -> None:
+    """A cast of weights that no kernel does on its way costs nothing in a step: it was done once before."""
+    for op in graph.ops.values():
+        cast = op.operator == "aten._to_copy" and not op.reads and "w_bytes" in op.read
+        if cast and op.order not in graph.gone:
+            graph.gone.add(op.order)
+            graph.change("converted weights", op, _moving(graph.now[op.order], _NOTHING, _NOTHING))
 
 
 def _once(graph: _Graph, index: int, views: Mapping[int, Formula]) -> Formula:
