@@ -10,6 +10,7 @@ import pytest
 import report_toy as toy
 from opscope_schemas.analysis import TensorInfo
 from opscope_schemas.formula import Formula
+from opscope_tools.report.components import LongFormulas
 from opscope_tools.report.facts import ImplementationFacts, role_of
 from opscope_tools.report.markdown import Page
 from opscope_tools.report.memory import tensor_bytes
@@ -145,6 +146,14 @@ def test_each_component_prints_its_four_formulas_whole(
     assert not any(
         len(found) > 210 for found in re.findall(r"`[^`\n]*`", text.partition("## 5.")[0].partition("## 4.")[2])
     )
+
+
+def test_a_call_whose_formulas_are_all_long_says_so_once() -> None:
+    long, formula = LongFormulas(), " + ".join(["{seq_len}"] * 40)
+    assert long("`A`", [("FLOPs", formula), ("bytes read", "1")]) == "FLOPs in 11.B; bytes read `1`"
+    said = long("`B`", [("FLOPs", formula), ("bytes read", formula)])
+    assert said == "its formulas stand in 11.B, as each is too long for a line"
+    assert long.rows[1] == f"One call of `B`: FLOPs `{formula}`; bytes read `{formula}`"
 
 
 def test_shares_of_a_single_kernel_are_not_an_insight(rendered: Callable[..., Report]) -> None:
