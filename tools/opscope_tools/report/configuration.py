@@ -97,8 +97,17 @@ def _meaning(facts: ImplementationFacts, variable: Variable) -> str:
     if variable.meaning != unknown(variable.name):
         return variable.meaning
     held = _held(facts, variable.config_key)
-    words = held[1].meaning if held is not None else None
-    return f"`{_clipped(in_code(words.text))}`" if words is not None else ""
+    return _words(*held) if held is not None else ""
+
+
+def _words(own: Configuration, parameter: Hyperparameter) -> str:
+    """What source says a parameter means, with its place where that is another file than the one that declares it."""
+    meaning = parameter.meaning
+    if meaning is None:
+        return ""
+    file = meaning.file or own.file
+    place = f" (`{file}:{meaning.line}`)" if file != (parameter.file or own.file) else ""
+    return f"`{_clipped(as_source(meaning.text))}`{place}"
 
 
 def _nested(facts: ImplementationFacts, attribute: str) -> dict[str, int]:
@@ -321,7 +330,7 @@ def _described(
     """Value and description of a parameter that no formula names."""
     path = _path(own, parameter)
     where = _named_at(facts, own, parameter)
-    words = f"`{_clipped(in_code(parameter.meaning.text))}`; " if parameter.meaning is not None else ""
+    words = _words(own, parameter)
     rest = [*_given(parameter), *_derived(own, parameter)]
     traced = facts.tree.config.get(path, parameter) if not own.path else parameter  # nested ones: as source has them
     if parameter.sub_config:
@@ -337,7 +346,7 @@ def _described(
         count = parameter.reads.count
         places = f"read in {count} place{'s' * (count != 1)}"
         rest.append(places if count else _read_by(facts, own, parameter) or _NOWHERE)
-    return value, "; ".join([f"{words}{where}", *rest])
+    return value, "; ".join([*([words] if words else []), where, *rest])
 
 
 def _derived(own: Configuration, parameter: Hyperparameter) -> list[str]:

@@ -20,7 +20,7 @@ from opscope_tools.report.kinds import windowed
 from opscope_tools.report.links import Operators, Unit, edges_of
 from opscope_tools.report.nodes import node_of
 from opscope_tools.report.overview import attention_kind
-from opscope_tools.report.quotes import Quotes, in_code
+from opscope_tools.report.quotes import Quotes, as_source
 
 __all__ = ["purpose"]
 
@@ -59,7 +59,7 @@ def _docstring(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
     node = found[1].node if found else None
     text = ast.get_docstring(node) if isinstance(node, ast.ClassDef) else None
     first = re.split(r"(?<=[.!?])\s|\n\s*\n", (text or "").strip(), maxsplit=1)[0]
-    said = re.sub(r"\s+", " ", in_code(first))
+    said = as_source(first)
     return said if re.search(r"\w", said) and len(said) <= _QUOTED and "http" not in said else ""
 
 
