@@ -14,7 +14,7 @@ from typing import TypeAlias
 from opscope_schemas.analysis import Kernel, ModuleAnalysis, ModuleNode, TensorInfo
 from opscope_schemas.errors import ValuesError
 from opscope_schemas.formula import Formula, Rational
-from opscope_schemas.units import amount, plain_bytes
+from opscope_schemas.units import amount, plain_bytes, things
 
 from opscope_tools.report.attributes import attributes_of
 from opscope_tools.report.call_kinds import kinds_told, place_shown
@@ -200,7 +200,7 @@ def _held(facts: ImplementationFacts, node: ModuleNode | None) -> list[str]:
             own = child.parameters - counted_again(facts.tree, child)
             alike.setdefault((short(child.class_name), own), []).append(child.name)
     return [
-        f"{', '.join(names)}: {class_name}, {weights:,} weights{' each' if len(names) > 1 else ''}"
+        f"{', '.join(names)}: {class_name}, {weights:,} {things(weights, 'weight')}{' each' if len(names) > 1 else ''}"
         for (class_name, weights), names in alike.items()
     ]
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from opscope_schemas.analysis import Variable, is_element, unknown
 from opscope_schemas.extracted_config import Check, Configuration, Hyperparameter
 from opscope_schemas.formula import Rational, holds, variables
+from opscope_schemas.units import things
 
 from opscope_tools.report import scan
 from opscope_tools.report.facts import ImplementationFacts, short
@@ -344,7 +345,7 @@ def _described(
         rest += _differing(parameter, traced) if traced is not parameter else []
     if parameter.reads is not None:
         count = parameter.reads.count
-        places = f"read in {count} place{'s' * (count != 1)}"
+        places = f"read in {count} {things(count, 'place')}"
         rest.append(places if count else _read_by(facts, own, parameter) or _NOWHERE)
     return value, "; ".join([*([words] if words else []), where, *rest])
 
@@ -449,7 +450,7 @@ def _elsewhere(facts: ImplementationFacts, checks: Sequence[Check]) -> list[str]
         places = ", ".join(f"`{file}:{check.line}`" for check in own[:_PLACES])
         more = f" and {len(own) - _PLACES} more" if len(own) > _PLACES else ""
         lines.setdefault(why, []).append(
-            f"{len(own)} check{'s' * (len(own) != 1)} ({kinds}) of {owner or 'the file'}: {places}{more}"
+            f"{len(own)} {things(len(own), 'check')} ({kinds}) of {owner or 'the file'}: {places}{more}"
         )
     return [f"{why}: {'; '.join(said)}" for why, said in lines.items()]
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from opscope_schemas.analysis import Kernel, ModuleAnalysis
 from opscope_schemas.formula import Rational, evaluate
+from opscope_schemas.units import things
 
 from opscope_tools.report.call_kinds import shown, width_of
 from opscope_tools.report.facts import ImplementationFacts, short, size_at, walk
@@ -49,7 +50,7 @@ def _called(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
     if not sites:
         return ""
     further = len(sites) - _SITES
-    more = f" and {further} further line{'s' * (further != 1)}" if further > 0 else ""
+    more = f" and {further} further {things(further, 'line')}" if further > 0 else ""
     return f" Called at {', '.join(f'`{path}:{line}`' for path, line in sites[:_SITES])}{more}."
 
 
@@ -131,7 +132,7 @@ def _attention(of: _Subject) -> str:
         return "lets each token read others: queries are compared with keys, and values summed by what that gives"
     # an encoder's tokens read all others; in a model of both sides one class does either
     before = cached and not of.facts.tree.config.get("is_encoder_decoder")
-    heads = f"{of.quotes('attention.query_heads', kind[1])} query heads"
+    heads = f"{of.quotes('attention.query_heads', kind[1])} {things(kind[1], 'query head')}"
     shared = of.quotes("attention.key_value_heads", kind[2])
     width = of.head_width()
     read = f"the ones before it{_window(of)}" if before else "others"
@@ -140,7 +141,7 @@ def _attention(of: _Subject) -> str:
     learned = f" beside a learned score of each head (`{sinks}`)" if sinks else ""
     return (
         f"lets each token read {read}: {heads}{f' {width}' if width else ''} are compared with the keys "
-        f"of {shared} key-value heads ({kind[0]}){learned}, and the values are summed by what that gives; "
+        f"of {shared} {things(kind[2], 'key-value head')} ({kind[0]}){learned}, and the values are summed by what that gives; "
         f"{'new keys and values join the cache' if cached else 'nothing is kept'}"
     )
 
@@ -261,7 +262,7 @@ def _among(of: _Subject) -> str:
     total, layers = sum(counts.values()), of.number("num_layers", "num_hidden_layers")
     key = f"module.{of.module.class_name}"
     if layers is not None and (total == layers or of.facts.within):
-        return f"is one of {of.size('num_layers', 'num_hidden_layers')} layers"
+        return "is the only layer" if layers == 1 else f"is one of {of.size('num_layers', 'num_hidden_layers')} layers"
     if total < 2:
         return "is one layer"
     said = of.quotes(f"{key}.calls", total)
@@ -299,7 +300,7 @@ def _through(of: _Subject, what: str = "what it is given") -> str:
     runs = sum(evaluate(k.repeat, of.values) for k in layers) // (evaluate(call.repeat, of.values) if call else 1)
     names = dict.fromkeys(f"`{short(k.class_name)}`" for k in layers)
     key = f"module.{of.module.class_name}.layers"
-    return f"sends {what} through {of.quotes(key, runs)} layers ({', '.join(names)})" if runs else ""
+    return f"sends {what} through {of.quotes(key, runs)} {things(runs, 'layer')} ({', '.join(names)})" if runs else ""
 
 
 def _projection(_: _Subject) -> str:

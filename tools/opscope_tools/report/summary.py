@@ -9,7 +9,7 @@ from opscope_schemas.analysis import ModelAnalysis
 from opscope_schemas.dataflow import Dataflow
 from opscope_schemas.formula import Rational
 from opscope_schemas.report import ReportSummary
-from opscope_schemas.units import amount, counted, plain_bytes
+from opscope_schemas.units import amount, counted, plain_bytes, things
 
 from opscope_tools.report import scan
 from opscope_tools.report.facts import Figures, ImplementationFacts, short
@@ -53,7 +53,10 @@ def _insights(facts: ImplementationFacts) -> list[str]:
     ]
     if kind:
         where = _plain(facts.pointer(facts.classes_of("attention")[0]))
-        lines.append(f"Attention is {kind[0]}: {kind[1]} query heads on {kind[2]} key-value heads ({where}).")
+        lines.append(
+            f"Attention is {kind[0]}: {kind[1]} {things(kind[1], 'query head')} on {kind[2]} "
+            f"{things(kind[2], 'key-value head')} ({where})."
+        )
     for document, graph in zip(facts.documents, facts.graphs, strict=True):
         figures, values = facts.totals(document), facts.point(document)
         subject = _plain(facts.called(document))
@@ -87,7 +90,7 @@ def _optimisations(facts: ImplementationFacts) -> list[str]:
     lines = [f"{name} joins {parts} ({_plain(where)})." for name, parts, where in fused_operators(facts)]
     kind = attention_kind(facts)
     if kind and kind[1] > kind[2] > 0:
-        lines.append(f"The key-value cache holds {kind[2]} heads in place of {kind[1]}.")
+        lines.append(f"The key-value cache holds {kind[2]} {things(kind[2], 'head')} in place of {kind[1]}.")
     swaps = swappable(facts)
     lines += [
         f"{_swapped(hit)} can be replaced by a kernel through @{hit.text} ({hit.path}:{hit.line})." for hit in swaps

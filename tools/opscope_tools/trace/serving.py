@@ -111,7 +111,8 @@ def serving(tree: CallTree, call: CallRecord, values: Mapping[str, Rational] | N
 def _as_served(tree: CallTree, call: CallRecord) -> _Graph:
     """The graph under every rule; as it is where a trace does not say what its operators read."""
     graph = _Graph(tree, call)
-    for rule in (_paged, _absorbed, _attention, _eager_attention, _hub_kernels, _fused, _converted) if graph.known else ():
+    rules = (_paged, _absorbed, _attention, _eager_attention, _hub_kernels, _fused, _converted)
+    for rule in rules if graph.known else ():
         rule(graph)
     return graph
 
