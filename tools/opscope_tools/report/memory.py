@@ -144,7 +144,7 @@ def _outputs(facts: ImplementationFacts, catalogue: Sequence[Task], numbers: Map
     found = [(tensor, number[by]) for tensor, by in facts.returned if by in number and not facts.within]
     for tensor, task in found:
         name = tensor.name or f"output of `{short(facts.subject)}`"
-        yield _sized(facts, name, tensor.model_copy(update={"name": ""})), f"task {task}", "the caller", dropped
+        yield _sized(facts, name, tensor.model_copy(update={"name": ""})), _maker(task), "the caller", dropped
     if found:
         return
     last = facts.main.kernels[-1] if facts.main.kernels else None
@@ -154,6 +154,10 @@ def _outputs(facts: ImplementationFacts, catalogue: Sequence[Task], numbers: Map
     name = "logits" if tensor.shape and tensor.shape[-1] == "{vocab_size}" else f"output of `{short(facts.subject)}`"
     made = f"`{last.attribute}` ({_tasks_of(last, numbers)})" if last.attribute else _tasks_of(last, numbers)
     yield _sized(facts, name, tensor), made, "the caller", dropped
+
+
+def _maker(task: int) -> str:
+    return f"task {task}" if task else "not analysed: the trace does not say which operator makes it"
 
 
 def _scores(facts: ImplementationFacts, numbers: Mapping[int, int]) -> Iterator[Row]:
