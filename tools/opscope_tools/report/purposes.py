@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from opscope_schemas.analysis import Kernel, ModuleAnalysis
-from opscope_schemas.formula import Rational, evaluate
+from opscope_schemas.formula import Rational, evaluate, variables
 from opscope_schemas.units import things
 
 from opscope_tools.report.call_kinds import shown, width_of
@@ -128,14 +128,15 @@ class _Subject:
 
 def _attention(of: _Subject) -> str:
     kind, cached = attention_kind(of.facts), of.facts.graphs[0].cache is not None
+    both = bool(of.facts.tree.config.get("is_encoder_decoder"))  # in a model of both sides one class does either
+    read = _sides(of) if both else "" if cached else "others"
     if kind is None or of.differs("num_attention_heads") or of.facts.classes_of("attention")[0] != of.module.class_name:
-        return "lets each token read others: queries are compared with keys, and values summed by what that gives"
-    # an encoder's tokens read all others; in a model of both sides one class does either
-    before = cached and not of.facts.tree.config.get("is_encoder_decoder")
+        how = "queries are compared with keys, and values summed by what that gives"
+        return f"lets each token read {read}: {how}" if read else f"is attention: {how}"
+    read = read or (f"the ones before it{_window(of)}" if not both else "those whose keys it is given")
     heads = f"{of.quotes('attention.query_heads', kind[1])} {things(kind[1], 'query head')}"
     shared = of.quotes("attention.key_value_heads", kind[2])
     width = of.head_width()
-    read = f"the ones before it{_window(of)}" if before else "others"
     node = node_of(of.facts, of.module.class_name, of.facts.calls.get(of.module.class_name))
     sinks = next((name for name in (node.weights if node else ()) if "sink" in name), "")
     learned = f" beside a learned score of each head (`{sinks}`)" if sinks else ""
@@ -144,6 +145,27 @@ def _attention(of: _Subject) -> str:
         f"of {shared} {things(kind[2], 'key-value head')} ({kind[0]}){learned}, and the values are summed by what that gives; "
         f"{'new keys and values join the cache' if cached else 'nothing is kept'}"
     )
+
+
+def _sides(of: _Subject) -> str:
+    """What its tokens read in the encoder and in the decoder, by the lengths of queries and keys; empty where none is told."""
+    found = set[str]()
+    for call in (call for kind in of.facts.call_kinds.get(of.module.class_name, ()) for call in kind.calls):
+        for _, _, kernel in walk((call,), ""):
+            if re.search(r"sdpa|scaled_dot_product", kernel.operator) and len(kernel.inputs) > 1:
+                queries, keys = (each.shape[-2] for each in kernel.inputs[:2])
+            elif "softmax" in kernel.operator and kernel.outputs:
+                queries, keys = kernel.outputs[0].shape[-2:]
+            else:
+                continue
+            if "seq_len" not in variables(queries):
+                found.add("in the encoder all others")
+            elif variables(keys) & {"seq_len", "cache_len"}:
+                found.add("in the decoder the ones before it")
+            else:
+                found.add("in the decoder those of the encoder")
+    counted = any(variable.name == "seq_len" for variable in of.facts.main.variables)  # a pass in plain numbers does not tell
+    return " and ".join(sorted(found)) if counted else ""
 
 
 def _window(of: _Subject) -> str:
