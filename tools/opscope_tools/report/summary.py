@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
 from opscope_schemas.analysis import ModelAnalysis
@@ -21,9 +20,6 @@ from opscope_tools.report.story import times_said
 from opscope_tools.report.tasks import tasks
 
 __all__ = ["summarise"]
-
-#: conditions of a document that the summary spells out
-_MOST_CONDITIONS = 3
 
 
 def summarise(facts: ImplementationFacts, path: str, outline: Sequence[Section]) -> ReportSummary:
@@ -111,7 +107,7 @@ def _limitations(facts: ImplementationFacts) -> list[str]:
             f"The figures of {' and '.join(anew)} hold as reported: the reported values were traced anew. At other values "
             "the formulas hold under the conditions that the document lists."
         )
-    lines += [_validity(d) for d in facts.documents if d.conditions and d.phase not in anew]
+    lines += _validity(facts, [d for d in facts.documents if d.conditions and d.phase not in anew])
     for document in facts.documents:
         floor, figures = facts.floor_bytes(document), facts.totals(document)
         if floor and figures.bytes >= 1.005 * floor:  # below that it would read as 1.00 times
@@ -131,9 +127,12 @@ def _traced_anew(facts: ImplementationFacts, document: ModelAnalysis) -> bool:
     return any("traced anew" in note or "second trace" in note for note in notes)
 
 
-def _validity(document: ModelAnalysis) -> str:
-    """Under which conditions the figures of a pass hold; the first few, the document lists the rest."""
-    said = ", ".join(re.sub("[{}]", "", text) for text in document.conditions[:_MOST_CONDITIONS])
-    more = len(document.conditions) - _MOST_CONDITIONS
-    rest = f" and {more} more conditions that the document lists" if more > 0 else ""
-    return f"The formulas of {document.phase} hold where {said}{rest}."
+def _validity(facts: ImplementationFacts, documents: Sequence[ModelAnalysis]) -> list[str]:
+    """Where the conditions stand under which the formulas of the passes hold."""
+    told = [document.phase for document in documents if document.conditions == facts.main.conditions]
+    rest = [document.phase for document in documents if document.phase not in told]
+    return [
+        f"The formulas of {' and '.join(phases)} hold where {where} do."
+        for phases, where in ((told, "the conditions of section 3.3"), (rest, "those that the document lists"))
+        if phases
+    ]
