@@ -33,13 +33,13 @@ def test_a_docstring_is_quoted_with_its_braces(facts: ImplementationFacts) -> No
     assert not [problem for problem in check(Material(Page(text), facts.reader)) if problem.rule == "PLACEHOLDER"]
 
 
-@pytest.mark.parametrize(("file", "place"), [("", ""), ("toyland/helpers.py", " (`toyland/helpers.py:3`)")])
-def test_a_meaning_is_quoted_with_its_braces_and_its_place_where_that_is_another(
-    facts: ImplementationFacts, file: str, place: str
+@pytest.mark.parametrize(("file", "said"), [("", "{prefix}"), ("toyland/helpers.py", "(prefix)")])
+def test_a_meaning_is_quoted_with_its_braces_beside_the_file_that_has_them(
+    facts: ImplementationFacts, file: str, said: str
 ) -> None:
     meaning = Meaning(text="as {prefix}.cache says", file=file, line=3, origin="docstring")
     text = toy.rendered_with(declared(facts, "use_cache", {"meaning": meaning}), {}).text
-    assert f"`as {{prefix}}.cache says`{place}; `use_cache` (`" in text
+    assert f"`as {said}.cache says`; `use_cache` (`" in text
 
 
 def test_a_check_is_quoted_with_the_braces_of_its_message(facts: ImplementationFacts) -> None:

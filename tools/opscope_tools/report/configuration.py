@@ -102,13 +102,12 @@ def _meaning(facts: ImplementationFacts, variable: Variable) -> str:
 
 
 def _words(own: Configuration, parameter: Hyperparameter) -> str:
-    """What source says a parameter means, with its place where that is another file than the one that declares it."""
+    """What source says a parameter means; its braces stand where the row names the file that has them."""
     meaning = parameter.meaning
     if meaning is None:
         return ""
-    file = meaning.file or own.file
-    place = f" (`{file}:{meaning.line}`)" if file != (parameter.file or own.file) else ""
-    return f"`{_clipped(as_source(meaning.text))}`{place}"
+    beside = (meaning.file or own.file) == (parameter.file or own.file)
+    return f"`{_clipped((as_source if beside else in_code)(meaning.text))}`"
 
 
 def _nested(facts: ImplementationFacts, attribute: str) -> dict[str, int]:
