@@ -156,10 +156,10 @@ def test_parts_of_a_layer_that_do_not_read_each_other_are_said_to_be_side_by_sid
 @pytest.mark.parametrize(
     ("queries", "keys", "said"),
     [
-        ("{seq_len}", "{cache_len} + {seq_len}", "in the decoder the ones before it: "),
-        ("{seq_len}", "{encoder_seq_len}", "in the decoder those of the encoder: "),
-        ("{seq_len}", "1500", "in the decoder those of the encoder: "),
-        ("{encoder_seq_len}", "{encoder_seq_len}", "in the encoder all others: "),
+        ("{seq_len}", "{cache_len} + {seq_len}", "the ones before it in the decoder: "),
+        ("{seq_len}", "{encoder_seq_len}", "those of the encoder: "),
+        ("{seq_len}", "1500", "those of the encoder: "),
+        ("{encoder_seq_len}", "{encoder_seq_len}", "all others in the encoder: "),
     ],
 )
 def test_attention_of_a_model_of_two_sides_reads_what_its_keys_are_of(

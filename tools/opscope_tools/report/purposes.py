@@ -159,13 +159,13 @@ def _sides(of: _Subject) -> str:
             else:
                 continue
             if "seq_len" not in variables(queries):
-                found.add("in the encoder all others")
+                found.add("all others in the encoder")
             elif variables(keys) & {"seq_len", "cache_len"}:
-                found.add("in the decoder the ones before it")
+                found.add("the ones before it in the decoder")
             else:
-                found.add("in the decoder those of the encoder")
+                found.add("those of the encoder")
     counted = any(variable.name == "seq_len" for variable in of.facts.main.variables)  # a pass in plain numbers does not tell
-    return " and ".join(sorted(found)) if counted else ""
+    return _or(sorted(found)) if found and counted else ""
 
 
 def _window(of: _Subject) -> str:
