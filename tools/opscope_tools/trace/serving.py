@@ -33,8 +33,9 @@ _ON_SCORES |= {f"aten.{n}_" for n in "add sub mul div masked_fill clamp".split()
 _SOFTMAX = frozenset({"aten._softmax", "aten._safe_softmax"})
 #: products that two activations can have
 _PAIRS = frozenset({"aten.bmm", "aten.baddbmm", "aten.matmul"})
-#: what only repeats, turns or casts its one input
+#: what only repeats, turns or casts its one input, and beside that what scales it
 _COPIES = frozenset({"aten.clone", "aten._to_copy", "aten.repeat"})
+_SCALED = _COPIES | {"aten.mul", "aten.div"}
 _ACTIVATIONS = frozenset(
     f"aten.{n}" for n in "silu gelu relu sigmoid tanh hardtanh hardswish softplus leaky_relu elu mish".split()
 )
@@ -309,11 +310,18 @@ def _attention(graph: _Graph) -> None:
 
 
 def _as_next_read(graph: _Graph, op: OpRecord) -> None:
-    """The result of attention is not turned after it is written."""
-    for index in op.writes:
-        for reader in graph.readers.get(index, []):
-            if reader.operator == "aten.clone" and reader.order in graph.ops:
+    """The result of attention is not turned after it is written, and written as what it is cast to."""
+    pending = list(op.writes)
+    while pending:
+        readers = graph.readers.get(index := pending.pop(), [])
+        for reader in (one for one in readers if one.order in graph.ops):
+            if reader.operator == "aten.clone":
                 graph.drop("flash attention", reader, op)
+            elif reader.operator == "aten._to_copy" and len(readers) == 1 and index not in graph.handed_on:
+                now, write = graph.now[op.order], graph.now[reader.order].write
+                graph.drop("flash attention", reader, op)
+                graph.change("flash attention", op, _moving(now, now.read, write))
+                pending.extend(reader.writes)
 
 
 def _eager_attention(graph: _Graph) -> None:
@@ -411,7 +419,7 @@ def _flash(graph: _Graph, op: OpRecord, scores: OpRecord, between: Sequence[OpRe
 
 
 def _stored(graph: _Graph, view: ViewRecord, op: OpRecord, scores: OpRecord) -> Formula:
-    """Bytes of queries, keys or values as they were before they were repeated, turned or widened for a product."""
+    """Bytes of queries, keys or values as they were before they were repeated, turned, scaled or widened for a product."""
     point = graph.point
     size, tensor, readers = Formula.parse(view.size), view.tensor, {op.order, scores.order}
     while True:
@@ -419,8 +427,8 @@ def _stored(graph: _Graph, view: ViewRecord, op: OpRecord, scores: OpRecord) -> 
         copied = made[0] if len(made) == 1 else None
         if (
             copied is None
-            or copied.operator not in _COPIES
-            or len(copied.views) != 1
+            or copied.operator not in _SCALED
+            or (len(copied.views), len(copied.inputs)) != (1, 1)
             or graph.kinds[tensor] != "activation"
             or copied.order not in graph.ops
             or any(reader.order not in readers for reader in graph.readers.get(tensor, []))
