@@ -11,7 +11,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from opscope_cache.trees import IMPORTED
 from opscope_schemas.common import ToolArguments
@@ -70,7 +70,9 @@ class SweepArguments(ToolArguments):
         default_factory=dict,
         description="{'batch_size': '1..256*2', 'cache_len': [1024, 8192]}.",
     )
-    config: Config = Field(default=None, description="A config.json's path or content, or overrides, whose lists are varied.")
+    config: Config = Field(
+        default=None, description="A config.json's path or content, or overrides, whose lists are varied."
+    )
     hardware: list[str] | None = Field(default=None, description="Devices (`h100_sxm:4`): times.")
     weights: list[str] | None = Field(default=None, description="Precisions to try: bf16, fp8, int4, ...")
     columns: list[str] | None = Field(default=None, description="Default: totals, and times on hardware.")

@@ -64,7 +64,9 @@ def _parameters(facts: ImplementationFacts, quotes: Quotes) -> str:
     used |= {name for v in known.values() if v.kind == "derived" and v.name in used for name in variables(v.definition)}
     sizes = [v for v in known.values() if v.config_key and v.name in used]
     named = ", ".join(f"`{v.name}`" for v in sizes)
-    deciding = [name for name in layer_settings(facts) if name not in {v.config_key for v in sizes if v.name == "num_layers"}]
+    deciding = [
+        name for name in layer_settings(facts) if name not in {v.config_key for v in sizes if v.name == "num_layers"}
+    ]
     kinds = f"; which layer is of which kind, {_and(deciding)} say{'s' * (len(deciding) == 1)}" if deciding else ""
     return f"What a pass costs follows from {quotes('config.symbols', len(sizes))} sizes of the configuration{f' ({named})' if named else ''} and from those of the call{kinds}."
 

@@ -164,7 +164,9 @@ def _sides(of: _Subject) -> str:
                 found.add("the ones before it in the decoder")
             else:
                 found.add("those of the encoder")
-    counted = any(variable.name == "seq_len" for variable in of.facts.main.variables)  # a pass in plain numbers does not tell
+    counted = any(
+        variable.name == "seq_len" for variable in of.facts.main.variables
+    )  # a pass in plain numbers does not tell
     return _or(sorted(found)) if found and counted else ""
 
 
