@@ -8,6 +8,7 @@ import ast
 import importlib
 import pkgutil
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -154,6 +155,13 @@ def test_what_runs_a_kernel_is_made_of_parts_and_not_of_storeys() -> None:
     kinds = {k for module in modules_ for k in vars(module).values() if isinstance(k, type)}
     assert len(kinds) > 100
     assert {k.__name__: storeys(k) for k in kinds if storeys(k) > (1 if ".cuda.run." in k.__module__ else 3)} == {}
+
+
+def test_every_guard_that_mutants_take_away_stands_once_in_its_file() -> None:
+    """A row whose text has gone takes nothing away, and would say nothing of its tests."""
+    rows = runpy.run_path(str(ROOT / "tests/mutants/table.py"))["MUTANTS"]
+    stands = {row.guard: (ROOT / row.file).read_text(encoding="utf-8").count(row.text) for row in rows}
+    assert {guard: count for guard, count in stands.items() if count != 1} == {}
 
 
 def test_every_module_tells_its_maintainer_what_is_in_it() -> None:

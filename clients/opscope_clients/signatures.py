@@ -164,7 +164,7 @@ class SweepOptions(TypedDict, total=False):
 
     phase: Literal["prefill", "decode", "encode"]
     values: Mapping[str, Sequence[int] | int | str]
-    config: Mapping[str, Any] | None
+    config: str | Mapping[str, Any] | None
     hardware: Sequence[str] | None
     weights: Sequence[str] | None
     columns: Sequence[str] | None

@@ -29,6 +29,19 @@ def counted(value: float) -> str:
     return f"{_digits(value / factor)}{letter}"
 
 
+def things(count: float, noun: str) -> str:
+    """The noun as it stands behind its number.
+
+    >>> things(1, "key-value head"), things(8, "key-value head"), things(0, "entry"), things(2, "class")
+    ('key-value head', 'key-value heads', 'entries', 'classes')
+    """
+    if count == 1:
+        return noun
+    if noun.endswith("y"):
+        return f"{noun[:-1]}ies"
+    return f"{noun}{'es' if noun.endswith('s') else 's'}"
+
+
 def _scaled(value: float, scales: Sequence[tuple[float, str]], least: tuple[float, str]) -> tuple[float, str]:
     """The largest scale that leaves a whole number in front of the point once it is rounded."""
     return next((scale for scale in scales if abs(value) >= 0.9995 * scale[0]), least)
@@ -100,4 +113,4 @@ def seconds(value: float | None) -> str:
     return f"{_digits(value / scale)} {unit}"
 
 
-__all__ = ["amount", "counted", "plain_bytes", "said", "seconds", "unit_of_field"]
+__all__ = ["amount", "counted", "plain_bytes", "said", "seconds", "things", "unit_of_field"]

@@ -11,7 +11,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from opscope_cache.trees import IMPORTED
 from opscope_schemas.common import ToolArguments
@@ -25,6 +25,7 @@ from opscope_tools.estimate_roofline.parallel import check
 from opscope_tools.estimate_roofline.predicting import Model, Replica, Timing, swept
 from opscope_tools.estimate_roofline.tool import Precision, RooflineArguments, devices_of, timing_of
 from opscope_tools.hardware.calibration import calibration_for
+from opscope_tools.running.config_files import Config, is_whole
 from opscope_tools.running.tool import Tool, ToolContext
 from opscope_tools.trace.document import module_analysis
 
@@ -69,7 +70,9 @@ class SweepArguments(ToolArguments):
         default_factory=dict,
         description="{'batch_size': '1..256*2', 'cache_len': [1024, 8192]}.",
     )
-    config: dict[str, Any] | None = Field(default=None, description="Overrides; lists are varied.")
+    config: Config = Field(
+        default=None, description="A config.json's path or content, or overrides, whose lists are varied."
+    )
     hardware: list[str] | None = Field(default=None, description="Devices (`h100_sxm:4`): times.")
     weights: list[str] | None = Field(default=None, description="Precisions to try: bf16, fp8, int4, ...")
     columns: list[str] | None = Field(default=None, description="Default: totals, and times on hardware.")
@@ -77,8 +80,10 @@ class SweepArguments(ToolArguments):
 
 def sweep(arguments: SweepArguments, context: ToolContext) -> TableResult:
     """Raises `ValuesError` for sizes that are none and for too many points; what fails at a point is said in its row."""
-    sizes = {name: sizes_of(name, given) for name, given in arguments.values.items()}
-    varied = {n: x if isinstance(x, list) else [x] for n, x in (arguments.config or {}).items()}
+    sizes = {name: sizes_of(name, each) for name, each in arguments.values.items()}
+    given = arguments.config
+    overrides = {} if given is None or isinstance(given, str) or is_whole(given) else given
+    varied = {n: x if isinstance(x, list) else [x] for n, x in overrides.items()}
     devices = arguments.hardware or [""]
     precisions: Sequence[str | None] = arguments.weights or [None]
     asked = list(itertools.product(arguments.targets, precisions, *varied.values()))
@@ -103,7 +108,7 @@ def sweep(arguments: SweepArguments, context: ToolContext) -> TableResult:
                 "target": target,
                 "hardware": "h100_sxm",
                 "phase": arguments.phase,
-                "config": config or None,
+                "config": config or given or None,
                 "precision": precision,
             }
         )

@@ -76,6 +76,8 @@ class ToyAttention(nn.Module):
 
 
 class ToyLayer(nn.Module):
+    """One of the layers that are kept as layers.{index}."""
+
     def forward(self, hidden_states, past_key_values=None):
         residual = hidden_states
         hidden_states = self.norm(hidden_states)

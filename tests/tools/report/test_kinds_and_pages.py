@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 import report_toy as toy
-from opscope_schemas.analysis import Kernel, ModuleAnalysis, ModuleNode
+from opscope_schemas.analysis import Kernel, ModuleAnalysis, ModuleNode, TensorInfo
 from opscope_tools.report.call_kinds import kinds_told
 from opscope_tools.report.components import _interface
 from opscope_tools.report.facts import ImplementationFacts, module_of_call
@@ -151,6 +151,35 @@ def test_parts_of_a_layer_that_do_not_read_each_other_are_said_to_be_side_by_sid
         operators = (*graph.operators[: first - 1], reads, *graph.operators[first:])
         changed = replace(changed, graphs=(graph.model_copy(update={"operators": operators}),))
     assert f"normalisation, then {said} feed-forward network" in toy.unmarked(purpose(changed, layer, Quotes()))
+
+
+@pytest.mark.parametrize(
+    ("queries", "keys", "said"),
+    [
+        ("{seq_len}", "{cache_len} + {seq_len}", "the ones before it in the decoder: "),
+        ("{seq_len}", "{encoder_seq_len}", "those of the encoder: "),
+        ("{seq_len}", "1500", "those of the encoder: "),
+        ("{encoder_seq_len}", "{encoder_seq_len}", "all others in the encoder: "),
+    ],
+)
+def test_attention_of_a_model_of_two_sides_reads_what_its_keys_are_of(
+    facts: ImplementationFacts, queries: str, keys: str, said: str
+) -> None:
+    given = tuple(
+        TensorInfo(name="", shape=("{batch_size}", "4", n, "2"), dtype="bfloat16") for n in (queries, keys, keys)
+    )
+    before, sdpa, after = toy._attention(toy.L)
+    attention = (
+        facts.main.kernels[1]
+        .kernels[1]
+        .model_copy(  # type: ignore[index]
+            update={"kernels": (before, sdpa.model_copy(update={"inputs": given}), after)}
+        )
+    )
+    tree = facts.tree.model_copy(update={"config": {**facts.tree.config, "is_encoder_decoder": True}})
+    changed = with_last(replace(facts, tree=tree), attention)
+    module = next(m for m in changed.modules if m.class_name.endswith("ToyAttention"))
+    assert f"lets each token read {said}" in toy.unmarked(purpose(changed, module, Quotes()))
 
 
 def test_two_modules_of_one_role_behind_each_other_are_two(facts: ImplementationFacts) -> None:

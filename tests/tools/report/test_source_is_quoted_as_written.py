@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import report_toy as toy
-from opscope_schemas.extracted_config import Derivation
+from opscope_schemas.extracted_config import Derivation, Meaning
 from opscope_tools.report.checks import Material, check
 from opscope_tools.report.facts import ImplementationFacts
 from opscope_tools.report.markdown import Page
@@ -14,12 +14,32 @@ from opscope_tools.report.markdown import Page
 
 def derived(facts: ImplementationFacts, name: str, formula: str) -> ImplementationFacts:
     """The toy, whose configuration sets one parameter by a statement of its constructor."""
+    step = Derivation(formula=formula, within="ToyConfig.__post_init__", line=1)
+    return declared(facts, name, {"derived": (step,)})
+
+
+def declared(facts: ImplementationFacts, name: str, update: dict[str, object]) -> ImplementationFacts:
+    """The toy, whose source says something else of one parameter."""
     assert facts.settings is not None
     (own,) = facts.settings.configurations
-    step = Derivation(formula=formula, within="ToyConfig.__post_init__", line=1)
-    held = [p.model_copy(update={"derived": (step,)} if p.name == name else {}) for p in own.hyperparameters]
+    held = [p.model_copy(update=update if p.name == name else {}) for p in own.hyperparameters]
     changed = own.model_copy(update={"hyperparameters": tuple(held)})
     return replace(facts, settings=facts.settings.model_copy(update={"configurations": (changed,)}))
+
+
+def test_a_docstring_is_quoted_with_its_braces(facts: ImplementationFacts) -> None:
+    text = toy.rendered_with(facts, {}).text
+    assert "Its source says: `One of the layers that are kept as layers.{index}.`" in text
+    assert not [problem for problem in check(Material(Page(text), facts.reader)) if problem.rule == "PLACEHOLDER"]
+
+
+@pytest.mark.parametrize(("file", "said"), [("", "{prefix}"), ("toyland/helpers.py", "(prefix)")])
+def test_a_meaning_is_quoted_with_its_braces_beside_the_file_that_has_them(
+    facts: ImplementationFacts, file: str, said: str
+) -> None:
+    meaning = Meaning(text="as {prefix}.cache says", file=file, line=3, origin="docstring")
+    text = toy.rendered_with(declared(facts, "use_cache", {"meaning": meaning}), {}).text
+    assert f"`as {said}.cache says`; `use_cache` (`" in text
 
 
 def test_a_check_is_quoted_with_the_braces_of_its_message(facts: ImplementationFacts) -> None:

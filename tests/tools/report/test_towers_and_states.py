@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+import report_toy as toy
 from opscope_schemas.analysis import ModuleNode
 from opscope_schemas.dataflow import CacheGrowth
 from opscope_tools.report.facts import ImplementationFacts
 from opscope_tools.report.quotes import Quotes
 from opscope_tools.report.reference import faq
 from opscope_tools.report.story import story
+from opscope_tools.report.summary import summarise
 
 
 def unmarked(text: str) -> str:
@@ -32,6 +34,18 @@ def test_layers_of_towers_are_told_for_each(facts: ImplementationFacts) -> None:
     assert ", 2 layers in `words` and 3 layers in `pictures`, " in told(tower("words", 2), tower("pictures", 3))
     both = ModuleNode(name="model", class_name="m.Both", children=(tower("words", 2), tower("pictures", 3)))
     assert ", 2 layers in `words` and 3 layers in `pictures`, " in told(both)
+
+
+def test_one_of_a_kind_is_told_in_the_singular(facts: ImplementationFacts) -> None:
+    """Whatever number stands before it: each noun of the report agrees with it."""
+    few = replace(facts, values={**facts.values, "num_layers": 1, "num_kv_heads": 1}, points={})
+    summary = summarise(few, "toy.md", ())
+    text = "\n".join([unmarked(toy.rendered_with(few, {}).text), *summary.insights, *summary.optimizations])
+    assert "on 1 key-value head (" in text
+    assert ", 1 layer, " in text
+    assert "is the only layer" in text
+    wrong = r"\b1 (?:[a-z-]+ )?(?:heads|layers|experts|operators|places|loads|weights|lines|files|checks|ranks)\b"
+    assert not re.findall(wrong, text)
 
 
 def test_a_model_without_a_cache_fits_with_activations_alone(facts: ImplementationFacts) -> None:

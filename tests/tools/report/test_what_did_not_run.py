@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 import report_toy as toy
+from opscope_schemas.analysis import CallSite
 from opscope_schemas.extracted_config import Check, KernelHook
 from opscope_tools.report.configuration import constraint_lines
 from opscope_tools.report.facts import ImplementationFacts
 from opscope_tools.report.kernels import kernel_rows
 from opscope_tools.report.overview import execution_lines
+from opscope_tools.report.performance import bottlenecks
+from opscope_tools.report.quotes import Quotes
 from opscope_tools.report.sources import SourceReader
 
 FUNCTIONS = "\n\ndef rotate(x):\n    return x\n\n\ndef scan(x):\n    return x\n"
@@ -97,3 +100,25 @@ def test_attention_is_chosen_where_source_chooses_and_runs_where_it_is_called(
     assert f"is chosen at run time by `_attn_implementation` (`{toy.FILE}:{tested}`)." in said
     assert f"Attention runs through `scaled_dot_product_attention` (`{toy.FILE}:{at}`)." in said
     assert said.count("Attention runs through") == 1
+
+
+def test_a_condition_on_what_an_operator_computes_waits_for_it(facts: ImplementationFacts, tmp_path: Path) -> None:
+    """Where a helper computes it, the condition that calls the helper does; what another operator reads is no condition."""
+    source = toy.MODELING + "\n\ndef fast_all(mask):\n    return mask.sum() == mask.numel()\n"
+    source = source.replace("if self.training:", "if fast_all(attention_mask):")
+    helper, tested = toy.line_of("mask.numel()", source), toy.line_of("if fast_all", source)
+    via = tuple(CallSite(function="fast_all", file=toy.FILE, line=line) for line in (tested, helper))
+    first = facts.main.kernels[-1].model_copy(
+        update={"kernels": None, "kernel_type": "basic", "operator": "aten.eq", "via": via, "repeat": "1"}
+    )
+    main = facts.main.model_copy(update={"kernels": (first,)})
+    anew = read(facts, tmp_path / "src", source)
+
+    def told(readers: tuple[int, ...]) -> str:
+        graph = toy.graph(main)
+        scalar = graph.tensors[0].model_copy(update={"shape": (), "kind": "activation", "consumed_by": readers})
+        held = replace(anew, documents=(main,), graphs=(graph.model_copy(update={"tensors": (scalar,)}),))
+        return bottlenecks(held, Quotes())[-1]
+
+    assert told(()) == f"**Synchronization:** `if fast_all(attention_mask):` (`{toy.FILE}:{tested}`)"
+    assert "none found" in told((1,))

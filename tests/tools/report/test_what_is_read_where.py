@@ -69,7 +69,13 @@ def test_the_sizes_of_a_pass_are_those_of_its_formulas(facts: ImplementationFact
 
 def test_settings_that_tell_layers_apart_are_named_as_such(periodic: ImplementationFacts) -> None:
     assert layer_settings(periodic) == ["num_hidden_layers", "every"]
-    assert findings(periodic, [], Quotes())["3"].endswith("; which layer is of which kind, `every` says.")
+    every = Variable(name="every", meaning="period of layers", config_key="every", default=2)
+    named = [d.model_copy(update={"variables": (*d.variables, every)}) for d in periodic.documents]
+    totals = named[0].totals.model_copy(update={"flops": f"{named[0].totals.flops} + {{every}}"})
+    named[0] = named[0].model_copy(update={"totals": totals})
+    for told in (periodic, replace(periodic, documents=tuple(named))):  # a size of the formulas decides no less
+        said = findings(told, [], Quotes())["3"]
+        assert said.endswith("; which layer is of which kind, `every` says.")
 
 
 def test_a_parameter_that_a_property_reads_is_not_read_nowhere(periodic: ImplementationFacts) -> None:

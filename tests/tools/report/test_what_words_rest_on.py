@@ -220,6 +220,16 @@ def test_a_model_is_called_with_all_its_inputs_and_returns_all_its_outputs(facts
     assert sum(row[2] == "the caller" for row in rows) == 2
 
 
+def test_an_output_whose_maker_is_not_known_is_of_no_task(facts: ImplementationFacts) -> None:
+    *kept, last = facts.graphs[0].tensors
+    graph = facts.graphs[0].model_copy(update={"tensors": (*kept, last.model_copy(update={"created_by": 0}))})
+    changed = dataclasses.replace(facts, graphs=(graph, *facts.graphs[1:]))
+    rows = lifetime_rows(changed, tasks(changed.main, graph))
+    (made,) = (row[1] for row in rows if row[2] == "the caller")
+    assert made.startswith("not analysed")
+    assert not any(re.search(r"\btask 0\b", cell) for row in rows for cell in row)
+
+
 def test_a_setting_that_the_model_changes_in_a_copy_decides_no_branch(facts: ImplementationFacts) -> None:
     """A class that runs as encoder and as decoder is given two copies."""
     root = next(iter(facts.reader.repositories)).root

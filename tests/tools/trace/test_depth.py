@@ -6,6 +6,7 @@ do with their index what no copy may hide.
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -24,6 +25,7 @@ from opscope_tools.trace.worker.recorder import _Memory
 from opscope_tools.trace.worker.session import Session, quiet
 from opscope_tools.trace.worker.sharing import SharedLayerError
 from opscope_tools.trace.worker.stacks import Stacks
+from opscope_tools.trace.worker.symbols import Symbols
 from opscope_tools.trace.worker.writing import written
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -241,6 +243,15 @@ class Peeking(Planted):
     def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
         last: Any = self.layers[-1]
         return super().forward(input_ids) + last.down.bias
+
+
+@pytest.mark.parametrize("names", list(itertools.permutations(("projection_size", "vision_hidden_size", "features"))))
+def test_of_sizes_that_must_be_equal_the_one_by_a_standard_name_is_kept(names: tuple[str, ...]) -> None:
+    symbols = Symbols()
+    first, *others = (symbols.create(name, 64) for name in names)
+    assert all(first == other for other in others)
+    kept = {str(symbols.converted(target)) for target in symbols.env.equal.values()}
+    assert kept == {"{vision_hidden_size}"}
 
 
 def planted(layer: Any, base: Any = Planted) -> Any:

@@ -68,6 +68,11 @@ def test_served_kernels_move_what_the_serving_view_says_less_what_joined_product
     assert found.totals.flops == served.evaluated["flops"]
 
 
+def test_an_estimate_of_a_class_bears_its_name_and_not_that_of_the_model_around_it(context: ToolContext) -> None:
+    found = estimate_roofline(RooflineArguments.model_validate({"target": "LlamaMLP", "hardware": "h100_sxm"}), context)
+    assert found.model_class.endswith(".LlamaMLP")
+
+
 def test_every_kernel_is_of_a_class_that_the_sums_name(context: ToolContext) -> None:
     found = estimate(context, "mixtral", config=MIXTRAL)
     for one in found.spent:

@@ -112,6 +112,9 @@ class Part(nn.Module):
 """
 ATTENTION = {
     "Plain": "return (q @ k.mT / 4).softmax(-1) @ v",
+    "ScaledQueries": "return (q * 0.5 @ k.mT).softmax(-1) @ v",
+    "WeightedQueries": "return (q * self.table @ k.mT).softmax(-1) @ v",
+    "OneHeadOfKeys": "return torch.nn.functional.scaled_dot_product_attention(q, k[:, :1], v[:, :1])",
     "InPlace": "s = q @ k.mT; s *= 0.25; return s.float().softmax(-1).to(v.dtype) @ v",
     "Masked": "n = x.shape[1]; m = torch.ones(n, n, dtype=torch.bool, device=x.device).tril(); "
     "return (q @ k.mT).masked_fill(~m, -1e9).softmax(-1) @ v",
@@ -153,8 +156,10 @@ def test_attention_written_out_is_one_kernel(name: str, own: ToolContext) -> Non
         states = batch * n * H * A
         masks = n * n if name == "Masked" else 0  # made of ones, tril and not, by kernels of their own
         biases = N * W if name == "Biased" else 0
-        assert view.evaluated["memory_read"] - 2 * masks == 3 * (states + H * H * W) + 3 * states + biases
-        assert view.evaluated["memory_write"] - 3 * masks == 3 * states + states
+        weighted = name == "WeightedQueries"  # no scale that a kernel could take: a kernel of its own
+        operands = weighted * (states + N * W) + states + 2 * states // (N if name == "OneHeadOfKeys" else 1)
+        assert view.evaluated["memory_read"] - 2 * masks == 3 * (states + H * H * W) + operands + biases
+        assert view.evaluated["memory_write"] - 3 * masks == (4 + weighted) * states
 
 
 @pytest.mark.parametrize("name", OTHER)

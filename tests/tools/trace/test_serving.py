@@ -142,6 +142,29 @@ def test_a_prefill_expands_its_latents(context: ToolContext) -> None:
     assert not any("expanded at" in note for note in answer.notes)
 
 
+def test_weights_are_cast_when_they_are_loaded(context: ToolContext) -> None:
+    """A router in float32 reads states and weights as they were cast to, and no step casts the weights."""
+    experts = 8
+    given = {
+        "hidden_size": H,
+        "num_attention_heads": N,
+        "num_key_value_heads": K,
+        "n_routed_experts": experts,
+        "n_group": 2,
+        "topk_group": 1,
+        "num_experts_per_tok": 2,
+    }
+    answer, view = served(context, "Glm4MoeTopkRouter", "prefill", given, seq_len=23)
+    assert answer.evaluated is not None
+    rule, values = (
+        next(rule for rule in view.rules if rule.rule == "converted weights"),
+        answer.evaluated.values | BYTES,
+    )
+    assert evaluate(rule.saved.read, values) == H * experts * W
+    assert evaluate(rule.saved.write, values) == H * experts * 4
+    assert rule.flops_added == "0"
+
+
 def test_without_the_view_nothing_is_said_of_engines(context: ToolContext) -> None:
     given = {"target": "llama", "phase": "decode", "config": SMALL}
     assert count_flops(CostArguments.model_validate(given), context).serving is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -105,6 +106,19 @@ def test_a_trace_of_numbers_is_asked_at_no_other_size(context: ToolContext) -> N
     one = timing_of(asked, {"batch_size": 1, "cache_len": 64}, context)
     assert one.holds(batch_size=1, cache_len=65)
     assert not one.holds(batch_size=2, cache_len=64)
+
+
+def test_a_published_configuration_is_taken_whole_from_its_file(context: ToolContext) -> None:
+    """As every tool reads one; its lists are its own and are not varied."""
+    published = {**SMALL, "model_type": "llama", "architectures": ["LlamaForCausalLM", "Other"]}
+    file = context.workspace.output / "config.json"
+    file.write_text(json.dumps(published), encoding="utf-8")
+    asked = {"targets": ["llama"], "values": {"batch_size": 2, "cache_len": 64}}
+    (row,) = table(context, **asked, config=SMALL)
+    fields = dict.fromkeys(SMALL)
+    for given in (str(file), published):
+        (same,) = table(context, **asked, config=given)
+        assert same == {name: value for name, value in row.items() if name not in fields}
 
 
 def test_what_fails_at_a_point_is_said_and_the_others_stand(context: ToolContext) -> None:

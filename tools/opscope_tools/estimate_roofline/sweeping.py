@@ -47,7 +47,7 @@ def sweep(arguments: SweepArguments, context: ToolContext) -> SweepResult:
             context.checkpoint()
             points.append(swept(replica, arguments.phase, batch, length))
     return SweepResult(
-        model_class=first.found.tree.trace.model_class, phase=arguments.phase, device=device.id, parallel=str(parallel),
+        model_class=first.found.call.class_name, phase=arguments.phase, device=device.id, parallel=str(parallel),
         points=tuple(points), sources=sources(context.workspace),
     )  # fmt: skip
 

@@ -298,7 +298,7 @@ def _estimated(
         values, tokens = {**values, "batch_size": batch}, tokens / float(values["batch_size"]) * batch
     whole, expected = _elsewhere(totals(times, tokens, memory.fits), every, device, arguments)
     return RooflineResult(
-        model_class=found.tree.trace.model_class, phase=found.tree.trace.phase, view="serving" if serving else "eager",
+        model_class=found.call.class_name, phase=found.tree.trace.phase, view="serving" if serving else "eager",
         precision={**precision, "activations": (arguments.precision or {}).get("activations", "bf16")}, hardware=shown(device, times),
         values={n: v for n, v in values.items() if n in _SIZES or n in (arguments.values or {})},
         totals=whole, spent=spent(times), memory=memory, operators=rows(times, beside),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from opscope_schemas.analysis import ModuleAnalysis
-from opscope_schemas.units import amount, plain_bytes
+from opscope_schemas.units import amount, plain_bytes, things
 
 from opscope_tools.report.facts import CallKind, ImplementationFacts, short, size_at
 from opscope_tools.report.nodes import layers_of, node_of, weights_of
@@ -49,7 +49,8 @@ def kinds_told(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quote
         for place in range(len(kinds[:most]))
     ]
     rest = kinds[most:]
-    more = f"; {sum(kind.count for kind in rest)} calls of {len(rest)} further kinds cost less" if rest else ""
+    calls = sum(kind.count for kind in rest)
+    more = f"; {calls} {things(calls, 'call')} of {len(rest)} further kinds cost less" if rest else ""
     return f"`{short(module.class_name)}`, one call of each kind: {'; '.join(told)}{more}."
 
 

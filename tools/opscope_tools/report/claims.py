@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from opscope_schemas.units import things
+
 from opscope_tools.report.markdown import POINTER
 from opscope_tools.report.sentences import Sentence
 from opscope_tools.report.sources import SourceReader
@@ -275,7 +277,8 @@ def _of_room(sentence: Sentence, traits: Traits) -> Iterator[Claim]:
         and not _NEGATED.search(sentence.plain[: everyone.end()])
     ):
         yield Claim(
-            everyone[0].replace("\0", "N"), f"a token is sent to {traits.routed[0]:g} of {traits.routed[1]:g} experts"
+            everyone[0].replace("\0", "N"),
+            f"a token is sent to {traits.routed[0]:g} of {traits.routed[1]:g} {things(traits.routed[1], 'expert')}",
         )
     fits = _ON_ONE.search(sentence.plain)
     if (

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from opscope_schemas.analysis import Kernel, ModuleAnalysis, ModuleNode, TensorInfo
 from opscope_schemas.errors import ValuesError
 from opscope_schemas.formula import Formula, Rational
-from opscope_schemas.units import amount, plain_bytes
+from opscope_schemas.units import amount, plain_bytes, things
 
 from opscope_tools.report.attributes import attributes_of
 from opscope_tools.report.call_kinds import kinds_told, place_shown
@@ -67,12 +67,16 @@ class LongFormulas:
         """A line for each class that has any."""
         return [f"One call of {owner}: {'; '.join(said)}" for owner, said in self._held.items()]
 
-    def __call__(self, label: str, owner: str, formula: str) -> str:
-        """`label: formula`, or that the formula of `owner` stands in the appendix."""
-        if len(formula) <= _LONGEST:
-            return f"{label} `{formula}`"
-        self._held.setdefault(owner, []).append(f"{label} `{formula}`")
-        return f"{label} in 11.B"
+    def __call__(self, owner: str, formulas: Sequence[tuple[str, str]]) -> str:
+        """`label: formula` of each, or that those of `owner` stand in the appendix."""
+        long = [f"{label} `{formula}`" for label, formula in formulas if len(formula) > _LONGEST]
+        if long:
+            self._held.setdefault(owner, []).extend(long)
+        if len(long) == len(formulas):
+            return "its formulas stand in 11.B, as each is too long for a line"
+        return "; ".join(
+            f"{label} in 11.B" if len(formula) > _LONGEST else f"{label} `{formula}`" for label, formula in formulas
+        )
 
 
 def grouped(facts: ImplementationFacts) -> list[tuple[ModuleAnalysis, ...]]:
@@ -196,7 +200,7 @@ def _held(facts: ImplementationFacts, node: ModuleNode | None) -> list[str]:
             own = child.parameters - counted_again(facts.tree, child)
             alike.setdefault((short(child.class_name), own), []).append(child.name)
     return [
-        f"{', '.join(names)}: {class_name}, {weights:,} weights{' each' if len(names) > 1 else ''}"
+        f"{', '.join(names)}: {class_name}, {weights:,} {things(weights, 'weight')}{' each' if len(names) > 1 else ''}"
         for (class_name, weights), names in alike.items()
     ]
 
@@ -321,7 +325,7 @@ def _cost(facts: ImplementationFacts, module: ModuleAnalysis, several: bool, lon
     rows = [("FLOPs", totals.flops)]
     rows += [("of these matrix products", totals.matmul_flops)] if totals.matmul_flops != totals.flops else []
     rows += [("bytes read", totals.memory_access.read), ("bytes written", totals.memory_access.write)]
-    said = "; ".join(long(label, owner, _formula(text)) for label, text in rows)
+    said = long(owner, [(label, _formula(text)) for label, text in rows])
     if several:
         return f"{owner}: {said}."
     return f"at {where}: {said}." if where else f"{said}."

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from opscope_schemas.analysis import Variable, is_element, unknown
 from opscope_schemas.extracted_config import Check, Configuration, Hyperparameter
 from opscope_schemas.formula import Rational, holds, variables
+from opscope_schemas.units import things
 
 from opscope_tools.report import scan
 from opscope_tools.report.facts import ImplementationFacts, short
@@ -97,8 +98,16 @@ def _meaning(facts: ImplementationFacts, variable: Variable) -> str:
     if variable.meaning != unknown(variable.name):
         return variable.meaning
     held = _held(facts, variable.config_key)
-    words = held[1].meaning if held is not None else None
-    return f"`{_clipped(in_code(words.text))}`" if words is not None else ""
+    return _words(*held) if held is not None else ""
+
+
+def _words(own: Configuration, parameter: Hyperparameter) -> str:
+    """What source says a parameter means; its braces stand where the row names the file that has them."""
+    meaning = parameter.meaning
+    if meaning is None:
+        return ""
+    beside = (meaning.file or own.file) == (parameter.file or own.file)
+    return f"`{_clipped((as_source if beside else in_code)(meaning.text))}`"
 
 
 def _nested(facts: ImplementationFacts, attribute: str) -> dict[str, int]:
@@ -321,7 +330,7 @@ def _described(
     """Value and description of a parameter that no formula names."""
     path = _path(own, parameter)
     where = _named_at(facts, own, parameter)
-    words = f"`{_clipped(in_code(parameter.meaning.text))}`; " if parameter.meaning is not None else ""
+    words = _words(own, parameter)
     rest = [*_given(parameter), *_derived(own, parameter)]
     traced = facts.tree.config.get(path, parameter) if not own.path else parameter  # nested ones: as source has them
     if parameter.sub_config:
@@ -335,9 +344,9 @@ def _described(
         rest += _differing(parameter, traced) if traced is not parameter else []
     if parameter.reads is not None:
         count = parameter.reads.count
-        places = f"read in {count} place{'s' * (count != 1)}"
+        places = f"read in {count} {things(count, 'place')}"
         rest.append(places if count else _read_by(facts, own, parameter) or _NOWHERE)
-    return value, "; ".join([f"{words}{where}", *rest])
+    return value, "; ".join([*([words] if words else []), where, *rest])
 
 
 def _derived(own: Configuration, parameter: Hyperparameter) -> list[str]:
@@ -440,7 +449,7 @@ def _elsewhere(facts: ImplementationFacts, checks: Sequence[Check]) -> list[str]
         places = ", ".join(f"`{file}:{check.line}`" for check in own[:_PLACES])
         more = f" and {len(own) - _PLACES} more" if len(own) > _PLACES else ""
         lines.setdefault(why, []).append(
-            f"{len(own)} check{'s' * (len(own) != 1)} ({kinds}) of {owner or 'the file'}: {places}{more}"
+            f"{len(own)} {things(len(own), 'check')} ({kinds}) of {owner or 'the file'}: {places}{more}"
         )
     return [f"{why}: {'; '.join(said)}" for why, said in lines.items()]
 

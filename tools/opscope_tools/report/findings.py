@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from opscope_schemas.analysis import ModuleNode
 from opscope_schemas.estimates import launches
 from opscope_schemas.formula import evaluate, variables
-from opscope_schemas.units import plain_bytes, seconds
+from opscope_schemas.units import plain_bytes, seconds, things
 
 from opscope_tools.report.configuration import layer_settings
 from opscope_tools.report.facts import ImplementationFacts, is_leaf, leaves, short, walk
@@ -64,7 +64,9 @@ def _parameters(facts: ImplementationFacts, quotes: Quotes) -> str:
     used |= {name for v in known.values() if v.kind == "derived" and v.name in used for name in variables(v.definition)}
     sizes = [v for v in known.values() if v.config_key and v.name in used]
     named = ", ".join(f"`{v.name}`" for v in sizes)
-    deciding = [name for name in layer_settings(facts) if name not in {v.config_key for v in sizes}]
+    deciding = [
+        name for name in layer_settings(facts) if name not in {v.config_key for v in sizes if v.name == "num_layers"}
+    ]
     kinds = f"; which layer is of which kind, {_and(deciding)} say{'s' * (len(deciding) == 1)}" if deciding else ""
     return f"What a pass costs follows from {quotes('config.symbols', len(sizes))} sizes of the configuration{f' ({named})' if named else ''} and from those of the call{kinds}."
 
@@ -125,7 +127,7 @@ def _chain(facts: ImplementationFacts, quotes: Quotes) -> str:
         if is_leaf(kernel)
     )
     return (
-        f"The longest chain of {facts.main.phase} is {depth} of {quotes('flow.operators', len(graph.operators))} operators, layers "
+        f"The longest chain of {facts.main.phase} is {depth} of {quotes('flow.operators', len(graph.operators))} {things(len(graph.operators), 'operator')}, layers "
         f"{'and the steps of loops, which follow one another, ' if looped else ''}once: what stands beside it may run at the same time."
     )
 
@@ -140,7 +142,7 @@ def _split(facts: ImplementationFacts, quotes: Quotes) -> str:
     alone, found = facts.estimates.get(_step(facts)), facts.spread[most]
     before, after = (one.totals.calibrated_seconds if one else None for one in (alone, found))
     key = f"rank.tp{most}"
-    text = f"Over {quotes(f'{key}.ranks', most)} devices, as engines split it, embeddings too, a rank holds {quotes.said(f'{key}.weights', found.memory.weights_bytes, plain_bytes)} of weights"
+    text = f"Over {quotes(f'{key}.ranks', most)} {things(most, 'device')}, as engines split it, embeddings too, a rank holds {quotes.said(f'{key}.weights', found.memory.weights_bytes, plain_bytes)} of weights"
     if not found.memory.fits:
         text += ", more than it has room for"
     elif before and after:
@@ -164,7 +166,7 @@ def ranks_line(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
             parts.append(f"more than the {quotes.said('rank.usable', use.usable_bytes, plain_bytes)} of one")
         elif found.totals.calibrated_seconds is not None:
             parts.append(f"{found.phase} {quotes.said(f'{key}.time', found.totals.calibrated_seconds, seconds)}")
-        said.append(f"{quotes(f'{key}.ranks', tp)} ranks: {', '.join(parts)}")
+        said.append(f"{quotes(f'{key}.ranks', tp)} {things(tp, 'rank')}: {', '.join(parts)}")
     device = next(iter(facts.spread.values())).hardware.name if facts.spread else ""
     return [f"**Per rank** on {device}: {'; '.join(said)}."] if said else []
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from opscope_schemas.extracted_config import KernelSettings, Setting
 from opscope_schemas.tiling import KernelTiling, MemoryOperation
+from opscope_schemas.units import things
 
 from opscope_tools.report.components import ComponentText
 from opscope_tools.report.facts import ImplementationFacts, short
@@ -188,8 +189,8 @@ def kernel_components(facts: ImplementationFacts) -> list[ComponentText]:
 def _about(facts: ImplementationFacts, kernel: KernelTiling) -> str:
     loads, stores = len(kernel.loads), len(kernel.stores)
     return (
-        f"`{kernel.name}` (`{kernel.file}:{kernel.line}`) is a {kernel.language} kernel with {loads} load{'s' * (loads != 1)} "
-        f"and {stores} store{'s' * (stores != 1)}. It was named; whether `{short(facts.subject)}` launches it was not analysed."
+        f"`{kernel.name}` (`{kernel.file}:{kernel.line}`) is a {kernel.language} kernel with {loads} {things(loads, 'load')} "
+        f"and {stores} {things(stores, 'store')}. It was named; whether `{short(facts.subject)}` launches it was not analysed."
     )
 
 
@@ -234,10 +235,11 @@ def _grid(kernel: KernelTiling) -> str:
 
 def _memory(kernel: KernelTiling) -> str:
     levels = dict.fromkeys(each.level for each in (*kernel.loads, *kernel.stores))
+    loads, stores = len(kernel.loads), len(kernel.stores)
     shared = (
         f"; shared arrays: {', '.join(array.name for array in kernel.shared_memory)}" if kernel.shared_memory else ""
     )
-    return f"{len(kernel.loads)} loads, {len(kernel.stores)} stores ({', '.join(levels) or 'none'}){in_code(shared)}"
+    return f"{loads} {things(loads, 'load')}, {stores} {things(stores, 'store')} ({', '.join(levels) or 'none'}){in_code(shared)}"
 
 
 def _accesses(kernel: KernelTiling) -> list[MemoryOperation]:

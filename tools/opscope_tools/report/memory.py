@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from opscope_schemas.analysis import Kernel, ModelAnalysis, TensorInfo
 from opscope_schemas.formula import Formula, evaluate, variables
-from opscope_schemas.units import plain_bytes
+from opscope_schemas.units import plain_bytes, things
 
 from opscope_tools.report.facts import ImplementationFacts, leaves, short, walk
 from opscope_tools.report.kinds import sliding_window
@@ -76,12 +76,13 @@ def _activations(facts: ImplementationFacts, catalogue: Sequence[Task]) -> Itera
     for tensor in made:
         operator = graph.operators[tensor.created_by - 1]
         readers = dict.fromkeys(number[reader] for reader in tensor.consumed_by)
+        lived = tensor.lives[1] - tensor.lives[0] + 1
         name = TensorInfo(name=f"{operator.operator.partition('.')[2]} result", shape=tensor.shape, dtype=tensor.dtype)
         rows[
             f"{_described(name.name, name)}, {_bytes(facts, Formula.parse(tensor.bytes), facts.main)}",
             f"task {number[tensor.created_by]} (`{operator.file}:{operator.line}`)",
             f"task {', '.join(map(str, readers))}" if readers else "nobody",
-            f"{tensor.lives[1] - tensor.lives[0] + 1} operators, task {number[tensor.lives[0]]} to {number[tensor.lives[1]]}",
+            f"{lived} {things(lived, 'operator')}, task {number[tensor.lives[0]]} to {number[tensor.lives[1]]}",
         ] = None
         if len(rows) == _MOST_TENSORS:
             return iter(rows)
@@ -143,7 +144,7 @@ def _outputs(facts: ImplementationFacts, catalogue: Sequence[Task], numbers: Map
     found = [(tensor, number[by]) for tensor, by in facts.returned if by in number and not facts.within]
     for tensor, task in found:
         name = tensor.name or f"output of `{short(facts.subject)}`"
-        yield _sized(facts, name, tensor.model_copy(update={"name": ""})), f"task {task}", "the caller", dropped
+        yield _sized(facts, name, tensor.model_copy(update={"name": ""})), _maker(task), "the caller", dropped
     if found:
         return
     last = facts.main.kernels[-1] if facts.main.kernels else None
@@ -153,6 +154,10 @@ def _outputs(facts: ImplementationFacts, catalogue: Sequence[Task], numbers: Map
     name = "logits" if tensor.shape and tensor.shape[-1] == "{vocab_size}" else f"output of `{short(facts.subject)}`"
     made = f"`{last.attribute}` ({_tasks_of(last, numbers)})" if last.attribute else _tasks_of(last, numbers)
     yield _sized(facts, name, tensor), made, "the caller", dropped
+
+
+def _maker(task: int) -> str:
+    return f"task {task}" if task else "not analysed: the trace does not say which operator makes it"
 
 
 def _scores(facts: ImplementationFacts, numbers: Mapping[int, int]) -> Iterator[Row]:

@@ -13,6 +13,7 @@ from itertools import groupby, pairwise
 
 from opscope_schemas.analysis import Kernel, ModelTreeResult, ModuleNode
 from opscope_schemas.formula import evaluate
+from opscope_schemas.units import things
 
 from opscope_tools.report.facts import ImplementationFacts
 
@@ -98,7 +99,7 @@ def numbers_said(layers: Sequence[int]) -> str:
     runs = [[at for _, at in run] for _, run in groupby(enumerate(layers), lambda pair: pair[1] - pair[0])]
     said = [f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs]
     more = ", …" if len(said) > _MOST else ""
-    return f"layer{'s' * (len(layers) != 1)} {', '.join(said[:_MOST])}{more}"
+    return f"{things(len(layers), 'layer')} {', '.join(said[:_MOST])}{more}"
 
 
 def _range(name: str) -> range:

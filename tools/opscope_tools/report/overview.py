@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from opscope_schemas.analysis import Analysis, ModuleNode
 from opscope_schemas.extracted_config import KernelHook
 from opscope_schemas.formula import Rational, evaluate, variables
+from opscope_schemas.units import things
 
 from opscope_tools.report import scan
 from opscope_tools.report.facts import ImplementationFacts, leaves, short, walk
@@ -55,9 +56,11 @@ def _kept_heads(facts: ImplementationFacts, values: Mapping[str, Rational]) -> i
 _PLAIN = ("projection", "activation", "embedding", "module")
 
 
-def _heads(quotes: Quotes, kind: tuple[str, int, int], between: str) -> str:
+def _heads(quotes: Quotes, kind: tuple[str, int, int]) -> str:
     """Query and key-value heads with their marks."""
-    return f"{quotes('attention.query_heads', kind[1])} {between} {quotes('attention.key_value_heads', kind[2])}"
+    _, own, shared = kind
+    queries = f"{quotes('attention.query_heads', own)} {things(own, 'query head')}"
+    return f"{queries} on {quotes('attention.key_value_heads', shared)} {things(shared, 'key-value head')}"
 
 
 def key_features(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
@@ -67,11 +70,7 @@ def key_features(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
     kind = attention_kind(facts)
     for role in dict.fromkeys(facts.role(k.class_name) for _, _, k in walk(facts.main.kernels, "") if k.class_name):
         for name in facts.classes_of(role)[:1] if role not in _PLAIN else ():
-            detail = (
-                f", {kind[0]}: {_heads(quotes, kind, 'query heads on')} key-value heads"
-                if kind and role == "attention"
-                else ""
-            )
+            detail = f", {kind[0]}: {_heads(quotes, kind)}" if kind and role == "attention" else ""
             (features if detail or role == "mixture of experts" else classes).append(
                 f"{role.capitalize()}: `{short(name)}` ({facts.pointer(name)}){detail}"
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from opscope_schemas.analysis import GroupTotal, ModelAnalysis
 from opscope_schemas.formula import Rational, evaluate
@@ -114,9 +114,12 @@ def bottlenecks(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
     found = scan.matching_lines(
         facts.reader, facts.modeling_file, r"(\.item\(\)|synchronize\(|\.tolist\(\)|\.cpu\(\))", scopes(facts.main)
     )
-    hits = [hit for hit in found if _ran(facts, hit)]
-    said = [f"`{hit.text}` ({hit.pointer})" for hit in hits]
-    none = f"none found: searched what ran of `{facts.modeling_file}` for item, tolist, cpu and synchronize"
+    hits = dict.fromkeys([*(hit for hit in found if _ran(facts, hit)), *_waited_for(facts)])
+    said = [f"`{hit.text.strip()}` ({hit.pointer})" for hit in hits]
+    none = (
+        f"none found: searched what ran of `{facts.modeling_file}` for item, tolist, cpu and synchronize, and all that ran "
+        "for conditions on what an operator computes"
+    )
     lines.append(f"**Synchronization:** {', '.join(said) if said else none}")
     return lines
 
@@ -129,6 +132,18 @@ def _bound_operators(facts: ImplementationFacts, document: ModelAnalysis, kind: 
         for name, f in figures
         if f.bytes and limited([f], facts.ridge)[0] == kind
     ]
+
+
+def _waited_for(facts: ImplementationFacts) -> Iterator[scan.Hit]:
+    """Conditions that take the truth of one number which an operator makes and no other reads, in helpers too."""
+    for document, graph in zip(facts.documents, facts.graphs, strict=True):
+        alone = {t.created_by for t in graph.tensors if not t.shape and not t.consumed_by and t.kind == "activation"}
+        kernels = (k for _, k in leaves(document) if k.kernel_type == "basic")
+        for kernel in (k for operator, k in zip(graph.operators, kernels, strict=True) if operator.id in alone):
+            places = [*((s.file, s.line) for s in reversed(kernel.via)), (kernel.file, kernel.line)]
+            read = next((place for place in places if scan.in_condition(facts.reader, *place)), None)
+            if read is not None:
+                yield scan.Hit(*read, "", facts.reader.line(*read))
 
 
 def _ran(facts: ImplementationFacts, hit: scan.Hit) -> bool:

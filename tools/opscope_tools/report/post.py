@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from opscope_schemas.errors import InputError, UnknownNameError
 from opscope_schemas.evidence import TOPICS, EvidenceFile, EvidenceRecord, Topic
 from opscope_schemas.report import ReportFacts, ReportSummary
-from opscope_schemas.units import said, unit_of_field
+from opscope_schemas.units import said, things, unit_of_field
 
 from opscope_tools.report.markdown import table
 from opscope_tools.report.post_language import ExpressionError, UnheldError, names_in, value_of
@@ -360,8 +360,8 @@ def _measured(post: Post, facts: Mapping[str, Value]) -> str:
     """How the figures came about: workload, records, derivations, how to repeat it."""
     given = post.evidence.workload
     sizes = (
-        f"`{given.model}` with random weights: {given.num_layers} layers, {given.hidden_size} wide, {given.num_heads} heads ({given.num_kv_heads} for keys and values), feed-forward {given.intermediate_size}, "
-        f"vocabulary {given.vocab_size}, {given.dtype}; {given.batch_size} sequence(s), a prompt of {given.prompt} tokens, {given.tokens} generated, {given.threads} thread(s) unless said."
+        f"`{given.model}` with random weights: {given.num_layers} {things(given.num_layers, 'layer')}, {given.hidden_size} wide, {given.num_heads} {things(given.num_heads, 'head')} ({given.num_kv_heads} for keys and values), feed-forward {given.intermediate_size}, "
+        f"vocabulary {given.vocab_size}, {given.dtype}; {given.batch_size} {things(given.batch_size, 'sequence')}, a prompt of {given.prompt} tokens, {given.tokens} generated, {given.threads} {things(given.threads, 'thread')} unless said."
     )
     rows = [
         (

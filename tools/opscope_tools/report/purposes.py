@@ -10,7 +10,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from opscope_schemas.analysis import Kernel, ModuleAnalysis
-from opscope_schemas.formula import Rational, evaluate
+from opscope_schemas.formula import Rational, evaluate, variables
+from opscope_schemas.units import things
 
 from opscope_tools.report.call_kinds import shown, width_of
 from opscope_tools.report.facts import ImplementationFacts, short, size_at, walk
@@ -20,7 +21,7 @@ from opscope_tools.report.kinds import windowed
 from opscope_tools.report.links import Operators, Unit, edges_of
 from opscope_tools.report.nodes import node_of
 from opscope_tools.report.overview import attention_kind
-from opscope_tools.report.quotes import Quotes, in_code
+from opscope_tools.report.quotes import Quotes, as_source
 
 __all__ = ["purpose"]
 
@@ -49,7 +50,7 @@ def _called(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
     if not sites:
         return ""
     further = len(sites) - _SITES
-    more = f" and {further} further line{'s' * (further != 1)}" if further > 0 else ""
+    more = f" and {further} further {things(further, 'line')}" if further > 0 else ""
     return f" Called at {', '.join(f'`{path}:{line}`' for path, line in sites[:_SITES])}{more}."
 
 
@@ -59,7 +60,7 @@ def _docstring(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
     node = found[1].node if found else None
     text = ast.get_docstring(node) if isinstance(node, ast.ClassDef) else None
     first = re.split(r"(?<=[.!?])\s|\n\s*\n", (text or "").strip(), maxsplit=1)[0]
-    said = re.sub(r"\s+", " ", in_code(first))
+    said = as_source(first)
     return said if re.search(r"\w", said) and len(said) <= _QUOTED and "http" not in said else ""
 
 
@@ -127,22 +128,46 @@ class _Subject:
 
 def _attention(of: _Subject) -> str:
     kind, cached = attention_kind(of.facts), of.facts.graphs[0].cache is not None
+    both = bool(of.facts.tree.config.get("is_encoder_decoder"))  # in a model of both sides one class does either
+    read = _sides(of) if both else "" if cached else "others"
     if kind is None or of.differs("num_attention_heads") or of.facts.classes_of("attention")[0] != of.module.class_name:
-        return "lets each token read others: queries are compared with keys, and values summed by what that gives"
-    # an encoder's tokens read all others; in a model of both sides one class does either
-    before = cached and not of.facts.tree.config.get("is_encoder_decoder")
-    heads = f"{of.quotes('attention.query_heads', kind[1])} query heads"
+        how = "queries are compared with keys, and values summed by what that gives"
+        return f"lets each token read {read}: {how}" if read else f"is attention: {how}"
+    read = read or (f"the ones before it{_window(of)}" if not both else "those whose keys it is given")
+    heads = f"{of.quotes('attention.query_heads', kind[1])} {things(kind[1], 'query head')}"
     shared = of.quotes("attention.key_value_heads", kind[2])
     width = of.head_width()
-    read = f"the ones before it{_window(of)}" if before else "others"
     node = node_of(of.facts, of.module.class_name, of.facts.calls.get(of.module.class_name))
     sinks = next((name for name in (node.weights if node else ()) if "sink" in name), "")
     learned = f" beside a learned score of each head (`{sinks}`)" if sinks else ""
     return (
         f"lets each token read {read}: {heads}{f' {width}' if width else ''} are compared with the keys "
-        f"of {shared} key-value heads ({kind[0]}){learned}, and the values are summed by what that gives; "
+        f"of {shared} {things(kind[2], 'key-value head')} ({kind[0]}){learned}, and the values are summed by what that gives; "
         f"{'new keys and values join the cache' if cached else 'nothing is kept'}"
     )
+
+
+def _sides(of: _Subject) -> str:
+    """What its tokens read in the encoder and in the decoder, by the lengths of queries and keys; empty where none is told."""
+    found = set[str]()
+    for call in (call for kind in of.facts.call_kinds.get(of.module.class_name, ()) for call in kind.calls):
+        for _, _, kernel in walk((call,), ""):
+            if re.search(r"sdpa|scaled_dot_product", kernel.operator) and len(kernel.inputs) > 1:
+                queries, keys = (each.shape[-2] for each in kernel.inputs[:2])
+            elif "softmax" in kernel.operator and kernel.outputs:
+                queries, keys = kernel.outputs[0].shape[-2:]
+            else:
+                continue
+            if "seq_len" not in variables(queries):
+                found.add("all others in the encoder")
+            elif variables(keys) & {"seq_len", "cache_len"}:
+                found.add("the ones before it in the decoder")
+            else:
+                found.add("those of the encoder")
+    counted = any(
+        variable.name == "seq_len" for variable in of.facts.main.variables
+    )  # a pass in plain numbers does not tell
+    return _or(sorted(found)) if found and counted else ""
 
 
 def _window(of: _Subject) -> str:
@@ -261,7 +286,7 @@ def _among(of: _Subject) -> str:
     total, layers = sum(counts.values()), of.number("num_layers", "num_hidden_layers")
     key = f"module.{of.module.class_name}"
     if layers is not None and (total == layers or of.facts.within):
-        return f"is one of {of.size('num_layers', 'num_hidden_layers')} layers"
+        return "is the only layer" if layers == 1 else f"is one of {of.size('num_layers', 'num_hidden_layers')} layers"
     if total < 2:
         return "is one layer"
     said = of.quotes(f"{key}.calls", total)
@@ -299,7 +324,7 @@ def _through(of: _Subject, what: str = "what it is given") -> str:
     runs = sum(evaluate(k.repeat, of.values) for k in layers) // (evaluate(call.repeat, of.values) if call else 1)
     names = dict.fromkeys(f"`{short(k.class_name)}`" for k in layers)
     key = f"module.{of.module.class_name}.layers"
-    return f"sends {what} through {of.quotes(key, runs)} layers ({', '.join(names)})" if runs else ""
+    return f"sends {what} through {of.quotes(key, runs)} {things(runs, 'layer')} ({', '.join(names)})" if runs else ""
 
 
 def _projection(_: _Subject) -> str:

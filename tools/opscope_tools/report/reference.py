@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from opscope_schemas.analysis import ModelAnalysis
 from opscope_schemas.formula import evaluate, variables
-from opscope_schemas.units import plain_bytes
+from opscope_schemas.units import plain_bytes, things
 
 from opscope_tools.report import scan
 from opscope_tools.report.configuration import declared_at
@@ -237,10 +237,8 @@ def _file_purpose(facts: ImplementationFacts, path: str) -> str:
     parts = ", ".join(role for role in roles if role != "module") or (
         "classes of the model" if path == facts.modeling_file else "functions that classes of the model call"
     )
-    issued = f"{parts}; its lines issue {count} operator{'s' * (count != 1)}" if count else f"defines {parts}"
-    return (
-        issued if count or not helpers else f"helper functions on the way to {helpers} operator{'s' * (helpers != 1)}"
-    )
+    issued = f"{parts}; its lines issue {count} {things(count, 'operator')}" if count else f"defines {parts}"
+    return issued if count or not helpers else f"helper functions on the way to {helpers} {things(helpers, 'operator')}"
 
 
 def glossary_rows(text: str) -> list[tuple[str, str]]:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from opscope_schemas.common import Source
 from opscope_schemas.repo_map import CallNest, Candidate, Component, Counted, EntryPoint, NestLine, Place, RepoMapResult
 from opscope_schemas.report import Problem, ReportFacts, ReportSummary
+from opscope_schemas.units import things
 
 from opscope_tools.report.architecture import architecture_map
 from opscope_tools.report.evidence import with_facts
@@ -130,6 +131,10 @@ def _code(text: str, most: int = _SHOWN) -> str:
     return f"`{plain[:most]}{'...' if len(plain) > most else ''}`" if plain else ""
 
 
+def _several(count: int, noun: str) -> str:
+    return f"{number(count)} {things(count, noun)}"
+
+
 def _said(text: str) -> str:
     """What source says in words, in quotation marks."""
     return '"' + re.sub(r"[`\"{}<>\[\]]", "", " ".join(text.split())).strip() + '"'
@@ -154,11 +159,11 @@ def _signals(found: RepoMapResult) -> str:
 def _tldr(found: RepoMapResult, quotes: Quotes) -> list[str]:
     languages = ", ".join(f"{name} {number(count)}" for name, count in list(found.languages.items())[:4])
     lines = [
-        f"{found.repository}: {found.framework or 'no framework of those looked for'}; {quotes('files', found.files or 0)} files, "
-        f"{quotes('lines', found.lines or 0)} lines ({languages})."
+        f"{found.repository}: {found.framework or 'no framework of those looked for'}; {quotes('files', found.files or 0)} {things(found.files or 0, 'file')}, "
+        f"{quotes('lines', found.lines or 0)} {things(found.lines or 0, 'line')} ({languages})."
     ]
     modes = [
-        f"{m.name} ({number(m.count)} lines, first {_pointer(m.places[0].at)})"
+        f"{m.name} ({_several(m.count, 'line')}, first {_pointer(m.places[0].at)})"
         for m in found.execution
         if m.count and m.places
     ]
@@ -259,7 +264,9 @@ def _module_rows(found: RepoMapResult) -> list[tuple[str, str, str]]:
     for module in (module for module in held if module.path in largest):
         says = f"; {_said(module.says)}" if module.says else ""
         at = f" ({_pointer(module.at)})" if module.at else ""
-        counted = f"{number(module.files)} files, {number(module.lines)} lines, {number(module.classes)} classes"
+        counted = (
+            f"{_several(module.files, 'file')}, {_several(module.lines, 'line')}, {_several(module.classes, 'class')}"
+        )
         rows.append(
             (f"`{module.path}/`" if "." not in module.path else f"`{module.path}`", module.role, f"{counted}{says}{at}")
         )
@@ -407,7 +414,7 @@ def _responsibility(best: Candidate, component: Component) -> str:
     said = [f"doubtful: {best.weak}"] if best.weak else []
     said += [_said(_sentences(best.says, _GLANCE // 2))] if best.says else []
     said += dict.fromkeys(place.text for place in best.does if place.text)
-    said += [f"{number(best.lines)} lines, imported by {number(best.importers)} files"]
+    said += [f"{_several(best.lines, 'line')}, imported by {_several(best.importers, 'file')}"]
     said += [f"does it in {methods}"] if methods else []
     said += [f"its body has `{best.does[0].name}` ({_pointer(best.does[0].at)})"] if best.does and not methods else []
     said += [f"other candidates: {others}"] if others else []
@@ -424,7 +431,11 @@ def _extension_rows(found: RepoMapResult) -> Iterator[tuple[str, str, str]]:
             ),
             "",
         )
-        yield f"add to {_code(fact.name)}", _pointer(fact.at), f"{fact.kind} with {number(fact.count)} entries{sibling}"
+        yield (
+            f"add to {_code(fact.name)}",
+            _pointer(fact.at),
+            f"{fact.kind} with {_several(fact.count, 'entry')}{sibling}",
+        )
     if not found.extensions:
         yield "none found", "searched", "registries, abstract bases, `register_` decorators and plugin groups"
 
@@ -565,6 +576,6 @@ def _summary(facts: RepoFacts, path: str) -> ReportSummary:
         if s.heading.startswith("## ") and (s.number != DEEP_DIVE or (found.llm and found.llm.related))
     ]
     return ReportSummary(
-        insights=(f"{found.repository}: {found.framework or 'no known framework'}, {found.files or 0:,} files, {found.lines or 0:,} lines.", *best[:6]),
+        insights=(f"{found.repository}: {found.framework or 'no known framework'}, {_several(found.files or 0, 'file')}, {_several(found.lines or 0, 'line')}.", *best[:6]),
         limitations=tuple(found.notes), links=tuple(f"{path}#{anchor(s.heading)}" for s in links),
     )  # fmt: skip

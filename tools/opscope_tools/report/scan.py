@@ -17,7 +17,7 @@ from opscope_tools.source.python.imports import imported
 
 __all__ = [
     "Hit", "Plan", "bases", "by_layer", "capabilities", "code_lines", "decorators", "functions_named",
-    "matching_lines", "plans", "properties",
+    "in_condition", "matching_lines", "plans", "properties",
 ]  # fmt: skip
 
 #: what a layer's own number is called
@@ -210,6 +210,18 @@ def matching_lines(reader: SourceReader, path: str, pattern: str, scopes: Iterab
                 Hit(path, number, found.group(1) if found.groups() else found.group(), reader.line(path, number))
             )
     return hits
+
+
+def in_condition(reader: SourceReader, path: str, line: int) -> bool:
+    """Whether what a line computes is taken for true or false there."""
+    tree = reader.tree(path)
+    tests = (
+        node.test if isinstance(node, ast.If | ast.While | ast.IfExp | ast.Assert) else node
+        for node in (ast.walk(tree) if tree is not None else ())
+        if isinstance(node, ast.If | ast.While | ast.IfExp | ast.Assert | ast.BoolOp)
+        or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not))
+    )
+    return any(test.lineno <= line <= (test.end_lineno or test.lineno) for test in tests)
 
 
 def capabilities(reader: SourceReader, path: str) -> list[Hit]:

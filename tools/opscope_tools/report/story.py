@@ -13,7 +13,7 @@ from fractions import Fraction
 from opscope_schemas.analysis import ModelAnalysis, ModuleNode
 from opscope_schemas.estimates import RooflineResult, launches
 from opscope_schemas.formula import evaluate, variables
-from opscope_schemas.units import amount, counted, plain_bytes, seconds
+from opscope_schemas.units import amount, counted, plain_bytes, seconds, things
 
 from opscope_tools.report.facts import ImplementationFacts, short
 from opscope_tools.report.findings import repeated
@@ -91,12 +91,18 @@ def _layers(facts: ImplementationFacts, quotes: Quotes) -> str:
     ]
     if not facts.within and config.get("is_encoder_decoder") and all(isinstance(one, int) for one in both):
         first, second = (int(str(one)) for one in both)
-        return f"{quotes('layers.encoder', first)} encoder and {quotes('layers.decoder', second)} decoder layers"
+        return f"{quotes('layers.encoder', first)} encoder and {quotes('layers.decoder', second)} decoder {things(second, 'layer')}"
     if towers := {} if facts.within else _towers(facts.tree.tree):
-        return " and ".join(f"{quotes(f'{name}.layers', count)} layers in `{name}`" for name, count in towers.items())
+        return " and ".join(
+            f"{quotes(f'{name}.layers', count)} {things(count, 'layer')} in `{name}`" for name, count in towers.items()
+        )
     layers = values.get("num_layers", config.get("num_hidden_layers"))
     repeated = not facts.within or any("num_layers" in variables(k.repeat) for k in facts.main.kernels)
-    return f"{quotes('layers', layers)} layers" if isinstance(layers, int) and layers and repeated else ""
+    return (
+        f"{quotes('layers', layers)} {things(layers, 'layer')}"
+        if isinstance(layers, int) and layers and repeated
+        else ""
+    )
 
 
 def _towers(node: ModuleNode) -> dict[str, int]:
@@ -113,7 +119,7 @@ def _holding(facts: ImplementationFacts, role: str, key: str, quotes: Quotes) ->
     held = [(one.repeat, any(facts.role(name) == role for name in _class_names(one))) for one in layers]
     some = sum(count for count, has in held if has)
     return (
-        f" in {quotes(f'layers.{key}', some)} layer{'s' * (some != 1)}"
+        f" in {quotes(f'layers.{key}', some)} {things(some, 'layer')}"
         if 0 < some < sum(count for count, _ in held)
         else ""
     )
@@ -133,7 +139,10 @@ def _heads(facts: ImplementationFacts, quotes: Quotes) -> str:
         if isinstance(part, Mapping) and isinstance(part.get("num_attention_heads"), int)
     }
     if len(set(parts.values())) > 1 and not facts.within:
-        told = [f"{quotes(f'attention.query_heads.{name}', count)} heads (`{name}`)" for name, count in parts.items()]
+        told = [
+            f"{quotes(f'attention.query_heads.{name}', count)} {things(count, 'head')} (`{name}`)"
+            for name, count in parts.items()
+        ]
         return f"attention with {' and '.join(told)}"
     kind = attention_kind(facts)
     if kind is None:
@@ -145,7 +154,7 @@ def _heads(facts: ImplementationFacts, quotes: Quotes) -> str:
         if isinstance(rank, int) and rank
         else ""
     )
-    return f"{kind[0]} attention ({heads} key-value heads{latent})"
+    return f"{kind[0]} attention ({heads} {things(kind[2], 'key-value head')}{latent})"
 
 
 def _experts(facts: ImplementationFacts, quotes: Quotes) -> str:
@@ -165,7 +174,7 @@ def _cost(facts: ImplementationFacts, document: ModelAnalysis, quotes: Quotes) -
     return (
         f"{facts.called(document, quotes)} takes {quotes.said(f'{phase}.flops', figures.flops, _flops)}, "
         f"{f'nearly all of it in matrix products ({products})' if nearly else f'of which {products} are matrix products'}, and moves "
-        f"{quotes.said(f'{phase}.bytes', figures.bytes, plain_bytes)} as eager execution does, in {quotes(f'{phase}.operators', ran)} operators: "
+        f"{quotes.said(f'{phase}.bytes', figures.bytes, plain_bytes)} as eager execution does, in {quotes(f'{phase}.operators', ran)} {things(ran, 'operator')}: "
         f"{quotes.decimal(f'{phase}.intensity', figures.intensity)} FLOPs per byte."
     )
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
 from opscope_schemas.analysis import ModelAnalysis
 from opscope_schemas.dataflow import Dataflow
 from opscope_schemas.formula import Rational
 from opscope_schemas.report import ReportSummary
-from opscope_schemas.units import amount, counted, plain_bytes
+from opscope_schemas.units import amount, counted, plain_bytes, things
 
 from opscope_tools.report import scan
 from opscope_tools.report.facts import Figures, ImplementationFacts, short
@@ -21,9 +20,6 @@ from opscope_tools.report.story import times_said
 from opscope_tools.report.tasks import tasks
 
 __all__ = ["summarise"]
-
-#: conditions of a document that the summary spells out
-_MOST_CONDITIONS = 3
 
 
 def summarise(facts: ImplementationFacts, path: str, outline: Sequence[Section]) -> ReportSummary:
@@ -53,7 +49,10 @@ def _insights(facts: ImplementationFacts) -> list[str]:
     ]
     if kind:
         where = _plain(facts.pointer(facts.classes_of("attention")[0]))
-        lines.append(f"Attention is {kind[0]}: {kind[1]} query heads on {kind[2]} key-value heads ({where}).")
+        lines.append(
+            f"Attention is {kind[0]}: {kind[1]} {things(kind[1], 'query head')} on {kind[2]} "
+            f"{things(kind[2], 'key-value head')} ({where})."
+        )
     for document, graph in zip(facts.documents, facts.graphs, strict=True):
         figures, values = facts.totals(document), facts.point(document)
         subject = _plain(facts.called(document))
@@ -87,7 +86,7 @@ def _optimisations(facts: ImplementationFacts) -> list[str]:
     lines = [f"{name} joins {parts} ({_plain(where)})." for name, parts, where in fused_operators(facts)]
     kind = attention_kind(facts)
     if kind and kind[1] > kind[2] > 0:
-        lines.append(f"The key-value cache holds {kind[2]} heads in place of {kind[1]}.")
+        lines.append(f"The key-value cache holds {kind[2]} {things(kind[2], 'head')} in place of {kind[1]}.")
     swaps = swappable(facts)
     lines += [
         f"{_swapped(hit)} can be replaced by a kernel through @{hit.text} ({hit.path}:{hit.line})." for hit in swaps
@@ -108,7 +107,7 @@ def _limitations(facts: ImplementationFacts) -> list[str]:
             f"The figures of {' and '.join(anew)} hold as reported: the reported values were traced anew. At other values "
             "the formulas hold under the conditions that the document lists."
         )
-    lines += [_validity(d) for d in facts.documents if d.conditions and d.phase not in anew]
+    lines += _validity(facts, [d for d in facts.documents if d.conditions and d.phase not in anew])
     for document in facts.documents:
         floor, figures = facts.floor_bytes(document), facts.totals(document)
         if floor and figures.bytes >= 1.005 * floor:  # below that it would read as 1.00 times
@@ -128,9 +127,12 @@ def _traced_anew(facts: ImplementationFacts, document: ModelAnalysis) -> bool:
     return any("traced anew" in note or "second trace" in note for note in notes)
 
 
-def _validity(document: ModelAnalysis) -> str:
-    """Under which conditions the figures of a pass hold; the first few, the document lists the rest."""
-    said = ", ".join(re.sub("[{}]", "", text) for text in document.conditions[:_MOST_CONDITIONS])
-    more = len(document.conditions) - _MOST_CONDITIONS
-    rest = f" and {more} more conditions that the document lists" if more > 0 else ""
-    return f"The formulas of {document.phase} hold where {said}{rest}."
+def _validity(facts: ImplementationFacts, documents: Sequence[ModelAnalysis]) -> list[str]:
+    """Where the conditions stand under which the formulas of the passes hold."""
+    told = [document.phase for document in documents if document.conditions == facts.main.conditions]
+    rest = [document.phase for document in documents if document.phase not in told]
+    return [
+        f"The formulas of {' and '.join(phases)} hold where {where} do."
+        for phases, where in ((told, "the conditions of section 3.3"), (rest, "those that the document lists"))
+        if phases
+    ]

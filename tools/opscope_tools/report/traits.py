@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from opscope_schemas.analysis import ModuleNode
 from opscope_schemas.estimates import launches
+from opscope_schemas.units import things
 
 from opscope_tools.report.facts import ImplementationFacts, short, walk
 from opscope_tools.report.kinds import layer_types, sliding_window
@@ -150,7 +151,7 @@ def _traits(facts: ImplementationFacts) -> Iterator[tuple[str, Trait]]:
     config = facts.tree.config
     kind = attention_kind(facts)
     if kind is not None:
-        said = f"attention is {kind[0]}: {kind[1]} query heads on {kind[2]} key-value heads"
+        said = f"attention is {kind[0]}: {kind[1]} {things(kind[1], 'query head')} on {kind[2]} {things(kind[2], 'key-value head')}"
         for name in ("grouped-query", "multi-query", "multi-head"):
             yield name, Trait(kind[0] == name, said)
     attends = bool(facts.classes_of("attention"))

@@ -16,7 +16,7 @@ from opscope_tools.trace.document import CallTree, Sum, assignment, worked_out_o
 from opscope_tools.trace.protocol import CallRecord, OpRecord, ViewRecord
 
 _ATTENTION = "opscope.sdpa"
-_ONE = Formula.const(1)
+_ONE, _NOTHING = Formula.const(1), Formula.const(0)
 _A, _KV = Formula.var("a_bytes"), Formula.var("kv_bytes")
 #: operators that one kernel can run in a row: each result needs its own row of the inputs
 _LIGHT = frozenset(
@@ -33,8 +33,9 @@ _ON_SCORES |= {f"aten.{n}_" for n in "add sub mul div masked_fill clamp".split()
 _SOFTMAX = frozenset({"aten._softmax", "aten._safe_softmax"})
 #: products that two activations can have
 _PAIRS = frozenset({"aten.bmm", "aten.baddbmm", "aten.matmul"})
-#: what only repeats, turns or casts its one input
+#: what only repeats, turns or casts its one input, and beside that what scales it
 _COPIES = frozenset({"aten.clone", "aten._to_copy", "aten.repeat"})
+_SCALED = _COPIES | {"aten.mul", "aten.div"}
 _ACTIVATIONS = frozenset(
     f"aten.{n}" for n in "silu gelu relu sigmoid tanh hardtanh hardswish softplus leaky_relu elu mish".split()
 )
@@ -52,6 +53,7 @@ _SAYS = {
     "fused activation": "An activation and the product with its gate are one kernel.",
     "fused rope": "Rotary embedding is one kernel for queries, one for keys, and one for its angles.",
     "fused elementwise": "Element-wise operators in a row, casts included, are one kernel.",
+    "converted weights": "Weights are cast once, when they are loaded; what reads them reads them as they were cast to.",
 }  # fmt: skip
 LIMITS = (
     "A residual add whose norm begins the next layer stays by itself; masks and sorting of routed tokens stay as they run eagerly.",
@@ -110,7 +112,8 @@ def serving(tree: CallTree, call: CallRecord, values: Mapping[str, Rational] | N
 def _as_served(tree: CallTree, call: CallRecord) -> _Graph:
     """The graph under every rule; as it is where a trace does not say what its operators read."""
     graph = _Graph(tree, call)
-    for rule in (_paged, _absorbed, _attention, _eager_attention, _hub_kernels, _fused) if graph.known else ():
+    rules = (_paged, _absorbed, _attention, _eager_attention, _hub_kernels, _fused, _converted)
+    for rule in rules if graph.known else ():
         rule(graph)
     return graph
 
@@ -307,11 +310,18 @@ def _attention(graph: _Graph) -> None:
 
 
 def _as_next_read(graph: _Graph, op: OpRecord) -> None:
-    """The result of attention is not turned after it is written."""
-    for index in op.writes:
-        for reader in graph.readers.get(index, []):
-            if reader.operator == "aten.clone" and reader.order in graph.ops:
+    """The result of attention is not turned after it is written, and written as what it is cast to."""
+    pending = list(op.writes)
+    while pending:
+        readers = graph.readers.get(index := pending.pop(), [])
+        for reader in (one for one in readers if one.order in graph.ops):
+            if reader.operator == "aten.clone":
                 graph.drop("flash attention", reader, op)
+            elif reader.operator == "aten._to_copy" and len(readers) == 1 and index not in graph.handed_on:
+                now, write = graph.now[op.order], graph.now[reader.order].write
+                graph.drop("flash attention", reader, op)
+                graph.change("flash attention", op, _moving(now, now.read, write))
+                pending.extend(reader.writes)
 
 
 def _eager_attention(graph: _Graph) -> None:
@@ -409,7 +419,7 @@ def _flash(graph: _Graph, op: OpRecord, scores: OpRecord, between: Sequence[OpRe
 
 
 def _stored(graph: _Graph, view: ViewRecord, op: OpRecord, scores: OpRecord) -> Formula:
-    """Bytes of queries, keys or values as they were before they were repeated, turned or widened for a product."""
+    """Bytes of queries, keys or values as they were before they were repeated, turned, scaled or widened for a product."""
     point = graph.point
     size, tensor, readers = Formula.parse(view.size), view.tensor, {op.order, scores.order}
     while True:
@@ -417,8 +427,8 @@ def _stored(graph: _Graph, view: ViewRecord, op: OpRecord, scores: OpRecord) -> 
         copied = made[0] if len(made) == 1 else None
         if (
             copied is None
-            or copied.operator not in _COPIES
-            or len(copied.views) != 1
+            or copied.operator not in _SCALED
+            or (len(copied.views), len(copied.inputs)) != (1, 1)
             or graph.kinds[tensor] != "activation"
             or copied.order not in graph.ops
             or any(reader.order not in readers for reader in graph.readers.get(tensor, []))
@@ -562,6 +572,15 @@ def _fuse(graph: _Graph, group: Sequence[OpRecord], rule: str) -> None:
     graph.gone.add(last.order)
     graph.fused_under[last.order] = rule
     graph.change(rule, last, _moving(graph.now[last.order], read, write))
+
+
+def _converted(graph: _Graph) -> None:
+    """A cast of weights that no kernel does on its way costs nothing in a step: it was done once before."""
+    for op in graph.ops.values():
+        cast = op.operator == "aten._to_copy" and not op.reads and "w_bytes" in op.read
+        if cast and op.order not in graph.gone:
+            graph.gone.add(op.order)
+            graph.change("converted weights", op, _moving(graph.now[op.order], _NOTHING, _NOTHING))
 
 
 def _once(graph: _Graph, index: int, views: Mapping[int, Formula]) -> Formula:

@@ -21,6 +21,8 @@ _RELATIONS: dict[Any, Callable[[Any, Any], bool]] = {
     sympy.Eq: operator.eq, sympy.Ne: operator.ne, sympy.StrictLessThan: operator.lt, sympy.LessThan: operator.le,
     sympy.StrictGreaterThan: operator.gt, sympy.GreaterThan: operator.ge,
 }  # fmt: skip
+#: rank of a symbol that none was given
+_LAST = 2
 
 
 class HintedEnv(ShapeEnv):  # type: ignore[misc]  # torch is untyped here
@@ -30,8 +32,8 @@ class HintedEnv(ShapeEnv):  # type: ignore[misc]  # torch is untyped here
         super().__init__(specialize_zero_one=False, duck_shape=False)
         self.decisions: list[Any] = []
         self.equal: dict[Any, Any] = {}
-        #: symbols that formulas keep where two are equal
-        self.preferred: set[Any] = set()
+        #: by symbol how readily formulas keep it where two are equal: the lower the sooner
+        self.ranks: dict[Any, int] = {}
         #: what is running or being built, and by decision all that asked for it
         self.where: Callable[[], Any] = lambda: None
         self.askers: dict[Any, set[Any]] = {}
@@ -137,8 +139,8 @@ class HintedEnv(ShapeEnv):  # type: ignore[misc]  # torch is untyped here
                 self.equal[symbol] = other
                 return
 
-    def _order(self, symbol: Any) -> tuple[bool, int]:
-        return symbol not in self.preferred, list(self._hints).index(symbol)
+    def _order(self, symbol: Any) -> tuple[int, int]:
+        return self.ranks.get(symbol, _LAST), list(self._hints).index(symbol)
 
     def guard_or_defer_runtime_assert(self, orig_expr: Any, msg: str, fx_node: Any = None) -> bool:
         if isinstance(orig_expr, BooleanAtom) or self._known(orig_expr):

@@ -21,6 +21,7 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic
 from torch.utils._sympy import functions as sympy_functions
 
 from opscope_tools.trace.conditions import division
+from opscope_tools.trace.variables import CONFIG
 from opscope_tools.trace.worker.environment import HintedEnv
 
 ONE = Formula.const(1)
@@ -62,7 +63,8 @@ class Symbols:
     def create(self, name: str, hint: int, *, chosen: bool = False) -> Any:
         """A symbolic integer called `name` whose branches are decided as for `hint`.
 
-        Where a size that the run chooses must equal one of the config, formulas name the chosen one.
+        Where two sizes must be equal, formulas name one that the run chooses before one of the config, and one by a standard name
+        (`hidden_size` of a part of the config too) before others.
         """
         source = ConstantSource(name)
         symbol = self.env.create_symbol(
@@ -71,8 +73,8 @@ class Symbols:
         self.hints[name] = hint
         if isinstance(symbol, sympy.Symbol):
             self._names[symbol] = name
-            if chosen:
-                self.env.preferred.add(symbol)
+            if chosen or any(f"_{name}".endswith(f"_{standard}") for standard in CONFIG):
+                self.env.ranks[symbol] = 0 if chosen else 1
         return self.env.create_symintnode(symbol, hint=hint, source=source)
 
     def name_of(self, symbol: Any) -> str:
