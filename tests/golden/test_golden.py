@@ -26,10 +26,14 @@ def test_every_derived_file_is_up_to_date_and_none_is_left_over() -> None:
 
 def test_the_registry_s_entry_starts_the_server_and_readme_bears_its_name() -> None:
     entry = json.loads((refresh.ROOT / "server.json").read_text())
-    assert f"<!-- mcp-name: {entry['name']} -->" in (refresh.ROOT / "README.md").read_text()  # PyPI's page proves the owner
-    assert re.fullmatch(r"[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+", entry["name"]) and 0 < len(entry["description"]) <= 100
+    assert (
+        f"<!-- mcp-name: {entry['name']} -->" in (refresh.ROOT / "README.md").read_text()
+    )  # PyPI's page proves the owner
+    assert re.fullmatch(r"[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+", entry["name"])
+    assert 0 < len(entry["description"]) <= 100
     started = [argument["value"] for package in entry["packages"] for argument in package["packageArguments"]]
-    assert started == ["serve"] and set(started) <= set(opscope.commands)
+    assert started == ["serve"]
+    assert set(started) <= set(opscope.commands)
 
 
 def test_the_reference_has_every_tool_every_argument_and_every_command() -> None:

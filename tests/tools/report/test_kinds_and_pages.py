@@ -169,13 +169,10 @@ def test_attention_of_a_model_of_two_sides_reads_what_its_keys_are_of(
         TensorInfo(name="", shape=("{batch_size}", "4", n, "2"), dtype="bfloat16") for n in (queries, keys, keys)
     )
     before, sdpa, after = toy._attention(toy.L)
-    attention = (
-        facts.main.kernels[1]
-        .kernels[1]
-        .model_copy(  # type: ignore[index]
-            update={"kernels": (before, sdpa.model_copy(update={"inputs": given}), after)}
-        )
-    )
+    layer = facts.main.kernels[1]
+    assert layer.kernels is not None
+    changed_kernels = (before, sdpa.model_copy(update={"inputs": given}), after)
+    attention = layer.kernels[1].model_copy(update={"kernels": changed_kernels})
     tree = facts.tree.model_copy(update={"config": {**facts.tree.config, "is_encoder_decoder": True}})
     changed = with_last(replace(facts, tree=tree), attention)
     module = next(m for m in changed.modules if m.class_name.endswith("ToyAttention"))

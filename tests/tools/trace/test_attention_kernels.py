@@ -46,7 +46,7 @@ def test_only_heads_that_a_fused_kernel_takes_are_one_operator(heads: int, kv_he
     assert seen == ([] if math else ["opscope.sdpa"])
 
 
-class Parts(TorchDispatchMode):
+class Parts(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped here
     """The operators that run, each with the shapes and types that it makes; views are none."""
 
     def __init__(self) -> None:
