@@ -108,9 +108,10 @@ bench-load: $(STAMP)
 bench-calls: $(STAMP)
 	$(BIN)/python benchmarks/calls.py
 
-# the index beside ctags, ripgrep, griffe, jedi and an import; the first two come from apt-get
+# the index beside ctags, ripgrep, griffe, jedi, Serena and an import; the first two come from apt-get
 bench-index: $(STAMP)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[bench]'
+	PYTHON=$(PYTHON) .ci/peer-environments serena
 	$(BIN)/python benchmarks/index.py
 
 # new traces by depth and beside torch's own counter, and cached answers

@@ -14,6 +14,7 @@ import os
 import platform
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,11 @@ def machine() -> str:
     """In words."""
     told = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
     models = [line.partition(":")[2].strip() for line in told.splitlines() if line.startswith("model name")]
-    return f"{os.cpu_count()} cores of {models[0] if models else platform.machine()}, {platform.system()}, Python {platform.python_version()}"
+    packages = ", ".join(f"{name} {version(name)}" for name in ("torch", "transformers"))
+    return (
+        f"{os.cpu_count()} cores of {models[0] if models else platform.machine()}, {platform.system()}, "
+        f"Python {platform.python_version()}, {packages}"
+    )
 
 
 def main() -> None:
