@@ -1,6 +1,7 @@
 """Serena's language-server layer asked for the references of one class, in Serena's interpreter: `PYTHON serena_references.py FOLDER`.
 
-Over jedi's language server, which lies beside it; the default, pyright, is fetched when it is first started.
+Over jedi's language server, which lies beside it; the default, pyright, is fetched when it is first started. It lists uses in
+modular_*.py too, templates that opscope counts and does not list.
 """
 
 from __future__ import annotations
