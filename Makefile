@@ -108,9 +108,10 @@ bench-load: $(STAMP)
 bench-calls: $(STAMP)
 	$(BIN)/python benchmarks/calls.py
 
-# the index beside ctags, ripgrep, griffe, jedi and an import; the first two come from apt-get
+# the index beside ctags, ripgrep, griffe, jedi, Serena and an import; the first two come from apt-get
 bench-index: $(STAMP)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[bench]'
+	PYTHON=$(PYTHON) .ci/peer-environments serena
 	$(BIN)/python benchmarks/index.py
 
 # new traces by depth and beside torch's own counter, and cached answers
@@ -152,9 +153,11 @@ bench-gpu: $(STAMP)
 bench-roofline: $(STAMP)
 	$(BIN)/python benchmarks/gpu_roofline.py $(ON)
 
-# counts and bounds beside GenZ's; GENZ=PATH: an interpreter that has genz-llm
+# counts of the same models by opscope and other counters beside a reference, into docs/benchmarks.md; makes their environments;
+# TOOLS='--tool DeepSpeed': these anew, the others from their records
 bench-peers: $(STAMP)
-	$(BIN)/python benchmarks/peers_counts.py $(GENZ)
+	PYTHON=$(PYTHON) .ci/peer-environments
+	$(BIN)/python benchmarks/peers/compare.py $(TOOLS)
 
 # every published checkpoint of the table, traced in prefill and decode
 sweep-checkpoints: $(STAMP)
@@ -213,4 +216,4 @@ $(STAMP): pyproject.toml constraints.txt tests/kernel-sources.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-second .venv-clients site .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .venv-second .venv-clients .venv-peers site .mypy_cache .pytest_cache .ruff_cache

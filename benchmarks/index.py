@@ -1,4 +1,4 @@
-"""The index beside what else answers its questions: universal-ctags, ripgrep, griffe, jedi, importing and inspecting.
+"""The index beside what else answers its questions: universal-ctags, ripgrep, griffe, jedi, Serena, importing and inspecting.
 
 All sides run in one sitting, in turn, each in a process of its own; CPU is user and system time of the whole process
 tree, the figure that a busy machine bends least. Every target stands beside what was measured. A tool that is not
@@ -23,6 +23,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 BARE = ("LlamaForCausalLM", "MixtralSparseMoeBlock", "TransformerEncoderLayer")
+SERENA = HERE.parent / ".venv-peers/serena/bin/python"
 DOTTED = "transformers.models.llama.modeling_llama.LlamaAttention"
 
 
@@ -105,6 +106,16 @@ def one_round(sitting: Sitting, warm: str, first: bool) -> None:
     sitting.ask("latencies", "latencies", warm)
     with tempfile.TemporaryDirectory() as folder:
         sitting.ask("one change", "one_change", folder)
+        if first:
+            sitting.ask("opscope, references, no index, once", "references", folder, DOTTED)
+            if SERENA.is_file():
+                package = trees[0]
+                sitting.run(
+                    "Serena over jedi, references, once",
+                    [str(SERENA), str(HERE / "peers/serena_references.py"), package],
+                )
+            else:
+                sitting.missing["serena-agent"] = ".ci/peer-environments serena"
         if first and importlib.util.find_spec("griffe"):
             sitting.ask("griffe, transformers only, once", "griffe_load", folder)
     for package in ("jedi", "griffe"):

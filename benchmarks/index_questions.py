@@ -81,6 +81,19 @@ def answer_after_the_sdk(folder: Path, name: str) -> dict[str, float]:
     return {"wall": time.perf_counter() - begun}
 
 
+def references(folder: Path, name: str) -> dict[str, float]:
+    """What in the package leads to the class: `find_references` in a new process without an index."""
+    from opscope_tools.catalog import tool_named
+    from opscope_tools.running.runner import run_tool
+    from opscope_tools.running.tool import ToolContext
+    from opscope_tools.running.workspace import Workspace
+
+    workspace = Workspace.create(cache_folder=folder)
+    found = run_tool(tool_named("find_references"), {"target": name, "repo": "transformers"}, ToolContext(workspace))
+    workspace.store.close()
+    return {"found": float(found.reference_count)}
+
+
 def inspect_it(_folder: Path, name: str) -> dict[str, float]:
     import importlib
     import inspect

@@ -1,17 +1,14 @@
-"""Counts and bounds beside those of GenZ (`genz-llm` on PyPI): one device, one point, the same figures of the device given to both.
+"""Counts and bounds of whole checkpoints beside those of GenZ: one device, one point, the same figures of the device given to both.
 
-`python benchmarks/peers_counts.py PYTHON`: an interpreter in whose environment `pip install genz-llm` was run, since it wants other
-packages than this one; without it the benchmark says so and ends. LLM-Viewer and InferSim are not on PyPI, and are not compared.
-
-Known differences: GenZ's decode counts no table of embeddings among the weights; its prefill makes logits of every position and scores
-above the diagonal; it has no norms and activations. Its gigabytes are 2^30 bytes.
+GenZ runs in its own interpreter; its gigabytes are 2^30 bytes. Known differences: its decode counts no table of embeddings among
+the weights; its prefill makes logits of every position and scores above the diagonal; it has no norms and activations.
 """
 
 from __future__ import annotations
 
 import json
 import subprocess
-import sys
+from pathlib import Path
 from typing import Any
 
 from opscope_tools.estimate_roofline.tool import RooflineArguments, estimate_roofline
@@ -25,8 +22,8 @@ _MODELS = {
     "mistralai/Mixtral-8x7B": "mistralai/Mixtral-8x7B-v0.1",
 }  # fmt: skip
 _POINTS = [("decode", 8, 4096), ("decode", 1, 1024), ("prefill", 1, 1024)]
-_DEVICE = "h200_sxm"
-#: what GenZ calls a megabyte; its MFLOP are millions
+DEVICE = "h200_sxm"
+#: what GenZ calls a megabyte; its "MACs" are FLOPs here, in millions: operator_base.py doubles them where a system is given
 _MEGABYTE = 2**20
 _PEER = """
 import json, sys, warnings
@@ -42,47 +39,36 @@ for model, phase, batch, length in asked["cases"]:
         found.append({"error": f"{type(error).__name__}: {error}"})
 print("\\n" + json.dumps(found))
 """
-_NAMES = ["MACs (MFLOP)", "Total Weights (MB)", "KV Cache (MB)", "Latency (msec)"]
+_NAMES = ("MACs (MFLOP)", "Total Weights (MB)", "KV Cache (MB)", "Latency (msec)")
+_SCALES = (1e-3, _MEGABYTE / 1e9, _MEGABYTE / 1e9, 1.0)
+UNITS = ("GFLOP", "GB of weights", "GB of cache", "ms, bound")
 
 
-def main() -> int:
-    if (
-        len(sys.argv) < 2
-        or subprocess.run([sys.argv[1], "-c", "import GenZ"], capture_output=True, check=False).returncode
-    ):
-        print("No interpreter with genz-llm: name one in whose environment it is installed.")
-        return 0
-    device = shipped()[_DEVICE]
+def bounds(python: Path) -> list[dict[str, Any]]:
+    """For each model and point: opscope's four figures and GenZ's, in the same units, or why GenZ has none."""
+    device = shipped()[DEVICE]
     system = {"Flops": device.peak_flops["bf16"] / 1e12, "Memory_BW": device.bandwidth / 2**30, "Memory_size": device.capacity / 1e9,
               "ICN": 450, "real_values": True}  # fmt: skip
     cases = [(model, *point) for model in _MODELS for point in _POINTS]
     asked = json.dumps({"system": system, "cases": cases, "names": _NAMES})
-    peer = subprocess.run([sys.argv[1], "-c", _PEER, asked], capture_output=True, text=True, check=True)
-    context = ToolContext(Workspace.create())
-    print(f"{_DEVICE}; each: ours, GenZ's, ours over GenZ's")
+    peer = subprocess.run([python, "-c", _PEER, asked], capture_output=True, text=True, check=True)
+    context, rows = ToolContext(Workspace.create()), []
     for (model, phase, batch, length), theirs in zip(cases, json.loads(peer.stdout.splitlines()[-1]), strict=True):
-        name = f"{model} {phase} {batch}x{length}"
-        if "error" in theirs:
-            print(f"{name}: GenZ says {theirs['error']}")
-            continue
+        row: dict[str, Any] = {"model": model, "phase": phase, "batch": batch, "length": length}
         values = {"batch_size": batch, "cache_len" if phase == "decode" else "seq_len": length}
-        given: dict[str, Any] = {"target": _MODELS[model], "hardware": _DEVICE, "phase": phase, "values": values}
+        given: dict[str, Any] = {"target": _MODELS[model], "hardware": DEVICE, "phase": phase, "values": values}
         found = estimate_roofline(RooflineArguments.model_validate(given), context)
-        ours = (
+        row["ours"] = (
             found.totals.flops / 1e9,
             found.memory.weights_bytes / 1e9,
             found.memory.cache_bytes / 1e9,
             found.totals.bound_seconds * 1e3,
         )
-        scales = (1e-3, _MEGABYTE / 1e9, _MEGABYTE / 1e9, 1.0)
-        units = ("GFLOP", "GB weights", "GB cache", "ms bound")
-        told = [
-            f"{one:,.4g} {other:,.4g} {one / other if other else float('nan'):.3f} ({unit})"
-            for one, unit, other in zip(ours, units, (theirs[n] * s for n, s in zip(_NAMES, scales, strict=True)), strict=True)
-        ]  # fmt: skip
-        print(f"{name}: {'; '.join(told)}")
-    return 0
+        if "error" in theirs:
+            rows.append({**row, "error": theirs["error"]})
+        else:
+            rows.append({**row, "theirs": [theirs[n] * s for n, s in zip(_NAMES, _SCALES, strict=True)]})
+    return rows
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+__all__ = ["DEVICE", "UNITS", "bounds"]
