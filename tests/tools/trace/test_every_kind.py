@@ -11,12 +11,14 @@ import pytest
 from cost_comparison import compare
 from opscope_tools.running.tool import ToolContext
 
-DECODERS = "bloom deepseek_v3 falcon gemma2 gptj jais2 mamba2 mpt olmoe qwen3_next stablelm zaya".split()
-ENCODERS = "albert bert canine deberta-v2 distilbert electra layoutlm mpnet modernbert roberta".split()
-ENCODER_DECODERS = "blenderbot-small bigbird_pegasus pegasus_x t5 umt5".split()
-VISION = "beit convnextv2 dinov2 dinov3_vit regnet segformer swin vit".split()
-AUDIO = "hubert wav2vec2 whisper".split()
-SEVERAL = "clip siglip".split()
+KINDS = """
+    bloom deepseek_v3 falcon gemma2 mamba2 mpt olmoe zaya albert canine deberta-v2 modernbert roberta
+    bigbird_pegasus t5 convnextv2 dinov3_vit segformer swin wav2vec2 whisper clip
+""".split()
+#: of the same families
+FURTHER = """
+    gptj jais2 qwen3_next stablelm bert distilbert electra layoutlm mpnet blenderbot-small pegasus_x umt5 beit dinov2 regnet vit hubert siglip
+""".split()
 
 
 def _exact(model_type: str, phase: Any, context: ToolContext) -> None:
@@ -25,7 +27,7 @@ def _exact(model_type: str, phase: Any, context: ToolContext) -> None:
     assert not outcome.not_counted, outcome.line()
 
 
-@pytest.mark.parametrize("model_type", [*DECODERS, *ENCODERS, *ENCODER_DECODERS, *VISION, *AUDIO, *SEVERAL])
+@pytest.mark.parametrize("model_type", [*KINDS, *(pytest.param(kind, marks=pytest.mark.slow) for kind in FURTHER)])
 def test_a_forward_of_every_kind_of_model_costs_what_a_concrete_run_does(model_type: str, context: ToolContext) -> None:
     _exact(model_type, "prefill", context)
 
