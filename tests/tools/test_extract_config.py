@@ -243,6 +243,25 @@ def test_reads_count_the_places_whose_object_is_this_configuration(context: Tool
     assert llama.reads.count == len(re.findall(r"config\.rms_norm_eps", place.read_text()))
 
 
+@pytest.mark.parametrize("name", ["qwen3_5", "qwen3_5_moe"])
+def test_a_part_s_field_counts_as_read_where_a_module_is_declared_to_take_the_whole(
+    name: str, context: ToolContext
+) -> None:
+    _, place = context.workspace.resolve_inside(f"transformers/models/{name}/modeling_{name}.py")
+    classes = {
+        node.name: ast.unparse(node) for node in ast.parse(place.read_text()).body if isinstance(node, ast.ClassDef)
+    }
+    part = next(found for found in classes if found.endswith("Attention") and "Vision" not in found)
+    read = set(re.findall(r"\bconfig\.(\w+)", classes[part]))
+    whole = re.search(r"config: (\w+)", classes[part])
+    assert whole is not None
+    text = whole[1].replace("Config", "TextConfig")
+    found = parameters(ask(context, text, section="hyperparameters"))
+    assert text not in classes[part]  # it is declared to take the whole
+    counts = {field: found[field].reads for field in read & set(found)}
+    assert [field for field, reads in counts.items() if reads is None or not reads.count] == []
+
+
 @pytest.mark.parametrize(
     ("name", "field"),
     [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -219,7 +219,7 @@ class Parameters:
         sought = Reader(
             own=[read.symbol.name], parents=[p.name for p in read.parents[1:]],
             paths=[path.rpartition(".")[2]] if path else [], names=words,
-            holders={owner.symbol.name: owner.names} if owner is not None else {},
+            holders={owner.symbol.name: owner.names} if owner is not None else dict(self._holders(read.symbol)),
         )  # fmt: skip
         places: dict[str, list[tuple[str, int, bool]]] = {}
         for repository, file in files:
@@ -232,6 +232,33 @@ class Parameters:
             )
             for name, found in places.items()
         }  # fmt: skip
+
+    def _holders(self, symbol: ClassSymbol) -> Iterator[tuple[str, frozenset[str]]]:
+        """Classes of a configuration's file that hold it as a part, with the names of their own: a module of the part may be declared
+        to take the whole."""
+        for _, node in self.sources.of(symbol.repository, symbol.file).definitions:
+            if isinstance(node, ast.ClassDef) and symbol.name in _parts(node):
+                yield node.name, frozenset(_fields(node))
+
+
+def _parts(node: ast.ClassDef) -> set[str]:
+    """The classes that declarations in a class's body name, as values or as annotations."""
+    declared = [each for each in node.body if isinstance(each, ast.Assign | ast.AnnAssign)]
+    return {name.id for each in declared for name in ast.walk(each) if isinstance(name, ast.Name)}
+
+
+def _fields(node: ast.ClassDef) -> Iterator[str]:
+    """What a class declares in its body or sets on itself."""
+    for each in ast.walk(node):
+        for target in _targets(each):
+            if isinstance(target, ast.Attribute) and ast.unparse(target.value) == "self":
+                yield target.attr
+            elif isinstance(target, ast.Name) and each in node.body:
+                yield target.id
+
+
+def _targets(node: ast.AST) -> list[ast.expr]:
+    return node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
 
 
 def _in_own_file(found: Configuration) -> Configuration:
