@@ -57,6 +57,22 @@ def test_a_plan_declares_what_its_patterns_name_from_a_model_on(
     assert said.replace("AT", at) in lines(facts, tmp_path / "src", plan)["data"]
 
 
+def test_a_plan_that_a_class_takes_back_is_none(facts: ImplementationFacts, tmp_path: Path) -> None:
+    plan = {"embed_tokens": "a", "layers.*": "a"}
+    lines(facts, tmp_path / "src", plan)
+    config = tmp_path / "src" / toy.CONFIG_FILE
+    own = config.read_text().replace(
+        "class ToyConfig(Base):", "class ToyConfig(Base):\n    base_model_fsdp_plan = None  # none fits"
+    )
+    config.write_text(own)
+    held = next(iter(facts.reader.repositories)).model_copy(
+        update={"root": tmp_path / "src", "packages": ("toyland", "transformers")}
+    )
+    split = Split.of(replace(facts, reader=SourceReader([held])))
+    (said,) = [line for line in parallelism_lines(split) if line.startswith("**Data")]
+    assert "None declared: searched" in said
+
+
 def test_what_is_added_to_a_plan_has_its_own_line(facts: ImplementationFacts, tmp_path: Path) -> None:
     said = lines(facts, tmp_path / "src", {})["tensor"]
     assert f"declares it for 2 modules; `embed_tokens` (`{MIXIN}:2`) is added to them" in said

@@ -113,11 +113,12 @@ def _plans(split: Split) -> list[scan.Plan]:
         known = {plan.declared.name for plan in found}
         declared = [plan for plan in scan.plans(split.reader, path, span.name) if plan.declared.name not in known]
         if found or (path, span) != split.config_location:  # made for every model: what of it is one of this
-            declared = [p for p in declared if p.entries and (not split.document.instance or _present(split, p))]
+            here = [p for p in declared if p.entries and (not split.document.instance or _present(split, p))]
+            declared = [p for p in declared if p.takes_back or p in here]
         found += [_with_table(split, plan) for plan in declared]
     for name in sorted(scopes(split.document) | {short(split.tree.model_class)}):
         found += scan.plans(split.reader, split.document.file, name)
-    return found
+    return [plan for plan in found if not plan.takes_back]
 
 
 def _present(split: Split, plan: scan.Plan) -> list[str]:

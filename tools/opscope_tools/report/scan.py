@@ -47,12 +47,14 @@ class Hit:
 class Plan:
     """A dictionary that declares how to split a model: the class that holds it, its own line, its entries.
 
-    An entry's `name` is the pattern of modules, its `text` the style as source writes it.
+    An entry's `name` is the pattern of modules, its `text` the style as source writes it. `takes_back`: it is none, in the place of
+    one that the class would inherit.
     """
 
     declared: Hit
     holder: str
     entries: tuple[Hit, ...]
+    takes_back: bool = False
 
     @property
     def kind(self) -> str:
@@ -79,7 +81,8 @@ def plans(reader: SourceReader, path: str, class_name: str) -> list[Plan]:
                 if isinstance(node.value, ast.Dict)
                 else []
             )
-            found.append(Plan(Hit(path, node.lineno, names[0], ""), class_name, tuple(entries)))
+            empty = ast.unparse(node.value) in ("None", "{}")
+            found.append(Plan(Hit(path, node.lineno, names[0], ""), class_name, tuple(entries), empty))
     return found
 
 
