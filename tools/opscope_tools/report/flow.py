@@ -20,8 +20,8 @@ ORDER_NOTE = (
     "once, where it first runs; section 6.1 shows every run. A row holds what one line issues, or one call of a module that calls no others."
 )
 _LIBRARY = "library"
-#: how a reader says that it reads what was made before it ran: in an earlier run of its own, in the layer before
-RERUN, CARRIED = " where it runs again", " of the layer before"
+#: how a reader says that it reads what was made before it ran: in an earlier run of its own, in the repetition before (of a layer, or of a step of a loop)
+RERUN, CARRIED = " where it runs again", " of the repetition before"
 #: tasks of one chain
 _CHAIN = 12
 #: characters of a line of operators that follow each other

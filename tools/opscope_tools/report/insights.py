@@ -133,7 +133,7 @@ def _bounds(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) 
 def _limit(bound: str, share: float, key: str, phase: str, quotes: Quotes) -> str:
     """What limits kernels one by one; where another kind of them takes a part worth a word, for how much of their time."""
     if share > _WHOLE / 100:
-        return f"limited by {bound}"
+        return f"at the roofs limited by {bound}"
     return f"kernel by kernel limited by {bound} for {quotes.decimal(f'{key}.{phase}.limited', 100 * share, 0)} % of the time at the roofs"
 
 
