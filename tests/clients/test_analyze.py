@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+#: the same for every test, so that what one has traced the next is told
+SMALL = ["--config", "n_embd=64", "--config", "n_layer=2", "--config", "n_head=4", "--values", "seq_len=32"]
+
 
 @pytest.fixture
 def opscope(index_folder: Path, tmp_path: Path) -> Any:
@@ -34,7 +37,7 @@ def engine(folder: Path) -> Path:
 
 
 def test_one_target_that_is_unknown_does_not_stop_the_other_and_the_status_tells(opscope: Any, tmp_path: Path) -> None:
-    done = opscope("gpt2", "gpt2000", "--json")
+    done = opscope("gpt2", "gpt2000", *SMALL, "--json")
     assert done.returncode == 1
     first, second = json.loads(done.stdout)["analyses"]
     assert (first["target"], first["checked_ok"], first["problems"]) == ("gpt2", True, [])
@@ -106,8 +109,7 @@ def test_a_hub_id_is_answered_with_a_hint_at_the_configuration(opscope: Any) -> 
 
 
 def test_the_configuration_that_was_given_is_what_is_reported(opscope: Any, tmp_path: Path) -> None:
-    sizes = ["--config", "n_embd=64", "--config", "n_layer=2", "--config", "n_head=4", "--values", "seq_len=32"]
-    done = opscope("gpt2", *sizes, "--json")
+    done = opscope("gpt2", *SMALL, "--json")
     assert done.returncode == 0, done.stderr
     text = (tmp_path / json.loads(done.stdout)["analyses"][0]["report"]).read_text()
     assert "`n_embd=64`, `n_layer=2`, `n_head=4` given" in text
