@@ -245,8 +245,20 @@ def _pseudocode(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
         ran=lambda first, last: bool(held(first, last)),
         elsewhere=lambda first, last: _elsewhere(facts, module, path, range(first, last + 1)),
         settings={**settings, **attributes_of(facts, module.class_name, settings)},
+        whole=module.class_name == facts.main.class_name,
+        needed=lambda first, last: _needed(facts, held(first, last)),
     )
     return pseudocode(node, name, [". ".join(notes)], known)
+
+
+def _needed(facts: ImplementationFacts, kernels: Sequence[Kernel]) -> list[str]:
+    """The parameters that the modules called have no default for, in their order."""
+    called = {kernel.class_name for kernel in kernels} - {""}
+    forwards = [node for m in facts.modules if m.class_name in called for _, node in [_forward(facts, m)] if node]
+    plain = [(*node.args.posonlyargs, *node.args.args) for node in forwards]
+    first = [a.arg for node, all_ in zip(forwards, plain, strict=True) for a in all_[: len(all_) - len(node.args.defaults)]]
+    only = [a.arg for n in forwards for a, d in zip(n.args.kwonlyargs, n.args.kw_defaults, strict=True) if d is None]
+    return [name for name in dict.fromkeys([*first, *only]) if name != "self"]
 
 
 def _elsewhere(facts: ImplementationFacts, module: ModuleAnalysis, path: str, lines: range) -> str:

@@ -3,6 +3,7 @@
 The statements are printed from the syntax tree, so the result is valid Python by construction. Left out: annotations,
 docstrings, raises and assertions, logging and warnings, arguments that only pass on keywords, and the branches that were not
 taken: those that the arguments of the call or the configuration decide, and those beside a branch in which an operator ran.
+What one listing hands to another that one takes: only the model's own drops parameters that held nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ class Call:
 
     `given`: parameters that held a tensor; `said`: the comment on lines first to last; `ran`: whether an operator ran there;
     `elsewhere`: other calls of the class, in which none did; `settings`: what the configuration holds, and what attributes of
-    the object do, under `self.NAME`.
+    the object do, under `self.NAME`; `whole`: no other listing calls it; `needed`: the parameters without which nothing that is
+    called on lines first to last can be.
     """
 
     given: Collection[str] = ()
@@ -37,20 +39,42 @@ class Call:
     ran: Callable[[int, int], bool] = lambda _first, _last: False
     elsewhere: Callable[[int, int], str] = lambda _first, _last: ""
     settings: Mapping[str, object] = field(default_factory=dict)
+    whole: bool = True
+    needed: Callable[[int, int], Sequence[str]] = lambda _first, _last: ()
 
 
 def pseudocode(function: Function, name: str, notes: Sequence[str], call: Call) -> str:
     """`function` as a listing called `name`, as `call` ran it; `notes` become its docstring."""
     arguments = (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
     absent = {a.arg for a in arguments if _is_tensor(a.annotation) and a.arg not in call.given}
+    listing = _Listing(call, set(call.given), set(absent), function.args.kwarg.arg if function.args.kwarg else "")
+    body = list(_without_unread(listing.block(function.body))) or [f"pass{listing.mark(function)}"]
+    read = _read_first(body)
+    if call.whole:
+        taken = [a.arg for a in arguments if a.arg != "self" and (a.arg not in absent or a.arg in read)]
+        rest = function.args.kwarg
+        head = ", ".join([*taken, *([f"**{rest.arg}"] if rest and rest.arg in read else [])])
+    else:
+        head = _signature(function)
+        nothing = ", ".join(a.arg for a in arguments if a.arg in absent)
+        notes = [*notes[:-1], f"{notes[-1]}. None here: {nothing}"] if nothing else notes
     # a quote inside would end the docstring
     text = [line.replace("\\", "/").replace('"""', "'''") for line in notes]
     docstring = [f'"""{text[0]}"""'] if len(text) == 1 else [f'"""{text[0]}', *text[1:], '"""']
-    listing = _Listing(call, set(call.given), set(absent), function.args.kwarg.arg if function.args.kwarg else "")
-    body = list(_without_unread(listing.block(function.body))) or [f"pass{listing.mark(function)}"]
-    parameters = [a.arg for a in arguments if a.arg != "self" and (a.arg not in absent or a.arg in _read_first(body))]
-    head = f"def {name}({', '.join(parameters)}):"
+    head = f"def {name}({head}):"
     return "\n".join([head, *textwrap.indent("\n".join([*docstring, *body]), "    ").split("\n")])
+
+
+def _signature(function: Function) -> str:
+    """The parameters in the order of the source, without `self` and annotations."""
+    arguments = copy.deepcopy(function.args)
+    for each in ast.walk(arguments):
+        if isinstance(each, ast.arg):
+            each.annotation = None
+    first = arguments.posonlyargs or arguments.args
+    if first and first[0].arg == "self":
+        del first[0]
+    return ast.unparse(arguments)
 
 
 def _is_tensor(annotation: ast.expr | None) -> bool:
@@ -230,8 +254,14 @@ class _Listing:
     def _text(self, node: ast.AST) -> str:
         return ast.unparse(_Folded(self).visit(copy.deepcopy(node)))
 
-    def keyword(self, keyword: ast.keyword) -> bool:
-        """Whether an argument says something: it hands on neither nothing nor what other keywords there are."""
+    def keywords(self, node: ast.Call) -> list[ast.keyword]:
+        """The arguments that say something, and those without which what is called cannot be."""
+        needed = self._call.needed(node.lineno, node.end_lineno or node.lineno)[len(node.args) :]
+        open_ = {*needed} - {each.arg for each in node.keywords}
+        return [each for each in node.keywords if each.arg in needed or (open_ and not each.arg) or self._says(each)]
+
+    def _says(self, keyword: ast.keyword) -> bool:
+        """Whether an argument hands on neither nothing nor what other keywords there are."""
         if isinstance(keyword.value, ast.Name):
             return keyword.value.id not in self._absent and keyword.value.id != self._keywords
         return not (isinstance(keyword.value, ast.Constant) and keyword.value.value is None)
@@ -296,7 +326,7 @@ class _Folded(ast.NodeTransformer):
         return self.visit(open_[0]) if len(open_) == 1 else self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        node.keywords = [keyword for keyword in node.keywords if self._listing.keyword(keyword)]
+        node.keywords = self._listing.keywords(node)
         return self.generic_visit(node)
 
 
