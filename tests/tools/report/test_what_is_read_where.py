@@ -108,8 +108,8 @@ def test_what_a_method_sets_is_inherited_from_its_class(facts: ImplementationFac
 def test_positions_that_nothing_reads_make_none(facts: ImplementationFacts, count: int) -> None:
     told = changed(facts, max_position_embeddings={"reads": Reads(count=count)})
     (row,) = [row for row in configuration_rows(told, Quotes()) if row[0] == "`max_seq_len`"]
-    assert ("positions are made for" in row[2]) is bool(count)
-    assert ("makes room for" in findings(told, [], Quotes())["9"]) is bool(count)
+    assert ("that the configuration states" in row[2]) is bool(count)
+    assert ("states " in findings(told, [], Quotes())["9"]) is bool(count)
     assert ("the model's file reads nowhere" in faq(told, Quotes())[1]) is not bool(count)
 
 

@@ -44,7 +44,7 @@ _ALIGNED = re.compile(r"multiple|divisib|%")
 _SHORT = 40
 #: pointers that one line lists
 _PLACES = 6
-_POSITIONS = "longest sequence that positions are made for"
+_POSITIONS = "positions that the configuration states"
 _NOWHERE = "read nowhere in the model's file"
 
 
@@ -255,7 +255,11 @@ def _clipped(text: str) -> str:
 def _standard_meaning(facts: ImplementationFacts, name: str, attribute: str) -> str:
     if name != "max_seq_len":
         return name.replace("_", " ")
-    return f"longest sequence that is named, {_NOWHERE}" if facts.unread(attribute) else _POSITIONS
+    if facts.table_rows is not None:
+        return f"{_POSITIONS} and a table holds"
+    if facts.unread(attribute):
+        return f"longest sequence that is named, {_NOWHERE}"
+    return f"{_POSITIONS}; no table holds them" if facts.positions else _POSITIONS
 
 
 def _held(facts: ImplementationFacts, attribute: str) -> tuple[Configuration, Hyperparameter] | None:

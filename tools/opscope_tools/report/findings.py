@@ -189,8 +189,14 @@ def _limits(facts: ImplementationFacts) -> str:
 
 def _positions(facts: ImplementationFacts, quotes: Quotes) -> str:
     limit = facts.limit
-    room = f"makes room for {quotes('positions', limit)} positions" if limit else "names no limit of positions"
-    if limit and all(map(facts.unread, facts.positions)):
+    room = f"states {quotes('positions', limit)} positions, and no table holds them" if limit else "names no limit of positions"
+    if limit and facts.table_rows is not None:
+        rows = quotes("table_positions", facts.table_rows)
+        room = f"states {quotes('positions', limit)} positions, and a table has those of a sequence of {rows} tokens"
+    elif limit is None and facts.table_weight is not None:
+        name, rows = facts.table_weight[0], quotes("table_positions", facts.table_weight[1])
+        room = f"{room}; the weight `{name}` holds {rows}"
+    elif limit and all(map(facts.unread, facts.positions)):
         room = f"names {quotes('positions', limit)} positions, which the model's file reads nowhere"
     return f"`{short(facts.tree.config_class)}` {room}."
 

@@ -61,7 +61,7 @@ def _listed(hits: list[scan.Hit], most: int = 3) -> str:
 def faq(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
     """One answer per question of outline.FAQ, each from facts with a pointer."""
     return [
-        _variable_lengths(facts),
+        _variable_lengths(facts, quotes),
         _longest(facts, quotes),
         _fusion(facts),
         _hardware(facts, quotes),
@@ -69,7 +69,7 @@ def faq(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
     ]
 
 
-def _variable_lengths(facts: ImplementationFacts) -> str:
+def _variable_lengths(facts: ImplementationFacts, quotes: Quotes) -> str:
     here = f"`{short(facts.main.class_name)}` ({facts.pointer(facts.main.class_name)})"
     masks = _forward_lines(facts, r"\b(create_\w*mask\w*|_prepare_\w*mask\w*|_update_causal_mask)\b")
     windows = traits_of(facts).held["windows"].holds
@@ -78,8 +78,8 @@ def _variable_lengths(facts: ImplementationFacts) -> str:
     used = (
         f" Shorter sequences of a batch are masked through {_listed(masks)}." if masks else " No mask was found in it."
     )
-    bounds = [c for c in facts.main.conditions if re.search(r"\{seq_len\} <=? ", c)]
-    takes = f"takes a seq_len with {' and '.join(f'`{c}`' for c in bounds)}" if bounds else "takes any seq_len"
+    most = facts.table_rows
+    takes = "takes any seq_len" if most is None else f"takes a seq_len of up to {quotes('table_positions', most)}"
     if not any(v.name == "seq_len" for v in facts.main.variables):
         takes = "has no seq_len"
     return f"{here} {takes}; the formulas hold where the conditions of section 3.3 do.{used}"
@@ -94,10 +94,15 @@ def _longest(facts: ImplementationFacts, quotes: Quotes) -> str:
     if said:
         rotary = facts.classes_of("position embedding")
         computed = f" Positions are computed by `{short(rotary[0])}` ({facts.pointer(rotary[0])})." if rotary else ""
+        if facts.table_rows is not None:
+            computed += f" A table has those of a sequence of {quotes('table_positions', facts.table_rows)} tokens."
         if facts.within and not rotary and not facts.classes_of("attention"):
             computed = f" It bounds the model; `{short(facts.subject)}` itself reads no positions."
         return f"{', '.join(said)}.{computed}"
     where = facts.pointer(facts.tree.config_class)
+    if facts.table_weight is not None:
+        name, rows = facts.table_weight[0], quotes("table_positions", facts.table_weight[1])
+        return f"The weight `{name}` holds {rows} positions; section 3.3 says which inputs have as many."
     return f"None declared: searched `{short(facts.tree.config_class)}` ({where}) and what it holds for max_position_embeddings."
 
 
