@@ -58,9 +58,14 @@ def periodic(facts: ImplementationFacts, tmp_path: Path) -> ImplementationFacts:
 
 def test_the_sizes_of_a_pass_are_those_of_its_formulas(facts: ImplementationFacts) -> None:
     idle = Variable(name="positions", meaning="no formula names it", config_key="max_position_embeddings", default=64)
+    window = Variable(name="window", meaning="no formula names it", config_key="window", default=64)
     fixed = [v.model_copy(update={"kind": "fixed"} if v.name == "num_layers" else {}) for v in facts.main.variables]
-    documents = [d.model_copy(update={"variables": (*fixed, idle)}) for d in facts.documents]
+    bounds = {"conditions": ("{seq_len} <= {positions}", "{seq_len} < {window}")}
+    documents = [d.model_copy(update={"variables": (*fixed, idle, window), **bounds}) for d in facts.documents]
+    floor = documents[0].totals.floor.model_copy(update={"read": "{positions}"})
+    documents[0] = documents[0].model_copy(update={"totals": documents[0].totals.model_copy(update={"floor": floor})})
     said = findings(replace(facts, documents=tuple(documents)), [], Quotes())["3"]
+    assert said.endswith("from those of the call and, outside the conditions of section 3.3, from `window`.")
     assert "`num_layers`" in said
     assert "`vocab_size`" in said
     assert "positions" not in said

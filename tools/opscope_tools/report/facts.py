@@ -491,10 +491,15 @@ class ImplementationFacts:
         return dict(_named_limits(self.tree.config, ""))
 
     @cached_property
+    def position_names(self) -> frozenset[str]:
+        """The variables that are the most positions of a configuration."""
+        held = (variable for document in self.documents for variable in document.variables)
+        return frozenset(v.name for v in held if v.config_key.rpartition(".")[2] in _POSITIONS)
+
+    @cached_property
     def table_rows(self) -> int | None:
         """The tokens of the longest sequence for which a table that is looked up has positions; None where positions are computed."""
-        named = {v.name for d in self.documents for v in d.variables if v.config_key.rpartition(".")[2] in _POSITIONS}
-        found = []
+        named, found = self.position_names, []
         for document in self.documents:
             tables = [k.inputs[0].shape for _, k in leaves(document) if k.operator.startswith("aten.embedding") and k.inputs]
             rows = [shape[0] for shape in tables if shape and variables(shape[0]) and variables(shape[0]) <= named]

@@ -21,6 +21,7 @@ __all__ = ["findings", "ranks_line", "repeated"]
 
 #: share from which a part is called most
 _HALF = 0.5
+_LENGTHS = frozenset({"seq_len", "encoder_seq_len", "cache_len"})
 
 
 def findings(facts: ImplementationFacts, catalogue: Sequence[Task], quotes: Quotes) -> dict[str, str]:
@@ -35,7 +36,7 @@ def findings(facts: ImplementationFacts, catalogue: Sequence[Task], quotes: Quot
         "8": _limits(facts),
         "9": _positions(facts, quotes),
         "10": _files(facts, quotes),
-        "11": "Every figure follows the conventions below; the facts file beside the report holds each under its key.",
+        "11": "Every figure follows the conventions below; one with a comment `fact:KEY` in the Markdown stands under that key in the facts file beside the report.",
     }
 
 
@@ -58,17 +59,23 @@ def repeated(node: ModuleNode) -> list[ModuleNode]:
 
 
 def _parameters(facts: ImplementationFacts, quotes: Quotes) -> str:
-    """The sizes that formulas of a whole pass name, and the settings that say which layer is of which kind."""
-    used = frozenset().union(*(facts.formula_names(document) for document in facts.documents))
+    """The sizes that formulas of FLOPs and bytes of a whole pass name, those that bound where these hold, and the settings that say
+    which layer is of which kind."""
+    totals = [each for d in facts.documents for each in (d.totals.flops, d.totals.memory_access.read, d.totals.memory_access.write)]
+    used = frozenset().union(*map(variables, totals))
     known = {v.name: v for document in facts.documents for v in document.variables}
     used |= {name for v in known.values() if v.kind == "derived" and v.name in used for name in variables(v.definition)}
     sizes = [v for v in known.values() if v.config_key and v.name in used]
     named = ", ".join(f"`{v.name}`" for v in sizes)
+    bounds = [variables(c) for d in facts.documents for c in d.conditions if "<" in c and variables(c) & _LENGTHS]
+    bounding = frozenset().union(*bounds) - used - facts.position_names
+    beyond = [v.name for v in known.values() if v.config_key and v.name in bounding]
+    outside = f" and, outside the conditions of section 3.3, from {_and(beyond)}" if beyond else ""
     deciding = [
         name for name in layer_settings(facts) if name not in {v.config_key for v in sizes if v.name == "num_layers"}
     ]
     kinds = f"; which layer is of which kind, {_and(deciding)} say{'s' * (len(deciding) == 1)}" if deciding else ""
-    return f"What a pass costs follows from {quotes('config.symbols', len(sizes))} sizes of the configuration{f' ({named})' if named else ''} and from those of the call{kinds}."
+    return f"What a pass costs follows from {quotes('config.symbols', len(sizes))} sizes of the configuration{f' ({named})' if named else ''} and from those of the call{outside}{kinds}."
 
 
 def _and(names: Sequence[str]) -> str:
