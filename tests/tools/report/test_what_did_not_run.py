@@ -15,6 +15,7 @@ from opscope_tools.report.kernels import kernel_rows
 from opscope_tools.report.overview import execution_lines
 from opscope_tools.report.performance import bottlenecks
 from opscope_tools.report.quotes import Quotes
+from opscope_tools.report.reference import faq
 from opscope_tools.report.sources import SourceReader
 
 FUNCTIONS = "\n\ndef rotate(x):\n    return x\n\n\ndef scan(x):\n    return x\n"
@@ -122,3 +123,46 @@ def test_a_condition_on_what_an_operator_computes_waits_for_it(facts: Implementa
 
     assert told(()) == f"**Synchronization:** `if fast_all(attention_mask):` (`{toy.FILE}:{tested}`)"
     assert "none found" in told((1,))
+
+
+MASKED = """class ToyForCausalLM:
+    def forward(self, input_ids, attention_mask: Tensor | None = None, other_mask: Tensor | None = None):
+        if self.config.is_decoder:
+            attention_mask = create_causal_mask(attention_mask)
+        else:
+            attention_mask = create_bidirectional_mask(attention_mask)
+        if other_mask is not None:
+            other_mask = create_other_mask(other_mask)
+        if self.config.is_encoder_decoder:
+            past_key_values = PairCache()
+        past_key_values = (
+            PairCache()
+            if self.config.is_encoder_decoder
+            else ToyCache()
+        )
+        past_key_values.update(1)
+"""
+
+
+def test_masks_and_caches_are_those_of_branches_that_the_configuration_leaves(
+    facts: ImplementationFacts, tmp_path: Path
+) -> None:
+    config = {**facts.tree.config, "is_decoder": False, "is_encoder_decoder": False}
+    anew = replace(
+        read(facts, tmp_path / "src", MASKED),
+        tree=facts.tree.model_copy(update={"config": config}),
+        documents=(facts.main.model_copy(update={"forward_line": 3}), *facts.documents[1:]),
+    )
+    lengths, *_, cache = faq(anew, Quotes())
+    assert lengths.endswith(f"masked through `create_bidirectional_mask` (`{toy.FILE}:6`).")
+    assert f"it is created as `ToyCache` (`{toy.FILE}:14`)." in cache
+    without = tuple(graph.model_copy(update={"cache": None}) for graph in facts.graphs)
+    assert faq(replace(anew, graphs=without), Quotes())[-1].endswith("keeps none in this configuration.")
+
+
+def test_a_mask_of_the_caller_is_told_where_it_is_changed(facts: ImplementationFacts, tmp_path: Path) -> None:
+    """Not where a list of parameters or a condition names it."""
+    source = MASKED.replace("create_causal_mask(", "(").replace("create_bidirectional_mask(", "1.0 - (")
+    source = source.replace("create_other_mask(", "(").replace("self.config.is_decoder", "attention_mask is None")
+    anew = read(facts, tmp_path / "src", source)
+    assert faq(anew, Quotes())[0].endswith(f"masked through `attention_mask` (`{toy.FILE}:6`).")

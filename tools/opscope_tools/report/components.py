@@ -30,7 +30,7 @@ from opscope_tools.report.quotes import Quotes
 from opscope_tools.report.scan import code_lines
 from opscope_tools.report.system import parts
 
-__all__ = ["ComponentText", "LongFormulas", "component_titles", "components", "data_flow", "grouped"]
+__all__ = ["ComponentText", "LongFormulas", "component_titles", "components", "data_flow", "grouped", "settled"]
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 _LIBRARY = "library operators choose their own tiles"
@@ -237,7 +237,7 @@ def _pseudocode(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
     def held(first: int, last: int) -> list[Kernel]:
         return [k for (file, line), ks in lines.items() if file == path and first <= line <= last for k in ks]
 
-    call, settings = facts.calls.get(module.class_name), _settings(facts.tree.config, _set_by_model(facts))
+    call, settings = facts.calls.get(module.class_name), settled(facts)
     given = (each.name.partition("[")[0] for each in (call.inputs if call else facts.main.model_inputs))
     known = Call(
         given=frozenset(given),
@@ -272,6 +272,11 @@ def _elsewhere(facts: ImplementationFacts, module: ModuleAnalysis, path: str, li
         if call.class_name == module.class_name and call.kernels and not any(k.file == path and k.line in lines for k in call.kernels)
     ]  # fmt: skip
     return ", ".join(list(dict.fromkeys(told))[:_PLACES])
+
+
+def settled(facts: ImplementationFacts) -> dict[str, object]:
+    """The plain settings that hold in every part of the model."""
+    return _settings(facts.tree.config, _set_by_model(facts))
 
 
 def _set_by_model(facts: ImplementationFacts) -> set[str]:

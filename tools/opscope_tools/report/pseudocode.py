@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-__all__ = ["Call", "pseudocode"]
+__all__ = ["Call", "absent", "pseudocode", "reached"]
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 #: objects whose calls only talk to the user
@@ -46,23 +46,44 @@ class Call:
 def pseudocode(function: Function, name: str, notes: Sequence[str], call: Call) -> str:
     """`function` as a listing called `name`, as `call` ran it; `notes` become its docstring."""
     arguments = (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
-    absent = {a.arg for a in arguments if _is_tensor(a.annotation) and a.arg not in call.given}
-    listing = _Listing(call, set(call.given), set(absent), function.args.kwarg.arg if function.args.kwarg else "")
+    empty = absent(function, call.given)
+    listing = _Listing(call, set(call.given), set(empty), function.args.kwarg.arg if function.args.kwarg else "")
     body = list(_without_unread(listing.block(function.body))) or [f"pass{listing.mark(function)}"]
     read = _read_first(body)
     if call.whole:
-        taken = [a.arg for a in arguments if a.arg != "self" and (a.arg not in absent or a.arg in read)]
+        taken = [a.arg for a in arguments if a.arg != "self" and (a.arg not in empty or a.arg in read)]
         rest = function.args.kwarg
         head = ", ".join([*taken, *([f"**{rest.arg}"] if rest and rest.arg in read else [])])
     else:
         head = _signature(function)
-        nothing = ", ".join(a.arg for a in arguments if a.arg in absent)
+        nothing = ", ".join(a.arg for a in arguments if a.arg in empty)
         notes = [*notes[:-1], f"{notes[-1]}. None here: {nothing}"] if nothing else notes
     # a quote inside would end the docstring
     text = [line.replace("\\", "/").replace('"""', "'''") for line in notes]
     docstring = [f'"""{text[0]}"""'] if len(text) == 1 else [f'"""{text[0]}', *text[1:], '"""']
     head = f"def {name}({head}):"
     return "\n".join([head, *textwrap.indent("\n".join([*docstring, *body]), "    ").split("\n")])
+
+
+def absent(function: Function, given: Collection[str]) -> frozenset[str]:
+    """The parameters that held nothing: those that take a tensor or none at all, and are not `given`."""
+    arguments = (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
+    return frozenset(a.arg for a in arguments if _is_tensor(a.annotation) and a.arg not in given)
+
+
+def reached(function: Function, line: int, call: Call, empty: Collection[str]) -> bool:
+    """Whether a line stands in no branch that the configuration, or names that hold something or nothing, decide against."""
+    listing = _Listing(call, set(call.given), set(empty), "")
+    for node in ast.walk(function):
+        if isinstance(node, ast.If | ast.IfExp) and (truth := listing.truth(node.test)) is not None:
+            left = node.orelse if truth else node.body
+            if any(_on(each, line) for each in (left if isinstance(left, list) else [left])):
+                return False
+    return True
+
+
+def _on(node: ast.stmt | ast.expr, line: int) -> bool:
+    return node.lineno <= line <= (node.end_lineno or node.lineno)
 
 
 def _signature(function: Function) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Mapping
 
@@ -10,11 +11,13 @@ from opscope_schemas.formula import evaluate, variables
 from opscope_schemas.units import plain_bytes, things
 
 from opscope_tools.report import scan
+from opscope_tools.report.components import settled
 from opscope_tools.report.configuration import declared_at
 from opscope_tools.report.facts import ImplementationFacts, leaves, short, walk
 from opscope_tools.report.kinds import sliding_window
 from opscope_tools.report.overview import scopes, swappable
 from opscope_tools.report.papers import paper_lines
+from opscope_tools.report.pseudocode import Call, absent, reached
 from opscope_tools.report.quotes import Quotes
 from opscope_tools.report.traits import traits_of
 
@@ -54,6 +57,20 @@ def _forward_lines(facts: ImplementationFacts, pattern: str) -> list[scan.Hit]:
     return scan.matching_lines(facts.reader, facts.modeling_file, pattern, scopes(facts.main))
 
 
+def _not_decided_against(facts: ImplementationFacts, hits: list[scan.Hit], *given: str) -> list[scan.Hit]:
+    """Those that the configuration, and what the model was given beside `given`, leave open or take."""
+    names = {*(each.name for each in facts.main.model_inputs), *given}
+    held = Call(given=names, settings=settled(facts))
+    around = facts.reader.enclosing(facts.main.forward_file, facts.main.forward_line)
+    empty = [absent(s.node, names) for s in around if isinstance(s.node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    found = []
+    for hit in hits:
+        spans = [s.node for s in facts.reader.enclosing(hit.path, hit.line) if not isinstance(s.node, ast.ClassDef)]
+        if all(reached(node, hit.line, held, frozenset().union(*empty)) for node in spans):
+            found.append(hit)
+    return found
+
+
 def _listed(hits: list[scan.Hit], most: int = 3) -> str:
     return ", ".join(f"`{hit.name}` ({hit.pointer})" for hit in hits[:most])
 
@@ -74,7 +91,8 @@ def _variable_lengths(facts: ImplementationFacts, quotes: Quotes) -> str:
     masks = _forward_lines(facts, r"\b(create_\w*mask\w*|_prepare_\w*mask\w*|_update_causal_mask)\b")
     windows = traits_of(facts).held["windows"].holds
     masks = [mask for mask in masks if windows or not re.search("sliding|window|chunked", mask.name)]
-    masks = masks or _forward_lines(facts, r"\b(attention_mask)\b")
+    masks = masks or _forward_lines(facts, r"^\s*(attention_mask) = ") or _forward_lines(facts, r"\b(attention_mask)\b")[:1]
+    masks = _not_decided_against(facts, masks, "attention_mask")
     used = (
         f" Shorter sequences of a batch are masked through {_listed(masks)}." if masks else " No mask was found in it."
     )
@@ -166,8 +184,13 @@ def _cache(facts: ImplementationFacts, quotes: Quotes) -> str:
     updates = _forward_lines(facts, r"(\w*past_key_values?|layer_past)\.update\(")
     made = _forward_lines(facts, r"\b(\w*Cache)\(")
     lines = []
+    made = _not_decided_against(facts, made, "use_cache")
+    where = f"`{short(facts.main.class_name)}` ({facts.pointer(facts.main.class_name)})"
+    if not any(graph.cache is not None for graph in facts.graphs):
+        searched = f"searched the classes that {where} runs for a cache object and its update"
+        return f"{where} keeps none in this configuration." if updates else f"None found: {searched}."
     if made:
-        lines.append(f"It is created as {_listed(made, 2)}.")
+        lines.append(f"Where none is given, it is created as {_listed(made, 2)}.")
     if updates:
         lines.append(f"New keys and values are appended by the update of {_listed(updates)}.")
     for document in facts.documents:
@@ -185,8 +208,7 @@ def _cache(facts: ImplementationFacts, quotes: Quotes) -> str:
         lines.append(
             f"Layers with a window keep no more than its {quotes('window', window)} tokens (`sliding_window`, {at})."
         )
-    where = f"`{short(facts.main.class_name)}` ({facts.pointer(facts.main.class_name)})"
-    return " ".join(lines) or f"None found: searched the classes that {where} runs for a cache object and its update."
+    return " ".join(lines) or f"{where} keeps one; no line of its file makes it or adds to it."
 
 
 def _states(facts: ImplementationFacts, quotes: Quotes) -> list[str]:

@@ -455,7 +455,7 @@ class Session:
         cache = _cache_of(filled)
         if not cache or cache[0] not in parameters:
             raise UntraceableError(
-                f"{self.model_class.__name__} keeps no KV cache, so it has no decode phase.",
+                f"{self.model_class.__name__} keeps no KV cache as it is configured, so it has no decode phase.",
                 next_step="Ask for prefill.",
             )
         stream = "decoder_input_ids" if "decoder_input_ids" in filling else "input_ids"
