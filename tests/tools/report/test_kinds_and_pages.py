@@ -218,9 +218,59 @@ def test_a_module_that_holds_layers_says_how_many_and_one_that_only_calls_says_n
     for each in (stack, outer):
         said = toy.unmarked(purpose(changed, toy_module(changed, each), Quotes()))
         assert "sends what it is given through 2 layers (`ToyLayer`)." in said
-    alone = toy.call("toyland.modeling_toy.ToyStack", "stack", "= layer(", (facts.main.kernels[3],))
+    alone = toy.call("toyland.modeling_toy.ToyStack", "stack", "= layer(", (toy.layer_kernels("")[1],))
     changed = with_last(facts, alone)
     assert "registered repositories). Called at" in purpose(changed, toy_module(changed, alone), Quotes())
+
+
+def test_a_module_without_a_role_is_told_by_what_it_does_to_what_it_is_given(facts: ImplementationFacts) -> None:
+    """Widths of projections, what stands between them, and that it adds a second input."""
+    add = toy.layer_kernels("")[2].model_copy(update={"inputs": (toy.tensor("x"), toy.tensor("x"))})
+    bend = toy.call("torch.nn.modules.activation.Tanh", "act", "return residual", (add,))
+    given = {"inputs": (toy.tensor("x"), toy.tensor("y"))}
+    output = toy.call("toyland.modeling_toy.ToyOutput", "out", "= layer(", (facts.main.kernels[3], bend, add))
+    changed = with_last(facts, output.model_copy(update=given))
+    said = toy.unmarked(purpose(changed, toy_module(changed, changed.main.kernels[-1]), Quotes()))
+    assert "projects each vector from 8 to 8 values, then applies `Tanh`, then adds what else it is given." in said
+
+
+@pytest.mark.parametrize(
+    ("attribute", "code", "placed"),
+    [("position_table", "x + y", True), ("words", "x + self.positions", True), ("words", "x + y", False)],
+)
+def test_an_embedding_adds_positions_only_where_its_own_lines_do(
+    facts: ImplementationFacts, attribute: str, code: str, placed: bool
+) -> None:
+    table = facts.main.kernels[0].model_copy(update={"attribute": attribute})
+    add = toy.layer_kernels("")[2].model_copy(update={"code": code})
+    whole = toy.call("toyland.modeling_toy.ToyEmbedding", "embed", "= layer(", (table, add))
+    changed = with_last(facts, whole)
+    assert ("positions among them" in purpose(changed, toy_module(changed, whole), Quotes())) is placed
+
+
+@pytest.mark.parametrize(
+    ("saving", "before", "inputs", "said"),
+    [
+        ("{seq_len}", "mul", 3, "the ones before it: "), ("0", "mul", 4, "those that a mask leaves it: "), ("0", "mul", 3, "all others: "),
+        ("0", "add", 0, "those that a mask leaves it: "), ("0", "mul", 0, "all others: "),
+    ],
+)  # fmt: skip
+def test_attention_without_a_cache_reads_what_its_operator_or_a_mask_leaves(
+    facts: ImplementationFacts, saving: str, before: str, inputs: int, said: str
+) -> None:
+    add = toy.layer_kernels("")[2]
+    kind = "aten.scaled_dot_product_attention.default" if inputs else "aten._softmax.default"
+    given = (toy.tensor("x"),) * inputs
+    inner = (
+        add.model_copy(update={"operator": f"aten.{before}.Tensor"}),
+        add.model_copy(update={"operator": kind, "inputs": given}),
+    )
+    attention = toy.call("toyland.modeling_toy.ToyAttention", "attention", "= layer(", inner)
+    totals = facts.main.totals.model_copy(update={"causal_saving": saving})
+    main = facts.main.model_copy(update={"kernels": (facts.main.kernels[0], attention), "totals": totals})
+    graph = toy.graph(main).model_copy(update={"cache": None})
+    changed = replace(facts, documents=(main,), graphs=(graph,))
+    assert f"lets each token read {said}" in purpose(changed, toy_module(changed, attention), Quotes())
 
 
 def test_attention_within_a_window_in_some_layers_says_so(facts: ImplementationFacts) -> None:

@@ -297,7 +297,7 @@ _BY_NAME = (
     (re.compile(r"For[A-Z]\w+$|LMHead\w*$"), "model with head"),
     (re.compile(r"Model$|Decoder$|Transformer$"), "backbone"),
     (re.compile(r"Linear$|Conv1D$"), "projection"),
-    (re.compile(r"Activation$|GELU|SiLU|ReLU"), "activation"),
+    (re.compile(r"Activation$|GELU|SiLU|ReLU|Tanh$|Sigmoid$"), "activation"),
 )
 
 
