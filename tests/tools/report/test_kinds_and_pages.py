@@ -12,7 +12,7 @@ from opscope_tools.report.call_kinds import kinds_told
 from opscope_tools.report.components import _interface
 from opscope_tools.report.facts import ImplementationFacts, module_of_call
 from opscope_tools.report.graph import Graph, Span, Vertex
-from opscope_tools.report.kinds import kinds_of
+from opscope_tools.report.kinds import kinds_of, layers_told
 from opscope_tools.report.purposes import purpose
 from opscope_tools.report.quotes import Quotes
 from opscope_tools.report.svg import svg
@@ -32,6 +32,28 @@ def two_kinds(facts: ImplementationFacts, **config: object) -> ImplementationFac
 def test_layers_are_named_by_the_list_whose_counts_fit_and_by_their_numbers(facts: ImplementationFacts) -> None:
     mixed = two_kinds(facts, text={"layer_types": ["near", "near", "far", "near"]}, other=[1, 2, 3])
     assert [kind.whole for kind in kinds_of(mixed, mixed.main).values()] == ["near (layers 0-1, 3)", "far (layer 2)"]
+
+
+def test_a_bare_value_names_a_kind_by_its_setting(facts: ImplementationFacts) -> None:
+    mixed = two_kinds(facts, turned=[1, 1, 0, 1])
+    assert [kind.whole for kind in kinds_of(mixed, mixed.main).values()] == [
+        "turned 1 (layers 0-1, 3)", "turned 0 (layer 2)"
+    ]  # fmt: skip
+
+
+def test_kinds_at_one_place_are_told_by_their_layers_and_by_what_one_lacks(facts: ImplementationFacts) -> None:
+    mixed = two_kinds(facts, turned=[1, 1, 0, 1])
+    many, few = (kernel for kernel in mixed.main.kernels if kernel.class_name.endswith("ToyLayer"))
+    *inner, _ = few.kernels or ()
+    bare = toy.call(few.class_name, "layers.*", "= layer(", tuple(inner)).model_copy(update={"repeat": "1"})
+    kernels = tuple(bare if k is few else k for k in mixed.main.kernels)
+    main = mixed.main.model_copy(update={"kernels": kernels})
+    changed = replace(mixed, documents=(main,), graphs=(toy.graph(main),))
+    told = toy.unmarked(kinds_told(changed, toy_module(changed, many), Quotes()))
+    assert "3 at `layers.*` (layers 0-1, 3) (shown)" in told
+    assert re.search(r"1 at `layers\.\*` \(layer 2\), [^;]* without `add`\.", told)
+    inside = {layers_told(changed, main)[id(k)] for k in bare.kernels or () if k.class_name}
+    assert inside == {"layer 2"}
 
 
 def test_without_such_a_list_the_kinds_are_only_numbered(facts: ImplementationFacts) -> None:

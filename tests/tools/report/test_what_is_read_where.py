@@ -72,6 +72,13 @@ def test_the_sizes_of_a_pass_are_those_of_its_formulas(facts: ImplementationFact
     assert "which layer" not in said
 
 
+def test_leads_claim_no_more_than_was_compared(facts: ImplementationFacts) -> None:
+    """Not every figure has a key, and classes that hold others take more of the time than what they hold."""
+    said = findings(facts, [], Quotes())
+    assert "one with a comment `fact:KEY` in the Markdown stands under that key" in said["11"]
+    assert said["4"].startswith("Of the model's own classes, those apart that hold others of them, the largest part")
+
+
 def test_settings_that_tell_layers_apart_are_named_as_such(periodic: ImplementationFacts) -> None:
     assert layer_settings(periodic) == ["num_hidden_layers", "every"]
     every = Variable(name="every", meaning="period of layers", config_key="every", default=2)

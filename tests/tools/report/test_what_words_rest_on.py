@@ -303,7 +303,7 @@ def test_a_branch_that_other_calls_do_not_take_says_so(facts: ImplementationFact
     (function,) = ast.parse("def f(x):\n    if known:\n        y = x\n    else:\n        y = g(x)\n    return y").body
     assert isinstance(function, ast.FunctionDef)
     drawn = pseudocode(function, "f", ["note"], Call(ran=lambda first, _: first == 5, elsewhere=lambda *_: said))
-    assert f"# :5 to :5 do not run {said}\n    y = g(x)" in drawn
+    assert f"# :5 to :5 do not run {said}\n    if not (known):  # :2\n        y = g(x)" in drawn
 
 
 def test_pictures_that_an_example_loads_are_no_references(facts: ImplementationFacts, tmp_path: Path) -> None:

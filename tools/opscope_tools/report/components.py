@@ -22,6 +22,7 @@ from opscope_tools.report.facts import Figures, ImplementationFacts, short, walk
 from opscope_tools.report.flow import tile_of
 from opscope_tools.report.graph import INPUTS, OUTPUTS, Graph, Vertex, folded
 from opscope_tools.report.insights import by_line, counts_little, insights, library_insights, named, operators_said
+from opscope_tools.report.kinds import layers_told
 from opscope_tools.report.links import Operators, Unit, edges_of
 from opscope_tools.report.nodes import counted_again, node_of, weights_of
 from opscope_tools.report.pseudocode import Call, pseudocode
@@ -266,8 +267,9 @@ def _elsewhere(facts: ImplementationFacts, module: ModuleAnalysis, path: str, li
     if not any(k.file == path and k.line in lines for k in module.kernels):
         return ""
     told = [
-        f"in {document.phase} at {at}"
+        f"in {document.phase} at {at}{f' ({numbers})' if (numbers := layers.get(id(call))) else ''}"
         for document in facts.documents
+        for layers in [layers_told(facts, document)]
         for call, at in facts.calls_in(document)
         if call.class_name == module.class_name and call.kernels and not any(k.file == path and k.line in lines for k in call.kernels)
     ]  # fmt: skip

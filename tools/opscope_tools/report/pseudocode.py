@@ -163,23 +163,24 @@ class _Listing:
         lines: list[str] = []
         for statement in statements:
             taken = self._taken(statement) if isinstance(statement, ast.If) else None
-            lines += self._branch(taken) if taken is not None else self._statement(statement)
+            lines += self._branch(statement, taken) if taken is not None else self._statement(statement)
             if taken and isinstance(taken[-1], ast.Return | ast.Raise):
                 break
         return lines
 
-    def _branch(self, taken: Sequence[ast.stmt]) -> list[str]:
-        """The lines of a branch that ran, and the other calls in which it did not, once for branches in it."""
+    def _branch(self, node: ast.stmt, taken: Sequence[ast.stmt]) -> list[str]:
+        """The lines of a branch that ran; with its condition, and the other calls in which it did not, where there are such."""
         outer = self._elsewhere
         found = self._call.elsewhere(taken[0].lineno, taken[-1].end_lineno or taken[-1].lineno) if taken else ""
         self._elsewhere = found or outer
         lines = self.block(taken)
         self._elsewhere = outer
-        return (
-            [f"# :{taken[0].lineno} to :{taken[-1].end_lineno} do not run {found}", *lines]
-            if found and found != outer and lines
-            else lines
-        )
+        if not isinstance(node, ast.If) or not found or found == outer or not lines:
+            return lines
+        test = ast.unparse(node.test)
+        head = f"if {test}:" if taken is node.body else f"if not ({test}):"
+        said = f"# :{taken[0].lineno} to :{taken[-1].end_lineno} do not run {found}"
+        return [said, *self._nested(f"{head}{self._head(node)}", lines)]
 
     def _statement(self, node: ast.stmt) -> list[str]:
         match node:
