@@ -103,6 +103,13 @@ def test_attention_is_chosen_where_source_chooses_and_runs_where_it_is_called(
     assert said.count("Attention runs through") == 1
 
 
+def test_an_operator_is_bound_as_most_of_its_time_is(facts: ImplementationFacts) -> None:
+    """By hand at 6 FLOPs per byte: the head's product takes 102,400 to compute, the layers' 79,872 to move; together they stand at 5.84."""
+    computing, moving, _ = bottlenecks(replace(facts, ridge=6), Quotes())
+    assert "prefill: aten.mm.default (5.84" in computing
+    assert "aten.mm.default" not in moving.partition("decode")[0]
+
+
 def test_a_condition_on_what_an_operator_computes_waits_for_it(facts: ImplementationFacts, tmp_path: Path) -> None:
     """Where a helper computes it, the condition that calls the helper does; what another operator reads is no condition."""
     source = toy.MODELING + "\n\ndef fast_all(mask):\n    return mask.sum() == mask.numel()\n"

@@ -76,6 +76,13 @@ def test_leads_claim_no_more_than_was_compared(facts: ImplementationFacts) -> No
     """Not every figure has a key, and classes that hold others take more of the time than what they hold."""
     said = findings(facts, [], Quotes())
     assert "one with a comment `fact:KEY` in the Markdown stands under that key" in said["11"]
+    inside = {
+        phase: found.model_copy(
+            update={"operators": tuple(o.model_copy(update={"classes": (f"{toy.MODULE}.ToyAttention",)}) for o in found.operators)}
+        )
+        for phase, found in facts.estimates.items()
+    }
+    said = findings(replace(facts, estimates=inside), [], Quotes())
     assert said["4"].startswith("Of the model's own classes, those apart that hold others of them, the largest part")
 
 
