@@ -49,6 +49,29 @@ def test_a_kernel_is_told_for_what_ran(
     assert ("`swapped`" in {row[0] for row in kernel_rows(replace(anew, settings=settings))}) is told
 
 
+def test_kernels_from_elsewhere_are_sought_in_the_files_of_all_that_ran(
+    facts: ImplementationFacts, tmp_path: Path
+) -> None:
+    anew = read(facts, tmp_path / "src", toy.MODELING)
+    layers = toy.LAYERS.replace("class Linear", '@use_kernel_forward_from_hub("Linear")\nclass Linear')
+    (tmp_path / "src" / toy.LAYERS_FILE).write_text(layers)
+    line = toy.line_of("@use_kernel", layers)
+    assert f"`Linear` (`{toy.LAYERS_FILE}:{line}`) by `@use_kernel" in " ".join(execution_lines(anew))
+    assert "`Linear`" in {row[0] for row in kernel_rows(anew)}
+
+
+def test_a_forward_that_another_function_ran_in_place_of_is_said_not_to_have_run(facts: ImplementationFacts) -> None:
+    norm = facts.main.kernels[2]
+    at = toy.line_of("F.linear", toy.LAYERS)
+    moved = tuple(k.model_copy(update={"file": toy.LAYERS_FILE, "line": at}) for k in norm.kernels or ())
+    kernels = (facts.main.kernels[0], norm.model_copy(update={"kernels": moved}))
+    main = facts.main.model_copy(update={"kernels": kernels})
+    (said,) = [line for line in execution_lines(replace(facts, documents=(main,))) if "In place of" in line]
+    assert said.startswith("In place of the forward of `ToyNorm` `Linear.forward` (")
+    assert f"put there by `@use_kernel_forward_from_hub('RMSNorm')` (`{toy.FILE}:{toy.line_of('@use_kernel')}`)." in said
+    assert not [line for line in execution_lines(facts) if "In place of" in line]
+
+
 BRANCHES = """class ToyForCausalLM:
     def forward(self, x):
         if self.plain:
