@@ -211,6 +211,7 @@ def test_catalogue_numbers_known_tasks_and_the_forward_pass_names_all_of_them(re
     ends = [[int(end) for end in cells[0].split("-")] for _, cells in table.rows]
     numbers = [number for first, *last in ends for number in range(first, (last or [first])[0] + 1)]
     assert numbers == list(range(1, len(numbers) + 1))
+    assert " places)" not in rendered().text  # how often a task occurs is no place
     for _, cells in table.rows[1:]:
         assert {int(part) for part in re.findall(r"\d+", cells[4])} <= set(numbers)
     start = next(line for line, text in page.headings if text == "### 6.1 Full Forward Pass")

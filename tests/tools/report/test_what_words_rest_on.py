@@ -27,6 +27,7 @@ from opscope_tools.report.overview import swappable
 from opscope_tools.report.papers import paper_lines
 from opscope_tools.report.pseudocode import Call, pseudocode
 from opscope_tools.report.quotes import Quotes
+from opscope_tools.report.reference import references
 from opscope_tools.report.sources import SourceReader
 from opscope_tools.report.story import story
 from opscope_tools.report.tasks import task_of_operator, tasks
@@ -228,6 +229,13 @@ def test_an_output_whose_maker_is_not_known_is_of_no_task(facts: ImplementationF
     (made,) = (row[1] for row in rows if row[2] == "the caller")
     assert made.startswith("not analysed")
     assert not any(re.search(r"\btask 0\b", cell) for row in rows for cell in row)
+
+
+def test_assumptions_are_sentences_and_fields_are_those_of_a_named_answer(facts: ImplementationFacts) -> None:
+    main = facts.main.model_copy(update={"assumptions": ("Traced with eager", "One pass.")})
+    said = references(dataclasses.replace(facts, documents=(main, *facts.documents[1:])))
+    assert "Assumptions: Traced with eager. One pass." in said
+    assert any(line.startswith("Conventions, whose names of fields are those of the answer of `count_flops`: ") for line in said)
 
 
 def test_a_setting_that_the_model_changes_in_a_copy_decides_no_branch(facts: ImplementationFacts) -> None:

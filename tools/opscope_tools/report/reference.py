@@ -282,7 +282,9 @@ def references(facts: ImplementationFacts) -> list[str]:
     configured = f"configured by {facts.tree.config_class} ({facts.pointer(facts.tree.config_class)})"
     lines.append(f"Model: {facts.tree.model_class} ({facts.pointer(facts.tree.model_class)}), {configured}")
     lines += paper_lines(facts)
-    lines.append(f"Conventions: {' '.join(facts.main.conventions)}")
+    lines.append(
+        f"Conventions, whose names of fields are those of the answer of `count_flops`: {' '.join(facts.main.conventions)}"
+    )
     for label, texts in (("Assumptions", facts.main.assumptions), ("Not counted", facts.main.not_counted)):
-        lines += [f"{label}: {' '.join(texts)}"] if texts else []
+        lines += [f"{label}: {' '.join(text if text.endswith('.') else f'{text}.' for text in texts)}"] if texts else []
     return [*lines, *(f"Note: {text}" for text in facts.notes)]
