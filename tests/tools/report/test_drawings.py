@@ -15,7 +15,7 @@ from opscope_schemas.dataflow import Dataflow
 from opscope_schemas.estimates import OperatorTime
 from opscope_schemas.tiling import KernelTiling, TileSize, TilingResult
 from opscope_schemas.units import seconds as said_seconds
-from opscope_tools.report.components import data_flow
+from opscope_tools.report.components import _line_cost, data_flow
 from opscope_tools.report.diagrams import draw
 from opscope_tools.report.facts import ImplementationFacts
 from opscope_tools.report.graph import INPUTS, OUTPUTS, Edge, Graph, Group, Vertex, folded, from_tree
@@ -327,6 +327,14 @@ def test_the_timeline_says_that_it_is_estimated_in_seconds_of_each_pass(rendered
 
 
 # ---- the rest -------------------------------------------------------------------------------------------------------
+
+
+def test_a_line_that_calls_a_module_says_the_shapes_of_all_that_it_gives(facts: ImplementationFacts) -> None:
+    norm = facts.main.kernels[2]
+    (operator, *_), given = norm.kernels or (), (toy.tensor("a"), toy.tensor("b"))
+    values, shape = facts.point(facts.main), "[batch_size, seq_len, hidden_size]"
+    assert _line_cost(facts, [norm.model_copy(update={"outputs": given})], values).endswith(f"-> {shape}, {shape}")
+    assert _line_cost(facts, [operator.model_copy(update={"outputs": given})], values).endswith(f"-> {shape}")
 
 
 def test_a_line_of_pseudocode_says_what_it_costs(facts: ImplementationFacts, rendered: Callable[..., Report]) -> None:

@@ -132,6 +132,16 @@ def test_positions_that_nothing_reads_make_none(facts: ImplementationFacts, coun
     assert ("the model's file reads nowhere" in faq(told, Quotes())[1]) is not bool(count)
 
 
+def test_a_size_that_no_formula_names_and_one_that_follows_another_say_so(facts: ImplementationFacts) -> None:
+    tree = facts.tree.model_copy(update={"config": {**facts.tree.config, "intermediate_size": 32}})
+    main = facts.main.model_copy(update={"conditions": ("{seq_len} == {hidden_size}", "{batch_size} == 1")})
+    told = {row[0]: row[2] for row in configuration_rows(replace(facts, tree=tree, documents=(main,)), Quotes())}
+    assert "which no formula of this pass names" in told["`intermediate_size`"]
+    assert "no formula" not in told["`hidden_size`"]
+    (call,) = [text for name, text in told.items() if "`seq_len`" in name]
+    assert "sequences; new tokens, which has to equal `{hidden_size}`; " in call
+
+
 @pytest.mark.parametrize("count", [0, 1])
 def test_an_activation_that_nothing_reads_is_no_feature(facts: ImplementationFacts, tmp_path: Path, count: int) -> None:
     repository = toy.write_source(tmp_path / "src")

@@ -305,8 +305,10 @@ def _line_cost(facts: ImplementationFacts, kernels: Sequence[Kernel], values: Ma
     if not (figures.flops or figures.bytes):
         return ""
     moved = f"{amount(figures.flops, 'FLOP')}, r {plain_bytes(figures.read)}, w {plain_bytes(figures.write)}"
-    made = kernels[-1].outputs
-    shape = f"-> [{', '.join(made[0].shape)}]".replace("{", "").replace("}", "") if made else ""
+    last = kernels[-1]
+    made = last.outputs if last.class_name else last.outputs[:1]  # what else an operator writes is rarely bound to a name
+    shapes = ", ".join(f"[{', '.join(each.shape)}]" for each in made)
+    shape = f"-> {shapes}".replace("{", "").replace("}", "") if made else ""
     return "; ".join(filter(None, [moved, shape, *_tiles(facts, kernels)]))
 
 
