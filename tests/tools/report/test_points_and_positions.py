@@ -9,6 +9,8 @@ import report_toy as toy
 from opscope_schemas.analysis import ModelInput, TensorInfo, Variable
 from opscope_tools.report.facts import ImplementationFacts
 from opscope_tools.report.point import point_said
+from opscope_tools.report.quotes import Quotes
+from opscope_tools.report.story import story
 
 IMAGE = ModelInput(name="pixel_values", shape=("{batch_size}", "3", "{height}", "{height}"), dtype="bfloat16")
 HEARD = ModelInput(name="input_features", shape=("{batch_size}", "80", "3000"), dtype="bfloat16")
@@ -26,6 +28,18 @@ def test_a_model_of_images_and_text_is_described_by_both_and_without_a_cache(fac
     both = facts.main.model_copy(update={"phase": "forward", "model_inputs": (IDS, IMAGE)})
     values = {"batch_size": 1, "height": 224, "seq_len": 64, "cache_len": 0}
     assert point_said(both, values) == "batch 1, 64 tokens, 1 image of 224 x 224"
+
+
+@pytest.mark.parametrize(("given", "what"), [((IMAGE,), "images"), ((IDS, IMAGE), "sequences"), ((IDS,), "sequences")])
+def test_what_fits_is_counted_as_what_the_pass_is_given(
+    facts: ImplementationFacts, given: tuple[ModelInput, ...], what: str
+) -> None:
+    alone = {"variables": ()} if given == (IMAGE,) else {}
+    seen = facts.main.model_copy(update={"phase": "forward", "model_inputs": given, **alone})
+    found = {"forward": facts.estimates["prefill"].model_copy(update={"phase": "forward"})}
+    values = {**facts.point(facts.main), "height": 224}
+    told = replace(facts, documents=(seen,), estimates=found, points={"forward": values})
+    assert f"at most 7 {what} like these" in toy.unmarked(" ".join(story(told, Quotes())))
 
 
 def test_features_are_described_by_their_sizes(facts: ImplementationFacts) -> None:

@@ -27,7 +27,7 @@ from opscope_tools.report.overview import swappable
 from opscope_tools.report.papers import paper_lines
 from opscope_tools.report.pseudocode import Call, pseudocode
 from opscope_tools.report.quotes import Quotes
-from opscope_tools.report.reference import references
+from opscope_tools.report.reference import glossary_rows, references
 from opscope_tools.report.sources import SourceReader
 from opscope_tools.report.story import story
 from opscope_tools.report.tasks import task_of_operator, tasks
@@ -229,6 +229,12 @@ def test_an_output_whose_maker_is_not_known_is_of_no_task(facts: ImplementationF
     (made,) = (row[1] for row in rows if row[2] == "the caller")
     assert made.startswith("not analysed")
     assert not any(re.search(r"\btask 0\b", cell) for row in rows for cell in row)
+
+
+def test_the_floor_is_said_to_hold_all_that_it_counts() -> None:
+    """Buffers such as a table of masks are read too."""
+    ((_, meaning),) = glossary_rows("a floor")
+    assert "constants" in meaning
 
 
 def test_assumptions_are_sentences_and_fields_are_those_of_a_named_answer(facts: ImplementationFacts) -> None:

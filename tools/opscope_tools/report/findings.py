@@ -175,7 +175,7 @@ def ranks_line(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
             parts.append(f"{found.phase} {quotes.said(f'{key}.time', found.totals.calibrated_seconds, seconds)}")
         said.append(f"{quotes(f'{key}.ranks', tp)} {things(tp, 'rank')}: {', '.join(parts)}")
     device = next(iter(facts.spread.values())).hardware.name if facts.spread else ""
-    return [f"**Per rank** on {device}: {'; '.join(said)}."] if said else []
+    return [f"**Per rank** on {device}, split as engines do it and not as a declared plan says: {'; '.join(said)}."] if said else []
 
 
 def _limits(facts: ImplementationFacts) -> str:

@@ -36,7 +36,7 @@ _TERMS: Mapping[str, tuple[str, str]] = {
         r"matri(?:x|ces)",
         "the share of FLOPs in matrix multiplication, convolution and attention products",
     ),
-    "floor": (r"\bfloor\b", "bytes that no implementation can avoid: weights, cache and inputs once, outputs once"),
+    "floor": (r"\bfloor\b", "bytes that no implementation can avoid: weights, constants that are kept beside them, cache and inputs once, outputs once"),
     "prefill": (r"[Pp]refill", "the pass over the prompt, with an empty key-value cache"),
     "decode": (r"[Dd]ecode\b", "the pass over one new token, with the earlier ones in the key-value cache"),
     "intensity": (r"FLOPs per byte", "FLOPs divided by bytes moved"),

@@ -19,6 +19,7 @@ from opscope_tools.report.facts import ImplementationFacts, short
 from opscope_tools.report.findings import repeated
 from opscope_tools.report.kinds import sliding_window, windowed
 from opscope_tools.report.overview import attention_kind
+from opscope_tools.report.point import point_said
 from opscope_tools.report.quotes import Quotes, in_code
 
 __all__ = ["story", "times_said"]
@@ -279,7 +280,10 @@ def _fits(phase: str, found: RooflineResult, facts: ImplementationFacts, quotes:
         parts.append(f"activations {quotes.said(f'{key}.activations', use.activation_bytes, plain_bytes)}")
     room = "fits" if use.fits else "does not fit"
     if use.largest_batch:
-        room += f"; at most {quotes(f'{key}.largest_batch', use.largest_batch)} sequences like these"
+        document = next((one for one in facts.documents if one.phase == phase), facts.main)
+        pictures = re.match(r"\d+ image", point_said(document, facts.point(document)))
+        what = "images" if pictures else "sequences"
+        room += f"; at most {quotes(f'{key}.largest_batch', use.largest_batch)} {what} like these"
     if use.longest_context and facts.table_rows is not None and use.longest_context > facts.table_rows:
         room += f", or in this batch all {quotes('table_positions', facts.table_rows)} tokens that a table has positions for"
     elif use.longest_context:
