@@ -160,12 +160,18 @@ def test_no_listing_of_a_forward_reads_a_parameter_that_it_does_not_take() -> No
 
 
 @pytest.mark.parametrize("handed", ["hidden_states, mask", "hidden_states, mask=mask", "hidden_states, **kwargs"])
-def test_what_a_listing_hands_to_another_is_what_that_one_takes(facts: ImplementationFacts, tmp_path: Path, handed: str) -> None:
+def test_what_a_listing_hands_to_another_is_what_that_one_takes(
+    facts: ImplementationFacts, tmp_path: Path, handed: str
+) -> None:
     """Parameters that held nothing too, by position, by name, or among further keywords."""
     takes = "hidden_states: torch.Tensor, past_key_values=None, attention_mask=None):"
-    source = toy.MODELING.replace(takes, "hidden_states: torch.Tensor, mask: torch.Tensor | None, scale=1.0, **kwargs):")
+    source = toy.MODELING.replace(
+        takes, "hidden_states: torch.Tensor, mask: torch.Tensor | None, scale=1.0, **kwargs):"
+    )
     source = source.replace("attention(hidden_states, past_key_values=past_key_values)", f"attention({handed})")
-    source = source.replace("hidden_states, past_key_values=None):", "hidden_states, mask: Tensor | None = None, **kwargs):")
+    source = source.replace(
+        "hidden_states, past_key_values=None):", "hidden_states, mask: Tensor | None = None, **kwargs):"
+    )
     source = source.replace("layer(hidden_states, past_key_values=past_key_values)", "layer(hidden_states)")
     reader = SourceReader([toy.write_source(tmp_path)])
     (tmp_path / toy.FILE).write_text(source)

@@ -68,7 +68,9 @@ def test_a_forward_that_another_function_ran_in_place_of_is_said_not_to_have_run
     main = facts.main.model_copy(update={"kernels": kernels})
     (said,) = [line for line in execution_lines(replace(facts, documents=(main,))) if "In place of" in line]
     assert said.startswith("In place of the forward of `ToyNorm` `Linear.forward` (")
-    assert f"put there by `@use_kernel_forward_from_hub('RMSNorm')` (`{toy.FILE}:{toy.line_of('@use_kernel')}`)." in said
+    assert (
+        f"put there by `@use_kernel_forward_from_hub('RMSNorm')` (`{toy.FILE}:{toy.line_of('@use_kernel')}`)." in said
+    )
     assert not [line for line in execution_lines(facts) if "In place of" in line]
 
 

@@ -78,7 +78,11 @@ def test_leads_claim_no_more_than_was_compared(facts: ImplementationFacts) -> No
     assert "one with a comment `fact:KEY` in the Markdown stands under that key" in said["11"]
     inside = {
         phase: found.model_copy(
-            update={"operators": tuple(o.model_copy(update={"classes": (f"{toy.MODULE}.ToyAttention",)}) for o in found.operators)}
+            update={
+                "operators": tuple(
+                    o.model_copy(update={"classes": (f"{toy.MODULE}.ToyAttention",)}) for o in found.operators
+                )
+            }
         )
         for phase, found in facts.estimates.items()
     }

@@ -241,7 +241,10 @@ def test_assumptions_are_sentences_and_fields_are_those_of_a_named_answer(facts:
     main = facts.main.model_copy(update={"assumptions": ("Traced with eager", "One pass.")})
     said = references(dataclasses.replace(facts, documents=(main, *facts.documents[1:])))
     assert "Assumptions: Traced with eager. One pass." in said
-    assert any(line.startswith("Conventions, whose names of fields are those of the answer of `count_flops`: ") for line in said)
+    assert any(
+        line.startswith("Conventions, whose names of fields are those of the answer of `count_flops`: ")
+        for line in said
+    )
 
 
 def test_a_setting_that_the_model_changes_in_a_copy_decides_no_branch(facts: ImplementationFacts) -> None:

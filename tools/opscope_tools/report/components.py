@@ -257,7 +257,9 @@ def _needed(facts: ImplementationFacts, kernels: Sequence[Kernel]) -> list[str]:
     called = {kernel.class_name for kernel in kernels} - {""}
     forwards = [node for m in facts.modules if m.class_name in called for _, node in [_forward(facts, m)] if node]
     plain = [(*node.args.posonlyargs, *node.args.args) for node in forwards]
-    first = [a.arg for node, all_ in zip(forwards, plain, strict=True) for a in all_[: len(all_) - len(node.args.defaults)]]
+    first = [
+        a.arg for node, all_ in zip(forwards, plain, strict=True) for a in all_[: len(all_) - len(node.args.defaults)]
+    ]
     only = [a.arg for n in forwards for a, d in zip(n.args.kwonlyargs, n.args.kw_defaults, strict=True) if d is None]
     return [name for name in dict.fromkeys([*first, *only]) if name != "self"]
 
@@ -306,7 +308,9 @@ def _line_cost(facts: ImplementationFacts, kernels: Sequence[Kernel], values: Ma
         return ""
     moved = f"{amount(figures.flops, 'FLOP')}, r {plain_bytes(figures.read)}, w {plain_bytes(figures.write)}"
     last = kernels[-1]
-    made = last.outputs if last.class_name else last.outputs[:1]  # what else an operator writes is rarely bound to a name
+    made = (
+        last.outputs if last.class_name else last.outputs[:1]
+    )  # what else an operator writes is rarely bound to a name
     shapes = ", ".join(f"[{', '.join(each.shape)}]" for each in made)
     shape = f"-> {shapes}".replace("{", "").replace("}", "") if made else ""
     return "; ".join(filter(None, [moved, shape, *_tiles(facts, kernels)]))

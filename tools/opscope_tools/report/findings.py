@@ -61,7 +61,11 @@ def repeated(node: ModuleNode) -> list[ModuleNode]:
 def _parameters(facts: ImplementationFacts, quotes: Quotes) -> str:
     """The sizes that formulas of FLOPs and bytes of a whole pass name, those that bound where these hold, and the settings that say
     which layer is of which kind."""
-    totals = [each for d in facts.documents for each in (d.totals.flops, d.totals.memory_access.read, d.totals.memory_access.write)]
+    totals = [
+        each
+        for d in facts.documents
+        for each in (d.totals.flops, d.totals.memory_access.read, d.totals.memory_access.write)
+    ]
     used = frozenset().union(*map(variables, totals))
     known = {v.name: v for document in facts.documents for v in document.variables}
     used |= {name for v in known.values() if v.kind == "derived" and v.name in used for name in variables(v.definition)}
@@ -175,7 +179,11 @@ def ranks_line(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
             parts.append(f"{found.phase} {quotes.said(f'{key}.time', found.totals.calibrated_seconds, seconds)}")
         said.append(f"{quotes(f'{key}.ranks', tp)} {things(tp, 'rank')}: {', '.join(parts)}")
     device = next(iter(facts.spread.values())).hardware.name if facts.spread else ""
-    return [f"**Per rank** on {device}, split as engines do it and not as a declared plan says: {'; '.join(said)}."] if said else []
+    return (
+        [f"**Per rank** on {device}, split as engines do it and not as a declared plan says: {'; '.join(said)}."]
+        if said
+        else []
+    )
 
 
 def _limits(facts: ImplementationFacts) -> str:
@@ -196,7 +204,11 @@ def _limits(facts: ImplementationFacts) -> str:
 
 def _positions(facts: ImplementationFacts, quotes: Quotes) -> str:
     limit = facts.limit
-    room = f"states {quotes('positions', limit)} positions, and no table holds them" if limit else "names no limit of positions"
+    room = (
+        f"states {quotes('positions', limit)} positions, and no table holds them"
+        if limit
+        else "names no limit of positions"
+    )
     if limit and facts.table_rows is not None:
         rows = quotes("table_positions", facts.table_rows)
         room = f"states {quotes('positions', limit)} positions, and a table has those of a sequence of {rows} tokens"

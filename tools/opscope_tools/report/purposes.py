@@ -31,6 +31,8 @@ _SITES, _QUOTED = 3, 160
 _NAMED = 5
 #: operators that change each number by itself
 _BENDS = frozenset("tanh sigmoid relu gelu silu softplus".split())
+#: of a projection, in keys
+_ENDS = ("taken", "given")
 
 
 def purpose(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) -> str:
@@ -386,10 +388,14 @@ def _step(of: _Subject, kernel: Kernel) -> str:
     if role == "projection" and kernel.inputs and kernel.outputs:
         point, key = of.facts.point(of.module), f"module.{of.module.class_name}.{kernel.attribute}"
         sizes = [size_at(t.shape[-1], point) if t.shape else "" for t in (kernel.inputs[0], kernel.outputs[0])]
-        if all(isinstance(size, int) for size in sizes):
-            taken, given = (of.quotes(f"{key}.{end}", size) for end, size in zip(("taken", "given"), sizes, strict=True))
+        taken, given = (
+            "" if isinstance(s, str) else of.quotes(f"{key}.{end}", s) for end, s in zip(_ENDS, sizes, strict=True)
+        )
+        if taken and given:
             return f"projects each vector from {taken} to {given} values"
-    return f"applies `{name}`" if role == "activation" else "normalises" if role == "normalisation" else f"calls `{name}`"
+    return (
+        f"applies `{name}`" if role == "activation" else "normalises" if role == "normalisation" else f"calls `{name}`"
+    )
 
 
 def _listed(names: Iterable[str]) -> str:

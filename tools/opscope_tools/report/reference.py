@@ -36,7 +36,10 @@ _TERMS: Mapping[str, tuple[str, str]] = {
         r"matri(?:x|ces)",
         "the share of FLOPs in matrix multiplication, convolution and attention products",
     ),
-    "floor": (r"\bfloor\b", "bytes that no implementation can avoid: weights, constants that are kept beside them, cache and inputs once, outputs once"),
+    "floor": (
+        r"\bfloor\b",
+        "bytes that no implementation can avoid: weights, constants that are kept beside them, cache and inputs once, outputs once",
+    ),
     "prefill": (r"[Pp]refill", "the pass over the prompt, with an empty key-value cache"),
     "decode": (r"[Dd]ecode\b", "the pass over one new token, with the earlier ones in the key-value cache"),
     "intensity": (r"FLOPs per byte", "FLOPs divided by bytes moved"),
@@ -91,7 +94,9 @@ def _variable_lengths(facts: ImplementationFacts, quotes: Quotes) -> str:
     masks = _forward_lines(facts, r"\b(create_\w*mask\w*|_prepare_\w*mask\w*|_update_causal_mask)\b")
     windows = traits_of(facts).held["windows"].holds
     masks = [mask for mask in masks if windows or not re.search("sliding|window|chunked", mask.name)]
-    masks = masks or _forward_lines(facts, r"^\s*(attention_mask) = ") or _forward_lines(facts, r"\b(attention_mask)\b")[:1]
+    masks = (
+        masks or _forward_lines(facts, r"^\s*(attention_mask) = ") or _forward_lines(facts, r"\b(attention_mask)\b")[:1]
+    )
     masks = _not_decided_against(facts, masks, "attention_mask")
     used = (
         f" Shorter sequences of a batch are masked through {_listed(masks)}." if masks else " No mask was found in it."

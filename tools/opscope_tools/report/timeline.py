@@ -105,12 +105,14 @@ def _said(run: Sequence[OperatorTime]) -> str:
     explained: dict[str, float] = {}
     for one in run:
         if one.limited_by:
-            limit = "launch" if launches(one) else one.limited_by
-            explained[limit] = explained.get(limit, 0.0) + ((limit == "launch" and one.launch_seconds) or one.bound_seconds)
+            limit: str = "launch" if launches(one) else one.limited_by
+            explained[limit] = explained.get(limit, 0.0) + (
+                (limit == "launch" and one.launch_seconds) or one.bound_seconds
+            )
     moved = plain_bytes(sum(one.bytes for one in run))
-    limit = max(explained, key=lambda name: explained[name], default="")
-    if not limit:
+    if not explained:
         return moved
+    limit = max(explained, key=lambda name: explained[name])
     share = min(1.0, explained[limit] / sum(map(_time, run)))
     part = "under 1 %" if share < 0.005 else f"{100 * share:.0f} %"
     return f"{limit} {part}, {amount(sum(one.flops for one in run), 'FLOP') if limit == 'compute' else moved}"
