@@ -250,3 +250,11 @@ def test_a_size_that_is_no_field_is_not_its_own_nearest_name(context: ToolContex
     with pytest.raises(ConfigError, match="has no field 'num_experts'") as found:
         inspect_model(InspectArguments(model="llama", config={"num_experts": 16}), context)
     assert "num_experts" not in str(found.value.next_step).partition(": ")[2].rstrip(".").split(", ")
+
+
+def test_a_model_that_its_default_configuration_does_not_build_says_line_and_fields(context: ToolContext) -> None:
+    with pytest.raises(TraceError) as raised:
+        inspect_model(InspectArguments(model="nemotron"), context)
+    assert raised.value.location.startswith("transformers/models/nemotron/modeling_nemotron.py:")
+    assert "num_key_value_heads" in raised.value.next_step
+    assert "nobody has set them" in raised.value.next_step

@@ -112,7 +112,7 @@ class ToyConfig:
     num_hidden_layers: int = 2
     num_attention_heads: int = 4
     num_key_value_heads: int = 4
-    max_position_embeddings: int = 64
+    max_position_embeddings: int = 128
     use_cache: bool = True
 '''
 
@@ -135,7 +135,7 @@ CONFIG_FILE = "toyland/configuration_toy.py"
 MODULE = "toyland.modeling_toy"
 CONFIG: dict[str, object] = {
     "vocab_size": 100, "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 4,
-    "max_position_embeddings": 64, "use_cache": True, "head_dim": 2, "intermediate_size": None,
+    "max_position_embeddings": 128, "use_cache": True, "head_dim": 2, "intermediate_size": None,
 }  # fmt: skip
 
 T = "{batch_size} * {seq_len}"

@@ -98,7 +98,7 @@ FAULTS = [
     ("FACT_MISMATCH", "ridge: 295<!--", "ridge: 205<!--"),
     ("FACT_MISMATCH", "32.00<!-- fact:prefill.class", "23.00<!-- fact:prefill.class"),
     ("FACT_MISMATCH", "4.27 kB<!-- fact:weight_bytes", "4.37 kB<!-- fact:weight_bytes"),
-    ("FACT_MISMATCH", "` = 64<!-- fact:setting.max", "` = 128<!-- fact:setting.max"),
+    ("FACT_MISMATCH", "` = 128<!-- fact:setting.max", "` = 64<!-- fact:setting.max"),
     ("FACT_MISMATCH", "52.9<!-- fact:module.", "59.2<!-- fact:module."),
     ("FACT_MISMATCH", "65.6<!-- fact:module.", "75.6<!-- fact:module."),
     ("PLACEHOLDER", "", "The layout is {layout} there."),

@@ -12,9 +12,10 @@ from xml.etree import ElementTree
 import pytest
 import report_toy as toy
 from opscope_schemas.dataflow import Dataflow
+from opscope_schemas.estimates import OperatorTime
 from opscope_schemas.tiling import KernelTiling, TileSize, TilingResult
 from opscope_schemas.units import seconds as said_seconds
-from opscope_tools.report.components import data_flow
+from opscope_tools.report.components import _line_cost, data_flow
 from opscope_tools.report.diagrams import draw
 from opscope_tools.report.facts import ImplementationFacts
 from opscope_tools.report.graph import INPUTS, OUTPUTS, Edge, Graph, Group, Vertex, folded, from_tree
@@ -284,7 +285,39 @@ def test_the_bars_of_a_timeline_add_up_to_the_pass_and_stand_behind_one_another(
 def test_short_neighbours_share_a_bar_and_a_long_kernel_keeps_its_own(facts: ImplementationFacts) -> None:
     (graph,) = timelines(with_kernels(facts, [1e-6, 1e-6, 1.0, 1e-6, 1e-6]))
     assert [vertex.lines[0].split(" ")[0] for vertex in graph.vertices] == ["k0", "k2", "k3"]
-    assert graph.vertices[1].lines[1:] == ("     1 s", "100.0 %", "memory, 1 kB")
+    assert graph.vertices[1].lines[1:] == ("     1 s", "100.0 %", "memory under 1 %, 1 kB")
+
+
+def test_a_bar_says_what_limits_it_and_how_much_of_its_time_that_explains(facts: ImplementationFacts) -> None:
+    """Of several kernels too, and where neither bytes nor products explain most of it."""
+    told = with_kernels(facts, [4e-3])
+    (first,) = told.estimates["prefill"].operators
+
+    long = first.model_copy(update={"calibrated_seconds": 9.0})
+
+    def last(*kernels: OperatorTime) -> tuple[str, ...]:
+        found = told.estimates["prefill"].model_copy(update={"operators": (*kernels, long)})
+        (graph,) = timelines(replace(told, estimates={"prefill": found}))
+        return graph.vertices[0].lines
+
+    assert timelines(told)[0].vertices[0].lines[-1] == "memory 25 %, 1 kB"
+    small = first.model_copy(update={"calibrated_seconds": 1e-9, "bound_seconds": 1e-9, "count": 3, "module": "m1"})
+    other = first.model_copy(update={"limited_by": "compute", "bound_seconds": 3e-3})
+    assert last(small, other)[-1] == "compute 75 %, 4 kFLOP"
+    assert last(small, other)[0] == "k0 (m1) to k0 (m0): 2 kernels"
+    assert last(small, small.model_copy(update={"module": "m2"}))[0] == "k0 (m1) to k0 (m2): 2 kernels ×3"
+
+
+def test_modules_of_one_name_are_told_apart_by_more_of_their_paths(facts: ImplementationFacts) -> None:
+    told = with_kernels(facts, [1.0, 1.0, 1.0])
+    paths = ("layer.*.attention.output.dense", "layer.*.output.dense", "layer.*.norm")
+    kernels = zip(told.estimates["prefill"].operators, paths, strict=True)
+    found = told.estimates["prefill"].model_copy(
+        update={"operators": tuple(kernel.model_copy(update={"module": path}) for kernel, path in kernels)}
+    )
+    (graph,) = timelines(replace(told, estimates={"prefill": found}))
+    named = [vertex.lines[0].partition("  ")[0] for vertex in graph.vertices]
+    assert named == ["k0 (attention.output.dense)", "k1 (layer.output.dense)", "k2 (norm)"]
 
 
 def test_the_timeline_says_that_it_is_estimated_in_seconds_of_each_pass(rendered: Callable[..., Report]) -> None:
@@ -294,6 +327,14 @@ def test_the_timeline_says_that_it_is_estimated_in_seconds_of_each_pass(rendered
 
 
 # ---- the rest -------------------------------------------------------------------------------------------------------
+
+
+def test_a_line_that_calls_a_module_says_the_shapes_of_all_that_it_gives(facts: ImplementationFacts) -> None:
+    norm = facts.main.kernels[2]
+    (operator, *_), given = norm.kernels or (), (toy.tensor("a"), toy.tensor("b"))
+    values, shape = facts.point(facts.main), "[batch_size, seq_len, hidden_size]"
+    assert _line_cost(facts, [norm.model_copy(update={"outputs": given})], values).endswith(f"-> {shape}, {shape}")
+    assert _line_cost(facts, [operator.model_copy(update={"outputs": given})], values).endswith(f"-> {shape}")
 
 
 def test_a_line_of_pseudocode_says_what_it_costs(facts: ImplementationFacts, rendered: Callable[..., Report]) -> None:

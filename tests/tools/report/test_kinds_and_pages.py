@@ -12,7 +12,7 @@ from opscope_tools.report.call_kinds import kinds_told
 from opscope_tools.report.components import _interface
 from opscope_tools.report.facts import ImplementationFacts, module_of_call
 from opscope_tools.report.graph import Graph, Span, Vertex
-from opscope_tools.report.kinds import kinds_of
+from opscope_tools.report.kinds import kinds_of, layers_told
 from opscope_tools.report.purposes import purpose
 from opscope_tools.report.quotes import Quotes
 from opscope_tools.report.svg import svg
@@ -32,6 +32,28 @@ def two_kinds(facts: ImplementationFacts, **config: object) -> ImplementationFac
 def test_layers_are_named_by_the_list_whose_counts_fit_and_by_their_numbers(facts: ImplementationFacts) -> None:
     mixed = two_kinds(facts, text={"layer_types": ["near", "near", "far", "near"]}, other=[1, 2, 3])
     assert [kind.whole for kind in kinds_of(mixed, mixed.main).values()] == ["near (layers 0-1, 3)", "far (layer 2)"]
+
+
+def test_a_bare_value_names_a_kind_by_its_setting(facts: ImplementationFacts) -> None:
+    mixed = two_kinds(facts, turned=[1, 1, 0, 1])
+    assert [kind.whole for kind in kinds_of(mixed, mixed.main).values()] == [
+        "turned 1 (layers 0-1, 3)", "turned 0 (layer 2)"
+    ]  # fmt: skip
+
+
+def test_kinds_at_one_place_are_told_by_their_layers_and_by_what_one_lacks(facts: ImplementationFacts) -> None:
+    mixed = two_kinds(facts, turned=[1, 1, 0, 1])
+    many, few = (kernel for kernel in mixed.main.kernels if kernel.class_name.endswith("ToyLayer"))
+    *inner, _ = few.kernels or ()
+    bare = toy.call(few.class_name, "layers.*", "= layer(", tuple(inner)).model_copy(update={"repeat": "1"})
+    kernels = tuple(bare if k is few else k for k in mixed.main.kernels)
+    main = mixed.main.model_copy(update={"kernels": kernels})
+    changed = replace(mixed, documents=(main,), graphs=(toy.graph(main),))
+    told = toy.unmarked(kinds_told(changed, toy_module(changed, many), Quotes()))
+    assert "3 at `layers.*` (layers 0-1, 3) (shown)" in told
+    assert re.search(r"1 at `layers\.\*` \(layer 2\), [^;]* without `add`\.", told)
+    inside = {layers_told(changed, main)[id(k)] for k in bare.kernels or () if k.class_name}
+    assert inside == {"layer 2"}
 
 
 def test_without_such_a_list_the_kinds_are_only_numbered(facts: ImplementationFacts) -> None:
@@ -215,9 +237,59 @@ def test_a_module_that_holds_layers_says_how_many_and_one_that_only_calls_says_n
     for each in (stack, outer):
         said = toy.unmarked(purpose(changed, toy_module(changed, each), Quotes()))
         assert "sends what it is given through 2 layers (`ToyLayer`)." in said
-    alone = toy.call("toyland.modeling_toy.ToyStack", "stack", "= layer(", (facts.main.kernels[3],))
+    alone = toy.call("toyland.modeling_toy.ToyStack", "stack", "= layer(", (toy.layer_kernels("")[1],))
     changed = with_last(facts, alone)
     assert "registered repositories). Called at" in purpose(changed, toy_module(changed, alone), Quotes())
+
+
+def test_a_module_without_a_role_is_told_by_what_it_does_to_what_it_is_given(facts: ImplementationFacts) -> None:
+    """Widths of projections, what stands between them, and that it adds a second input."""
+    add = toy.layer_kernels("")[2].model_copy(update={"inputs": (toy.tensor("x"), toy.tensor("x"))})
+    bend = toy.call("torch.nn.modules.activation.Tanh", "act", "return residual", (add,))
+    given = {"inputs": (toy.tensor("x"), toy.tensor("y"))}
+    output = toy.call("toyland.modeling_toy.ToyOutput", "out", "= layer(", (facts.main.kernels[3], bend, add))
+    changed = with_last(facts, output.model_copy(update=given))
+    said = toy.unmarked(purpose(changed, toy_module(changed, changed.main.kernels[-1]), Quotes()))
+    assert "projects each vector from 8 to 8 values, then applies `Tanh`, then adds what else it is given." in said
+
+
+@pytest.mark.parametrize(
+    ("attribute", "code", "placed"),
+    [("position_table", "x + y", True), ("words", "x + self.positions", True), ("words", "x + y", False)],
+)
+def test_an_embedding_adds_positions_only_where_its_own_lines_do(
+    facts: ImplementationFacts, attribute: str, code: str, placed: bool
+) -> None:
+    table = facts.main.kernels[0].model_copy(update={"attribute": attribute})
+    add = toy.layer_kernels("")[2].model_copy(update={"code": code})
+    whole = toy.call("toyland.modeling_toy.ToyEmbedding", "embed", "= layer(", (table, add))
+    changed = with_last(facts, whole)
+    assert ("positions among them" in purpose(changed, toy_module(changed, whole), Quotes())) is placed
+
+
+@pytest.mark.parametrize(
+    ("saving", "before", "inputs", "said"),
+    [
+        ("{seq_len}", "mul", 3, "the ones before it: "), ("0", "mul", 4, "those that a mask leaves it: "), ("0", "mul", 3, "all others: "),
+        ("0", "add", 0, "those that a mask leaves it: "), ("0", "mul", 0, "all others: "),
+    ],
+)  # fmt: skip
+def test_attention_without_a_cache_reads_what_its_operator_or_a_mask_leaves(
+    facts: ImplementationFacts, saving: str, before: str, inputs: int, said: str
+) -> None:
+    add = toy.layer_kernels("")[2]
+    kind = "aten.scaled_dot_product_attention.default" if inputs else "aten._softmax.default"
+    given = (toy.tensor("x"),) * inputs
+    inner = (
+        add.model_copy(update={"operator": f"aten.{before}.Tensor"}),
+        add.model_copy(update={"operator": kind, "inputs": given}),
+    )
+    attention = toy.call("toyland.modeling_toy.ToyAttention", "attention", "= layer(", inner)
+    totals = facts.main.totals.model_copy(update={"causal_saving": saving})
+    main = facts.main.model_copy(update={"kernels": (facts.main.kernels[0], attention), "totals": totals})
+    graph = toy.graph(main).model_copy(update={"cache": None})
+    changed = replace(facts, documents=(main,), graphs=(graph,))
+    assert f"lets each token read {said}" in purpose(changed, toy_module(changed, attention), Quotes())
 
 
 def test_attention_within_a_window_in_some_layers_says_so(facts: ImplementationFacts) -> None:

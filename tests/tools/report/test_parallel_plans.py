@@ -11,7 +11,7 @@ import report_toy as toy
 from opscope_schemas.common import Repository
 from opscope_tools.report.facts import ImplementationFacts
 from opscope_tools.report.findings import findings, ranks_line
-from opscope_tools.report.parallel import Split, parallelism_lines
+from opscope_tools.report.parallel import Split, communication_rows, parallelism_lines
 from opscope_tools.report.quotes import Quotes
 from opscope_tools.report.sources import SourceReader
 
@@ -98,3 +98,14 @@ def test_ranks_that_do_not_hold_their_share_have_no_time(facts: ImplementationFa
     two, four, _ = re.sub("<!--.*?-->", "", line).split("; ")
     assert two.endswith("cache 64 B, more than the 9 GB of one")
     assert "2 ms" in four
+    assert "split as engines do it and not as a declared plan says: " in line
+
+
+def test_modules_that_share_a_row_have_that_size_each(facts: ImplementationFacts, tmp_path: Path) -> None:
+    source = toy.CONFIGURATION.replace('"colwise"', '"rowwise"')
+    repository = toy.write_source(tmp_path / "src")
+    (tmp_path / "src" / toy.CONFIG_FILE).write_text(source)
+    split = Split.of(replace(facts, reader=SourceReader([repository])))
+    (row,) = [row for row in communication_rows(split) if "qkv_proj" in row[0]]
+    assert "o_proj" in row[0]
+    assert row[3].startswith("each `")

@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 import report_toy as toy
-from opscope_schemas.analysis import ModelInput
+from opscope_schemas.analysis import ModelInput, TensorInfo, Variable
 from opscope_tools.report.facts import ImplementationFacts
 from opscope_tools.report.point import point_said
+from opscope_tools.report.quotes import Quotes
+from opscope_tools.report.story import story
 
 IMAGE = ModelInput(name="pixel_values", shape=("{batch_size}", "3", "{height}", "{height}"), dtype="bfloat16")
 HEARD = ModelInput(name="input_features", shape=("{batch_size}", "80", "3000"), dtype="bfloat16")
@@ -26,6 +28,18 @@ def test_a_model_of_images_and_text_is_described_by_both_and_without_a_cache(fac
     both = facts.main.model_copy(update={"phase": "forward", "model_inputs": (IDS, IMAGE)})
     values = {"batch_size": 1, "height": 224, "seq_len": 64, "cache_len": 0}
     assert point_said(both, values) == "batch 1, 64 tokens, 1 image of 224 x 224"
+
+
+@pytest.mark.parametrize(("given", "what"), [((IMAGE,), "images"), ((IDS, IMAGE), "sequences"), ((IDS,), "sequences")])
+def test_what_fits_is_counted_as_what_the_pass_is_given(
+    facts: ImplementationFacts, given: tuple[ModelInput, ...], what: str
+) -> None:
+    alone = {"variables": ()} if given == (IMAGE,) else {}
+    seen = facts.main.model_copy(update={"phase": "forward", "model_inputs": given, **alone})
+    found = {"forward": facts.estimates["prefill"].model_copy(update={"phase": "forward"})}
+    values = {**facts.point(facts.main), "height": 224}
+    told = replace(facts, documents=(seen,), estimates=found, points={"forward": values})
+    assert f"at most 7 {what} like these" in toy.unmarked(" ".join(story(told, Quotes())))
 
 
 def test_features_are_described_by_their_sizes(facts: ImplementationFacts) -> None:
@@ -49,6 +63,36 @@ def test_every_number_that_a_point_marks_stands_in_what_it_says(
     said = point_said(document, values, quote)
     assert marked
     assert [mark for mark in marked if mark not in said] == []
+
+
+def test_positions_are_a_tables_only_where_one_is_looked_up(facts: ImplementationFacts) -> None:
+    """A number of the configuration bounds nothing by itself; a table does, by the rows that the conditions leave."""
+    computed = toy.unmarked(toy.rendered_with(facts, {}).text)
+    assert "takes any seq_len;" in computed
+    assert "`ToyConfig` states 128 positions, and no table holds them." in computed
+    (gather,) = facts.main.kernels[0].kernels or ()
+    table = TensorInfo(name="", shape=("{max_position_embeddings}", "{hidden_size}"), dtype="bfloat16")
+    looked = facts.main.kernels[0].model_copy(update={"kernels": (gather.model_copy(update={"inputs": (table,)}),)})
+    size = Variable(name="max_position_embeddings", meaning="", config_key="max_position_embeddings", default=128)
+    main = facts.main.model_copy(
+        update={
+            "kernels": (looked, *facts.main.kernels[1:]),
+            "variables": (*facts.main.variables, size),
+            "conditions": (*facts.main.conditions, "{seq_len} + 2 <= {max_position_embeddings}"),
+        }
+    )
+    said = toy.unmarked(toy.rendered_with(replace(facts, documents=(main, *facts.documents[1:])), {}).text)
+    assert "takes a seq_len of up to 126;" in said
+    assert "a table has those of a sequence of 126 tokens." in said
+
+
+def test_a_weight_for_each_position_bounds_what_has_no_sequence(facts: ImplementationFacts) -> None:
+    held = {"position_embeddings": (1, 197, 8)}
+    root = facts.tree.tree.model_copy(update={"weights": held})
+    config = {name: value for name, value in facts.tree.config.items() if name != "max_position_embeddings"}
+    tree = facts.tree.model_copy(update={"tree": root, "config": config})
+    text = toy.unmarked(toy.rendered_with(replace(facts, tree=tree), {}).text)
+    assert "A: The weight `position_embeddings` holds 197 positions" in text
 
 
 def test_positions_of_a_nested_configuration_are_said_in_the_table_and_in_the_answer(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import json
 import random
 import re
@@ -11,6 +12,7 @@ import textwrap
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import report_toy as toy
@@ -19,18 +21,20 @@ from opscope_prompts.templates import render_template
 from opscope_schemas.errors import UnknownNameError, ValuesError
 from opscope_schemas.formula import evaluate
 from opscope_schemas.units import amount
+from opscope_tools.report.components import _pseudocode
 from opscope_tools.report.facts import ImplementationFacts, bind, role_of
 from opscope_tools.report.markdown import Page
 from opscope_tools.report.outline import SECTIONS, TABLES, anchor, section_named
 from opscope_tools.report.pseudocode import Call, pseudocode
 from opscope_tools.report.quotes import Quotes
 from opscope_tools.report.render import Report, render
+from opscope_tools.report.sources import SourceReader
 
 PREFILL = {
     "batch_size": 1, "seq_len": 64, "cache_len": 0, "a_bytes": 2, "w_bytes": 2, "hidden_size": 8, "num_layers": 2,
     "num_heads": 4, "num_kv_heads": 4, "vocab_size": 100,
 }  # fmt: skip
-DECODE = {**PREFILL, "seq_len": 1, "cache_len": 63}
+DECODE = {**PREFILL, "seq_len": 1, "cache_len": 64}
 
 
 @pytest.mark.parametrize(("phase", "values"), [("prefill", PREFILL), ("decode", DECODE)])
@@ -155,6 +159,42 @@ def test_no_listing_of_a_forward_reads_a_parameter_that_it_does_not_take() -> No
     assert seen > 200
 
 
+@pytest.mark.parametrize("handed", ["hidden_states, mask", "hidden_states, mask=mask", "hidden_states, **kwargs"])
+def test_what_a_listing_hands_to_another_is_what_that_one_takes(
+    facts: ImplementationFacts, tmp_path: Path, handed: str
+) -> None:
+    """Parameters that held nothing too, by position, by name, or among further keywords."""
+    takes = "hidden_states: torch.Tensor, past_key_values=None, attention_mask=None):"
+    source = toy.MODELING.replace(
+        takes, "hidden_states: torch.Tensor, mask: torch.Tensor | None, scale=1.0, **kwargs):"
+    )
+    source = source.replace("attention(hidden_states, past_key_values=past_key_values)", f"attention({handed})")
+    source = source.replace(
+        "hidden_states, past_key_values=None):", "hidden_states, mask: Tensor | None = None, **kwargs):"
+    )
+    source = source.replace("layer(hidden_states, past_key_values=past_key_values)", "layer(hidden_states)")
+    reader = SourceReader([toy.write_source(tmp_path)])
+    (tmp_path / toy.FILE).write_text(source)
+    changed = replace(facts, reader=reader)
+    listings = [ast.parse(_pseudocode(changed, module)).body[0] for module in changed.modules]
+    listed = {each.name: each for each in listings if isinstance(each, ast.FunctionDef)}
+    made = [("layer", "ToyLayer"), ("attention", "ToyAttention"), ("norm", "ToyNorm"), ("o_proj", "Linear")]
+    bound = 0
+    for name, called in made:
+        for call in (node for each in listings for node in ast.walk(each) if isinstance(node, ast.Call)):
+            if ast.unparse(call.func) in (name, f"self.{name}"):
+                taken: dict[str, Any] = {}
+                exec(f"def taken({ast.unparse(listed[called].args)}): pass", taken)
+                given = {each.arg: None for each in call.keywords if each.arg}
+                further = any(each.arg is None for each in call.keywords)
+                signature = inspect.signature(taken["taken"])
+                (signature.bind_partial if further else signature.bind)(*[None for _ in call.args], **given)
+                bound += 1
+    assert bound >= len(made)
+    assert re.search("None here: .*mask", ast.get_docstring(listed["ToyAttention"]) or "")
+    assert ("**kwargs" in ast.unparse(listed["ToyLayer"].body[-2])) == ("**kwargs" in handed)
+
+
 @pytest.mark.parametrize(
     ("test", "settings", "left"),
     [
@@ -177,6 +217,7 @@ def test_catalogue_numbers_known_tasks_and_the_forward_pass_names_all_of_them(re
     ends = [[int(end) for end in cells[0].split("-")] for _, cells in table.rows]
     numbers = [number for first, *last in ends for number in range(first, (last or [first])[0] + 1)]
     assert numbers == list(range(1, len(numbers) + 1))
+    assert " places)" not in rendered().text  # how often a task occurs is no place
     for _, cells in table.rows[1:]:
         assert {int(part) for part in re.findall(r"\d+", cells[4])} <= set(numbers)
     start = next(line for line, text in page.headings if text == "### 6.1 Full Forward Pass")

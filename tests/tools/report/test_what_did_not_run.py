@@ -15,6 +15,7 @@ from opscope_tools.report.kernels import kernel_rows
 from opscope_tools.report.overview import execution_lines
 from opscope_tools.report.performance import bottlenecks
 from opscope_tools.report.quotes import Quotes
+from opscope_tools.report.reference import faq
 from opscope_tools.report.sources import SourceReader
 
 FUNCTIONS = "\n\ndef rotate(x):\n    return x\n\n\ndef scan(x):\n    return x\n"
@@ -46,6 +47,31 @@ def test_a_kernel_is_told_for_what_ran(
     settings = facts.settings.model_copy(update={"kernel_hooks": (hook,)})
     anew = read(facts, tmp_path / "src", toy.MODELING + FUNCTIONS)
     assert ("`swapped`" in {row[0] for row in kernel_rows(replace(anew, settings=settings))}) is told
+
+
+def test_kernels_from_elsewhere_are_sought_in_the_files_of_all_that_ran(
+    facts: ImplementationFacts, tmp_path: Path
+) -> None:
+    anew = read(facts, tmp_path / "src", toy.MODELING)
+    layers = toy.LAYERS.replace("class Linear", '@use_kernel_forward_from_hub("Linear")\nclass Linear')
+    (tmp_path / "src" / toy.LAYERS_FILE).write_text(layers)
+    line = toy.line_of("@use_kernel", layers)
+    assert f"`Linear` (`{toy.LAYERS_FILE}:{line}`) by `@use_kernel" in " ".join(execution_lines(anew))
+    assert "`Linear`" in {row[0] for row in kernel_rows(anew)}
+
+
+def test_a_forward_that_another_function_ran_in_place_of_is_said_not_to_have_run(facts: ImplementationFacts) -> None:
+    norm = facts.main.kernels[2]
+    at = toy.line_of("F.linear", toy.LAYERS)
+    moved = tuple(k.model_copy(update={"file": toy.LAYERS_FILE, "line": at}) for k in norm.kernels or ())
+    kernels = (facts.main.kernels[0], norm.model_copy(update={"kernels": moved}))
+    main = facts.main.model_copy(update={"kernels": kernels})
+    (said,) = [line for line in execution_lines(replace(facts, documents=(main,))) if "In place of" in line]
+    assert said.startswith("In place of the forward of `ToyNorm` `Linear.forward` (")
+    assert (
+        f"put there by `@use_kernel_forward_from_hub('RMSNorm')` (`{toy.FILE}:{toy.line_of('@use_kernel')}`)." in said
+    )
+    assert not [line for line in execution_lines(facts) if "In place of" in line]
 
 
 BRANCHES = """class ToyForCausalLM:
@@ -102,6 +128,13 @@ def test_attention_is_chosen_where_source_chooses_and_runs_where_it_is_called(
     assert said.count("Attention runs through") == 1
 
 
+def test_an_operator_is_bound_as_most_of_its_time_is(facts: ImplementationFacts) -> None:
+    """By hand at 6 FLOPs per byte: the head's product takes 102,400 to compute, the layers' 79,872 to move; together they stand at 5.84."""
+    computing, moving, _ = bottlenecks(replace(facts, ridge=6), Quotes())
+    assert "prefill: aten.mm.default (5.84" in computing
+    assert "aten.mm.default" not in moving.partition("decode")[0]
+
+
 def test_a_condition_on_what_an_operator_computes_waits_for_it(facts: ImplementationFacts, tmp_path: Path) -> None:
     """Where a helper computes it, the condition that calls the helper does; what another operator reads is no condition."""
     source = toy.MODELING + "\n\ndef fast_all(mask):\n    return mask.sum() == mask.numel()\n"
@@ -122,3 +155,46 @@ def test_a_condition_on_what_an_operator_computes_waits_for_it(facts: Implementa
 
     assert told(()) == f"**Synchronization:** `if fast_all(attention_mask):` (`{toy.FILE}:{tested}`)"
     assert "none found" in told((1,))
+
+
+MASKED = """class ToyForCausalLM:
+    def forward(self, input_ids, attention_mask: Tensor | None = None, other_mask: Tensor | None = None):
+        if self.config.is_decoder:
+            attention_mask = create_causal_mask(attention_mask)
+        else:
+            attention_mask = create_bidirectional_mask(attention_mask)
+        if other_mask is not None:
+            other_mask = create_other_mask(other_mask)
+        if self.config.is_encoder_decoder:
+            past_key_values = PairCache()
+        past_key_values = (
+            PairCache()
+            if self.config.is_encoder_decoder
+            else ToyCache()
+        )
+        past_key_values.update(1)
+"""
+
+
+def test_masks_and_caches_are_those_of_branches_that_the_configuration_leaves(
+    facts: ImplementationFacts, tmp_path: Path
+) -> None:
+    config = {**facts.tree.config, "is_decoder": False, "is_encoder_decoder": False}
+    anew = replace(
+        read(facts, tmp_path / "src", MASKED),
+        tree=facts.tree.model_copy(update={"config": config}),
+        documents=(facts.main.model_copy(update={"forward_line": 3}), *facts.documents[1:]),
+    )
+    lengths, *_, cache = faq(anew, Quotes())
+    assert lengths.endswith(f"masked through `create_bidirectional_mask` (`{toy.FILE}:6`).")
+    assert f"it is created as `ToyCache` (`{toy.FILE}:14`)." in cache
+    without = tuple(graph.model_copy(update={"cache": None}) for graph in facts.graphs)
+    assert faq(replace(anew, graphs=without), Quotes())[-1].endswith("keeps none in this configuration.")
+
+
+def test_a_mask_of_the_caller_is_told_where_it_is_changed(facts: ImplementationFacts, tmp_path: Path) -> None:
+    """Not where a list of parameters or a condition names it."""
+    source = MASKED.replace("create_causal_mask(", "(").replace("create_bidirectional_mask(", "1.0 - (")
+    source = source.replace("create_other_mask(", "(").replace("self.config.is_decoder", "attention_mask is None")
+    anew = read(facts, tmp_path / "src", source)
+    assert faq(anew, Quotes())[0].endswith(f"masked through `attention_mask` (`{toy.FILE}:6`).")

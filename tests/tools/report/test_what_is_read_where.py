@@ -58,13 +58,36 @@ def periodic(facts: ImplementationFacts, tmp_path: Path) -> ImplementationFacts:
 
 def test_the_sizes_of_a_pass_are_those_of_its_formulas(facts: ImplementationFacts) -> None:
     idle = Variable(name="positions", meaning="no formula names it", config_key="max_position_embeddings", default=64)
+    window = Variable(name="window", meaning="no formula names it", config_key="window", default=64)
     fixed = [v.model_copy(update={"kind": "fixed"} if v.name == "num_layers" else {}) for v in facts.main.variables]
-    documents = [d.model_copy(update={"variables": (*fixed, idle)}) for d in facts.documents]
+    bounds = {"conditions": ("{seq_len} <= {positions}", "{seq_len} < {window}")}
+    documents = [d.model_copy(update={"variables": (*fixed, idle, window), **bounds}) for d in facts.documents]
+    floor = documents[0].totals.floor.model_copy(update={"read": "{positions}"})
+    documents[0] = documents[0].model_copy(update={"totals": documents[0].totals.model_copy(update={"floor": floor})})
     said = findings(replace(facts, documents=tuple(documents)), [], Quotes())["3"]
+    assert said.endswith("from those of the call and, outside the conditions of section 3.3, from `window`.")
     assert "`num_layers`" in said
     assert "`vocab_size`" in said
     assert "positions" not in said
     assert "which layer" not in said
+
+
+def test_leads_claim_no_more_than_was_compared(facts: ImplementationFacts) -> None:
+    """Not every figure has a key, and classes that hold others take more of the time than what they hold."""
+    said = findings(facts, [], Quotes())
+    assert "one with a comment `fact:KEY` in the Markdown stands under that key" in said["11"]
+    inside = {
+        phase: found.model_copy(
+            update={
+                "operators": tuple(
+                    o.model_copy(update={"classes": (f"{toy.MODULE}.ToyAttention",)}) for o in found.operators
+                )
+            }
+        )
+        for phase, found in facts.estimates.items()
+    }
+    said = findings(replace(facts, estimates=inside), [], Quotes())
+    assert said["4"].startswith("Of the model's own classes, those apart that hold others of them, the largest part")
 
 
 def test_settings_that_tell_layers_apart_are_named_as_such(periodic: ImplementationFacts) -> None:
@@ -108,9 +131,19 @@ def test_what_a_method_sets_is_inherited_from_its_class(facts: ImplementationFac
 def test_positions_that_nothing_reads_make_none(facts: ImplementationFacts, count: int) -> None:
     told = changed(facts, max_position_embeddings={"reads": Reads(count=count)})
     (row,) = [row for row in configuration_rows(told, Quotes()) if row[0] == "`max_seq_len`"]
-    assert ("positions are made for" in row[2]) is bool(count)
-    assert ("makes room for" in findings(told, [], Quotes())["9"]) is bool(count)
+    assert ("that the configuration states" in row[2]) is bool(count)
+    assert ("states " in findings(told, [], Quotes())["9"]) is bool(count)
     assert ("the model's file reads nowhere" in faq(told, Quotes())[1]) is not bool(count)
+
+
+def test_a_size_that_no_formula_names_and_one_that_follows_another_say_so(facts: ImplementationFacts) -> None:
+    tree = facts.tree.model_copy(update={"config": {**facts.tree.config, "intermediate_size": 32}})
+    main = facts.main.model_copy(update={"conditions": ("{seq_len} == {hidden_size}", "{batch_size} == 1")})
+    told = {row[0]: row[2] for row in configuration_rows(replace(facts, tree=tree, documents=(main,)), Quotes())}
+    assert "which no formula of this pass names" in told["`intermediate_size`"]
+    assert "no formula" not in told["`hidden_size`"]
+    (call,) = [text for name, text in told.items() if "`seq_len`" in name]
+    assert "sequences; new tokens, which has to equal `{hidden_size}`; " in call
 
 
 @pytest.mark.parametrize("count", [0, 1])

@@ -27,6 +27,7 @@ from opscope_tools.report.overview import swappable
 from opscope_tools.report.papers import paper_lines
 from opscope_tools.report.pseudocode import Call, pseudocode
 from opscope_tools.report.quotes import Quotes
+from opscope_tools.report.reference import glossary_rows, references
 from opscope_tools.report.sources import SourceReader
 from opscope_tools.report.story import story
 from opscope_tools.report.tasks import task_of_operator, tasks
@@ -119,7 +120,7 @@ def test_a_pass_that_starting_kernels_takes_most_of_is_not_limited_by_memory(fac
     assert "**What would save most:** Fewer kernels" in many
     assert "decode by the fixed time of its kernels" in many
     assert "decode by memory" not in many
-    assert "launch, 1 kB" in many
+    assert "launch 75 %, 1 kB" in many
 
 
 def test_a_size_that_the_tool_has_no_words_for_is_told_in_those_of_source(facts: ImplementationFacts) -> None:
@@ -230,6 +231,22 @@ def test_an_output_whose_maker_is_not_known_is_of_no_task(facts: ImplementationF
     assert not any(re.search(r"\btask 0\b", cell) for row in rows for cell in row)
 
 
+def test_the_floor_is_said_to_hold_all_that_it_counts() -> None:
+    """Buffers such as a table of masks are read too."""
+    ((_, meaning),) = glossary_rows("a floor")
+    assert "constants" in meaning
+
+
+def test_assumptions_are_sentences_and_fields_are_those_of_a_named_answer(facts: ImplementationFacts) -> None:
+    main = facts.main.model_copy(update={"assumptions": ("Traced with eager", "One pass.")})
+    said = references(dataclasses.replace(facts, documents=(main, *facts.documents[1:])))
+    assert "Assumptions: Traced with eager. One pass." in said
+    assert any(
+        line.startswith("Conventions, whose names of fields are those of the answer of `count_flops`: ")
+        for line in said
+    )
+
+
 def test_a_setting_that_the_model_changes_in_a_copy_decides_no_branch(facts: ImplementationFacts) -> None:
     """A class that runs as encoder and as decoder is given two copies."""
     root = next(iter(facts.reader.repositories)).root
@@ -303,7 +320,7 @@ def test_a_branch_that_other_calls_do_not_take_says_so(facts: ImplementationFact
     (function,) = ast.parse("def f(x):\n    if known:\n        y = x\n    else:\n        y = g(x)\n    return y").body
     assert isinstance(function, ast.FunctionDef)
     drawn = pseudocode(function, "f", ["note"], Call(ran=lambda first, _: first == 5, elsewhere=lambda *_: said))
-    assert f"# :5 to :5 do not run {said}\n    y = g(x)" in drawn
+    assert f"# :5 to :5 do not run {said}\n    if not (known):  # :2\n        y = g(x)" in drawn
 
 
 def test_pictures_that_an_example_loads_are_no_references(facts: ImplementationFacts, tmp_path: Path) -> None:

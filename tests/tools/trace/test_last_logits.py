@@ -73,3 +73,9 @@ def test_a_forward_that_cannot_leave_logits_out_says_so_and_computes_all(context
 def test_a_part_of_a_model_says_nothing_of_logits_that_it_does_not_make(context: ToolContext) -> None:
     found = find(CostArguments.model_validate({"target": "LlamaMLP"}), context)
     assert saved(found.tree, found.call) is None
+
+
+def test_a_model_without_a_head_says_nothing_of_logits(context: ToolContext) -> None:
+    small = {"hidden_size": 64, "intermediate_size": 112, "num_hidden_layers": 2, "num_attention_heads": 4}
+    found = count_flops(CostArguments.model_validate({"target": "vit", "logits": "last", "config": small}), context)
+    assert not any("logits" in assumption for assumption in found.document.assumptions)

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from opscope_schemas.analysis import ModuleAnalysis
 from opscope_schemas.units import amount, plain_bytes, things
 
-from opscope_tools.report.facts import CallKind, ImplementationFacts, short, size_at
+from opscope_tools.report.facts import CallKind, ImplementationFacts, short, size_at, walk
+from opscope_tools.report.flow import bare
+from opscope_tools.report.kinds import layers_told
 from opscope_tools.report.nodes import layers_of, node_of, weights_of
 from opscope_tools.report.quotes import Quotes
 
@@ -28,14 +30,14 @@ def shown(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) ->
     verb, costs = ("is", "costs most") if kinds[0].count == 1 else ("are", "cost most together")
     return (
         f" The {total} calls of `{name}` in {facts.main.phase} are of {quotes(f'{key}.kinds', len(kinds))} kinds; shown here "
-        f"{verb} the {first} at {_where(facts, kinds[0])}, which {costs}."
+        f"{verb} the {first} at {_where(facts, kinds, kinds[0])}, which {costs}."
     )
 
 
 def place_shown(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
     """Where the calls stand that a section shows; empty where those of its class are all alike."""
     kinds = facts.call_kinds.get(module.class_name, ())
-    return _where(facts, kinds[0]) if len(kinds) > 1 else ""
+    return _where(facts, kinds, kinds[0]) if len(kinds) > 1 else ""
 
 
 def kinds_told(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) -> str:
@@ -58,7 +60,7 @@ def _kind(facts: ImplementationFacts, kinds: Sequence[CallKind], place: int, key
     """Number and place of its calls, cost of one, its weights, its width and what it calls where others differ in that."""
     kind = kinds[place]
     parts = [
-        f"{quotes(f'{key}.calls', kind.count)} at {_where(facts, kind)}{' (shown)' * (not place)}",
+        f"{quotes(f'{key}.calls', kind.count)} at {_where(facts, kinds, kind)}{' (shown)' * (not place)}",
         f"{quotes.said(f'{key}.flops', kind.each.flops, _flops)} and {quotes.said(f'{key}.bytes', kind.each.bytes, plain_bytes)}",
     ]
     widths = [width_of(facts, each) for each in kinds]
@@ -74,14 +76,22 @@ def _kind(facts: ImplementationFacts, kinds: Sequence[CallKind], place: int, key
     own = [one for one in called[place] if not all(one in others for others in called)]
     if own:
         parts.append(f"calling {', '.join(f'`{short(name)}` (`{attribute}`)' for attribute, name in own[:_PLACES])}")
+    run = [{bare(k.operator) for _, _, k in walk(each.shown.kernels or (), "") if k.operator} for each in kinds]
+    lacks = sorted(set().union(*run) - run[place])
+    if lacks and all(each == called[0] for each in called):
+        more = f" and {len(lacks) - _PLACES} more" if len(lacks) > _PLACES else ""
+        parts.append(f"without {', '.join(f'`{name}`' for name in lacks[:_PLACES])}{more}")
     return ", ".join(parts)
 
 
-def _where(facts: ImplementationFacts, kind: CallKind) -> str:
-    """The places of a kind's calls, with the numbers of the layers where not all of a list have it."""
+def _where(facts: ImplementationFacts, kinds: Sequence[CallKind], kind: CallKind) -> str:
+    """The places of the calls of one of `kinds`, with the numbers of the layers where not all of a list have it."""
     places: dict[str, dict[str, None]] = {}
+    numbers = layers_told(facts, facts.main)
+    others = {facts.path_of(call) for each in kinds if each is not kind for call in each.calls}
     for call in kind.calls:
-        places.setdefault(facts.path_of(call), {})[layers_of(facts, call)] = None
+        path = facts.path_of(call)
+        places.setdefault(path, {})[numbers.get(id(call), "") if path in others else layers_of(facts, call)] = None
     told = [
         f"`{path}`{f' ({said})' if (said := '; '.join(filter(None, layers))) else ''}"
         for path, layers in places.items()

@@ -22,6 +22,7 @@ from opscope_tools.report.facts import Figures, ImplementationFacts, short, walk
 from opscope_tools.report.flow import tile_of
 from opscope_tools.report.graph import INPUTS, OUTPUTS, Graph, Vertex, folded
 from opscope_tools.report.insights import by_line, counts_little, insights, library_insights, named, operators_said
+from opscope_tools.report.kinds import layers_told
 from opscope_tools.report.links import Operators, Unit, edges_of
 from opscope_tools.report.nodes import counted_again, node_of, weights_of
 from opscope_tools.report.pseudocode import Call, pseudocode
@@ -30,7 +31,7 @@ from opscope_tools.report.quotes import Quotes
 from opscope_tools.report.scan import code_lines
 from opscope_tools.report.system import parts
 
-__all__ = ["ComponentText", "LongFormulas", "component_titles", "components", "data_flow", "grouped"]
+__all__ = ["ComponentText", "LongFormulas", "component_titles", "components", "data_flow", "grouped", "settled"]
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 _LIBRARY = "library operators choose their own tiles"
@@ -237,7 +238,7 @@ def _pseudocode(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
     def held(first: int, last: int) -> list[Kernel]:
         return [k for (file, line), ks in lines.items() if file == path and first <= line <= last for k in ks]
 
-    call, settings = facts.calls.get(module.class_name), _settings(facts.tree.config, _set_by_model(facts))
+    call, settings = facts.calls.get(module.class_name), settled(facts)
     given = (each.name.partition("[")[0] for each in (call.inputs if call else facts.main.model_inputs))
     known = Call(
         given=frozenset(given),
@@ -245,8 +246,22 @@ def _pseudocode(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
         ran=lambda first, last: bool(held(first, last)),
         elsewhere=lambda first, last: _elsewhere(facts, module, path, range(first, last + 1)),
         settings={**settings, **attributes_of(facts, module.class_name, settings)},
+        whole=module.class_name == facts.main.class_name,
+        needed=lambda first, last: _needed(facts, held(first, last)),
     )
     return pseudocode(node, name, [". ".join(notes)], known)
+
+
+def _needed(facts: ImplementationFacts, kernels: Sequence[Kernel]) -> list[str]:
+    """The parameters that the modules called have no default for, in their order."""
+    called = {kernel.class_name for kernel in kernels} - {""}
+    forwards = [node for m in facts.modules if m.class_name in called for _, node in [_forward(facts, m)] if node]
+    plain = [(*node.args.posonlyargs, *node.args.args) for node in forwards]
+    first = [
+        a.arg for node, all_ in zip(forwards, plain, strict=True) for a in all_[: len(all_) - len(node.args.defaults)]
+    ]
+    only = [a.arg for n in forwards for a, d in zip(n.args.kwonlyargs, n.args.kw_defaults, strict=True) if d is None]
+    return [name for name in dict.fromkeys([*first, *only]) if name != "self"]
 
 
 def _elsewhere(facts: ImplementationFacts, module: ModuleAnalysis, path: str, lines: range) -> str:
@@ -254,12 +269,18 @@ def _elsewhere(facts: ImplementationFacts, module: ModuleAnalysis, path: str, li
     if not any(k.file == path and k.line in lines for k in module.kernels):
         return ""
     told = [
-        f"in {document.phase} at {at}"
+        f"in {document.phase} at {at}{f' ({numbers})' if (numbers := layers.get(id(call))) else ''}"
         for document in facts.documents
+        for layers in [layers_told(facts, document)]
         for call, at in facts.calls_in(document)
         if call.class_name == module.class_name and call.kernels and not any(k.file == path and k.line in lines for k in call.kernels)
     ]  # fmt: skip
     return ", ".join(list(dict.fromkeys(told))[:_PLACES])
+
+
+def settled(facts: ImplementationFacts) -> dict[str, object]:
+    """The plain settings that hold in every part of the model."""
+    return _settings(facts.tree.config, _set_by_model(facts))
 
 
 def _set_by_model(facts: ImplementationFacts) -> set[str]:
@@ -286,8 +307,12 @@ def _line_cost(facts: ImplementationFacts, kernels: Sequence[Kernel], values: Ma
     if not (figures.flops or figures.bytes):
         return ""
     moved = f"{amount(figures.flops, 'FLOP')}, r {plain_bytes(figures.read)}, w {plain_bytes(figures.write)}"
-    made = kernels[-1].outputs
-    shape = f"-> [{', '.join(made[0].shape)}]".replace("{", "").replace("}", "") if made else ""
+    last = kernels[-1]
+    made = (
+        last.outputs if last.class_name else last.outputs[:1]
+    )  # what else an operator writes is rarely bound to a name
+    shapes = ", ".join(f"[{', '.join(each.shape)}]" for each in made)
+    shape = f"-> {shapes}".replace("{", "").replace("}", "") if made else ""
     return "; ".join(filter(None, [moved, shape, *_tiles(facts, kernels)]))
 
 

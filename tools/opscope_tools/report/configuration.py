@@ -44,7 +44,7 @@ _ALIGNED = re.compile(r"multiple|divisib|%")
 _SHORT = 40
 #: pointers that one line lists
 _PLACES = 6
-_POSITIONS = "longest sequence that positions are made for"
+_POSITIONS = "positions that the configuration states"
 _NOWHERE = "read nowhere in the model's file"
 
 
@@ -71,12 +71,14 @@ def configuration_rows(facts: ImplementationFacts, quotes: Quotes) -> list[Row]:
             continue
         reason = f"n/a: `{short(facts.tree.config_class)}` has no {attribute}"
         shown = _value(quotes, f"config.{name}", value) if value is not None else reason
+        idle = variable is None and value is not None and name != "max_seq_len"
+        meaning += ", which no formula of this pass names" * idle
         rows.append((f"`{name}`", shown, f"{meaning}{_declared(facts, attribute, value)}"))
         said |= {attribute, _held_path(facts, attribute)}
     call = [v for v in document.variables if not v.config_key and v.name not in dict(_STANDARD)]
     if call:
         shown = ", ".join(_value(quotes, f"config.{v.name}", values[v.name]) for v in call)
-        meanings = "; ".join(v.meaning or "variable of the formulas" for v in call)
+        meanings = "; ".join(f"{v.meaning or 'variable of the formulas'}{_equal(facts, v)}" for v in call)
         rows.append((", ".join(f"`{v.name}`" for v in call), shown, f"of the call: {meanings}"))
     for variable in document.variables:
         if variable.name not in dict(_STANDARD) and variable.config_key:
@@ -91,6 +93,13 @@ def configuration_rows(facts: ImplementationFacts, quotes: Quotes) -> list[Row]:
         if path not in said and _concerns(own, parameter) and not _unread(parameter):
             rows.append((f"`{path}`", *_described(facts, own, parameter, quotes)))
     return rows
+
+
+def _equal(facts: ImplementationFacts, variable: Variable) -> str:
+    """What a size of the call has to be equal to."""
+    name, pairs = f"{{{variable.name}}}", [c.split(" == ") for c in facts.main.conditions if c.count(" == ") == 1]
+    others = [other for a, b in pairs for one, other in ((a, b), (b, a)) if one == name and variables(other)]
+    return f", which has to equal {' and '.join(f'`{other}`' for other in others)}" if others else ""
 
 
 def _meaning(facts: ImplementationFacts, variable: Variable) -> str:
@@ -255,7 +264,11 @@ def _clipped(text: str) -> str:
 def _standard_meaning(facts: ImplementationFacts, name: str, attribute: str) -> str:
     if name != "max_seq_len":
         return name.replace("_", " ")
-    return f"longest sequence that is named, {_NOWHERE}" if facts.unread(attribute) else _POSITIONS
+    if facts.table_rows is not None:
+        return f"{_POSITIONS} and a table holds"
+    if facts.unread(attribute):
+        return f"longest sequence that is named, {_NOWHERE}"
+    return f"{_POSITIONS}; no table holds them" if facts.positions else _POSITIONS
 
 
 def _held(facts: ImplementationFacts, attribute: str) -> tuple[Configuration, Hyperparameter] | None:

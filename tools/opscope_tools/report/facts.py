@@ -297,7 +297,7 @@ _BY_NAME = (
     (re.compile(r"For[A-Z]\w+$|LMHead\w*$"), "model with head"),
     (re.compile(r"Model$|Decoder$|Transformer$"), "backbone"),
     (re.compile(r"Linear$|Conv1D$"), "projection"),
-    (re.compile(r"Activation$|GELU|SiLU|ReLU"), "activation"),
+    (re.compile(r"Activation$|GELU|SiLU|ReLU|Tanh$|Sigmoid$"), "activation"),
 )
 
 
@@ -489,6 +489,40 @@ class ImplementationFacts:
     def positions(self) -> dict[str, int]:
         """The most positions of the config and of every configuration nested in it, by dotted name."""
         return dict(_named_limits(self.tree.config, ""))
+
+    @cached_property
+    def position_names(self) -> frozenset[str]:
+        """The variables that are the most positions of a configuration."""
+        held = (variable for document in self.documents for variable in document.variables)
+        return frozenset(v.name for v in held if v.config_key.rpartition(".")[2] in _POSITIONS)
+
+    @cached_property
+    def table_rows(self) -> int | None:
+        """The tokens of the longest sequence for which a table that is looked up has positions; None where positions are computed."""
+        named, found = self.position_names, []
+        for document in self.documents:
+            tables = [
+                k.inputs[0].shape for _, k in leaves(document) if k.operator.startswith("aten.embedding") and k.inputs
+            ]
+            rows = [shape[0] for shape in tables if shape and variables(shape[0]) and variables(shape[0]) <= named]
+            values = {**self.point(document), "seq_len": 0, "encoder_seq_len": 0, "cache_len": 0}
+            found += [int(evaluate(each, values)) for each in rows]
+            for asked, _, has in (c.partition(" <= ") for c in document.conditions if rows):
+                if variables(asked) & {"seq_len", "encoder_seq_len"} and variables(has) and variables(has) <= named:
+                    found.append(int(evaluate(f"({has}) - ({asked})", values)))
+        return min(found, default=None)
+
+    @cached_property
+    def table_weight(self) -> tuple[str, int] | None:
+        """A weight of the model itself that holds a vector for each position, and for how many."""
+        pending = [self.tree.tree]
+        while pending:
+            node = pending.pop()
+            for name, shape in node.weights.items():
+                if re.search(r"(^|_)pos(ition)?s?(_|$)", name) and len(shape) > 1 and shape[-2] > 1:
+                    return name, shape[-2]
+            pending += reversed(node.children)
+        return None
 
     @cached_property
     def lines_run(self) -> frozenset[tuple[str, int]]:

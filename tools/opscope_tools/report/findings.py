@@ -21,6 +21,7 @@ __all__ = ["findings", "ranks_line", "repeated"]
 
 #: share from which a part is called most
 _HALF = 0.5
+_LENGTHS = frozenset({"seq_len", "encoder_seq_len", "cache_len"})
 
 
 def findings(facts: ImplementationFacts, catalogue: Sequence[Task], quotes: Quotes) -> dict[str, str]:
@@ -35,7 +36,7 @@ def findings(facts: ImplementationFacts, catalogue: Sequence[Task], quotes: Quot
         "8": _limits(facts),
         "9": _positions(facts, quotes),
         "10": _files(facts, quotes),
-        "11": "Every figure follows the conventions below; the facts file beside the report holds each under its key.",
+        "11": "Every figure follows the conventions below; one with a comment `fact:KEY` in the Markdown stands under that key in the facts file beside the report.",
     }
 
 
@@ -58,17 +59,27 @@ def repeated(node: ModuleNode) -> list[ModuleNode]:
 
 
 def _parameters(facts: ImplementationFacts, quotes: Quotes) -> str:
-    """The sizes that formulas of a whole pass name, and the settings that say which layer is of which kind."""
-    used = frozenset().union(*(facts.formula_names(document) for document in facts.documents))
+    """The sizes that formulas of FLOPs and bytes of a whole pass name, those that bound where these hold, and the settings that say
+    which layer is of which kind."""
+    totals = [
+        each
+        for d in facts.documents
+        for each in (d.totals.flops, d.totals.memory_access.read, d.totals.memory_access.write)
+    ]
+    used = frozenset().union(*map(variables, totals))
     known = {v.name: v for document in facts.documents for v in document.variables}
     used |= {name for v in known.values() if v.kind == "derived" and v.name in used for name in variables(v.definition)}
     sizes = [v for v in known.values() if v.config_key and v.name in used]
     named = ", ".join(f"`{v.name}`" for v in sizes)
+    bounds = [variables(c) for d in facts.documents for c in d.conditions if "<" in c and variables(c) & _LENGTHS]
+    bounding = frozenset().union(*bounds) - used - facts.position_names
+    beyond = [v.name for v in known.values() if v.config_key and v.name in bounding]
+    outside = f" and, outside the conditions of section 3.3, from {_and(beyond)}" if beyond else ""
     deciding = [
         name for name in layer_settings(facts) if name not in {v.config_key for v in sizes if v.name == "num_layers"}
     ]
     kinds = f"; which layer is of which kind, {_and(deciding)} say{'s' * (len(deciding) == 1)}" if deciding else ""
-    return f"What a pass costs follows from {quotes('config.symbols', len(sizes))} sizes of the configuration{f' ({named})' if named else ''} and from those of the call{kinds}."
+    return f"What a pass costs follows from {quotes('config.symbols', len(sizes))} sizes of the configuration{f' ({named})' if named else ''} and from those of the call{outside}{kinds}."
 
 
 def _and(names: Sequence[str]) -> str:
@@ -93,7 +104,7 @@ def _dearest(facts: ImplementationFacts, quotes: Quotes) -> str:
             key = f"module.{name}.{document.phase}.share_of_time"
             said.append(f"`{short(name)}` {quotes.decimal(key, 100 * shares[name], 1)} % of {document.phase}")
     return (
-        f"The largest part of the time goes to {', '.join(said)}."
+        f"Of the model's own classes, those apart that hold others of them, the largest part of the time goes to {', '.join(said)}."
         if said
         else "What each class computes and moves, from its own operators."
     )
@@ -168,7 +179,11 @@ def ranks_line(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
             parts.append(f"{found.phase} {quotes.said(f'{key}.time', found.totals.calibrated_seconds, seconds)}")
         said.append(f"{quotes(f'{key}.ranks', tp)} {things(tp, 'rank')}: {', '.join(parts)}")
     device = next(iter(facts.spread.values())).hardware.name if facts.spread else ""
-    return [f"**Per rank** on {device}: {'; '.join(said)}."] if said else []
+    return (
+        [f"**Per rank** on {device}, split as engines do it and not as a declared plan says: {'; '.join(said)}."]
+        if said
+        else []
+    )
 
 
 def _limits(facts: ImplementationFacts) -> str:
@@ -189,8 +204,18 @@ def _limits(facts: ImplementationFacts) -> str:
 
 def _positions(facts: ImplementationFacts, quotes: Quotes) -> str:
     limit = facts.limit
-    room = f"makes room for {quotes('positions', limit)} positions" if limit else "names no limit of positions"
-    if limit and all(map(facts.unread, facts.positions)):
+    room = (
+        f"states {quotes('positions', limit)} positions, and no table holds them"
+        if limit
+        else "names no limit of positions"
+    )
+    if limit and facts.table_rows is not None:
+        rows = quotes("table_positions", facts.table_rows)
+        room = f"states {quotes('positions', limit)} positions, and a table has those of a sequence of {rows} tokens"
+    elif limit is None and facts.table_weight is not None:
+        name, rows = facts.table_weight[0], quotes("table_positions", facts.table_weight[1])
+        room = f"{room}; the weight `{name}` holds {rows}"
+    elif limit and all(map(facts.unread, facts.positions)):
         room = f"names {quotes('positions', limit)} positions, which the model's file reads nowhere"
     return f"`{short(facts.tree.config_class)}` {room}."
 

@@ -72,18 +72,17 @@ def bare(operator: str) -> str:
 
 def _purpose(facts: ImplementationFacts, run: Sequence[Task]) -> str:
     task = run[0]
-    kernel, call, times = task.first.kernel, task.first.call, len(task.occurrences)
+    kernel, call = task.first.kernel, task.first.call
     said = _plain(kernel.operation) if len(run) == 1 else "; ".join(_result(task.first.kernel) for task in run)
     last = max(each.first.kernel.line for each in run)
     lines = f"{kernel.line}-{last}" if last > kernel.line else f"{kernel.line}"
-    places = f", {times} places" if times > 1 else ""
     outside = call is not None and call.file != kernel.file
     through = f", called as {call.attribute} at `{call.file}:{call.line}`" if call and outside else ""
     found = facts.locate(task.first.owner)
     # a forward that is inherited or swapped in stands outside its class
     inside = found and found[0] == kernel.file and found[1].line <= kernel.line <= found[1].end_line
     owner = f"`{short(task.first.owner)}`" if inside else f"{short(task.first.owner)}'s forward"
-    return f"`{said}`. In {owner} (`{kernel.file}:{lines}`{places}){through}"
+    return f"`{said}`. In {owner} (`{kernel.file}:{lines}`){through}"
 
 
 def _plain(text: str) -> str:

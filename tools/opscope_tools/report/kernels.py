@@ -43,7 +43,7 @@ def in_code(text: str) -> str:
 
 def kernel_rows(facts: ImplementationFacts) -> list[Row]:
     """The five rows that every report has, every other setting of the kernels that were named or that the model's file
-    defines, then the places where that file takes kernels from elsewhere for what ran."""
+    defines, then the places where the files of what ran take kernels from elsewhere."""
     found = _settings(facts)
     rows = [row for kernel in found for row in _of_kernel(kernel)]
     if not rows:

@@ -6,6 +6,7 @@ layer (`layer_types`) says which is which, if its counts fit the calls in only o
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from opscope_schemas.formula import Rational, evaluate
 from opscope_tools.report.facts import ImplementationFacts
 from opscope_tools.report.nodes import layers_of, numbers_said
 
-__all__ = ["Kind", "kinds_of", "layer_types", "sliding_window", "windowed"]
+__all__ = ["Kind", "kinds_of", "layer_types", "layers_told", "sliding_window", "windowed"]
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,21 @@ def kinds_of(facts: ImplementationFacts, document: ModelAnalysis) -> dict[int, K
             if kind.whole:
                 found[id(call)] = kind
     return found
+
+
+def layers_told(facts: ImplementationFacts, document: ModelAnalysis) -> dict[int, str]:
+    """By the identity of a call the numbers of the layers in which it runs, where it or the layer around it is of one of several
+    kinds."""
+    kinds = kinds_of(facts, document)
+
+    def below(kernels: Sequence[Kernel], layers: str) -> Iterator[tuple[int, str]]:
+        for call in kernels:
+            if call.class_name:
+                own = kinds[id(call)].layers if id(call) in kinds else layers
+                yield id(call), own or layers_of(facts, call)
+                yield from below(call.kernels or (), own)
+
+    return dict(below(document.kernels, ""))
 
 
 def _together(kernels: Sequence[Kernel], values: Mapping[str, Rational]) -> Iterator[list[Kernel]]:
@@ -112,7 +128,14 @@ def _named(repeats: Sequence[int], lists: Sequence[tuple[str, tuple[str, ...]]])
     order = list(counts)
     if [counts[name] for name in order] != list(repeats):  # not in the order of the first layer of each kind
         order = [next(name for name in order if counts[name] == repeat) for repeat in repeats]
-    return [Kind(name, numbers_said([at for at, entry in enumerate(entries) if entry == name])) for name in order]
+    setting = fitting[entries]
+    return [
+        Kind(
+            name if re.search("[a-z]", name) and name not in ("True", "False", "None") else f"{setting} {name}",
+            numbers_said([at for at, entry in enumerate(entries) if entry == name]),
+        )
+        for name in order
+    ]
 
 
 def _fits(entries: Sequence[str], repeats: Sequence[int]) -> bool:

@@ -5,6 +5,7 @@ Every sentence is put together from the analysis; what source does not say is re
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Mapping, Sequence
 
 from opscope_schemas.analysis import Analysis, ModuleNode
@@ -180,8 +181,30 @@ def scopes(document: Analysis) -> set[str]:
 def swappable(facts: ImplementationFacts) -> list[scan.Hit]:
     """Decorators of what ran that put another kernel in its place; a function that one names has to have run too."""
     ran = scopes(facts.main)
-    hits = scan.decorators(facts.reader, facts.modeling_file, ran)
+    files = {facts.modeling_file: ran}
+    for name in dict.fromkeys(k.class_name for _, _, k in walk(facts.main.kernels, "") if k.class_name):
+        if (found := facts.locate(name)) is not None:
+            files.setdefault(found[0], set()).add(found[1].name)
+    for site in (site for _, kernel in leaves(facts.main) for site in kernel.via):
+        files.setdefault(site.file, set()).add(site.function)
+    hits = [hit for path, names in files.items() for hit in scan.decorators(facts.reader, path, names)]
     return [hit for hit in hits if not hit.concerns or hit.concerns in ran]
+
+
+def _replaced(facts: ImplementationFacts) -> list[str]:
+    """Classes whose own forward did not run, with what ran in its place and the decorators that put it there."""
+    lines = []
+    for module in facts.modules:
+        own, found = [k for k in module.kernels if k.kernel_type == "basic"], facts.locate(module.class_name)
+        if not own or found is None or any(k.file == found[0] for k in module.kernels):
+            continue
+        body, around = getattr(found[1].node, "body", []), facts.reader.enclosing(own[0].file, own[0].line)
+        if around and any(getattr(each, "name", "") == "forward" for each in body):
+            put = [f"`@{ast.unparse(each)}` (`{found[0]}:{each.lineno}`)" for each in found[1].node.decorator_list]
+            by = f", put there by {' and '.join(put)}" if put else ""
+            ran = f"`{around[-1].name}` (`{own[0].file}:{around[-1].line}`)"
+            lines.append(f"In place of the forward of `{short(module.class_name)}` {ran} ran{by}.")
+    return lines
 
 
 def hooks_that_ran(facts: ImplementationFacts) -> list[KernelHook]:
@@ -192,7 +215,11 @@ def hooks_that_ran(facts: ImplementationFacts) -> list[KernelHook]:
         named = scan.functions_named(facts.reader, hook.file, hook.expression)
         if (not hook.within or hook.within.split(".")[0] in ran) and (not named or ran & set(named)):
             found.append(hook)
-    return found
+    told = {(hook.file, hook.line) for hook in found}
+    beside = (hit for hit in swappable(facts) if hit.path != facts.modeling_file and (hit.path, hit.line) not in told)
+    return found + [
+        KernelHook(name=hit.name, expression=hit.text, within=hit.name, file=hit.path, line=hit.line) for hit in beside
+    ]
 
 
 def execution_lines(facts: ImplementationFacts) -> list[str]:
@@ -213,6 +240,7 @@ def execution_lines(facts: ImplementationFacts) -> list[str]:
     fused = scan.matching_lines(reader, path, r"\b(scaled_dot_product_attention)\b", ran)
     fused = [hit for hit in fused if (hit.path, hit.line) in facts.lines_run]
     lines += [f"Attention runs through `{hit.name}` ({hit.pointer})." for hit in fused]
+    lines += _replaced(facts)
     if swaps := swappable(facts):
         said = [f"`{hit.concerns or hit.name}` ({hit.pointer}) by `@{hit.text}`" for hit in swaps]
         lines.append(f"Kernels from elsewhere may replace {', '.join(said)}.")

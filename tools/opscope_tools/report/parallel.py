@@ -280,12 +280,12 @@ def _row(split: Split, alike: Sequence[Communication]) -> tuple[str, str, str, s
         return f"`{first.what}`", first.primitive, pointers, first.note
     names = ", ".join(each.what.partition(" split as ")[0] for each in alike)
     split_as = first.what.partition(" split as ")[2]
-    each_of = "; each" if len(alike) > 1 and first.bytes else ""
+    each_of = "each " if len(alike) > 1 and first.bytes else ""
     return (
         f"{names} split as {split_as}",
         first.primitive,
         f"{first.when} ({pointers})",
-        f"{_size(split, first)}{each_of}",
+        f"{each_of}{_size(split, first)}",
     )
 
 

@@ -126,11 +126,14 @@ def bottlenecks(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
 
 def _bound_operators(facts: ImplementationFacts, document: ModelAnalysis, kind: str, quotes: Quotes) -> Sequence[str]:
     values = facts.point(document)
+    each: dict[str, list[Figures]] = {}
+    for _, kernel in leaves(document):
+        each.setdefault(kernel.operator, []).append(Figures.sum([kernel], values))
     figures = ((group.name, _figures(group, values)) for group in document.per_operator)
     return [
         f"{name} ({quotes.decimal(f'{document.phase}.operator.{name}.intensity', f.intensity)})"
         for name, f in figures
-        if f.bytes and limited([f], facts.ridge)[0] == kind
+        if f.bytes and limited(each.get(name, [f]), facts.ridge)[0] == kind
     ]
 
 

@@ -3,6 +3,7 @@
 The statements are printed from the syntax tree, so the result is valid Python by construction. Left out: annotations,
 docstrings, raises and assertions, logging and warnings, arguments that only pass on keywords, and the branches that were not
 taken: those that the arguments of the call or the configuration decide, and those beside a branch in which an operator ran.
+What one listing hands to another that one takes: only the model's own drops parameters that held nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-__all__ = ["Call", "pseudocode"]
+__all__ = ["Call", "absent", "pseudocode", "reached"]
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 #: objects whose calls only talk to the user
@@ -29,7 +30,8 @@ class Call:
 
     `given`: parameters that held a tensor; `said`: the comment on lines first to last; `ran`: whether an operator ran there;
     `elsewhere`: other calls of the class, in which none did; `settings`: what the configuration holds, and what attributes of
-    the object do, under `self.NAME`.
+    the object do, under `self.NAME`; `whole`: no other listing calls it; `needed`: the parameters without which nothing that is
+    called on lines first to last can be.
     """
 
     given: Collection[str] = ()
@@ -37,20 +39,63 @@ class Call:
     ran: Callable[[int, int], bool] = lambda _first, _last: False
     elsewhere: Callable[[int, int], str] = lambda _first, _last: ""
     settings: Mapping[str, object] = field(default_factory=dict)
+    whole: bool = True
+    needed: Callable[[int, int], Sequence[str]] = lambda _first, _last: ()
 
 
 def pseudocode(function: Function, name: str, notes: Sequence[str], call: Call) -> str:
     """`function` as a listing called `name`, as `call` ran it; `notes` become its docstring."""
     arguments = (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
-    absent = {a.arg for a in arguments if _is_tensor(a.annotation) and a.arg not in call.given}
+    empty = absent(function, call.given)
+    listing = _Listing(call, set(call.given), set(empty), function.args.kwarg.arg if function.args.kwarg else "")
+    body = list(_without_unread(listing.block(function.body))) or [f"pass{listing.mark(function)}"]
+    read = _read_first(body)
+    if call.whole:
+        taken = [a.arg for a in arguments if a.arg != "self" and (a.arg not in empty or a.arg in read)]
+        rest = function.args.kwarg
+        head = ", ".join([*taken, *([f"**{rest.arg}"] if rest and rest.arg in read else [])])
+    else:
+        head = _signature(function)
+        nothing = ", ".join(a.arg for a in arguments if a.arg in empty)
+        notes = [*notes[:-1], f"{notes[-1]}. None here: {nothing}"] if nothing else notes
     # a quote inside would end the docstring
     text = [line.replace("\\", "/").replace('"""', "'''") for line in notes]
     docstring = [f'"""{text[0]}"""'] if len(text) == 1 else [f'"""{text[0]}', *text[1:], '"""']
-    listing = _Listing(call, set(call.given), set(absent), function.args.kwarg.arg if function.args.kwarg else "")
-    body = list(_without_unread(listing.block(function.body))) or [f"pass{listing.mark(function)}"]
-    parameters = [a.arg for a in arguments if a.arg != "self" and (a.arg not in absent or a.arg in _read_first(body))]
-    head = f"def {name}({', '.join(parameters)}):"
+    head = f"def {name}({head}):"
     return "\n".join([head, *textwrap.indent("\n".join([*docstring, *body]), "    ").split("\n")])
+
+
+def absent(function: Function, given: Collection[str]) -> frozenset[str]:
+    """The parameters that held nothing: those that take a tensor or none at all, and are not `given`."""
+    arguments = (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
+    return frozenset(a.arg for a in arguments if _is_tensor(a.annotation) and a.arg not in given)
+
+
+def reached(function: Function, line: int, call: Call, empty: Collection[str]) -> bool:
+    """Whether a line stands in no branch that the configuration, or names that hold something or nothing, decide against."""
+    listing = _Listing(call, set(call.given), set(empty), "")
+    for node in ast.walk(function):
+        if isinstance(node, ast.If | ast.IfExp) and (truth := listing.truth(node.test)) is not None:
+            left = node.orelse if truth else node.body
+            if any(_on(each, line) for each in (left if isinstance(left, list) else [left])):
+                return False
+    return True
+
+
+def _on(node: ast.stmt | ast.expr, line: int) -> bool:
+    return node.lineno <= line <= (node.end_lineno or node.lineno)
+
+
+def _signature(function: Function) -> str:
+    """The parameters in the order of the source, without `self` and annotations."""
+    arguments = copy.deepcopy(function.args)
+    for each in ast.walk(arguments):
+        if isinstance(each, ast.arg):
+            each.annotation = None
+    first = arguments.posonlyargs or arguments.args
+    if first and first[0].arg == "self":
+        del first[0]
+    return ast.unparse(arguments)
 
 
 def _is_tensor(annotation: ast.expr | None) -> bool:
@@ -118,23 +163,24 @@ class _Listing:
         lines: list[str] = []
         for statement in statements:
             taken = self._taken(statement) if isinstance(statement, ast.If) else None
-            lines += self._branch(taken) if taken is not None else self._statement(statement)
+            lines += self._branch(statement, taken) if taken is not None else self._statement(statement)
             if taken and isinstance(taken[-1], ast.Return | ast.Raise):
                 break
         return lines
 
-    def _branch(self, taken: Sequence[ast.stmt]) -> list[str]:
-        """The lines of a branch that ran, and the other calls in which it did not, once for branches in it."""
+    def _branch(self, node: ast.stmt, taken: Sequence[ast.stmt]) -> list[str]:
+        """The lines of a branch that ran; with its condition, and the other calls in which it did not, where there are such."""
         outer = self._elsewhere
         found = self._call.elsewhere(taken[0].lineno, taken[-1].end_lineno or taken[-1].lineno) if taken else ""
         self._elsewhere = found or outer
         lines = self.block(taken)
         self._elsewhere = outer
-        return (
-            [f"# :{taken[0].lineno} to :{taken[-1].end_lineno} do not run {found}", *lines]
-            if found and found != outer and lines
-            else lines
-        )
+        if not isinstance(node, ast.If) or not found or found == outer or not lines:
+            return lines
+        test = ast.unparse(node.test)
+        head = f"if {test}:" if taken is node.body else f"if not ({test}):"
+        said = f"# :{taken[0].lineno} to :{taken[-1].end_lineno} do not run {found}"
+        return [said, *self._nested(f"{head}{self._head(node)}", lines)]
 
     def _statement(self, node: ast.stmt) -> list[str]:
         match node:
@@ -230,8 +276,14 @@ class _Listing:
     def _text(self, node: ast.AST) -> str:
         return ast.unparse(_Folded(self).visit(copy.deepcopy(node)))
 
-    def keyword(self, keyword: ast.keyword) -> bool:
-        """Whether an argument says something: it hands on neither nothing nor what other keywords there are."""
+    def keywords(self, node: ast.Call) -> list[ast.keyword]:
+        """The arguments that say something, and those without which what is called cannot be."""
+        needed = self._call.needed(node.lineno, node.end_lineno or node.lineno)[len(node.args) :]
+        open_ = {*needed} - {each.arg for each in node.keywords}
+        return [each for each in node.keywords if each.arg in needed or (open_ and not each.arg) or self._says(each)]
+
+    def _says(self, keyword: ast.keyword) -> bool:
+        """Whether an argument hands on neither nothing nor what other keywords there are."""
         if isinstance(keyword.value, ast.Name):
             return keyword.value.id not in self._absent and keyword.value.id != self._keywords
         return not (isinstance(keyword.value, ast.Constant) and keyword.value.value is None)
@@ -296,7 +348,7 @@ class _Folded(ast.NodeTransformer):
         return self.visit(open_[0]) if len(open_) == 1 else self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        node.keywords = [keyword for keyword in node.keywords if self._listing.keyword(keyword)]
+        node.keywords = self._listing.keywords(node)
         return self.generic_visit(node)
 
 

@@ -29,6 +29,10 @@ __all__ = ["purpose"]
 _SITES, _QUOTED = 3, 160
 #: operators and classes that a sentence names
 _NAMED = 5
+#: operators that change each number by itself
+_BENDS = frozenset("tanh sigmoid relu gelu silu softplus".split())
+#: of a projection, in keys
+_ENDS = ("taken", "given")
 
 
 def purpose(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) -> str:
@@ -129,7 +133,7 @@ class _Subject:
 def _attention(of: _Subject) -> str:
     kind, cached = attention_kind(of.facts), of.facts.graphs[0].cache is not None
     both = bool(of.facts.tree.config.get("is_encoder_decoder"))  # in a model of both sides one class does either
-    read = _sides(of) if both else "" if cached else "others"
+    read = _sides(of) if both else "" if cached else _others(of)
     if kind is None or of.differs("num_attention_heads") or of.facts.classes_of("attention")[0] != of.module.class_name:
         how = "queries are compared with keys, and values summed by what that gives"
         return f"lets each token read {read}: {how}" if read else f"is attention: {how}"
@@ -145,6 +149,19 @@ def _attention(of: _Subject) -> str:
         f"of {shared} {things(kind[2], 'key-value head')} ({kind[0]}){learned}, and the values are summed by what that gives; "
         f"{'new keys and values join the cache' if cached else 'nothing is kept'}"
     )
+
+
+def _others(of: _Subject) -> str:
+    """What its tokens read where nothing is kept from pass to pass: what its operator, or a mask before the softmax, leaves."""
+    call = of.facts.calls.get(of.module.class_name)
+    own = [k for _, _, k in walk((call.kernels if call else of.facts.main.kernels) or (), "") if k.operator]
+    fused = [k for k in own if re.search(r"sdpa|scaled_dot_product", k.operator)]
+    if fused and of.facts.main.totals.causal_saving != "0":
+        return "the ones before it"
+    at = next((place for place, k in enumerate(own) if "softmax" in k.operator), 0)
+    masked = any(re.search(r"aten\.(add|sub|rsub|where|masked_fill)", k.operator) for k in own[:at])
+    masked = masked or any(len(k.inputs) > len(("query", "key", "value")) for k in fused)
+    return "those that a mask leaves it" if masked else "all others"
 
 
 def _sides(of: _Subject) -> str:
@@ -200,7 +217,9 @@ def _normalisation(of: _Subject) -> str:
 
 def _embedding(of: _Subject) -> str:
     if of.called:
-        return "turns what the model is given into vectors, positions among them"
+        placed = any(re.search(r"(^|[._])pos", k.attribute) for k in of.called)
+        placed = placed or any(".add" in k.operator and re.search(r"\bself\.\w*pos", k.code) for k in of.module.kernels)
+        return f"turns what {'the model' if placed else 'it'} is given into vectors{', positions among them' * placed}"
     computes = any(evaluate(k.flops, of.facts.point(of.module)) for k in of.module.kernels)
     done = "and computes with it" if computes else "no arithmetic"
     return f"replaces each index by its row of a table{' ' if computes else ': '}{done}, only the rows that are asked for are read"
@@ -340,12 +359,43 @@ def _recurrent(_: _Subject) -> str:
 
 
 def _module(of: _Subject) -> str:
-    """What there is to say of a module without a role; nothing where all it does is call others, which its flow shows."""
-    own = list(dict.fromkeys(bare(k.operator) for k in of.module.kernels if k.kernel_type == "basic"))
+    """What a module without a role does, step by step; nothing where all that is known is which others it calls, as its flow shows."""
     if through := _through(of):
         return through
-    called = f", and calls {_listed(f'`{short(k.class_name)}`' for k in of.called)}" if of.called else ""
-    return f"runs {_listed(f'`{name}`' for name in own)}{called}" if own else ""
+    steps = [step for k in of.module.kernels if (step := _step(of, k))]
+    told = [step for at, step in enumerate(steps) if not at or step != steps[at - 1]]
+    if not 0 < len(told) <= _NAMED or all(step.startswith(("runs", "calls")) for step in told):
+        own = dict.fromkeys(bare(k.operator) for k in of.module.kernels if k.kernel_type == "basic")
+        return f"runs {_listed(f'`{name}`' for name in own)}" if own and not of.called else ""
+    return ", then ".join(told)
+
+
+def _step(of: _Subject, kernel: Kernel) -> str:
+    """What one operator, or one call, does to what it is given; empty where it runs nothing (dropout)."""
+    name = short(kernel.class_name)
+    if kernel.kernel_type == "basic":
+        operator = bare(kernel.operator)
+        if operator == "convolution":
+            return "slides filters that are learned over what it is given"
+        if operator in _BENDS:
+            return f"applies {operator} to each number"
+        call = of.facts.calls.get(of.module.class_name)
+        second = operator == "add" and len(kernel.inputs) > 1 and call is not None and len(call.inputs) > 1
+        return "adds what else it is given" if second else f"runs `{operator}`"
+    if kernel.flops == "0" and not variables(kernel.memory_access.read):
+        return ""
+    role = of.facts.role(kernel.class_name)
+    if role == "projection" and kernel.inputs and kernel.outputs:
+        point, key = of.facts.point(of.module), f"module.{of.module.class_name}.{kernel.attribute}"
+        sizes = [size_at(t.shape[-1], point) if t.shape else "" for t in (kernel.inputs[0], kernel.outputs[0])]
+        taken, given = (
+            "" if isinstance(s, str) else of.quotes(f"{key}.{end}", s) for end, s in zip(_ENDS, sizes, strict=True)
+        )
+        if taken and given:
+            return f"projects each vector from {taken} to {given} values"
+    return (
+        f"applies `{name}`" if role == "activation" else "normalises" if role == "normalisation" else f"calls `{name}`"
+    )
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Mapping
 
@@ -10,11 +11,13 @@ from opscope_schemas.formula import evaluate, variables
 from opscope_schemas.units import plain_bytes, things
 
 from opscope_tools.report import scan
+from opscope_tools.report.components import settled
 from opscope_tools.report.configuration import declared_at
 from opscope_tools.report.facts import ImplementationFacts, leaves, short, walk
 from opscope_tools.report.kinds import sliding_window
 from opscope_tools.report.overview import scopes, swappable
 from opscope_tools.report.papers import paper_lines
+from opscope_tools.report.pseudocode import Call, absent, reached
 from opscope_tools.report.quotes import Quotes
 from opscope_tools.report.traits import traits_of
 
@@ -33,7 +36,10 @@ _TERMS: Mapping[str, tuple[str, str]] = {
         r"matri(?:x|ces)",
         "the share of FLOPs in matrix multiplication, convolution and attention products",
     ),
-    "floor": (r"\bfloor\b", "bytes that no implementation can avoid: weights, cache and inputs once, outputs once"),
+    "floor": (
+        r"\bfloor\b",
+        "bytes that no implementation can avoid: weights, constants that are kept beside them, cache and inputs once, outputs once",
+    ),
     "prefill": (r"[Pp]refill", "the pass over the prompt, with an empty key-value cache"),
     "decode": (r"[Dd]ecode\b", "the pass over one new token, with the earlier ones in the key-value cache"),
     "intensity": (r"FLOPs per byte", "FLOPs divided by bytes moved"),
@@ -54,6 +60,20 @@ def _forward_lines(facts: ImplementationFacts, pattern: str) -> list[scan.Hit]:
     return scan.matching_lines(facts.reader, facts.modeling_file, pattern, scopes(facts.main))
 
 
+def _not_decided_against(facts: ImplementationFacts, hits: list[scan.Hit], *given: str) -> list[scan.Hit]:
+    """Those that the configuration, and what the model was given beside `given`, leave open or take."""
+    names = {*(each.name for each in facts.main.model_inputs), *given}
+    held = Call(given=names, settings=settled(facts))
+    around = facts.reader.enclosing(facts.main.forward_file, facts.main.forward_line)
+    empty = [absent(s.node, names) for s in around if isinstance(s.node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    found = []
+    for hit in hits:
+        spans = [s.node for s in facts.reader.enclosing(hit.path, hit.line) if not isinstance(s.node, ast.ClassDef)]
+        if all(reached(node, hit.line, held, frozenset().union(*empty)) for node in spans):
+            found.append(hit)
+    return found
+
+
 def _listed(hits: list[scan.Hit], most: int = 3) -> str:
     return ", ".join(f"`{hit.name}` ({hit.pointer})" for hit in hits[:most])
 
@@ -61,7 +81,7 @@ def _listed(hits: list[scan.Hit], most: int = 3) -> str:
 def faq(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
     """One answer per question of outline.FAQ, each from facts with a pointer."""
     return [
-        _variable_lengths(facts),
+        _variable_lengths(facts, quotes),
         _longest(facts, quotes),
         _fusion(facts),
         _hardware(facts, quotes),
@@ -69,17 +89,20 @@ def faq(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
     ]
 
 
-def _variable_lengths(facts: ImplementationFacts) -> str:
+def _variable_lengths(facts: ImplementationFacts, quotes: Quotes) -> str:
     here = f"`{short(facts.main.class_name)}` ({facts.pointer(facts.main.class_name)})"
     masks = _forward_lines(facts, r"\b(create_\w*mask\w*|_prepare_\w*mask\w*|_update_causal_mask)\b")
     windows = traits_of(facts).held["windows"].holds
     masks = [mask for mask in masks if windows or not re.search("sliding|window|chunked", mask.name)]
-    masks = masks or _forward_lines(facts, r"\b(attention_mask)\b")
+    masks = (
+        masks or _forward_lines(facts, r"^\s*(attention_mask) = ") or _forward_lines(facts, r"\b(attention_mask)\b")[:1]
+    )
+    masks = _not_decided_against(facts, masks, "attention_mask")
     used = (
         f" Shorter sequences of a batch are masked through {_listed(masks)}." if masks else " No mask was found in it."
     )
-    bounds = [c for c in facts.main.conditions if re.search(r"\{seq_len\} <=? ", c)]
-    takes = f"takes a seq_len with {' and '.join(f'`{c}`' for c in bounds)}" if bounds else "takes any seq_len"
+    most = facts.table_rows
+    takes = "takes any seq_len" if most is None else f"takes a seq_len of up to {quotes('table_positions', most)}"
     if not any(v.name == "seq_len" for v in facts.main.variables):
         takes = "has no seq_len"
     return f"{here} {takes}; the formulas hold where the conditions of section 3.3 do.{used}"
@@ -94,10 +117,15 @@ def _longest(facts: ImplementationFacts, quotes: Quotes) -> str:
     if said:
         rotary = facts.classes_of("position embedding")
         computed = f" Positions are computed by `{short(rotary[0])}` ({facts.pointer(rotary[0])})." if rotary else ""
+        if facts.table_rows is not None:
+            computed += f" A table has those of a sequence of {quotes('table_positions', facts.table_rows)} tokens."
         if facts.within and not rotary and not facts.classes_of("attention"):
             computed = f" It bounds the model; `{short(facts.subject)}` itself reads no positions."
         return f"{', '.join(said)}.{computed}"
     where = facts.pointer(facts.tree.config_class)
+    if facts.table_weight is not None:
+        name, rows = facts.table_weight[0], quotes("table_positions", facts.table_weight[1])
+        return f"The weight `{name}` holds {rows} positions; section 3.3 says which inputs have as many."
     return f"None declared: searched `{short(facts.tree.config_class)}` ({where}) and what it holds for max_position_embeddings."
 
 
@@ -161,8 +189,13 @@ def _cache(facts: ImplementationFacts, quotes: Quotes) -> str:
     updates = _forward_lines(facts, r"(\w*past_key_values?|layer_past)\.update\(")
     made = _forward_lines(facts, r"\b(\w*Cache)\(")
     lines = []
+    made = _not_decided_against(facts, made, "use_cache")
+    where = f"`{short(facts.main.class_name)}` ({facts.pointer(facts.main.class_name)})"
+    if not any(graph.cache is not None for graph in facts.graphs):
+        searched = f"searched the classes that {where} runs for a cache object and its update"
+        return f"{where} keeps none in this configuration." if updates else f"None found: {searched}."
     if made:
-        lines.append(f"It is created as {_listed(made, 2)}.")
+        lines.append(f"Where none is given, it is created as {_listed(made, 2)}.")
     if updates:
         lines.append(f"New keys and values are appended by the update of {_listed(updates)}.")
     for document in facts.documents:
@@ -180,8 +213,7 @@ def _cache(facts: ImplementationFacts, quotes: Quotes) -> str:
         lines.append(
             f"Layers with a window keep no more than its {quotes('window', window)} tokens (`sliding_window`, {at})."
         )
-    where = f"`{short(facts.main.class_name)}` ({facts.pointer(facts.main.class_name)})"
-    return " ".join(lines) or f"None found: searched the classes that {where} runs for a cache object and its update."
+    return " ".join(lines) or f"{where} keeps one; no line of its file makes it or adds to it."
 
 
 def _states(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
@@ -255,7 +287,9 @@ def references(facts: ImplementationFacts) -> list[str]:
     configured = f"configured by {facts.tree.config_class} ({facts.pointer(facts.tree.config_class)})"
     lines.append(f"Model: {facts.tree.model_class} ({facts.pointer(facts.tree.model_class)}), {configured}")
     lines += paper_lines(facts)
-    lines.append(f"Conventions: {' '.join(facts.main.conventions)}")
+    lines.append(
+        f"Conventions, whose names of fields are those of the answer of `count_flops`: {' '.join(facts.main.conventions)}"
+    )
     for label, texts in (("Assumptions", facts.main.assumptions), ("Not counted", facts.main.not_counted)):
-        lines += [f"{label}: {' '.join(texts)}"] if texts else []
+        lines += [f"{label}: {' '.join(text if text.endswith('.') else f'{text}.' for text in texts)}"] if texts else []
     return [*lines, *(f"Note: {text}" for text in facts.notes)]

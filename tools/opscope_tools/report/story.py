@@ -19,6 +19,7 @@ from opscope_tools.report.facts import ImplementationFacts, short
 from opscope_tools.report.findings import repeated
 from opscope_tools.report.kinds import sliding_window, windowed
 from opscope_tools.report.overview import attention_kind
+from opscope_tools.report.point import point_said
 from opscope_tools.report.quotes import Quotes, in_code
 
 __all__ = ["story", "times_said"]
@@ -39,7 +40,7 @@ def story(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
         ("What a pass costs", [_cost(facts, document, quotes) for document in facts.documents]),
         ("How long it takes", [_time(facts, phase, quotes) for phase in facts.estimates]),
         ("Where the bytes go", [_bytes(facts, document, quotes) for document in facts.documents]),
-        ("What fits", [_fits(phase, found, facts.limit, quotes) for phase, found in facts.estimates.items()]),
+        ("What fits", [_fits(phase, found, facts, quotes) for phase, found in facts.estimates.items()]),
         ("What turns", list(_turns(facts, quotes))),
         ("What would save most", [_saved(facts, quotes)]),
         ("Left out", list(_left_out(facts))),
@@ -268,7 +269,7 @@ def _fused(phase: str, facts: ImplementationFacts, quotes: Quotes) -> str:
     return f"; as engines run it {quotes.said(f'{phase}.time.bytes', found.totals.bytes, plain_bytes)} in all"
 
 
-def _fits(phase: str, found: RooflineResult, limit: int | None, quotes: Quotes) -> str:
+def _fits(phase: str, found: RooflineResult, facts: ImplementationFacts, quotes: Quotes) -> str:
     """What a pass keeps beside what the device has."""
     use = found.memory
     key = f"{phase}.memory"
@@ -279,11 +280,16 @@ def _fits(phase: str, found: RooflineResult, limit: int | None, quotes: Quotes) 
         parts.append(f"activations {quotes.said(f'{key}.activations', use.activation_bytes, plain_bytes)}")
     room = "fits" if use.fits else "does not fit"
     if use.largest_batch:
-        room += f"; at most {quotes(f'{key}.largest_batch', use.largest_batch)} sequences like these"
-    if use.longest_context and limit is not None and use.longest_context > limit:
-        room += f", or in this batch all {quotes('positions', limit)} tokens that the configuration has positions for"
+        document = next((one for one in facts.documents if one.phase == phase), facts.main)
+        pictures = re.match(r"\d+ image", point_said(document, facts.point(document)))
+        what = "images" if pictures else "sequences"
+        room += f"; at most {quotes(f'{key}.largest_batch', use.largest_batch)} {what} like these"
+    if use.longest_context and facts.table_rows is not None and use.longest_context > facts.table_rows:
+        room += f", or in this batch all {quotes('table_positions', facts.table_rows)} tokens that a table has positions for"
     elif use.longest_context:
         room += f", or {quotes(f'{key}.longest_context', use.longest_context)} tokens in this batch"
+        if facts.limit is not None and use.longest_context > facts.limit:
+            room += f", more than the {quotes('positions', facts.limit)} positions that the configuration states"
     of = quotes.said(f"{key}.usable", use.usable_bytes, plain_bytes)
     return f"{phase.capitalize()}: {', '.join(parts)} of {of} that engines use: {room}."
 

@@ -7,7 +7,7 @@ device, where nobody measured their kind as long as the bound.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from opscope_schemas.estimates import OperatorTime, RooflineResult, launches
@@ -25,7 +25,9 @@ _SMALL = 0.005
 #: operators that a bar of several names
 _NAMED = 3
 LEGEND = (
-    "Behind a bar: its time, its share of the pass, what limits it (launch: the fixed time of its kernels, as measured for their class: what one takes however small it is, is most of the time), what it computes or moves in all its runs. A fused kernel is "
+    "Behind a bar: its time, its share of the pass, what limits it with the share of its time that this explains, what it computes or moves in all its "
+    "runs. launch: the fixed time of its kernels, what one of their class takes however small it is, is most of its time; else the roof that it is nearer "
+    "to, memory (its bytes) or compute (its products). A fused kernel is "
     "called by what it does, with the operators before and behind that it takes in (a residual add, a cast), and stands at the "
     "module that issues most of them."
 )
@@ -42,11 +44,11 @@ def timelines(facts: ImplementationFacts) -> list[Graph]:
 
 def _graph(phase: str, found: RooflineResult) -> Graph:
     whole = sum(map(_time, found.operators))
-    vertices, at = [], 0.0
+    vertices, at, named = [], 0.0, _names(found.operators)
     for place, run in enumerate(_joined(found.operators)):
         time = sum(map(_time, run))
         share = time / whole if whole else 0.0
-        lines = (_label(run), f"{seconds(time):>8}", f"{100 * share:4.1f} %", _said(run))
+        lines = (_label(run, named), f"{seconds(time):>8}", f"{100 * share:4.1f} %", _said(run))
         vertices.append(Vertex(f"s{place}", lines, weight=share, span=Span(at, share)))
         at += share
     basis = "calibrated" if found.totals.calibrated_seconds is not None else "at least"
@@ -70,17 +72,14 @@ def _joined(operators: Sequence[OperatorTime]) -> list[list[OperatorTime]]:
         runs[at : at + 2] = [runs[at] + runs[at + 1]]
 
 
-def _label(run: Sequence[OperatorTime]) -> str:
-    """`sdpa (self_attn) ×32  :257`; of several kernels the first and the last."""
-    first = run[0]
+def _label(run: Sequence[OperatorTime], named: Mapping[str, str]) -> str:
+    """`sdpa (self_attn) ×32  :257`; of several kernels the first and the last, and how many they are."""
+    first, last = run[0], run[-1]
+    times = f" ×{first.count}" if first.count > 1 and len({one.count for one in run}) == 1 else ""
     if len({(one.module, one.count) for one in run}) > 1:
-        return f"{_named(first)} to {_named(run[-1])}"
-    times = f" ×{first.count}" if first.count > 1 else ""
-    return f"{_operations(run)}{_where(first)}{times}  :{first.line}"
-
-
-def _named(one: OperatorTime) -> str:
-    return f"{_operations([one])}{_where(one)}"
+        ends = " to ".join(f"{_operations([one])}{named[one.module]}" for one in (first, last))
+        return f"{ends}: {len(run)} kernels{times}"
+    return f"{_operations(run)}{named[first.module]}{times}  :{first.line}"
 
 
 def _operations(run: Sequence[OperatorTime]) -> str:
@@ -90,21 +89,30 @@ def _operations(run: Sequence[OperatorTime]) -> str:
     return f"{', '.join(names[:_NAMED])}{more}"
 
 
-def _where(one: OperatorTime) -> str:
-    """The submodule that issues it, without the path to it; a layer by its list."""
-    parts = one.module.split(".")
-    last = next((part for part in reversed(parts) if part != "*"), "")
-    return f" ({last})" if last else ""
+def _names(operators: Sequence[OperatorTime]) -> dict[str, str]:
+    """Per module its name in brackets: the end of its path, as much of it as tells it from the others; a layer by its list."""
+    paths = {one.module: [part for part in one.module.split(".") if part not in ("", "*")] for one in operators}
+    found = {}
+    for module, path in paths.items():
+        others = [other for other in paths.values() if other != path]
+        length = next((n for n in range(1, len(path)) if path[-n:] not in [other[-n:] for other in others]), len(path))
+        found[module] = f" ({'.'.join(path[-length:])})" if path else ""
+    return found
 
 
 def _said(run: Sequence[OperatorTime]) -> str:
-    """What limits it and how much of that it takes."""
-    flops, moved = sum(one.flops for one in run), sum(one.bytes for one in run)
-    limits = dict.fromkeys("launch" if launches(one) else one.limited_by for one in run if one.limited_by)
-    if list(limits) == ["launch"]:
-        return f"launch, {plain_bytes(moved)}"
-    if list(limits) == ["compute"]:
-        return f"compute, {amount(flops, 'FLOP')}"
-    if list(limits) == ["memory"]:
-        return f"memory, {plain_bytes(moved)}"
-    return f"{amount(flops, 'FLOP')}, {plain_bytes(moved)}"
+    """What limits it, how much of its time that explains, and how much of that it computes or moves."""
+    explained: dict[str, float] = {}
+    for one in run:
+        if one.limited_by:
+            limit: str = "launch" if launches(one) else one.limited_by
+            explained[limit] = explained.get(limit, 0.0) + (
+                (limit == "launch" and one.launch_seconds) or one.bound_seconds
+            )
+    moved = plain_bytes(sum(one.bytes for one in run))
+    if not explained:
+        return moved
+    limit = max(explained, key=lambda name: explained[name])
+    share = min(1.0, explained[limit] / sum(map(_time, run)))
+    part = "under 1 %" if share < 0.005 else f"{100 * share:.0f} %"
+    return f"{limit} {part}, {amount(sum(one.flops for one in run), 'FLOP') if limit == 'compute' else moved}"

@@ -389,7 +389,7 @@ def _common(tree: CallTree, call: CallRecord, kernels: tuple[Kernel, ...]) -> di
     assumptions += [_PASSES[trace.phase], *([_LOGITS[trace.logits]] if trace.logits else [])]
     if trace.attention == "eager":
         assumptions.append(
-            "Eager attention: totals.causal_saving is derived for the fused operator only, and is 0 here."
+            "Eager attention: what a causal kernel may skip (totals.causal_saving) is derived for the fused operator only, and is 0 here."
         )
     if any(op.operator in ("aten._grouped_mm", "transformers.grouped_mm_fallback") for op in below):
         assumptions.append(

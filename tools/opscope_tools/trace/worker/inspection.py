@@ -12,6 +12,7 @@ from opscope_schemas.errors import OpscopeError, TraceError
 
 from opscope_tools.trace.protocol import InspectRequest, ModelSpec
 from opscope_tools.trace.worker import configs, fields, models, patches
+from opscope_tools.trace.worker.blame import place_of, unset
 from opscope_tools.trace.worker.definitions import missing_package
 from opscope_tools.trace.worker.fence import fenced
 
@@ -53,9 +54,11 @@ def built(spec: ModelSpec) -> tuple[Any, Any, Any, Any]:
             next_step="Inspect a model, or a class of one.",
         )
 
+    made: list[Any] = []
+
     def build(of: ModelSpec) -> tuple[Any, Any]:
-        config = configs.make_config(config_class, of)
-        return config, bare(model_class, config)
+        made.append(configs.make_config(config_class, of))
+        return made[-1], bare(model_class, made[-1])
 
     try:
         config, model = build(spec)
@@ -69,7 +72,8 @@ def built(spec: ModelSpec) -> tuple[Any, Any, Any, Any]:
             f"{model_class.__name__} needs the package {package}, which is not installed."
             if package
             else f"{model_class.__name__} cannot be built from its config: {configs.reason_of(error)}.",
-            next_step=f"Install {package} beside opscope." if package else "",
+            next_step=f"Install {package} beside opscope." if package else "".join(unset(error, each) for each in made),
+            location=place_of(error),
         ) from error
     return target, model_class, config, model
 

@@ -7,16 +7,13 @@ evaluation mode, without gradients: the path that inference takes. A decode pass
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import inspect
 import math
 import sys
-import textwrap
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import FrameType
 from typing import Any, Literal
 
@@ -35,6 +32,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from opscope_tools.trace.protocol import TraceRequest
 from opscope_tools.trace.variables import RUN_HINTS, is_depth
 from opscope_tools.trace.worker import absent, configs, fields, patches
+from opscope_tools.trace.worker.blame import place_of, unset
 from opscope_tools.trace.worker.definitions import missing_package
 from opscope_tools.trace.worker.inputs import Input, Inputs
 from opscope_tools.trace.worker.recorder import Recorder, SlowError, plain_result, tensors_in
@@ -225,24 +223,24 @@ class Session:
             raise DataError(
                 f"{self.model_class.__name__} takes a decision that depends on data, which no cost formula can "
                 f"follow: {_first_line(error)}.",
-                location=_place(error),
+                location=place_of(error),
             ) from error
         except Exception as error:
             if self.level == "none" and _CONCRETE in str(error):  # there is no other symbol than a size of data
                 raise DataError(
                     f"{self.model_class.__name__} makes a size of data, which no cost formula can follow.",
-                    location=_place(error),
+                    location=place_of(error),
                 ) from error
             if package := missing_package(error):
                 raise UntraceableError(
                     f"{self.model_class.__name__} needs the package {package}, which is not installed.",
                     next_step=f"Install {package} beside opscope.",
-                    location=_place(error),
+                    location=place_of(error),
                 ) from error
             raise TraceError(
                 f"{self.model_class.__name__} could not be run on symbolic sizes: {type(error).__name__}: {_first_line(error)}.",
-                next_step=_CAGED if isinstance(error, PermissionError) else _unset(error, self.config),
-                location=_place(error),
+                next_step=_CAGED if isinstance(error, PermissionError) else unset(error, self.config),
+                location=place_of(error),
             ) from error
 
     # ---- building
@@ -455,7 +453,7 @@ class Session:
         cache = _cache_of(filled)
         if not cache or cache[0] not in parameters:
             raise UntraceableError(
-                f"{self.model_class.__name__} keeps no KV cache, so it has no decode phase.",
+                f"{self.model_class.__name__} keeps no KV cache as it is configured, so it has no decode phase.",
                 next_step="Ask for prefill.",
             )
         stream = "decoder_input_ids" if "decoder_input_ids" in filling else "input_ids"
@@ -479,9 +477,13 @@ class Session:
         if self.request.logits == "all":
             return {}
         if not name:
-            self.assumptions[
-                f"The forward of {type(self.model).__name__} has no {_KEEPS_LOGITS}: it computes every position's logits, if any."
-            ] = None
+            head = None
+            with contextlib.suppress(AttributeError, NotImplementedError):
+                head = self.model.get_output_embeddings()
+            if head is not None:
+                self.assumptions[
+                    f"The forward of {type(self.model).__name__} has no {_KEEPS_LOGITS}: it computes every position's logits."
+                ] = None
             return {}
         return {name: 1}
 
@@ -598,36 +600,3 @@ def _cache_reports(recorder: Recorder) -> Iterator[None]:
 
 def _first_line(error: BaseException) -> str:
     return next((line.strip().rstrip(".") for line in str(error).splitlines() if line.strip()), "no message")[:300]
-
-
-def _place(error: BaseException) -> str:
-    """The innermost line of model code that the error passed through."""
-    place, step = "", error.__traceback__
-    while step is not None:
-        name = step.tb_frame.f_code.co_filename
-        if "/transformers/" in name:
-            place = f"transformers/{name.rpartition('/transformers/')[2]}:{step.tb_lineno}"
-        elif "/opscope_tools/" not in name and "/site-packages/" not in name and "/python3" not in name:
-            place = f"{Path(name).name}:{step.tb_lineno}"  # of somebody's repository
-        step = step.tb_next
-    return place
-
-
-def _unset(error: BaseException, config: Any) -> str:
-    """What to give where the innermost module that the error passed through reads fields of the config that are None."""
-    step, read, reader = error.__traceback__, [], ""
-    while step is not None:
-        owner = type(step.tb_frame.f_locals.get("self"))
-        if issubclass(owner, torch.nn.Module) and not owner.__module__.startswith("torch."):
-            with contextlib.suppress(OSError, TypeError, SyntaxError):
-                tree = ast.parse(textwrap.dedent(inspect.getsource(owner)))
-                named = [
-                    n
-                    for n in ast.walk(tree)
-                    if isinstance(n, ast.Attribute) and ast.unparse(n.value).endswith("config")
-                ]
-                reader, read = owner.__name__, list(dict.fromkeys(node.attr for node in named))
-        step = step.tb_next
-    own = config.get_text_config() if hasattr(config, "get_text_config") else config
-    missing = [name for name in read if getattr(own, name, "") is None]
-    return f"Give {', '.join(missing)} with config: {reader} reads them, and nobody has set them." if missing else ""
