@@ -32,7 +32,7 @@ def facts(tmp_path_factory: pytest.TempPathFactory) -> ImplementationFacts:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(write_report, "run_tool", toy.answer)
         context = ToolContext(toy.workspace(tmp_path_factory.mktemp("toy")))
-        return write_report.gather(write_report.WriteReportArguments(name="toy", values={"seq_len": 64}), context)
+        return write_report.gather(write_report.WriteReportArguments(name="toy"), context)
 
 
 @pytest.fixture(scope="session")
