@@ -21,13 +21,14 @@ MODELS = "llama qwen2 qwen3 mistral phi3 olmo2 gemma3_text gpt2 gpt_neox opt mix
 PHASES = ("prefill", "decode")
 
 
+@pytest.mark.parametrize("count", [1, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("model_type", MODELS)
-def test_three_random_points_equal_a_concrete_run_in_products_flops_and_bytes(
-    model_type: str, phase: Any, context: ToolContext
+def test_random_points_equal_a_concrete_run_in_products_flops_and_bytes(
+    model_type: str, phase: Any, count: int, context: ToolContext
 ) -> None:
     draw = random.Random(f"{model_type} {phase}")
-    for _ in range(3):
+    for _ in range(count):
         config = random_config(model_type, draw)
         batch, seq, cache = draw.randint(1, 4), draw.randint(1, 9), draw.randint(1, 12)
         arguments = CostArguments(
