@@ -5,6 +5,8 @@ TARGET ?= llama
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# a process of tests, with those that it starts, takes about two gigabytes
+PARALLEL := -n logical --maxprocesses 4 --dist worksteal
 CHECKED := tests/test_architecture.py tests/schemas tests/cache tests/conformance/test_workflows.py tests/tools/report tests/tools/pictures tests/tools/hardware tests/tools/kernels/test_kernel_corpus.py tests/tools/kernels/test_read_kernels.py tests/tools/test_import_rules.py
 
 .PHONY: analyze test check slow lint package setup docs samples golden fuzz mutants mutants-drawn gallery conformance second faults readme clients bench-load bench-server bench-tools bench-agent bench-calls bench-index bench-cost bench-kernels bench-reports bench-silicon bench-served calibrate bench-map bench-gpu bench-roofline bench-peers security sweep sweep-checkpoints sweep-cost sweep-reports sweep-index sweep-kernels sweep-instances sweep-prose sweep-configs sweep-answers sweep-names clean
@@ -13,11 +15,11 @@ analyze: $(STAMP)
 	$(BIN)/opscope analyze $(TARGET)
 
 test: $(STAMP)
-	$(BIN)/pytest -n 2 --dist worksteal
+	$(BIN)/pytest $(PARALLEL)
 
 # a few minutes, for every change: linters, types, import contracts, and the tests that trace no model
 check: lint
-	$(BIN)/pytest -n 2 --dist worksteal $(CHECKED)
+	$(BIN)/pytest $(PARALLEL) $(CHECKED)
 
 # wheel and sdist, checked and used from an empty environment of PYTHON; STATIC=--static without torch
 package:
@@ -31,7 +33,7 @@ lint: $(STAMP)
 
 # what takes long: samples of transformers against what it builds, loads, every command's screen
 slow: $(STAMP)
-	$(BIN)/pytest -n 2 --dist worksteal -m 'slow and not faults and not second'
+	$(BIN)/pytest $(PARALLEL) -m 'slow and not faults and not second'
 
 # kills at random moments, full and broken disks, attacks and loads: what takes minutes; prints what was tried and what came of it
 faults: $(STAMP)
@@ -78,11 +80,11 @@ conformance: $(STAMP)
 # `--python`: makes the interpreters with other transformers versions, and traces in them
 second: $(STAMP)
 	PYTHON=$(PYTHON) .ci/second-interpreter
-	$(BIN)/pytest -n 2 --dist worksteal -m second tests/tools/trace/test_second_interpreter.py
+	$(BIN)/pytest $(PARALLEL) -m second tests/tools/trace/test_second_interpreter.py
 
 # attempts to run code and to read foreign files through everything that takes a name or a path; prints how many were made
 security: $(STAMP)
-	$(BIN)/pytest -n 2 --dist worksteal tests/security
+	$(BIN)/pytest $(PARALLEL) tests/security
 
 # names of planted code in every field of every model type's configuration, in every form
 sweep-names: $(STAMP)
@@ -193,7 +195,7 @@ sweep-configs: $(STAMP)
 clients: $(STAMP)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[agent]'
 	PYTHON=$(PYTHON) .ci/client-environments
-	$(BIN)/pytest -n 2 --dist worksteal -m 'clients or agents' tests/clients
+	$(BIN)/pytest $(PARALLEL) -m 'clients or agents' tests/clients
 
 # how long each tool's default answers are
 sweep-answers: $(STAMP)
