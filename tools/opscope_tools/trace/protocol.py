@@ -14,6 +14,10 @@ from opscope_schemas.formula import Rational
 from pydantic import ConfigDict, Field
 
 
+#: what a trace's assumption begins with that names fields which were given and count for nothing
+IGNORED = "Ignored of the given configuration"
+
+
 class Asked(Frozen):
     """What the worker is sent: an infinite number of a configuration stays one."""
 

@@ -20,7 +20,7 @@ from opscope_schemas.errors import ConfigError, OpscopeError, TraceError
 from transformers.models.auto import configuration_auto
 
 from opscope_tools.running.given import check_given
-from opscope_tools.trace.protocol import ModelSpec
+from opscope_tools.trace.protocol import IGNORED, ModelSpec
 from opscope_tools.trace.variables import CONFIG
 from opscope_tools.trace.worker import naming
 from opscope_tools.trace.worker.definitions import missing_package
@@ -176,7 +176,7 @@ def ignored(config: Any, spec: ModelSpec) -> str:
     if not names:
         return ""
     listed = ", ".join(shown) + (f"{' and ' if shown else ''}{rest} more" if rest else "")
-    return f"Ignored of the given configuration, since neither its class nor the model's code reads them: {listed}."
+    return f"{IGNORED}, since neither its class nor the model's code reads them: {listed}."
 
 
 def _paths(content: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, str]]:
