@@ -107,6 +107,14 @@ def analyze(
 
     if name is not None and len(targets) > 1:
         raise click.UsageError("--name names one report; leave it out for several targets.")
+    if kind == "implementation" and any(map(_holds_config, targets)):
+        if len(targets) > 1 or config:
+            raise click.UsageError("A folder with a config.json is analysed alone, and is its own --config.")
+        own = Path(targets[0]).expanduser().resolve()
+        name = name or report_name(
+            own.stem if own.is_file() and own.name != "config.json" else (own.parent if own.is_file() else own).name
+        )
+        targets, config = (_model_type(str(own)),), (str(own),)
     if kind == "repo" and (config or values or hardware):
         raise click.UsageError("--config, --values and --hardware are for models; a repository takes none.")
     if url is None:
@@ -126,6 +134,22 @@ def analyze(
     wish = Wish(targets, kind, name, overwrite, html, given, _values(values), hardware)
     status: int = drive(wish, session, url=url, as_json=as_json)
     return status
+
+
+def _holds_config(target: str) -> bool:
+    """Whether a target is a config.json of the user's, or a folder that has one."""
+    path = Path(target).expanduser()
+    return (path / "config.json").is_file() or (path.suffix == ".json" and path.is_file())
+
+
+def _model_type(path: str) -> str:
+    found = _content(path).get("model_type")
+    if not isinstance(found, str) or not found:
+        raise InputError(
+            f"The config {path} names no model_type.",
+            next_step="Give the model type as TARGET, and the file with --config.",
+        )
+    return found
 
 
 def _config(texts: tuple[str, ...]) -> str | dict[str, Any] | None:

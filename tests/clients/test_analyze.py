@@ -123,3 +123,34 @@ def test_an_output_folder_that_cannot_be_used_is_told_before_the_first_step(opsc
     assert done.returncode == 1
     assert "cannot be written" in done.stderr or "not a folder" in done.stderr
     assert "Reconnaissance" not in done.stderr
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    """A folder with a configuration of a user's own."""
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({"model_type": "gpt2", "n_embd": 32, "n_layer": 2, "n_head": 4}))
+    return folder
+
+
+@pytest.mark.slow
+def test_a_folder_with_a_configuration_is_a_target_and_names_its_report(
+    opscope: Any, checkpoint: Path, tmp_path: Path
+) -> None:
+    done = opscope(str(checkpoint), "--values", "seq_len=16")
+    assert done.returncode == 0, done.stderr
+    text = (tmp_path / "reports/implementations/mine-analysis.md").read_text()
+    assert text.startswith("# Analysis: mine\n")
+    assert "| `hidden_size` | 32<!--" in text
+
+
+def test_a_folder_with_a_configuration_stands_alone_and_says_its_type(opscope: Any, checkpoint: Path) -> None:
+    for line in ((str(checkpoint), "llama"), (str(checkpoint), "--config", "n_head=2")):
+        done = opscope(*line)
+        assert (done.returncode, "is its own --config" in done.stderr) == (2, True), line
+    (checkpoint / "config.json").write_text('{"n_embd": 32}')
+    done = opscope(str(checkpoint))
+    assert done.returncode == 1
+    assert "names no model_type" in done.stderr
+    assert "Give the model type as TARGET" in done.stderr
