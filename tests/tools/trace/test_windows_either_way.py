@@ -28,13 +28,16 @@ def kinds(model_type: str) -> list[str]:
     return list(getattr(config, "layer_types", None) or ["sliding_attention"] * SMALL["num_hidden_layers"])
 
 
+FEW = {("mistral", 1, WINDOW - 1), ("mistral", 2, WINDOW), ("gemma3_text", 1, WINDOW - 2), ("cohere2", 2, WINDOW + 5)}
+EACH = [
+    (kind, batch, length) for kind in ("gemma3_text", "cohere2", "mistral") for batch in (1, 2) for length in LENGTHS
+]
+
+
 @pytest.mark.parametrize(
     ("model_type", "batch", "length"),
-    [
-        *(("mistral", batch, length) for batch in (1, 2) for length in LENGTHS),
-        *((model_type, 1 + n % 2, length) for n, model_type in enumerate(("gemma3_text", "cohere2")) for length in LENGTHS[n::2]),
-    ],
-)  # fmt: skip
+    [case if case in FEW else pytest.param(*case, marks=pytest.mark.slow) for case in EACH],
+)
 def test_a_cache_grows_by_the_layers_that_still_take_a_token(
     context: ToolContext, model_type: str, batch: int, length: int
 ) -> None:
