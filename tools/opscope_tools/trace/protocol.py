@@ -13,7 +13,6 @@ from opscope_schemas.common import Frozen
 from opscope_schemas.formula import Rational
 from pydantic import ConfigDict, Field
 
-
 #: what a trace's assumption begins with that names fields which were given and count for nothing
 IGNORED = "Ignored of the given configuration"
 
