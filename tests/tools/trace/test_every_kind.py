@@ -12,12 +12,13 @@ from cost_comparison import compare
 from opscope_tools.running.tool import ToolContext
 
 KINDS = """
-    bloom deepseek_v3 falcon gemma2 mamba2 mpt olmoe zaya albert canine deberta-v2 modernbert roberta
-    bigbird_pegasus t5 convnextv2 dinov3_vit segformer swin wav2vec2 whisper clip
+    bloom deepseek_v3 falcon gemma2 gptj mamba2 mpt olmoe stablelm zaya albert bert deberta-v2 modernbert roberta
+    bigbird_pegasus t5 dinov3_vit segformer vit wav2vec2 whisper clip
 """.split()
-#: of the same families
+#: of the same families, and those that take minutes
 FURTHER = """
-    gptj jais2 qwen3_next stablelm bert distilbert electra layoutlm mpnet blenderbot-small pegasus_x umt5 beit dinov2 regnet vit hubert siglip
+    jais2 qwen3_next canine distilbert electra layoutlm mpnet blenderbot-small pegasus_x umt5 beit convnextv2 dinov2 regnet swin hubert
+    siglip
 """.split()
 
 
