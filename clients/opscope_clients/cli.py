@@ -15,7 +15,7 @@ from opscope_schemas.errors import InputError
 from opscope_tools.catalog import ALL_TOOLS
 from opscope_tools.estimate_roofline.tool import devices_of
 from opscope_tools.report.saving import check_writable, report_path
-from opscope_tools.running.config_files import open_config
+from opscope_tools.running.config_files import described, open_config
 from opscope_tools.running.tool import ToolContext
 from opscope_tools.source.storage import places
 
@@ -107,14 +107,13 @@ def analyze(
 
     if name is not None and len(targets) > 1:
         raise click.UsageError("--name names one report; leave it out for several targets.")
-    if kind == "implementation" and any(map(_holds_config, targets)):
+    own = _configured(session, targets) if kind == "implementation" else None
+    if own is not None:
         if len(targets) > 1 or config:
             raise click.UsageError("A folder with a config.json is analysed alone, and is its own --config.")
-        own = Path(targets[0]).expanduser().resolve()
-        name = name or report_name(
-            own.stem if own.is_file() and own.name != "config.json" else (own.parent if own.is_file() else own).name
-        )
-        targets, config = (_model_type(str(own)),), (str(own),)
+        path, model_type = own
+        name = name or report_name(path.parent.name if path.name == "config.json" else path.stem)
+        targets, config = (model_type,), (str(path),)
     if kind == "repo" and (config or values or hardware):
         raise click.UsageError("--config, --values and --hardware are for models; a repository takes none.")
     if url is None:
@@ -136,20 +135,20 @@ def analyze(
     return status
 
 
-def _holds_config(target: str) -> bool:
-    """Whether a target is a config.json of the user's, or a folder that has one."""
-    path = Path(target).expanduser()
-    return (path / "config.json").is_file() or (path.suffix == ".json" and path.is_file())
+def _configured(session: SessionOptions, targets: tuple[str, ...]) -> tuple[Path, str] | None:
+    """The first target that is a config.json of the user's or a folder that has one: its file, and the model type that it is of."""
+    from opscope_tools.costing.configured import configured
 
-
-def _model_type(path: str) -> str:
-    found = _content(path).get("model_type")
-    if not isinstance(found, str) or not found:
-        raise InputError(
-            f"The config {path} names no model_type.",
-            next_step="Give the model type as TARGET, and the file with --config.",
-        )
-    return found
+    workspace = session.naming(*targets).workspace()
+    try:
+        for target in targets:
+            file = described(workspace, target)
+            own = configured(workspace, target) if file is not None else None
+            if file is not None and own is not None:
+                return file.path, own.model_type
+        return None
+    finally:
+        workspace.store.close()
 
 
 def _config(texts: tuple[str, ...]) -> str | dict[str, Any] | None:

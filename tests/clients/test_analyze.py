@@ -153,4 +153,4 @@ def test_a_folder_with_a_configuration_stands_alone_and_says_its_type(opscope: A
     done = opscope(str(checkpoint))
     assert done.returncode == 1
     assert "names no model_type" in done.stderr
-    assert "Give the model type as TARGET" in done.stderr
+    assert "Give the model type as target" in done.stderr

@@ -27,7 +27,7 @@ from opscope_schemas.errors import CancelledError, OpscopeError, TraceError
 from opscope_schemas.estimates import RooflineResult
 from opscope_schemas.formula import Rational, exactly, variables
 from opscope_schemas.numbers import Numbers
-from opscope_schemas.units import amount, counted, plain_bytes, seconds
+from opscope_schemas.units import amount, counted, plain_bytes, seconds, things
 
 from opscope_tools.compare.forwards import differing_forwards
 from opscope_tools.compare.matching import Node, Pair, Part, matched_nodes, matched_parts, node_of, places
@@ -249,7 +249,7 @@ def _modules(pairs: Iterable[Pair], same: Mapping[str, str], side: int, names: t
         sums: list[Part | None] = []
         for parts in ([left for left, _ in group if left], [right for _, right in group if right]):
             figure, largest = sum(part.figure for part in parts), max(parts, key=lambda p: abs(p.figure), default=None)
-            named = f"{len(group)} operator{'s' * (len(group) > 1)}"
+            named = f"{len(group)} {things(len(group), 'operator')}"
             sums.append(largest and Part(path, named, largest.file, largest.line, figure))
         yield _difference(sums[0], sums[1], side, names)
 
