@@ -107,6 +107,8 @@ def analyze(
 
     if name is not None and len(targets) > 1:
         raise click.UsageError("--name names one report; leave it out for several targets.")
+    if url is not None and session.server_arguments():
+        raise click.UsageError("A server at --http has its own repositories and folders; start it with these options.")
     own = _configured(session, targets) if kind == "implementation" else None
     if own is not None:
         if len(targets) > 1 or config:
@@ -123,8 +125,6 @@ def analyze(
             devices_of(hardware, None, ToolContext(workspace))
         for target in targets:
             check_writable(workspace.output, report_path(name or report_name(target), kind))
-    elif session.server_arguments():
-        raise click.UsageError("A server at --http has its own repositories and folders; start it with these options.")
     given = _config(config)
     if url is None:
         session = session.naming(given, *targets)

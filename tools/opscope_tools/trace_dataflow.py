@@ -24,7 +24,7 @@ from opscope_tools.expand_refs import EXPAND_REFS
 from opscope_tools.inspect_model import INSPECT_MODEL
 from opscope_tools.report.parallel import Split, communications, overlapping, strategies
 from opscope_tools.report.sources import SourceReader
-from opscope_tools.running.runner import run_tool
+from opscope_tools.running.runner import briefest, run_tool
 from opscope_tools.running.tool import Tool, ToolContext
 from opscope_tools.trace.dataflow import dataflow, evaluated
 from opscope_tools.trace.engine import Found
@@ -155,8 +155,9 @@ def _brief(result: DataflowResult) -> DataflowResult:
     said = "Numbers, and of a plan the first that communicates: detail='formulas' gives operators, tensors, formulas and the whole plan."
     short = _shortened(result, said, operators=(), tensors=(), peaks=(), variables=(), conditions=(), assumptions=())
     numbers = short.evaluated.model_copy(update={"values": {}}) if short.evaluated is not None else None
-    told = tuple(one for one in short.communication if one.bytes)[:_TOLD]
-    return left_out(short.model_copy(update={"evaluated": numbers, "communication": told}), LONG)
+    short = left_out(short.model_copy(update={"evaluated": numbers}), LONG)
+    told = tuple(one for one in short.communication if one.bytes)
+    return briefest(lambda rows: short.model_copy(update={"communication": told[:rows]}), _TOLD)
 
 
 TRACE_DATAFLOW: Tool[DataflowArguments, DataflowResult] = Tool(

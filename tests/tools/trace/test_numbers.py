@@ -26,6 +26,8 @@ MODELS = [
     ("clip", "prefill"),
     ("mamba", "prefill"),
 ]
+#: notes, plans and kernels of many kinds: what is not a ranking takes more than elsewhere
+TALKATIVE = ("deepseek_v3", "decode")
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +93,7 @@ def test_a_device_that_is_not_known_is_refused(context: ToolContext) -> None:
 
 
 @pytest.mark.parametrize("tool", ["count_flops", "expand_refs", "trace_dataflow", "estimate_roofline"])
-@pytest.mark.parametrize(("target", "phase"), MODELS)
+@pytest.mark.parametrize(("target", "phase"), [*MODELS, TALKATIVE])
 def test_an_agent_is_told_in_few_characters_and_what_was_left_out(
     context: ToolContext, tool: str, target: str, phase: str
 ) -> None:

@@ -36,7 +36,7 @@ from opscope_tools.costing.arguments import CostArguments, find, remarks, source
 from opscope_tools.costing.numbers import at_usual_sizes, numbers, run_sizes, usual_sizes
 from opscope_tools.estimate_roofline.tool import ESTIMATE_ROOFLINE
 from opscope_tools.inspect_model import INSPECT_MODEL
-from opscope_tools.running.runner import run_tool, to_json
+from opscope_tools.running.runner import BRIEF, briefest, run_tool, to_json
 from opscope_tools.running.tool import Tool, ToolContext
 from opscope_tools.trace.document import CallTree, module_analysis
 from opscope_tools.trace.engine import Found
@@ -44,7 +44,7 @@ from opscope_tools.trace.protocol import CallRecord, OpRecord
 from opscope_tools.trace.serving import serving
 
 #: characters of an answer for an agent, and rows of each list of it, the longest that fits
-_BRIEF, _ROWS = 6_000, tuple(range(14, -1, -1))
+_DIFFERENCES = 14
 #: a part of a model: what a layer of a stack calls, or what stands outside of stacks
 _MODULE = re.compile(r".*?(?<![^.])(?:\*|\d+)(?![^.])(?:\.[^.]+)?|[^.]*(?:\.[^.]+)?")
 #: what the fields of a model's language model begin with
@@ -395,22 +395,21 @@ def _notes(sides: Sequence[_Measured]) -> tuple[str, ...]:
 
 def _brief(result: CompareResult) -> CompareResult:
     """The largest of every list, as many as fit."""
-    shorter = result
-    for most in _ROWS:
-        if len(to_json(shorter)) <= _BRIEF:
-            break
-        said = (
-            f"{min(most, len(result.differences))} of {len(result.differences)} differences are given, the largest, and of the other lists "
-            "fewer; the artifact is whole."
-        )
-        shorter = result.model_copy(
-            update={
-                "differences": result.differences[:most], "modules": result.modules[: most // 2 + 1], "config": result.config[:most],
-                "forwards": tuple(f.model_copy(update={"lines": f.lines[:most]}) for f in result.forwards[: most // 3]),
-                "notes": tuple(note[:240] for note in result.notes[:most]), "shortened": said,
-            }
-        )  # fmt: skip
-    return shorter
+    return result if len(to_json(result)) <= BRIEF else briefest(lambda rows: _with_largest(result, rows), _DIFFERENCES)
+
+
+def _with_largest(result: CompareResult, rows: int) -> CompareResult:
+    said = (
+        f"{min(rows, len(result.differences))} of {len(result.differences)} differences are given, the largest, and of the other lists "
+        "fewer; the artifact is whole."
+    )
+    return result.model_copy(
+        update={
+            "differences": result.differences[:rows], "modules": result.modules[: rows // 2 + 1], "config": result.config[:rows],
+            "forwards": tuple(f.model_copy(update={"lines": f.lines[:rows]}) for f in result.forwards[: rows // 3]),
+            "notes": tuple(note[:240] for note in result.notes[:rows]), "shortened": said,
+        }
+    )  # fmt: skip
 
 
 COMPARE: Tool[CompareArguments, CompareResult] = Tool(

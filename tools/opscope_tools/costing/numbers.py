@@ -18,6 +18,7 @@ from opscope_tools.costing.arguments import CostArguments, TraceArguments, find
 from opscope_tools.costing.long_formulas import LONG
 from opscope_tools.costing.long_formulas import left_out as without_formulas
 from opscope_tools.hardware.devices import Device, device_named
+from opscope_tools.running.runner import briefest
 from opscope_tools.running.tool import ToolContext
 from opscope_tools.trace.dataflow import cache_growth
 from opscope_tools.trace.document import CallTree, assignment, evaluated, module_analysis
@@ -143,8 +144,19 @@ def at_usual_sizes(arguments: TraceArguments, found: Found, context: ToolContext
 
 def briefly(result: C) -> C:
     """Numbers without the document's formulas, where there are numbers."""
-    if result.numbers is None:
+    told = result.numbers
+    if told is None:
         return result
+    bare = _numbers_alone(result)
+
+    def form(rows: int) -> C:
+        listed = {"operators": told.operators[:rows], "modules": told.modules[:rows]}
+        return bare.model_copy(update={"numbers": told.model_copy(update=listed)})
+
+    return briefest(form, max(_OPERATORS, _MODULES))
+
+
+def _numbers_alone(result: C) -> C:
     document = result.document.model_copy(
         update=dict.fromkeys(_FORMULAS & result.document.__class__.model_fields.keys(), ())
     )

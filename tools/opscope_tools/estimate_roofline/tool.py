@@ -57,6 +57,7 @@ from opscope_tools.hardware.forms import BYTES
 from opscope_tools.hardware.here import NAME, this_processor
 from opscope_tools.pictures import picture
 from opscope_tools.running.config_files import Config
+from opscope_tools.running.runner import briefest
 from opscope_tools.running.tool import Tool, ToolContext
 from opscope_tools.trace.document import not_counted
 from opscope_tools.trace.engine import Found
@@ -494,7 +495,11 @@ def _told(device: Device, times: list[Estimate], view: str, fits: bool) -> tuple
 
 
 def _brief(result: RooflineResult) -> RooflineResult:
-    slowest = sorted(result.operators, key=lambda o: -(o.calibrated_seconds or o.bound_seconds))[:_SLOWEST]
+    return briefest(lambda rows: _with_slowest(result, rows), _SLOWEST)
+
+
+def _with_slowest(result: RooflineResult, rows: int) -> RooflineResult:
+    slowest = sorted(result.operators, key=lambda o: -(o.calibrated_seconds or o.bound_seconds))[:rows]
     said = f"The {len(slowest)} slowest kernels are listed, what launches take where it is most; times with four digits; sources of the device and classes of modules left out; totals are of all. The artifact is whole."
     return result.model_copy(
         update={

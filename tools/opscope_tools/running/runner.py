@@ -11,7 +11,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,8 @@ SCHEME = "opscope"
 _MOST_LEVELS = 60
 #: characters of structured JSON that one answer may take
 BUDGET = 25_000
+#: characters of an answer that is numbers and rankings: what an agent reads whole
+BRIEF = 6_000
 #: characters up to which a tool fills a page by itself: what is added later (the artifact's name, notes) has room
 PAGE = BUDGET - 1000
 
@@ -291,6 +293,14 @@ def encodable(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode(errors="replace").decode()
     return text
+
+
+def briefest(form: Callable[[int], R], most: int) -> R:
+    """`form` with as many rows of each ranking, `most` or fewer, as `BRIEF` characters of JSON hold; else with one."""
+    for rows in range(most, 1, -1):
+        if len(to_json(shorter := form(rows))) <= BRIEF:
+            return shorter
+    return form(1)
 
 
 def shorten_to(tool: Tool[A, R], result: R, budget: int = BUDGET) -> R:
