@@ -154,7 +154,7 @@ def _configured(session: SessionOptions, targets: tuple[str, ...]) -> tuple[Path
 def _config(texts: tuple[str, ...]) -> str | dict[str, Any] | None:
     """A path made absolute, since a running server has another folder; or overrides."""
     found = parse_object("config", texts, path=True) if texts else None
-    if isinstance(found, str) and not Path(found).expanduser().exists():
+    if isinstance(found, str) and not Path(found).expanduser().exists():  # a folder
         raise InputError(f"The config {found} does not exist.", next_step="Give a config.json, or its folder.")
     return str(Path(found).expanduser().resolve()) if isinstance(found, str) else found
 

@@ -18,13 +18,15 @@ from opscope_tools.running.tool import AnyTool, ToolContext
 from opscope_tools.running.workspace import Workspace
 
 from opscope_clients import cluster, console, screens
-from opscope_clients.options import arguments_of, parameters
+from opscope_clients.options import arguments_of, parameters, size_options, sizes_of
 from opscope_clients.screens import tables
 from opscope_clients.session_options import SessionCommand, SessionOptions, command
 
 
 def tool_command(tool: AnyTool) -> SessionCommand:
     """The subcommand of `tool`: `find_forward` is `opscope find-forward`."""
+
+    of_pass = {"values", "phase"} <= tool.arguments.model_fields.keys()
 
     def callback(
         session: SessionOptions,
@@ -40,6 +42,9 @@ def tool_command(tool: AnyTool) -> SessionCommand:
         arguments = {
             **({} if as_json else tool.for_people), **(_largest_pages(tool) if whole else {}), **arguments_of(tool, given),
         }  # fmt: skip
+        if of_pass and (short := sizes_of(given)):
+            arguments["values"] = {**short, **arguments.get("values", {})}
+        session, arguments = _placed(session, tool, arguments)
         named = session.naming(
             arguments.get("config"),
             arguments.get("target"),
@@ -58,10 +63,32 @@ def tool_command(tool: AnyTool) -> SessionCommand:
             tables.say_notes(result)
         return status(tool, result)
 
-    options = [*parameters(tool), *forms(), *(tables.options() if issubclass(tool.result, TableResult) else ())]
+    options = [
+        *parameters(tool),
+        *(size_options() if of_pass else ()),
+        *forms(),
+        *(tables.options() if issubclass(tool.result, TableResult) else ()),
+    ]
     if tool.name == "sweep":
         options.append(click.Option(["--scheduler"], metavar="ADDRESS", help="A Dask cluster, for many models."))
     return command(callback, tool.name.replace("_", "-"), tool.description, options)
+
+
+def _placed(session: SessionOptions, tool: AnyTool, arguments: dict[str, Any]) -> tuple[SessionOptions, dict[str, Any]]:
+    """The session with the sources that were named by their paths, and the arguments as they are called there: what is added is searched alone."""
+    before = len(session.repo)
+    for name in tool.positional:
+        if isinstance(text := arguments.get(name), str):
+            session, arguments[name] = session.placing(text)
+        elif isinstance(text, list | tuple):
+            placed = []
+            for one in text:
+                session, called = session.placing(one) if isinstance(one, str) else (session, one)
+                placed.append(called)
+            arguments[name] = placed
+    if len(session.repo) == before + 1 and "repo" in tool.arguments.model_fields.keys() - set(tool.positional):
+        arguments.setdefault("repo", session.repo[-1].partition("=")[0])
+    return session, arguments
 
 
 def status(tool: AnyTool, result: ToolResult) -> int:

@@ -9,7 +9,7 @@ import click
 from opscope_tools.catalog import tool_named
 
 from opscope_clients import commands
-from opscope_clients.options import parse_object
+from opscope_clients.options import parse_object, sizes_of
 from opscope_clients.session_options import SessionCommand, SessionOptions, command
 
 #: options that make sides where they are given several times
@@ -18,12 +18,9 @@ _VARIED = ("phase", "attention", "view", "weights", "hardware")
 
 def _compare(session: SessionOptions, targets: tuple[str, ...], as_json: bool, whole: bool, **given: Any) -> None:
     arguments: dict[str, Any] = {"targets": list(targets)}
-    values = {
-        n: given[o] for n, o in (("batch_size", "batch"), ("seq_len", "seq"), ("cache_len", "context")) if given[o]
-    }
     own = parse_object("values", given["values"]) if given["values"] else {}
     assert isinstance(own, dict)
-    values |= own
+    values = {**sizes_of(given), **own}
     sides: list[dict[str, Any]] = [_side(text) for text in given["side"]]
     several = {name: given[name] for name in _VARIED if len(given[name]) > 1}
     count = max([len(targets), len(sides), *map(len, several.values())])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -63,9 +64,28 @@ def _unseen(done: float, total: float | None, message: str) -> None:
     """Progress without a terminal: standard error is then somebody's log."""
 
 
+#: an argument of a tool as its sentences write it: a name in Python or JSON
+_ARGUMENT = re.compile(r"(?<![-\w=.{'\"])([a-z_]+)=(?:'([\w.-]+)'|(true|True)\b)")
+
+
+def as_options(text: str) -> str:
+    """What a tool says of its arguments as a shell takes them: `logits='last'` is `--logits last`."""
+    if not _ARGUMENT.search(text):
+        return text
+    from opscope_tools.catalog import ALL_TOOLS  # here: they are loaded for a tool's own sentence already
+
+    names = {name for tool in ALL_TOOLS for name in tool.arguments.model_fields}
+
+    def option(found: re.Match[str]) -> str:
+        value = f" {found[2]}" if found[2] else ""
+        return f"--{found[1].replace('_', '-')}{value}" if found[1] in names else found[0]
+
+    return _ARGUMENT.sub(option, text)
+
+
 def fail(message: str) -> None:
     """The one sentence on stderr."""
-    sys.stderr.write(f"opscope: {message}\n")
+    sys.stderr.write(f"opscope: {as_options(message)}\n")
 
 
 def guarded(run: Callable[[], int | None]) -> int:

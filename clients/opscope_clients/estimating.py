@@ -12,15 +12,16 @@ from opscope_tools.estimate_roofline.sweeping import SWEEP
 from opscope_tools.estimate_roofline.tool import NEAREST
 
 from opscope_clients import commands, drawing
-from opscope_clients.options import parse_object
+from opscope_clients.options import parse_object, sizes_of
 from opscope_clients.session_options import SessionCommand, SessionOptions, command
 
 
 def _estimate(session: SessionOptions, target: str, hardware: str, as_json: bool, whole: bool, **given: Any) -> None:
     file = drawing.check(given["plot"], given["picture"], overwrite=given["overwrite"]) if given["plot"] else None
     phase = given["phase"]
-    sizes = {"batch_size": given["batch"], "cache_len" if phase == "decode" else "seq_len": given["context"]}
-    values: dict[str, Any] = {name: value for name, value in sizes.items() if value is not None}
+    if phase != "decode":  # the context is what the pass reads
+        given = {**given, "seq": given["seq"] or given["context"], "context": None}
+    values: dict[str, Any] = {**sizes_of(given)}
     if given["values"]:
         others = parse_object("values", given["values"])
         if isinstance(others, dict):
@@ -160,6 +161,7 @@ def estimate_command() -> SessionCommand:
             click.Option(["--hardware"], required=True, metavar="DEVICE", help="h100_sxm, b200_sxm, a100_sxm, mi300x, ..."),
             click.Option(["--phase"], type=click.Choice(["prefill", "decode", "encode", "train"]), default="decode", show_default=True),
             click.Option(["--batch"], type=click.IntRange(1), help="Sequences."),
+            click.Option(["--seq"], type=click.IntRange(1), help="New tokens of each."),
             click.Option(["--context"], type=click.IntRange(1), help="Tokens in the cache (decode), or new ones (prefill)."),
             click.Option(["--parallel"], multiple=True, metavar="KEY=VALUE|JSON", help="tp, pp, ep, dp, sp; of a training step dp and zero. Repeatable."),
             click.Option(["--serve"], metavar="CONCURRENCY,INPUT,OUTPUT", help="Under load: requests at a time, tokens of each."),

@@ -120,6 +120,24 @@ def arguments_of(tool: AnyTool, given: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+#: option of a size -> its name in `values`, and what it says
+_SIZES = {
+    "batch": ("batch_size", "Sequences."),
+    "seq": ("seq_len", "New tokens of each."),
+    "context": ("cache_len", "Tokens in the cache of a decode step."),
+}
+
+
+def size_options() -> list[click.Parameter]:
+    """Short names of the usual sizes of a pass."""
+    return [click.Option([f"--{n}"], type=click.IntRange(1), help=said) for n, (_, said) in _SIZES.items()]
+
+
+def sizes_of(given: Mapping[str, Any]) -> dict[str, int]:
+    """The `values` that the short names give."""
+    return {name: given[option] for option, (name, _) in _SIZES.items() if given.get(option) is not None}
+
+
 def parse_object(name: str, texts: str | Sequence[str], *, path: bool = False) -> dict[str, Any] | str:
     """KEY=VALUE texts and JSON objects merged into one object; or, where `path` allows it, the one text as it is.
 
@@ -128,6 +146,8 @@ def parse_object(name: str, texts: str | Sequence[str], *, path: bool = False) -
     parts = [texts] if isinstance(texts, str) else list(texts)
     one_text = path and len(parts) == 1 and not parts[0].lstrip().startswith("{")
     if one_text and ("=" not in parts[0] or Path(parts[0]).expanduser().exists()):
+        if parts[0].startswith(("/", "./", "../", "~")) and not Path(parts[0]).expanduser().exists():
+            raise InputError(f"The {name} {parts[0]} does not exist.", next_step="Give a config.json, or its folder.")
         return parts[0]
     merged: dict[str, Any] = {}
     option = f"--{name.replace('_', '-')}"

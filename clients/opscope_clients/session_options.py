@@ -6,15 +6,21 @@ Order: the options, the session that they add up to, the command class that carr
 from __future__ import annotations
 
 import contextlib
+import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import click
+from opscope_cache.trees import SUFFIXES
+from opscope_schemas.errors import PathRefusedError
 from opscope_tools.running.session import open_workspace
 from opscope_tools.running.workspace import Workspace
 
+#: what stands in the topmost folder of a project
+_PROJECT = (".git", "pyproject.toml", "setup.py", "setup.cfg")
 #: how every command takes and prints its help
 CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
 
@@ -75,6 +81,33 @@ class SessionOptions:
                     found.append(str(path.resolve()))
         return replace(self, config_dir=(*self.config_dir, *found))
 
+    def placing(self, target: str) -> tuple[SessionOptions, str]:
+        """This session with the repository that the source file or folder `target` lies in, and its name in there.
+
+        A path that a user typed themselves is a repository that they gave: of those given, or a new one; unchanged where
+        `target` is no such path. `path:line` and `path::Class` keep what stands behind the path.
+        """
+        head, colon, rest = target.partition(":")
+        given = [Path(head).expanduser()] if head.strip() else []
+        with contextlib.suppress(OSError, ValueError, RuntimeError):  # a name that no file can have
+            for path in given:
+                root = _root(path.resolve(), os.sep in head or head in (".", ".."))
+                if root is not None:
+                    return self._at(root, path.resolve(), colon + rest)
+        return self, target
+
+    def _at(self, root: Path, path: Path, rest: str) -> tuple[SessionOptions, str]:
+        opened = replace(self, trust=()).workspace()  # what is trusted may be the one that is added here
+        opened.store.close()
+        try:
+            found, _ = opened.resolve_inside(str(path))
+            name, root, session = found.name, found.root, self
+        except PathRefusedError:
+            stem = re.sub(r"[^\w.-]+", "-", root.name).strip("-.") or "source"
+            name = next(n for n in (stem, *(f"{stem}-{k}" for k in range(2, 99))) if n not in opened.repositories)
+            session = replace(self, repo=(*self.repo, f"{name}={root}"))
+        return session, name if path == root else f"{path.relative_to(root).as_posix()}{rest}"
+
     def workspace(self) -> Workspace:
         """Open it; raises `InputError`."""
         return open_workspace(
@@ -96,6 +129,23 @@ class SessionOptions:
         for flag, value in (("--python", self.python), ("--cache-dir", self.cache_dir), ("--output", self.output)):
             found += [flag, value] if value else []
         return found
+
+
+def _root(path: Path, is_path: bool) -> Path | None:
+    """The folder that is read with the source `path`: a project's, else that around its package; None for what is no source.
+
+    A bare word means a folder only where it `is_path`; a folder with a config.json is a model's; a home is nobody's project.
+    """
+    if path.is_file() and path.suffix in SUFFIXES:
+        folder = path.parent
+        while (folder / "__init__.py").is_file():
+            folder = folder.parent
+        root = next((f for f in (folder, *folder.parents) if any((f / mark).exists() for mark in _PROJECT)), folder)
+    elif path.is_dir() and is_path and not (path / "config.json").is_file():
+        root = path
+    else:
+        return None
+    return None if root in (Path.home().resolve(), Path(root.anchor)) else root
 
 
 class SessionCommand(click.Command):

@@ -39,7 +39,7 @@ class UnknownNameError(InputError):
         self.kind = kind
         self.name = name
         self.nearest = list(nearest)
-        hint = f"Nearest names: {', '.join(nearest)}." if nearest else next_step
+        hint = " ".join((f"Nearest names: {', '.join(nearest)}." if nearest else "", next_step)).strip()
         super().__init__(f"No {kind} is called {name!r}.", next_step=hint)
 
 

@@ -67,6 +67,7 @@ def test_what_is_not_given_is_left_to_the_tool() -> None:
 
 
 def test_every_kind_of_option_arrives_as_its_type(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
     assert invoke(
         "T", "--phase", "decode", "--depth", "2", "--ratio", "0.5", "--deep", "--names", "a", "--names", "b",
         "--values", "batch_size=2", "--values", '{"seq_len": 7}', "--config", "hidden_act=silu",
@@ -79,6 +80,21 @@ def test_every_kind_of_option_arrives_as_its_type(tmp_path: Path) -> None:
 
 def test_a_repository_given_to_a_tool_with_a_repo_is_registered_and_selected(tmp_path: Path) -> None:
     assert invoke("T", "--repo", f"mine={tmp_path}")["repo"] == "mine"
+
+
+def test_a_source_named_by_its_path_is_registered_and_searched_alone(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text("")
+    assert invoke(f"{tmp_path}/own.py:3") == {"target": "own.py:3", "repo": tmp_path.name}
+    assert invoke(f"{tmp_path}/own.py", "--repo", f"mine={tmp_path}") == {"target": "own.py", "repo": "mine"}
+
+
+def test_usual_sizes_have_short_names_and_what_is_spelled_out_counts() -> None:
+    assert invoke("T", "--batch", "2", "--seq", "7", "--values", "seq_len=9") == {
+        "target": "T", "values": {"batch_size": 2, "seq_len": 9},
+    }  # fmt: skip
+    assert invoke("T", "--context", "5")["values"] == {"cache_len": 5}
+    with pytest.raises(click.BadParameter):
+        tool_command(EVERY).make_context("every-kind", ["T", "--batch", "0"], obj=SessionOptions())
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from opscope_cache.store import MemoryStore
-from opscope_schemas.errors import CancelledError, InputError, UnknownNameError
+from opscope_schemas.errors import CancelledError, InputError, SourceError, UnknownNameError
 from opscope_schemas.tiling import TilingResult
 from opscope_tools import kernels
 from opscope_tools.cuda_kernel_tiling import CUDA_KERNEL_TILING, TilingArguments
@@ -302,3 +302,25 @@ def run(x):
     assert (folded.loads, folded.stores, folded.cost) == (kernel.loads, kernel.stores, kernel.cost)
     assert folded.screen
     assert len(to_json(short)) < len(to_json(whole)) / 2
+
+
+def test_a_file_without_kernels_and_one_that_does_not_parse_are_told_apart(tmp_path: Path) -> None:
+    (tmp_path / "none.py").write_text("x = 1\n")
+    (tmp_path / "broken.py").write_text(KERNEL.format(name="k", grid="n").replace("def run(x, n)", "def run(x"))
+    workspace = Workspace({"own": folder_repository("own", tmp_path)}, tmp_path, MemoryStore())
+    with pytest.raises(SourceError, match=r"^none\.py defines no kernel\."):
+        ask(workspace, "none.py")
+    with pytest.raises(SourceError, match=r"^broken\.py:9 does not parse as Python"):
+        ask(workspace, "broken.py")
+
+
+def test_a_size_that_no_formula_names_is_said_to_change_nothing(workspace: Workspace) -> None:
+    target = "shop/ops/rows.py"
+    named = {n for k in ask(workspace, target, sizes={"none": 1}).kernels if k.cost for n in k.cost.unbound}
+    assert named
+    given = dict.fromkeys((*named, "element_size()"), 2)
+    assert not [n for n in ask(workspace, target, sizes=given).notes if "do not depend" in n]
+    said = [n for n in ask(workspace, target, sizes={**given, "BLOCK_SIZ": 4}).notes if "do not depend" in n]
+    assert said
+    assert "BLOCK_SIZ:" in said[0]
+    assert all(name in said[0] for name in named)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatch
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from opscope_cache.keys import digest, engine_version, of_document
 from opscope_cache.store import recall
 from opscope_schemas.common import Repository, ToolArguments
-from opscope_schemas.errors import UnknownNameError
+from opscope_schemas.errors import SourceError, UnknownNameError
 from opscope_schemas.tiling import BoundValue, KernelTiling, Launch, TilingResult
 from pydantic import Field, TypeAdapter
 
@@ -102,13 +103,18 @@ def run(arguments: TilingArguments, context: ToolContext) -> TilingResult:
         for u in inventory.not_analysed
         if _concerns(arguments.target, inventory, u.name, u.file)
     ]
+    if path and not any_named and not unread:
+        broken = [note for _, i in inventories for note in i.notes if note.partition(":")[0].endswith(path)]
+        raise SourceError(
+            broken[0] if broken else f"{path} defines no kernel.",
+            next_step="Mend it and ask again." if broken else "Name the file that does, or a folder or repository to list its kernels.",
+        )  # fmt: skip
     if not any_named and not unread:
         raise UnknownNameError(
             "kernel, file or folder with kernels",
             arguments.target,
             nearest([i for _, i in inventories], arguments.target),
-            next_step="Name a registered repository to list its kernels, or register one with --repo NAME=PATH."
-            + "".join(f" {note}" for _, i in inventories for note in i.notes[:2]),
+            next_step="Name a registered repository to list its kernels, or register one with --repo NAME=PATH.",
         )
     page = chosen[arguments.offset : arguments.offset + arguments.limit]
     kernels: list[KernelTiling] = []
@@ -139,7 +145,9 @@ def run(arguments: TilingArguments, context: ToolContext) -> TilingResult:
         assumptions=(f"The target architecture is {arch.name}; platform predicates follow it.",) if arch else (),
         not_analysed=tuple(unread[:_LISTED]), not_analysed_counts=dict(sorted(Counter(u.form for u in unread).items())),
         sources=tuple(workspace.source(r) for r, _ in concerned.values()),
-        notes=tuple(_notes(arguments, chosen, [i for _, i in concerned.values()], len(unread))),
+        notes=(
+            *_unread_sizes(arguments.sizes or {}, kernels), *_notes(arguments, chosen, [i for _, i in concerned.values()], len(unread)),
+        ),
     )  # fmt: skip
     if arguments.diagram:
         result = result.model_copy(update={"kernels": tuple(_drawn(k, arguments.diagram) for k in result.kernels)})
@@ -245,6 +253,22 @@ def _concerns(target: str, inventory: Inventory, name: str, file: str) -> bool:
         or file.endswith("/" + target)
         or file.startswith(target.rstrip("/") + "/")
     )
+
+
+def _unread_sizes(sizes: Mapping[str, int], kernels: Sequence[KernelTiling]) -> list[str]:
+    """A note on the sizes that no formula of any of the kernels names."""
+    from opscope_tools.kernels.values.notation import names_of
+
+    costs = [kernel.cost for kernel in kernels if kernel.cost is not None]
+    texts = [text for cost in costs for name, text in cost if isinstance(text, str) and name != "basis"]
+    named = sorted({name for text in texts for name in names_of(text)})
+    unread = [name for name in sizes if name not in named and name != "element_size()"]
+    if not unread:
+        return []
+    which = f"They name {', '.join(named)}." if named else "They have no formula with a size."
+    return [
+        f"The costs of these kernels do not depend on {', '.join(unread)}: what `sizes` says of it is not read. {which}"
+    ]
 
 
 def _notes(

@@ -24,6 +24,7 @@ from opscope_schemas.tables import TableResult
 from opscope_schemas.tiling import TilingResult
 from rich.console import Console
 
+from opscope_clients.console import as_options
 from opscope_clients.screens.comparison import show_comparison
 from opscope_clients.screens.configurations import show_configurations
 from opscope_clients.screens.costs import show_cost, show_dataflow, show_tree
@@ -65,8 +66,8 @@ def show(console: Console, result: ToolResult, *, whole: bool = False) -> None:
     """Print `result`, a screenful of it or the `whole`."""
     page = Page(console, whole=whole)
     SCREENS.get(type(result), show_fields)(page, result)
-    page.sayings("notes", result.notes, style="dim", mark="note: ", most=4)
-    page.say(result.shortened, "dim")
+    page.sayings("notes", [as_options(note) for note in result.notes], style="dim", mark="note: ", most=4)
+    page.say(as_options(result.shortened), "dim")
     sources = ", ".join(f"{source.repository} {source.version}".strip() for source in result.sources)
     page.say(f"source: {sources}" if sources else "", "dim")
     page.show()

@@ -71,7 +71,7 @@ def write(result: TableResult, file: str) -> None:
 def say_notes(result: ToolResult) -> None:
     """The notes on stderr, where the table went elsewhere."""
     for note in result.notes:
-        console.err().print(f"note: {note}", markup=False, soft_wrap=True)
+        console.err().print(f"note: {console.as_options(note)}", markup=False, soft_wrap=True)
 
 
 def show_table(page: Page, result: TableResult) -> None:

@@ -170,7 +170,6 @@ def test_a_repository_may_bring_its_own_transformers(context: ToolContext) -> No
         ({"targets": ["llama"], "sides": [{}, {"parallel": {"tp": 2}}]}, "parallel is of devices"),
         ({"targets": ["llama", "llama"], "by": "seconds"}, "every side or of none"),
         ({"targets": ["llama"], "sides": [{}, {"attention": "eager"}], "hardware": "h100_sxm"}, "Times take no attention"),
-        ({"targets": ["llama"], "sides": [{}, {"weights": "int4", "config": "a.json"}]}, "precision of weights"),
         ({"targets": ["llama", "llama"], "values": {"batch_size": "two"}}, "values"),
     ],
 )  # fmt: skip

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from opscope_schemas.errors import ConfigError, InputError, TraceError, UnknownNameError
+from opscope_schemas.errors import InputError, PathRefusedError, TraceError, UnknownNameError
 from opscope_schemas.estimates import MemoryUse, RooflineResult, launches
 from opscope_tools.catalog import tool_named
 from opscope_tools.costing.arguments import CostArguments
@@ -317,6 +318,17 @@ def test_precisions_change_weights_and_cache(context: ToolContext) -> None:
     assert next(o.measured_as for o in narrow.operators if o.module == "lm_head").startswith("product, bf16")
 
 
+def test_a_file_in_a_precision_is_its_content_in_that_precision(context: ToolContext) -> None:
+    file = context.workspace.output / "narrow" / "config.json"
+    file.parent.mkdir()
+    file.write_text(json.dumps({"model_type": "llama", "architectures": ["LlamaForCausalLM"], **SMALL}))
+    narrow = {"weights": "fp8"}
+    from_file, from_object = (estimate(context, config=c, precision=narrow) for c in (str(file), SMALL))
+    assert from_file.memory == from_object.memory
+    assert from_file.totals == from_object.totals
+    assert from_file.memory.weights_bytes < estimate(context, config=str(file)).memory.weights_bytes
+
+
 def test_prefill_counts_attention_below_the_diagonal(context: ToolContext) -> None:
     found = estimate(context, phase="prefill", values={"batch_size": 2, "seq_len": 128})
     document = expand_refs(
@@ -339,7 +351,7 @@ def test_sizes_that_nobody_gave_are_said(context: ToolContext) -> None:
     [
         ({"hardware": "h1000"}, UnknownNameError, "Nearest names"),
         ({"target": "lama"}, UnknownNameError, "llama"),
-        ({"config": "config.json", "precision": {"weights": "fp8"}}, ConfigError, "precision"),
+        ({"config": "config.json", "precision": {"weights": "fp8"}}, PathRefusedError, "config.json"),
     ],
 )  # fmt: skip
 def test_bad_input_gets_a_sentence(

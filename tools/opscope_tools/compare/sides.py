@@ -16,7 +16,7 @@ from pydantic import Field
 
 from opscope_tools.costing.arguments import CostArguments
 from opscope_tools.count_flops import count_flops
-from opscope_tools.estimate_roofline.tool import STORED, Precision
+from opscope_tools.estimate_roofline.tool import Precision, stored_as
 from opscope_tools.running.engines import close_engines
 from opscope_tools.running.runner import validate
 from opscope_tools.running.tool import Tool, ToolContext
@@ -106,21 +106,14 @@ def _side(target: str, shared: Mapping[str, Any], given: Mapping[str, Any]) -> S
         side = side.model_copy(
             update={"logits": "last" if last else "all", "view": given.get("view", "eager" if side.phase == "train" else "serving")}
         )  # fmt: skip
-    if side.weights and not isinstance(side.config, dict | None):
-        raise ConfigError(
-            "Both a config file and a precision of weights were given.", next_step="Leave the precision to the config."
-        )
     return side
 
 
-def stored(side: SideArguments) -> SideArguments:
+def stored(side: SideArguments, workspace: Workspace) -> SideArguments:
     """What the cost tools are asked: a precision of weights is a checkpoint's own way to say so."""
     if side.weights is None:
         return side
-    assert isinstance(side.config, dict | None)
-    return side.model_copy(
-        update={"config": {**(side.config or {}), "quantization_config": STORED.get(side.weights, {})}}
-    )
+    return side.model_copy(update={"config": stored_as(workspace, side.config, side.weights)})
 
 
 def _names(sides: Sequence[SideArguments], own: Sequence[Mapping[str, Any]]) -> list[str]:

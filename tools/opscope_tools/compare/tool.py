@@ -121,7 +121,7 @@ def _place(left: Part | None, right: Part | None, same: Mapping[str, str]) -> st
 
 def _measured(side: SideArguments, context: ToolContext) -> _Measured:
     context.checkpoint()
-    found, assumed = _found(stored(side), context)
+    found, assumed = _found(stored(side, context.workspace), context)
     said = numbers(found, assumed)
     if said is None or found.values is None:
         raise TraceError(
@@ -297,7 +297,7 @@ def _counting(side: _Measured) -> Iterator[str]:
 def _fields(side: _Measured) -> dict[str, int | float | str | bool | None]:
     """The configuration's fields, flat; what `values` set in their place is as it was set."""
     try:
-        asked = {"model": side.asked.target, "config": stored(side.asked).config}
+        asked = {"model": side.asked.target, "config": stored(side.asked, side.context.workspace).config}
         content = run_tool(INSPECT_MODEL, asked, side.context).config
     except CancelledError:
         raise

@@ -56,9 +56,10 @@ from opscope_tools.hardware.devices import Device, device_named, devices
 from opscope_tools.hardware.forms import BYTES
 from opscope_tools.hardware.here import NAME, this_processor
 from opscope_tools.pictures import picture
-from opscope_tools.running.config_files import Config
+from opscope_tools.running.config_files import Config, read_config
 from opscope_tools.running.runner import briefest
 from opscope_tools.running.tool import Tool, ToolContext
+from opscope_tools.running.workspace import Workspace
 from opscope_tools.trace.document import not_counted
 from opscope_tools.trace.engine import Found
 from opscope_tools.trace.quantisation import scheme_of
@@ -234,7 +235,7 @@ def timing_of(
     special: bool = True,
 ) -> Timing:
     """The pass that the arguments name, traced where `values` need it, as `find` is told to."""  # fmt: skip
-    cost, _ = _asked(arguments.model_copy(update={"values": values}))
+    cost, _ = _asked(arguments.model_copy(update={"values": values}), context.workspace)
     context.checkpoint()
     quantised, _ = _quantised(cost, arguments, context)
     found = find(cost, context, fused=fused, special=special)
@@ -252,11 +253,12 @@ def _whole_pass(found: Found, cost: CostArguments, context: ToolContext) -> Call
 def _estimated(
     arguments: RooflineArguments, context: ToolContext, device: Device, parallel: Parallel, beside: Beside | None = None
 ) -> RooflineResult:
-    cost, defaults = _asked(arguments)
+    cost, defaults = _asked(arguments, context.workspace)
     if defaults:  # as far as the model has positions
         usual = usual_sizes(find(cost.model_copy(update={"values": None}), context))
         cost, defaults = _asked(
             arguments,
+            context.workspace,
             {**_SIZES, **{n: int(x) for n, x in usual.items() if n != "seq_len" or arguments.phase != "decode"}},
         )
     training = arguments.phase == "train"
@@ -403,7 +405,14 @@ def _elsewhere(
     return whole.model_copy(update={"low_seconds": low, "high_seconds": high}), (said,)
 
 
-def _asked(arguments: RooflineArguments, usual: Mapping[str, int] = _SIZES) -> tuple[CostArguments, tuple[str, ...]]:
+def stored_as(workspace: Workspace, config: Config, weights: str) -> dict[str, Any]:
+    """The configuration with its weights in a precision, as a checkpoint says it; raises as `read_config` does."""
+    return {**(read_config(workspace, config) or {}), "quantization_config": STORED.get(weights, {})}
+
+
+def _asked(
+    arguments: RooflineArguments, workspace: Workspace, usual: Mapping[str, int] = _SIZES
+) -> tuple[CostArguments, tuple[str, ...]]:
     """What the cost tools are asked for, and what was assumed on the way."""
     given = dict(arguments.values or {})
     wanted = ("batch_size", "cache_len") if arguments.phase in ("decode", "serve") else ("batch_size", "seq_len")
@@ -425,12 +434,7 @@ def _asked(arguments: RooflineArguments, usual: Mapping[str, int] = _SIZES) -> t
         values.setdefault("kv_bytes", Fraction(BYTES[cache]).limit_denominator(4096))
     config = arguments.config
     if weights := precision.get("weights"):
-        if config is not None and not isinstance(config, dict):
-            raise ConfigError(
-                "Both a config file and a precision of weights were given.",
-                next_step="Give the config as an object, or leave the precision to it.",
-            )
-        config = {**(config or {}), "quantization_config": STORED.get(weights, {})}
+        config = stored_as(workspace, config, weights)
     said = ", ".join(f"{name} {values[name]:,}" for name in missing)
     return (
         CostArguments(

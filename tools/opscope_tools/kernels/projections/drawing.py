@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
@@ -15,8 +15,8 @@ from opscope_schemas.tiling import Constraint, IndexMapping, KernelTiling, Memor
 #: characters that a box holds at least, and pixels of one character
 _NARROWEST = 44
 _CHARACTER = 7.4
-#: characters of a line of a screen
-_SCREEN = 180
+#: characters of a line of a screen, and of the name in front of it
+_SCREEN, _NAME = 180, 13
 _MOST = 6
 #: elements of tiles, by what works on them
 _LEVELS = {"block": "in a block", "warp": "in a warp", "thread": "in a thread", "instruction": "matrix unit"}
@@ -207,14 +207,25 @@ def _required(check: Constraint) -> str:
     return f"{asked} (when {check.when})" if check.when else asked
 
 
+def _rows(name: str, values: Sequence[str]) -> Iterator[str]:
+    """Values behind their name, on as many lines as they take; one that no line holds is cut."""
+    held = ""
+    for value in values:
+        joined = f"{held} | {value}" if held else value
+        if held and _NAME + len(joined) > _SCREEN:
+            yield f"{name:{_NAME - 1}} {held}"
+            name, joined = "", value
+        held = joined if _NAME + len(joined) <= _SCREEN else f"{joined[: _SCREEN - _NAME - 3]}..."
+    yield f"{name:{_NAME - 1}} {held}"
+
+
 def screen(kernel: KernelTiling) -> str:
     """What matters of one kernel on one screen: the drawing, then launch, cost, limits and what was not resolved."""
     lines = [ascii(kernel), ""]
 
     def say(name: str, values: Sequence[str]) -> None:
         if values:
-            line = f"{name:12} {' | '.join(dict.fromkeys(values))}"
-            lines.append(line if len(line) <= _SCREEN else f"{line[: _SCREEN - 3]}...")
+            lines.extend(_rows(name, list(dict.fromkeys(values))))
 
     say("tiles", [kernel.num_tiles] if kernel.num_tiles else [])
     say("block", [" x ".join(g.block) for g in kernel.grid if g.block])
