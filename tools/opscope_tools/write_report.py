@@ -58,6 +58,7 @@ from opscope_tools.running.config_files import described
 from opscope_tools.running.runner import run_tool
 from opscope_tools.running.tool import Tool, ToolContext
 from opscope_tools.settings import PythonSource, checks_of
+from opscope_tools.trace.protocol import ALONE
 from opscope_tools.trace_dataflow import TRACE_DATAFLOW
 
 __all__ = ["WRITE_REPORT", "Draft", "WriteReportArguments", "drafted", "gather", "post_of"]
@@ -166,7 +167,7 @@ def gather(arguments: WriteReportArguments, context: ToolContext, date: str = ""
     rates = (
         f"{peak / 1e12:,.4g} TFLOP/s dense {units} over {device.bandwidth / 1e12:.3g} TB/s, figures of {device.name}"
     )
-    idle = [note for answer in answers for note in answer.notes if IDLE in note]
+    idle = [note for answer in answers for note in answer.notes if IDLE in note or note.startswith(ALONE)]
     facts = ImplementationFacts(
         name=arguments.name,
         target=target,

@@ -28,7 +28,7 @@ from opscope_tools.trace.document import not_counted
 from opscope_tools.trace.engine import Found
 from opscope_tools.trace.flights import Running
 from opscope_tools.trace.heads import head
-from opscope_tools.trace.protocol import IGNORED, Definition, ModelSpec, TraceRequest
+from opscope_tools.trace.protocol import ALONE, IGNORED, Definition, ModelSpec, TraceRequest
 from opscope_tools.trace.serving import reexpanded
 
 TARGET = "`llama`, `Qwen/Qwen3-8B`, a class, `path.py:line` or config.json."
@@ -167,7 +167,7 @@ def remarks(found: Found) -> tuple[str, ...]:
     lower = f"{missing} operation{'s are' if missing > 1 else ' is'} not counted (see not_counted): the totals are too low by their cost."
     return (
         *found.notes,
-        *(said for said in found.tree.trace.assumptions if said.startswith(IGNORED)),
+        *(said for said in found.tree.trace.assumptions if said.startswith((IGNORED, ALONE))),
         *((lower,) if missing else ()),
         *head(found.tree, found.call, found.values),
         *routing.notes(found.tree, found.call),

@@ -62,9 +62,16 @@ def peak_lines(facts: ImplementationFacts, catalogue: Sequence[Task]) -> list[st
             f"Peak of activations in {document.phase}: `{largest.bytes}` bytes "
             f"({plain_bytes(evaluate(largest.bytes, point))}) during {where}{operator.operator} "
             f"(`{operator.file}:{operator.line}`), if each tensor is freed after its last reader. "
-            "At other sizes another task may be the peak."
+            f"At other sizes another task may be the peak.{_fused(facts, document.phase, evaluate(largest.bytes, point))}"
         )
     return lines
+
+
+def _fused(facts: ImplementationFacts, phase: str, eager: int) -> str:
+    """What the peak is where kernels are fused as engines do, where that is another."""
+    found = facts.estimates.get(phase)
+    size = found.memory.activation_bytes if found is not None and found.parallel is None else None
+    return f" As engines run the pass, with kernels fused, it is {plain_bytes(size)}." if size and size != eager else ""
 
 
 def _activations(facts: ImplementationFacts, catalogue: Sequence[Task]) -> Iterator[Row]:

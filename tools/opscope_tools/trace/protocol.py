@@ -15,6 +15,8 @@ from pydantic import ConfigDict, Field
 
 #: what a trace's assumption begins with that names fields which were given and count for nothing
 IGNORED = "Ignored of the given configuration"
+#: what one begins with that says that the class is a part of what its model type describes
+ALONE = "Of a whole "
 
 
 class Asked(Frozen):

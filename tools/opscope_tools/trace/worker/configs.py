@@ -16,11 +16,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import transformers
 from opscope_schemas.errors import ConfigError, OpscopeError, TraceError
-from transformers.models.auto import configuration_auto
+from transformers.models.auto import configuration_auto, modeling_auto
 
 from opscope_tools.running.given import check_given
-from opscope_tools.trace.protocol import IGNORED, ModelSpec
+from opscope_tools.trace.protocol import ALONE, IGNORED, ModelSpec
 from opscope_tools.trace.variables import CONFIG
 from opscope_tools.trace.worker import naming
 from opscope_tools.trace.worker.definitions import missing_package
@@ -97,6 +98,23 @@ def made(config_class: Any, spec: ModelSpec) -> Any:
             base.pop(name, None)
             _set(base, reference, real, value)
         return _without_unread(config_class(**base), spec) if base else reference
+
+
+def alone(model: Any, config_class: Any, model_type: str) -> str:
+    """What of a composite model type the class leaves out that is traced for it, in a sentence; '' where nothing."""
+    if model_type not in configuration_auto.CONFIG_MAPPING_NAMES:
+        return ""
+    whole = configuration_auto.CONFIG_MAPPING[model_type]
+    held = getattr(whole, "sub_configs", {})
+    own = [key for key, kind in held.items() if kind is config_class]
+    if whole is config_class or not own:
+        return ""
+    others = " and ".join(key.removesuffix("_config") for key in held if key not in own)
+    tables = (modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES, modeling_auto.MODEL_MAPPING_NAMES)
+    named = [name for table in tables if isinstance(name := table.get(model_type), str)]
+    larger = next((n for n in named if getattr(getattr(transformers, n, None), "config_class", None) is whole), "")
+    ask = f": name {larger} for all of it" if larger else ""
+    return f"{ALONE}{model_type}, {model.__name__} is the {own[0].removesuffix('_config')} part alone; the {others} part is in no figure{ask}."
 
 
 def _of_the_target(content: dict[str, Any], config_class: Any) -> dict[str, Any]:

@@ -170,7 +170,9 @@ class Session:
             overrides = {**self.spec.overrides, **{self.names[n]: v for n, v in chosen.items()}}
             self.spec = self.spec.model_copy(update={"overrides": overrides})
             self.config = configs.make_config(self.config_class, self.spec)
-        said = (self.request.model.origin, configs.ignored(self.config, self.request.model))
+        asked = self.request.model
+        beside = configs.alone(self.model_class, self.config_class, asked.model_type)
+        said = (asked.origin, beside, configs.ignored(self.config, asked))
         self.assumptions.update(dict.fromkeys(filter(None, said)))
         if self.level in SYMBOLIC:
             self.ties = ties(self.config_class, self.spec)
