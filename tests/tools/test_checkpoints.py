@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import opscope_tools.costing.checkpoints as table
@@ -18,9 +17,8 @@ from opscope_tools.extract_config.tool import run as extract_config
 from opscope_tools.find_forward import FindForwardArguments
 from opscope_tools.find_forward import run as find_forward
 from opscope_tools.inspect_model import InspectArguments, inspect_model
-from opscope_tools.running.engines import close_engines, index_of
+from opscope_tools.running.engines import index_of
 from opscope_tools.running.tool import ToolContext
-from opscope_tools.running.workspace import Workspace
 from opscope_tools.trace_dataflow import DataflowArguments, trace_dataflow
 
 #: weights as they are known from elsewhere: the total of the published safetensors, or the architecture's known count
@@ -39,15 +37,6 @@ KNOWN = {
 }
 #: every twenty-fourth of the table; `make sweep-checkpoints` traces all
 SAMPLE = sorted(json.loads(Path(table.__file__).with_name("checkpoints.json").read_text())["checkpoints"])[11::24]
-
-
-@pytest.fixture(scope="module")
-def context(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ToolContext]:
-    shared = tmp_path_factory.getbasetemp().parent / "opscope-traces"
-    workspace = Workspace.create(cache_folder=shared, output=tmp_path_factory.mktemp("output"))
-    yield ToolContext(workspace)
-    close_engines(workspace)
-    workspace.store.close()
 
 
 def test_the_table_holds_sixty_checkpoints_each_with_source_and_date() -> None:

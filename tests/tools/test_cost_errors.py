@@ -8,7 +8,6 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,17 +31,6 @@ from opscope_tools.running.session import open_workspace
 from opscope_tools.running.tool import ToolContext
 from opscope_tools.running.workspace import Workspace
 from opscope_tools.trace.client import Worker
-
-
-@pytest.fixture(scope="module")
-def context(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ToolContext]:
-    shared = tmp_path_factory.getbasetemp().parent / "opscope-traces"
-    workspace = Workspace.create(cache_folder=shared, output=tmp_path_factory.mktemp("output"))
-    workspace.config_places = (tmp_path_factory.getbasetemp(),)
-    yield ToolContext(workspace)
-    close_engines(workspace)
-    workspace.store.close()
-
 
 SMALL = {
     "hidden_size": 64,

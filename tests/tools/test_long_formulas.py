@@ -4,27 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from opscope_cache.store import MemoryStore
 from opscope_schemas.formula import evaluate, holds, variables
 from opscope_tools.catalog import tool_named
 from opscope_tools.costing.long_formulas import LEFT_OUT, LONG, configured
-from opscope_tools.running.engines import close_engines
 from opscope_tools.running.runner import BUDGET, compact, run_tool, shorten_to, to_json
 from opscope_tools.running.tool import ToolContext
-from opscope_tools.running.workspace import Workspace
-
-
-@pytest.fixture(scope="module")
-def context(index_folder: Path) -> Iterator[ToolContext]:
-    workspace = Workspace.create()
-    workspace.store.close()
-    workspace.store = MemoryStore(index_folder)
-    yield ToolContext(workspace)
-    close_engines(workspace)
 
 
 def pairs(whole: Any, short: Any) -> Iterator[tuple[str, str]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,7 @@ from opscope_schemas.errors import ConfigError
 from opscope_tools.costing.arguments import CostArguments
 from opscope_tools.count_flops import count_flops
 from opscope_tools.inspect_model import InspectArguments, inspect_model
-from opscope_tools.running.engines import close_engines
 from opscope_tools.running.tool import ToolContext
-from opscope_tools.running.workspace import Workspace
 
 #: of Qwen/Qwen3-30B-A3B, but for how many layers and rows of the vocabulary there are; bogus is ours
 PUBLISHED: dict[str, Any] = {
@@ -31,16 +28,6 @@ PUBLISHED: dict[str, Any] = {
 #: weights of a layer: attention with heads of 128 (and not hidden_size / heads = 64), its norms, router, experts
 _LAYER = 2 * 2048 * 32 * 128 + 2 * 2048 * 4 * 128 + 2 * 128 + 2 * 2048 + 128 * 2048 + 128 * 3 * 2048 * 768
 WEIGHTS = 2 * _LAYER + 2 * 1000 * 2048 + 2048
-
-
-@pytest.fixture(scope="module")
-def context(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ToolContext]:
-    shared = tmp_path_factory.getbasetemp().parent / "opscope-traces"
-    workspace = Workspace.create(cache_folder=shared, output=tmp_path_factory.mktemp("output"))
-    workspace.config_places = (tmp_path_factory.getbasetemp(),)
-    yield ToolContext(workspace)
-    close_engines(workspace)
-    workspace.store.close()
 
 
 def _notes(context: ToolContext, model: str, config: dict[str, Any] | str) -> str:

@@ -7,32 +7,20 @@ from __future__ import annotations
 
 import random
 import tempfile
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from cannot import CANNOT
 from opscope_schemas.evidence import CollectEvidenceResult
 from opscope_tools.collect_evidence.tool import COLLECT_EVIDENCE
-from opscope_tools.running.engines import close_engines
 from opscope_tools.running.runner import run_tool
 from opscope_tools.running.tool import ToolContext
-from opscope_tools.running.workspace import Workspace
 
 
 @pytest.fixture(autouse=True)
 def own_temporary_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """One measurement at a time is the rule of a folder: tests beside this one have another."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path_factory.getbasetemp()))
-
-
-@pytest.fixture(scope="module")
-def context(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ToolContext]:
-    shared = tmp_path_factory.getbasetemp().parent / "opscope-traces"
-    workspace = Workspace.create(cache_folder=shared, output=tmp_path_factory.mktemp("output"))
-    yield ToolContext(workspace)
-    close_engines(workspace)
-    workspace.store.close()
 
 
 def said(context: ToolContext, topic: str, workload: dict[str, Any], *only: str) -> list[dict[str, Any]]:

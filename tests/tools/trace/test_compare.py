@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import string
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,21 +23,12 @@ from opscope_tools.estimate_roofline.tool import RooflineArguments, estimate_roo
 from opscope_tools.running.engines import close_engines
 from opscope_tools.running.runner import result_key, run_tool, shorten_to, to_json, validate
 from opscope_tools.running.tool import ToolContext
-from opscope_tools.running.workspace import Workspace, folder_repository
+from opscope_tools.running.workspace import folder_repository
 
 SMALL = {
     "num_hidden_layers": 3, "hidden_size": 256, "intermediate_size": 512, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 32,
 }  # fmt: skip
 AT = {"batch_size": 2, "seq_len": 24}
-
-
-@pytest.fixture(scope="module")
-def context(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ToolContext]:
-    shared = tmp_path_factory.getbasetemp().parent / "opscope-traces"
-    workspace = Workspace.create(cache_folder=shared, output=tmp_path_factory.mktemp("output"))
-    yield ToolContext(workspace)
-    close_engines(workspace)
-    workspace.store.close()
 
 
 def compared(context: ToolContext, *targets: str, **given: Any) -> CompareResult:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import pytest
 from opscope_schemas.errors import UnknownNameError
@@ -13,10 +12,8 @@ from opscope_tools.costing.arguments import CostArguments, find
 from opscope_tools.costing.numbers import at_usual_sizes, numbers
 from opscope_tools.count_flops import count_flops
 from opscope_tools.hardware.devices import shipped
-from opscope_tools.running.engines import close_engines
 from opscope_tools.running.runner import run_tool, shorten_to, to_json
 from opscope_tools.running.tool import ToolContext
-from opscope_tools.running.workspace import Workspace
 
 SHORT = 6000
 MODELS = [
@@ -28,15 +25,6 @@ MODELS = [
 ]
 #: notes, plans and kernels of many kinds: what is not a ranking takes more than elsewhere
 TALKATIVE = ("deepseek_v3", "decode")
-
-
-@pytest.fixture(scope="module")
-def context(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ToolContext]:
-    shared = tmp_path_factory.getbasetemp().parent / "opscope-traces"
-    workspace = Workspace.create(cache_folder=shared, output=tmp_path_factory.mktemp("output"))
-    yield ToolContext(workspace)
-    close_engines(workspace)
-    workspace.store.close()
 
 
 @pytest.mark.parametrize(("target", "phase"), MODELS)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,10 +12,8 @@ from opscope_schemas.errors import ConfigError, UnknownNameError, ValuesError
 from opscope_tools.costing.arguments import CostArguments
 from opscope_tools.count_flops import count_flops
 from opscope_tools.estimate_roofline.tool import RooflineArguments, estimate_roofline, timing_of
-from opscope_tools.running.engines import close_engines
 from opscope_tools.running.runner import shorten_to, to_json
 from opscope_tools.running.tool import ToolContext
-from opscope_tools.running.workspace import Workspace
 from opscope_tools.sweep import SWEEP, SweepArguments, sizes_of, sweep
 
 SMALL = {
@@ -26,15 +23,6 @@ SMALL = {
     "num_attention_heads": 8,
     "num_key_value_heads": 4,
 }
-
-
-@pytest.fixture(scope="module")
-def context(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ToolContext]:
-    shared = tmp_path_factory.getbasetemp().parent / "opscope-traces"
-    workspace = Workspace.create(cache_folder=shared, output=tmp_path_factory.mktemp("output"))
-    yield ToolContext(workspace)
-    close_engines(workspace)
-    workspace.store.close()
 
 
 def table(context: ToolContext, **given: Any) -> list[dict[str, Any]]:

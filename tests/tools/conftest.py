@@ -1,4 +1,4 @@
-"""One workspace for all cost tests of a run: traces are kept on disk, so that each is made once."""
+"""One workspace for all tests of a process that trace: its worker imports torch once, and traces are kept on disk for all processes."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
     # the parent of a parallel run's own folder is shared by its processes
     shared = tmp_path_factory.getbasetemp().parent / "opscope-traces"
     found = Workspace.create(cache_folder=shared, output=tmp_path_factory.mktemp("output"))
+    found.config_places = (tmp_path_factory.getbasetemp(),)
     yield found
     close_engines(found)
     found.store.close()
