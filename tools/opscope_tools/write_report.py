@@ -187,6 +187,7 @@ def gather(arguments: WriteReportArguments, context: ToolContext, date: str = ""
         estimates=estimates,
         spread=spread,
         unspread=unspread,
+        joined=_joined(device, max(spread, default=0)),
         general=tuple(general),
         active=_active(answers[0].document, made[0], context),
         idle=tuple(idle[:1]) if len(idle) == len(answers) else (),
@@ -224,6 +225,12 @@ def _noted(what: str, notes: list[str]) -> Iterator[None]:
         raise
     except OpscopeError as error:
         notes.append(f"{what}{error.message}")
+
+
+def _joined(device: Device, devices: int) -> str:
+    """The link that times over several devices stand on, between commas."""
+    link = device.link(devices) if devices else None
+    return f", joined by {link.name} at {link.bytes_per_second / 1e9:,.4g} GB/s each way" if link is not None else ""
 
 
 def _spread(hardware: str, asked: Mapping[str, object], context: ToolContext) -> tuple[dict[int, RooflineResult], str]:

@@ -61,7 +61,7 @@ def test_one_call_of_a_repeated_class_costs_its_share_of_one_layer(rendered: Cal
     values = rendered().facts.values
     assert values["module.toyland.modeling_toy.ToyAttention.prefill.flops"] == 2 * one_call  # of two layers
     attention = rendered().text.partition(": ToyAttention\n")[2].partition("\n### ")[0]
-    assert f"Memory: {amount(one_call, 'FLOP')}, " in attention
+    assert f" moved, {amount(one_call, 'FLOP')} computed at the values" in attention
 
 
 def test_an_interface_shows_the_weights_and_tensors_of_the_call_whose_costs_it_stands_beside(
@@ -70,7 +70,7 @@ def test_an_interface_shows_the_weights_and_tensors_of_the_call_whose_costs_it_s
     linear = rendered().text.partition("\nLinear, called as lm_head: ")[2].partition("\n")[0]
     assert linear.endswith("PARAMS: - weight: [100, 8] - number of weights: 800")
     listing = rendered().text.partition("def Linear(input):")[2].partition("```")[0]
-    assert f"Memory: {amount(2 * 64 * 8 * 100, 'FLOP')}, " in listing
+    assert f" moved, {amount(2 * 64 * 8 * 100, 'FLOP')} computed at the values" in listing
     layer = rendered().text.partition(": ToyLayer\n")[2].partition("\n### ")[0]
     assert "number of weights: 264\n" in layer  # 528 in two layers
 
@@ -356,19 +356,51 @@ def test_facts_answer_from_source_alone(facts: ImplementationFacts) -> None:
 
 def test_a_pass_that_does_not_fit_takes_no_time_there(facts: ImplementationFacts) -> None:
     (phase, found), *_ = facts.estimates.items()
-    assert f"on one {found.hardware.name} as engines run it takes" in toy.rendered_with(facts, {}).text
+    assert f"on one {found.hardware.name} as engines run it is modelled to take" in toy.rendered_with(facts, {}).text
     small = found.model_copy(update={"memory": found.memory.model_copy(update={"fits": False})})
     text = toy.rendered_with(replace(facts, estimates={phase: small}), {}).text
-    assert "would take, had it the memory," in text
+    assert "is modelled to take, had it the memory," in text
     assert "does not fit" in text
-    assert "as engines run it takes" not in text
+
+
+def test_what_barely_fits_is_said_to_and_what_cannot_be_cached_beside_the_weights_too(
+    facts: ImplementationFacts,
+) -> None:
+    found = facts.estimates["decode"]
+
+    def told(**changes: int) -> str:
+        memory = found.memory.model_copy(update={"fits": True, "cache_bytes": 0, "activation_bytes": 0, **changes})
+        changed = found.model_copy(update={"memory": memory})
+        return toy.unmarked(toy.rendered_with(replace(facts, estimates={"decode": changed}), {}).text)
+
+    assert "fits with 5 GB to spare" in told(weights_bytes=95 * 10**9, usable_bytes=100 * 10**9)
+    roomy = told(weights_bytes=20 * 10**9, usable_bytes=100 * 10**9)
+    assert "to spare" not in roomy
+    assert "more than fit beside them" not in roomy
+    assert "all sequences together, more than fit beside them, the cache" in told(
+        weights_bytes=60 * 10**9, usable_bytes=100 * 10**9
+    )
+
+
+def test_what_was_measured_to_save_stands_before_what_a_bound_promises(facts: ImplementationFacts) -> None:
+    found = facts.estimates["decode"]
+    measured = found.alternatives[0]
+    promised = measured.model_copy(update={"name": "weights int4", "basis": "bound", "share": 0.0, "bound_share": 0.7})
+    nothing = measured.model_copy(update={"name": "cache fp8", "share": 0.001})
+    changed = found.model_copy(update={"alternatives": (promised, nothing, measured)})
+    told = toy.unmarked(toy.rendered_with(replace(facts, estimates={"decode": changed}), {}).text)
+    assert (
+        "Of a decode step as modelled: weights fp8 50 %. Of its bound alone, since nobody measured such kernels: weights int4 70 %. "
+        "Weights are those of the layers' products"
+    ) in told
+    assert "cache fp8" not in told.partition("## 2.")[0]
 
 
 def test_the_story_holds_the_facts_of_the_estimate_and_no_others(facts: ImplementationFacts) -> None:
     """What no tool told is left out, and the section stands without it."""
     told = toy.unmarked(toy.rendered_with(facts, {}).text)
     assert "cached tokens each, computing limits most of a decode step's bound from a batch of 200" in told
-    assert "weights fp8 40 % (50 % calibrated)" in told
+    assert "Of a decode step as modelled: weights fp8 50 %." in told
     without = toy.unmarked(toy.rendered_with(replace(facts, estimates={}), {}).text)
     assert "**What a pass costs:**" in without
     assert not any(

@@ -80,7 +80,7 @@ def _kind(facts: ImplementationFacts, kinds: Sequence[CallKind], place: int, key
     lacks = sorted(set().union(*run) - run[place])
     if lacks and all(each == called[0] for each in called):
         more = f" and {len(lacks) - _PLACES} more" if len(lacks) > _PLACES else ""
-        parts.append(f"without {', '.join(f'`{name}`' for name in lacks[:_PLACES])}{more}")
+        parts.append(f"by other operators than {', '.join(f'`{name}`' for name in lacks[:_PLACES])}{more}")
     return ", ".join(parts)
 
 

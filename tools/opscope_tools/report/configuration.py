@@ -46,6 +46,15 @@ _SHORT = 40
 _PLACES = 6
 _POSITIONS = "positions that the configuration states"
 _NOWHERE = "read nowhere in the model's file"
+#: fields that its base classes act on
+_OF_THE_BASE = (
+    "use_cache",
+    "tie_word_embeddings",
+    "output_attentions",
+    "output_hidden_states",
+    "return_dict",
+    "use_return_dict",
+)
 
 
 # ---- 3.1 ------------------------------------------------------------------------------------------------------------
@@ -164,7 +173,8 @@ def configuration_note(facts: ImplementationFacts) -> str:
         if _concerns(own, parameter) and _unread(parameter) and not parameter.is_given:
             where = f"{f'{own.path}.' if own.path else ''}{_named_at(facts, own, parameter)}"
             through = _read_by(facts, own, parameter)
-            how = f"Declared and {through or _NOWHERE}"
+            based = ", but by the base class of models" if parameter.name in _OF_THE_BASE else ""
+            how = f"Declared and {through or f'{_NOWHERE}{based}'}"
             left.setdefault(how, []).append(f"{where}{_held_value(facts, own, parameter)}")
         elif not _concerns(own, parameter):
             how = f"Inherited from `{_owner(parameter)}` and {_NOWHERE}"

@@ -368,6 +368,8 @@ class ImplementationFacts:
     spread: Mapping[int, RooflineResult] = field(default_factory=dict)
     #: why a number of them bears it not, the first refusal
     unspread: str = ""
+    #: `, joined by NVLink 4 at 450 GB/s each way,`: how those devices are linked; empty where that is not known
+    joined: str = ""
     #: traces of the same passes at no point in particular, with the operator graph of each, for a page that moves the point
     general: tuple[tuple[ModelAnalysis, Dataflow], ...] = ()
     #: parameters that one token meets; None: not known

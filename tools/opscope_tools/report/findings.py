@@ -79,7 +79,7 @@ def _parameters(facts: ImplementationFacts, quotes: Quotes) -> str:
         name for name in layer_settings(facts) if name not in {v.config_key for v in sizes if v.name == "num_layers"}
     ]
     kinds = f"; which layer is of which kind, {_and(deciding)} say{'s' * (len(deciding) == 1)}" if deciding else ""
-    return f"What a pass costs follows from {quotes('config.symbols', len(sizes))} sizes of the configuration{f' ({named})' if named else ''} and from those of the call{outside}{kinds}."
+    return f"What a pass costs follows from {quotes('config.symbols', len(sizes))} sizes of the configuration{f' ({named})' if named else ''} and from those of the call{outside}{kinds}. Every other field is taken at its value of section 3.1: another value is another trace."
 
 
 def _and(names: Sequence[str]) -> str:
@@ -153,11 +153,11 @@ def _split(facts: ImplementationFacts, quotes: Quotes) -> str:
     alone, found = facts.estimates.get(_step(facts)), facts.spread[most]
     before, after = (one.totals.calibrated_seconds if one else None for one in (alone, found))
     key = f"rank.tp{most}"
-    text = f"Over {quotes(f'{key}.ranks', most)} {things(most, 'device')}, as engines split it, embeddings too, a rank holds {quotes.said(f'{key}.weights', found.memory.weights_bytes, plain_bytes)} of weights"
+    text = f"Over {quotes(f'{key}.ranks', most)} {things(most, 'device')}{facts.joined}, as engines split it, embeddings too, a rank holds {quotes.said(f'{key}.weights', found.memory.weights_bytes, plain_bytes)} of weights"
     if not found.memory.fits:
         text += ", more than it has room for"
     elif before and after:
-        text += f", and a {_step(facts)} step takes {quotes.said(f'{key}.time', after, seconds)} in place of {quotes.said(f'{_step(facts)}.time.calibrated', before, seconds)}"
+        text += f", and a {_step(facts)} step is modelled to take {quotes.said(f'{key}.time', after, seconds)} in place of {quotes.said(f'{_step(facts)}.time.calibrated', before, seconds)}"
     return f"{text}."
 
 
@@ -180,7 +180,9 @@ def ranks_line(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
         said.append(f"{quotes(f'{key}.ranks', tp)} {things(tp, 'rank')}: {', '.join(parts)}")
     device = next(iter(facts.spread.values())).hardware.name if facts.spread else ""
     return (
-        [f"**Per rank** on {device}, split as engines do it and not as a declared plan says: {'; '.join(said)}."]
+        [
+            f"**Per rank** on {device}{facts.joined}, modelled, split as engines do it and not as a declared plan says: {'; '.join(said)}."
+        ]
         if said
         else []
     )

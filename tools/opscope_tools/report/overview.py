@@ -87,6 +87,12 @@ def key_features(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
     return [*features, *made_of, *([f"Config: {', '.join(settings)}"] if settings else [])]
 
 
+def _has_head(facts: ImplementationFacts) -> bool:
+    """Whether something of the pass is as wide as the vocabulary: what may share the embedding's weights."""
+    wide = (each.shape[-1:] for _, _, k in walk(facts.main.kernels, "") for each in k.outputs)
+    return ("{vocab_size}",) in wide
+
+
 def _flags(facts: ImplementationFacts) -> list[str]:
     """Settings of the config that bear on the subject: of a class inside a model only those that it runs by."""
     attends = bool(facts.classes_of("attention"))
@@ -95,7 +101,7 @@ def _flags(facts: ImplementationFacts) -> list[str]:
     keys = {
         "hidden_act": acts and not facts.unread("hidden_act"),
         "activation_function": acts and not facts.unread("activation_function"),
-        "tie_word_embeddings": whole,
+        "tie_word_embeddings": whole and _has_head(facts),
         "sliding_window": whole or attends,
         "use_cache": whole or attends,
     }

@@ -34,7 +34,7 @@ _TERMS: Mapping[str, tuple[str, str]] = {
     "FLOP": (r"FLOPs?\b", "floating-point operation; a multiply and an add count 1 each"),
     "matrix products": (
         r"matri(?:x|ces)",
-        "the share of FLOPs in matrix multiplication, convolution and attention products",
+        "of FLOPs: those of matrix multiplication, convolution and the products in attention and experts; of time: kernels of linear layers, attention and experts apart",
     ),
     "floor": (
         r"\bfloor\b",
@@ -116,7 +116,9 @@ def _longest(facts: ImplementationFacts, quotes: Quotes) -> str:
         said.append(f"`{path}` = {quotes(f'setting.{path}', value)} ({at}){nowhere}")
     if said:
         rotary = facts.classes_of("position embedding")
-        computed = f" Positions are computed by `{short(rotary[0])}` ({facts.pointer(rotary[0])})." if rotary else ""
+        computed = (
+            f" They enter the attention through `{short(rotary[0])}` ({facts.pointer(rotary[0])})." if rotary else ""
+        )
         if facts.table_rows is not None:
             computed += f" A table has those of a sequence of {quotes('table_positions', facts.table_rows)} tokens."
         if facts.within and not rotary and not facts.classes_of("attention"):

@@ -26,10 +26,14 @@ __all__ = ["story", "times_said"]
 
 #: parts of a sum that are named, changes that are told
 _PARTS, _CHANGES = 3, 5
+#: of the memory that engines use: what is left of it where a pass fits barely
+_BARELY = 0.08
 #: of all FLOPs: where people say nearly all
 _NEARLY = 0.99
 #: settings by which scores are kept in a range -> of what
 _CAPS = {"attn_logit_softcapping": "attention scores", "final_logit_softcapping": "logits"}
+#: of what kernels like those of a pass were measured to take: of the fastest tenth to that of the slowest
+_SPREAD = "after measured kernels;"
 _STEP = {"decode": "a decode step", "encode": "an encoding", "prefill": "a prefill", "forward": "a forward pass"}
 
 
@@ -200,9 +204,10 @@ def _time(facts: ImplementationFacts, phase: str, quotes: Quotes | None) -> str:
     totals, rate = found.totals, found.totals.tokens_per_second
     where = f"{found.parallel.devices if found.parallel is not None else 'one'} {found.hardware.name}"
     call = f"one call in {phase}" if facts.within else _STEP[phase]
-    takes = "takes" if found.memory.fits else "would take, had it the memory,"
+    takes = "is modelled to take" if found.memory.fits else "is modelled to take, had it the memory,"
     step = f"{call.capitalize()} on {where} as engines run it {takes}"
     bound = f"{said('bound', totals.bound_seconds)}, limited by {totals.limited_by}"
+    at_least = f"the bound, at the peaks of the device, is {bound}"
     if totals.calibrated_seconds is None:
         text, more = f"{step} at least {bound} (a bound: nothing like it was measured)", " at most"
         rate = totals.bound_tokens_per_second
@@ -211,8 +216,8 @@ def _time(facts: ImplementationFacts, phase: str, quotes: Quotes | None) -> str:
         started = launches(totals)
         if started is not None:
             explains, starts = 100 * totals.bound_seconds / totals.calibrated_seconds, 100 * started
-            bound += f", and explains {percent('bound_share', explains)} % of that: the fixed time of its kernels takes {percent('launch_share', starts)} %"
-        text, more = f"{step} {said('calibrated', totals.calibrated_seconds)} ({spread}); the bound is {bound}", ""
+            at_least += f", and explains {percent('bound_share', explains)} % of that: the fixed time of its kernels, as measured ones have it, takes {percent('launch_share', starts)} %"
+        text, more = f"{step} {said('calibrated', totals.calibrated_seconds)} ({_SPREAD} {spread}); {at_least}", ""
     per_second = (
         f"; {whole('tokens_per_second', rate)} tokens/s{more}" if rate is not None and _of_text(facts, phase) else ""
     )
@@ -243,9 +248,7 @@ def _dominant(phase: str, found: RooflineResult, quotes: Quotes | None) -> str:
     at = f"{operation} of {slowest.module}" if slowest.module else operation
     if quotes is not None:  # names are no emphasis
         at = re.sub(r"(\*|(?<!\w)_)", r"\\\1", at)
-    return (
-        f". It goes to {', '.join(told)}; the kernel that takes most is {at} ({f'`{pointer}`' if quotes else pointer})"
-    )
+    return f". {'It goes' if len(parts) == len([one for one in found.spent if one.share >= 0.005]) else 'Most of it goes'} to {', '.join(told)}; the kernel that takes most is {at} ({f'`{pointer}`' if quotes else pointer})"
 
 
 def _bytes(facts: ImplementationFacts, document: ModelAnalysis, quotes: Quotes) -> str:
@@ -278,7 +281,11 @@ def _fits(phase: str, found: RooflineResult, facts: ImplementationFacts, quotes:
         parts.append(f"cache {quotes.said(f'{key}.cache', use.cache_bytes, plain_bytes)}")
     if use.activation_bytes is not None:
         parts.append(f"activations {quotes.said(f'{key}.activations', use.activation_bytes, plain_bytes)}")
+    needed = use.weights_bytes + use.cache_bytes + (use.activation_bytes or 0)
+    spare = use.usable_bytes - needed
     room = "fits" if use.fits else "does not fit"
+    if use.fits and spare < _BARELY * use.usable_bytes:
+        room += f" with {quotes.said(f'{key}.spare', spare, plain_bytes)} to spare, which the runtime's own buffers may take"
     if use.largest_batch:
         document = next((one for one in facts.documents if one.phase == phase), facts.main)
         pictures = re.match(r"\d+ image", point_said(document, facts.point(document)))
@@ -291,7 +298,7 @@ def _fits(phase: str, found: RooflineResult, facts: ImplementationFacts, quotes:
         if facts.limit is not None and use.longest_context > facts.limit:
             room += f", more than the {quotes('positions', facts.limit)} positions that the configuration states"
     of = quotes.said(f"{key}.usable", use.usable_bytes, plain_bytes)
-    return f"{phase.capitalize()}: {', '.join(parts)} of {of} that engines use: {room}."
+    return f"{phase.capitalize()}: {', '.join(parts)} of {of} that engines use, 90 % of the memory: {room}."
 
 
 def _turns(facts: ImplementationFacts, quotes: Quotes) -> Iterator[str]:
@@ -315,24 +322,42 @@ def _turns(facts: ImplementationFacts, quotes: Quotes) -> Iterator[str]:
     elif per_token and not sliding_window(facts):
         tokens = quotes("decode.cache_passes_weights", math.ceil(weights / per_token))
         each = quotes.said("decode.cache_per_token", per_token, plain_bytes)
-        yield f"From {tokens} cached tokens on, of all sequences together, the cache ({each} a token) outweighs the weights."
+        room = use.usable_bytes - weights - (use.activation_bytes or 0)
+        beyond = ", more than fit beside them" if weights > room else ""
+        yield f"From {tokens} cached tokens on, of all sequences together{beyond}, the cache ({each} a token) outweighs the weights."
 
 
 def _saved(facts: ImplementationFacts, quotes: Quotes) -> str:
     phase = "decode" if "decode" in facts.estimates else next(iter(facts.estimates), "")
     changes = facts.estimates[phase].alternatives if phase else ()
-    told = []
-    for one in sorted(changes, key=lambda one: -one.bound_share)[:_CHANGES]:
-        if one.bound_share >= 0.005:
-            key = f"{phase}.saved.{one.name}"
-            more = f" ({quotes.decimal(key, 100 * one.share, 0)} % calibrated)" if one.basis == "calibrated" else ""
-            told.append(f"{one.name} {quotes.decimal(f'{key}.bound', 100 * one.bound_share, 0)} %{more}")
+    worth = [one for one in changes if one.bound_share >= 0.005]
+    measured = sorted(
+        (one for one in worth if one.basis == "calibrated" and one.share >= 0.005), key=lambda one: -one.share
+    )
+    others = sorted((one for one in worth if one.basis != "calibrated"), key=lambda one: -one.bound_share)
+    parts = []
+    if measured:
+        told = [
+            f"{one.name} {quotes.decimal(f'{phase}.saved.{one.name}', 100 * one.share, 0)} %"
+            for one in measured[:_CHANGES]
+        ]
+        parts.append(f"Of {_STEP[phase]} as modelled: {', '.join(told)}.")
+    if others:
+        told = [
+            f"{one.name} {quotes.decimal(f'{phase}.saved.{one.name}.bound', 100 * one.bound_share, 0)} %"
+            for one in others[:_PARTS]
+        ]
+        parts.append(f"Of its bound alone, since nobody measured such kernels: {', '.join(told)}.")
+    if any(one.name.startswith("weights ") for one in (*measured, *others)):
+        parts.append("Weights are those of the layers' products: embeddings and the head stay as they are.")
     if phase and launches(totals := facts.estimates[phase].totals):
         explains = 100 * totals.bound_seconds / (totals.calibrated_seconds or 1)
-        part = f"Of the bound, {quotes.decimal(f'{phase}.time.bound_share', explains, 0)} % of that time: {', '.join(told)}."
-        first = f"Fewer kernels, or more sequences for each, as their fixed time is most of {_STEP[phase]}."
-        return f"{first} {part}" if told else first
-    return f"Of the bound of {_STEP[phase]}: {', '.join(told)}." if told else ""
+        share = quotes.decimal(f"{phase}.time.bound_share", explains, 0)
+        parts.insert(
+            0,
+            f"Fewer kernels, or more sequences for each, as their fixed time is most of {_STEP[phase]}; the bound is {share} % of it.",
+        )
+    return " ".join(parts)
 
 
 def _left_out(facts: ImplementationFacts) -> Iterator[str]:

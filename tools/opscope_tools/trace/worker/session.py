@@ -455,8 +455,8 @@ class Session:
         cache = _cache_of(filled)
         if not cache or cache[0] not in parameters:
             raise UntraceableError(
-                f"{self.model_class.__name__} keeps no KV cache as it is configured, so it has no decode phase.",
-                next_step="Ask for prefill.",
+                f"{self.model_class.__name__} returns no cache of keys and values here, so it has no decode phase.",
+                next_step="Ask for phase prefill, its whole forward.",
             )
         stream = "decoder_input_ids" if "decoder_input_ids" in filling else "input_ids"
         if stream not in filling:
