@@ -5,17 +5,21 @@ TARGET ?= llama
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# a process of tests, with those that it starts, takes about two gigabytes
-PARALLEL := -n logical --maxprocesses 4 --dist worksteal
+# a process of tests, with those that it starts, takes about two gigabytes; one more than cores, as each waits for others now and then
+PARALLEL := -n $(shell expr $$(nproc 2>/dev/null || echo 1) + 1) --maxprocesses 4 --dist worksteal
 CHECKED := tests/test_architecture.py tests/schemas tests/cache tests/conformance/test_workflows.py tests/tools/report tests/tools/pictures tests/tools/hardware tests/tools/kernels/test_kernel_corpus.py tests/tools/kernels/test_read_kernels.py tests/tools/test_import_rules.py
 
-.PHONY: analyze test check slow lint package setup docs samples golden fuzz mutants mutants-drawn gallery conformance second faults readme clients bench-load bench-server bench-tools bench-agent bench-calls bench-index bench-cost bench-kernels bench-reports bench-silicon bench-served calibrate bench-map bench-gpu bench-roofline bench-peers security sweep sweep-checkpoints sweep-cost sweep-reports sweep-index sweep-kernels sweep-instances sweep-prose sweep-configs sweep-answers sweep-names clean
+.PHONY: analyze test profile check slow lint package setup docs samples golden fuzz mutants mutants-drawn gallery conformance second faults readme clients bench-load bench-server bench-tools bench-agent bench-calls bench-index bench-cost bench-kernels bench-reports bench-silicon bench-served calibrate bench-map bench-gpu bench-roofline bench-peers security sweep sweep-checkpoints sweep-cost sweep-reports sweep-index sweep-kernels sweep-instances sweep-prose sweep-configs sweep-answers sweep-names clean
 
 analyze: $(STAMP)
 	$(BIN)/opscope analyze $(TARGET)
 
 test: $(STAMP)
 	$(BIN)/pytest $(PARALLEL)
+
+# the same, and what each file of tests takes of the processor
+profile: $(STAMP)
+	PYTHONPATH=tests/support $(BIN)/pytest $(PARALLEL) -p cpu_seconds
 
 # a few minutes, for every change: linters, types, import contracts, and the tests that trace no model
 check: lint

@@ -24,6 +24,7 @@ from opscope_tools.running.engines import close_engines
 from opscope_tools.running.runner import result_key, run_tool, shorten_to, to_json, validate
 from opscope_tools.running.tool import ToolContext
 from opscope_tools.running.workspace import folder_repository
+from sampled import sampled
 
 SMALL = {
     "num_hidden_layers": 3, "hidden_size": 256, "intermediate_size": 512, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 32,
@@ -59,7 +60,7 @@ def adds_up(found: CompareResult) -> None:
 @pytest.mark.parametrize("by", ["flops", "bytes"])
 @pytest.mark.parametrize(
     ("targets", "given"),
-    [
+    sampled([
         (["llama", "qwen3"], {}),
         (["llama", "gemma3_text", "mixtral"], {"phase": "decode", "values": {"batch_size": 2, "cache_len": 9}}),
         (["llama", "mamba"], {}),
@@ -67,7 +68,7 @@ def adds_up(found: CompareResult) -> None:
         (["llama"], {"sides": [{}, {"attention": "eager"}, {"view": "serving"}, {"weights": "int4"}]}),
         (["llama"], {"sides": [{"phase": "prefill"}, {"phase": "decode"}, {"phase": "train"}], "config": SMALL}),
         (["llama"], {"sides": [{}, {"values": {"seq_len": 25}}, {"config": {"num_hidden_layers": 1}}], "config": SMALL}),
-    ],
+    ]),
 )  # fmt: skip
 def test_differences_and_what_is_alike_are_the_difference_of_the_totals(
     context: ToolContext, targets: list[str], given: dict[str, Any], by: str

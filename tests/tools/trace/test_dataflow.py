@@ -15,6 +15,7 @@ from opscope_schemas.errors import ValuesError
 from opscope_schemas.formula import evaluate
 from opscope_tools.running.tool import ToolContext
 from opscope_tools.trace_dataflow import DataflowArguments, trace_dataflow
+from sampled import sampled
 
 REFERENCE = Path(__file__).parents[2] / "support" / "dataflow_reference.py"
 SMALL = {
@@ -89,7 +90,7 @@ def real() -> dict[tuple[str, str], Any]:
     return dict(zip(REQUESTS, json.loads(done.stdout), strict=True))
 
 
-@pytest.mark.parametrize(("name", "phase"), CASES)
+@pytest.mark.parametrize(("name", "phase"), sampled(CASES))
 def test_peak_and_cache_are_those_of_a_run_on_real_tensors(
     context: ToolContext, real: dict[tuple[str, str], Any], name: str, phase: Any
 ) -> None:

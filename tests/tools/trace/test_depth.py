@@ -27,6 +27,7 @@ from opscope_tools.trace.worker.sharing import SharedLayerError
 from opscope_tools.trace.worker.stacks import Stacks
 from opscope_tools.trace.worker.symbols import Symbols
 from opscope_tools.trace.worker.writing import written
+from sampled import sampled
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -61,7 +62,7 @@ def copies(model: Any) -> int:
     return sum(first_of(module) is not module for module in model.modules())
 
 
-@pytest.mark.parametrize(("model_type", "phase", "level", "depth", "shares"), MODELS)
+@pytest.mark.parametrize(("model_type", "phase", "level", "depth", "shares"), sampled(MODELS))
 def test_a_trace_is_the_same_whether_layers_were_shared_or_all_built(
     model_type: str, phase: str, level: str, depth: int | None, shares: bool, context: ToolContext
 ) -> None:

@@ -9,13 +9,14 @@ from opscope_tools.costing.arguments import CostArguments
 from opscope_tools.count_flops import count_flops
 from opscope_tools.estimate_roofline.tool import RooflineArguments, estimate_roofline
 from opscope_tools.running.tool import ToolContext
+from sampled import sampled
 
 SMALL: dict[str, Any] = {
     "hidden_size": 256, "num_heads": 8, "head_dim": 64, "state_size": 128, "n_groups": 1, "num_hidden_layers": 3, "vocab_size": 512, "chunk_size": 64,
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("batch", [2, 64])
+@pytest.mark.parametrize("batch", sampled([2, 64]))
 def test_a_step_reads_and_writes_the_state_once(context: ToolContext, batch: int) -> None:
     """Of Mamba-2, whose state by hand is heads times width times states in single precision, for each sequence and layer."""
     values = {"batch_size": batch, "cache_len": 5000}
@@ -48,7 +49,7 @@ def test_a_scan_moves_what_goes_in_and_comes_out(context: ToolContext) -> None:
     assert served.totals.bytes < 0.2 * eager.totals.bytes
 
 
-@pytest.mark.parametrize("model", ["mamba", "falcon_mamba"])
+@pytest.mark.parametrize("model", sampled(["mamba", "falcon_mamba"]))
 def test_a_scan_that_loops_over_tokens_is_one_kernel_of_each_layer(context: ToolContext, model: str) -> None:
     """Of Mamba, whose reference steps through the tokens: no states between steps are moved, all that is computed is counted."""
     tokens, inner, states = 2 * 512, 512, 16

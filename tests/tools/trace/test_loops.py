@@ -22,6 +22,7 @@ from opscope_tools.running.engines import close_engines
 from opscope_tools.running.tool import ToolContext
 from opscope_tools.running.workspace import Workspace
 from opscope_tools.trace_dataflow import DataflowArguments, trace_dataflow
+from sampled import sampled
 
 WIDTH = 24
 SHAPES: dict[str, list[str | int]] = {"x": ["batch_size", "seq_len", "width"]}
@@ -210,7 +211,7 @@ def written(folder: Path) -> Any:
     return module
 
 
-@pytest.mark.parametrize("name", CLASSES)
+@pytest.mark.parametrize("name", sampled(CLASSES))
 def test_a_loop_costs_what_its_steps_do_wherever_the_conditions_hold(
     name: str, looping: ToolContext, written: Any
 ) -> None:
@@ -231,7 +232,7 @@ def test_a_loop_costs_what_its_steps_do_wherever_the_conditions_hold(
     assert checked > (8 if name in FOLDED else 0), found.conditions
 
 
-@pytest.mark.parametrize("name", FOLDED)
+@pytest.mark.parametrize("name", sampled(FOLDED))
 def test_alike_steps_are_one_kernel_each_line_with_their_number(name: str, looping: ToolContext) -> None:
     found = document(looping, name)
     assert not any("{seq_len} ==" in condition for condition in found.conditions)

@@ -20,6 +20,7 @@ from opscope_tools.costing.arguments import CostArguments
 from opscope_tools.count_flops import count_flops
 from opscope_tools.running.tool import ToolContext
 from opscope_tools.trace.document import assignment
+from sampled import sampled
 from transformers.models.auto import configuration_auto
 
 #: model type -> sizes to draw from, by the config's own names; classes whose documents are looked at
@@ -70,7 +71,7 @@ def _said(document: ModuleAnalysis, values: Mapping[str, Rational]) -> tuple[int
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model_type", MODELS)
+@pytest.mark.parametrize("model_type", sampled(MODELS))
 def test_a_module_costs_inside_its_own_conditions_what_it_does_in_a_concrete_run(
     model_type: str, context: ToolContext
 ) -> None:

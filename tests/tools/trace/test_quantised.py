@@ -13,6 +13,7 @@ from opscope_tools.count_flops import count_flops
 from opscope_tools.running.tool import ToolContext
 from opscope_tools.trace.quantisation import scheme_of
 from opscope_tools.trace_dataflow import DataflowArguments, trace_dataflow
+from sampled import sampled
 
 #: sizes at which blocks of 128 and groups of 32 are ragged
 HIDDEN, INNER, HEADS, KV, HEAD, VOCAB, LAYERS = 200, 328, 4, 2, 40, 99, 3
@@ -88,7 +89,7 @@ def counted(
     return count_flops(CostArguments.model_validate({"target": target, "config": config, "values": given}), context)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", sampled(CASES))
 def test_weights_take_what_the_format_stores(name: str, context: ToolContext) -> None:
     quantised, layer = CASES[name]
     found = counted(context, "llama", {**LLAMA, "quantization_config": quantised}).evaluated

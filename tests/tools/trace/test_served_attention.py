@@ -16,6 +16,7 @@ from opscope_tools.estimate_roofline.tool import RooflineArguments, estimate_roo
 from opscope_tools.running.engines import close_engines
 from opscope_tools.running.tool import ToolContext
 from opscope_tools.running.workspace import Workspace
+from sampled import sampled
 
 H, N, K, D, V = 64, 4, 2, 16, 99
 A, W, KV = 2, 3, 1  # bytes per element: three numbers, so that none passes for another
@@ -58,7 +59,7 @@ def _written(model: str, batch: int, new: int, held: int) -> tuple[int, int]:
     return sum(read for read, _ in parts), sum(write for _, write in parts)
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", sampled(MODELS))
 @pytest.mark.parametrize("phase", POINTS)
 def test_eager_attention_moves_queries_the_cache_and_the_result(model: str, phase: str, context: ToolContext) -> None:
     target, config = MODELS[model]
@@ -147,7 +148,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ToolContext]:
     workspace.store.close()
 
 
-@pytest.mark.parametrize("name", [*ATTENTION, "Biased"])
+@pytest.mark.parametrize("name", sampled([*ATTENTION, "Biased"]))
 def test_attention_written_out_is_one_kernel(name: str, own: ToolContext) -> None:
     for batch, n in ((2, 9), (5, 31)):
         values = {"batch_size": batch, "seq_len": n, "a_bytes": A, "w_bytes": W}
@@ -162,7 +163,7 @@ def test_attention_written_out_is_one_kernel(name: str, own: ToolContext) -> Non
         assert view.evaluated["memory_write"] - 3 * masks == (4 + weighted) * states
 
 
-@pytest.mark.parametrize("name", OTHER)
+@pytest.mark.parametrize("name", sampled(OTHER))
 def test_what_is_no_attention_is_not_taken_for_it(name: str, own: ToolContext) -> None:
     values = {"batch_size": 2, "seq_len": 9, "a_bytes": A, "w_bytes": W}
     _, view = served(own, f"parts.{name}", inputs=SHAPES, values=values)

@@ -16,6 +16,7 @@ from opscope_tools.costing.arguments import CostArguments, find
 from opscope_tools.estimate_roofline.tool import RooflineArguments, estimate_roofline
 from opscope_tools.running.tool import ToolContext
 from opscope_tools.trace.sharding import shards
+from sampled import sampled
 
 SMALL = {"hidden_size": 256, "num_attention_heads": 8, "num_key_value_heads": 4, "intermediate_size": 512, "vocab_size": 1024,
          "num_hidden_layers": 4}  # fmt: skip
@@ -31,7 +32,7 @@ def declared(model_type: str) -> dict[str, str]:
     return dict(CONFIG_MAPPING[model_type].base_model_tp_plan)
 
 
-@pytest.mark.parametrize("model_type", WITH_PLANS)
+@pytest.mark.parametrize("model_type", sampled(WITH_PLANS))
 def test_products_are_split_as_the_models_own_plan_says(context: ToolContext, model_type: str) -> None:
     found = find(CostArguments(target=model_type, phase="decode", values={"batch_size": 4, "cache_len": 64}), context)
     tree = found.tree
@@ -75,7 +76,7 @@ def estimate(context: ToolContext, target: str, config: dict[str, Any], **given:
     return estimate_roofline(RooflineArguments(target=target, **asked), context)
 
 
-@pytest.mark.parametrize("tp", [2, 4, 8])
+@pytest.mark.parametrize("tp", sampled([2, 4, 8]))
 def test_ranks_share_the_work_and_the_weights(context: ToolContext, tp: int) -> None:
     alone = estimate(context, "llama", SMALL)
     rank = estimate(context, "llama", SMALL, parallel={"tp": tp})
@@ -143,7 +144,7 @@ def test_degrees_that_the_model_does_not_allow_are_refused(
         estimate(context, "llama", SMALL, parallel=parallel)
 
 
-@pytest.mark.parametrize(("devices", "stages"), [(3, 1), (6, 1), (12, 2), (16, 1)])
+@pytest.mark.parametrize(("devices", "stages"), sampled([(3, 1), (6, 1), (12, 2), (16, 1)]))
 def test_what_a_refusal_of_a_degree_proposes_is_taken(context: ToolContext, devices: int, stages: int) -> None:
     with pytest.raises(ConfigError) as refused:
         estimate(context, "llama", SMALL, parallel={"tp": devices, "pp": stages})
@@ -193,7 +194,7 @@ def test_a_number_of_devices_is_a_tensor_parallel_plan_unless_another_is_given(c
     assert str(Parallel(tp=2, ep=4, dp=2)) == "tp2 ep4 dp2"
 
 
-@pytest.mark.parametrize("model", ["gemma2", "qwen3", "llama"])
+@pytest.mark.parametrize("model", sampled(["gemma2", "qwen3", "llama"]))
 def test_ranks_together_hold_tied_weights_once(context: ToolContext, model: str) -> None:
     small = {
         "hidden_size": 64,
@@ -220,7 +221,7 @@ ENCODER_DECODER = {"d_model": 64, "num_heads": 8, "d_kv": 8, "d_ff": 128, "vocab
                    "num_decoder_layers": 2}  # fmt: skip
 
 
-@pytest.mark.parametrize("tp", [2, 8])
+@pytest.mark.parametrize("tp", sampled([2, 8]))
 def test_what_a_decode_step_does_not_run_is_split_as_the_pass_that_runs_it(context: ToolContext, tp: int) -> None:
     """An encoder, the keys and values of cross attention, and the cache that they made."""
     given = {"batch_size": 8, "cache_len": 96, "encoder_seq_len": 32}
