@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 PARALLEL := -n $(shell expr $$(nproc 2>/dev/null || echo 1) + 1) --maxprocesses 4 --dist worksteal
 CHECKED := tests/test_architecture.py tests/schemas tests/cache tests/conformance/test_workflows.py tests/tools/report tests/tools/pictures tests/tools/hardware tests/tools/kernels/test_kernel_corpus.py tests/tools/kernels/test_read_kernels.py tests/tools/test_import_rules.py
 
-.PHONY: analyze test profile check slow lint package setup docs samples golden fuzz mutants mutants-drawn gallery conformance second faults readme clients bench-load bench-server bench-tools bench-agent bench-calls bench-index bench-cost bench-kernels bench-reports bench-silicon bench-served calibrate bench-map bench-gpu bench-roofline bench-peers security sweep sweep-checkpoints sweep-cost sweep-reports sweep-index sweep-kernels sweep-instances sweep-prose sweep-configs sweep-answers sweep-names clean
+.PHONY: analyze test profile check slow lint package setup docs samples golden fuzz mutants mutants-drawn gallery screenshots conformance second faults readme clients bench-load bench-server bench-tools bench-agent bench-calls bench-index bench-cost bench-kernels bench-reports bench-silicon bench-served calibrate bench-map bench-gpu bench-roofline bench-peers security sweep sweep-checkpoints sweep-cost sweep-reports sweep-index sweep-kernels sweep-instances sweep-prose sweep-configs sweep-answers sweep-names clean
 
 analyze: $(STAMP)
 	$(BIN)/opscope analyze $(TARGET)
@@ -75,6 +75,10 @@ mutants-drawn: $(STAMP)
 # the reports under reports/; VLLM=PATH of its unpacked source for that one too
 gallery: $(STAMP)
 	$(BIN)/python tests/golden/gallery.py $(if $(VLLM),vllm=$(VLLM))
+
+# the page of a report as a browser shows it, for the documentation; needs chromium
+screenshots: $(STAMP)
+	$(BIN)/python tests/golden/screenshots.py
 
 # the official suites against the real server, Mermaid's parser on the gallery; installs Node and all of them from npm first
 conformance: $(STAMP)

@@ -43,7 +43,7 @@ CONVENTIONS = (
     "matmul_flops holds matrix products, attention products, convolutions and grouped products alone, without bias adds.",
     "Attention is counted dense; totals.causal_saving says what a causal kernel may skip.",
     "Bytes are those of eager execution: each operator reads each distinct input once and writes its outputs once; views are free.",
-    "Broadcast inputs are read at their stored size; an embedding reads the rows it gathers and its indices.",
+    "Broadcast inputs are read at their stored size; an embedding, an index or a gather reads the rows that it takes, each as often as it takes it, and its indices.",
     "Weights are w_bytes, activations a_bytes and the KV cache's keys and values kv_bytes each where they have the model's dtype; "
     "tensors of other dtypes have their own size.",
     "Quantised weights are read with their scales; `evaluated` rounds a fraction of a byte up.",
