@@ -71,19 +71,21 @@ def absent(function: Function, given: Collection[str]) -> frozenset[str]:
     return frozenset(a.arg for a in arguments if _is_tensor(a.annotation) and a.arg not in given)
 
 
-def reached(function: Function, line: int, call: Call, empty: Collection[str]) -> bool:
-    """Whether a line stands in no branch that the configuration, or names that hold something or nothing, decide against."""
+def reached(function: Function, line: int, call: Call, empty: Collection[str], column: int) -> bool:
+    """Whether a place stands in no branch that the configuration, or names that hold something or nothing, decide against."""
     listing = _Listing(call, set(call.given), set(empty), "")
     for node in ast.walk(function):
         if isinstance(node, ast.If | ast.IfExp) and (truth := listing.truth(node.test)) is not None:
             left = node.orelse if truth else node.body
-            if any(_on(each, line) for each in (left if isinstance(left, list) else [left])):
+            if any(_on(each, line, column) for each in (left if isinstance(left, list) else [left])):
                 return False
     return True
 
 
-def _on(node: ast.stmt | ast.expr, line: int) -> bool:
-    return node.lineno <= line <= (node.end_lineno or node.lineno)
+def _on(node: ast.stmt | ast.expr, line: int, column: int) -> bool:
+    """Whether a place is inside a statement or an expression; both sides of a choice may stand on one line."""
+    last = (node.end_lineno or node.lineno, node.end_col_offset or 0)
+    return (node.lineno, node.col_offset) <= (line, column) < last
 
 
 def _signature(function: Function) -> str:
