@@ -364,8 +364,7 @@ def data_flow(facts: ImplementationFacts, module: ModuleAnalysis) -> Graph | Non
     """The lines of a forward that compute or move something, and who reads whose result; None where no line does."""
     values = facts.point(module)
     call = facts.calls.get(module.class_name) if module.class_name != facts.main.class_name else None
-    # the uncut kernels, whose operators the graph knows, in the order of the module's own
-    whole = dict(zip(map(id, module.kernels), (call.kernels if call else facts.main.kernels) or (), strict=True))
+    whole = {id(own): full for own, full in facts.uncut(module)}  # the operators of those the graph knows
     operators = Operators(facts.main)
     units: list[Unit] = []
     vertices: list[Vertex] = []
