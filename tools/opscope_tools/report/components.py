@@ -369,10 +369,11 @@ def data_flow(facts: ImplementationFacts, module: ModuleAnalysis) -> Graph | Non
     units: list[Unit] = []
     vertices: list[Vertex] = []
     for kernels in by_line(module.kernels).values():
-        held, figures = operators.of([whole[id(kernel)] for kernel in kernels]), Figures.sum(kernels, values)
-        if not (held or figures.flops or figures.bytes):
+        unit = operators.unit(f"v{len(units)}", [whole[id(kernel)] for kernel in kernels])
+        figures = Figures.sum(kernels, values)
+        if not (unit.operators or figures.flops or figures.bytes):
             continue
-        units.append(Unit(f"v{len(units)}", held))
+        units.append(unit)
         head = f"line {kernels[0].line}: {_clipped(kernels[0].code or kernels[0].operation)}"
         lines = (head, f"{operators_said(kernels)}: {_said(figures)}")
         brief = f"{named(kernels)} :{kernels[0].line}"
