@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from opscope_schemas.estimates import OperatorTime, RooflineResult, launches
+from opscope_schemas.estimates import OperatorTime, RooflineResult
 from opscope_schemas.units import amount, plain_bytes, seconds
 
 from opscope_tools.report.facts import ImplementationFacts
@@ -102,17 +102,17 @@ def _names(operators: Sequence[OperatorTime]) -> dict[str, str]:
 
 def _said(run: Sequence[OperatorTime]) -> str:
     """What limits it, how much of its time that explains, and how much of that it computes or moves."""
+    moved, whole = plain_bytes(sum(one.bytes for one in run)), sum(map(_time, run))
     explained: dict[str, float] = {}
     for one in run:
         if one.limited_by:
-            limit: str = "launch" if launches(one) else one.limited_by
-            explained[limit] = explained.get(limit, 0.0) + (
-                (limit == "launch" and one.launch_seconds) or one.bound_seconds
-            )
-    moved = plain_bytes(sum(one.bytes for one in run))
+            explained[one.limited_by] = explained.get(one.limited_by, 0.0) + one.bound_seconds
     if not explained:
         return moved
     limit = max(explained, key=lambda name: explained[name])
-    share = min(1.0, explained[limit] / sum(map(_time, run)))
+    started = sum(one.launch_seconds or 0.0 for one in run if one.calibrated_seconds)
+    if started > whole / 2:  # as `launches` says of one kernel
+        limit, explained["launch"] = "launch", started
+    share = min(1.0, explained[limit] / whole)
     part = "under 1 %" if share < 0.005 else f"{100 * share:.0f} %"
     return f"{limit} {part}, {amount(sum(one.flops for one in run), 'FLOP') if limit == 'compute' else moved}"
