@@ -3,7 +3,8 @@
 The statements are printed from the syntax tree, so the result is valid Python by construction. Left out: annotations,
 docstrings, raises and assertions, logging and warnings, arguments that only pass on keywords, and the branches that were not
 taken: those that the arguments of the call or the configuration decide, and those beside a branch in which an operator ran.
-What one listing hands to another that one takes: only the model's own drops parameters that held nothing.
+What one listing hands to another that one takes, and what another's lines read is handed to it, though it held nothing: only the
+model's own drops parameters that held nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-__all__ = ["Call", "absent", "pseudocode", "reached"]
+__all__ = ["Call", "absent", "parameters_read", "pseudocode", "reached"]
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 #: objects whose calls only talk to the user
@@ -31,7 +32,7 @@ class Call:
     `given`: parameters that held a tensor; `said`: the comment on lines first to last; `ran`: whether an operator ran there;
     `elsewhere`: other calls of the class, in which none did; `settings`: what the configuration holds, and what attributes of
     the object do, under `self.NAME`; `whole`: no other listing calls it; `needed`: the parameters without which nothing that is
-    called on lines first to last can be.
+    called on lines first to last can be; `read`: those that the listings of what is called there read.
     """
 
     given: Collection[str] = ()
@@ -41,14 +42,14 @@ class Call:
     settings: Mapping[str, object] = field(default_factory=dict)
     whole: bool = True
     needed: Callable[[int, int], Sequence[str]] = lambda _first, _last: ()
+    read: Callable[[int, int], Collection[str]] = lambda _first, _last: ()
 
 
 def pseudocode(function: Function, name: str, notes: Sequence[str], call: Call) -> str:
     """`function` as a listing called `name`, as `call` ran it; `notes` become its docstring."""
     arguments = (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
     empty = absent(function, call.given)
-    listing = _Listing(call, set(call.given), set(empty), function.args.kwarg.arg if function.args.kwarg else "")
-    body = list(_without_unread(listing.block(function.body))) or [f"pass{listing.mark(function)}"]
+    body = _body(function, call)
     read = _read_first(body)
     if call.whole:
         taken = [a.arg for a in arguments if a.arg != "self" and (a.arg not in empty or a.arg in read)]
@@ -63,6 +64,18 @@ def pseudocode(function: Function, name: str, notes: Sequence[str], call: Call) 
     docstring = [f'"""{text[0]}"""'] if len(text) == 1 else [f'"""{text[0]}', *text[1:], '"""']
     head = f"def {name}({head}):"
     return "\n".join([head, *textwrap.indent("\n".join([*docstring, *body]), "    ").split("\n")])
+
+
+def _body(function: Function, call: Call) -> list[str]:
+    keywords = function.args.kwarg.arg if function.args.kwarg else ""
+    listing = _Listing(call, set(call.given), set(absent(function, call.given)), keywords)
+    return list(_without_unread(listing.block(function.body))) or [f"pass{listing.mark(function)}"]
+
+
+def parameters_read(function: Function, call: Call) -> frozenset[str]:
+    """The parameters that the lines of a listing read."""
+    arguments = (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
+    return _read_first(_body(function, call)) & {a.arg for a in arguments}
 
 
 def absent(function: Function, given: Collection[str]) -> frozenset[str]:
@@ -279,10 +292,13 @@ class _Listing:
         return ast.unparse(_Folded(self).visit(copy.deepcopy(node)))
 
     def keywords(self, node: ast.Call) -> list[ast.keyword]:
-        """The arguments that say something, and those without which what is called cannot be."""
-        needed = self._call.needed(node.lineno, node.end_lineno or node.lineno)[len(node.args) :]
+        """The arguments that say something, those without which what is called cannot be, and those that its listing reads."""
+        lines = node.lineno, node.end_lineno or node.lineno
+        needed = self._call.needed(*lines)[len(node.args) :]
         open_ = {*needed} - {each.arg for each in node.keywords}
-        return [each for each in node.keywords if each.arg in needed or (open_ and not each.arg) or self._says(each)]
+        silent = [each for each in node.keywords if not self._says(each)]
+        kept = {*needed, *(self._call.read(*lines) if any(each.arg for each in silent) else ())}
+        return [each for each in node.keywords if each not in silent or each.arg in kept or (open_ and not each.arg)]
 
     def _says(self, keyword: ast.keyword) -> bool:
         """Whether an argument hands on neither nothing nor what other keywords there are."""
