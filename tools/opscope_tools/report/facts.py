@@ -47,6 +47,7 @@ __all__ = [
     "module_of_document",
     "outermost",
     "position_limit",
+    "product_widths",
     "role_of",
     "short",
     "size_at",
@@ -210,6 +211,13 @@ def outermost(document: Analysis, class_name: str) -> list[Kernel]:
             found.append(kernel)
             hidden_below = depth
     return found
+
+
+def product_widths(kernels: Sequence[Kernel]) -> tuple[str, str] | None:
+    """How wide the vectors are that the first product among calls is given, and the last one; None where there are not two."""
+    calls = [k for k in kernels if k.kernel_type == "composite" and k.matmul_flops != "0"]
+    given = [k.inputs[0].shape for k in calls if k.inputs and k.outputs]
+    return (given[0][-1], given[-1][-1]) if len(given) > 1 and given[0] and given[-1] else None
 
 
 def short(class_name: str) -> str:
