@@ -324,6 +324,7 @@ def test_the_timeline_says_that_it_is_estimated_in_seconds_of_each_pass(rendered
     text = section(rendered().text, "### 8.2 Execution Timeline")
     assert "*Estimated*, not run" in text
     assert text.count(" on Device, calibrated: 2 ms\n") == 2
+    assert text.count("may be another than what section 8.3 says of its operator") == 1
 
 
 # ---- the rest -------------------------------------------------------------------------------------------------------

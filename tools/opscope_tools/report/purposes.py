@@ -14,7 +14,7 @@ from opscope_schemas.formula import Rational, evaluate, variables
 from opscope_schemas.units import things
 
 from opscope_tools.report.call_kinds import shown, width_of
-from opscope_tools.report.facts import ImplementationFacts, short, size_at, walk
+from opscope_tools.report.facts import ImplementationFacts, product_widths, short, size_at, walk
 from opscope_tools.report.flow import bare
 from opscope_tools.report.graph import INPUTS, OUTPUTS, Edge
 from opscope_tools.report.kinds import windowed

@@ -29,7 +29,8 @@ LEGEND = (
     "runs. launch: the fixed time of its kernels, what one of their class takes however small it is, is most of its time; else the roof that it is nearer "
     "to, memory (its bytes) or compute (its products). A fused kernel is "
     "called by what it does, with the operators before and behind that it takes in (a residual add, a cast), and stands at the "
-    "module that issues most of them."
+    "module that issues most of them. What limits a kernel here may be another than what section 8.3 says of its operator: there operators run eagerly, one "
+    "by one, and attention has the pairs too that a mask hides."
 )
 
 
