@@ -129,7 +129,7 @@ def test_pseudocode_takes_the_inference_branch_of_an_if_on_training() -> None:
     ("body", "parameters"),
     [
         ("mask = mask if not self.cross else other\nreturn self.run(x, mask)", ["x", "mask", "other"]),
-        ("mask = None\nreturn self.run(x, mask=mask)", ["x"]), ("return [mask for mask in x]", ["x"]), ("mask += x\nreturn mask", ["x", "mask"]),
+        ("mask = None\nreturn self.run(x, mask=mask)", ["x"]), ("return Held(x, mask=mask)", ["x"]), ("return run(x, mask=mask)", ["x", "mask"]), ("return _run(x, mask=mask)", ["x", "mask"]), ("return [mask for mask in x]", ["x"]), ("mask += x\nreturn mask", ["x", "mask"]),
     ],
 )  # fmt: skip
 def test_a_listing_takes_what_it_reads_before_it_sets_it(body: str, parameters: list[str]) -> None:
@@ -142,6 +142,8 @@ def test_a_listing_takes_what_it_reads_before_it_sets_it(body: str, parameters: 
     listing = ast.parse(pseudocode(function, "Drop", ["Nothing."], Call(given=["x"]))).body[0]
     assert isinstance(listing, ast.FunctionDef)
     assert [argument.arg for argument in listing.args.args] == parameters
+    nothing = f". None here: {', '.join(parameters[1:])}" if parameters[1:] else "."
+    assert (ast.get_docstring(listing) or "").endswith(nothing)
 
 
 def test_no_listing_of_a_forward_reads_a_parameter_that_it_does_not_take() -> None:

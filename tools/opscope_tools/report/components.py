@@ -262,15 +262,15 @@ def _called(facts: ImplementationFacts, kernels: Sequence[Kernel]) -> list[Modul
     return [module for module in facts.modules if module.class_name in names]
 
 
-def _read(facts: ImplementationFacts, kernels: Sequence[Kernel], within: tuple[str, ...]) -> frozenset[str]:
-    """The parameters that the listings of the modules called read, by what they hand on to others too."""
+def _read(facts: ImplementationFacts, kernels: Sequence[Kernel], within: tuple[str, ...]) -> frozenset[str] | None:
+    """The parameters that the listings of the modules called read, by what they hand on to others too; None where none is called."""
     found: set[str] = set()
     for module in _called(facts, kernels):
         path, node = _forward(facts, module)
         if node is not None and module.class_name not in within:
             call = _known(facts, module, path, (*within, module.class_name))
             found |= parameters_read(node, replace(call, said=lambda _first, _last: ""))
-    return frozenset(found)
+    return frozenset(found) if any(kernel.class_name for kernel in kernels) else None
 
 
 def _needed(facts: ImplementationFacts, kernels: Sequence[Kernel]) -> list[str]:
