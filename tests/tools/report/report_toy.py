@@ -248,7 +248,7 @@ def layer_kernels(factor: str) -> tuple[Kernel, ...]:
     return (
         call(f"{MODULE}.ToyNorm", "norm", "self.norm(hidden_states)", _norm(factor), repeats(factor)),
         call(f"{MODULE}.ToyAttention", "attention", "self.attention(", _attention(factor), repeats(factor)),
-        basic("aten.add.Tensor", "return residual", f"{factor}{T} * {H}", f"2 * {x}", x),
+        basic("aten.add.Tensor", "return residual", f"{factor}{T} * {H}", f"2 * {x}", x, repeat=repeats(factor)),
     )
 
 

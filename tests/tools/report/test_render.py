@@ -129,7 +129,7 @@ def test_pseudocode_takes_the_inference_branch_of_an_if_on_training() -> None:
     ("body", "parameters"),
     [
         ("mask = mask if not self.cross else other\nreturn self.run(x, mask)", ["x", "mask", "other"]),
-        ("mask = None\nreturn self.run(x, mask=mask)", ["x"]), ("return [mask for mask in x]", ["x"]), ("mask += x\nreturn mask", ["x", "mask"]),
+        ("mask = None\nreturn self.run(x, mask=mask)", ["x"]), ("return Held(x, mask=mask)", ["x"]), ("return run(x, mask=mask)", ["x", "mask"]), ("return _run(x, mask=mask)", ["x", "mask"]), ("return [mask for mask in x]", ["x"]), ("mask += x\nreturn mask", ["x", "mask"]),
     ],
 )  # fmt: skip
 def test_a_listing_takes_what_it_reads_before_it_sets_it(body: str, parameters: list[str]) -> None:
@@ -142,6 +142,8 @@ def test_a_listing_takes_what_it_reads_before_it_sets_it(body: str, parameters: 
     listing = ast.parse(pseudocode(function, "Drop", ["Nothing."], Call(given=["x"]))).body[0]
     assert isinstance(listing, ast.FunctionDef)
     assert [argument.arg for argument in listing.args.args] == parameters
+    nothing = f". None here: {', '.join(parameters[1:])}" if parameters[1:] else "."
+    assert (ast.get_docstring(listing) or "").endswith(nothing)
 
 
 def test_no_listing_of_a_forward_reads_a_parameter_that_it_does_not_take() -> None:
@@ -193,6 +195,27 @@ def test_what_a_listing_hands_to_another_is_what_that_one_takes(
     assert bound >= len(made)
     assert re.search("None here: .*mask", ast.get_docstring(listed["ToyAttention"]) or "")
     assert ("**kwargs" in ast.unparse(listed["ToyLayer"].body[-2])) == ("**kwargs" in handed)
+
+
+def test_an_argument_that_held_nothing_is_kept_where_the_listing_of_what_is_called_reads_it(
+    facts: ImplementationFacts, tmp_path: Path
+) -> None:
+    """By what it hands on too; a parameter that no listing reads is handed to none."""
+    takes = "mask: torch.Tensor | None = None, unread: torch.Tensor | None = None, **kwargs):"
+    source = toy.MODELING.replace("past_key_values=None, attention_mask=None):", takes)
+    source = source.replace("value, attn_mask=attention_mask)", "value, mask)")
+    source = source.replace("hidden_states, past_key_values=None):", f"hidden_states, {takes}")
+    source = source.replace("input_ids, past_key_values=None):", f"input_ids, {takes}")
+    for name in ("attention", "layer"):
+        handed = f"{name}(hidden_states, mask=mask, unread=unread, **kwargs)"
+        source = source.replace(f"{name}(hidden_states, past_key_values=past_key_values)", handed)
+    reader = SourceReader([toy.write_source(tmp_path)])
+    (tmp_path / toy.FILE).write_text(source)
+    changed = replace(facts, reader=reader)
+    listings = [_pseudocode(changed, module) for module in changed.modules]
+    for name in ("attention", "layer"):
+        assert [listing.count(f"{name}(hidden_states, mask=mask)") for listing in listings].count(1) == 1
+    assert "def ToyForCausalLM(input_ids, mask):" in listings[0]
 
 
 @pytest.mark.parametrize(

@@ -198,3 +198,36 @@ def test_a_mask_of_the_caller_is_told_where_it_is_changed(facts: ImplementationF
     source = source.replace("create_other_mask(", "(").replace("self.config.is_decoder", "attention_mask is None")
     anew = read(facts, tmp_path / "src", source)
     assert faq(anew, Quotes())[0].endswith(f"masked through `attention_mask` (`{toy.FILE}:6`).")
+
+
+CHOSEN_ON_ONE_LINE = """class ToyForCausalLM:
+    def forward(self, input_ids):
+        build = create_causal_mask if self.config.window is None else create_sliding_window_causal_mask
+        mask = build(config=self.config)
+        kept = FullCache() if self.config.window is None else WindowCache()
+        kept.update(1)
+"""
+CHOSEN_BY_STATEMENTS = """class ToyForCausalLM:
+    def forward(self, input_ids):
+        if self.config.window is None:
+            build = create_causal_mask
+        else:
+            build = create_bidirectional_mask
+        mask = build(config=self.config)
+"""
+
+
+@pytest.mark.parametrize(("window", "mask", "cache"), [
+    (None, "create_causal_mask", "FullCache"), (4, "create_sliding_window_causal_mask", "WindowCache"),
+])  # fmt: skip
+def test_a_function_that_is_chosen_on_one_line_is_the_one_that_the_configuration_takes(
+    facts: ImplementationFacts, tmp_path: Path, window: int | None, mask: str, cache: str
+) -> None:
+    config = {**facts.tree.config, "window": window, "sliding_window": window}
+    tree = facts.tree.model_copy(update={"config": config})
+    lengths, *_, kept = faq(replace(read(facts, tmp_path / "src", CHOSEN_ON_ONE_LINE), tree=tree), Quotes())
+    assert lengths.endswith(f"masked through `{mask}` (`{toy.FILE}:3`).")
+    assert f"it is created as `{cache}` (`{toy.FILE}:5`)." in kept
+    by_statements = faq(replace(read(facts, tmp_path / "then", CHOSEN_BY_STATEMENTS), tree=tree), Quotes())[0]
+    taken = "`create_causal_mask` (`{}:4`)" if window is None else "`create_bidirectional_mask` (`{}:6`)"
+    assert by_statements.endswith(f"masked through {taken.format(toy.FILE)}.")

@@ -138,6 +138,32 @@ def test_a_size_that_the_tool_has_no_words_for_is_told_in_those_of_source(facts:
     assert "config attribute" not in "".join(rows.values())
 
 
+@pytest.mark.parametrize(("inner", "plays"), [("{wide}", True), ("4 * {hidden_size}", False)])
+def test_a_standard_size_is_told_under_the_name_that_plays_its_part(
+    facts: ImplementationFacts, inner: str, plays: bool
+) -> None:
+    """The toy's layers with a network of two products, of which the second is given vectors so wide."""
+
+    def product(attribute: str, width: str) -> Kernel:
+        given = toy.tensor("x").model_copy(update={"shape": ("{batch_size}", "{seq_len}", width)})
+        held = toy._linear("self.o_proj", attribute, "{hidden_size}", "")
+        return held.model_copy(update={"inputs": (given,)})
+
+    products = (product("up", "{hidden_size}"), product("down", inner))
+    network = toy.call(f"{toy.MODULE}.ToyMLP", "mlp", "self.norm(hidden_states)", products)
+    wide = Variable(name="wide", meaning="config attribute wide", config_key="wide", default=32)
+    main = facts.main.model_copy(
+        update={"kernels": (*facts.main.kernels, network), "variables": (*facts.main.variables, wide)}
+    )
+    changed = dataclasses.replace(facts, documents=(main, *facts.documents[1:]))
+    rows = {row[0]: row[1:] for row in configuration_rows(changed, Quotes())}
+    said = "width inside the feed-forward network"
+    assert rows["`wide`"] == ("32<!-- fact:config.wide -->", said if plays else "variable of the formulas")
+    absent = ("n/a: `ToyConfig` has no intermediate_size", "intermediate size")
+    told = ("32<!-- fact:config.wide -->", f"{said}, which stands as `wide`")
+    assert rows["`intermediate_size`"] == (told if plays else absent)
+
+
 def test_a_kernel_for_a_function_that_did_not_run_is_not_offered(facts: ImplementationFacts) -> None:
     place = facts.reader
     names = {hit.name for hit in swappable(facts)}

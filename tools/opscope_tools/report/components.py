@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from opscope_schemas.analysis import Kernel, ModuleAnalysis, ModuleNode, TensorInfo
@@ -25,7 +25,7 @@ from opscope_tools.report.insights import by_line, counts_little, insights, libr
 from opscope_tools.report.kinds import layers_told
 from opscope_tools.report.links import Operators, Unit, edges_of
 from opscope_tools.report.nodes import counted_again, node_of, weights_of
-from opscope_tools.report.pseudocode import Call, pseudocode
+from opscope_tools.report.pseudocode import Call, parameters_read, pseudocode
 from opscope_tools.report.purposes import purpose
 from opscope_tools.report.quotes import Quotes
 from opscope_tools.report.scan import code_lines
@@ -233,14 +233,19 @@ def _pseudocode(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
         return (
             f'def {name}(inputs):\n    """{notes[0]}: not analysed: the forward is not in a registered repository."""'
         )
-    lines = by_line(module.kernels)
+    return pseudocode(node, name, [". ".join(notes)], _known(facts, module, path, (module.class_name,)))
+
+
+def _known(facts: ImplementationFacts, module: ModuleAnalysis, path: str, within: tuple[str, ...]) -> Call:
+    """What is known of the call of a module; `within`: the classes whose listings ask, down to its own."""
+    lines, values = by_line(module.kernels), facts.point(module)
 
     def held(first: int, last: int) -> list[Kernel]:
         return [k for (file, line), ks in lines.items() if file == path and first <= line <= last for k in ks]
 
     call, settings = facts.calls.get(module.class_name), settled(facts)
     given = (each.name.partition("[")[0] for each in (call.inputs if call else facts.main.model_inputs))
-    known = Call(
+    return Call(
         given=frozenset(given),
         said=lambda first, last: _line_cost(facts, held(first, last), values),
         ran=lambda first, last: bool(held(first, last)),
@@ -248,14 +253,29 @@ def _pseudocode(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
         settings={**settings, **attributes_of(facts, module.class_name, settings)},
         whole=module.class_name == facts.main.class_name,
         needed=lambda first, last: _needed(facts, held(first, last)),
+        read=lambda first, last: _read(facts, held(first, last), within),
     )
-    return pseudocode(node, name, [". ".join(notes)], known)
+
+
+def _called(facts: ImplementationFacts, kernels: Sequence[Kernel]) -> list[ModuleAnalysis]:
+    names = {kernel.class_name for kernel in kernels} - {""}
+    return [module for module in facts.modules if module.class_name in names]
+
+
+def _read(facts: ImplementationFacts, kernels: Sequence[Kernel], within: tuple[str, ...]) -> frozenset[str] | None:
+    """The parameters that the listings of the modules called read, by what they hand on to others too; None where none is called."""
+    found: set[str] = set()
+    for module in _called(facts, kernels):
+        path, node = _forward(facts, module)
+        if node is not None and module.class_name not in within:
+            call = _known(facts, module, path, (*within, module.class_name))
+            found |= parameters_read(node, replace(call, said=lambda _first, _last: ""))
+    return frozenset(found) if any(kernel.class_name for kernel in kernels) else None
 
 
 def _needed(facts: ImplementationFacts, kernels: Sequence[Kernel]) -> list[str]:
     """The parameters that the modules called have no default for, in their order."""
-    called = {kernel.class_name for kernel in kernels} - {""}
-    forwards = [node for m in facts.modules if m.class_name in called for _, node in [_forward(facts, m)] if node]
+    forwards = [node for module in _called(facts, kernels) for _, node in [_forward(facts, module)] if node]
     plain = [(*node.args.posonlyargs, *node.args.args) for node in forwards]
     first = [
         a.arg for node, all_ in zip(forwards, plain, strict=True) for a in all_[: len(all_) - len(node.args.defaults)]
@@ -367,16 +387,16 @@ def data_flow(facts: ImplementationFacts, module: ModuleAnalysis) -> Graph | Non
     """The lines of a forward that compute or move something, and who reads whose result; None where no line does."""
     values = facts.point(module)
     call = facts.calls.get(module.class_name) if module.class_name != facts.main.class_name else None
-    # the uncut kernels, whose operators the graph knows, in the order of the module's own
-    whole = dict(zip(map(id, module.kernels), (call.kernels if call else facts.main.kernels) or (), strict=True))
+    whole = {id(own): full for own, full in facts.uncut(module)}  # the operators of those the graph knows
     operators = Operators(facts.main)
     units: list[Unit] = []
     vertices: list[Vertex] = []
     for kernels in by_line(module.kernels).values():
-        held, figures = operators.of([whole[id(kernel)] for kernel in kernels]), Figures.sum(kernels, values)
-        if not (held or figures.flops or figures.bytes):
+        unit = operators.unit(f"v{len(units)}", [whole[id(kernel)] for kernel in kernels])
+        figures = Figures.sum(kernels, values)
+        if not (unit.operators or figures.flops or figures.bytes):
             continue
-        units.append(Unit(f"v{len(units)}", held))
+        units.append(unit)
         head = f"line {kernels[0].line}: {_clipped(kernels[0].code or kernels[0].operation)}"
         lines = (head, f"{operators_said(kernels)}: {_said(figures)}")
         brief = f"{named(kernels)} :{kernels[0].line}"

@@ -16,7 +16,7 @@ from opscope_schemas.formula import Rational, holds, variables
 from opscope_schemas.units import things
 
 from opscope_tools.report import scan
-from opscope_tools.report.facts import ImplementationFacts, short
+from opscope_tools.report.facts import ImplementationFacts, product_widths, short
 from opscope_tools.report.overview import scopes
 from opscope_tools.report.quotes import Quotes, as_source, in_code
 
@@ -78,6 +78,10 @@ def configuration_rows(facts: ImplementationFacts, quotes: Quotes) -> list[Row]:
             rows.append(_of_parts(facts, name, meaning, parts, quotes))
             said |= {attribute, *parts}
             continue
+        playing = _inner_width(facts) if value is None and key == "intermediate_size" else None
+        if playing is not None:
+            rows.append(_of_another(facts, name, playing, quotes))
+            continue
         reason = f"n/a: `{short(facts.tree.config_class)}` has no {attribute}"
         shown = _value(quotes, f"config.{name}", value) if value is not None else reason
         idle = variable is None and value is not None and name != "max_seq_len"
@@ -104,6 +108,24 @@ def configuration_rows(facts: ImplementationFacts, quotes: Quotes) -> list[Row]:
     return rows
 
 
+def _inner_width(facts: ImplementationFacts) -> Variable | None:
+    """The size of the configuration that is the width inside of every feed-forward network; None where none is."""
+    calls = [
+        facts.calls[name].kernels or () for name in facts.classes_of("feed-forward network") if name in facts.calls
+    ]
+    inner = {widths[1] for kernels in calls if (widths := product_widths(kernels)) is not None}
+    held = [v for v in facts.main.variables if v.config_key and inner == {f"{{{v.name}}}"}]
+    return held[0] if held and held[0].name not in dict(_STANDARD) else None
+
+
+def _of_another(facts: ImplementationFacts, name: str, playing: Variable, quotes: Quotes) -> Row:
+    """A standard row whose part a size of another name plays."""
+    value = facts.point(facts.main)[playing.name]
+    at = _declared(facts, playing.config_key, value) or f"; `{playing.config_key}`"
+    shown = _value(quotes, f"config.{playing.name}", value)
+    return f"`{name}`", shown, f"width inside the feed-forward network, which stands as{at.removeprefix(';')}"
+
+
 def _equal(facts: ImplementationFacts, variable: Variable) -> str:
     """What a size of the call has to be equal to."""
     name, pairs = f"{{{variable.name}}}", [c.split(" == ") for c in facts.main.conditions if c.count(" == ") == 1]
@@ -116,7 +138,8 @@ def _meaning(facts: ImplementationFacts, variable: Variable) -> str:
     if variable.meaning != unknown(variable.name):
         return variable.meaning
     held = _held(facts, variable.config_key)
-    return _words(*held) if held is not None else ""
+    words = _words(*held) if held is not None else ""
+    return words or ("width inside the feed-forward network" if variable == _inner_width(facts) else "")
 
 
 def _words(own: Configuration, parameter: Hyperparameter) -> str:

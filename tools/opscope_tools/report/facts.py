@@ -45,7 +45,9 @@ __all__ = [
     "locate",
     "module_of_call",
     "module_of_document",
+    "outermost",
     "position_limit",
+    "product_widths",
     "role_of",
     "short",
     "size_at",
@@ -195,6 +197,27 @@ def is_leaf(kernel: Kernel) -> bool:
 def leaves(document: Analysis) -> Iterator[tuple[str, Kernel]]:
     """The kernels that hold no others, in execution order, each with the class whose forward issued it."""
     return ((owner, kernel) for _, owner, kernel in walk(document.kernels, document.class_name) if is_leaf(kernel))
+
+
+def outermost(document: Analysis, class_name: str) -> list[Kernel]:
+    """Calls of a class that are not inside another call of it, so that their costs add up."""
+    found: list[Kernel] = []
+    hidden_below: int | None = None
+    for depth, _, kernel in walk(document.kernels, ""):
+        if hidden_below is not None and depth > hidden_below:
+            continue
+        hidden_below = None
+        if kernel.class_name == class_name:
+            found.append(kernel)
+            hidden_below = depth
+    return found
+
+
+def product_widths(kernels: Sequence[Kernel]) -> tuple[str, str] | None:
+    """How wide the vectors are that the first product among calls is given, and the last one; None where there are not two."""
+    calls = [k for k in kernels if k.kernel_type == "composite" and k.matmul_flops != "0"]
+    given = [k.inputs[0].shape for k in calls if k.inputs and k.outputs]
+    return (given[0][-1], given[-1][-1]) if len(given) > 1 and given[0] and given[-1] else None
 
 
 def short(class_name: str) -> str:
@@ -573,17 +596,17 @@ class ImplementationFacts:
 
     def limited(self, document: Analysis, class_name: str = "") -> tuple[str, float]:
         """What limits a pass as eager execution runs it, or all calls of a class in it, and for which share of that time."""
-        values, inside = self.point(document), not class_name
-        found: list[Figures] = []
-        hidden_below: int | None = None
-        for depth, _, kernel in walk(document.kernels, ""):
-            if hidden_below is not None and depth <= hidden_below:
-                hidden_below = None
-            if hidden_below is None and kernel.class_name == class_name:
-                hidden_below = depth
-            if is_leaf(kernel) and (inside or hidden_below is not None):
-                found.append(Figures.sum([kernel], values))
-        return limited(found, self.ridge)
+        return self.limits(outermost(document, class_name) if class_name else document.kernels, self.point(document))
+
+    def limits(self, kernels: Sequence[Kernel], values: Mapping[str, Rational]) -> tuple[str, float]:
+        """What limits the operators that run in `kernels`, and for which share of their time at the roofs."""
+        own = (Figures.sum([kernel], values) for _, _, kernel in walk(kernels, "") if is_leaf(kernel))
+        return limited(own, self.ridge)
+
+    def uncut(self, module: ModuleAnalysis) -> list[tuple[Kernel, Kernel]]:
+        """Each kernel of a class beside that of the main document, which holds all that runs in it."""
+        call = self.calls.get(module.class_name) if module.class_name != self.main.class_name else None
+        return list(zip(module.kernels, (call.kernels if call else self.main.kernels) or (), strict=True))
 
     def floor_bytes(self, document: Analysis) -> int:
         """Bytes that no implementation can avoid moving."""

@@ -115,11 +115,11 @@ def tiling_note(facts: ImplementationFacts, catalogue: Sequence[Task]) -> str:
 
 
 def _after(run: Sequence[Task]) -> str:
-    """The tasks whose results a run reads, without its own."""
+    """The tasks whose results a run reads: of its own only those that ran a repetition before."""
     own = {task.number for task in run}
 
     def others(kind: str) -> str:
-        return _listed(sorted({n for task in run for n in getattr(task, kind)} - own))
+        return _listed(sorted({n for task in run for n in getattr(task, kind)} - (own if kind != "carried" else set())))
 
     said = [others("after")]
     said += [

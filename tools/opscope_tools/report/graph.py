@@ -157,7 +157,7 @@ def _through(edges: Sequence[Edge], gone: Sequence[str]) -> tuple[Edge, ...]:
         for a in arriving:
             for b in leaving:
                 new = Edge(a.source, b.target, b.label, a.again or b.again)
-                if new.source != new.target and (new.source, new.target, new.again) not in held:
+                if (new.source != new.target or new.again) and (new.source, new.target, new.again) not in held:
                     held.add((new.source, new.target, new.again))
                     found[new] = None
     return tuple(found)

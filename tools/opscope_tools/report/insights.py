@@ -12,7 +12,7 @@ from opscope_schemas.estimates import OperatorTime
 from opscope_schemas.formula import Rational, evaluate, holds, variables
 from opscope_schemas.units import amount, plain_bytes, seconds
 
-from opscope_tools.report.facts import Figures, ImplementationFacts, short, walk
+from opscope_tools.report.facts import Figures, ImplementationFacts, outermost, short
 from opscope_tools.report.flow import bare
 from opscope_tools.report.quotes import Quotes
 
@@ -73,20 +73,6 @@ def library_insights(facts: ImplementationFacts, group: Sequence[ModuleAnalysis]
     return [f"`{short(module.class_name)}`: {text[0].lower()}{text[1:]}" for module, text in found if text]
 
 
-def _calls(document: ModelAnalysis, class_name: str) -> list[Kernel]:
-    """Calls of a class that are not inside another call of it, so that their costs add up."""
-    found: list[Kernel] = []
-    hidden_below: int | None = None
-    for depth, _, kernel in walk(document.kernels, ""):
-        if hidden_below is not None and depth > hidden_below:
-            continue
-        hidden_below = None
-        if kernel.class_name == class_name:
-            found.append(kernel)
-            hidden_below = depth
-    return found
-
-
 def counts_little(facts: ImplementationFacts, module: ModuleAnalysis) -> bool:
     """Whether all its calls together are next to nothing of every pass, in FLOPs and in bytes."""
     for document in facts.documents:
@@ -100,7 +86,7 @@ def _all(facts: ImplementationFacts, document: ModelAnalysis, module: ModuleAnal
     """All calls of a class in a pass."""
     if module.class_name == document.class_name:
         return facts.totals(document)
-    return Figures.sum(_calls(document, module.class_name), facts.point(document))
+    return Figures.sum(outermost(document, module.class_name), facts.point(document))
 
 
 def _bounds(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) -> str:
@@ -160,11 +146,18 @@ def _line(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) ->
         return f"{first} and {moves} % of its bytes."
     figures = Figures.sum(widest[0], values)
     share = quotes.decimal(f"{key}.largest.moved_flops", 100 * figures.flops / sum(value for _, value in flops), 1)
-    bound = "compute" if figures.intensity >= facts.ridge else "memory"
     return (
-        f"{first}; most bytes move on `{widest[0][0].file}:{widest[0][0].line}` ({named(widest[0])}), limited by {bound}: "
+        f"{first}; most bytes move on `{widest[0][0].file}:{widest[0][0].line}` ({named(widest[0])}), {_bound(facts, module, widest[0])}: "
         f"{moves} % for {share} % of the FLOPs."
     )
+
+
+def _bound(facts: ImplementationFacts, module: ModuleAnalysis, kernels: Sequence[Kernel]) -> str:
+    """What limits the operators that run on a line, as the section of a module that it calls says too."""
+    held = {id(kernel) for kernel in kernels}
+    whole = [full for own, full in facts.uncut(module) if id(own) in held]
+    bound, share = facts.limits(whole, facts.point(facts.main))
+    return f"{'' if share > _WHOLE / 100 else 'mostly '}limited by {bound}"
 
 
 def share_of_time(facts: ImplementationFacts, document: ModelAnalysis, module: ModuleAnalysis) -> float:
@@ -215,7 +208,7 @@ def _growth(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) 
     key = f"module.{module.class_name}"
     for document in facts.documents if _grows(facts, module) else ():
         values, whole = facts.point(document), module.class_name == document.class_name
-        calls = document.kernels if whole else _calls(document, module.class_name)
+        calls = document.kernels if whole else outermost(document, module.class_name)
         if document.phase == "decode" and values["seq_len"] == 1:
             texts = [text for k in calls for text in (k.memory_access.read, k.memory_access.write)]
             name, what = "cache_len", "In decode what it moves for each cached token"

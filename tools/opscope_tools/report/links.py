@@ -24,10 +24,14 @@ _CACHE = "cache"
 
 @dataclass(frozen=True)
 class Unit:
-    """What becomes a vertex: its id and the operators that run in it."""
+    """What becomes a vertex: its id and the operators that run in it; `repeats`: how often its kernels run in a pass.
+
+    An operator inside that runs more often repeats within the vertex.
+    """
 
     id: str
     operators: frozenset[int]
+    repeats: frozenset[str] = frozenset()
 
 
 class Operators:
@@ -36,6 +40,10 @@ class Operators:
     def __init__(self, document: Analysis) -> None:
         basic = [o.kernel for o in occurrences(document.kernels, document.class_name)]
         self._numbers = {id(k): n for n, k in enumerate((k for k in basic if k.kernel_type == "basic"), 1)}
+
+    def unit(self, name: str, kernels: Sequence[Kernel]) -> Unit:
+        """A vertex of that name, in which `kernels` run."""
+        return Unit(name, self.of(kernels), frozenset(kernel.repeat for kernel in kernels))
 
     def of(self, kernels: Sequence[Kernel]) -> frozenset[int]:
         """The operators that run in `kernels`, which are those of the document."""
@@ -46,14 +54,15 @@ def edges_of(units: Sequence[Unit], graph: Dataflow, repeat: str = "1") -> tuple
     """The edges between `units`, from `INPUTS` and to `OUTPUTS`; `repeat` is how often all of them together run in a pass.
 
     What an operator reads of the repetition before comes from outside where the units run once each time, and is an edge
-    between them where they hold the loop.
+    between them where they hold the loop; of a unit to itself where the loop is not inside it.
     """
     owner = {number: unit.id for unit in units for number in unit.operators}
+    repeats = {unit.id: unit.repeats for unit in units}
     tensors = {tensor.id: tensor for tensor in graph.tensors}
     found: dict[Edge, None] = {}
     for operator in graph.operators:
         if operator.id in owner:
-            found |= dict.fromkeys(_read(operator, owner, graph, repeat))
+            found |= dict.fromkeys(_read(operator, owner, graph, repeat, repeats))
             found |= {
                 Edge(INPUTS, owner[operator.id], _CACHE if tensor.kind == "cache" else ""): None
                 for tensor in _from_outside(operator, tensors)
@@ -75,7 +84,13 @@ def _within(operator: FlowOperator, repeat: str) -> bool:
     return operator.repeat != repeat
 
 
-def _read(operator: FlowOperator, owner: Mapping[int, str], graph: Dataflow, repeat: str) -> Iterator[Edge]:
+def _read(
+    operator: FlowOperator,
+    owner: Mapping[int, str],
+    graph: Dataflow,
+    repeat: str,
+    repeats: Mapping[str, frozenset[str]],
+) -> Iterator[Edge]:
     """What one operator reads: of other units, of outside, of the repetition before."""
     name = owner[operator.id]
     for number in operator.depends_on:
@@ -86,7 +101,7 @@ def _read(operator: FlowOperator, owner: Mapping[int, str], graph: Dataflow, rep
         maker = graph.operators[number - 1]
         if number not in owner or not _within(maker, repeat):
             yield Edge(INPUTS, name)
-        elif owner[number] != name:
+        elif owner[number] != name or maker.repeat in repeats[name]:
             yield Edge(owner[number], name, again=True)
 
 

@@ -6,6 +6,7 @@ style communicates.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,12 +23,17 @@ from opscope_tools.report.facts import ImplementationFacts, locate, short
 from opscope_tools.report.memory import tensor_bytes
 from opscope_tools.report.overview import scopes
 from opscope_tools.report.sources import SourceReader, Span
+from opscope_tools.source.python.imports import chain, heads
 
 __all__ = [
     "Split", "communication_rows", "communications", "overlap", "overlapping", "parallelism_lines", "strategies",
 ]  # fmt: skip
 
-_COLLECTIVES = r"\b(all_reduce|all_gather|reduce_scatter|all_to_all|torch\.distributed)\b"
+#: names of calls that move data between ranks or wait for them, whoever offers them; and those that do so of `torch.distributed` alone
+_COLLECTIVE = re.compile(r"(all_reduce|all_gather|reduce_scatter|all_to_all)(_\w+)?")
+_OF_DISTRIBUTED = re.compile(
+    r"torch\.distributed\.(\w+\.)*((broadcast|reduce|gather|scatter|i?send|i?recv)(_object(_list)?)?|batch_isend_irecv|(monitored_)?barrier)"
+)
 #: kind, kind of plan that declares it, calls that do it
 _STRATEGIES: tuple[tuple[Literal["data", "tensor", "pipeline", "sequence", "expert"], str, str], ...] = (
     ("data", "fsdp", r"\b(DistributedDataParallel|fully_shard|FSDP)\b"),
@@ -236,7 +242,7 @@ def _words(pattern: str) -> str:
 
 def communications(split: Split) -> tuple[Communication, ...]:
     """Collectives that source calls, and plan entries with what their style communicates where a plan is applied."""
-    calls = scan.matching_lines(split.reader, split.document.file, _COLLECTIVES)
+    calls = _collectives(split.reader, split.document.file)
     rows = [
         Communication(what=hit.text, primitive=hit.name, when="", file=hit.path, line=hit.line,
                       note="not analysed: source sets the size")
@@ -252,6 +258,21 @@ def communications(split: Split) -> tuple[Communication, ...]:
                 if _concerns(split, entry.name, modules)
             ]
     return tuple(rows)
+
+
+def _collectives(reader: SourceReader, path: str) -> list[scan.Hit]:
+    """The calls of a file that communicate; what asks for a rank or a world does not."""
+    tree = reader.tree(path)
+    nodes = list(ast.walk(tree)) if tree is not None else []
+    statements = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+    bound = heads(tree, ".".join(path.split("/")[:-1]), statements) if tree is not None else {}
+    found = []
+    for node in sorted((n for n in nodes if isinstance(n, ast.Call)), key=lambda n: (n.lineno, n.col_offset)):
+        called = chain(node.func, bound)
+        name = called.rpartition(".")[2]
+        if _COLLECTIVE.fullmatch(name) or _OF_DISTRIBUTED.fullmatch(called):
+            found.append(scan.Hit(path, node.lineno, name, reader.line(path, node.lineno).strip()))
+    return list(dict.fromkeys(found))
 
 
 def communication_rows(split: Split) -> list[tuple[str, str, str, str]]:

@@ -3,7 +3,9 @@
 The statements are printed from the syntax tree, so the result is valid Python by construction. Left out: annotations,
 docstrings, raises and assertions, logging and warnings, arguments that only pass on keywords, and the branches that were not
 taken: those that the arguments of the call or the configuration decide, and those beside a branch in which an operator ran.
-What one listing hands to another that one takes: only the model's own drops parameters that held nothing.
+What one listing hands to another that one takes, and what another's lines read is handed to it, though it held nothing; a function
+of the source, which no listing shows, is handed the parameters that it is in source. Only the model's own listing drops parameters
+that held nothing, those that none of its lines reads.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-__all__ = ["Call", "absent", "pseudocode", "reached"]
+__all__ = ["Call", "absent", "parameters_read", "pseudocode", "reached"]
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 #: objects whose calls only talk to the user
@@ -31,7 +33,8 @@ class Call:
     `given`: parameters that held a tensor; `said`: the comment on lines first to last; `ran`: whether an operator ran there;
     `elsewhere`: other calls of the class, in which none did; `settings`: what the configuration holds, and what attributes of
     the object do, under `self.NAME`; `whole`: no other listing calls it; `needed`: the parameters without which nothing that is
-    called on lines first to last can be.
+    called on lines first to last can be; `read`: those that the listings of the modules called there
+    read, None where none is called.
     """
 
     given: Collection[str] = ()
@@ -41,28 +44,38 @@ class Call:
     settings: Mapping[str, object] = field(default_factory=dict)
     whole: bool = True
     needed: Callable[[int, int], Sequence[str]] = lambda _first, _last: ()
+    read: Callable[[int, int], Collection[str] | None] = lambda _first, _last: None
 
 
 def pseudocode(function: Function, name: str, notes: Sequence[str], call: Call) -> str:
     """`function` as a listing called `name`, as `call` ran it; `notes` become its docstring."""
     arguments = (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
     empty = absent(function, call.given)
-    listing = _Listing(call, set(call.given), set(empty), function.args.kwarg.arg if function.args.kwarg else "")
-    body = list(_without_unread(listing.block(function.body))) or [f"pass{listing.mark(function)}"]
+    body = _body(function, call)
     read = _read_first(body)
-    if call.whole:
-        taken = [a.arg for a in arguments if a.arg != "self" and (a.arg not in empty or a.arg in read)]
-        rest = function.args.kwarg
-        head = ", ".join([*taken, *([f"**{rest.arg}"] if rest and rest.arg in read else [])])
-    else:
-        head = _signature(function)
-        nothing = ", ".join(a.arg for a in arguments if a.arg in empty)
-        notes = [*notes[:-1], f"{notes[-1]}. None here: {nothing}"] if nothing else notes
+    taken = [a.arg for a in arguments if a.arg != "self" and (not call.whole or a.arg not in empty or a.arg in read)]
+    rest = function.args.kwarg
+    head = ", ".join([*taken, *([f"**{rest.arg}"] if rest and rest.arg in read else [])])
+    head = head if call.whole else _signature(function)
+    nothing = ", ".join(name for name in taken if name in empty)
+    notes = [*notes[:-1], f"{notes[-1]}. None here: {nothing}"] if nothing else notes
     # a quote inside would end the docstring
     text = [line.replace("\\", "/").replace('"""', "'''") for line in notes]
     docstring = [f'"""{text[0]}"""'] if len(text) == 1 else [f'"""{text[0]}', *text[1:], '"""']
     head = f"def {name}({head}):"
     return "\n".join([head, *textwrap.indent("\n".join([*docstring, *body]), "    ").split("\n")])
+
+
+def _body(function: Function, call: Call) -> list[str]:
+    keywords = function.args.kwarg.arg if function.args.kwarg else ""
+    listing = _Listing(call, set(call.given), set(absent(function, call.given)), keywords)
+    return list(_without_unread(listing.block(function.body))) or [f"pass{listing.mark(function)}"]
+
+
+def parameters_read(function: Function, call: Call) -> frozenset[str]:
+    """The parameters that the lines of a listing read."""
+    arguments = (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
+    return _read_first(_body(function, call)) & {a.arg for a in arguments}
 
 
 def absent(function: Function, given: Collection[str]) -> frozenset[str]:
@@ -71,19 +84,21 @@ def absent(function: Function, given: Collection[str]) -> frozenset[str]:
     return frozenset(a.arg for a in arguments if _is_tensor(a.annotation) and a.arg not in given)
 
 
-def reached(function: Function, line: int, call: Call, empty: Collection[str]) -> bool:
-    """Whether a line stands in no branch that the configuration, or names that hold something or nothing, decide against."""
+def reached(function: Function, line: int, call: Call, empty: Collection[str], column: int) -> bool:
+    """Whether a place stands in no branch that the configuration, or names that hold something or nothing, decide against."""
     listing = _Listing(call, set(call.given), set(empty), "")
     for node in ast.walk(function):
         if isinstance(node, ast.If | ast.IfExp) and (truth := listing.truth(node.test)) is not None:
             left = node.orelse if truth else node.body
-            if any(_on(each, line) for each in (left if isinstance(left, list) else [left])):
+            if any(_on(each, line, column) for each in (left if isinstance(left, list) else [left])):
                 return False
     return True
 
 
-def _on(node: ast.stmt | ast.expr, line: int) -> bool:
-    return node.lineno <= line <= (node.end_lineno or node.lineno)
+def _on(node: ast.stmt | ast.expr, line: int, column: int) -> bool:
+    """Whether a place is inside a statement or an expression; both sides of a choice may stand on one line."""
+    last = (node.end_lineno or node.lineno, node.end_col_offset or 0)
+    return (node.lineno, node.col_offset) <= (line, column) < last
 
 
 def _signature(function: Function) -> str:
@@ -149,6 +164,7 @@ class _Listing:
         self._call = call
         self._given = given
         self._absent = absent
+        self._parameters = frozenset(absent)
         self._keywords = keywords
         self._depth = 0
         self._elsewhere = ""
@@ -277,16 +293,28 @@ class _Listing:
         return ast.unparse(_Folded(self).visit(copy.deepcopy(node)))
 
     def keywords(self, node: ast.Call) -> list[ast.keyword]:
-        """The arguments that say something, and those without which what is called cannot be."""
-        needed = self._call.needed(node.lineno, node.end_lineno or node.lineno)[len(node.args) :]
+        """The arguments that say something, those without which what is called cannot be, those that its listing reads, and those of
+        a function that are parameters."""
+        lines = node.lineno, node.end_lineno or node.lineno
+        needed = self._call.needed(*lines)[len(node.args) :]
         open_ = {*needed} - {each.arg for each in node.keywords}
-        return [each for each in node.keywords if each.arg in needed or (open_ and not each.arg) or self._says(each)]
+        silent = [each for each in node.keywords if not self._says(each)]
+        read = self._call.read(*lines) if any(each.arg for each in silent) else ()
+        if read is None:  # a class is made, and says what it holds
+            function = isinstance(node.func, ast.Name) and not node.func.id.lstrip("_")[:1].isupper()
+            read = [each.arg for each in silent if each.arg and function and self._hands_on(each)]
+        kept = {*needed, *read}
+        return [each for each in node.keywords if each not in silent or each.arg in kept or (open_ and not each.arg)]
 
     def _says(self, keyword: ast.keyword) -> bool:
         """Whether an argument hands on neither nothing nor what other keywords there are."""
         if isinstance(keyword.value, ast.Name):
             return keyword.value.id not in self._absent and keyword.value.id != self._keywords
         return not (isinstance(keyword.value, ast.Constant) and keyword.value.value is None)
+
+    def _hands_on(self, keyword: ast.keyword) -> bool:
+        """Whether an argument is a parameter that holds nothing."""
+        return isinstance(keyword.value, ast.Name) and keyword.value.id in self._parameters & self._absent
 
     def truth(self, test: ast.expr) -> bool | None:
         """Whether `test` held, where names that hold something or nothing, or training, decide it."""

@@ -14,7 +14,7 @@ from opscope_schemas.formula import Rational, evaluate, variables
 from opscope_schemas.units import things
 
 from opscope_tools.report.call_kinds import shown, width_of
-from opscope_tools.report.facts import ImplementationFacts, short, size_at, walk
+from opscope_tools.report.facts import ImplementationFacts, product_widths, short, size_at, walk
 from opscope_tools.report.flow import bare
 from opscope_tools.report.graph import INPUTS, OUTPUTS, Edge
 from opscope_tools.report.kinds import windowed
@@ -116,11 +116,11 @@ class _Subject:
 
     def inner_widths(self) -> tuple[str, str]:
         """What its first projection takes and what its last one does, in the call that is shown; empty where it calls none."""
-        inputs = [k.inputs[0].shape for k in self.called if k.inputs and k.outputs and k.matmul_flops != "0"]
-        if len(inputs) < 2:
+        widths = product_widths(self.called)
+        if widths is None:
             return self.size("hidden_size"), self.size("intermediate_size")
         point, key = self.facts.point(self.facts.main), f"module.{self.module.class_name}"
-        outer, inner = (size_at(shape[-1], point) if shape else "" for shape in (inputs[0], inputs[-1]))
+        outer, inner = (size_at(width, point) for width in widths)
         if isinstance(outer, str) or isinstance(inner, str):
             return "", ""
         return self.quotes(f"{key}.outer_width", outer), self.quotes(f"{key}.inner_width", inner)

@@ -56,8 +56,8 @@ _TERMS: Mapping[str, tuple[str, str]] = {
 }
 
 
-def _forward_lines(facts: ImplementationFacts, pattern: str) -> list[scan.Hit]:
-    return scan.matching_lines(facts.reader, facts.modeling_file, pattern, scopes(facts.main))
+def _forward_lines(facts: ImplementationFacts, pattern: str, *, every: bool = False) -> list[scan.Hit]:
+    return scan.matching_lines(facts.reader, facts.modeling_file, pattern, scopes(facts.main), every=every)
 
 
 def _not_decided_against(facts: ImplementationFacts, hits: list[scan.Hit], *given: str) -> list[scan.Hit]:
@@ -69,7 +69,7 @@ def _not_decided_against(facts: ImplementationFacts, hits: list[scan.Hit], *give
     found = []
     for hit in hits:
         spans = [s.node for s in facts.reader.enclosing(hit.path, hit.line) if not isinstance(s.node, ast.ClassDef)]
-        if all(reached(node, hit.line, held, frozenset().union(*empty)) for node in spans):
+        if all(reached(node, hit.line, held, frozenset().union(*empty), hit.column) for node in spans):
             found.append(hit)
     return found
 
@@ -91,7 +91,8 @@ def faq(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
 
 def _variable_lengths(facts: ImplementationFacts, quotes: Quotes) -> str:
     here = f"`{short(facts.main.class_name)}` ({facts.pointer(facts.main.class_name)})"
-    masks = _forward_lines(facts, r"\b(create_\w*mask\w*|_prepare_\w*mask\w*|_update_causal_mask)\b")
+    # a line may choose between several: `mask_function = create_causal_mask if ... else create_sliding_window_causal_mask`
+    masks = _forward_lines(facts, r"\b(create_\w*mask\w*|_prepare_\w*mask\w*|_update_causal_mask)\b", every=True)
     windows = traits_of(facts).held["windows"].holds
     masks = [mask for mask in masks if windows or not re.search("sliding|window|chunked", mask.name)]
     masks = (
@@ -189,7 +190,7 @@ def cache_bytes_per_token(facts: ImplementationFacts, document: ModelAnalysis) -
 
 def _cache(facts: ImplementationFacts, quotes: Quotes) -> str:
     updates = _forward_lines(facts, r"(\w*past_key_values?|layer_past)\.update\(")
-    made = _forward_lines(facts, r"\b(\w*Cache)\(")
+    made = _forward_lines(facts, r"\b(\w*Cache)\(", every=True)
     lines = []
     made = _not_decided_against(facts, made, "use_cache")
     where = f"`{short(facts.main.class_name)}` ({facts.pointer(facts.main.class_name)})"

@@ -10,7 +10,7 @@ import io
 import re
 import tokenize
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from opscope_tools.report.sources import SourceReader, Span
 from opscope_tools.source.python.imports import imported
@@ -36,6 +36,8 @@ class Hit:
     text: str
     #: what a decorator swaps where that is a function which it names and not what it stands on
     concerns: str = ""
+    #: where the name begins on its line, in bytes as syntax trees count
+    column: int = field(default=0, compare=False)
 
     @property
     def pointer(self) -> str:
@@ -199,19 +201,25 @@ def code_lines(reader: SourceReader, path: str) -> list[str]:
     return lines
 
 
-def matching_lines(reader: SourceReader, path: str, pattern: str, scopes: Iterable[str] | None = None) -> list[Hit]:
-    """Lines of `path` whose code matches the regular expression, inside `scopes` where given; the first group is the name."""
+def matching_lines(
+    reader: SourceReader, path: str, pattern: str, scopes: Iterable[str] | None = None, *, every: bool = False
+) -> list[Hit]:
+    """Lines of `path` whose code matches the regular expression, inside `scopes` where given; the first group is the name.
+
+    A line is one hit, of what matches first; with `every` it is one for each name that matches.
+    """
     compiled, wanted = re.compile(pattern), None if scopes is None else set(scopes)
     hits = []
     for number, text in enumerate(code_lines(reader, path), 1):
-        found = compiled.search(text)
-        if not found or text.lstrip().startswith(("import ", "from ")):
-            continue
-        around = reader.enclosing(path, number)
-        if wanted is None or (around and around[0].name in wanted):
-            hits.append(
-                Hit(path, number, found.group(1) if found.groups() else found.group(), reader.line(path, number))
-            )
+        found = [] if text.lstrip().startswith(("import ", "from ")) else list(compiled.finditer(text))
+        around = reader.enclosing(path, number) if found and wanted is not None else []
+        if found and (wanted is None or (around and around[0].name in wanted)):
+            group = 1 if compiled.groups else 0
+            names = {one.group(group): one.start(group) for one in reversed(found if every else found[:1])}
+            hits += [
+                Hit(path, number, name, reader.line(path, number), column=len(text[:start].encode()))
+                for name, start in sorted(names.items(), key=lambda each: each[1])
+            ]
     return hits
 
 

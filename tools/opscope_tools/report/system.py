@@ -7,9 +7,10 @@ own operators are boxes too: a residual addition between two calls is where thei
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from opscope_schemas.analysis import Kernel
+from opscope_schemas.dataflow import Dataflow
 from opscope_schemas.formula import Rational, evaluate
 
 from opscope_tools.report.facts import Figures, ImplementationFacts, short, walk
@@ -31,6 +32,8 @@ class Part:
     kernels: tuple[Kernel, ...]
     within: Kernel | None = None
     path: str = ""
+    #: whose own operators they are; empty: they are calls
+    owner: str = ""
 
 
 def parts(facts: ImplementationFacts, kernels: Sequence[Kernel], values: Mapping[str, Rational]) -> list[Part]:
@@ -47,7 +50,7 @@ def _parts(
         first, repeat = run[0], evaluate(run[0].repeat, values)
         path = f"{prefix}{first.attribute or 'call'}"
         if not first.class_name:
-            found.append(Part(_own(run, owner), run, within, prefix))
+            found.append(Part(_own(run, owner), run, within, prefix, owner))
         elif within is None and repeat > 1 and len(run) == 1 and first.kernels:
             found += _parts(first.kernels, short(first.class_name), "", first, values)
         elif within is None and len(run) == 1 and _holds_layers(first, values):
@@ -88,8 +91,9 @@ def system_graph(facts: ImplementationFacts) -> Graph:
     """The calls as boxes, in call order; calls that run no operator (dropout in inference) are none."""
     name, values = short(facts.subject), facts.point(facts.main)
     operators = Operators(facts.main)
-    found = [part for part in parts(facts, facts.main.kernels, values) if operators.of(part.kernels)]
-    units = [Unit(f"v{at}", operators.of(part.kernels)) for at, part in enumerate(found)]
+    whole = parts(facts, facts.main.kernels, values)
+    found = [each for part in whole for each in _apart(part, operators, facts.graphs[0]) if operators.of(each.kernels)]
+    units = [operators.unit(f"v{at}", part.kernels) for at, part in enumerate(found)]
     groups: dict[int, Group] = {}
     vertices = []
     for unit, part in zip(units, found, strict=True):
@@ -105,6 +109,29 @@ def system_graph(facts: ImplementationFacts) -> Graph:
         ),
         _MOST, "boxes that move the fewest bytes",
     )  # fmt: skip
+
+
+def _apart(part: Part, operators: Operators, graph: Dataflow) -> list[Part]:
+    """Own operators as boxes of those that belong together: they stand on one line, read each other, or read the same."""
+    if not part.owner:
+        return [part]
+    groups: list[tuple[list[Kernel], set[object]]] = []
+    for kernel in part.kernels:
+        joined, signs = [kernel], _signs(kernel, operators, graph)
+        for group in [group for group in groups if group[1] & signs]:
+            groups.remove(group)
+            joined, signs = [*group[0], *joined], group[1] | signs
+        groups.append((joined, signs))
+    place = {id(kernel): at for at, kernel in enumerate(part.kernels)}
+    runs = sorted((sorted(held, key=lambda k: place[id(k)]) for held, _ in groups), key=lambda run: place[id(run[0])])
+    return [replace(part, label=_own(run, part.owner), kernels=tuple(run)) for run in runs]
+
+
+def _signs(kernel: Kernel, operators: Operators, graph: Dataflow) -> set[object]:
+    """What an operator shares with those that belong to it: its line, its result, what it reads."""
+    own = [graph.operators[number - 1] for number in operators.of([kernel])]
+    read = {sign for one in own for sign in (*one.depends_on, *(("tensor", tensor) for tensor in one.reads))}
+    return {("line", kernel.file, kernel.line), *(one.id for one in own), *read}
 
 
 def _missing(units: Sequence[Unit]) -> tuple[Edge, ...]:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from opscope_schemas.estimates import OperatorTime, RooflineResult, launches
+from opscope_schemas.estimates import OperatorTime, RooflineResult
 from opscope_schemas.units import amount, plain_bytes, seconds
 
 from opscope_tools.report.facts import ImplementationFacts
@@ -29,7 +29,8 @@ LEGEND = (
     "runs. launch: the fixed time of its kernels, what one of their class takes however small it is, is most of its time; else the roof that it is nearer "
     "to, memory (its bytes) or compute (its products). A fused kernel is "
     "called by what it does, with the operators before and behind that it takes in (a residual add, a cast), and stands at the "
-    "module that issues most of them."
+    "module that issues most of them. What limits a kernel here may be another than what section 8.3 says of its operator: there operators run eagerly, one "
+    "by one, and attention has the pairs too that a mask hides."
 )
 
 
@@ -102,17 +103,17 @@ def _names(operators: Sequence[OperatorTime]) -> dict[str, str]:
 
 def _said(run: Sequence[OperatorTime]) -> str:
     """What limits it, how much of its time that explains, and how much of that it computes or moves."""
+    moved, whole = plain_bytes(sum(one.bytes for one in run)), sum(map(_time, run))
     explained: dict[str, float] = {}
     for one in run:
         if one.limited_by:
-            limit: str = "launch" if launches(one) else one.limited_by
-            explained[limit] = explained.get(limit, 0.0) + (
-                (limit == "launch" and one.launch_seconds) or one.bound_seconds
-            )
-    moved = plain_bytes(sum(one.bytes for one in run))
+            explained[one.limited_by] = explained.get(one.limited_by, 0.0) + one.bound_seconds
     if not explained:
         return moved
     limit = max(explained, key=lambda name: explained[name])
-    share = min(1.0, explained[limit] / sum(map(_time, run)))
+    started = sum(one.launch_seconds or 0.0 for one in run if one.calibrated_seconds)
+    if started > whole / 2:  # as `launches` says of one kernel
+        limit, explained["launch"] = "launch", started
+    share = min(1.0, explained[limit] / whole)
     part = "under 1 %" if share < 0.005 else f"{100 * share:.0f} %"
     return f"{limit} {part}, {amount(sum(one.flops for one in run), 'FLOP') if limit == 'compute' else moved}"
