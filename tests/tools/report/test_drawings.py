@@ -342,6 +342,7 @@ def test_a_line_of_pseudocode_says_what_it_costs(facts: ImplementationFacts, ren
     line = toy.line_of("qkv = self.qkv_proj")
     # 2 * 64 * 8 * 24 FLOPs; reads (64 * 8 + 8 * 24) * 2 bytes; writes 64 * 24 * 2
     assert f"# :{line} 24.6 kFLOP, r 1.41 kB, w 3.07 kB; -> [batch_size, seq_len, hidden_size]\n" in rendered().text
+    assert re.search(r"for layer in [^\n]*# :\d+ what its lines cost is of all steps\n", rendered().text)
     tiling = TilingResult(
         total=1,
         kernels=(

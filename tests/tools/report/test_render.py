@@ -413,7 +413,7 @@ def test_what_was_measured_to_save_stands_before_what_a_bound_promises(facts: Im
     changed = found.model_copy(update={"alternatives": (promised, nothing, measured)})
     told = toy.unmarked(toy.rendered_with(replace(facts, estimates={"decode": changed}), {}).text)
     assert (
-        "Of a decode step as modelled: weights fp8 50 %. Of its bound alone, since nobody measured such kernels: weights int4 70 %. "
+        "Of a decode step as modelled (of its bound): weights fp8 50 % (40 %). Of its bound alone, since nobody measured such kernels: weights int4 70 %. "
         "Weights are those of the layers' products"
     ) in told
     assert "cache fp8" not in told.partition("## 2.")[0]
@@ -423,7 +423,7 @@ def test_the_story_holds_the_facts_of_the_estimate_and_no_others(facts: Implemen
     """What no tool told is left out, and the section stands without it."""
     told = toy.unmarked(toy.rendered_with(facts, {}).text)
     assert "cached tokens each, computing limits most of a decode step's bound from a batch of 200" in told
-    assert "Of a decode step as modelled: weights fp8 50 %." in told
+    assert "Of a decode step as modelled (of its bound): weights fp8 50 % (40 %)." in told
     without = toy.unmarked(toy.rendered_with(replace(facts, estimates={}), {}).text)
     assert "**What a pass costs:**" in without
     assert not any(

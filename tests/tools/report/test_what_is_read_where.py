@@ -65,7 +65,7 @@ def test_the_sizes_of_a_pass_are_those_of_its_formulas(facts: ImplementationFact
     floor = documents[0].totals.floor.model_copy(update={"read": "{positions}"})
     documents[0] = documents[0].model_copy(update={"totals": documents[0].totals.model_copy(update={"floor": floor})})
     said = findings(replace(facts, documents=tuple(documents)), [], Quotes())["3"]
-    assert said.endswith("from those of the call and, outside the conditions of section 3.3, from `window`.")
+    assert "from those of the call and, outside the conditions of section 3.3, from `window`. Every other" in said
     assert "`num_layers`" in said
     assert "`vocab_size`" in said
     assert "positions" not in said
@@ -98,7 +98,7 @@ def test_settings_that_tell_layers_apart_are_named_as_such(periodic: Implementat
     named[0] = named[0].model_copy(update={"totals": totals})
     for told in (periodic, replace(periodic, documents=tuple(named))):  # a size of the formulas decides no less
         said = findings(told, [], Quotes())["3"]
-        assert said.endswith("; which layer is of which kind, `every` says.")
+        assert "; which layer is of which kind, `every` says. Every other" in said
 
 
 def test_a_parameter_that_a_property_reads_is_not_read_nowhere(periodic: ImplementationFacts) -> None:

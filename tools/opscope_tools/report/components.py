@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from opscope_schemas.analysis import Kernel, ModuleAnalysis, ModuleNode, TensorInfo
 from opscope_schemas.errors import ValuesError
-from opscope_schemas.formula import Formula, Rational, evaluate
+from opscope_schemas.formula import Formula, Rational
 from opscope_schemas.units import amount, plain_bytes, things
 
 from opscope_tools.report.attributes import attributes_of
@@ -327,9 +327,6 @@ def _line_cost(facts: ImplementationFacts, kernels: Sequence[Kernel], values: Ma
     if not (figures.flops or figures.bytes):
         return ""
     moved = f"{amount(figures.flops, 'FLOP')}, r {plain_bytes(figures.read)}, w {plain_bytes(figures.write)}"
-    runs = {evaluate(each.repeat, values) for each in kernels}
-    if max(runs) > 1:
-        moved += f" in {max(runs):,} runs" if len(runs) == 1 else " in all runs"
     last = kernels[-1]
     made = (
         last.outputs if last.class_name else last.outputs[:1]

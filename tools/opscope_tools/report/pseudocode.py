@@ -263,7 +263,10 @@ class _Listing:
         """Branches in a loop may be taken in one round alone: there the operators decide nothing."""
         self._forget(body)
         self._depth += 1
-        lines = self._nested(f"{head}{self._head(node)}", self.block(body))
+        inner, mark = self.block(body), self._head(node)
+        if any(", r " in line for line in inner):  # a line that costs something
+            mark = f"{mark or '  #'} what its lines cost is of all steps"
+        lines = self._nested(f"{head}{mark}", inner)
         self._depth -= 1
         self._forget(body)
         return lines

@@ -338,10 +338,11 @@ def _saved(facts: ImplementationFacts, quotes: Quotes) -> str:
     parts = []
     if measured:
         told = [
-            f"{one.name} {quotes.decimal(f'{phase}.saved.{one.name}', 100 * one.share, 0)} %"
+            f"{one.name} {quotes.decimal(f'{phase}.saved.{one.name}', 100 * one.share, 0)} % "
+            f"({quotes.decimal(f'{phase}.saved.{one.name}.bound', 100 * one.bound_share, 0)} %)"
             for one in measured[:_CHANGES]
         ]
-        parts.append(f"Of {_STEP[phase]} as modelled: {', '.join(told)}.")
+        parts.append(f"Of {_STEP[phase]} as modelled (of its bound): {', '.join(told)}.")
     if others:
         told = [
             f"{one.name} {quotes.decimal(f'{phase}.saved.{one.name}.bound', 100 * one.bound_share, 0)} %"
