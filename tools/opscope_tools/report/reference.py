@@ -118,7 +118,9 @@ def _longest(facts: ImplementationFacts, quotes: Quotes) -> str:
     if said:
         rotary = facts.classes_of("position embedding")
         computed = (
-            f" Positions enter the attention through `{short(rotary[0])}` ({facts.pointer(rotary[0])})." if rotary else ""
+            f" Positions enter the attention through `{short(rotary[0])}` ({facts.pointer(rotary[0])})."
+            if rotary
+            else ""
         )
         if facts.table_rows is not None:
             computed += f" A table has those of a sequence of {quotes('table_positions', facts.table_rows)} tokens."

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 from opscope_schemas.tiling import Unanalysed
 
@@ -28,7 +28,11 @@ def worth_parsing(data: bytes) -> bool:
     """Whether a file may define kernels, or has the shape of a launch; a cheap test that spares most files the parser."""
     if b"jit" in data and any(language in data for language in _LANGUAGES):
         return True
-    if b"prim_func" in data or (b".kernel" in data and (b"cutlass" in data or b"cuda" in data)):
+    if (
+        b"prim_func" in data
+        or b"pallas_call" in data
+        or (b".kernel" in data and (b"cutlass" in data or b"cuda" in data))
+    ):
         return True
     return _LAUNCH.search(data) is not None
 
@@ -221,20 +225,31 @@ def _innermost(node: ast.expr) -> str:
 #: how a decorator's or caller's dotted name ends -> the language that it belongs to
 _OTHER = (
     (re.compile(r"(^|\.)gluon\.jit$"), "Gluon"),
-    (re.compile(r"(^|\.)cute\.(kernel|jit)$"), "CuTe-DSL"),
+    (re.compile(r"(^|\.)cute\.kernel$"), "CuTe-DSL"),
     (re.compile(r"(^|\.)(cuda\.tile|cuda_tile|cutile|ct)\.kernel$"), "cuTile"),
-    (re.compile(r"(^|\.)(T|tilelang\.language|tilelang)\.(prim_func|macro)$"), "TileLang"),
+    (re.compile(r"(^|\.)(T|tilelang\.language|tilelang)\.prim_func$"), "TileLang"),
     (re.compile(r"(^|\.)numba\.cuda\.jit$"), "Numba CUDA"),
 )
 
 
+#: what makes a kernel of a function that it is handed
+_PALLAS = re.compile(r"(^|\.)(pallas|pl)\.pallas_call$")
+
+
 def _other_languages(module: PyModule) -> Iterator[Unanalysed]:
+    """Kernels alone: what they call on the device, and what launches them on the host, are none."""
+    called, started = _called_by_others(module), {name for launch in _launches(module) for name in launch.callees}
     for function in module.functions:
-        for decorator in function.decorator_list:
-            form = _form(decorator_name(decorator, module))
-            if form:
-                yield Unanalysed(form=form, name=function.name, file=module.path, line=function.lineno)
-                break
+        forms = (_form(decorator_name(decorator, module)) for decorator in function.decorator_list)
+        form = next(filter(None, forms), "")
+        if form and _is_entry(form, function, called, started, module):
+            yield Unanalysed(form=form, name=function.name, file=module.path, line=function.lineno)
+    lines = {function.name: function.lineno for function in module.functions}
+    for call in module.calls:
+        if _PALLAS.search(dotted_name(call.func, module)) and call.args:
+            given = call.args[0]
+            name = _last(given.args[0] if isinstance(given, ast.Call) and given.args else given)  # partial(kernel, ...)
+            yield Unanalysed(form="Pallas", name=name, file=module.path, line=lines.get(name, call.lineno))
     for node in module.strings:
         if isinstance(node.value, str) and "triton.jit" in node.value:
             for match in _SOURCE_TEXT.finditer(node.value):
@@ -243,6 +258,28 @@ def _other_languages(module: PyModule) -> Iterator[Unanalysed]:
                 yield Unanalysed(
                     form="Triton source in a string", name=named[1] if named else "", file=module.path, line=line
                 )
+
+
+def _is_entry(
+    form: str, function: FunctionNode, called: frozenset[str], started: Container[str], module: PyModule
+) -> bool:
+    """Whether a function of another language is launched: TileLang's opens a grid, Gluon's asks which program it is and is called by
+    none of its file, or is started there."""
+    if form == "TileLang":
+        return any(isinstance(n, ast.Call) and _last(n.func) == "Kernel" for n in ast.walk(function))
+    if form == "Gluon":
+        held = any(isinstance(n, ast.ClassDef) and function in n.body for n in ast.walk(module.tree))
+        asks = uses_program_id(function) and function.name not in called
+        return not held and (asks or function.name in started)
+    return True
+
+
+def _called_by_others(module: PyModule) -> frozenset[str]:
+    """Names that functions of Gluon call."""
+    jitted = (f for f in module.functions if any(_form(decorator_name(d, module)) == "Gluon" for d in f.decorator_list))
+    return frozenset(
+        n.func.id for f in jitted for n in ast.walk(f) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)
+    )
 
 
 def _form(dotted: str) -> str:
