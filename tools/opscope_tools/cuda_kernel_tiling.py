@@ -114,7 +114,8 @@ def run(arguments: TilingArguments, context: ToolContext) -> TilingResult:
             "kernel, file or folder with kernels",
             arguments.target,
             nearest([i for _, i in inventories], arguments.target),
-            next_step="Name a registered repository to list its kernels, or register one with --repo NAME=PATH.",
+            next_step="Name a registered repository to list its kernels, or register one with --repo NAME=PATH."
+            + "".join(f" {note}" for _, i in inventories for note in i.notes[:2]),
         )
     page = chosen[arguments.offset : arguments.offset + arguments.limit]
     kernels: list[KernelTiling] = []
