@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from opscope_cache.store import MemoryStore
 from opscope_clients.commands import tool_command
+from opscope_clients.session_options import SessionOptions
 from opscope_tools.cuda_kernel_tiling import CUDA_KERNEL_TILING
 from opscope_tools.running.workspace import Workspace, folder_repository
 
@@ -18,10 +19,11 @@ void run(float* x, int n) { scale<<<(n + 255) / 256, 256>>>(x, n); }
 """
 
 
-class Session:
-    """What a command asks of the session's options: one repository."""
+class Session(SessionOptions):
+    """The session's options of one repository, that of a folder."""
 
     def __init__(self, folder: Path) -> None:
+        super().__init__()
         self.folder = folder
 
     def naming(self, *_: object) -> Session:
