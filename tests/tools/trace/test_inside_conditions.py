@@ -19,6 +19,7 @@ from opscope_tools.running.tool import ToolContext
 from opscope_tools.trace.conditions import shown
 from opscope_tools.trace.document import assignment, broken_guard
 from opscope_tools.trace.protocol import TraceRequest
+from sampled import sampled
 
 DECODERS = ["qwen2_moe", "glm4_moe_lite", "gemma3_text", "gpt2"]
 KINDS = [*DECODERS, "t5", "clip", "swin", "mamba2", "bert"]
@@ -36,7 +37,7 @@ def test_random_points_inside_the_conditions_equal_a_concrete_run(
 #: sizes that a class makes from others, loops over the sequence, work for each layer outside of it, sizes that are fitted,
 #: builtins as dtypes, clips in one batch, states with channels first, a range between fractions
 OTHERS = [
-    *("falcon_mamba", "jamba", "recurrent_gemma", "rwkv", "xlm", "xlstm"),
+    *sampled(("falcon_mamba", "jamba", "recurrent_gemma", "rwkv", "xlm", "xlstm")),
     *("xclip_vision_model", "vibevoice_acoustic_tokenizer_decoder", "idefics3_vision"),
 ]
 
