@@ -26,7 +26,7 @@ from opscope_clients.doctor.cli import doctor_command
 from opscope_clients.documents import document_commands
 from opscope_clients.estimating import estimate_command, plan_command
 from opscope_clients.hosts.cli import host_commands
-from opscope_clients.options import parse_object
+from opscope_clients.options import check_there, parse_object
 from opscope_clients.posting import post_command
 from opscope_clients.serving import serve
 from opscope_clients.session_options import CONTEXT, SessionCommand, SessionOptions
@@ -154,9 +154,10 @@ def _configured(session: SessionOptions, targets: tuple[str, ...]) -> tuple[Path
 def _config(texts: tuple[str, ...]) -> str | dict[str, Any] | None:
     """A path made absolute, since a running server has another folder; or overrides."""
     found = parse_object("config", texts, path=True) if texts else None
-    if isinstance(found, str) and not Path(found).expanduser().exists():  # a folder
-        raise InputError(f"The config {found} does not exist.", next_step="Give a config.json, or its folder.")
-    return str(Path(found).expanduser().resolve()) if isinstance(found, str) else found
+    if not isinstance(found, str):
+        return found
+    check_there("config", found)
+    return str(Path(found).expanduser().resolve())
 
 
 def _content(path: str) -> dict[str, Any]:

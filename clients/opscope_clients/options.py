@@ -146,8 +146,8 @@ def parse_object(name: str, texts: str | Sequence[str], *, path: bool = False) -
     parts = [texts] if isinstance(texts, str) else list(texts)
     one_text = path and len(parts) == 1 and not parts[0].lstrip().startswith("{")
     if one_text and ("=" not in parts[0] or Path(parts[0]).expanduser().exists()):
-        if parts[0].startswith(("/", "./", "../", "~")) and not Path(parts[0]).expanduser().exists():
-            raise InputError(f"The {name} {parts[0]} does not exist.", next_step="Give a config.json, or its folder.")
+        if parts[0].startswith(("/", "./", "../", "~")):  # what is no such path may lie in a repository
+            check_there(name, parts[0])
         return parts[0]
     merged: dict[str, Any] = {}
     option = f"--{name.replace('_', '-')}"
@@ -165,6 +165,12 @@ def parse_object(name: str, texts: str | Sequence[str], *, path: bool = False) -
             )
         merged[key.strip()] = _file(option, value[1:]) if value.startswith("@") else _json(value)
     return merged
+
+
+def check_there(name: str, path: str) -> None:
+    """Raise `InputError` where a configuration's file or folder is not there."""
+    if not Path(path).expanduser().exists():
+        raise InputError(f"The {name} {path} does not exist.", next_step="Give a config.json, or its folder.")
 
 
 def _json(text: str) -> Any:

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-from opscope_cache.trees import SUFFIXES
 from opscope_schemas.errors import PathRefusedError
 from opscope_tools.running.session import open_workspace
 from opscope_tools.running.workspace import Workspace
+from opscope_tools.source.files import SUFFIXES
 
 #: what stands in the topmost folder of a project
 _PROJECT = (".git", "pyproject.toml", "setup.py", "setup.cfg")
@@ -88,13 +88,12 @@ class SessionOptions:
         `target` is no such path. `path:line` and `path::Class` keep what stands behind the path.
         """
         head, colon, rest = target.partition(":")
-        given = [Path(head).expanduser()] if head.strip() else []
-        with contextlib.suppress(OSError, ValueError, RuntimeError):  # a name that no file can have
-            for path in given:
-                root = _root(path.resolve(), os.sep in head or head in (".", ".."))
-                if root is not None:
-                    return self._at(root, path.resolve(), colon + rest)
-        return self, target
+        try:
+            path = Path(head).expanduser().resolve()
+            root = _root(path, os.sep in head or head in (".", "..")) if head.strip() else None
+        except (OSError, ValueError, RuntimeError):  # a name that no file can have
+            root = None
+        return (self, target) if root is None else self._at(root, path, colon + rest)
 
     def _at(self, root: Path, path: Path, rest: str) -> tuple[SessionOptions, str]:
         opened = replace(self, trust=()).workspace()  # what is trusted may be the one that is added here

@@ -75,7 +75,14 @@ def test_what_is_no_path_of_a_source_stays_as_it_is(
 def test_a_home_and_a_model_are_no_repositories(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(project / "alone"))
     (project / "shop" / "config.json").write_text("{}")
-    for target in ("alone/ops.cu", "./alone", "./shop"):
+    for target in (
+        "alone/ops.cu",
+        "./alone",
+        "./shop",
+        "shop/config.json",
+        "./shop/config.json",
+        "shop/pyproject.toml",
+    ):
         assert SessionOptions().placing(target) == (SessionOptions(), target)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Generator
 from pathlib import Path
 
@@ -44,10 +44,10 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    by_file: Counter[str] = Counter()
+    by_file: defaultdict[str, float] = defaultdict(float)
     for line in RECORD.read_text().splitlines():
         seconds, _, name = line.partition("\t")
-        by_file[name.partition("::")[0]] += float(seconds)  # type: ignore[assignment] # a counter of seconds
+        by_file[name.partition("::")[0]] += float(seconds)
     terminalreporter.section(f"{sum(by_file.values()):,.0f} CPU seconds, each test in {RECORD}")
-    for name, total in by_file.most_common(_SHOWN):
+    for name, total in sorted(by_file.items(), key=lambda held: -held[1])[:_SHOWN]:
         terminalreporter.write_line(f"{total:8.1f} {name}")

@@ -306,10 +306,13 @@ def run(x):
 
 def test_a_file_without_kernels_and_one_that_does_not_parse_are_told_apart(tmp_path: Path) -> None:
     (tmp_path / "none.py").write_text("x = 1\n")
+    (tmp_path / "ken.py").write_text("x = 1\n")  # ends as the name of the broken one does
     (tmp_path / "broken.py").write_text(KERNEL.format(name="k", grid="n").replace("def run(x, n)", "def run(x"))
     workspace = Workspace({"own": folder_repository("own", tmp_path)}, tmp_path, MemoryStore())
     with pytest.raises(SourceError, match=r"^none\.py defines no kernel\."):
         ask(workspace, "none.py")
+    with pytest.raises(SourceError, match=r"^ken\.py defines no kernel\."):
+        ask(workspace, "ken.py")
     with pytest.raises(SourceError, match=r"^broken\.py:9 does not parse as Python"):
         ask(workspace, "broken.py")
 

@@ -104,7 +104,7 @@ def run(arguments: TilingArguments, context: ToolContext) -> TilingResult:
         if _concerns(arguments.target, inventory, u.name, u.file)
     ]
     if path and not any_named and not unread:
-        broken = [note for _, i in inventories for note in i.notes if note.partition(":")[0].endswith(path)]
+        broken = [note for _, i in inventories for note in i.notes if f"/{note.partition(':')[0]}".endswith(f"/{path}")]
         raise SourceError(
             broken[0] if broken else f"{path} defines no kernel.",
             next_step="Mend it and ask again." if broken else "Name the file that does, or a folder or repository to list its kernels.",

@@ -32,8 +32,6 @@ _BARELY = 0.08
 _NEARLY = 0.99
 #: settings by which scores are kept in a range -> of what
 _CAPS = {"attn_logit_softcapping": "attention scores", "final_logit_softcapping": "logits"}
-#: of what kernels like those of a pass were measured to take: of the fastest tenth to that of the slowest
-_SPREAD = "after measured kernels;"
 _STEP = {"decode": "a decode step", "encode": "an encoding", "prefill": "a prefill", "forward": "a forward pass"}
 
 
@@ -217,7 +215,10 @@ def _time(facts: ImplementationFacts, phase: str, quotes: Quotes | None) -> str:
         if started is not None:
             explains, starts = 100 * totals.bound_seconds / totals.calibrated_seconds, 100 * started
             at_least += f", and explains {percent('bound_share', explains)} % of that: the fixed time of its kernels, as measured ones have it, takes {percent('launch_share', starts)} %"
-        text, more = f"{step} {said('calibrated', totals.calibrated_seconds)} ({_SPREAD} {spread}); {at_least}", ""
+        text, more = (
+            f"{step} {said('calibrated', totals.calibrated_seconds)} (after measured kernels; {spread}); {at_least}",
+            "",
+        )
     per_second = (
         f"; {whole('tokens_per_second', rate)} tokens/s{more}" if rate is not None and _of_text(facts, phase) else ""
     )
@@ -232,7 +233,8 @@ def _of_text(facts: ImplementationFacts, phase: str) -> bool:
 
 def _dominant(phase: str, found: RooflineResult, quotes: Quotes | None) -> str:
     """What most of the time is spent on, and the line of the kernel that takes most."""
-    parts = [one for one in found.spent if one.share >= 0.005][:_PARTS]
+    spent = [one for one in found.spent if one.share >= 0.005]
+    parts = spent[:_PARTS]
     if not parts:
         return ""
     told = [
@@ -248,7 +250,9 @@ def _dominant(phase: str, found: RooflineResult, quotes: Quotes | None) -> str:
     at = f"{operation} of {slowest.module}" if slowest.module else operation
     if quotes is not None:  # names are no emphasis
         at = re.sub(r"(\*|(?<!\w)_)", r"\\\1", at)
-    return f". {'It goes' if len(parts) == len([one for one in found.spent if one.share >= 0.005]) else 'Most of it goes'} to {', '.join(told)}; the kernel that takes most is {at} ({f'`{pointer}`' if quotes else pointer})"
+    goes = "It goes" if parts == spent else "Most of it goes"
+    where = f"`{pointer}`" if quotes else pointer
+    return f". {goes} to {', '.join(told)}; the kernel that takes most is {at} ({where})"
 
 
 def _bytes(facts: ImplementationFacts, document: ModelAnalysis, quotes: Quotes) -> str:
@@ -298,7 +302,7 @@ def _fits(phase: str, found: RooflineResult, facts: ImplementationFacts, quotes:
         if facts.limit is not None and use.longest_context > facts.limit:
             room += f", more than the {quotes('positions', facts.limit)} positions that the configuration states"
     of = quotes.said(f"{key}.usable", use.usable_bytes, plain_bytes)
-    return f"{phase.capitalize()}: {', '.join(parts)} of {of} that engines use, 90 % of the memory: {room}."
+    return f"{phase.capitalize()}: {', '.join(parts)} of {of} that engines use, {100 * use.usable_bytes / use.capacity_bytes:.0f} % of the memory: {room}."
 
 
 def _turns(facts: ImplementationFacts, quotes: Quotes) -> Iterator[str]:

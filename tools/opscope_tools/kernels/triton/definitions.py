@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Container, Iterator
+from collections.abc import Iterator, Sequence
 
 from opscope_schemas.tiling import Unanalysed
 
@@ -48,10 +48,9 @@ def find_in_python(path: str, text: str) -> FileFacts:
         )
     except RecursionError:
         return FileFacts(note=f"{path} is nested too deeply to be read; it was left out.")
+    launches = tuple(_launches(module))
     return FileFacts(
-        kernels=tuple(_kernels(module)),
-        launches=tuple(_launches(module)),
-        not_analysed=tuple(_other_languages(module)),
+        kernels=tuple(_kernels(module)), launches=launches, not_analysed=tuple(_other_languages(module, launches))
     )
 
 
@@ -230,19 +229,16 @@ _OTHER = (
     (re.compile(r"(^|\.)(T|tilelang\.language|tilelang)\.prim_func$"), "TileLang"),
     (re.compile(r"(^|\.)numba\.cuda\.jit$"), "Numba CUDA"),
 )
-
-
 #: what makes a kernel of a function that it is handed
 _PALLAS = re.compile(r"(^|\.)(pallas|pl)\.pallas_call$")
 
 
-def _other_languages(module: PyModule) -> Iterator[Unanalysed]:
+def _other_languages(module: PyModule, launches: Sequence[LaunchRef]) -> Iterator[Unanalysed]:
     """Kernels alone: what they call on the device, and what launches them on the host, are none."""
-    called, started = _called_by_others(module), {name for launch in _launches(module) for name in launch.callees}
-    for function in module.functions:
-        forms = (_form(decorator_name(decorator, module)) for decorator in function.decorator_list)
-        form = next(filter(None, forms), "")
-        if form and _is_entry(form, function, called, started, module):
+    written = [(f, form) for f in module.functions if (form := _language(f, module))]
+    gluon = _gluon_kernels([f for f, form in written if form == "Gluon"], module, launches)
+    for function, form in written:
+        if function in gluon if form == "Gluon" else form != "TileLang" or _opens_a_grid(function):
             yield Unanalysed(form=form, name=function.name, file=module.path, line=function.lineno)
     lines = {function.name: function.lineno for function in module.functions}
     for call in module.calls:
@@ -260,26 +256,30 @@ def _other_languages(module: PyModule) -> Iterator[Unanalysed]:
                 )
 
 
-def _is_entry(
-    form: str, function: FunctionNode, called: frozenset[str], started: Container[str], module: PyModule
-) -> bool:
-    """Whether a function of another language is launched: TileLang's opens a grid, Gluon's asks which program it is and is called by
-    none of its file, or is started there."""
-    if form == "TileLang":
-        return any(isinstance(n, ast.Call) and _last(n.func) == "Kernel" for n in ast.walk(function))
-    if form == "Gluon":
-        held = any(isinstance(n, ast.ClassDef) and function in n.body for n in ast.walk(module.tree))
-        asks = uses_program_id(function) and function.name not in called
-        return not held and (asks or function.name in started)
-    return True
+def _language(function: FunctionNode, module: PyModule) -> str:
+    """The other language that a function's decorators make it a part of; empty: of none."""
+    return next(filter(None, (_form(decorator_name(d, module)) for d in function.decorator_list)), "")
 
 
-def _called_by_others(module: PyModule) -> frozenset[str]:
-    """Names that functions of Gluon call."""
-    jitted = (f for f in module.functions if any(_form(decorator_name(d, module)) == "Gluon" for d in f.decorator_list))
-    return frozenset(
-        n.func.id for f in jitted for n in ast.walk(f) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)
-    )
+def _opens_a_grid(function: FunctionNode) -> bool:
+    """Whether a function of TileLang is a kernel: `with T.Kernel(...)`."""
+    return any(isinstance(n, ast.Call) and _last(n.func) == "Kernel" for n in ast.walk(function))
+
+
+def _gluon_kernels(
+    jitted: Sequence[FunctionNode], module: PyModule, launches: Sequence[LaunchRef]
+) -> list[FunctionNode]:
+    """Those that their file launches, or that ask which program they are and are called by none of the others; no method is one."""
+    if not jitted:
+        return []
+    calls = (n for f in jitted for n in ast.walk(f) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name))
+    called = {n.func.id for n in calls if isinstance(n.func, ast.Name)}
+    started = {name for launch in launches for name in launch.callees}
+    methods = [each for n in ast.walk(module.tree) if isinstance(n, ast.ClassDef) for each in n.body]
+    return [
+        f for f in jitted
+        if f not in methods and (f.name in started or (uses_program_id(f) and f.name not in called))
+    ]  # fmt: skip
 
 
 def _form(dotted: str) -> str:

@@ -107,9 +107,9 @@ def alone(model: Any, config_class: Any, model_type: str) -> str:
     whole = configuration_auto.CONFIG_MAPPING[model_type]
     held = getattr(whole, "sub_configs", {})
     own = [key for key, kind in held.items() if kind is config_class]
-    if whole is config_class or not own:
-        return ""
     others = " and ".join(key.removesuffix("_config") for key in held if key not in own)
+    if whole is config_class or not own or not others:
+        return ""
     tables = (modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES, modeling_auto.MODEL_MAPPING_NAMES)
     named = [name for table in tables if isinstance(name := table.get(model_type), str)]
     larger = next((n for n in named if getattr(getattr(transformers, n, None), "config_class", None) is whole), "")
