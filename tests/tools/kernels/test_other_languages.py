@@ -89,7 +89,6 @@ def run(x, y):
     [
         (CUTE, "CuTe-DSL", {"kernel"}),
         (GLUON, "Gluon", {"fill", "once"}),
-        (TILELANG, "TileLang", {"main"}),
         (PALLAS, "Pallas", {"add_kernel", "scale_kernel"}),
     ],
 )
@@ -99,3 +98,10 @@ def test_what_is_launched_is_a_kernel_and_nothing_else(source: str, form: str, k
     assert {(each.form, each.name) for each in found} == {(form, name) for name in kernels}
     for each in found:  # the line is that of the definition, or of its first decorator's function
         assert f"def {each.name}(" in source.splitlines()[each.line - 1]
+
+
+def test_a_grid_of_tilelang_is_a_kernel_and_its_macros_and_hosts_are_none() -> None:
+    assert worth_parsing(TILELANG.encode())
+    found = find_in_python("ops.py", TILELANG)
+    assert [(k.name, k.language, k.role) for k in found.kernels] == [("matmul.main", "tilelang", "kernel")]
+    assert found.not_analysed == ()

@@ -17,6 +17,7 @@ from opscope_tools.kernels.cuda.source_text import CSource
 from opscope_tools.kernels.host.modules import Modules
 from opscope_tools.kernels.projections.levels import levels
 from opscope_tools.kernels.records import Inventory, KernelRef, LaunchRef, WrapperRef
+from opscope_tools.kernels.tilelang.description import describe_tilelang
 from opscope_tools.kernels.triton.decorators import Context
 from opscope_tools.kernels.triton.description import describe_triton
 from opscope_tools.source.cpp.text import decoded
@@ -32,10 +33,10 @@ def select(inventory: Inventory, target: str) -> list[KernelRef]:
         return list(inventory.kernels)
     path, separator, name = target.rpartition("::")
     if separator:
-        found = [k for k in inventory.kernels if k.name == name and _same_file(k.file, path)]
+        found = [k for k in inventory.kernels if _called(k, name) and _same_file(k.file, path)]
         if found:
             return found
-    exact = [k for k in inventory.kernels if k.name == target]
+    exact = [k for k in inventory.kernels if _called(k, target)]
     if exact:
         return exact
     if at := re.fullmatch(r"(.+\.\w+):(\d+)", target):
@@ -45,6 +46,11 @@ def select(inventory: Inventory, target: str) -> list[KernelRef]:
         return in_file
     folder = target.rstrip("/") + "/"
     return [k for k in inventory.kernels if k.file.startswith(folder)]
+
+
+def _called(kernel: KernelRef, name: str) -> bool:
+    """Whether a name is a kernel's own, or that of a function around its grid."""
+    return kernel.name == name or (kernel.language == "tilelang" and name in kernel.name.split("."))
 
 
 def named_file(target: str) -> str:
@@ -106,9 +112,11 @@ def describe(
     for index, kernel in enumerate(kernels):
         checkpoint()
         progress(index, len(kernels), f"reading {kernel.name}")
-        launches = launches_of(inventory, kernel)
+        launches = launches_of(inventory, kernel) if kernel.language != "tilelang" else []
         if kernel.language == "triton":
             described.append(describe_triton(kernel, launches, context, given or {}, sizes or {}))
+        elif kernel.language == "tilelang":
+            described.append(describe_tilelang(kernel, modules, given or {}, sizes or {}, checkpoint))
         else:
             described.append(describe_cuda(kernel, launches, cuda, given or {}, sizes or {}))
     return [k.model_copy(update={"levels": levels(k, element_bytes)}) for k in described]

@@ -154,7 +154,7 @@ def static_resources(kernel: KernelTiling, archs: Sequence[Arch], sizes: Mapping
 
     Triton: the fit of each configuration, estimated; `sizes` may say the bytes of an element.
     """
-    if kernel.role != "kernel":
+    if kernel.role != "kernel" or kernel.language == "tilelang":  # its compiler decides what lies in shared memory when
         return Resources()
     if kernel.language == "triton":
         return _estimated(kernel, archs, sizes or {})
@@ -199,6 +199,10 @@ def compiled(
     lacking = triton_build.missing() if triton else nvcc_build.missing()
     if kernel.role != "kernel":
         return static.model_copy(update={"statement": "Not compiled: a device function is compiled with its kernels."})
+    if kernel.language == "tilelang":
+        return static.model_copy(
+            update={"statement": "Not compiled: TileLang's compiler is not asked, source alone is read."}
+        )
     if lacking:
         return static.model_copy(update={"statement": f"Not compiled. {lacking}"})
     named, refused = _architectures(archs, triton)

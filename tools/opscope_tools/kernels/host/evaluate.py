@@ -146,7 +146,10 @@ class Evaluator(ABC):
         return "".join(parts)
 
     def _binop(self, node: ast.BinOp, scope: Scope) -> Any:
-        left, right = self.eval(node.left, scope), self.eval(node.right, scope)
+        return self.binary(node, self.eval(node.left, scope), self.eval(node.right, scope))
+
+    def binary(self, node: ast.BinOp, left: Any, right: Any) -> Any:
+        """What an operator makes of two values."""
         if isinstance(left, Expression | ImportRef | Function) or isinstance(right, Expression | ImportRef | Function):
             if isinstance(left, list | tuple) or isinstance(right, list | tuple):
                 raise UnresolvedError(ast.unparse(node))
@@ -166,20 +169,25 @@ class Evaluator(ABC):
         return leaf(ast.unparse(node)) if big else value
 
     def _unaryop(self, node: ast.UnaryOp, scope: Scope) -> Any:
+        return self.unary(node, self.eval(node.operand, scope))
+
+    def unary(self, node: ast.UnaryOp, value: Any) -> Any:
+        """What an operator makes of a value."""
         if isinstance(node.op, ast.Not):
-            value = self.eval(node.operand, scope)
             return Prefix("not", value) if isinstance(value, Expression) else not value
-        value = self.eval(node.operand, scope)
         if isinstance(value, int | float):
             return -value if isinstance(node.op, ast.USub) else +value if isinstance(node.op, ast.UAdd) else ~int(value)
         return negative(operand(value)) if isinstance(node.op, ast.USub) else leaf(ast.unparse(node))
 
     def _boolop(self, node: ast.BoolOp, scope: Scope) -> Any:
+        return self.joined(node, (self.eval(part, scope) for part in node.values))
+
+    def joined(self, node: ast.BoolOp, values: Iterable[Any]) -> Any:
+        """What `and` or `or` makes of values, none asked for behind the one that decides."""
         stop = isinstance(node.op, ast.Or)
         unsettled: list[Any] = []
         value: Any = None
-        for part in node.values:
-            value = self.eval(part, scope)
+        for value in values:
             if isinstance(value, Expression):
                 unsettled.append(value)
             elif bool(value) == stop:
@@ -187,10 +195,14 @@ class Evaluator(ABC):
         return _joined(unsettled, stop) if unsettled else value
 
     def _compare(self, node: ast.Compare, scope: Scope) -> Any:
-        left = self.eval(node.left, scope)
+        return self.compared(node, (self.eval(part, scope) for part in (node.left, *node.comparators)))
+
+    def compared(self, node: ast.Compare, values: Iterable[Any]) -> Any:
+        """What comparisons make of values, none asked for behind the one that decides."""
+        every = iter(values)
+        left = next(every)
         result: Any = True
-        for op, right_node in zip(node.ops, node.comparators, strict=True):
-            right = self.eval(right_node, scope)
+        for op, right in zip(node.ops, every, strict=False):
             symbol = SYMBOLS[type(op)]
             if is_concrete(left) and is_concrete(right):
                 try:

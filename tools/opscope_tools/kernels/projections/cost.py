@@ -38,15 +38,17 @@ _MOVES: Mapping[str, tuple[Part, ...]] = {
 
 
 def cost_of(
-    log: Log, certain: frozenset[str], grids: Sequence[Launch], sizes: Mapping[str, int], settled: Sequence[str]
-) -> Cost:
+    log: Log, certain: frozenset[str], grids: Sequence[Launch], sizes: Mapping[str, int], settled: Sequence[str],
+    what: str = "programs",
+) -> Cost:  # fmt: skip
     """The cost of one program, and of a launch where every program does the same.
 
-    `certain`: what addresses start from; `settled`: conditions under which parameters have the values of the run.
+    `certain`: what addresses start from; `settled`: conditions under which parameters have the values of the run; `what` does
+    the same: programs, or thread blocks.
     """
     sums, counts = _Sums(log, certain), log.counts
     shared = persistent(log, grids)
-    reason, launch = _of_launch(log, grids, "programs", shared)
+    reason, launch = _of_launch(log, grids, what, shared)
     totals = sums.totals()
     per_tile = ["" if f is None else str(f) for f in totals]
     summed = [None if f is None or launch is None else _of_programs(f, launch, shared, counts) for f in totals]

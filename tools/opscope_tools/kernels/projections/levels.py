@@ -1,6 +1,6 @@
 """How many elements one grid, block, warp, thread and matrix instruction works on, from the facts of a description.
 
-A Triton program's tile is in its source, how threads share it is the compiler's: counts stand for shapes there. In CUDA a
+What a Triton program or a TileLang block works on is in its source, how threads share it is the compiler's: counts stand for shapes there. In CUDA a
 thread's share is in its accesses, a warp's is 32 of these or the shape of its matrix instruction.
 """
 
@@ -23,7 +23,7 @@ _COMPILERS = "which elements a warp and a thread hold is the compiler's choice; 
 
 def levels(kernel: KernelTiling, element_bytes: Callable[[str], int | None]) -> tuple[TileLevel, ...]:
     """Every level that the description tells; `element_bytes`: of a declared type of CUDA."""
-    inner = _of_triton(kernel) if kernel.language == "triton" else _of_cuda(kernel, element_bytes)
+    inner = _of_cuda(kernel, element_bytes) if kernel.language == "cuda" else _of_tiles(kernel)
     return tuple(dict.fromkeys((*_grid(kernel), *inner)))
 
 
@@ -45,9 +45,9 @@ def _grid(kernel: KernelTiling) -> Iterator[TileLevel]:
         yield _level("grid", launch.line, unit, launch.dimensions, launch.file)
 
 
-def _of_triton(kernel: KernelTiling) -> Iterator[TileLevel]:
-    warps = {v.value for v in kernel.num_warps}
-    shared = warps.pop() if len(warps) == 1 else "num_warps"
+def _of_tiles(kernel: KernelTiling) -> Iterator[TileLevel]:
+    """Of languages that say what a block does and leave its threads to the compiler."""
+    warps, threads = _threads(kernel)
     cut: dict[tuple[str, ...], list[MemoryOperation]] = {}
     for access in _moving(kernel):
         if access.shape:
@@ -57,12 +57,23 @@ def _of_triton(kernel: KernelTiling) -> Iterator[TileLevel]:
         yield _level("block", accesses[0].line, names, shape, accesses[0].file)
     for shape, accesses in cut.items():
         names = ", ".join(dict.fromkeys(a.parameter or a.expression for a in accesses))
-        shares: tuple[tuple[TileUnit, str], ...] = ("warp", shared), ("thread", f"({shared} * {_WARP})")
+        shares: tuple[tuple[TileUnit, str], ...] = ("warp", warps), ("thread", threads)
         for level, parts in shares:
             yield TileLevel(
                 level=level, line=accesses[0].line, file=accesses[0].file, what=names, basis="evaluated",
                 elements=f"{product(list(shape))} / {parts}", assumptions=(_COMPILERS,),
             )  # fmt: skip
+
+
+def _threads(kernel: KernelTiling) -> tuple[str, str]:
+    """Warps and threads of a block."""
+    if kernel.language == "triton":
+        told = {v.value for v in kernel.num_warps}
+        warps = told.pop() if len(told) == 1 else "num_warps"
+        return warps, f"({warps} * {_WARP})"
+    block = product(list(kernel.grid[0].block)) if kernel.grid else "threads"
+    plain = block.isdigit() and int(block) % _WARP == 0
+    return str(int(block) // _WARP) if plain else f"(({block}) / {_WARP})", block if block.isdigit() else f"({block})"
 
 
 def _of_cuda(kernel: KernelTiling, element_bytes: Callable[[str], int | None]) -> Iterator[TileLevel]:

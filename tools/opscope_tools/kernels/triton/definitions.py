@@ -15,9 +15,10 @@ from opscope_schemas.tiling import Unanalysed
 from opscope_tools.kernels.host.modules import Modules, PyModule, make_module
 from opscope_tools.kernels.host.reaching import HostFunction, Place, enclosing
 from opscope_tools.kernels.records import FileFacts, KernelRef, LaunchRef
+from opscope_tools.kernels.tilelang import definitions as tilelang
 from opscope_tools.source.python.imports import chain
 
-_LANGUAGES = (b"triton", b"gluon", b"cute", b"numba")
+_LANGUAGES = (b"triton", b"gluon", b"cute", b"numba", b"tilelang")
 _LAUNCH = re.compile(rb"\[\s*+\(?\s*+(?:grid|lambda)\b|kernel\w*\s*+\[|\w\[\([^\]\n]*\)\]\(")
 _SOURCE_TEXT = re.compile(r"^[ \t]*+@(?:\w+\.)?triton\.jit\b|^[ \t]*+@triton\.jit\b", re.MULTILINE)
 
@@ -50,7 +51,9 @@ def find_in_python(path: str, text: str) -> FileFacts:
         return FileFacts(note=f"{path} is nested too deeply to be read; it was left out.")
     launches = tuple(_launches(module))
     return FileFacts(
-        kernels=tuple(_kernels(module)), launches=launches, not_analysed=tuple(_other_languages(module, launches))
+        kernels=(*_kernels(module), *tilelang.kernels(module)),
+        launches=launches,
+        not_analysed=tuple(_other_languages(module, launches)),
     )
 
 
@@ -226,7 +229,6 @@ _OTHER = (
     (re.compile(r"(^|\.)gluon\.jit$"), "Gluon"),
     (re.compile(r"(^|\.)cute\.kernel$"), "CuTe-DSL"),
     (re.compile(r"(^|\.)(cuda\.tile|cuda_tile|cutile|ct)\.kernel$"), "cuTile"),
-    (re.compile(r"(^|\.)(T|tilelang\.language|tilelang)\.prim_func$"), "TileLang"),
     (re.compile(r"(^|\.)numba\.cuda\.jit$"), "Numba CUDA"),
 )
 #: what makes a kernel of a function that it is handed
@@ -238,7 +240,7 @@ def _other_languages(module: PyModule, launches: Sequence[LaunchRef]) -> Iterato
     written = [(f, form) for f in module.functions if (form := _language(f, module))]
     gluon = _gluon_kernels([f for f, form in written if form == "Gluon"], module, launches)
     for function, form in written:
-        if function in gluon if form == "Gluon" else form != "TileLang" or _opens_a_grid(function):
+        if form != "Gluon" or function in gluon:
             yield Unanalysed(form=form, name=function.name, file=module.path, line=function.lineno)
     lines = {function.name: function.lineno for function in module.functions}
     for call in module.calls:
@@ -259,11 +261,6 @@ def _other_languages(module: PyModule, launches: Sequence[LaunchRef]) -> Iterato
 def _language(function: FunctionNode, module: PyModule) -> str:
     """The other language that a function's decorators make it a part of; empty: of none."""
     return next(filter(None, (_form(decorator_name(d, module)) for d in function.decorator_list)), "")
-
-
-def _opens_a_grid(function: FunctionNode) -> bool:
-    """Whether a function of TileLang is a kernel: `with T.Kernel(...)`."""
-    return any(isinstance(n, ast.Call) and _last(n.func) == "Kernel" for n in ast.walk(function))
 
 
 def _gluon_kernels(

@@ -41,15 +41,8 @@ from opscope_tools.kernels.triton.tiles import (
     texts,
 )  # fmt: skip
 from opscope_tools.kernels.values.expressions import leaf
+from opscope_tools.kernels.values.trips import PER_ELEMENT
 
-#: FLOPs per element of the result, by the arithmetic of the definition
-_PER_ELEMENT = {
-    **dict.fromkeys(
-        "exp exp2 log log2 sqrt sqrt_rn rsqrt sin cos tan tanh erf pow div_rn fdiv expm1 log1p sinh cosh asin acos atan atan2 "
-        "fast_expf fast_logf fast_dividef fast_cosf fast_sinf fast_powf fast_exp10f log10 exp10 ex2".split(), 1,
-    ),
-    "fma": 2, "sigmoid": 4, "softmax": 4, "silu": 5, "gelu": 8, "cumsum": 1, "cumprod": 1,
-}  # fmt: skip
 #: what these are given is data, whatever it was made from
 _OF_FLOATS = set("exp exp2 log log2 sin cos sqrt rsqrt tanh sigmoid erf fast_cosf fast_sinf".split())
 #: the result has the shape of the arguments together and costs nothing
@@ -131,9 +124,9 @@ class Operations(ABC):
         if op.name in _OF_FLOATS:
             self.of_floats(*values)
         data = any(v.data for v in values) or op.name in _OF_FLOATS
-        if op.name in _PER_ELEMENT:
+        if op.name in PER_ELEMENT:
             if data:
-                self.compute(op.node, shape, sources_of(values), _PER_ELEMENT[op.name])
+                self.compute(op.node, shape, sources_of(values), PER_ELEMENT[op.name])
             return Value(shape, data=data, sources=sources_of(values))
         if op.name in _FREE:
             number = called(op.name, *values) if shape == () else None

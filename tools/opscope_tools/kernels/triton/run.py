@@ -27,11 +27,12 @@ from opscope_tools.kernels.triton.definitions import FunctionNode, dotted_name
 from opscope_tools.kernels.triton.expressions import Expressions, Surroundings
 from opscope_tools.kernels.triton.operations import Asked, Operation, clip
 from opscope_tools.kernels.triton.parameters import parameters
-from opscope_tools.kernels.triton.tiles import Value, at_least_none, literal, of_run, texts, trip_count, turns
+from opscope_tools.kernels.triton.tiles import Value, literal, of_run, texts
 from opscope_tools.kernels.values.conditions import canonical
 from opscope_tools.kernels.values.expressions import Quantity, Size, leaf, negative, render
 from opscope_tools.kernels.values.expressions import call as call_of
 from opscope_tools.kernels.values.notation import names_of
+from opscope_tools.kernels.values.trips import at_least_none, trip_count, turns
 
 _DEPTH = 6
 #: statements that one run looks at: more is generated text

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,15 +14,12 @@ from opscope_tools.kernels.values.expressions import (
     ARITHMETIC,
     COMPARISONS,
     SYMBOLS,
-    Prefix,
     Quantity,
     Size,
     call,
     combine,
-    negative,
     operand,
     render,
-    settled,
 )  # fmt: skip
 from opscope_tools.kernels.values.notation import parts
 
@@ -164,37 +161,6 @@ def folded(op: ast.operator, x: int, y: int) -> int | None:
     if not isinstance(op, whole) or (isinstance(op, ast.FloorDiv | ast.Mod) and y == 0):
         return None
     return int(ARITHMETIC[SYMBOLS[type(op)]](x, y))
-
-
-def _downwards(step: Size) -> bool:
-    return step < 0 if isinstance(step, int | float) else isinstance(step, Prefix) and step.operator == "-"
-
-
-def trip_count(bounds: Sequence[Size]) -> Size:
-    """How often a loop over `range(*bounds)` runs, its bounds being formulas that do not lie the wrong way round."""
-    start, stop, step = (0, bounds[0], 1) if len(bounds) == 1 else (*bounds, 1)[:3]
-    if _downwards(step):  # as many as upwards the other way
-        start, stop, step = stop, start, negative(step)
-    span = settled("-", stop, start)
-    return span if step == 1 else call("cdiv", span, step)
-
-
-def turns(first: Size, operator: ast.cmpop, bound: Size, step: Size) -> Size | None:
-    """How often a loop runs while something that starts at `first` and grows by `step` compares so to a bound; None: untold."""
-    if isinstance(operator, ast.Gt | ast.GtE) and _downwards(step):
-        first, bound, step = bound, first, negative(step)
-    elif not isinstance(operator, ast.Lt | ast.LtE) or _downwards(step) or step == 0:
-        return None
-    if isinstance(operator, ast.LtE | ast.GtE):  # as often as below one more
-        bound = settled("+", bound, 1)
-    return trip_count((first, bound, step))
-
-
-def at_least_none(trips: Size, bounds: Sequence[Size]) -> Size:
-    """A count of turns where the bounds may lie the wrong way round: such a loop runs no times."""
-    if isinstance(trips, int):
-        return max(trips, 0)
-    return call("max", trips, 0) if len(bounds) > 1 and bounds[0] != 0 else trips
 
 
 def compare(op: ast.cmpop, left: Any, right: Any) -> bool | None:

@@ -1,0 +1,1 @@
+"""Kernels written in TileLang: found, run abstractly, described."""
