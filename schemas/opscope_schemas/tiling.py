@@ -15,7 +15,7 @@ from opscope_schemas.common import Frozen, ToolResult
 from opscope_schemas.resources import Resources
 
 Basis = Literal["source", "evaluated"]
-Language = Literal["triton", "cuda", "tilelang"]
+Language = Literal["triton", "cuda", "tilelang", "cutile"]
 Level = Literal["global", "shared", "constant", "register", "tensor_core"]
 TileUnit = Literal["grid", "block", "warp", "thread", "instruction"]
 Scalar = bool | int | float | str | None
@@ -158,7 +158,7 @@ class MemoryOperation(Fact):
     mask_definition: str = Field(default="", description="Definition of the mask variable: `source (line)`.")
     loop: int = Field(default=0, description="Line of the innermost loop around it; 0: none.")
     via: str = ""
-    shape: tuple[str, ...] = Field(default=(), description="Triton, TileLang: the tile, elements along each axis.")
+    shape: tuple[str, ...] = Field(default=(), description="Of languages of tiles: the tile, elements along each axis.")
     strides: tuple[str, ...] = Field(
         default=(), description="Elements from one to the next along each axis (CUDA: thread); '': not told by source."
     )

@@ -113,7 +113,7 @@ def describe(
         checkpoint()
         progress(index, len(kernels), f"reading {kernel.name}")
         launches = launches_of(inventory, kernel) if kernel.language != "tilelang" else []
-        if kernel.language == "triton":
+        if kernel.language in {"triton", "cutile"}:
             described.append(describe_triton(kernel, launches, context, given or {}, sizes or {}))
         elif kernel.language == "tilelang":
             described.append(describe_tilelang(kernel, modules, given or {}, sizes or {}, checkpoint))
@@ -127,7 +127,7 @@ def launches_of(inventory: Inventory, kernel: KernelRef) -> list[LaunchRef]:
     namesakes = [
         k for k in inventory.kernels if k.name == kernel.name and k.role == "kernel" and k.language == kernel.language
     ]
-    suffixes = (".py",) if kernel.language == "triton" else ()
+    suffixes = (".py",) if kernel.language != "cuda" else ()
     found = []
     for launch in inventory.launches:
         if kernel.name not in launch.callees or (launch.file.endswith(".py") != bool(suffixes)):

@@ -108,6 +108,8 @@ def _unknown(elsewhere: list[str]) -> str:
     return f"Threads or shared memory are set at run time, and no row is for the launch at {', '.join(elsewhere)}."
 
 
+#: languages whose compilers are not asked
+_UNASKED_OF = ("tilelang", "cutile")
 #: bytes of shared memory that a launch gets without asking
 _UNASKED = 48 * 1024
 #: architectures whose tensor cores read operands from shared memory, so that every stage lies there (wgmma, tcgen05);
@@ -154,7 +156,9 @@ def static_resources(kernel: KernelTiling, archs: Sequence[Arch], sizes: Mapping
 
     Triton: the fit of each configuration, estimated; `sizes` may say the bytes of an element.
     """
-    if kernel.role != "kernel" or kernel.language == "tilelang":  # its compiler decides what lies in shared memory when
+    if (
+        kernel.role != "kernel" or kernel.language in _UNASKED_OF
+    ):  # its compiler decides what lies in shared memory when
         return Resources()
     if kernel.language == "triton":
         return _estimated(kernel, archs, sizes or {})
@@ -199,9 +203,9 @@ def compiled(
     lacking = triton_build.missing() if triton else nvcc_build.missing()
     if kernel.role != "kernel":
         return static.model_copy(update={"statement": "Not compiled: a device function is compiled with its kernels."})
-    if kernel.language == "tilelang":
+    if kernel.language in _UNASKED_OF:
         return static.model_copy(
-            update={"statement": "Not compiled: TileLang's compiler is not asked, source alone is read."}
+            update={"statement": "Not compiled: kernels of this language are read from source alone."}
         )
     if lacking:
         return static.model_copy(update={"statement": f"Not compiled. {lacking}"})

@@ -19,7 +19,8 @@ from opscope_tools.kernels.tilelang import definitions as tilelang
 from opscope_tools.source.python.imports import chain
 
 _LANGUAGES = (b"triton", b"gluon", b"cute", b"numba", b"tilelang")
-_LAUNCH = re.compile(rb"\[\s*+\(?\s*+(?:grid|lambda)\b|kernel\w*\s*+\[|\w\[\([^\]\n]*\)\]\(")
+_LAUNCH = re.compile(rb"\bct\.launch\(|\[\s*+\(?\s*+(?:grid|lambda)\b|kernel\w*\s*+\[|\w\[\([^\]\n]*\)\]\(")
+_CUTILE_LAUNCH = {"ct.launch", "cuda.tile.launch"}
 _SOURCE_TEXT = re.compile(r"^[ \t]*+@(?:\w+\.)?triton\.jit\b|^[ \t]*+@triton\.jit\b", re.MULTILINE)
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
@@ -125,10 +126,18 @@ def _kernels(module: PyModule) -> Iterator[KernelRef]:
             name=function.name, language="triton", role="kernel" if entry else "device_function", file=module.path,
             line=function.lineno, end_line=function.end_lineno or function.lineno,
         )  # fmt: skip
+    for function in module.functions:
+        if any(_CUTILE.search(decorator_name(d, module)) for d in function.decorator_list):
+            yield KernelRef(
+                name=function.name, language="cutile", role="kernel", file=module.path, line=function.lineno,
+                end_line=function.end_lineno or function.lineno,
+            )  # fmt: skip
 
 
 def launched(node: ast.Call) -> tuple[ast.expr, ast.expr] | None:
-    """(kernel, grid) of `kernel[grid](...)`, `kernel.run(grid=...)` or `kernel.warmup(grid=...)`."""
+    """(kernel, grid) of `kernel[grid](...)`, `kernel.run(grid=...)`, `kernel.warmup(grid=...)` or cuTile's `ct.launch(stream, grid, kernel, ...)`."""
+    if len(node.args) >= 3 and ast.unparse(node.func) in _CUTILE_LAUNCH:
+        return node.args[2], node.args[1]
     if isinstance(node.func, ast.Subscript):
         return node.func.value, node.func.slice
     if isinstance(node.func, ast.Attribute) and node.func.attr in {"run", "warmup"}:
@@ -136,6 +145,16 @@ def launched(node: ast.Call) -> tuple[ast.expr, ast.expr] | None:
             if keyword.arg == "grid":
                 return node.func.value, keyword.value
     return None
+
+
+def handed(node: ast.Call) -> tuple[list[ast.expr], list[ast.keyword]]:
+    """What a launch hands the kernel; cuTile's as one tuple."""
+    if ast.unparse(node.func) not in _CUTILE_LAUNCH:
+        return node.args, node.keywords
+    given = node.args[3] if len(node.args) > 3 else None
+    if isinstance(given, ast.Tuple | ast.List):
+        return given.elts, []
+    return [ast.Starred(given)] if given is not None else [], []
 
 
 def _launches(module: PyModule) -> Iterator[LaunchRef]:
@@ -202,6 +221,8 @@ def _kernel_names(node: ast.expr, chain: list[HostFunction], place: Place | None
             parts = values
         case ast.Subscript(value=value):
             parts = [value]
+        case ast.Call(func=ast.Attribute(value=value, attr="replace_hints")):  # cuTile: a kernel with other hints
+            parts = [value]
         case ast.Call(args=[first, *_]):  # wrap_triton(kernel), triton.autotune(...)(kernel), functools.partial(kernel)
             parts = [first]
     for part in parts:
@@ -224,11 +245,11 @@ def _innermost(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
+_CUTILE = re.compile(r"(^|\.)(cuda\.tile|cuda_tile|cutile|ct)\.kernel$")
 #: how a decorator's or caller's dotted name ends -> the language that it belongs to
 _OTHER = (
     (re.compile(r"(^|\.)gluon\.jit$"), "Gluon"),
     (re.compile(r"(^|\.)cute\.kernel$"), "CuTe-DSL"),
-    (re.compile(r"(^|\.)(cuda\.tile|cuda_tile|cutile|ct)\.kernel$"), "cuTile"),
     (re.compile(r"(^|\.)numba\.cuda\.jit$"), "Numba CUDA"),
 )
 #: what makes a kernel of a function that it is handed

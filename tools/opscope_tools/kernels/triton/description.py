@@ -37,6 +37,7 @@ from opscope_tools.kernels.triton.expressions import Finder, Surroundings
 from opscope_tools.kernels.triton.launch import LaunchSite, SiteFacts, launch_site
 from opscope_tools.kernels.triton.parameters import compile_time, parameters, runtime_parameters
 from opscope_tools.kernels.triton.run import run_kernel
+from opscope_tools.kernels.triton.tile_language import TileWalk
 from opscope_tools.kernels.values.notation import product
 
 T = TypeVar("T")
@@ -66,8 +67,11 @@ def describe_triton(
         if why in refuted or (settled[name] is None and name not in asked):
             del settled[name]
     taken = {n: why for n, why in reasons.items() if n in settled and n in asked - {*given, *sizes}}
-    around = Surroundings(context.modules, device_functions(context), compile_time(function), _rules(constexprs))
-    log = run_kernel(function, module, around, {**settled, **given, **sizes})
+    by_index = reference.language == "cutile"
+    around = Surroundings(
+        context.modules, device_functions(context, every=by_index), compile_time(function), _rules(constexprs)
+    )
+    log = run_kernel(function, module, around, {**settled, **given, **sizes}, TileWalk if by_index else None)
     pointers = accesses.pointers(log.events)
     values = {c.name: tuple(dict.fromkeys(v.value for v in c.values)) for c in constexprs}
     tiles = lines.tile_sizes(log, around.compile_time, values)
@@ -79,7 +83,7 @@ def describe_triton(
     return KernelTiling(
         id=reference.id,
         name=reference.name,
-        language="triton",
+        language=reference.language,
         role="kernel" if reference.role == "kernel" else "device_function",
         file=reference.file,
         line=reference.line,
@@ -210,20 +214,23 @@ def _notes(
     return notes
 
 
-def device_functions(context: Context) -> Finder:
-    """A finder of jitted functions by the name a kernel calls them by: same file first, then the file's imports."""
+def device_functions(context: Context, *, every: bool = False) -> Finder:
+    """A finder of functions by the name a kernel calls them by: same file first, then the file's imports.
+
+    `every`: of all functions (cuTile compiles what a kernel calls), else of jitted ones.
+    """
     tables: dict[str, dict[str, FunctionNode]] = {}
 
     def table(module: PyModule) -> dict[str, FunctionNode]:
         if module.path not in tables:
-            tables[module.path] = {f.name: f for f in jitted_functions(module)}
+            tables[module.path] = {f.name: f for f in (module.functions if every else jitted_functions(module))}
         return tables[module.path]
 
     def find(module: PyModule, name: str) -> tuple[PyModule, FunctionNode] | None:
         if name in (own := table(module)):
             return module, own[name]
         dotted = name if "." in name else module.leads_to(name)
-        if not dotted or is_triton_jit(dotted) or dotted.startswith("triton."):
+        if not dotted or is_triton_jit(dotted) or dotted.startswith(("triton.", "cuda.tile.")):
             return None
         resolved = context.modules.resolve(dotted, module.path)
         if resolved is not None and resolved[1] in (other := table(resolved[0])):

@@ -28,7 +28,7 @@ from opscope_tools.kernels.host.worlds import (
 )  # fmt: skip
 from opscope_tools.kernels.records import LaunchRef
 from opscope_tools.kernels.triton.decorators import Context
-from opscope_tools.kernels.triton.definitions import FunctionNode, launched
+from opscope_tools.kernels.triton.definitions import FunctionNode, handed, launched
 from opscope_tools.kernels.triton.parameters import parameters
 from opscope_tools.kernels.values.conditions import negated, when_text
 from opscope_tools.kernels.values.expressions import Expression, Quantity, render
@@ -116,7 +116,8 @@ class LaunchSite:
     def _passed(self, tiles: Collection[str]) -> dict[str, str]:
         """Host variables that the launch passes as one tile size of the kernel."""
         names = [a.arg for a, *_ in self.parameters]
-        given = [*zip(names, self.call.args, strict=False), *((k.arg or "", k.value) for k in self.call.keywords)]
+        arguments, keywords = handed(self.call)
+        given = [*zip(names, arguments, strict=False), *((k.arg or "", k.value) for k in keywords)]
         pairs = [
             (v.id, name) for name, v in given if isinstance(v, ast.Name) and name in self.constexprs and name in tiles
         ]
@@ -215,12 +216,13 @@ class LaunchSite:
         """Constexpr arguments and launch options."""
         names = [a.arg for a, *_ in self.parameters]
         given: dict[str, ast.expr] = {}
-        for name, argument in zip(names, self.call.args, strict=False):
+        arguments, keywords = handed(self.call)
+        for name, argument in zip(names, arguments, strict=False):
             if isinstance(argument, ast.Starred):
                 facts.complete = False
                 break
             given[name] = argument
-        for keyword in self.call.keywords:
+        for keyword in keywords:
             if keyword.arg is None:
                 self._bind_table(keyword.value, facts)
             else:

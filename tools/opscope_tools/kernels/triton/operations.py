@@ -56,7 +56,7 @@ _REDUCE = {"sum": 1, "max": 0, "min": 0, "argmax": 0, "argmin": 0, "xor_sum": 0,
 
 #: what these take or give is data, whatever addresses they are handed
 _REDUCTIONS = {"sum", "max", "min", "argmax", "argmin", "cumsum", "reduce", "associative_scan", "sort", "debug_barrier"}
-_DOT = {"dot", "dot_scaled"}
+_DOT = {"dot", "dot_scaled", "mma", "matmul"}
 
 
 @dataclass(frozen=True)
@@ -92,6 +92,9 @@ class Asked:
 class Operations(ABC):
     """What one function's walk does with calls of the language."""
 
+    #: how sources spell the language
+    prefix = "tl"
+
     def __init__(self, log: Log, file: str, via: str, path: Path, times: Formula, line: int) -> None:
         self.log, self.file, self.via, self.path = log, file, via, path
         #: how often what is met runs in one program, and the line of the innermost loop around it
@@ -113,7 +116,7 @@ class Operations(ABC):
         """The result of an operation of the language; one that is not known and takes data is not counted."""
         if op.name in _REDUCTIONS | _DOT and ast.unparse(op.node.func) not in {"min", "max"}:
             self.asked.data = True
-            self.put(Instruction, op.node, operation=f"tl.{op.name}", text=clipped(op.node))
+            self.put(Instruction, op.node, operation=f"{self.prefix}.{op.name}", text=clipped(op.node))
         handler: Callable[[Operation], Value] | None = getattr(self, f"op_{op.name}", None)
         if handler is not None:
             return handler(op)
@@ -133,7 +136,7 @@ class Operations(ABC):
             roots = values[0].roots if values and len(values) == 1 else ()
             return Value(shape, number, data, sources_of(values), roots)
         if data:
-            self.lost(f"tl.{op.name}", op.node, "flops", sources=sources_of(values))
+            self.lost(f"{self.prefix}.{op.name}", op.node, "flops", sources=sources_of(values))
         return Value(None, data=data, sources=sources_of(values))
 
     def compute(self, node: ast.AST, shape: Shape | None, sources: frozenset[int], per_element: int) -> None:
@@ -168,7 +171,7 @@ class Operations(ABC):
             masked = f"boundary_check={ast.unparse(op.given['boundary_check'])}"
         self.asked.data = self.asked.data or what != "store"
         return self.put(
-            Access, op.node, what=what, operation=f"{'descriptor' if op.method else 'tl'}.{op.name}", space="global",
+            Access, op.node, what=what, operation=f"{'descriptor' if op.method else self.prefix}.{op.name}", space="global",
             roots=address.roots, text=clip(shown), shape=None if address.shape is None else texts(address.shape), steps=texts(address.strides), element_bytes=address.element,
             mask=masked, into=self.into if what != "store" else "", gathered=bool(address.sources),
             definition=self.definitions.get(base.id, "") if isinstance(base, ast.Name) else "",
@@ -223,7 +226,7 @@ class Operations(ABC):
     def tile(self, op: Operation, shape: Shape | None) -> None:
         """Put down that the kernel makes a tile."""
         if shape is not None:
-            text = clip(f"tl.{op.name}({', '.join(ast.unparse(a) for a in op.node.args)})", 120)
+            text = clip(f"{self.prefix}.{op.name}({', '.join(ast.unparse(a) for a in op.node.args)})", 120)
             self.put(Allocation, op.node, name="", space="register", dimensions=texts(shape), text=text)
 
     def _filled(self, op: Operation) -> Value:
@@ -342,12 +345,12 @@ class Operations(ABC):
         for other in [*op.arguments[2:], *op.given.values()]:
             self.value(other)
         if not a.shape or not b.shape or len(a.shape) < 2 or len(a.shape) != len(b.shape):
-            self.lost("tl.dot of tiles of unknown shape", op.node, "flops", "matmul")
+            self.lost(f"{self.prefix}.{op.name} of tiles of unknown shape", op.node, "flops", "matmul")
             return Value(None, data=True)
         self.of_floats(a, b)
         shape = (*a.shape[:-1], b.shape[-1])
         self.put(
-            Product, op.node, operation="tl.dot", flops=2 * self.log.counts.size((*shape, a.shape[-1])),
+            Product, op.node, operation=f"{self.prefix}.{op.name}", flops=2 * self.log.counts.size((*shape, a.shape[-1])),
             operands=(a.loaded, b.loaded),
         )  # fmt: skip
         return Value(shape, data=True, sources=a.sources | b.sources, product=True)
@@ -369,7 +372,8 @@ class Operations(ABC):
             self.compute(op.node, found.shape, found.sources, flops)
         where = op.given.get("axis") or (op.arguments[1] if len(op.arguments) > 1 else None)
         axis = self.quiet(where).constant if where is not None else None
-        keeps = "keep_dims" in op.given and self.quiet(op.given["keep_dims"]).constant is True
+        kept = op.given.get("keep_dims") or op.given.get("keepdims")
+        keeps = kept is not None and self.quiet(kept).constant is True
         if found.shape is None or (where is not None and not isinstance(axis, int)):
             return Value(None, data=found.data, sources=found.sources)
         if axis is None:
@@ -567,7 +571,7 @@ class Operations(ABC):
     def _assert(self, op: Operation) -> Value:
         condition = op.argument(0, "cond")
         if condition is not None:
-            self.check(f"tl.{op.name}", op.node, condition, op.argument(1, "msg"))
+            self.check(f"{self.prefix}.{op.name}", op.node, condition, op.argument(1, "msg"))
         return Value()
 
     op_static_assert = op_device_assert = _assert

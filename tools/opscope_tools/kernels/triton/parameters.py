@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from opscope_schemas.tiling import Parameter
 
 from opscope_tools.kernels.triton.definitions import FunctionNode
+
+#: `tl.constexpr`; `ct.Constant[int]` of cuTile, and names that its sources give that
+_COMPILE_TIME = re.compile(r"(^|\.)(constexpr|Constant(\[.*\])?|Const(Int|Bool|Float|Str)?)$")
 
 
 def parameters(function: FunctionNode) -> list[tuple[ast.arg, str, str, bool]]:
@@ -18,7 +22,7 @@ def parameters(function: FunctionNode) -> list[tuple[ast.arg, str, str, bool]]:
     found = []
     for argument, default in pairs:
         annotation = ast.unparse(argument.annotation) if argument.annotation else ""
-        constexpr = annotation.strip("'\"").rpartition(".")[2] == "constexpr"
+        constexpr = bool(_COMPILE_TIME.search(annotation.strip("'\"")))
         found.append((argument, annotation, ast.unparse(default) if default is not None else "", constexpr))
     return found
 

@@ -39,10 +39,12 @@ _DEPTH = 6
 _MOST_STEPS = 60_000
 
 
-def run_kernel(function: FunctionNode, module: PyModule, around: Surroundings, fixed: Mapping[str, Any]) -> Log:
-    """Run a kernel abstractly; `fixed`: parameters of one value."""
+def run_kernel(
+    function: FunctionNode, module: PyModule, around: Surroundings, fixed: Mapping[str, Any], language: type[Walk] | None = None
+) -> Log:  # fmt: skip
+    """Run a kernel abstractly; `fixed`: parameters of one value; `language`: where it is another than Triton's."""
     log = Log(_MOST_STEPS)
-    walk = Walk(module, function, around, log, log.answers)
+    walk = (language or Walk)(module, function, around, log, log.answers)
     for argument, _, _, constexpr in parameters(function):
         name = argument.arg
         shown = Quantity(name, run_time=not constexpr)
@@ -341,7 +343,7 @@ class Walk(Expressions):
             return Value(None)
         module, function = found
         via = f"{self.via} > {function.name}" if self.via else function.name
-        inner = Walk(module, function, self.around, self.log, self.answers, self, via)
+        inner = type(self)(module, function, self.around, self.log, self.answers, self, via)
         specs = parameters(function)
         given = {**dict(zip([a.arg for a, *_ in specs], values, strict=False)), **named}
         for argument, _, default, _ in specs:

@@ -1,0 +1,54 @@
+"""cuTile kernels of our own, as people write them; never run."""
+
+import cuda.tile as ct
+
+ConstInt = ct.Constant[int]
+
+
+def swizzled(M, N, TM: ConstInt, TN: ConstInt, GROUP):
+    bid = ct.bid(0)
+    rows = ct.cdiv(M, TM)
+    columns = ct.cdiv(N, TN)
+    group = GROUP * columns
+    first = bid // group * GROUP
+    size = min(rows - first, GROUP)
+    return first + bid % size, bid % group // size
+
+
+@ct.kernel(occupancy=2)
+def matmul(A, B, C, TM: ConstInt, TN: ConstInt, TK: ConstInt):
+    m, n = swizzled(A.shape[0], B.shape[1], TM, TN, 8)
+    acc = ct.full((TM, TN), 0, dtype=ct.float32)
+    for k in range(ct.num_tiles(A, axis=1, shape=(TM, TK))):
+        a = ct.load(A, index=(m, k), shape=(TM, TK))
+        b = ct.load(B, index=(k, n), shape=(TK, TN))
+        acc = ct.mma(a, b, acc)
+    ct.store(C, index=(m, n), tile=ct.astype(acc, C.dtype))
+
+
+@ct.kernel
+def softmax(X, Y, N: ConstInt, TILE: ConstInt, SCALED: ct.Constant[bool], scale: float):
+    row = ct.bid(0)
+    columns = ct.arange(TILE, dtype=ct.int32)
+    x = ct.gather(X, (row, columns), padding_value=0)
+    x = ct.astype(x, ct.float32)
+    if SCALED:
+        x = x * scale
+    x = ct.where(columns < N, x, -1e30)
+    x = ct.exp(x - ct.max(x, axis=0, keepdims=True))
+    y = ct.truediv(x, ct.sum(x, axis=0, keepdims=True))
+    ct.scatter(Y, (row, columns), ct.astype(y, Y.dtype))
+
+
+@ct.kernel
+def transposed(X, Y, TM: ConstInt, TN: ConstInt):
+    i, j = ct.bid(0), ct.bid(1)
+    x = ct.load(X, index=(i, j), shape=(TM, TN))
+    ct.store(Y, index=(j, i), tile=ct.transpose(x))
+
+
+def run(stream, a, b, c, x, y):
+    m, n = c.shape
+    grid = (ct.cdiv(m, 128) * ct.cdiv(n, 64), 1, 1)
+    ct.launch(stream, grid, matmul, (a, b, c, 128, 64, 32))
+    ct.launch(stream, (x.shape[0],), softmax, (x, y, x.shape[1], 1024, True, 0.5))

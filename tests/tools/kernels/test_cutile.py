@@ -1,0 +1,155 @@
+"""cuTile kernels: found, and their costs those of the source run turn by turn by another program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from cutile_counted import Array, counted
+from kernel_sources import kernel_sources
+from opscope_cache.store import MemoryStore
+from opscope_schemas.common import Repository
+from opscope_schemas.tiling import KernelTiling
+from opscope_tools.kernels import Inventory, describe, scan, select
+
+OWN = Path(__file__).parents[2] / "corpus/kernels_own"
+QUIET: Any = {"checkpoint": lambda: None, "progress": lambda *_: None}
+_FIELDS = {"flops": "flops", "matmul_flops": "matmul", "read_bytes": "read", "write_bytes": "write"}
+
+
+class Case(NamedTuple):
+    """One block of a kernel at one point; `sizes`: what the formulas name beside what it is handed."""
+
+    file: str
+    kernel: str
+    given: Mapping[str, Any]
+    ids: tuple[int, ...] = (1, 1, 0)
+    blocks: tuple[int, ...] = (64, 1, 1)
+    sizes: Mapping[str, int] = {}
+
+
+def half(*shape: int) -> Array:
+    return Array(shape)
+
+
+def full(*shape: int) -> Array:
+    return Array(shape, "float32")
+
+
+OWN_CASES = [
+    Case(
+        "indexed_tiles.py",
+        "matmul",
+        {"A": half(96, 80), "B": half(80, 64), "C": full(96, 64), "TM": 32, "TN": 16, "TK": 16},
+        (3,),
+    ),
+    Case(
+        "indexed_tiles.py",
+        "softmax",
+        {"X": half(8, 60), "Y": half(8, 60), "N": 60, "TILE": 64, "SCALED": True, "scale": 0.5},
+        (3,),
+    ),
+    Case(
+        "indexed_tiles.py",
+        "softmax",
+        {"X": half(8, 60), "Y": full(8, 60), "N": 60, "TILE": 64, "SCALED": False, "scale": 0.5},
+        (3,),
+    ),
+    Case("indexed_tiles.py", "transposed", {"X": half(64, 64), "Y": full(64, 64), "TM": 16, "TN": 8}),
+]
+GYM = "tilegym/ops/cutile"
+REAL_CASES = [
+    Case(f"{GYM}/matmul.py", "_matmul_kernel",
+         {"A": half(96, 80), "B": half(80, 64), "C": half(96, 64), "TILE_SIZE_M": 32, "TILE_SIZE_N": 16, "TILE_SIZE_K": 16}, (3,)),
+    Case(f"{GYM}/bmm.py", "_bmm_kernel", {"A": half(4, 96, 80), "B": half(4, 80, 64), "C": half(4, 96, 64), "TM": 32, "TN": 16, "TK": 16}, (1, 2, 3)),
+    Case(f"{GYM}/rms_norm.py", "_rms_norm_kernel_multi_wave_cached",
+         {"x": half(9, 60), "w": half(60), "out": half(9, 60), "Rstd": full(9), "N": 60, "eps": 1e-6, "offset": 0.0, "TILE_SIZE": 64}, (2,)),
+    Case(f"{GYM}/rms_norm.py", "_rms_norm_kernel_gather",
+         {"x": half(9, 60), "w": half(60), "out": half(9, 60), "Rstd": full(9), "N": 60, "EPS": 1e-6, "OFFSET": 0.0, "TILE_SIZE": 16}, (2,)),
+    Case(f"{GYM}/transpose.py", "_transpose_kernel", {"input": half(64, 48), "output": half(48, 64), "M": 64, "N": 48, "BLOCK_M": 16, "BLOCK_N": 8}, (1, 2)),
+    Case(f"{GYM}/swiglu.py", "_swiglu_forward_kernel",
+         {"a": half(9, 64), "b": half(9, 64), "c": half(9, 64), "TILE_SIZE": 32, "check_bounds": True}, (2, 1)),
+    Case(f"{GYM}/swiglu.py", "_swiglu_backward_kernel",
+         {"dc": half(9, 64), "a": half(9, 64), "b": half(9, 64), "da": half(9, 64), "db": half(9, 64), "TILE_SIZE": 32}, (2, 1)),
+    Case(f"{GYM}/attention.py", "_fmha_kernel",
+         {"Q": half(2, 4, 64, 32), "K": half(2, 2, 64, 32), "V": half(2, 2, 64, 32), "Out": half(2, 4, 64, 32), "qk_scale": 0.2, "input_pos": 0,
+          "TILE_D": 32, "H": 4, "TILE_M": 16, "TILE_N": 8, "QUERY_GROUP_SIZE": 2, "CAUSAL": False, "EVEN_K": True}, (1, 2)),
+    Case(f"{GYM}/attention.py", "_fmha_bwd_preprocess_kernel",
+         {"O": half(2, 4, 64, 32), "dO": half(2, 4, 64, 32), "Delta": full(2, 4, 64), "SEQ_LEN": 64, "H": 4, "TILE_M": 16, "TILE_D": 32}, (1, 2)),
+]  # fmt: skip
+
+
+@cache
+def inventory(root: Path) -> tuple[Repository, Inventory]:
+    repository = Repository(name="own", root=root, packages=())
+    return repository, scan(repository, MemoryStore(), **QUIET)
+
+
+def described(root: Path, target: str, given: Mapping[str, Any], sizes: Mapping[str, int]) -> KernelTiling:
+    repository, known = inventory(root)
+    (kernel,) = describe(repository, known, select(known, target), given=given, sizes=sizes, **QUIET)
+    return kernel
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return kernel_sources(tmp_path_factory.mktemp("cutile"))["tilegym"]
+
+
+def check(case: Case, root: Path) -> None:
+    truth = counted((root / case.file).read_text(), case.kernel, case.given, ids=case.ids, blocks=case.blocks)
+    flags = {n: v for n, v in case.given.items() if isinstance(v, bool)}
+    sizes = {n: v for n, v in case.given.items() if isinstance(v, int) and not isinstance(v, bool)}
+    arrays = {n: v for n, v in case.given.items() if isinstance(v, Array)}
+    sizes |= {f"{n}.shape[{axis}]": size for n, a in arrays.items() for axis, size in enumerate(a.shape)}
+    sizes |= {f"{n}.element_size()": a.bytes for n, a in arrays.items()}
+    sizes |= {f"program_id({axis})": number for axis, number in enumerate(case.ids)}
+    sizes |= {f"num_programs({axis})": number for axis, number in enumerate(case.blocks)} | dict(case.sizes)
+    cost = described(root, f"{case.file}::{case.kernel}", flags, sizes).cost
+    assert cost is not None
+    assert cost.not_counted == ()
+    assert {ours: cost.evaluated.get(name) for name, ours in _FIELDS.items()} == {
+        n: truth[n] for n in _FIELDS.values()
+    }, cost.unbound
+
+
+@pytest.mark.parametrize("case", OWN_CASES, ids=lambda c: c.kernel)
+def test_costs_are_those_of_the_source_run_turn_by_turn(case: Case) -> None:
+    check(case, OWN)
+
+
+@pytest.mark.parametrize("case", REAL_CASES, ids=lambda c: c.kernel)
+def test_costs_of_real_kernels_are_those_of_the_source_run_turn_by_turn(case: Case, sources: Path) -> None:
+    check(case, sources)
+
+
+def test_what_a_product_of_tiles_is_made_of_is_told() -> None:
+    kernel = described(OWN, "indexed_tiles.py::matmul", {}, {})
+    assert [(m.parameter, m.shape, m.strides) for m in kernel.loads] == [
+        ("A", ("TM", "TK"), ("{A.strides[0]}", "{A.strides[1]}")), ("B", ("TK", "TN"), ("{B.strides[0]}", "{B.strides[1]}")),
+    ]  # fmt: skip
+    assert [(m.parameter, m.shape) for m in kernel.stores] == [("C", ("TM", "TN"))]
+    (grid,) = kernel.grid
+    assert (grid.function, grid.dimensions) == ("run", ("cdiv({m}, 128) * cdiv({n}, 64)", "1", "1"))
+    assert {t.name: t.values for t in kernel.tile} == {"TM": ("128",), "TN": ("64",), "TK": ("32",)}
+    assert kernel.cost is not None
+    assert kernel.cost.stage_bytes == "TK * (TM * {A.element_size()} + TN * {B.element_size()})"
+
+
+def test_a_switch_that_every_launch_sets_is_said() -> None:
+    kernel = described(OWN, "indexed_tiles.py::softmax", {}, {})
+    values = {c.name: [(v.value, v.origin) for v in c.values] for c in kernel.constexpr}
+    assert values == {"N": [("{x.shape[1]}", "launch")], "TILE": [("1024", "launch")], "SCALED": [("True", "launch")]}
+    assert kernel.cost is not None
+    assert kernel.cost.flops == "5 * TILE"
+
+
+def test_every_kernel_of_the_wheel_is_found(sources: Path) -> None:
+    texts = {str(p.relative_to(sources)): p.read_text() for p in sources.rglob("*.py")}
+    written = {path for path, text in texts.items() if "\n@ct.kernel" in text}
+    found = {k.file for k in inventory(sources)[1].kernels if k.language == "cutile"}
+    assert written <= found
+    assert len(found) > 50
