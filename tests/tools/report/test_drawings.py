@@ -285,7 +285,7 @@ def test_the_bars_of_a_timeline_add_up_to_the_pass_and_stand_behind_one_another(
 def test_short_neighbours_share_a_bar_and_a_long_kernel_keeps_its_own(facts: ImplementationFacts) -> None:
     (graph,) = timelines(with_kernels(facts, [1e-6, 1e-6, 1.0, 1e-6, 1e-6]))
     assert [vertex.lines[0].split(" ")[0] for vertex in graph.vertices] == ["k0", "k2", "k3"]
-    assert graph.vertices[1].lines[1:] == ("     1 s", "100.0 %", "memory under 1 %, 1 kB")
+    assert graph.vertices[1].lines[1:] == ("     1 s", "100.0 %", "neither, memory under 1 %, 1 kB")
 
 
 def test_a_bar_says_what_limits_it_and_how_much_of_its_time_that_explains(facts: ImplementationFacts) -> None:
@@ -304,7 +304,7 @@ def test_a_bar_says_what_limits_it_and_how_much_of_its_time_that_explains(facts:
     small = first.model_copy(update={"calibrated_seconds": 1e-9, "bound_seconds": 1e-9, "count": 3, "module": "m1"})
     other = first.model_copy(update={"limited_by": "compute", "bound_seconds": 3e-3})
     assert last(small, other)[-1] == "compute 75 %, 4 kFLOP"
-    assert last(small, other)[0] == "k0 (m1) to k0 (m0): 2 kernels"
+    assert last(small, other)[0] == "k0 (m1) to k0 (m0): 2 kernels, 4 runs"
     assert last(small, small.model_copy(update={"module": "m2"}))[0] == "k0 (m1) to k0 (m2): 2 kernels ×3"
 
 

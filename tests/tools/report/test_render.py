@@ -413,7 +413,7 @@ def test_what_was_measured_to_save_stands_before_what_a_bound_promises(facts: Im
     changed = found.model_copy(update={"alternatives": (promised, nothing, measured)})
     told = toy.unmarked(toy.rendered_with(replace(facts, estimates={"decode": changed}), {}).text)
     assert (
-        "Of a decode step as modelled (of its bound): weights fp8 50 % (40 %). Of its bound alone, since nobody measured such kernels: weights int4 70 %. "
+        "Of a decode step as modelled (of its bound): weights fp8 50 % (40 %). Of its bound alone, as no measurement of such kernels is at hand: weights int4 70 %. "
         "Weights are those of the layers' products"
     ) in told
     assert "cache fp8" not in told.partition("## 2.")[0]

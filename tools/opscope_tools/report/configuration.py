@@ -46,6 +46,9 @@ _SHORT = 40
 _PLACES = 6
 _POSITIONS = "positions that the configuration states"
 _NOWHERE = "read nowhere in the model's file"
+DOCSTRINGS = (
+    "What stands under Description as code is the docstring's own word, for which nothing but the docstring speaks."
+)
 #: fields that its base classes act on
 _OF_THE_BASE = (
     "use_cache",
@@ -54,6 +57,9 @@ _OF_THE_BASE = (
     "output_hidden_states",
     "return_dict",
     "use_return_dict",
+    "initializer_range",
+    "init_std",
+    "initializer_factor",
 )
 
 
@@ -74,6 +80,10 @@ def configuration_rows(facts: ImplementationFacts, quotes: Quotes) -> list[Row]:
         value = _current(held[1]) if held is not None else value
         parts = _nested(facts, attribute) if value is None else {}
         meaning = variable.meaning if variable else _standard_meaning(facts, name, attribute)
+        if name == "intermediate_size" and not (
+            facts.classes_of("feed-forward network") or facts.classes_of("mixture of experts")
+        ):
+            meaning = "inner width of a layer"
         if parts:
             rows.append(_of_parts(facts, name, meaning, parts, quotes))
             said |= {attribute, *parts}
@@ -296,7 +306,7 @@ def _clipped(text: str) -> str:
 
 def _standard_meaning(facts: ImplementationFacts, name: str, attribute: str) -> str:
     if name != "max_seq_len":
-        return name.replace("_", " ")
+        return {"num_heads": "heads of attention", "head_dim": "width of a head"}.get(name, name.replace("_", " "))
     if facts.table_rows is not None:
         return f"{_POSITIONS} and a table holds"
     if facts.unread(attribute):
@@ -506,6 +516,8 @@ def _conditions(facts: ImplementationFacts) -> list[str]:
     inside: list[str] = []
     outside: list[str] = []
     for condition in facts.main.conditions:
+        if re.search(r"<= \d{18,}$", condition):  # what a size of 64 bits is anyway
+            continue
         known = variables(condition) <= values.keys()
         (inside if not known or holds(condition, values) else outside).append(f"`{condition}`")
     lines = [f"Formulas derived where: {', '.join(inside)}"] if inside else []

@@ -125,7 +125,7 @@ def kernel_note(facts: ImplementationFacts) -> str:
         return ""
     return (
         f"`n/a`: not analysed. `{facts.modeling_file}` launches library kernels only, which choose tiles, stages and "
-        "warps themselves; `write_report` with `kernel` shows those of a CUDA or Triton kernel."
+        "warps themselves."
     )
 
 

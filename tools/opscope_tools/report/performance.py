@@ -42,7 +42,7 @@ def memory_graph(facts: ImplementationFacts) -> Graph:
             Vertex("registers", ("Registers: known only after compilation",)),
         ),
         (
-            Edge("hbm", "sram", "load, one kernel at a time; results are stored the same way"),
+            Edge("hbm", "sram", "load and store"),
             Edge("sram", "registers", "load"),
         ),
     )  # fmt: skip

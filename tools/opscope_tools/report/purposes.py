@@ -200,6 +200,10 @@ def _window(of: _Subject) -> str:
     return f", {among}no more than the last {of.quotes('window', window)} (`sliding_window`)"
 
 
+#: what a normalisation does with its weights, by name
+_APPLIES = {"weight": "multiplies by a learned weight", "bias": "adds a bias"}
+
+
 def _normalisation(of: _Subject) -> str:
     widths = [said for said in of.widths() if said] or [said for said in (of.size("hidden_size"),) if said]
     grouped = of.runs(r"group_norm|batch_norm")
@@ -208,10 +212,13 @@ def _normalisation(of: _Subject) -> str:
     done = (
         f"takes the mean of {over} away and divides by its standard deviation"
         if centred
-        else f"scales {over} by its root mean square"
+        else f"divides {over} by its root mean square"
     )
     if grouped:
         done = f"scales {over} by the statistics of its group"
+    node = node_of(of.facts, of.module.class_name, of.facts.calls.get(of.module.class_name))
+    learned = [name for name in ("weight", "bias") if node is not None and name in node.weights]
+    done += f", then {' and '.join(_APPLIES[name] for name in learned)}" if learned else ""
     return f"{done}, so that the layers see values of one size"
 
 
@@ -339,7 +346,7 @@ def _through(of: _Subject, what: str = "what it is given") -> str:
     """Through how many layers of which classes it sends what it is given, whether it calls them or what it calls does."""
     call = of.facts.calls.get(of.module.class_name)
     below = [k for _, _, k in walk((call.kernels if call else of.facts.main.kernels) or (), "")]
-    layers = [k for k in below if k.attribute.endswith("*") and of.facts.role(k.class_name) == "layer"]
+    layers = [k for k in below if re.search(r"(^|\.)(\*|\d+)$", k.attribute) and of.facts.role(k.class_name) == "layer"]
     runs = sum(evaluate(k.repeat, of.values) for k in layers) // (evaluate(call.repeat, of.values) if call else 1)
     names = dict.fromkeys(f"`{short(k.class_name)}`" for k in layers)
     key = f"module.{of.module.class_name}.layers"

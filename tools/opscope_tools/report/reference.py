@@ -105,7 +105,7 @@ def _variable_lengths(facts: ImplementationFacts, quotes: Quotes) -> str:
     most = facts.table_rows
     takes = "takes any seq_len" if most is None else f"takes a seq_len of up to {quotes('table_positions', most)}"
     if not any(v.name == "seq_len" for v in facts.main.variables):
-        takes = "has no seq_len"
+        return f"{here} has no seq_len: its inputs are of one length, but for what the conditions of section 3.3 leave open."
     return f"{here} {takes}; the formulas hold where the conditions of section 3.3 do.{used}"
 
 
@@ -123,14 +123,17 @@ def _longest(facts: ImplementationFacts, quotes: Quotes) -> str:
             else ""
         )
         if facts.table_rows is not None:
-            computed += f" A table has those of a sequence of {quotes('table_positions', facts.table_rows)} tokens."
+            rows = quotes("table_positions", facts.table_rows)
+            computed += f" The table of positions serves sequences of up to {rows} tokens."
         if facts.within and not rotary and not facts.classes_of("attention"):
             computed = f" It bounds the model; `{short(facts.subject)}` itself reads no positions."
         return f"{', '.join(said)}.{computed}"
     where = facts.pointer(facts.tree.config_class)
     if facts.table_weight is not None:
         name, rows = facts.table_weight[0], quotes("table_positions", facts.table_weight[1])
-        return f"The weight `{name}` holds {rows} positions; section 3.3 says which inputs have as many."
+        others = _forward_lines(facts, r"\b(interpolate_pos\w*)\b")[:1]
+        more = f"; {_listed(others)} makes others of them where that is asked for" if others else ""
+        return f"The weight `{name}` holds {rows} positions; section 3.3 says which inputs have as many{more}."
     return f"None declared: searched `{short(facts.tree.config_class)}` ({where}) and what it holds for max_position_embeddings."
 
 

@@ -133,7 +133,7 @@ def _context(facts: ImplementationFacts, quotes: Quotes, catalogue: Sequence[Tas
         "features": overview.key_features(facts, quotes),
         "execution": overview.execution_lines(facts),
         "configuration": "\n\n".join(filter(None, (
-            table(TABLES["3.1"], configuration.configuration_rows(facts, quotes)), configuration.configuration_note(facts),
+            table(TABLES["3.1"], configuration.configuration_rows(facts, quotes)), configuration.DOCSTRINGS, configuration.configuration_note(facts),
         ))),
         "kernels": table(TABLES["3.2"], kernels.kernel_rows(facts)),
         "kernel_note": kernels.kernel_note(facts),

@@ -12,10 +12,10 @@ from fractions import Fraction
 
 from opscope_schemas.analysis import ModelAnalysis, ModuleNode
 from opscope_schemas.estimates import RooflineResult, launches
-from opscope_schemas.formula import evaluate, variables
+from opscope_schemas.formula import Rational, evaluate, variables
 from opscope_schemas.units import amount, counted, plain_bytes, seconds, things
 
-from opscope_tools.report.facts import ImplementationFacts, short
+from opscope_tools.report.facts import ImplementationFacts, leaves, short
 from opscope_tools.report.findings import repeated
 from opscope_tools.report.kinds import sliding_window, windowed
 from opscope_tools.report.overview import attention_kind
@@ -26,6 +26,8 @@ __all__ = ["story", "times_said"]
 
 #: parts of a sum that are named, changes that are told
 _PARTS, _CHANGES = 3, 5
+#: of the tokens of all sequences that fit, those that fit in one where what a pass keeps grows faster than its length
+_STEEP = 0.9
 #: of the memory that engines use: what is left of it where a pass fits barely
 _BARELY = 0.08
 #: of all FLOPs: where people say nearly all
@@ -178,8 +180,27 @@ def _cost(facts: ImplementationFacts, document: ModelAnalysis, quotes: Quotes) -
         f"{facts.called(document, quotes)} takes {quotes.said(f'{phase}.flops', figures.flops, _flops)}, "
         f"{f'nearly all of it in matrix products ({products})' if nearly else f'of which {products} are matrix products'}, and moves "
         f"{quotes.said(f'{phase}.bytes', figures.bytes, plain_bytes)} as eager execution does, in {quotes(f'{phase}.operators', ran)} {things(ran, 'operator')}: "
-        f"{quotes.decimal(f'{phase}.intensity', figures.intensity)} FLOPs per byte."
+        f"{quotes.decimal(f'{phase}.intensity', figures.intensity)} FLOPs per byte.{_above_diagonal(document, values, quotes)}{_steps(document, values, quotes)}"
     )
+
+
+def _above_diagonal(document: ModelAnalysis, values: Mapping[str, Rational], quotes: Quotes) -> str:
+    """What of the FLOPs a causal kernel does not compute; empty where that is nothing."""
+    saved = evaluate(document.totals.causal_saving, values)
+    if not saved:
+        return ""
+    return f" Of its FLOPs {quotes.said(f'{document.phase}.causal_flops', saved, _flops)} are attention to later tokens, which a causal kernel leaves out."
+
+
+def _steps(document: ModelAnalysis, values: Mapping[str, Rational], quotes: Quotes) -> str:
+    """What a loop over tokens in Python makes of the operators; empty where there is none."""
+    looped = [(path, k) for path, k in leaves(document) if "seq_len" in variables(k.repeat)]
+    if not looped:
+        return ""
+    ran = sum(evaluate(kernel.repeat, values) for _, kernel in looped)
+    at = " and ".join(dict.fromkeys(f"`{k.file}:{k.line}`" for _, k in looped[:1]))
+    many = quotes(f"{document.phase}.looped", ran)
+    return f" {many} of the operators are steps of a loop over tokens in Python (from {at}), which runs where no kernel for it is installed."
 
 
 def _flops(value: float) -> str:
@@ -299,6 +320,10 @@ def _fits(phase: str, found: RooflineResult, facts: ImplementationFacts, quotes:
         room += f", or in this batch all {quotes('table_positions', facts.table_rows)} tokens that a table has positions for"
     elif use.longest_context:
         room += f", or {quotes(f'{key}.longest_context', use.longest_context)} tokens in this batch"
+        at = facts.point(next((one for one in facts.documents if one.phase == phase), facts.main))
+        together = (use.largest_batch or 0) * at.get("seq_len", 0) / at.get("batch_size", 1)
+        if phase == "prefill" and use.longest_context < _STEEP * together:
+            room += " (fewer than these sequences hold together: masks and what else eager execution keeps grow faster than the length)"
         if facts.limit is not None and use.longest_context > facts.limit:
             room += f", more than the {quotes('positions', facts.limit)} positions that the configuration states"
     of = quotes.said(f"{key}.usable", use.usable_bytes, plain_bytes)
@@ -311,11 +336,15 @@ def _turns(facts: ImplementationFacts, quotes: Quotes) -> Iterator[str]:
         return
     document = next((one for one in facts.documents if one.phase == "decode"), facts.main)
     cached = quotes("decode.cache_len", facts.point(document).get("cache_len", 0))
+    with_each = f"With {cached} cached tokens each"
+    if not found.memory.cache_bytes_per_token and found.memory.cache_bytes:  # states, whatever was read before
+        size = Fraction(found.memory.cache_bytes) / facts.point(document).get("batch_size", 1)
+        with_each = f"With a state of {quotes.said('decode.state_bytes', round(size), plain_bytes)} each, however long the context is"
     if found.turning_batch is not None:
         batch = quotes("decode.turning_batch", found.turning_batch)
-        yield f"With {cached} cached tokens each, computing limits most of a decode step's bound from a batch of {batch} on; below it, memory."
+        yield f"{with_each}, computing limits most of a decode step's bound from a batch of {batch} on; below it, memory."
     else:
-        yield f"With {cached} cached tokens each, at no batch does computing limit most of a decode step's bound."
+        yield f"{with_each}, at no batch does computing limit most of a decode step's bound."
     per_token, weights = found.memory.cache_bytes_per_token, found.memory.weights_bytes
     at, use = facts.point(document), found.memory
     grown = (per_token or 0) * Fraction(at.get("cache_len", 0) + 1) * Fraction(at.get("batch_size", 1))
@@ -352,15 +381,16 @@ def _saved(facts: ImplementationFacts, quotes: Quotes) -> str:
             f"{one.name} {quotes.decimal(f'{phase}.saved.{one.name}.bound', 100 * one.bound_share, 0)} %"
             for one in others[:_PARTS]
         ]
-        parts.append(f"Of its bound alone, since nobody measured such kernels: {', '.join(told)}.")
+        parts.append(f"Of its bound alone, as no measurement of such kernels is at hand: {', '.join(told)}.")
     if any(one.name.startswith("weights ") for one in (*measured, *others)):
         parts.append("Weights are those of the layers' products: embeddings and the head stay as they are.")
     if phase and launches(totals := facts.estimates[phase].totals):
         explains = 100 * totals.bound_seconds / (totals.calibrated_seconds or 1)
         share = quotes.decimal(f"{phase}.time.bound_share", explains, 0)
+        experts = " (each then reads more of the experts)" if facts.classes_of("mixture of experts") else ""
         parts.insert(
             0,
-            f"Fewer kernels, or more sequences for each, as their fixed time is most of {_STEP[phase]}; the bound is {share} % of it.",
+            f"Fewer kernels, or more sequences for each{experts}, as their fixed time is most of {_STEP[phase]}; the bound is {share} % of it.",
         )
     return " ".join(parts)
 

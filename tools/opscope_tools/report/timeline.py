@@ -22,12 +22,14 @@ __all__ = ["LEGEND", "timelines"]
 _MOST = 16
 #: share of the pass below which neighbours together are one bar
 _SMALL = 0.005
+#: share of its time from which a roof explains a kernel
+_EXPLAINS = 0.25
 #: operators that a bar of several names
 _NAMED = 3
 LEGEND = (
     "Behind a bar: its time, its share of the pass, what limits it with the share of its time that this explains, what it computes or moves in all its "
     "runs. launch: the fixed time of its kernels, what one of their class takes however small it is, is most of its time; else the roof that it is nearer "
-    "to, memory (its bytes) or compute (its products). A fused kernel is "
+    "to, memory (its bytes) or compute (its products), neither of them where that explains less than a quarter. A fused kernel is "
     "called by what it does, with the operators before and behind that it takes in (a residual add, a cast), and stands at the "
     "module that issues most of them. What limits a kernel here may be another than what section 8.3 says of its operator: there operators run eagerly, one "
     "by one, and attention has the pairs too that a mask hides."
@@ -79,7 +81,9 @@ def _label(run: Sequence[OperatorTime], named: Mapping[str, str]) -> str:
     times = f" ×{first.count}" if first.count > 1 and len({one.count for one in run}) == 1 else ""
     if len({(one.module, one.count) for one in run}) > 1:
         ends = " to ".join(f"{_operations([one])}{named[one.module]}" for one in (first, last))
-        return f"{ends}: {len(run)} kernels{times}"
+        runs = sum(one.count for one in run)
+        often = f", {runs} runs" if runs > len(run) and not times else times
+        return f"{ends}: {len(run)} kernels{often}"
     return f"{_operations(run)}{named[first.module]}{times}  :{first.line}"
 
 
@@ -116,4 +120,5 @@ def _said(run: Sequence[OperatorTime]) -> str:
         limit, explained["launch"] = "launch", started
     share = min(1.0, explained[limit] / whole)
     part = "under 1 %" if share < 0.005 else f"{100 * share:.0f} %"
-    return f"{limit} {part}, {amount(sum(one.flops for one in run), 'FLOP') if limit == 'compute' else moved}"
+    done = amount(sum(one.flops for one in run), "FLOP") if limit == "compute" else moved
+    return f"{'neither, ' if limit != 'launch' and share < _EXPLAINS else ''}{limit} {part}, {done}"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import math
+import re
 import sys
 import time
 import warnings
@@ -286,11 +287,10 @@ class Session:
                     self.symbols.env.forget(before)
 
     def _build(self) -> Any:
-        wanted = self.request.attention
+        wanted, part = self.request.attention, False
         if issubclass(self.model_class, transformers.PreTrainedModel):
             if wanted == "sdpa" and not getattr(self.model_class, "_supports_sdpa", False):
                 wanted = "eager"
-                self.assumptions[f"{self.model_class.__name__} supports no sdpa attention: traced with eager"] = None
             self.attention = wanted
             self.config._attn_implementation = wanted
             try:
@@ -301,11 +301,14 @@ class Session:
                 self.assumptions[
                     f"A part of {self.model_class.__name__} supports no sdpa attention: traced with eager"
                 ] = None
-                self.attention = "eager"
+                self.attention, part = "eager", True
                 model = self.model_class._from_config(self.config, attn_implementation="eager", dtype=self.dtype)
         else:
             self.attention = wanted
             model = self.model_class(self.config).to(self.dtype)
+        attends = any(re.search("attn|attention", name, re.IGNORECASE) for name, _ in model.named_modules())
+        if attends and self.attention != self.request.attention and not part:
+            self.assumptions[f"{self.model_class.__name__} supports no sdpa attention: traced with eager"] = None
         return model.train(self.training)
 
     # ---- running
