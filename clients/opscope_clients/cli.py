@@ -109,6 +109,8 @@ def analyze(
         raise click.UsageError("--name names one report; leave it out for several targets.")
     if url is not None and session.server_arguments():
         raise click.UsageError("A server at --http has its own repositories and folders; start it with these options.")
+    if url is None:
+        session, targets = session.placing_all(targets)
     own = _configured(session, targets) if kind == "implementation" else None
     if own is not None:
         if len(targets) > 1 or config:

@@ -17,6 +17,7 @@ _VARIED = ("phase", "attention", "view", "weights", "hardware")
 
 
 def _compare(session: SessionOptions, targets: tuple[str, ...], as_json: bool, whole: bool, **given: Any) -> None:
+    session, targets = session.placing_all(targets)
     arguments: dict[str, Any] = {"targets": list(targets)}
     own = parse_object("values", given["values"]) if given["values"] else {}
     assert isinstance(own, dict)

@@ -10,6 +10,7 @@ import os
 import re
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -19,6 +20,8 @@ from opscope_schemas.errors import CancelledError, OpscopeError
 from opscope_tools.running.tool import ProgressSink
 from rich.console import Console
 
+#: between two lines about progress where there is no terminal
+_SECONDS = 15.0
 INTERRUPTED = 128 + signal.SIGINT
 CLOSED_PIPE = 128 + 13  # SIGPIPE; the signal module lacks it on some platforms
 
@@ -46,10 +49,10 @@ def err() -> Console:
 
 @contextlib.contextmanager
 def progress(title: str) -> Iterator[ProgressSink]:
-    """Shows what a running tool says about its progress, on a terminal only."""
+    """Shows what a running tool says about its progress; where there is no terminal, now and then of what takes long."""
     console = err()
     if not console.is_terminal:
-        yield _unseen
+        yield _seldom(title)
         return
     with console.status(title) as status:
 
@@ -60,8 +63,18 @@ def progress(title: str) -> Iterator[ProgressSink]:
         yield sink
 
 
-def _unseen(done: float, total: float | None, message: str) -> None:
-    """Progress without a terminal: standard error is then somebody's log."""
+def _seldom(title: str) -> ProgressSink:
+    """Progress without a terminal: standard error is then somebody's log, which gets a line in so many seconds."""
+    last = time.monotonic()
+
+    def sink(done: float, total: float | None, message: str) -> None:
+        nonlocal last
+        if time.monotonic() - last >= _SECONDS:
+            last = time.monotonic()
+            share = f" {done:g}/{total:g}" if total else ""
+            err().print(f"opscope: {title}{share} {message}", markup=False)
+
+    return sink
 
 
 #: an argument of a tool as its sentences write it: a name in Python or JSON

@@ -17,6 +17,7 @@ from opscope_clients.session_options import SessionCommand, SessionOptions, comm
 
 
 def _estimate(session: SessionOptions, target: str, hardware: str, as_json: bool, whole: bool, **given: Any) -> None:
+    session, target = session.placing(target)
     file = drawing.check(given["plot"], given["picture"], overwrite=given["overwrite"]) if given["plot"] else None
     phase = given["phase"]
     if phase != "decode":  # the context is what the pass reads
@@ -111,6 +112,7 @@ def _print_csv(result: SweepResult) -> None:
 
 
 def _plan(session: SessionOptions, target: str, hardware: str, as_json: bool, whole: bool, **given: Any) -> int:
+    session, target = session.placing(target)
     file = drawing.check(given["plot"], "plans", overwrite=given["overwrite"]) if given["plot"] else None
     arguments: dict[str, Any] = {
         "target": target, "hardware": hardware,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -94,6 +94,14 @@ class SessionOptions:
         except (OSError, ValueError, RuntimeError):  # a name that no file can have
             root = None
         return (self, target) if root is None else self._at(root, path, colon + rest)
+
+    def placing_all(self, targets: Sequence[str]) -> tuple[SessionOptions, tuple[str, ...]]:
+        """As `placing`, of several."""
+        session, placed = self, []
+        for target in targets:
+            session, called = session.placing(target)
+            placed.append(called)
+        return session, tuple(placed)
 
     def _at(self, root: Path, path: Path, rest: str) -> tuple[SessionOptions, str]:
         opened = replace(self, trust=()).workspace()  # what is trusted may be the one that is added here

@@ -63,6 +63,7 @@ def view_command(
     """Analyse TARGET, save its report, and open it as a page with live formulas; Ctrl-C ends it."""
     from opscope_clients.protocol import report_name
 
+    session, target = session.placing(target)
     given = parse_object("config", config, path=True) if config else None
     arguments = {
         "kind": "implementation", "name": report_name(target), "target": target, "hardware": hardware, "html": True, "overwrite": True,

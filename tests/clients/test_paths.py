@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -70,6 +73,29 @@ def test_what_is_no_path_of_a_source_stays_as_it_is(
 ) -> None:
     monkeypatch.setenv("HOME", str(project))
     assert SessionOptions().placing(target) == (SessionOptions(), target)
+
+
+def test_several_paths_are_read_each_where_it_lies(project: Path) -> None:
+    session, placed = SessionOptions().placing_all(["shop/src/parts/inner/kernel.py:7", "llama", "alone/ops.cu"])
+    assert placed == ("src/parts/inner/kernel.py:7", "llama", "ops.cu")
+    assert [repo.partition("=")[0] for repo in session.repo] == ["shop", "alone"]
+
+
+@pytest.mark.parametrize("command", [["analyze"], ["estimate", "--hardware", "h100"], ["compare", "llama"], ["view"]])
+def test_commands_take_a_class_by_the_path_of_its_file(
+    project: Path, command: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    (project / "alone" / "net.py").write_text(
+        "from torch import nn\n\n\nclass Net(nn.Module):\n    def forward(self, x):\n        return x\n"
+    )
+    name, *options = command
+    environment = {**os.environ, "OPSCOPE_CACHE_DIR": str(tmp_path_factory.mktemp("cache"))}
+    ran = subprocess.run(
+        [sys.executable, "-m", "opscope_clients", name, "alone/net.py::Net", *options],
+        capture_output=True, text=True, timeout=120, check=False, env=environment, cwd=project,
+    )  # fmt: skip
+    assert ran.returncode not in (0, 2)
+    assert "repository alone, which is not trusted" in " ".join(ran.stderr.split())
 
 
 def test_a_home_and_a_model_are_no_repositories(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

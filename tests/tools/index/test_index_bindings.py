@@ -293,7 +293,7 @@ def test_a_file_and_a_class_in_it_name_the_class(package: Package) -> None:
     index = package(
         {"pkg/__init__.py": "", "pkg/a.py": "class A:\n    class In: pass\n", "pkg/b.py": "from .a import A\n"}
     )
-    assert index.one("pkg/a.py:A").qualified_name == "pkg.a.A"
+    assert index.one("pkg/a.py:A").qualified_name == index.one("pkg/a.py::A").qualified_name == "pkg.a.A"
     assert index.one("pkg/a.py:In").qualified_name == index.one("pkg/a.py:A.In").qualified_name == "pkg.a.A.In"
     assert index.one("pkg/b.py:A").file == "pkg/a.py"
     with pytest.raises(UnknownNameError, match=r"pkg/a\.py:Aa"):

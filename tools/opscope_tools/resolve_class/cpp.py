@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from opscope_schemas.cpp import CppFacts, CppMethod, CppPlace
 from opscope_schemas.index import ClassMatch, ResolveClassResult
 
@@ -15,7 +17,8 @@ _PLACES = 20  # other places that a match lists
 
 def only_cpp(name: str) -> bool:
     """Whether a name can mean nothing but C++ or CUDA: it holds `::`, or is a line of such a file."""
-    return "::" in name or AT_LINE.match(name.strip()) is not None
+    in_python = re.match(r".+\.py::\w", name.strip())
+    return ("::" in name and in_python is None) or AT_LINE.match(name.strip()) is not None
 
 
 def resolve_cpp(

@@ -26,7 +26,7 @@ from opscope_tools.source.python.names import Resolver
 from opscope_tools.source.python.repository import SourceTree, Unit
 from opscope_tools.source.python.rows import FunctionRow
 
-_IN_FILE = re.compile(r"(?P<path>.+\.py):(?:(?P<line>\d+)|(?P<name>[A-Za-z_][\w.<>]*))$")
+_IN_FILE = re.compile(r"(?P<path>.+\.py)::?(?:(?P<line>\d+)|(?P<name>[A-Za-z_][\w.<>]*))$")
 
 
 @dataclass(frozen=True, eq=False)

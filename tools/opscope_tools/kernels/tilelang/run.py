@@ -138,10 +138,8 @@ class Run(Operations):
         if kind not in _TENSORS:
             return None
         strided = kind == "StridedTensor"
-        values = (
-            [self._quietly(p, scope) for p in (named.get("shape") or parts[0],)] if parts or "shape" in named else [()]
-        )
-        shape = values[0]
+        sized = named.get("shape") or (parts[0] if parts else None)
+        shape = self._quietly(sized, scope) if sized is not None else ()
         dtype = named.get("dtype") or (parts[2 if strided else 1] if len(parts) > (2 if strided else 1) else None)
         steps = self._quietly(parts[1], scope) if strided and len(parts) > 1 else None
         sizes = tuple(map(operand, shape)) if isinstance(shape, tuple | list) else (operand(shape),)
