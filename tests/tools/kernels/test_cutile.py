@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -124,6 +125,28 @@ def test_costs_are_those_of_the_source_run_turn_by_turn(case: Case) -> None:
 @pytest.mark.parametrize("case", REAL_CASES, ids=lambda c: c.kernel)
 def test_costs_of_real_kernels_are_those_of_the_source_run_turn_by_turn(case: Case, sources: Path) -> None:
     check(case, sources)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_formulas_hold_at_any_point(seed: int) -> None:
+    draw = random.Random(seed)
+    m, n, k = (draw.choice([8, 16, 24]) for _ in range(3))
+    rows, columns, depth = (draw.randint(1, 5) for _ in range(3))
+    arrays = {"A": half(m * rows, k * depth), "B": full(k * depth, n * columns), "C": half(m * rows, n * columns)}
+    check(
+        Case("indexed_tiles.py", "matmul", {**arrays, "TM": m, "TN": n, "TK": k}, (draw.randrange(rows * columns),)),
+        OWN,
+    )
+    tile = draw.choice([16, 64])
+    given = {
+        "X": half(9, tile),
+        "Y": full(9, tile),
+        "N": tile,
+        "TILE": tile,
+        "SCALED": draw.random() < 0.5,
+        "scale": 2.0,
+    }
+    check(Case("indexed_tiles.py", "softmax", given, (draw.randrange(9),)), OWN)
 
 
 def test_what_a_product_of_tiles_is_made_of_is_told() -> None:

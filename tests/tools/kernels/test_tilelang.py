@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import textwrap
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -114,6 +115,20 @@ def test_costs_are_those_of_the_source_run_turn_by_turn(case: Case) -> None:
 @pytest.mark.parametrize("case", FLA_CASES, ids=lambda c: c.factory)
 def test_costs_of_real_kernels_are_those_of_the_source_run_turn_by_turn(case: Case, sources: Path) -> None:
     check(case, sources)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_formulas_hold_at_any_point(seed: int) -> None:
+    """Of full tiles, as the formulas say of themselves."""
+    draw = random.Random(seed)
+    m, n, k = (draw.choice([8, 16, 24]) for _ in range(3))
+    grid = [draw.randint(1, 5) for _ in range(3)]
+    sizes = {"M": m * grid[0], "N": n * grid[1], "K": k * grid[2], "block_M": m, "block_N": n, "block_K": k}
+    check(Case("tiles.py", "matmul", sizes, (draw.randrange(grid[1]), draw.randrange(grid[0]))), OWN)
+    rows = draw.randint(2, 6)
+    given = {"M": 1, "N": n, "block_M": m, "causal": draw.random() < 0.5}
+    check(Case("tiles.py", "softmax", given, (draw.randrange(rows),), {"rows": rows * m}), OWN)
+    check(Case("tiles.py", "steps", {"N": 4 * k, "block": k, "turns": draw.randint(1, 20)}, (draw.randrange(4),)), OWN)
 
 
 def test_what_a_product_of_tiles_is_made_of_is_told() -> None:
