@@ -47,6 +47,23 @@ def transposed(X, Y, TM: ConstInt, TN: ConstInt):
     ct.store(Y, index=(j, i), tile=ct.transpose(x))
 
 
+@ct.kernel
+def filled(Y, COUNT, TILE: ConstInt):
+    places = ct.bid(0) * TILE + ct.arange(TILE, dtype=ct.int32)
+    ct.scatter(Y, places, 1.0)
+    ct.atomic_add(COUNT, ct.bid(0), 1.0)
+
+
+@ct.kernel
+def folded(A, B, C, T: ConstInt, TWICE: ct.Constant[bool] = False):
+    a = ct.load(A, index=(ct.bid(0), 0), shape=(T, 16))
+    c = a @ ct.load(B, index=(0, 0), shape=(16, 32), order="F")
+    if TWICE:
+        c = c + c
+    most = ct.full((1,), ct.sum(c) + 1.0, dtype=ct.float32)
+    ct.store(C, index=(ct.bid(0), 0), tile=c * most)
+
+
 def run(stream, a, b, c, x, y):
     m, n = c.shape
     grid = (ct.cdiv(m, 128) * ct.cdiv(n, 64), 1, 1)

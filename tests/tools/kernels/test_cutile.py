@@ -162,6 +162,42 @@ def test_what_a_product_of_tiles_is_made_of_is_told() -> None:
     assert kernel.cost.stage_bytes == "TK * (TM * {A.element_size()} + TN * {B.element_size()})"
 
 
+def test_an_operator_between_matrices_is_a_product() -> None:
+    kernel = described(
+        OWN,
+        "indexed_tiles.py::folded",
+        {},
+        {"T": 8, "A.element_size()": 2, "B.element_size()": 2, "C.element_size()": 4},
+    )
+    assert kernel.cost is not None
+    assert kernel.cost.evaluated["matmul_flops"] == 2 * 8 * 16 * 32
+    assert kernel.cost.evaluated["flops"] == 2 * 8 * 16 * 32 + 8 * 32 + 1 + 8 * 32
+    assert kernel.cost.evaluated["write_bytes"] == 8 * 32 * 4
+    assert kernel.loads[1].strides == ("{B.strides[1]}", "{B.strides[0]}")
+    assert "TWICE is False: its default, and no launch was found" in kernel.cost.conditions
+
+
+def test_a_launch_of_another_language_is_none_of_it(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(
+        "import cuda.tile as ct\n\n@ct.kernel\ndef scale(X, N: ct.Constant[int]):\n    ct.store(X, index=(ct.bid(0),), tile=ct.zeros((N,), ct.float32))\n"
+    )
+    (tmp_path / "b.py").write_text(
+        "import triton\nimport triton.language as tl\n\n@triton.jit\ndef scale(X, N: tl.constexpr):\n"
+        "    tl.store(X + tl.program_id(0), 0.0)\n\ndef run(x):\n    scale[(7,)](x, 32)\n"
+    )
+    tiles, pointers = (described(tmp_path, f"{file}::scale", {}, {}) for file in ("a.py", "b.py"))
+    assert (tiles.language, tiles.num_tiles, pointers.num_tiles) == ("cutile", "", "7")
+
+
+def test_a_number_is_written_at_every_place() -> None:
+    kernel = described(
+        OWN, "indexed_tiles.py::filled", {}, {"TILE": 32, "Y.element_size()": 4, "COUNT.element_size()": 4}
+    )
+    assert [(m.parameter, m.shape) for m in kernel.stores] == [("Y", ("TILE",)), ("COUNT", ())]
+    assert kernel.cost is not None
+    assert (kernel.cost.evaluated["write_bytes"], kernel.cost.evaluated["read_bytes"]) == (32 * 4 + 4, 4)
+
+
 def test_a_switch_that_every_launch_sets_is_said() -> None:
     kernel = described(OWN, "indexed_tiles.py::softmax", {}, {})
     values = {c.name: [(v.value, v.origin) for v in c.values] for c in kernel.constexpr}

@@ -186,7 +186,8 @@ import tilelang.language as T
 @tilelang.jit
 def build(N, flag):
     @T.prim_func
-    def main(X: T.Tensor((N,), "float16"), L: T.Tensor((N,), "int32"), Y: T.Tensor((N,), "float16")):
+    def main(X: T.Tensor((N,), "float16"), L: T.Tensor((N,), "int32"), Y: T.Tensor((N,), "float16"),
+             Z: T.Tensor((N, N), "float16")):
         with T.Kernel(N // 32, threads=32) as b:
             x = T.alloc_shared((32,), "float16")
             {body}
@@ -212,6 +213,73 @@ def test_what_is_not_known_is_said(body: str, said: str, tmp_path: Path) -> None
     assert cost is not None
     assert said in " ".join((*cost.not_counted, *cost.assumptions))
     assert cost.launch_flops == ""
+
+
+def test_a_stage_is_what_one_turn_brings_of_the_operands(tmp_path: Path) -> None:
+    body = """z = T.alloc_shared((32, 16), "float16")
+            c = T.alloc_fragment((32, 32), "float32")
+            T.copy(Z[0, 0], z)
+            for k in T.Pipelined(0, N, 2):
+                T.copy(X[k * 32], x)
+                T.copy(Z[b * 32, k * 16], z)
+                T.gemm(z, z, c, transpose_B=True)"""
+    (tmp_path / "k.py").write_text(SOURCE.replace("{body}", body))
+    kernel = described(tmp_path, "k.py", "build", {}, {})
+    assert kernel.cost is not None
+    assert (kernel.cost.stage_bytes, kernel.cost.read_bytes) == ("1024", "64 * (17 * N + 16)")
+    assert [s.value for s in kernel.num_stages] == ["2"]
+    assert any("keeps up to 2 of x, z" in note for note in kernel.notes)
+
+
+#: of SOURCE with its body: FLOPs, bytes read and written of one block
+BODIES = {
+    "an index that each thread reads": (
+        "t = T.get_thread_binding()\n            j = L[b * 32 + t]\n            Y[j] = X[j] + 1.0", (32, 32 * 4 + 32 * 2, 32 * 2)),
+    "a number cast to whole ones and back": (
+        "for i in T.Parallel(32):\n                x[i] = T.cast(L[i], 'float16') * 2.0 + L[i].astype('float16')\n"
+        "                x[i] = T.cast(x[i], 'int32') + 1", (64, 32 * 8, 0)),
+    "whole numbers times a float": ("for i in T.Parallel(32):\n                x[i] = L[i] * 0.25", (32, 32 * 4, 0)),
+    "the names of arguments": ("T.copy(dst=x, src=X[b * 32])\n            T.copy(src=x, dst=Y[b * 32])", (0, 64, 64)),
+    "what is added for its effect": ("t = T.get_thread_binding()\n            T.atomic_add(dst=Y[b], value=X[t])", (32, 32 * 2 + 32 * 2, 32 * 2)),
+    "a size that is rounded up": ("y = T.alloc_shared((T.next_power_of_2(33),), 'float16')\n            T.copy(X[0], y)", (0, 128, 0)),
+    "a tensor that is filled": ("T.fill(buffer=Y[b * 32 : b * 32 + 32], value=0)", (0, 0, 64)),
+    "a sum over a warp": ("t = T.get_thread_binding()\n            Y[b * 32 + t] = T.warp_reduce_sum(X[t])", (5 * 32, 64, 64)),
+    "what a test of one element leaves": ("T.evaluate(T.exp(X[0]))", (1, 2, 0)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("said", BODIES)
+def test_costs_of(said: str, tmp_path: Path) -> None:
+    body, (flops, read, written) = BODIES[said]
+    (tmp_path / "k.py").write_text(SOURCE.replace("{body}", body))
+    kernel = described(tmp_path, "k.py", "build", {}, {"N": 64})
+    assert kernel.cost is not None
+    assert kernel.cost.not_counted == ()
+    assert tuple(kernel.cost.evaluated[n] for n in ("flops", "read_bytes", "write_bytes")) == (flops, read, written)
+    for one in (*kernel.loads, *kernel.stores):
+        assert one.expression.startswith(one.parameter)
+
+
+def test_threads_of_two_axes_are_told_apart(tmp_path: Path) -> None:
+    body = (
+        "tx = T.get_thread_binding(0)\n            ty = T.thread_binding(0, 8, thread='threadIdx.y')\n"
+        "            if tx == 0:\n                Y[b * 8 + ty] = X[ty]"
+    )
+    (tmp_path / "k.py").write_text(SOURCE.replace("{body}", body).replace("threads=32", "threads=(32, 8)"))
+    cost = described(tmp_path, "k.py", "build", {}, {"N": 64}).cost
+    assert cost is not None
+    assert (cost.evaluated["read_bytes"], cost.evaluated["write_bytes"]) == (8 * 2, 8 * 2)
+
+
+def test_what_is_not_given_stays_a_size_and_a_type_is_the_compilers(tmp_path: Path) -> None:
+    text = SOURCE.replace("def build(N, flag)", "def build(N, threads=None, dtype: T.dtype = T.float16)")
+    text = text.replace("threads=32", "threads=threads").replace("{body}", "T.copy(X[b * (256 // dtype.bits)], x)")
+    (tmp_path / "k.py").write_text(text)
+    kernel = described(tmp_path, "k.py", "build", {}, {})
+    assert kernel.grid[0].block == ("threads",)
+    assert [c.name for c in kernel.constexpr] == ["N", "threads", "dtype"]
+    assert kernel.cost is not None
+    assert kernel.cost.conditions == ("dtype is T.float16: its default",)
 
 
 def test_a_flag_without_default_is_a_condition_and_can_be_given(tmp_path: Path) -> None:

@@ -132,6 +132,8 @@ def launches_of(inventory: Inventory, kernel: KernelRef) -> list[LaunchRef]:
     for launch in inventory.launches:
         if kernel.name not in launch.callees or (launch.file.endswith(".py") != bool(suffixes)):
             continue
+        if launch.language not in ("", kernel.language):
+            continue
         if len(namesakes) < 2 or _means(launch, kernel, namesakes):
             found.append(launch)
     return found

@@ -40,6 +40,8 @@ class LaunchRef(Frozen):
     callees: tuple[str, ...]
     file: str
     line: int
+    #: the language whose way of launching it is, where only one has it
+    language: str = ""
     #: dotted name that the first callee was imported from, where it was
     imported_from: str = ""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -46,7 +47,11 @@ def describe_tilelang(
     values = {c.name: tuple(dict.fromkeys(v.value for v in c.values)) for c in constexprs}
     grids = tuple(_grid(run, one))
     asked = {n.id for f in one.functions for n in ast.walk(f) if isinstance(n, ast.Name)}
-    assumed = [f"{n} is {text}: its default" for n, text in run.defaults.items() if n in asked and n not in given]
+    tests = " ".join(ast.unparse(f) for f in one.functions)
+    assumed = [
+        f"{n} is {text}: its default" for n, text in run.defaults.items()
+        if n in asked and n not in given and (text != "None" or re.search(rf"\b{n} is (not )?None", tests))
+    ]  # fmt: skip
     cost = cost_of(log, certain, grids, sizes, assumed, "thread blocks")
     stage = _stage(log, run, certain)
     inner = one.functions[-1]
@@ -161,10 +166,13 @@ def _enumerated(decorator: ast.Call, one: Opened, module: PyModule, modules: Mod
 
 
 def _stage(log: Log, run: Run, certain: frozenset[str]) -> str:
-    """Bytes that one turn of the pipelined loop copies to shared memory; '' without one such loop, or where one is not told."""
-    if len(run.staged) != 1:
+    """Operands of products that one turn of a loop brings to shared memory, in bytes; '' without one such loop, or where one is not told."""
+    loops = {line: run.multiplied.get(line, {}) for line in run.staged}
+    if len(loops) != 1:
         return ""
-    (line, names), total = next(iter(run.staged.items())), None
+    (line, names), total = next(iter(loops.items())), None
+    if set(names) & set(run.made.get(line, {})):
+        return ""
     for event in log.events:
         if (
             isinstance(event, Access)

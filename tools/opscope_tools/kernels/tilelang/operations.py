@@ -34,6 +34,7 @@ from opscope_tools.kernels.tilelang.values import (
     Datum,
     Region,
     Space,
+    bits_of,
     bytes_of,
     floating,
     name_of,
@@ -66,8 +67,8 @@ _SILENT = set(
     "use_swizzle annotate_layout annotate_safe_value annotate_l2_hit_ratio annotate_restrict_buffers set_max_nreg no_set_max_nreg "
     "disable_warp_group_reg_alloc annotate_producer_reg_dealloc annotate_consumer_reg_alloc import_source pdl_sync pdl_trigger "
     "wait_wgmma warpgroup_wait warpgroup_arrive warpgroup_commit_batch ptx_wait_group ptx_commit_group fence_proxy_async "
-    "tcgen05_mma_arrive mbarrier_expect_tx cp_async_barrier_noinc create_list_of_mbarrier get_mbarrier evaluate attr func_attr "
-    "block_attr reads writes finalize_reducer loop_break print device_print initialize_wgmma_descriptor initialize_tcgen05_descriptor "
+    "tcgen05_mma_arrive mbarrier_expect_tx cp_async_barrier_noinc create_list_of_mbarrier get_mbarrier attr func_attr "
+    "block_attr reads writes loop_break print device_print initialize_wgmma_descriptor initialize_tcgen05_descriptor "
     "increase_descriptor_offset tcgen05_before_thread_sync tcgen05_after_thread_sync warp_sync cluster_arrive cluster_wait sync_cluster "
     "Fragment Layout make_swizzled_layout cp_async_wait_group".split()
 )
@@ -79,13 +80,17 @@ _REDUCES = {
     "reduce_sum": 1, "reduce_abssum": 1, "cumsum": 1, "reduce_max": 0, "reduce_min": 0, "reduce_absmax": 0, "reduce_bitand": 0,
     "reduce_bitor": 0, "reduce_bitxor": 0,
 }  # fmt: skip
-_COPIES = {"copy", "async_copy", "tma_copy", "c2d_im2col"}
+_COPIES = {"copy", "async_copy", "tma_copy"}
 _GEMMS = {"gemm", "gemm_v1", "gemm_v2", "wgmma_gemm", "tcgen05_gemm"}
 #: the result is as the arguments are and costs nothing
 _FREE = set(
-    "max min abs floor ceil round trunc nearbyint isnan isinf isfinite clamp reinterpret Cast cast to reinterpret_cast float16 float32 "
-    "float64 bfloat16 half int8 int16 int32 int64 uint8 uint16 uint32 uint64 Select if_then_else likely bool shift_left shift_right "
-    "bitwise_and bitwise_or bitwise_xor bitwise_not any_of all_of truncdiv truncmod float8_e4m3fn float8_e5m2".split()
+    "max min abs floor ceil round trunc nearbyint isnan isinf isfinite clamp Select if_then_else likely bool shift_left shift_right "
+    "bitwise_and bitwise_or bitwise_xor bitwise_not any_of all_of truncdiv truncmod".split()
+)
+#: conversions, by the type or with it as an argument
+_CASTS = set(
+    "reinterpret Cast cast to reinterpret_cast float16 float32 float64 bfloat16 half int8 int16 int32 int64 uint8 uint16 uint32 uint64 "
+    "float8_e4m3fn float8_e5m2".split()
 )
 _PLACES: dict[str, str] = {
     "floordiv": "//",
@@ -128,8 +133,10 @@ class Operations(Interpreter):
         self.elements: tuple[tuple[str, Size], ...] = ()
         #: what the statement gives its value to
         self.into = ""
-        #: threads of a block, and the numbers of those that the tests around a line leave; None: all, where it is not told
+        #: threads of a block, along each axis, and the numbers of those that the tests around a line leave; None: all, where
+        #: it is not told
         self.threads: Size = Quantity("threads")
+        self.axes: tuple[Size, ...] = ()
         self.here: frozenset[int] | None = None
         #: the tests leave some, and it is not told how many
         self.some = False
@@ -140,6 +147,9 @@ class Operations(Interpreter):
         #: buffers that are copied to in a pipelined loop, by its line
         self.staged: dict[int, dict[str, None]] = {}
         self.stages: dict[int, Size] = {}
+        #: by the line of the loop, tiles in shared memory that products read, and those that are written element by element
+        self.multiplied: dict[int, dict[str, None]] = {}
+        self.made: dict[int, dict[str, None]] = {}
 
     # events ------------------------------------------------------------------------------------------------------
 
@@ -230,16 +240,27 @@ class Operations(Interpreter):
         counts = self.log.counts
         return read_size(str(counts.read(operand(high)) - counts.read(operand(low))))
 
+    def named(self, node: ast.Call, *names: str) -> list[ast.expr | None]:
+        """The arguments of a call by their places or names."""
+        given = {k.arg: k.value for k in node.keywords}
+        return [node.args[at] if at < len(node.args) else given.get(name) for at, name in enumerate(names)]
+
     # accesses ----------------------------------------------------------------------------------------------------
 
-    def element(self, what: Any, region: Region, node: ast.AST, text: str, width: int = 1) -> None:
+    def element(
+        self, what: Any, region: Region, node: ast.AST, text: str, width: int = 1, each: bool = False
+    ) -> None:  # fmt: skip
         """Read or write one element of a tensor, or `width` side by side, in each turn of the loops over elements around it."""
         buffer = region.buffer
         names = [name for name, _ in self.elements]
-        each = not names and any(of_thread(start) for start in region.starts)
-        if each:
-            names = sorted({n for start in region.starts for n in _threads_in(start)})[:1]
-        steps: list[str] = []
+        each = not names and (each or any(of_thread(start) for start in region.starts))
+        if each:  # neighbours are those along the first axis; with gaps between them nothing is told
+            names = (
+                ["threadIdx.x"]
+                if self.here is None or len(self.here) == max(self.here, default=-1) - min(self.here, default=0) + 1
+                else []
+            )
+        steps: list[str] = [""] if each and not names else []
         for name in names:
             parts = [
                 None if start is None else _times(step_of(start, name), step)
@@ -255,8 +276,8 @@ class Operations(Interpreter):
             gathered=region.gathered,
         )  # fmt: skip
 
-    def tile(self, what: Any, region: Region, shape: tuple[Size, ...], node: ast.Call, into: str) -> int:
-        """Read or write a tile of a tensor."""
+    def tile(self, what: Any, region: Region, shape: tuple[Size, ...], node: ast.Call, into: str, text: str) -> int:
+        """Read or write a tile of a tensor, which `text` names."""
         buffer = region.buffer
         axes = [
             (render(size), render(step))
@@ -264,7 +285,7 @@ class Operations(Interpreter):
         ] if len(shape) == len(buffer.shape) else [(render(size), "") for size in shape]  # fmt: skip
         return self.put(
             Access, node, what=what, operation=ast.unparse(node.func), space="global", roots=(buffer.name,),
-            text=ast.unparse(node.args[0] if what == "load" else node.args[-1 if what == "copy" else min(1, len(node.args) - 1)]),
+            text=text,
             shape=tuple(size for size, _ in axes), steps=tuple(step for _, step in axes), element_bytes=bytes_of(buffer.dtype),
             into=into, gathered=region.gathered,
         )  # fmt: skip
@@ -303,16 +324,32 @@ class Operations(Interpreter):
             if data:
                 self.compute(node, ast.unparse(node.func), PER_ELEMENT.get(name, 1), each)
             return Datum(each=each)
+        if name.startswith("warp_reduce_") and data:  # in steps of two, over the 32 threads of a warp
+            self.compute(node, ast.unparse(node.func), 5 if name.endswith("sum") else 0, each=True)
+            return Datum(each=True)
+        if name in _CASTS and given:
+            return self.cast(name, given)
         if name in _FREE:
             if data:
                 return Datum(any(v.floating for v in data), any(v.each for v in data))
             return self.of_sizes(name, given, ast.unparse(node))
         if name in _PLACES and len(given) == 2:
             return Datum(False, any(v.each for v in data)) if data else settled(_PLACES[name], *given)
-        if data:
-            self.lost(ast.unparse(node.func), node)
-            return Datum()
+        if data:  # elements go in and come out: what it moves, it moves between threads
+            self.lost(ast.unparse(node.func), node, FLOPS)
+            return Datum(each=any(v.each for v in data))
         return self.of_sizes(name, given, ast.unparse(node))
+
+    def cast(self, name: str, given: list[Any]) -> Any:
+        """A conversion: whether its result is a number to compute with is told by the type."""
+        values = [v for v in given if isinstance(v, Datum)]
+        types = [name] if bits_of(name) is not None else [v for v in given if not isinstance(v, Datum) and name_of(v)]
+        whole = not floating(types[0]) if types else not any(v.floating for v in values)
+        if values:
+            return Datum(not whole, any(v.each for v in values))
+        sizes = [v for v in given if not name_of(v)]
+        one = sizes[-1] if sizes else given[-1]
+        return one if whole or not isinstance(one, Expression) else Datum(each=of_thread(one))
 
     def of_sizes(self, name: str, given: list[Any], written: str) -> Any:
         """An operation on sizes and constants."""
@@ -325,10 +362,11 @@ class Operations(Interpreter):
             if isinstance(test, bool):
                 return one if test else other
             return one if one == other else Choice(operand(one), operand(test), operand(other))
-        if name in {"Cast", "cast"} and len(given) == 2:
-            return given[1]
-        if len(given) == 1 and not isinstance(given[0], str):
+        if len(given) == 1 and name in _FREE and not isinstance(given[0], str):
             return given[0]
+        if name in {"next_power_of_2", "gcd"} and all(isinstance(v, int | Expression) for v in given):
+            plain = evaluate(render(call(name, *given)), {})
+            return call(name, *given) if plain is None else int(plain)
         return leaf(written)
 
     def op_ceildiv(self, node: ast.Call, scope: Scope) -> Any:
@@ -368,6 +406,17 @@ class Operations(Interpreter):
         axis = self.eval(node.args[0], scope) if node.args else 0
         return leaf(f"threadIdx.{'xyz'[axis] if axis in (0, 1, 2) else 'x'}")
 
+    def op_thread_binding(self, node: ast.Call, scope: Scope) -> Any:
+        """`T.thread_binding(first, end, thread="threadIdx.y")`: the thread's number along an axis."""
+        given = {k.arg: self.eval(k.value, scope) for k in node.keywords}
+        axis = given.get("thread")
+        return leaf(axis) if isinstance(axis, str) else leaf("threadIdx.x")
+
+    def op_evaluate(self, node: ast.Call, scope: Scope) -> Any:
+        """What is computed for what it does."""
+        for argument in node.args:
+            self.handed(argument, scope)
+
     def op_get_warp_idx(self, _node: ast.Call, _scope: Scope) -> Any:
         """The number of the thread's warp."""
         return combine("//", leaf("threadIdx.x"), 32)
@@ -389,10 +438,11 @@ class Operations(Interpreter):
     def op_alloc_var(self, node: ast.Call, scope: Scope) -> Any:
         """A variable of each thread."""
         dtype = self.eval(node.args[0], scope) if node.args else None
-        return Datum(each=True) if floating(dtype) else self.named(self.into or "variable")
+        return Datum(each=True) if floating(dtype) else self.varied(self.into or "variable")
 
-    def named(self, name: str) -> Size:
-        """A quantity that differs from block to block, or from turn to turn."""
+    def varied(self, name: str, each: bool = False) -> Size:
+        """A quantity that differs from block to block, or from turn to turn; `each`: from thread to thread."""
+        name = f"{name} of threadIdx.x" if each and "threadIdx." not in name else name
         self.log.varying.add(name)
         return leaf(name)
 
@@ -464,7 +514,7 @@ class Operations(Interpreter):
         elif source.buffer.space == "global":
             self.put(
                 Access, node, what="load", operation=ast.unparse(node.func), space="global", roots=(source.buffer.name,),
-                text=ast.unparse(node.args[1]), shape=(*map(render, lanes), str(width)), element_bytes=bytes_of(source.buffer.dtype),
+                text=ast.unparse(node.args[1]), shape=(*map(render, lanes), str(width)), steps=("", "1"), element_bytes=bytes_of(source.buffer.dtype),
                 gathered=source.gathered,
             )  # fmt: skip
 
@@ -483,9 +533,9 @@ class Operations(Interpreter):
 
     def copy(self, node: ast.Call, scope: Scope) -> None:
         """`T.copy(source, destination)`: what crosses the border of global memory is moved."""
-        given = {k.arg: k.value for k in node.keywords}
-        sides = [*node.args[:2], *(given[n] for n in ("src", "dst") if n in given)][:2]
-        source, target = (self.region(side, scope) for side in sides)
+        sides = self.named(node, "src", "dst")
+        source, target = (self.region(side, scope) if side is not None else None for side in sides)
+        read, written = (ast.unparse(side) if side is not None else "" for side in sides)
         if not isinstance(source, Region) or not isinstance(target, Region):
             self.lost(ast.unparse(node.func), node, frozenset({"read", "write"}))
             return
@@ -493,10 +543,10 @@ class Operations(Interpreter):
         place = -1
         if out.space == "global":
             shape = source.shape(target.shape(None) if target.told() is None else target.told())
-            place = self.tile("load", source, shape, node, into.name)
+            place = self.tile("load", source, shape, node, into.name, read)
         if into.space == "global":
             shape = target.shape(source.shape(None) if source.told() is None else source.told())
-            self.tile("store", target, shape, node, "")
+            self.tile("store", target, shape, node, "", written)
         elif out.space != "global":
             place = self.filled.get(out.name, -1) if source.whole else -1
         if into.space != "global":
@@ -504,16 +554,28 @@ class Operations(Interpreter):
             if out.space == "global" and into.space == "shared" and self.line in self.stages:
                 self.staged.setdefault(self.line, {})[into.name] = None
 
+    def op_c2d_im2col(self, node: ast.Call, scope: Scope) -> None:
+        """`T.c2d_im2col(image, columns, ...)`: the tile of columns is gathered from the image."""
+        image, columns = (self.region(a, scope) if a is not None else None for a in self.named(node, "img", "col"))
+        if not isinstance(image, Region) or not isinstance(columns, Region):
+            self.lost(ast.unparse(node.func), node, frozenset({"read"}))
+            return
+        place = self.tile("load", image, columns.shape(None), node, columns.buffer.name, image.buffer.name)
+        self.fill(columns.buffer, place)
+        if self.line in self.stages:
+            self.staged.setdefault(self.line, {})[columns.buffer.name] = None
+
     def fill(self, buffer: Buffer, place: int = -1) -> None:
         """A buffer holds something else from here on."""
         self.filled[buffer.name] = place
 
     def op_fill(self, node: ast.Call, scope: Scope) -> None:
         """`T.fill(buffer, value)`, `T.clear(buffer)`."""
-        region = self.region(node.args[0], scope)
+        (what,) = self.named(node, "buffer")
+        region = self.region(what, scope) if what is not None else None
         if isinstance(region, Region):
             if region.buffer.space == "global":
-                self.tile("store", region, region.shape(None), node, "")
+                self.tile("store", region, region.shape(None), node, "", ast.unparse(what) if what is not None else "")
             else:
                 self.fill(region.buffer)
 
@@ -536,6 +598,9 @@ class Operations(Interpreter):
             return
         depth = a[0] if turned else a[1]
         places = tuple(self.filled.get(o.buffer.name, -1) for o in operands[:2])
+        self.multiplied.setdefault(self.line, {}).update(
+            dict.fromkeys(o.buffer.name for o in operands[:2] if o.buffer.space == "shared")
+        )
         self.put(Product, node, operation=text, flops=2 * self.log.counts.size((*c, depth)), operands=places)
         self.fill(operands[2].buffer)
 
@@ -547,7 +612,9 @@ class Operations(Interpreter):
 
     def reduce(self, name: str, node: ast.Call, scope: Scope) -> None:
         """`T.reduce_sum(source, destination)`: a sum 1 per element that goes in, the others 0."""
-        regions = [self.region(a, scope) for a in node.args[:2]]
+        second = "dst" if name == "cumsum" else "out"
+        sides = self.named(node, "src" if name == "cumsum" else "buffer", second)
+        regions = [self.region(a, scope) for a in sides if a is not None]
         text = ast.unparse(node.func)
         self.put(Instruction, node, operation=text, text=ast.unparse(node))
         if not regions or not isinstance(regions[0], Region):
@@ -561,26 +628,29 @@ class Operations(Interpreter):
 
     def op_atomic_add(self, node: ast.Call, scope: Scope) -> Any:
         """`T.atomic_add(destination, value)`: 1 per element."""
-        target, value = self.region(node.args[0], scope), self.handed(node.args[1], scope)
+        sides = self.named(node, "dst", "value")
+        target = self.region(sides[0], scope) if sides[0] is not None else None
+        value = self.handed(sides[1], scope) if sides[1] is not None else None
+        written = ast.unparse(sides[0]) if sides[0] is not None else ""
         if not isinstance(target, Region):
             self.lost(ast.unparse(node.func), node)
             return Datum()
         adds = not ast.unparse(node.func).endswith(("max", "min"))
-        each = any(of_thread(start) for start in target.starts)
+        each = of_thread(value) or any(of_thread(start) for start in target.starts)
         if isinstance(value, Region):
             shape = target.shape(value.told())
             if adds:
                 self.put(Arithmetic, node, operation=ast.unparse(node.func), flops=self.log.counts.size(shape))
             if target.buffer.space == "global":
-                self.tile("atomic", target, shape, node, "")
+                self.tile("atomic", target, shape, node, "", written)
             return None
         name = ast.unparse(node.func)
         width = int(name[-1]) if name.endswith(("x2", "x4")) else 1
         if adds and floating(target.buffer.dtype):
             self.compute(node, ast.unparse(node.func), width, each)
         if target.buffer.space == "global":
-            self.element("atomic", target, node, ast.unparse(node.args[0]), width)
-        return Datum(floating(target.buffer.dtype)) if floating(target.buffer.dtype) else self.named(ast.unparse(node))
+            self.element("atomic", target, node, written, width, each)
+        return Datum(each=each) if floating(target.buffer.dtype) else self.varied(ast.unparse(node), each)
 
     op_atomic_max = op_atomic_min = op_atomic_addx2 = op_atomic_addx4 = op_atomic_add
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -22,7 +23,7 @@ from opscope_tools.kernels.run.log import Log
 from opscope_tools.kernels.run.paths import Status, Step
 from opscope_tools.kernels.tilelang.definitions import Opened, grid_of, of_language
 from opscope_tools.kernels.tilelang.operations import Operations
-from opscope_tools.kernels.tilelang.values import Buffer, Datum, Region, floating, of_thread
+from opscope_tools.kernels.tilelang.values import Buffer, Datum, Region, bits_of, floating, of_thread
 from opscope_tools.kernels.values.expressions import (
     COMPARISONS,
     SYMBOLS,
@@ -45,11 +46,12 @@ _ONE_BY_ONE = 16
 _MOST_THREADS = 2048
 #: how many times longer the side of a test is that is taken for the work
 _MUCH_MORE = 3
-_THREAD = "threadIdx.x"
+_THREADS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow)
 _SERIAL = {"serial", "unroll", "vectorized", "range", "Pipelined", "Serial", "Unroll", "Vectorized"}
 _PARALLEL = {"Parallel", "grid"}
 _TENSORS = {"Tensor", "StridedTensor", "Buffer", "SharedBuffer", "FragmentBuffer", "LocalBuffer", "MeshTensor"}
+_SCALAR = re.compile(r"u?int\d|b?float\d|bool|handle|ptr|Ref")
 #: characters of a size that goes on in formulas; a longer one goes on under its own name
 _LONGEST = 100
 
@@ -106,8 +108,7 @@ class Run(Operations):
         if annotation is not None and (buffer := self.typed(name, annotation, scope)) is not None:
             self.tensors.append((argument, annotation))
             return buffer
-        run_time = annotation is not None and bool(of_language(annotation, scope.module))  # `x: T.int32`
-        if run_time and annotation is not None:
+        if annotation is not None and _SCALAR.match(of_language(annotation, scope.module)):  # `x: T.int32`
             self.tensors.append((argument, annotation))
             return leaf(name)
         shown = ast.unparse(annotation) if annotation is not None else ""
@@ -122,6 +123,10 @@ class Run(Operations):
             return Quantity(name)
         if isinstance(value, int | float | Expression) and not isinstance(value, bool):
             return Quantity(name)  # a size is better left one
+        if value is None:  # whoever asks whether it is given is told no; else it is one
+            self.log.answers.put(f"{name} is None", True)
+            self.defaults[name] = "None"
+            return Quantity(name)
         self.defaults[name] = ast.unparse(default)
         return value
 
@@ -188,8 +193,9 @@ class Run(Operations):
         threads = given.get("threads", 128)
         parts = threads if isinstance(threads, tuple | list) else [threads]
         self.threads = 1
-        for part in parts:
-            self.threads = settled("*", self.threads, operand(128 if part is None else part))
+        self.axes = tuple(operand(128 if part is None else part) for part in parts)
+        for size in self.axes:
+            self.threads = settled("*", self.threads, size)
         if isinstance(self.threads, int) and self.threads <= _MOST_THREADS:
             self.here = frozenset(range(self.threads))
         target = next((item.optional_vars for item in block.items if item.context_expr is self.one.call), None)
@@ -197,7 +203,7 @@ class Run(Operations):
         for axis, name in enumerate(names):
             if isinstance(name, ast.Name):
                 self.ids.add(name.id)
-                scope.values[name.id] = self.named(name.id)
+                scope.values[name.id] = self.varied(name.id)
                 self.put(Mapped, block, axis=f"blockIdx.{'xyz'[axis] if axis < 3 else axis}", variable=name.id, text=ast.unparse(self.one.call))  # fmt: skip
         self.block(block.body, scope)
 
@@ -276,7 +282,7 @@ class Run(Operations):
             if len(render(value)) > _LONGEST:
                 differs = self.log.varying & names
                 value = (
-                    self.named(target.id)
+                    self.varied(target.id)
                     if differs
                     else value.with_text(target.id)
                     if isinstance(value, Quantity)
@@ -295,6 +301,7 @@ class Run(Operations):
             self.element("store", region, target, ast.unparse(target))
         else:
             self.fill(region.buffer)
+            self.made.setdefault(self.line, {})[region.buffer.name] = None
 
     # branches ----------------------------------------------------------------------------------------------------
 
@@ -322,7 +329,7 @@ class Run(Operations):
         if isinstance(value, Datum) or names & elements:
             return "open", False
         if of_thread(value):
-            return "some" if names == {_THREAD} else "open", False
+            return "some" if names <= set(_THREADS) else "open", False
         if names & self.log.varying:
             return "open", bool(names & (self.log.varying - self.log.counters))
         return "assumed", False
@@ -341,7 +348,7 @@ class Run(Operations):
             here, some = self.here, self.some
             for side, how in ((statement.body, True), (statement.orelse, False)):
                 self.path = (*before, Step(text, how, "some", statement.lineno))
-                self.here = _threads_of(value, how, here)
+                self.here = self._threads_of(value, how, here)
                 self.some = some or self.here is None
                 ends.append(self.block(side, scope))
                 self.path, self.here, self.some = before, here, some
@@ -367,6 +374,20 @@ class Run(Operations):
         scope.values.update(taken)
         self.path = before
         return ended and other
+
+    def _threads_of(self, test: Any, holds: bool, threads: frozenset[int] | None) -> frozenset[int] | None:
+        """Which of some threads a test of their numbers leaves; None where that is not told."""
+        if threads is None or not all(isinstance(size, int) for size in self.axes):
+            return None
+        answers = {thread: _holds(test, self._numbers(thread)) for thread in threads}
+        return None if None in answers.values() else frozenset(t for t, answer in answers.items() if answer == holds)
+
+    def _numbers(self, thread: int) -> dict[str, int]:
+        """The number of a thread along each axis."""
+        found = dict.fromkeys(_THREADS, 0)
+        for name, size in zip(_THREADS, self.axes, strict=False):
+            found[name], thread = thread % int(str(size)), thread // int(str(size))
+        return found
 
     def decide(self, test: ast.expr, scope: Scope) -> bool:
         """The side of a conditional expression, or of a test of the host."""
@@ -399,8 +420,9 @@ class Run(Operations):
             self.put(
                 Loop, statement, variable=ast.unparse(statement.target), text=ast.unparse(source), kind="T.Persistent"
             )
+            self.log.uneven[ast.unparse(source)] = None
             for target in statement.target.elts if isinstance(statement.target, ast.Tuple) else [statement.target]:
-                scope.values[ast.unparse(target)] = self.named(ast.unparse(target))
+                scope.values[ast.unparse(target)] = self.varied(ast.unparse(target))
             self._repeat(self._unknown(statement, ast.unparse(source)), statement, scope)
         else:
             for item in self.iterate(self.eval(source, scope), source):
@@ -422,6 +444,10 @@ class Run(Operations):
     def _serial(self, name: str, statement: ast.For, source: ast.Call, scope: LocalScope) -> None:
         bounds = [operand(b) for b in self._elements(source.args, scope)]
         options = {k.arg: self._quietly(k.value, scope) for k in source.keywords if k.arg}
+        if not bounds:
+            bounds = [operand(options[name]) for name in ("start", "stop") if name in options]
+        if name == "Pipelined" and len(bounds) > 2:  # (start, stop, num_stages)
+            options["num_stages"], bounds = bounds[2], bounds[:2]
         target, text = ast.unparse(statement.target), ast.unparse(source)
         trips = trip_count(bounds) if bounds else None
         if isinstance(trips, Expression):
@@ -476,7 +502,7 @@ class Run(Operations):
     def _forget(self, names: set[str], scope: LocalScope) -> None:
         for name in names & set(scope.values):
             if isinstance(scope.values[name], int | Expression):
-                scope.values[name] = self.named(name)
+                scope.values[name] = self.varied(name)
 
     # expressions -------------------------------------------------------------------------------------------------
 
@@ -491,7 +517,7 @@ class Run(Operations):
             self.element("load", region, node, ast.unparse(node))
         if floating(region.buffer.dtype):
             return Datum(each=each)
-        return Datum(False, each) if self.elements else self.named(ast.unparse(node))
+        return Datum(False, each) if self.elements else self.varied(ast.unparse(node), each)
 
     def _part_of(self, node: ast.Subscript, scope: Scope) -> Region | None:
         base = node.value
@@ -506,6 +532,8 @@ class Run(Operations):
         return True
 
     def _attribute(self, node: ast.Attribute, scope: Scope) -> Any:
+        if node.attr in {"bits", "itemsize"} and (bits := bits_of(self._quietly(node.value, scope))) is not None:
+            return bits if node.attr == "bits" else bits // 8
         if isinstance(node.value, ast.Name) and self._bound(node.value.id, scope):
             value = scope.lookup(node.value.id, self)
             if isinstance(value, Buffer):
@@ -521,6 +549,8 @@ class Run(Operations):
         made = _of_data(pair)
         if made is None:
             raise UnresolvedError(ast.unparse(node))
+        if any(isinstance(v, float) for v in (left, right)):
+            made = Datum(each=made.each)
         if isinstance(node.op, _ARITHMETIC) and made.floating:
             self.compute(node, SYMBOLS[type(node.op)], 1, made.each)
         return made
@@ -569,8 +599,8 @@ class Run(Operations):
             return self.operate(name, node, scope)
         if isinstance(node.func, ast.Attribute):
             value = self._quietly(node.func.value, scope)
-            if isinstance(value, Datum) and node.func.attr in {"astype", "cast"}:
-                return value
+            if isinstance(value, Datum | Expression) and node.func.attr in {"astype", "cast"}:
+                return self.cast(node.func.attr, [value, *(self.eval(a, scope) for a in node.args)])
             if isinstance(value, Buffer):
                 return Region(value, whole=True) if node.func.attr == "access_ptr" else leaf(ast.unparse(node))
         if isinstance(node.func, ast.Name) and node.func.id in {"max", "min"} and self.grid is not None:
@@ -616,15 +646,7 @@ class Run(Operations):
         return None
 
 
-def _threads_of(test: Any, holds: bool, threads: frozenset[int] | None) -> frozenset[int] | None:
-    """Which of some threads a test of their number leaves; None where that is not told."""
-    if threads is None:
-        return None
-    answers = {thread: _holds(test, thread) for thread in threads}
-    return None if None in answers.values() else frozenset(t for t, answer in answers.items() if answer == holds)
-
-
-def _holds(test: Any, thread: int) -> bool | None:
+def _holds(test: Any, thread: Mapping[str, int]) -> bool | None:
     match test:
         case bool():
             return test
@@ -635,7 +657,7 @@ def _holds(test: Any, thread: int) -> bool | None:
             answer = _holds(inner, thread)
             return None if answer is None else not answer
         case Operation(operator=symbol, left=left, right=right) if symbol in COMPARISONS:
-            numbers = [evaluate(render(side), {_THREAD: thread}) for side in (left, right)]
+            numbers = [evaluate(render(side), thread) for side in (left, right)]
             return None if None in numbers else COMPARISONS[symbol](*numbers)
     return None
 

@@ -169,8 +169,9 @@ def _launches(module: PyModule) -> Iterator[LaunchRef]:
             names = tuple(dict.fromkeys(_kernel_names(parts[0], [*chain, top], chain[0].place_of(node))))
             if names:
                 yield LaunchRef(
-                    callees=names, file=module.path, line=node.lineno, imported_from=module.imports.get(names[0], "")
-                )
+                    callees=names, file=module.path, line=node.lineno, imported_from=module.imports.get(names[0], ""),
+                    language="cutile" if ast.unparse(node.func) in _CUTILE_LAUNCH else "triton",
+                )  # fmt: skip
 
 
 def _meant(name: str, chain: list[HostFunction], place: Place | None) -> Iterator[ast.expr]:

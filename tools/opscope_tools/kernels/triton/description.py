@@ -67,6 +67,9 @@ def describe_triton(
         if why in refuted or (settled[name] is None and name not in asked):
             del settled[name]
     taken = {n: why for n, why in reasons.items() if n in settled and n in asked - {*given, *sizes}}
+    if not sites:
+        alone = (c for c in constexprs if c.default and c.name in settled and c.name not in reasons)
+        taken |= {c.name: "its default, and no launch was found" for c in alone if c.name in asked - {*given, *sizes}}
     by_index = reference.language == "cutile"
     around = Surroundings(
         context.modules, device_functions(context, every=by_index), compile_time(function), _rules(constexprs)

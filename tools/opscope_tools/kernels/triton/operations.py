@@ -232,6 +232,8 @@ class Operations(ABC):
     def _filled(self, op: Operation) -> Value:
         shape = self.shape(op.given.get("shape") or (op.arguments[0] if op.arguments else None))
         kind = op.given.get("dtype") or (op.arguments[-1] if len(op.arguments) > 1 else None)
+        if op.name == "full" and (value := op.argument(1, "value") or op.given.get("fill_value")) is not None:
+            self.value(value)  # what is computed in it counts
         integer = kind is not None and (".int" in ast.unparse(kind) or ".uint" in ast.unparse(kind))
         if op.name in {"zeros", "full"}:
             self.tile(op, shape)
@@ -344,13 +346,17 @@ class Operations(ABC):
         a, b = self.value(op.arguments[0]), self.value(op.arguments[1])
         for other in [*op.arguments[2:], *op.given.values()]:
             self.value(other)
+        return self.product(op.node, f"{self.prefix}.{op.name}", a, b)
+
+    def product(self, node: ast.AST, name: str, a: Value, b: Value) -> Value:
+        """A product of matrices put down, and its result."""
         if not a.shape or not b.shape or len(a.shape) < 2 or len(a.shape) != len(b.shape):
-            self.lost(f"{self.prefix}.{op.name} of tiles of unknown shape", op.node, "flops", "matmul")
+            self.lost(f"{name} of tiles of unknown shape", node, "flops", "matmul")
             return Value(None, data=True)
         self.of_floats(a, b)
         shape = (*a.shape[:-1], b.shape[-1])
         self.put(
-            Product, op.node, operation=f"{self.prefix}.{op.name}", flops=2 * self.log.counts.size((*shape, a.shape[-1])),
+            Product, node, operation=name, flops=2 * self.log.counts.size((*shape, a.shape[-1])),
             operands=(a.loaded, b.loaded),
         )  # fmt: skip
         return Value(shape, data=True, sources=a.sources | b.sources, product=True)

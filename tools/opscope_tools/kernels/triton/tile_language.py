@@ -70,6 +70,10 @@ class TileWalk(Walk):
             return Value(broadcast(parts), sources=sources_of(parts))
         return super().operate(op)
 
+    def binary(self, op: ast.operator, a: Value, b: Value, node: ast.AST) -> Value:
+        """As of Triton, and `a @ b` a product."""
+        return self.product(node, "@", a, b) if isinstance(op, ast.MatMult) else super().binary(op, a, b, node)
+
     def attribute(self, node: ast.Attribute, base: ast.expr, name: str) -> Value:
         """`X.shape` and `X.strides` of an array are told by a run."""
         if name in {"shape", "strides"} and isinstance(base, ast.Name):
@@ -135,7 +139,9 @@ class TileWalk(Walk):
         """The steps of a tile along its axes, which are those of its array in an order; of an array that is a parameter."""
         root = array.roots[0] if len(array.roots) == 1 else ""
         axes: list[object] = list(range(len(shape or ())))
-        if order is not None and not (isinstance(order, ast.Constant) and order.value == "C"):
+        if isinstance(order, ast.Constant):
+            axes = axes[::-1] if order.value == "F" else axes
+        elif order is not None:
             items = self.value(order).items or ()
             axes = [item.constant for item in items] if len(items) == len(axes) else [None] * len(axes)
         return tuple(leaf(f"{root}.strides[{axis}]") if root and isinstance(axis, int) else None for axis in axes)

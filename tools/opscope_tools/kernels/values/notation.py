@@ -7,6 +7,7 @@ adds formulas up in the exact algebra of `Formula` and keeps as one factor what 
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
@@ -118,13 +119,18 @@ def evaluate(text: str, values: Mapping[str, int]) -> Fraction | None:
     """The number that a formula gives, exactly; None where a quantity is not given or it is no arithmetic."""
     try:
         return _number(read_size(text), values)
-    except (KeyError, ValueError, ZeroDivisionError, RecursionError):
+    except (KeyError, ValueError, TypeError, ZeroDivisionError, RecursionError):
         return None
 
 
 _FUNCTIONS: Mapping[str, Callable[..., Fraction]] = {
     "cdiv": lambda a, b: Fraction(-(-a // b)), "min": min, "minimum": min, "max": max, "maximum": max,
+    "ceil": lambda a: Fraction(math.ceil(a)), "floor": lambda a: Fraction(math.floor(a)),
+    "gcd": lambda a, b: Fraction(math.gcd(int(a), int(b))), "next_power_of_2": lambda a: Fraction(1 << max(math.ceil(a) - 1, 0).bit_length()),
 }  # fmt: skip
+
+
+_OF_ONE = {"ceil", "floor", "next_power_of_2"}
 
 
 def _number(size: Size, values: Mapping[str, int]) -> Fraction:
@@ -148,6 +154,8 @@ def _number(size: Size, values: Mapping[str, int]) -> Fraction:
             if (known := _FUNCTIONS.get(function.rpartition(".")[2])) is None:
                 return Fraction(values[size.text])
             numbers = [_number(argument, values) for argument in arguments]
+            if function.rpartition(".")[2] in _OF_ONE:
+                return known(*numbers)
             if len(numbers) == 2 or (numbers and not function.endswith("cdiv")):
                 return known(*numbers) if len(numbers) > 1 else numbers[0]
     raise ValueError(size)
