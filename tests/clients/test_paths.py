@@ -75,7 +75,8 @@ def test_what_is_no_path_of_a_source_stays_as_it_is(
     assert SessionOptions().placing(target) == (SessionOptions(), target)
 
 
-def test_several_paths_are_read_each_where_it_lies(project: Path) -> None:
+@pytest.mark.usefixtures("project")
+def test_several_paths_are_read_each_where_it_lies() -> None:
     session, placed = SessionOptions().placing_all(["shop/src/parts/inner/kernel.py:7", "llama", "alone/ops.cu"])
     assert placed == ("src/parts/inner/kernel.py:7", "llama", "ops.cu")
     assert [repo.partition("=")[0] for repo in session.repo] == ["shop", "alone"]

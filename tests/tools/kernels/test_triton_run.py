@@ -15,6 +15,7 @@ from opscope_schemas.common import Repository
 from opscope_schemas.tiling import Cost, KernelTiling
 from opscope_tools.kernels import describe, scan, select
 from opscope_tools.kernels.run.paths import Answers, Step, counted, when
+from opscope_tools.kernels.values.conditions import when_text
 
 OWN = Path(__file__).parents[2] / "corpus/kernels_own"
 QUIET: Any = {"checkpoint": lambda: None, "progress": lambda *_: None}
@@ -174,3 +175,17 @@ def test_what_floats_are_computed_with_is_data_even_where_a_mask_is_made_of_it()
 
 def test_a_choice_between_numbers_with_a_point_is_data() -> None:
     assert cost(described("counts_what_is_met")).flops == cost(described("sums_what_is_loaded")).flops
+
+
+@pytest.mark.parametrize(
+    ("trails", "shown"),
+    [
+        ([[("A or B", True), ("C", True)]], "(A or B) and C"),
+        ([[("A", True)], [("A", True)]], "A"),
+        ([[("a < 8", False), ("a < 8", False)]], "a >= 8"),
+        ([[("A or B", True)]], "A or B"),
+        ([[("A", True), ("B", True)], [("C", True)]], "(A and B) or C"),
+    ],
+)
+def test_a_condition_of_several_tests_reads_as_it_is_meant(trails: list[list[tuple[str, bool]]], shown: str) -> None:
+    assert when_text(trails) == shown

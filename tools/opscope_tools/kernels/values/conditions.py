@@ -37,13 +37,23 @@ def when_text(trails: Sequence[Sequence[tuple[str, bool]]]) -> str:
     """Trails as one readable condition; an empty one among them means always."""
     if not trails or any(not trail for trail in trails):
         return ""
-    merged = _merge([tuple(trail) for trail in trails])
+    merged = _merge(list(dict.fromkeys(tuple(dict.fromkeys(trail)) for trail in trails)))
     if any(not trail for trail in merged):
         return ""
-    shown = [" and ".join(_tightest([text if yes else negated(text) for text, yes in trail])) for trail in merged]
+    shown = []
+    for trail in merged:
+        tests = _tightest([text if yes else negated(text) for text, yes in trail])
+        shown.append(
+            " and ".join(
+                f"({t})" if len(tests) > 1 and re.search(r"\bor\b|\|\|", t) and not _WHOLE.match(t) else t
+                for t in tests
+            )
+        )
     return " or ".join(f"({s})" if len(shown) > 1 and " and " in s else s for s in shown)
 
 
+#: a test that stands in parentheses, or is a call
+_WHOLE = re.compile(r"^(not )?[\w.]*\([^()]*\)$")
 _BOUND = re.compile(r"^(.+) (<=|<|>=|>) (-?\d+)$")
 
 
