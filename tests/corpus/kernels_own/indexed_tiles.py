@@ -64,8 +64,18 @@ def folded(A, B, C, T: ConstInt, TWICE: ct.Constant[bool] = False):
     ct.store(C, index=(ct.bid(0), 0), tile=c * most)
 
 
+def next_power_of_2(n):
+    n -= 1
+    n |= n >> 1
+    n |= n >> 2
+    n |= n >> 4
+    n |= n >> 8
+    n |= n >> 16
+    return n + 1
+
+
 def run(stream, a, b, c, x, y):
     m, n = c.shape
     grid = (ct.cdiv(m, 128) * ct.cdiv(n, 64), 1, 1)
     ct.launch(stream, grid, matmul, (a, b, c, 128, 64, 32))
-    ct.launch(stream, (x.shape[0],), softmax, (x, y, x.shape[1], 1024, True, 0.5))
+    ct.launch(stream, (x.shape[0],), softmax, (x, y, x.shape[1], next_power_of_2(x.shape[1]), True, 0.5))

@@ -16,9 +16,11 @@ from opscope_tools.kernels.host.evaluate import Evaluator, Scope, hashable
 from opscope_tools.kernels.host.library import call_library, call_method
 from opscope_tools.kernels.host.modules import Modules, PyModule, bound_names
 from opscope_tools.kernels.host.worlds import DroppedError, Function, ImportRef, Oracle, UnresolvedError, is_concrete
-from opscope_tools.kernels.values.expressions import Expression, Opaque, Quantity, leaf, render
+from opscope_tools.kernels.values.expressions import Expression, Opaque, Quantity, call, leaf, render
 
 _DEPTH = 16
+#: characters up to which what a helper comes to stands for its call
+_LONGEST = 240
 
 
 class ModuleScope:
@@ -183,6 +185,10 @@ class Interpreter(Evaluator):
                 shown = ", ".join(render(a) for a in self._elements(node.args, scope))
                 text = f"{holder.text}.{node.func.attr}({shown})"
                 return holder.with_text(text)
+            elif isinstance(holder, Expression):  # `(n - 1).bit_length()`, in the names of whoever asks
+                shown = ", ".join(render(a) for a in self._elements(node.args, scope))
+                text = f"({holder.text}).{node.func.attr}({shown})"
+                return leaf(text) if "{" in text else Quantity(text)
         else:
             function = self.eval(node.func, scope)
         if isinstance(function, Function):
@@ -214,7 +220,11 @@ class Interpreter(Evaluator):
             return self._opaque(node)
         try:
             positional, keywords = self.arguments(node, scope)
-            return self.invoke(function, positional, keywords)
+            value = self.invoke(function, positional, keywords)
+            long = isinstance(value, Expression) and len(value.text) > _LONGEST
+            if long and not keywords and not isinstance(function.node, ast.Lambda):
+                return call(function.node.name, *positional)  # the call says more than what it comes to
+            return value
         except UnresolvedError:
             return self._opaque(node)
 
