@@ -174,7 +174,7 @@ def forward_pass(facts: ImplementationFacts, catalogue: Sequence[Task]) -> list[
             head = f"{kernel.attribute or 'call'}: {short(kernel.class_name)}{times}{kind}  :{kernel.line}"
             run = tuple(numbers[id(each)] for _, _, each in walk((kernel,), "") if id(each) in numbers)
             if (kernel.class_name, run) in seen and len(run) > 1:
-                yield depth, f"{head}: tasks {run[0]} to {run[-1]} again"
+                yield depth, f"{head}: tasks {_spans(sorted(set(run)))} again"
                 continue
             seen.add((kernel.class_name, run))
             yield depth, head
@@ -215,3 +215,14 @@ def dependency_graph(facts: ImplementationFacts, catalogue: Sequence[Task]) -> G
 def _weights(facts: ImplementationFacts, catalogue: Sequence[Task]) -> dict[int, int]:
     values = facts.point(facts.main)
     return {task.number: Figures.sum([o.kernel for o in task.occurrences], values).bytes for task in catalogue}
+
+
+def _spans(numbers: Sequence[int]) -> str:
+    """`2 to 9, 33 to 36` of numbers in order."""
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and number == found[-1][-1] + 1:
+            found[-1].append(number)
+        else:
+            found.append([number])
+    return ", ".join(str(one[0]) if len(one) == 1 else f"{one[0]} to {one[-1]}" for one in found)

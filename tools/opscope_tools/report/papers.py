@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from opscope_tools.report.facts import ImplementationFacts, short
+from opscope_tools.report.facts import ImplementationFacts, short, walk
 from opscope_tools.report.overview import scopes
 from opscope_tools.report.sources import Span
 
@@ -114,6 +114,16 @@ def _kept(facts: ImplementationFacts) -> Iterator[tuple[str, str]]:
     if kind in _MODELS:
         yield _MODELS[kind]
     names = scopes(facts.main) | {short(module.class_name) for module in facts.modules}
+    names = {"RMSNorm" if name in _scaled(facts) else name for name in names}
     for pattern, title, number in _PARTS:
         if any(re.search(pattern, name) for name in names):
             yield title, number
+
+
+def _scaled(facts: ImplementationFacts) -> set[str]:
+    """Classes that are called layer norms and only divide by the root mean square (T5LayerNorm)."""
+    ran: dict[str, str] = {}
+    for _, _, kernel in walk(facts.main.kernels, ""):
+        if kernel.class_name and re.search(r"LayerNorm", kernel.class_name):
+            ran[short(kernel.class_name)] = " ".join(inner.operator for inner in kernel.kernels or ())
+    return {name for name, run in ran.items() if "rsqrt" in run and not re.search(r"layer_norm|\.sub|\.var", run)}

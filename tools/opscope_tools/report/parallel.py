@@ -195,7 +195,7 @@ def parallelism_lines(split: Split) -> list[str]:
             alone = _alone(split, plans[strategy.kind], strategy)
             own = {split.document.file, *([split.config_location[0]] if split.config_location else [])}
             everywhere = not any(place.file in own for place in strategy.places)
-            said = f"Of {alone} alone" if alone else "As the library does it for every model" if everywhere else "Yes"
+            said = "As the library does it for every model" if everywhere else f"Of {alone} alone" if alone else "Yes"
             lines.append(f"{title} {said}; {'; '.join(_said(place) for place in strategy.places)}.")
         else:
             lines.append(f"{title} None declared: {strategy.searched}.")

@@ -189,7 +189,7 @@ def _above_diagonal(document: ModelAnalysis, values: Mapping[str, Rational], quo
     saved = evaluate(document.totals.causal_saving, values)
     if not saved:
         return ""
-    return f" Of its FLOPs {quotes.said(f'{document.phase}.causal_flops', saved, _flops)} are attention to later tokens, which a causal kernel leaves out."
+    return f" Of its FLOPs {quotes.said(f'{document.phase}.causal_flops', saved, _flops)} are attention to later tokens, which a kernel that is told so need not compute."
 
 
 def _steps(document: ModelAnalysis, values: Mapping[str, Rational], quotes: Quotes) -> str:

@@ -7,15 +7,14 @@ and expressions around the calls are those of run.py.
 from __future__ import annotations
 
 import ast
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
 from opscope_schemas.formula import Formula
 
 from opscope_tools.kernels.host.evaluate import Scope
-from opscope_tools.kernels.host.interpreter import Interpreter
-from opscope_tools.kernels.host.modules import Modules
-from opscope_tools.kernels.host.worlds import Oracle, UnresolvedError
+from opscope_tools.kernels.host.worlds import UnresolvedError
 from opscope_tools.kernels.run.events import (
     Access,
     Allocation,
@@ -117,11 +116,10 @@ _ROUNDED = {
 _LONGEST = 160
 
 
-class Operations(Interpreter):
+class Operations(ABC):
     """What one kernel's run does with calls of the language."""
 
-    def __init__(self, modules: Modules, log: Log, file: str) -> None:
-        super().__init__(modules, Oracle())
+    def __init__(self, log: Log, file: str) -> None:
         self.log, self.kernel_file = log, file
         #: the file of the line that is run, and functions that were entered on the way
         self.file, self.via = file, ""
@@ -150,6 +148,18 @@ class Operations(Interpreter):
         #: by the line of the loop, tiles in shared memory that products read, and those that are written element by element
         self.multiplied: dict[int, dict[str, None]] = {}
         self.made: dict[int, dict[str, None]] = {}
+
+    @abstractmethod
+    def eval(self, node: ast.expr, scope: Scope) -> Any:
+        """The value of an expression; what computing it costs is put down."""
+
+    @abstractmethod
+    def arguments(self, node: ast.Call, scope: Scope) -> tuple[list[Any], dict[str, Any]]:
+        """Positional and keyword values of a call."""
+
+    @abstractmethod
+    def decide(self, test: ast.expr, scope: Scope) -> bool:
+        """How a test goes."""
 
     # events ------------------------------------------------------------------------------------------------------
 

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from opscope_tools.kernels.host.evaluate import Scope
-from opscope_tools.kernels.host.interpreter import LocalScope, ModuleScope
+from opscope_tools.kernels.host.interpreter import Interpreter, LocalScope, ModuleScope
 from opscope_tools.kernels.host.modules import Modules, PyModule
-from opscope_tools.kernels.host.worlds import DroppedError, Function, UnresolvedError, is_concrete
+from opscope_tools.kernels.host.worlds import DroppedError, Function, Oracle, UnresolvedError, is_concrete
 from opscope_tools.kernels.run.events import Branch, Call, Check, Loop, TooManyStepsError
 from opscope_tools.kernels.run.events import Mapping as Mapped
 from opscope_tools.kernels.run.log import Log
@@ -60,11 +60,12 @@ class _ReachedError(Exception):
     """The grid has been run: what stands behind it is another kernel's, or the host's."""
 
 
-class Run(Operations):
+class Run(Interpreter, Operations):
     """One kernel."""
 
     def __init__(self, modules: Modules, module: PyModule, one: Opened, log: Log) -> None:
-        super().__init__(modules, log, module.path)
+        Interpreter.__init__(self, modules, Oracle())
+        Operations.__init__(self, log, module.path)
         self.one = one
         #: the grid and what is given beside it, once it is reached
         self.grid: tuple[Size, ...] | None = None

@@ -37,7 +37,7 @@ from opscope_tools.kernels.triton.expressions import Finder, Surroundings
 from opscope_tools.kernels.triton.launch import LaunchSite, SiteFacts, launch_site
 from opscope_tools.kernels.triton.parameters import compile_time, parameters, runtime_parameters
 from opscope_tools.kernels.triton.run import run_kernel
-from opscope_tools.kernels.triton.tile_language import TileWalk
+from opscope_tools.kernels.triton.tile_language import TileLanguage
 from opscope_tools.kernels.values.notation import product
 
 T = TypeVar("T")
@@ -74,7 +74,7 @@ def describe_triton(
     around = Surroundings(
         context.modules, device_functions(context, every=by_index), compile_time(function), _rules(constexprs)
     )
-    log = run_kernel(function, module, around, {**settled, **given, **sizes}, TileWalk if by_index else None)
+    log = run_kernel(function, module, around, {**settled, **given, **sizes}, TileLanguage() if by_index else None)
     pointers = accesses.pointers(log.events)
     values = {c.name: tuple(dict.fromkeys(v.value for v in c.values)) for c in constexprs}
     tiles = lines.tile_sizes(log, around.compile_time, values)

@@ -299,6 +299,8 @@ class Expressions(Operations):
 
     def attribute(self, node: ast.Attribute, base: ast.expr, name: str) -> Value:
         """The value of `base.name`: of the language, a transposed tile, its shape, or itself as a name."""
+        if self.language is not None and (made := self.language.attribute(self, base, name)) is not None:
+            return made
         if named := of_language(dotted_name(node, self.module)):
             return literal(f"tl.{named}")
         found = self.value(base) if isinstance(base, ast.Name) and base.id in self.env else Value(None)
@@ -342,6 +344,8 @@ class Expressions(Operations):
 
     def binary(self, op: ast.operator, a: Value, b: Value, node: ast.AST) -> Value:
         """`a op b`, broadcast; arithmetic on data is put down, arithmetic of addresses is not."""
+        if self.language is not None and (made := self.language.binary(self, op, a, b, node)) is not None:
+            return made
         if (known := self.constants(op, a, b)) is not None:
             return known
         shape = broadcast([a, b])
@@ -375,6 +379,8 @@ class Expressions(Operations):
 
     def operation(self, node: ast.Call) -> tuple[str, list[ast.expr]]:
         """(`load`, what it is a method of) of `tl.load` and `descriptor.load`; ('', []) of calls of other functions."""
+        if self.language is not None:
+            return self.language.operation(self, node)
         dotted = dotted_name(node.func, self.module)
         if name := self.wrapped(node, dotted):
             return name, []

@@ -11,7 +11,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from opscope_schemas.formula import Formula
 
@@ -89,11 +89,34 @@ class Asked:
     scaled: list[tuple[str, str]] = field(default_factory=list)
 
 
+class Language(Protocol):
+    """What a language of tiles calls or means otherwise than Triton; None of an answer: as Triton does."""
+
+    prefix: str
+
+    def operation(self, walk: Any, node: ast.Call) -> tuple[str, list[ast.expr]]:
+        """An operation by its name, and what it is a method of; '' of calls of other functions."""
+
+    def operate(self, walk: Any, op: Operation) -> Value | None:
+        """The result of an operation."""
+
+    def binary(self, walk: Any, op: ast.operator, a: Value, b: Value, node: ast.AST) -> Value | None:
+        """`a op b`."""
+
+    def attribute(self, walk: Any, base: ast.expr, name: str) -> Value | None:
+        """`base.name`."""
+
+
 class Operations(ABC):
     """What one function's walk does with calls of the language."""
 
-    #: how sources spell the language
-    prefix = "tl"
+    #: what another language of tiles calls or means otherwise; None: the language is Triton's
+    language: Language | None = None
+
+    @property
+    def prefix(self) -> str:
+        """How sources spell the language."""
+        return "tl" if self.language is None else self.language.prefix
 
     def __init__(self, log: Log, file: str, via: str, path: Path, times: Formula, line: int) -> None:
         self.log, self.file, self.via, self.path = log, file, via, path
@@ -117,6 +140,8 @@ class Operations(ABC):
         if op.name in _REDUCTIONS | _DOT and ast.unparse(op.node.func) not in {"min", "max"}:
             self.asked.data = True
             self.put(Instruction, op.node, operation=f"{self.prefix}.{op.name}", text=clipped(op.node))
+        if self.language is not None and (made := self.language.operate(self, op)) is not None:
+            return made
         handler: Callable[[Operation], Value] | None = getattr(self, f"op_{op.name}", None)
         if handler is not None:
             return handler(op)

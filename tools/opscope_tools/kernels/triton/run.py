@@ -25,7 +25,7 @@ from opscope_tools.kernels.run.log import Log
 from opscope_tools.kernels.run.paths import Answers, Path, Step, counted, when
 from opscope_tools.kernels.triton.definitions import FunctionNode, dotted_name
 from opscope_tools.kernels.triton.expressions import Expressions, Surroundings
-from opscope_tools.kernels.triton.operations import Asked, Operation, clip
+from opscope_tools.kernels.triton.operations import Asked, Language, Operation, clip
 from opscope_tools.kernels.triton.parameters import parameters
 from opscope_tools.kernels.triton.tiles import Value, literal, of_run, texts
 from opscope_tools.kernels.values.conditions import canonical
@@ -40,11 +40,12 @@ _MOST_STEPS = 60_000
 
 
 def run_kernel(
-    function: FunctionNode, module: PyModule, around: Surroundings, fixed: Mapping[str, Any], language: type[Walk] | None = None
+    function: FunctionNode, module: PyModule, around: Surroundings, fixed: Mapping[str, Any], language: Language | None = None
 ) -> Log:  # fmt: skip
     """Run a kernel abstractly; `fixed`: parameters of one value; `language`: where it is another than Triton's."""
     log = Log(_MOST_STEPS)
-    walk = (language or Walk)(module, function, around, log, log.answers)
+    walk = Walk(module, function, around, log, log.answers)
+    walk.language = language
     for argument, _, _, constexpr in parameters(function):
         name = argument.arg
         shown = Quantity(name, run_time=not constexpr)
@@ -343,7 +344,8 @@ class Walk(Expressions):
             return Value(None)
         module, function = found
         via = f"{self.via} > {function.name}" if self.via else function.name
-        inner = type(self)(module, function, self.around, self.log, self.answers, self, via)
+        inner = Walk(module, function, self.around, self.log, self.answers, self, via)
+        inner.language = self.language
         specs = parameters(function)
         given = {**dict(zip([a.arg for a, *_ in specs], values, strict=False)), **named}
         for argument, _, default, _ in specs:
