@@ -201,7 +201,11 @@ def test_a_number_is_written_at_every_place() -> None:
 def test_a_switch_that_every_launch_sets_is_said() -> None:
     kernel = described(OWN, "indexed_tiles.py::softmax", {}, {})
     values = {c.name: [(v.value, v.origin) for v in c.values] for c in kernel.constexpr}
-    assert values == {"N": [("{x.shape[1]}", "launch")], "TILE": [("next_power_of_2({x.shape[1]})", "launch")], "SCALED": [("True", "launch")]}
+    assert values == {
+        "N": [("{x.shape[1]}", "launch")],
+        "TILE": [("next_power_of_2({x.shape[1]})", "launch")],
+        "SCALED": [("True", "launch")],
+    }
     assert kernel.cost is not None
     assert kernel.cost.flops == "5 * TILE"
 
