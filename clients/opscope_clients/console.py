@@ -57,10 +57,13 @@ def progress(title: str) -> Iterator[ProgressSink]:
     with console.status(title) as status:
 
         def sink(done: float, total: float | None, message: str) -> None:
-            share = f" {done:g}/{total:g}" if total else ""
-            status.update(f"{title}{share} {message}")
+            status.update(_line(title, done, total, message))
 
         yield sink
+
+
+def _line(title: str, done: float, total: float | None, message: str) -> str:
+    return f"{title}{f' {done:g}/{total:g}' if total else ''} {message}"
 
 
 def _seldom(title: str) -> ProgressSink:
@@ -71,8 +74,7 @@ def _seldom(title: str) -> ProgressSink:
         nonlocal last
         if time.monotonic() - last >= _SECONDS:
             last = time.monotonic()
-            share = f" {done:g}/{total:g}" if total else ""
-            err().print(f"opscope: {title}{share} {message}", markup=False)
+            err().print(f"opscope: {_line(title, done, total, message)}", markup=False)
 
     return sink
 

@@ -282,6 +282,24 @@ def test_what_is_not_given_stays_a_size_and_a_type_is_the_compilers(tmp_path: Pa
     assert kernel.cost.conditions == ("dtype is T.float16: its default",)
 
 
+def test_stages_are_told_of_a_loop_that_is_run_turn_by_turn(tmp_path: Path) -> None:
+    body = (
+        "for k in T.Pipelined(3, num_stages=2):\n                if k == 0:\n                    T.copy(X[k * 32], x)"
+    )
+    (tmp_path / "k.py").write_text(SOURCE.replace("{body}", body))
+    kernel = described(tmp_path, "k.py", "build", {}, {})
+    assert kernel.cost is not None
+    assert ([s.value for s in kernel.num_stages], kernel.cost.read_bytes) == (["2"], "64")
+
+
+def test_a_group_of_warps_is_four(tmp_path: Path) -> None:
+    body = "if T.get_warp_group_idx() == 0:\n                Y[T.get_thread_binding()] = X[0]"
+    (tmp_path / "k.py").write_text(SOURCE.replace("{body}", body).replace("threads=32", "threads=384"))
+    cost = described(tmp_path, "k.py", "build", {}, {}).cost
+    assert cost is not None
+    assert cost.write_bytes == "256"
+
+
 def test_a_flag_without_default_is_a_condition_and_can_be_given(tmp_path: Path) -> None:
     body = "if flag:\n                T.copy(X[b * 32], x)\n            else:\n                T.copy(Y[b * 32], x)"
     (tmp_path / "k.py").write_text(SOURCE.replace("{body}", body))

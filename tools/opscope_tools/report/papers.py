@@ -114,7 +114,8 @@ def _kept(facts: ImplementationFacts) -> Iterator[tuple[str, str]]:
     if kind in _MODELS:
         yield _MODELS[kind]
     names = scopes(facts.main) | {short(module.class_name) for module in facts.modules}
-    names = {"RMSNorm" if name in _scaled(facts) else name for name in names}
+    scaled = _scaled(facts)
+    names = {"RMSNorm" if name in scaled else name for name in names}
     for pattern, title, number in _PARTS:
         if any(re.search(pattern, name) for name in names):
             yield title, number

@@ -164,9 +164,13 @@ def _with_table(split: Split, plan: scan.Plan) -> scan.Plan:
     return replace(plan, entries=(*added, *plan.entries))
 
 
+def _files(split: Split) -> list[str]:
+    """The model's own: of its code and of its configuration."""
+    return [split.document.file, *([split.config_location[0]] if split.config_location else [])]
+
+
 def _searched(split: Split) -> str:
-    files = [split.document.file, *([split.config_location[0]] if split.config_location else [])]
-    return " and ".join(f"`{path}`" for path in files)
+    return " and ".join(f"`{path}`" for path in _files(split))
 
 
 def strategies(split: Split) -> tuple[Strategy, ...]:
@@ -193,8 +197,7 @@ def parallelism_lines(split: Split) -> list[str]:
         title = f"**{strategy.kind.capitalize()} Parallelism:**"
         if strategy.found:
             alone = _alone(split, plans[strategy.kind], strategy)
-            own = {split.document.file, *([split.config_location[0]] if split.config_location else [])}
-            everywhere = not any(place.file in own for place in strategy.places)
+            everywhere = not any(place.file in _files(split) for place in strategy.places)
             said = "As the library does it for every model" if everywhere else f"Of {alone} alone" if alone else "Yes"
             lines.append(f"{title} {said}; {'; '.join(_said(place) for place in strategy.places)}.")
         else:

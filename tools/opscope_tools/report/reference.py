@@ -91,6 +91,8 @@ def faq(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
 
 def _variable_lengths(facts: ImplementationFacts, quotes: Quotes) -> str:
     here = f"`{short(facts.main.class_name)}` ({facts.pointer(facts.main.class_name)})"
+    if not any(v.name == "seq_len" for v in facts.main.variables):
+        return f"{here} has no seq_len: its inputs are of one length, but for what the conditions of section 3.3 leave open."
     # a line may choose between several: `mask_function = create_causal_mask if ... else create_sliding_window_causal_mask`
     masks = _forward_lines(facts, r"\b(create_\w*mask\w*|_prepare_\w*mask\w*|_update_causal_mask)\b", every=True)
     windows = traits_of(facts).held["windows"].holds
@@ -104,8 +106,6 @@ def _variable_lengths(facts: ImplementationFacts, quotes: Quotes) -> str:
     )
     most = facts.table_rows
     takes = "takes any seq_len" if most is None else f"takes a seq_len of up to {quotes('table_positions', most)}"
-    if not any(v.name == "seq_len" for v in facts.main.variables):
-        return f"{here} has no seq_len: its inputs are of one length, but for what the conditions of section 3.3 leave open."
     return f"{here} {takes}; the formulas hold where the conditions of section 3.3 do.{used}"
 
 

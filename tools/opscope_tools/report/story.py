@@ -57,6 +57,11 @@ def times_said(facts: ImplementationFacts) -> list[str]:
     return [_time(facts, phase, None) for phase in facts.estimates]
 
 
+def _document(facts: ImplementationFacts, phase: str) -> ModelAnalysis:
+    """That of a phase, else the main one."""
+    return next((one for one in facts.documents if one.phase == phase), facts.main)
+
+
 def _what(facts: ImplementationFacts, quotes: Quotes) -> str:
     name, where = short(facts.subject), facts.pointer(facts.subject)
     inside = f", as it runs in `{short(facts.within)}` ({facts.pointer(facts.within)})" if facts.within else ""
@@ -194,13 +199,12 @@ def _above_diagonal(document: ModelAnalysis, values: Mapping[str, Rational], quo
 
 def _steps(document: ModelAnalysis, values: Mapping[str, Rational], quotes: Quotes) -> str:
     """What a loop over tokens in Python makes of the operators; empty where there is none."""
-    looped = [(path, k) for path, k in leaves(document) if "seq_len" in variables(k.repeat)]
+    looped = [kernel for _, kernel in leaves(document) if "seq_len" in variables(kernel.repeat)]
     if not looped:
         return ""
-    ran = sum(evaluate(kernel.repeat, values) for _, kernel in looped)
-    at = " and ".join(dict.fromkeys(f"`{k.file}:{k.line}`" for _, k in looped[:1]))
+    ran = sum(evaluate(kernel.repeat, values) for kernel in looped)
     many = quotes(f"{document.phase}.looped", ran)
-    return f" {many} of the operators are steps of a loop over tokens in Python (from {at}), which runs where no kernel for it is installed."
+    return f" {many} of the operators are steps of a loop over tokens in Python (from `{looped[0].file}:{looped[0].line}`), which runs where no kernel for it is installed."
 
 
 def _flops(value: float) -> str:
@@ -248,7 +252,7 @@ def _time(facts: ImplementationFacts, phase: str, quotes: Quotes | None) -> str:
 
 def _of_text(facts: ImplementationFacts, phase: str) -> bool:
     """Whether a rate of tokens says something: not of one call in a pass, nor of a pass over pictures beside a text."""
-    document = next((one for one in facts.documents if one.phase == phase), facts.main)
+    document = _document(facts, phase)
     return not facts.within and (phase != "forward" or not any("float" in each.dtype for each in document.model_inputs))
 
 
@@ -312,7 +316,7 @@ def _fits(phase: str, found: RooflineResult, facts: ImplementationFacts, quotes:
     if use.fits and spare < _BARELY * use.usable_bytes:
         room += f" with {quotes.said(f'{key}.spare', spare, plain_bytes)} to spare, which the runtime's own buffers may take"
     if use.largest_batch:
-        document = next((one for one in facts.documents if one.phase == phase), facts.main)
+        document = _document(facts, phase)
         pictures = re.match(r"\d+ image", point_said(document, facts.point(document)))
         what = "images" if pictures else "sequences"
         room += f"; at most {quotes(f'{key}.largest_batch', use.largest_batch)} {what} like these"
@@ -320,7 +324,7 @@ def _fits(phase: str, found: RooflineResult, facts: ImplementationFacts, quotes:
         room += f", or in this batch all {quotes('table_positions', facts.table_rows)} tokens that a table has positions for"
     elif use.longest_context:
         room += f", or {quotes(f'{key}.longest_context', use.longest_context)} tokens in this batch"
-        at = facts.point(next((one for one in facts.documents if one.phase == phase), facts.main))
+        at = facts.point(_document(facts, phase))
         together = (use.largest_batch or 0) * at.get("seq_len", 0) / at.get("batch_size", 1)
         if phase == "prefill" and use.longest_context < _STEEP * together:
             room += " (fewer than these sequences hold together: masks and what else eager execution keeps grow faster than the length)"
@@ -334,7 +338,7 @@ def _turns(facts: ImplementationFacts, quotes: Quotes) -> Iterator[str]:
     found = facts.estimates.get("decode")
     if found is None:
         return
-    document = next((one for one in facts.documents if one.phase == "decode"), facts.main)
+    document = _document(facts, "decode")
     cached = quotes("decode.cache_len", facts.point(document).get("cache_len", 0))
     with_each = f"With {cached} cached tokens each"
     if not found.memory.cache_bytes_per_token and found.memory.cache_bytes:  # states, whatever was read before

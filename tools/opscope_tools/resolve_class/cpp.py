@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 from opscope_schemas.cpp import CppFacts, CppMethod, CppPlace
 from opscope_schemas.index import ClassMatch, ResolveClassResult
 
 from opscope_tools.index.cpp import AT_LINE, CLASS_KINDS, CppIndex, CppRow, CppSymbol
+from opscope_tools.index.names.targets import IN_FILE
 from opscope_tools.running.engines import cpp_index_of
 from opscope_tools.running.tool import ToolContext
 
@@ -17,8 +16,7 @@ _PLACES = 20  # other places that a match lists
 
 def only_cpp(name: str) -> bool:
     """Whether a name can mean nothing but C++ or CUDA: it holds `::`, or is a line of such a file."""
-    in_python = re.match(r".+\.py::\w", name.strip())
-    return ("::" in name and in_python is None) or AT_LINE.match(name.strip()) is not None
+    return ("::" in name and IN_FILE.match(name.strip()) is None) or AT_LINE.match(name.strip()) is not None
 
 
 def resolve_cpp(

@@ -26,7 +26,8 @@ from opscope_tools.source.python.names import Resolver
 from opscope_tools.source.python.repository import SourceTree, Unit
 from opscope_tools.source.python.rows import FunctionRow
 
-_IN_FILE = re.compile(r"(?P<path>.+\.py)::?(?:(?P<line>\d+)|(?P<name>[A-Za-z_][\w.<>]*))$")
+#: `path.py:line`, `path.py:Name` and `path.py::Name`
+IN_FILE = re.compile(r"(?P<path>.+\.py)::?(?:(?P<line>\d+)|(?P<name>[A-Za-z_][\w.<>]*))$")
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +78,7 @@ class Names:
         return found
 
     def _readings(self, name: str, trees: list[SourceTree]) -> list[Target]:
-        in_file = _IN_FILE.match(name)
+        in_file = IN_FILE.match(name)
         if in_file is not None:
             return self._in_file(in_file["path"], in_file["line"], in_file["name"], trees)
         if name.endswith(".py") or "/" in name:

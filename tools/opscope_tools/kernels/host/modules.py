@@ -60,6 +60,14 @@ class PyModule:
         return self._bindings.get(name, [])
 
 
+def with_defaults(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[tuple[ast.arg, ast.expr | None]]:
+    """The parameters of a function in order, each with its default where it has one."""
+    spec = function.args
+    plain = [*spec.posonlyargs, *spec.args]
+    defaults: list[ast.expr | None] = [None] * (len(plain) - len(spec.defaults)) + list(spec.defaults)
+    return [*zip(plain, defaults, strict=True), *zip(spec.kwonlyargs, spec.kw_defaults, strict=True)]
+
+
 def make_module(path: str, text: str) -> PyModule:
     """A file parsed, with its imports."""
     module = PyModule(path, parsed(text))

@@ -55,7 +55,9 @@ def _of_tiles(kernel: KernelTiling) -> Iterator[TileLevel]:
     for shape, accesses in cut.items():
         names = ", ".join(dict.fromkeys(a.parameter or a.expression for a in accesses))
         yield _level("block", accesses[0].line, names, shape, accesses[0].file)
-    for shape, accesses in cut.items() if kernel.language != "cutile" else ():  # whose threads are the compiler's
+    if kernel.language == "cutile":  # its threads are the compiler's
+        return
+    for shape, accesses in cut.items():
         names = ", ".join(dict.fromkeys(a.parameter or a.expression for a in accesses))
         shares: tuple[tuple[TileUnit, str], ...] = ("warp", warps), ("thread", threads)
         for level, parts in shares:

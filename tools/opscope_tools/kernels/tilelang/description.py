@@ -21,7 +21,7 @@ from opscope_tools.kernels.run.events import Access
 from opscope_tools.kernels.run.log import Log
 from opscope_tools.kernels.tilelang.definitions import FunctionNode, Opened, kernel_of
 from opscope_tools.kernels.tilelang.run import Run
-from opscope_tools.kernels.values.expressions import Size, operand, render
+from opscope_tools.kernels.values.expressions import Size, render
 from opscope_tools.kernels.values.notation import product
 
 _MOST_STEPS = 60_000
@@ -64,7 +64,7 @@ def describe_tilelang(
         num_tiles=grids[0].num_tiles if grids else "", mapping=tuple(lines.mapping(log)),
         num_stages=tuple(BoundValue(value=render(stages), origin="constant", line=line) for line, stages in run.stages.items()),
         autotune=tuned, loads=tuple(accesses.loads(log, certain)), stores=tuple(accesses.stores(log, certain)),
-        shared_memory=tuple(a for a in shared_memory([e for e in log.events if e.counted and getattr(e, "space", "") == "shared"])),
+        shared_memory=shared_memory(e for e in log.events if e.counted and getattr(e, "space", "") == "shared"),
         instructions=tuple(lines.instructions(log)), loops=tuple(lines.loops(log)), constraints=tuple(lines.constraints(log)),
         calls=tuple(lines.calls(log)), cost=cost.model_copy(update={"stage_bytes": stage}) if stage else cost,
         resources=Resources(), notes=tuple(_notes(run, inner)),
@@ -75,14 +75,11 @@ def _grid(run: Run, one: Opened) -> Iterable[Launch]:
     if run.grid is None:
         return
     dimensions = tuple(map(render, run.grid))
-    threads = run.threads
-    given = run.given.get("threads", 128)
-    parts = given if isinstance(given, tuple | list) else [given]
     cluster = run.given.get("cluster_dims")
     yield Launch(
         line=one.call.lineno, function=one.functions[0].name, expression=ast.unparse(one.call), dimensions=dimensions,
-        num_tiles=product(list(dimensions)), block=tuple(render(operand(128 if p is None else p)) for p in parts),
-        threads=threads if isinstance(threads, int) else None, cluster=render(cluster) if cluster is not None else "",
+        num_tiles=product(list(dimensions)), block=tuple(map(render, run.axes)),
+        threads=run.threads if isinstance(run.threads, int) else None, cluster=render(cluster) if cluster is not None else "",
         assumptions=() if "threads" in run.given else ("T.Kernel gives a block 128 threads where nothing is said.",),
     )  # fmt: skip
 

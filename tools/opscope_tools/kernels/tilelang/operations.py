@@ -38,6 +38,7 @@ from opscope_tools.kernels.tilelang.values import (
     floating,
     name_of,
     of_thread,
+    sizes_of,
     step_of,
 )
 from opscope_tools.kernels.values.expressions import (
@@ -53,7 +54,7 @@ from opscope_tools.kernels.values.expressions import (
     render,
     settled,
 )  # fmt: skip
-from opscope_tools.kernels.values.notation import evaluate, names_of, read_size
+from opscope_tools.kernels.values.notation import evaluate, read_size
 from opscope_tools.kernels.values.trips import PER_ELEMENT
 
 _ALLOCATES: dict[str, Space] = {
@@ -112,8 +113,6 @@ _ROUNDED = {
     "mul",
     "div",
 }
-#: elements of a longest text that goes on in formulas
-_LONGEST = 160
 
 
 class Operations(ABC):
@@ -237,7 +236,7 @@ class Operations(ABC):
             extents.append(None)
         for size in buffer.shape[len(starts) :]:
             starts.append(0)
-            extents.append(size if starts else None)
+            extents.append(size)
         return Region(buffer, tuple(starts), tuple(extents), gathered=gathered)
 
     def index(self, node: ast.expr, scope: Scope) -> Size | None:
@@ -431,7 +430,11 @@ class Operations(ABC):
         """The number of the thread's warp."""
         return combine("//", leaf("threadIdx.x"), 32)
 
-    op_get_warp_idx_sync = op_get_warp_group_idx = op_get_warp_idx
+    op_get_warp_idx_sync = op_get_warp_idx
+
+    def op_get_warp_group_idx(self, _node: ast.Call, _scope: Scope) -> Any:
+        """The number of the thread's group of four warps."""
+        return combine("//", leaf("threadIdx.x"), 128)
 
     def op_get_lane_idx(self, _node: ast.Call, _scope: Scope) -> Any:
         """The thread's number in its warp."""
@@ -463,7 +466,7 @@ class Operations(ABC):
         arguments, given = self.arguments(node, scope)
         shape = given.get("shape", arguments[0] if arguments else ())
         dtype = given.get("dtype", arguments[1] if len(arguments) > 1 else None)
-        sizes = tuple(map(operand, shape)) if isinstance(shape, tuple | list) else (operand(shape),)
+        sizes = sizes_of(shape)
         space = _ALLOCATES[name]
         if name == "alloc_buffer" and given.get("scope") in {"local", "local.fragment"}:
             space = "fragment"
@@ -482,7 +485,7 @@ class Operations(ABC):
         """A tensor that is given back: `T.empty(shape, dtype)`."""
         arguments, given = self.arguments(node, scope)
         shape = given.get("shape", arguments[0] if arguments else ())
-        sizes = tuple(map(operand, shape)) if isinstance(shape, tuple | list) else (operand(shape),)
+        sizes = sizes_of(shape)
         dtype = given.get("dtype", arguments[1] if len(arguments) > 1 else None)
         return Buffer(self.into or "result", "global", sizes, dtype)
 
@@ -493,7 +496,7 @@ class Operations(ABC):
         dtype = given.get("dtype", arguments[2] if len(arguments) > 2 else None)
         if not isinstance(shape, tuple | list):
             raise UnresolvedError(ast.unparse(node))
-        return Buffer(ast.unparse(node.args[0]), "global", tuple(map(operand, shape)), dtype)
+        return Buffer(ast.unparse(node.args[0]), "global", sizes_of(shape), dtype)
 
     op_match_buffer = op_make_tensor
 
@@ -504,7 +507,7 @@ class Operations(ABC):
         shape, dtype = arguments[0], given.get("dtype", arguments[1] if len(arguments) > 1 else None)
         if not isinstance(data, Buffer) or not isinstance(shape, tuple | list):
             raise UnresolvedError(ast.unparse(node))
-        return Buffer(data.name, data.space, tuple(map(operand, shape)), dtype)
+        return Buffer(data.name, data.space, sizes_of(shape), dtype)
 
     def op_access_ptr(self, node: ast.Call, scope: Scope) -> Any:
         """Where an element lies, handed to an instruction."""
@@ -537,7 +540,7 @@ class Operations(ABC):
             raise UnresolvedError(ast.unparse(node))
         old = region.buffer
         dtype = given.get("dtype", arguments[2] if len(arguments) > 2 else old.dtype)
-        return Buffer(old.name, old.space, tuple(map(operand, shape)), dtype)
+        return Buffer(old.name, old.space, sizes_of(shape), dtype)
 
     op_view = op_reshape
 
@@ -552,15 +555,13 @@ class Operations(ABC):
         into, out = target.buffer, source.buffer
         place = -1
         if out.space == "global":
-            shape = source.shape(target.shape(None) if target.told() is None else target.told())
-            place = self.tile("load", source, shape, node, into.name, read)
+            place = self.tile("load", source, source.shape(target.shape(None)), node, into.name, read)
+        elif source.whole:
+            place = self.filled.get(out.name, -1)
         if into.space == "global":
-            shape = target.shape(source.shape(None) if source.told() is None else source.told())
-            self.tile("store", target, shape, node, "", written)
-        elif out.space != "global":
-            place = self.filled.get(out.name, -1) if source.whole else -1
-        if into.space != "global":
-            self.fill(into, place if out.space == "global" or source.whole else -1)
+            self.tile("store", target, target.shape(source.shape(None)), node, "", written)
+        else:
+            self.fill(into, place)
             if out.space == "global" and into.space == "shared" and self.line in self.stages:
                 self.staged.setdefault(self.line, {})[into.name] = None
 
@@ -616,9 +617,10 @@ class Operations(ABC):
 
     def matrix(self, region: Region) -> tuple[Size, Size] | None:
         """The two axes of a matrix."""
-        shape = region.shape(None) if region.told() is None else region.told()
-        shape = tuple(s for s in shape or () if not (isinstance(s, int) and s == 1)) if len(shape or ()) > 2 else shape
-        return (shape[-2], shape[-1]) if shape is not None and len(shape) >= 2 else None
+        shape = region.shape(None)
+        if len(shape) > 2:
+            shape = tuple(size for size in shape if not (isinstance(size, int) and size == 1))
+        return (shape[-2], shape[-1]) if len(shape) >= 2 else None
 
     def reduce(self, name: str, node: ast.Call, scope: Scope) -> None:
         """`T.reduce_sum(source, destination)`: a sum 1 per element that goes in, the others 0."""
@@ -642,31 +644,27 @@ class Operations(ABC):
         target = self.region(sides[0], scope) if sides[0] is not None else None
         value = self.handed(sides[1], scope) if sides[1] is not None else None
         written = ast.unparse(sides[0]) if sides[0] is not None else ""
+        name = ast.unparse(node.func)
         if not isinstance(target, Region):
-            self.lost(ast.unparse(node.func), node)
+            self.lost(name, node)
             return Datum()
-        adds = not ast.unparse(node.func).endswith(("max", "min"))
+        adds = not name.endswith(("max", "min"))
         each = of_thread(value) or any(of_thread(start) for start in target.starts)
         if isinstance(value, Region):
             shape = target.shape(value.told())
             if adds:
-                self.put(Arithmetic, node, operation=ast.unparse(node.func), flops=self.log.counts.size(shape))
+                self.put(Arithmetic, node, operation=name, flops=self.log.counts.size(shape))
             if target.buffer.space == "global":
                 self.tile("atomic", target, shape, node, "", written)
             return None
-        name = ast.unparse(node.func)
         width = int(name[-1]) if name.endswith(("x2", "x4")) else 1
         if adds and floating(target.buffer.dtype):
-            self.compute(node, ast.unparse(node.func), width, each)
+            self.compute(node, name, width, each)
         if target.buffer.space == "global":
             self.element("atomic", target, node, written, width, each)
         return Datum(each=each) if floating(target.buffer.dtype) else self.varied(ast.unparse(node), each)
 
     op_atomic_max = op_atomic_min = op_atomic_addx2 = op_atomic_addx4 = op_atomic_add
-
-
-def _threads_in(size: Any) -> list[str]:
-    return [n for n in names_of(size) if "threadIdx." in n] if isinstance(size, Expression) else []
 
 
 def _times(step: Size | None, stride: Size) -> Size | None:

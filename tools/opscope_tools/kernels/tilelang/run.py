@@ -15,7 +15,7 @@ from typing import Any
 
 from opscope_tools.kernels.host.evaluate import Scope
 from opscope_tools.kernels.host.interpreter import Interpreter, LocalScope, ModuleScope
-from opscope_tools.kernels.host.modules import Modules, PyModule
+from opscope_tools.kernels.host.modules import Modules, PyModule, with_defaults
 from opscope_tools.kernels.host.worlds import DroppedError, Function, Oracle, UnresolvedError, is_concrete
 from opscope_tools.kernels.run.events import Branch, Call, Check, Loop, TooManyStepsError
 from opscope_tools.kernels.run.events import Mapping as Mapped
@@ -23,7 +23,7 @@ from opscope_tools.kernels.run.log import Log
 from opscope_tools.kernels.run.paths import Status, Step
 from opscope_tools.kernels.tilelang.definitions import Opened, grid_of, of_language
 from opscope_tools.kernels.tilelang.operations import Operations
-from opscope_tools.kernels.tilelang.values import Buffer, Datum, Region, bits_of, floating, of_thread
+from opscope_tools.kernels.tilelang.values import Buffer, Datum, Region, Space, bits_of, floating, of_thread, sizes_of
 from opscope_tools.kernels.values.expressions import (
     COMPARISONS,
     SYMBOLS,
@@ -40,7 +40,6 @@ from opscope_tools.kernels.values.expressions import (
 from opscope_tools.kernels.values.notation import evaluate, names_of
 from opscope_tools.kernels.values.trips import at_least_none, trip_count
 
-_MOST_STEPS = 60_000
 #: turns of a loop that are run one by one where tests ask for its counter
 _ONE_BY_ONE = 16
 _MOST_THREADS = 2048
@@ -51,6 +50,8 @@ _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow)
 _SERIAL = {"serial", "unroll", "vectorized", "range", "Pipelined", "Serial", "Unroll", "Vectorized"}
 _PARALLEL = {"Parallel", "grid"}
 _TENSORS = {"Tensor", "StridedTensor", "Buffer", "SharedBuffer", "FragmentBuffer", "LocalBuffer", "MeshTensor"}
+#: where what is declared so lies; else in global memory
+_DECLARED: dict[str, Space] = {"SharedBuffer": "shared", "FragmentBuffer": "fragment", "LocalBuffer": "local"}
 _SCALAR = re.compile(r"u?int\d|b?float\d|bool|handle|ptr|Ref")
 #: characters of a size that goes on in formulas; a longer one goes on under its own name
 _LONGEST = 100
@@ -66,7 +67,7 @@ class Run(Interpreter, Operations):
     def __init__(self, modules: Modules, module: PyModule, one: Opened, log: Log) -> None:
         Interpreter.__init__(self, modules, Oracle())
         Operations.__init__(self, log, module.path)
-        self.one = one
+        self.source, self.one = module, one
         #: the grid and what is given beside it, once it is reached
         self.grid: tuple[Size, ...] | None = None
         self.given: dict[str, Any] = {}
@@ -81,7 +82,7 @@ class Run(Interpreter, Operations):
     def go(self, fixed: Mapping[str, Any]) -> None:
         """Run the functions around the grid, and the grid."""
         try:
-            self._enter(0, ModuleScope(self.modules.load(self.kernel_file) or PyModule(self.kernel_file, ast.Module([], []))), fixed)  # fmt: skip
+            self._enter(0, ModuleScope(self.source), fixed)
         except _ReachedError:
             return
         except (TooManyStepsError, RecursionError):
@@ -92,12 +93,8 @@ class Run(Interpreter, Operations):
     def _enter(self, depth: int, around: Scope, fixed: Mapping[str, Any]) -> None:
         function = self.one.functions[depth]
         scope = LocalScope(around, {})
-        spec = function.args
-        plain = [*spec.posonlyargs, *spec.args]
-        defaults: list[ast.expr | None] = [None] * (len(plain) - len(spec.defaults)) + list(spec.defaults)
-        pairs = [*zip(plain, defaults, strict=True), *zip(spec.kwonlyargs, spec.kw_defaults, strict=True)]
         typed = {s.target.id: s.annotation for s in function.body if isinstance(s, ast.AnnAssign) and isinstance(s.target, ast.Name) and s.value is None}  # fmt: skip
-        for argument, default in pairs:
+        for argument, default in with_defaults(function):
             annotation = typed.get(argument.arg, argument.annotation)
             scope.values[argument.arg] = self._parameter(argument, annotation, default, scope, fixed)
         self._towards(function.body, scope, depth, fixed)
@@ -148,11 +145,9 @@ class Run(Interpreter, Operations):
         shape = self._quietly(sized, scope) if sized is not None else ()
         dtype = named.get("dtype") or (parts[2 if strided else 1] if len(parts) > (2 if strided else 1) else None)
         steps = self._quietly(parts[1], scope) if strided and len(parts) > 1 else None
-        sizes = tuple(map(operand, shape)) if isinstance(shape, tuple | list) else (operand(shape),)
-        space = {"SharedBuffer": "shared", "FragmentBuffer": "fragment", "LocalBuffer": "local"}.get(kind, "global")
+        made = self._quietly(dtype, scope) if dtype is not None else "float32"
         return Buffer(
-            name, space, sizes, self._quietly(dtype, scope) if dtype is not None else "float32",  # type: ignore[arg-type]
-            tuple(map(operand, steps)) if isinstance(steps, tuple | list) else None,
+            name, _DECLARED.get(kind, "global"), sizes_of(shape), made, sizes_of(steps) if isinstance(steps, tuple | list) else None
         )  # fmt: skip
 
     def _quietly(self, node: ast.expr, scope: Scope) -> Any:
@@ -460,11 +455,13 @@ class Run(Interpreter, Operations):
             isinstance(n, ast.If | ast.IfExp) and any(isinstance(m, ast.Name) and m.id == target for m in ast.walk(n.test))
             for s in statement.body for n in ast.walk(s)
         )  # fmt: skip
-        if isinstance(trips, int) and 0 <= trips <= _ONE_BY_ONE and asks and all(isinstance(b, int) for b in bounds):
-            start, step = (bounds[0], bounds[2]) if len(bounds) == 3 else (bounds[0], 1) if len(bounds) == 2 else (0, 1)
+        if name == "Pipelined":
+            self.stages[statement.lineno] = operand(options.get("num_stages", 0))
+        whole = [b for b in bounds if isinstance(b, int)]
+        if asks and whole and len(whole) == len(bounds) and len(range(*whole)) <= _ONE_BY_ONE:
             kept, self.line = self.line, statement.lineno
-            for turn in range(trips):
-                scope.values[target] = start + turn * step  # type: ignore[operator]
+            for turn in range(*whole):
+                scope.values[target] = turn
                 self.block(statement.body, scope)
             self.line = kept
             return
@@ -472,8 +469,6 @@ class Run(Interpreter, Operations):
         self.log.counters.add(target)
         self.log.names.setdefault(target, "")
         scope.values[target] = leaf(target)
-        if name == "Pipelined":
-            self.stages[statement.lineno] = operand(options.get("num_stages", 0))
         self._repeat(self._unknown(statement, text) if trips is None else trips, statement, scope)
 
     def _unknown(self, loop: ast.For | ast.While, written: str, what: str = "iterations") -> Size:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from opscope_tools.kernels.host.worlds import ImportRef
-from opscope_tools.kernels.values.expressions import Expression, Operation, Quantity, Size, settled
+from opscope_tools.kernels.values.expressions import Expression, Operation, Quantity, Size, operand, settled
 from opscope_tools.kernels.values.notation import names_of
 
 #: tmem: tensor memory of Blackwell
@@ -78,6 +78,11 @@ class Datum:
     each: bool = False
 
 
+def sizes_of(shape: Any) -> tuple[Size, ...]:
+    """The sizes of a shape, which may be one number."""
+    return tuple(map(operand, shape)) if isinstance(shape, tuple | list) else (operand(shape),)
+
+
 def name_of(dtype: Any) -> str:
     """`float16` of `T.float16` and of "float16"; '' where reading does not tell."""
     text = dtype.dotted if isinstance(dtype, ImportRef) else dtype.name if isinstance(dtype, Quantity) else dtype
@@ -132,5 +137,5 @@ def of_thread(value: Any) -> bool:
 
 __all__ = [
     "Buffer", "Datum", "Region", "Space", "bits_of", "bytes_of", "floating", "name_of", "of_thread",
-    "step_of",
+    "sizes_of", "step_of",
 ]  # fmt: skip

@@ -136,7 +136,7 @@ def _kernels(module: PyModule) -> Iterator[KernelRef]:
 
 def launched(node: ast.Call) -> tuple[ast.expr, ast.expr] | None:
     """(kernel, grid) of `kernel[grid](...)`, `kernel.run(grid=...)`, `kernel.warmup(grid=...)` or cuTile's `ct.launch(stream, grid, kernel, ...)`."""
-    if len(node.args) >= 3 and ast.unparse(node.func) in _CUTILE_LAUNCH:
+    if len(node.args) >= 3 and of_tiles(node):
         return node.args[2], node.args[1]
     if isinstance(node.func, ast.Subscript):
         return node.func.value, node.func.slice
@@ -147,9 +147,15 @@ def launched(node: ast.Call) -> tuple[ast.expr, ast.expr] | None:
     return None
 
 
+def of_tiles(node: ast.Call) -> bool:
+    """Whether it is cuTile's `ct.launch(...)`."""
+    named = isinstance(node.func, ast.Attribute) and node.func.attr == "launch"
+    return named and ast.unparse(node.func) in _CUTILE_LAUNCH
+
+
 def handed(node: ast.Call) -> tuple[list[ast.expr], list[ast.keyword]]:
     """What a launch hands the kernel; cuTile's as one tuple."""
-    if ast.unparse(node.func) not in _CUTILE_LAUNCH:
+    if not of_tiles(node):
         return node.args, node.keywords
     given = node.args[3] if len(node.args) > 3 else None
     if isinstance(given, ast.Tuple | ast.List):
@@ -170,7 +176,7 @@ def _launches(module: PyModule) -> Iterator[LaunchRef]:
             if names:
                 yield LaunchRef(
                     callees=names, file=module.path, line=node.lineno, imported_from=module.imports.get(names[0], ""),
-                    language="cutile" if ast.unparse(node.func) in _CUTILE_LAUNCH else "triton",
+                    language="cutile" if of_tiles(node) else "triton",
                 )  # fmt: skip
 
 

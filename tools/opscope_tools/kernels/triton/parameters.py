@@ -7,6 +7,7 @@ import re
 
 from opscope_schemas.tiling import Parameter
 
+from opscope_tools.kernels.host.modules import with_defaults
 from opscope_tools.kernels.triton.definitions import FunctionNode
 
 #: `tl.constexpr`; `ct.Constant[int]` of cuTile, and names that its sources give that
@@ -15,12 +16,8 @@ _COMPILE_TIME = re.compile(r"(^|\.)(constexpr|Constant(\[.*\])?|Const(Int|Bool|F
 
 def parameters(function: FunctionNode) -> list[tuple[ast.arg, str, str, bool]]:
     """(argument, annotation, default, is constexpr) of each parameter, in order."""
-    spec = function.args
-    plain = [*spec.posonlyargs, *spec.args]
-    defaults: list[ast.expr | None] = [None] * (len(plain) - len(spec.defaults)) + list(spec.defaults)
-    pairs = [*zip(plain, defaults, strict=True), *zip(spec.kwonlyargs, spec.kw_defaults, strict=True)]
     found = []
-    for argument, default in pairs:
+    for argument, default in with_defaults(function):
         annotation = ast.unparse(argument.annotation) if argument.annotation else ""
         constexpr = bool(_COMPILE_TIME.search(annotation.strip("'\"")))
         found.append((argument, annotation, ast.unparse(default) if default is not None else "", constexpr))

@@ -145,61 +145,33 @@ class TileLanguage:
             axes = [item.constant for item in items] if len(items) == len(axes) else [None] * len(axes)
         return tuple(leaf(f"{root}.strides[{axis}]") if root and isinstance(axis, int) else None for axis in axes)
 
+    def scattered(self, walk: Walk, what: str, op: Operation) -> tuple[int, Shape | None, Value]:
+        """Put down what is read or written at the places of index tiles: where, in which shape, and the value that is written."""
+        source, indices, given = _parts(op, "array", "indices", "update" if what == "atomic" else "value")
+        array, places = self.array(walk, source), self.places(walk, indices)
+        value = walk.value(given) if given is not None and what != "load" else Value()
+        mask = op.given.get("mask")
+        walk.indices_of(mask)
+        shape = broadcast([*places, value])
+        found = replace(array, sources=array.sources | sources_of(places))
+        return self.moved(walk, what, op, found, shape, _along(array, places, shape), indices, mask), shape, value
+
     def op_gather(self, walk: Walk, op: Operation) -> Value:
         """`ct.gather(array, indices)`: an element for each place of the index tiles, broadcast."""
-        source, indices = _parts(op, "array", "indices")
-        array, places = self.array(walk, source), self.places(walk, indices)
-        walk.indices_of(op.given.get("mask"))
-        shape = broadcast(places)
-        place = self.moved(
-            walk,
-            "load",
-            op,
-            _of_places(array, places),
-            shape,
-            _along(array, places, shape),
-            indices,
-            op.given.get("mask"),
-        )
+        place, shape, _ = self.scattered(walk, "load", op)
         return Value(shape, data=True, sources=frozenset({place}), strides=(None,) * len(shape or ()), loaded=place)
 
     op_load_advanced_indexing = op_gather
 
     def op_scatter(self, walk: Walk, op: Operation) -> Value:
         """`ct.scatter(array, indices, value)`: an element for each place of the index tiles, broadcast."""
-        target, indices, what = _parts(op, "array", "indices", "value")
-        array, places = self.array(walk, target), self.places(walk, indices)
-        value = walk.value(what) if what is not None else Value(None)
-        walk.indices_of(op.given.get("mask"))
-        shape = broadcast([*places, value])
-        self.moved(
-            walk,
-            "store",
-            op,
-            _of_places(array, places),
-            shape,
-            _along(array, places, shape),
-            indices,
-            op.given.get("mask"),
-        )
+        self.scattered(walk, "store", op)
         return Value()
 
     def _atomic(self, walk: Walk, op: Operation) -> Value:
-        target, indices, what = _parts(op, "array", "indices", "update")
-        array, places = self.array(walk, target), self.places(walk, indices)
-        value = walk.value(what) if what is not None else Value(None)
-        shape = broadcast([*places, value])
+        _, shape, value = self.scattered(walk, "atomic", op)
         if value.data and op.name == "atomic_add":
             walk.compute(op.node, shape, value.sources, 1)
-        self.moved(
-            walk,
-            "atomic",
-            op,
-            _of_places(array, places),
-            shape,
-            _along(array, places, shape),
-            indices,
-        )
         return Value(shape, data=value.data)
 
     op_atomic_add = op_atomic_max = op_atomic_min = op_atomic_xchg = op_atomic_cas = op_atomic_and = op_atomic_or = (
@@ -307,11 +279,6 @@ class TileLanguage:
 def _parts(op: Operation, *names: str) -> list[ast.expr | None]:
     """The arguments of these names or places."""
     return [op.argument(place, name) for place, name in enumerate(names)]
-
-
-def _of_places(array: Value, places: Sequence[Value]) -> Value:
-    """The array with what its places were looked up in."""
-    return replace(array, sources=array.sources | sources_of(places))
 
 
 def _along(array: Value, places: Sequence[Value], shape: Shape | None) -> Steps:

@@ -128,8 +128,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Fraction]] = {
     "ceil": lambda a: Fraction(math.ceil(a)), "floor": lambda a: Fraction(math.floor(a)),
     "gcd": lambda a, b: Fraction(math.gcd(int(a), int(b))), "next_power_of_2": lambda a: Fraction(1 << max(math.ceil(a) - 1, 0).bit_length()),
 }  # fmt: skip
-
-
+#: of these one number is worked out, of the others it is itself
 _OF_ONE = {"ceil", "floor", "next_power_of_2"}
 
 
