@@ -348,8 +348,9 @@ def drafted(arguments: WriteReportArguments, context: ToolContext, date: str = "
         draft = _of_repository(arguments, path, context)
     else:
         draft = _of_model(arguments, path, date, context)
+    left_out = {"overwrite", "html", *(["target"] if arguments.target == arguments.name else [])}  # the name says it
     kept = {
-        "arguments": arguments.model_dump(mode="json", exclude_defaults=True, exclude={"overwrite", "html"}),
+        "arguments": arguments.model_dump(mode="json", exclude_defaults=True, exclude=left_out),
         "date": date,
         "text": packed(draft.report.text),
     }

@@ -84,6 +84,17 @@ def test_an_existing_report_is_replaced_only_when_told_to(context: ToolContext) 
     assert write(context, overwrite=True).ok
 
 
+def test_a_target_that_the_name_says_is_the_same_report(context: ToolContext) -> None:
+    def kept() -> list[str]:
+        return [file.read_text() for file in sorted((context.workspace.output / "reports").rglob("toy*"))]
+
+    write(context)
+    before = kept()
+    assert write(context, target="toy", overwrite=True).ok
+    assert before == kept()
+    assert len(before) == 2
+
+
 def test_a_failure_in_the_middle_leaves_the_old_files(context: ToolContext, monkeypatch: pytest.MonkeyPatch) -> None:
     write(context)
     before = {name: (context.workspace.output / name).read_bytes() for name in files(context)}
