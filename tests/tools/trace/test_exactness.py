@@ -16,6 +16,7 @@ from opscope_tools.trace.engine import TraceEngine
 from opscope_tools.trace.flights import Running
 from opscope_tools.trace.protocol import TraceRequest
 from random_configs import random_config
+from sampled import sampled
 
 MODELS = "llama qwen2 qwen3 mistral phi3 olmo2 gemma3_text gpt2 gpt_neox opt mixtral qwen3_moe".split()
 PHASES = ("prefill", "decode")
@@ -23,7 +24,7 @@ PHASES = ("prefill", "decode")
 
 @pytest.mark.parametrize("count", [1, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("phase", PHASES)
-@pytest.mark.parametrize("model_type", MODELS)
+@pytest.mark.parametrize("model_type", sampled(MODELS))
 def test_random_points_equal_a_concrete_run_in_products_flops_and_bytes(
     model_type: str, phase: Any, count: int, context: ToolContext
 ) -> None:

@@ -14,6 +14,7 @@ from opscope_tools.count_flops import count_flops
 from opscope_tools.hardware.devices import shipped
 from opscope_tools.running.runner import run_tool, shorten_to, to_json
 from opscope_tools.running.tool import ToolContext
+from sampled import sampled
 
 SHORT = 6000
 MODELS = [
@@ -81,7 +82,7 @@ def test_a_device_that_is_not_known_is_refused(context: ToolContext) -> None:
 
 
 @pytest.mark.parametrize("tool", ["count_flops", "expand_refs", "trace_dataflow", "estimate_roofline"])
-@pytest.mark.parametrize(("target", "phase"), [*MODELS, TALKATIVE])
+@pytest.mark.parametrize(("target", "phase"), [*sampled(MODELS), TALKATIVE])
 def test_an_agent_is_told_in_few_characters_and_what_was_left_out(
     context: ToolContext, tool: str, target: str, phase: str
 ) -> None:
