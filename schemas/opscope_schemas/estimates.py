@@ -282,6 +282,9 @@ class Alternative(Frozen):
     unmeasured: tuple[str, ...] = Field(
         default=(), description="Classes of kernels that nobody measured so: why only bounds are compared."
     )
+    widened_to: str = Field(
+        default="", description="What products of such weights run in where the device has no units for them."
+    )
 
 
 class Speculative(Frozen):

@@ -15,6 +15,7 @@ from opscope_tools.report.graph import Graph, Span, Vertex
 from opscope_tools.report.kinds import kinds_of, layers_told
 from opscope_tools.report.purposes import purpose
 from opscope_tools.report.quotes import Quotes
+from opscope_tools.report.story import story
 from opscope_tools.report.svg import svg
 
 
@@ -213,6 +214,14 @@ def test_a_layer_is_counted_by_its_calls_and_told_by_the_stacks_that_run_it(fact
     module = next(m for m in several.modules if m.class_name == layer.class_name)
     said = toy.unmarked(purpose(several, module, Quotes()))
     assert "is one of 4 layers (2 at `layers.*`, 2 at `tower.layers.*`)" in said
+    assert said.count("normalisation, then attention") == 1  # both run the same
+    assert layer.kernels is not None
+    shorter = layer.model_copy(update={"attribute": "tower.layers.*", "kernels": layer.kernels[:1]})
+    two = with_last(facts, shorter, facts.main.kernels[3])
+    said = toy.unmarked(purpose(two, module, Quotes()))
+    assert re.search(
+        r"2 at `layers\.\*` run normalisation, [^;]*attention; 2 at `tower\.layers\.\*` run normalisation, what", said
+    )
     some = replace(facts, points={"prefill": {**facts.point(facts.main), "num_layers": 5}})
     once, module = layer_of(some, *toy.layer_kernels(""))
     assert "is one layer" in purpose(once, module, Quotes())
@@ -306,3 +315,14 @@ def test_bars_of_a_timeline_begin_at_the_left_edge_however_long_the_labels_are()
     drawn = svg(Graph((long,), layout="timeline"), "t", "n")
     (bar,) = re.findall(r'<rect class="bar" x="([\d.]+)" y="\d+" width="([\d.]+)"', drawn)
     assert float(bar[0]) + 2 * float(bar[1]) <= 320
+
+
+def test_formats_that_a_device_has_no_units_for_are_named_with_what_products_run_in(facts: ImplementationFacts) -> None:
+    def saved(widened_to: str) -> str:
+        found = facts.estimates["decode"]
+        one = found.alternatives[0].model_copy(update={"name": "weights nvfp4", "widened_to": widened_to})
+        estimates = {**facts.estimates, "decode": found.model_copy(update={"alternatives": (one,)})}
+        return "\n".join(story(replace(facts, estimates=estimates), Quotes()))
+
+    assert "This device has no units for nvfp4: such products run in bf16" in saved("bf16")
+    assert "no units" not in saved("")

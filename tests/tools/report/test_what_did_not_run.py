@@ -231,3 +231,11 @@ def test_a_function_that_is_chosen_on_one_line_is_the_one_that_the_configuration
     by_statements = faq(replace(read(facts, tmp_path / "then", CHOSEN_BY_STATEMENTS), tree=tree), Quotes())[0]
     taken = "`create_causal_mask` (`{}:4`)" if window is None else "`create_bidirectional_mask` (`{}:6`)"
     assert by_statements.endswith(f"masked through {taken.format(toy.FILE)}.")
+
+
+def test_what_a_class_declares_it_cannot_is_said_with_what_it_can(facts: ImplementationFacts, tmp_path: Path) -> None:
+    can, cannot = "_supports_sdpa = True", "_supports_flash_attn = False"
+    anew = read(facts, tmp_path / "src", toy.MODELING.replace(can, f"{can}\n    {cannot}"))
+    told = faq(anew, Quotes())[3]
+    assert "`_supports_sdpa` (" in told
+    assert f"`{cannot}` (" in told

@@ -415,6 +415,7 @@ def test_an_alternative_is_what_an_estimate_with_it_says(
         return
     bounds = now.totals.bound_seconds, then.totals.bound_seconds
     assert said.bound_share == pytest.approx(1 - bounds[1] / bounds[0], abs=0.0003)
+    assert said.widened_to == ("" if "fp8" in name else "bf16")  # Hopper multiplies in eight bits, not in four
     if said.basis == "calibrated":
         bounds = now.totals.calibrated_seconds or 0, then.totals.calibrated_seconds or 0
     else:

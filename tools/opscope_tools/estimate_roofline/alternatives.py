@@ -29,6 +29,8 @@ from opscope_tools.hardware.forms import (
 _WEIGHTS = ("fp8", "fp8_block", "int4", "mxfp4", "nvfp4")
 #: of activations that are narrowed before a product
 _NARROW = {"fp8": 1.0, "fp8_block": 1.0, "nvfp4": BYTES["nvfp4"]}
+#: precisions that weights are widened to where a device multiplies in no narrower one
+_WIDE = ("bf16", "fp16", "fp32")
 #: a batch beyond this is no answer
 _MOST = 2**20
 
@@ -51,10 +53,18 @@ def alternatives(
                 Alternative(
                     name=name, seconds=after, saved_seconds=before - after, share=round(1 - after / before, 4),
                     basis="calibrated" if known else "bound", bound_share=round(1 - then.bound / now.bound, 4),
+                    widened_to=_widened_to(name, device),
                     unmeasured=tuple(dict.fromkeys((*now.unmeasured, *then.unmeasured))) if calibration is not None else (),
                 )
             )  # fmt: skip
     return tuple(sorted(found, key=lambda one: (one.basis == "bound", -one.saved_seconds)))
+
+
+def _widened_to(name: str, device: Device) -> str:
+    """The precision in which products of such weights run on a device without units for them; empty: it has them."""
+    kind, _, precision = name.partition(" ")
+    units = device.peak(precision)[1] if kind == "weights" else ""
+    return units if units in _WIDE else ""
 
 
 @dataclass(frozen=True)

@@ -227,7 +227,11 @@ def _declares(plan: scan.Plan, present: Sequence[str]) -> Place:
     names = ", ".join(f"`{entry.name}`" for entry in own)
     entries = names if 0 < count <= _NAMED else f"{count} modules" if count else "modules that its source does not list"
     there = sum(entry.name in present for entry in own)
-    held = f", of which {there} are modules of this pass" if there < count and present else ""
+    held = (
+        f", of which {there} {'is a module' if there == 1 else 'are modules'} of this pass"
+        if there < count and present
+        else ""
+    )
     more = "".join(f"; `{e.name}` ({e.pointer}) is added to them" for e in plan.entries if e not in own)
     said = f"`{plan.declared.name}` declares it for {entries}{held}{more}"
     return Place(file=plan.declared.path, line=plan.declared.line, text=said)

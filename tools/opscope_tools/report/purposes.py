@@ -27,8 +27,8 @@ __all__ = ["purpose"]
 
 #: pointers of calls that one sentence lists, characters of a docstring that are quoted
 _SITES, _QUOTED = 3, 160
-#: operators and classes that a sentence names
-_NAMED = 5
+#: operators and classes that a sentence names, kinds of layers of one class that it tells apart
+_NAMED, _STACKS = 5, 3
 #: operators that change each number by itself
 _BENDS = frozenset("tanh sigmoid relu gelu silu softplus".split())
 #: of a projection, in keys
@@ -264,14 +264,34 @@ def _experts(of: _Subject) -> str:
 
 
 def _layer(of: _Subject) -> str:
-    call = of.facts.calls.get(of.module.class_name)
-    kernels = (call.kernels if call else of.facts.main.kernels) or ()
+    """What it runs in which order; told for each stack where one class makes layers that run different modules."""
+    calls = [call for kind in of.facts.call_kinds.get(of.module.class_name, ()) for call in kind.calls]
+    orders: dict[str, list[Kernel]] = {}
+    for call in calls:
+        orders.setdefault(_order(of, call.kernels or (), call.repeat), []).append(call)
+    if 1 < len(orders) <= _STACKS:
+        told = "; ".join(f"{_those(of, at, held)} {order}" for at, (order, held) in enumerate(orders.items(), 1))
+    else:
+        told = next(iter(orders), "") or _order(of, of.facts.main.kernels or (), "1")
+    residual = ", what it computes added to what it was given" if of.runs(r"\.add") else ""
+    return f"{_among(of)}: {told}{residual}"
+
+
+def _those(of: _Subject, at: int, calls: Sequence[Kernel]) -> str:
+    """Which layers of a class these calls run: how many, and where."""
+    count = sum(evaluate(call.repeat, of.values) for call in calls)
+    said = of.quotes(f"module.{of.module.class_name}.order{at}", count)
+    return f"{said} at {_listed(f'`{of.facts.path_of(call)}`' for call in calls)} {'runs' if count == 1 else 'run'}"
+
+
+def _order(of: _Subject, kernels: Sequence[Kernel], repeat: str) -> str:
+    """What one call runs, in words, and what of it goes on with what stood before."""
     operators = Operators(of.facts.main)
     units = [Unit(str(at), operators.of([kernel])) for at, kernel in enumerate(kernels)]
     ran = [
         (unit, k) for unit, k in zip(units, kernels, strict=True) if k.class_name and unit.operators
     ]  # dropout does not
-    behind = _behind(edges_of(units, of.facts.graphs[0], call.repeat if call else "1"))
+    behind = _behind(edges_of(units, of.facts.graphs[0], repeat))
     attentions = {k.attribute for _, k in ran if of.facts.role(k.class_name) == "attention"}
 
     def said(kernel: Kernel) -> str:
@@ -288,8 +308,7 @@ def _layer(of: _Subject) -> str:
         elif name != before or follows:
             text += f", {'then' if follows else 'side by side with'} {'another ' * (name == before)}{name}"
         last, before = unit.id, name
-    residual = ", what it computes added to what it was given" if of.runs(r"\.add") else ""
-    return f"{_among(of)}: {text or 'operators of its own'}{residual}"
+    return text or "operators of its own"
 
 
 def _behind(edges: Sequence[Edge]) -> dict[str, set[str]]:

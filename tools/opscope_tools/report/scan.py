@@ -236,5 +236,6 @@ def in_condition(reader: SourceReader, path: str, line: int) -> bool:
 
 
 def capabilities(reader: SourceReader, path: str) -> list[Hit]:
-    """Flags such as `_supports_sdpa = True` that classes of `path` set."""
-    return matching_lines(reader, path, r"^\s+(_supports_\w+|_can_compile_fullgraph)\s*=\s*True")
+    """Flags such as `_supports_sdpa = True` that classes of `path` set, by name; what they set to False, as it stands there."""
+    flag = r"(?:_supports_\w+|_can_compile_fullgraph)"
+    return matching_lines(reader, path, rf"^\s+({flag}(?=\s*=\s*True)|{flag}\s*=\s*False)")

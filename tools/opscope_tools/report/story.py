@@ -241,7 +241,7 @@ def _time(facts: ImplementationFacts, phase: str, quotes: Quotes | None) -> str:
             explains, starts = 100 * totals.bound_seconds / totals.calibrated_seconds, 100 * started
             at_least += f", and explains {percent('bound_share', explains)} % of that: the fixed time of its kernels, as measured ones have it, takes {percent('launch_share', starts)} %"
         text, more = (
-            f"{step} {said('calibrated', totals.calibrated_seconds)} (after measured kernels; {spread}); {at_least}",
+            f"{step} {said('calibrated', totals.calibrated_seconds)} (the sum of its kernels, each as ones like it were measured, none waiting for the host; {spread}); {at_least}",
             "",
         )
     per_second = (
@@ -388,6 +388,12 @@ def _saved(facts: ImplementationFacts, quotes: Quotes) -> str:
         parts.append(f"Of its bound alone, as no measurement of such kernels is at hand: {', '.join(told)}.")
     if any(one.name.startswith("weights ") for one in (*measured, *others)):
         parts.append("Weights are those of the layers' products: embeddings and the head stay as they are.")
+        widened = [one for one in (*measured[:_CHANGES], *others[:_PARTS]) if one.widened_to]
+        if widened:
+            names, units = [one.name.removeprefix("weights ") for one in widened], widened[0].widened_to
+            parts.append(
+                f"This device has no units for {', '.join(names)}: such products run in {units}, and the bound leaves out the work of widening."
+            )
     if phase and launches(totals := facts.estimates[phase].totals):
         explains = 100 * totals.bound_seconds / (totals.calibrated_seconds or 1)
         share = quotes.decimal(f"{phase}.time.bound_share", explains, 0)
