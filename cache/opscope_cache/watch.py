@@ -6,6 +6,7 @@ changed. That holds for file systems that only this machine writes; on others (N
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import weakref
@@ -14,6 +15,9 @@ from pathlib import Path
 from typing import Any
 
 _LOCAL = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "overlay", "zfs", "f2fs", "bcachefs"})
+#: watches of a process before those of trees that nobody holds any more are looked for: a user has 128 of all processes
+_MANY = 8
+_OPEN: weakref.WeakSet[Watch] = weakref.WeakSet()
 
 
 class Watch:
@@ -23,6 +27,7 @@ class Watch:
         self._queue = queue
         self._folders = folders
         self.close = weakref.finalize(self, queue.close)
+        _OPEN.add(self)
 
     def changed(self) -> set[tuple[str, bool]] | None:
         """(path, is a folder) of the entries that changed since the last question; None where too much did to say."""
@@ -52,6 +57,8 @@ def open_watch(root: Path, folders: Iterable[str]) -> Watch | None:
         flags.MODIFY | flags.ATTRIB | flags.CREATE | flags.DELETE | flags.MOVED_FROM | flags.MOVED_TO
         | flags.DELETE_SELF | flags.MOVE_SELF | flags.ONLYDIR | flags.DONT_FOLLOW
     )  # fmt: skip
+    if len(_OPEN) >= _MANY:  # trees are parts of circles: they end when these are collected
+        gc.collect()
     try:
         queue = INotify(nonblocking=True)
     except OSError:  # too many open already
