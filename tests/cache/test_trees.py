@@ -154,7 +154,7 @@ def test_trees_that_nobody_holds_give_their_watches_back(root: Path) -> None:
     before = len(watch._OPEN)
     gc.disable()
     try:
-        for _ in range(40):
+        for _ in range(20):
             tree = Tree(root)
             vars(tree)["itself"] = tree
             tree.now()
