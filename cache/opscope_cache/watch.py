@@ -57,8 +57,8 @@ def open_watch(root: Path, folders: Iterable[str]) -> Watch | None:
         flags.MODIFY | flags.ATTRIB | flags.CREATE | flags.DELETE | flags.MOVED_FROM | flags.MOVED_TO
         | flags.DELETE_SELF | flags.MOVE_SELF | flags.ONLYDIR | flags.DONT_FOLLOW
     )  # fmt: skip
-    if len(_OPEN) >= _MANY:  # trees are parts of circles: they end when these are collected
-        gc.collect()
+    if len(_OPEN) >= _MANY and len(_OPEN).bit_count() == 1:  # at 8, 16, 32: many that are held cost no collection each
+        gc.collect()  # trees are parts of circles, which end so
     try:
         queue = INotify(nonblocking=True)
     except OSError:  # too many open already

@@ -161,6 +161,6 @@ def test_trees_that_nobody_holds_give_their_watches_back(root: Path) -> None:
             tree.now()  # from the second question on it is watched
             if tree._watch is None:
                 pytest.skip(f"{CANNOT}other processes hold all watches that a user has")
-        assert len(watch._OPEN) - before <= watch._MANY
+        assert len(watch._OPEN) <= max(watch._MANY, 2 * before)
     finally:
         gc.enable()

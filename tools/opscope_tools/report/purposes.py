@@ -14,7 +14,7 @@ from opscope_schemas.formula import Rational, evaluate, variables
 from opscope_schemas.units import things
 
 from opscope_tools.report.call_kinds import shown, width_of
-from opscope_tools.report.facts import ImplementationFacts, product_widths, short, size_at, walk
+from opscope_tools.report.facts import CallKind, ImplementationFacts, product_widths, short, size_at, walk
 from opscope_tools.report.flow import bare
 from opscope_tools.report.graph import INPUTS, OUTPUTS, Edge
 from opscope_tools.report.kinds import windowed
@@ -265,21 +265,22 @@ def _experts(of: _Subject) -> str:
 
 def _layer(of: _Subject) -> str:
     """What it runs in which order; told for each stack where one class makes layers that run different modules."""
-    calls = [call for kind in of.facts.call_kinds.get(of.module.class_name, ()) for call in kind.calls]
-    orders: dict[str, list[Kernel]] = {}
-    for call in calls:
-        orders.setdefault(_order(of, call.kernels or (), call.repeat), []).append(call)
-    if 1 < len(orders) <= _STACKS:
+    orders: dict[str, list[CallKind]] = {}
+    for kind in of.facts.call_kinds.get(of.module.class_name, ()):
+        orders.setdefault(_order(of, kind.shown.kernels or (), kind.shown.repeat), []).append(kind)
+    apart = 1 < len(orders) <= _STACKS
+    if apart:
         told = "; ".join(f"{_those(of, at, held)} {order}" for at, (order, held) in enumerate(orders.items(), 1))
     else:
         told = next(iter(orders), "") or _order(of, of.facts.main.kernels or (), "1")
     residual = ", what it computes added to what it was given" if of.runs(r"\.add") else ""
-    return f"{_among(of)}: {told}{residual}"
+    return f"{_among(of, placed=not apart)}: {told}{residual}"
 
 
-def _those(of: _Subject, at: int, calls: Sequence[Kernel]) -> str:
-    """Which layers of a class these calls run: how many, and where."""
-    count = sum(evaluate(call.repeat, of.values) for call in calls)
+def _those(of: _Subject, at: int, kinds: Sequence[CallKind]) -> str:
+    """Which layers of a class these kinds of calls run: how many, and where."""
+    count = sum(kind.count for kind in kinds)
+    calls = (call for kind in kinds for call in kind.calls)
     said = of.quotes(f"module.{of.module.class_name}.order{at}", count)
     return f"{said} at {_listed(f'`{of.facts.path_of(call)}`' for call in calls)} {'runs' if count == 1 else 'run'}"
 
@@ -321,8 +322,8 @@ def _behind(edges: Sequence[Edge]) -> dict[str, set[str]]:
     return found
 
 
-def _among(of: _Subject) -> str:
-    """Which part of the model's layers it is: one of all, some of them, or of more than one stack."""
+def _among(of: _Subject, *, placed: bool) -> str:
+    """Which part of the model's layers it is: one of all, some of them, or of more than one stack, which are named where `placed`."""
     counts: dict[str, int] = {}
     for kind in of.facts.call_kinds.get(of.module.class_name, ()):
         for call in kind.calls:
@@ -340,7 +341,7 @@ def _among(of: _Subject) -> str:
     places = [
         f"{of.quotes(f'{key}.place{at}', count)} at `{path}`" for at, (path, count) in enumerate(counts.items(), 1)
     ]
-    return f"is one of {said} layers" + (f" ({', '.join(places)})" if len(places) > 1 else "")
+    return f"is one of {said} layers" + (f" ({', '.join(places)})" if placed and len(places) > 1 else "")
 
 
 def _head(of: _Subject) -> str:

@@ -370,26 +370,25 @@ def _saved(facts: ImplementationFacts, quotes: Quotes) -> str:
     worth = [one for one in changes if one.bound_share >= 0.005]
     measured = sorted(
         (one for one in worth if one.basis == "calibrated" and one.share >= 0.005), key=lambda one: -one.share
-    )
-    others = sorted((one for one in worth if one.basis != "calibrated"), key=lambda one: -one.bound_share)
+    )[:_CHANGES]
+    others = sorted((one for one in worth if one.basis != "calibrated"), key=lambda one: -one.bound_share)[:_PARTS]
     parts = []
     if measured:
         told = [
             f"{one.name} {quotes.decimal(f'{phase}.saved.{one.name}', 100 * one.share, 0)} % "
             f"({quotes.decimal(f'{phase}.saved.{one.name}.bound', 100 * one.bound_share, 0)} %)"
-            for one in measured[:_CHANGES]
+            for one in measured
         ]
         parts.append(f"Of {_STEP[phase]} as modelled (of its bound): {', '.join(told)}.")
     if others:
         told = [
             f"{one.name} {quotes.decimal(f'{phase}.saved.{one.name}.bound', 100 * one.bound_share, 0)} %"
-            for one in others[:_PARTS]
+            for one in others
         ]
         parts.append(f"Of its bound alone, as no measurement of such kernels is at hand: {', '.join(told)}.")
     if any(one.name.startswith("weights ") for one in (*measured, *others)):
         parts.append("Weights are those of the layers' products: embeddings and the head stay as they are.")
-        widened = [one for one in (*measured[:_CHANGES], *others[:_PARTS]) if one.widened_to]
-        if widened:
+        if widened := [one for one in (*measured, *others) if one.widened_to]:
             names, units = [one.name.removeprefix("weights ") for one in widened], widened[0].widened_to
             parts.append(
                 f"This device has no units for {', '.join(names)}: such products run in {units}, and the bound leaves out the work of widening."
