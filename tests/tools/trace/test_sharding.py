@@ -231,3 +231,18 @@ def test_what_a_decode_step_does_not_run_is_split_as_the_pass_that_runs_it(conte
     whole = 2 * (norms + positions)
     assert rank.memory.weights_bytes == (alone.memory.weights_bytes - whole) / tp + whole
     assert rank.memory.cache_bytes == alone.memory.cache_bytes / tp
+
+
+def test_ranks_share_the_states_of_convolutions_and_of_scans(context: ToolContext) -> None:
+    """Each is of channels, whichever kernel keeps it."""
+    asked: dict[str, Any] = {
+        "target": "falcon_mamba",
+        "hardware": "h100_sxm",
+        "phase": "decode",
+        "values": {"cache_len": 64},
+    }
+    alone, shared = (
+        estimate_roofline(RooflineArguments.model_validate({**asked, **more}), context).memory.cache_bytes
+        for more in ({}, {"parallel": {"tp": 4}})
+    )
+    assert alone == 4 * shared > 0

@@ -142,6 +142,16 @@ class _Walk:
             self._whole_parts(op)
             if "split" in states:
                 self._mark(op, "split", "partial" if op.order in self.means else "split")
+                self._split_states(op)
+
+    def _split_states(self, op: OpRecord) -> None:
+        """A state of the cache that one operator takes and changes, channel by channel, is split as the channels are."""
+        given = list(zip(op.reads, op.inputs, strict=False))
+        channels = {tensor.shape[1:2] for index, tensor in given if self._state(index) == "split"} - {()}
+        for index in op.reads:
+            kept = self.tensors[index]
+            if kept.kind == "cache" and self._state(index) == "whole" and kept.info.shape[1:2] in channels:
+                self.states[index] = "split"
 
     def _product(self, op: OpRecord) -> None:
         self._whole_parts(op)
