@@ -30,7 +30,7 @@ def _exact(model_type: str, phase: Any, context: ToolContext) -> None:
 
 
 @pytest.mark.parametrize(
-    "model_type", [*sampled(KINDS, 3), *(pytest.param(kind, marks=pytest.mark.slow) for kind in FURTHER)]
+    "model_type", [*sampled(KINDS, 5), *(pytest.param(kind, marks=pytest.mark.slow) for kind in FURTHER)]
 )
 def test_a_forward_of_every_kind_of_model_costs_what_a_concrete_run_does(model_type: str, context: ToolContext) -> None:
     _exact(model_type, "prefill", context)
