@@ -220,7 +220,8 @@ def test_a_layer_is_counted_by_its_calls_and_told_by_the_stacks_that_run_it(fact
     two = with_last(facts, shorter, facts.main.kernels[3])
     said = toy.unmarked(purpose(two, module, Quotes()))
     assert re.search(
-        r"2 at `layers\.\*` run normalisation, [^;]*attention; 2 at `tower\.layers\.\*` run normalisation, what", said
+        r"2 at `layers\.\*` run normalisation, [^;]*attention; 2 at `tower\.layers\.\*` run normalisation, with what goes past them added behind `attention`",
+        said,
     )
     some = replace(facts, points={"prefill": {**facts.point(facts.main), "num_layers": 5}})
     once, module = layer_of(some, *toy.layer_kernels(""))

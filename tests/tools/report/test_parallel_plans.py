@@ -43,9 +43,9 @@ def lines(facts: ImplementationFacts, folder: Path, plan: dict[str, str]) -> dic
 @pytest.mark.parametrize(
     ("plan", "said"),
     [
-        ({"embed_tokens": "a", "layers.*": "a"}, "Yes; `base_model_fsdp_plan` (AT) declares it for 2 modules."),
+        ({"embed_tokens": "a", "layers.*": "a"}, "Yes; `base_model_fsdp_plan` (AT) declares it for 2 entries."),
         ({"embed_tokens": "a", "layers": "a", "absent": "a"},
-         "Yes; `base_model_fsdp_plan` (AT) declares it for 3 modules, of which 2 are modules of this pass."),
+         "Yes; `base_model_fsdp_plan` (AT) declares it for 3 entries, of which 2 are of this pass."),
         ({"attention": "a"}, "None declared: `base_model_fsdp_plan` (AT) names no module of this pass (`attention`); searched"),
         ({"embed_tokens": "a"}, "Of `embed_tokens` alone; `base_model_fsdp_plan` (AT) declares it for `embed_tokens`."),
     ],
@@ -75,7 +75,7 @@ def test_a_plan_that_a_class_takes_back_is_none(facts: ImplementationFacts, tmp_
 
 def test_what_is_added_to_a_plan_has_its_own_line(facts: ImplementationFacts, tmp_path: Path) -> None:
     said = lines(facts, tmp_path / "src", {})["tensor"]
-    assert f"declares it for 2 modules; `embed_tokens` (`{MIXIN}:2`) is added to them" in said
+    assert f"declares it for 2 entries; `embed_tokens` (`{MIXIN}:2`) is added to them" in said
 
 
 def test_why_no_size_per_rank_is_told_is_said(facts: ImplementationFacts, tmp_path: Path) -> None:

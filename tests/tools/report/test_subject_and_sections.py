@@ -177,7 +177,7 @@ def test_each_plan_is_counted_on_its_own_and_fsdp_is_data_parallel(rendered: Cal
     text = rendered().text
     config, own = toy.line_of("base_model_tp_plan", toy.CONFIGURATION), toy.line_of("_tp_plan = ")
     assert (
-        f"Yes; `base_model_tp_plan` (`{toy.CONFIG_FILE}:{config}`) declares it for 2 modules; "
+        f"Yes; `base_model_tp_plan` (`{toy.CONFIG_FILE}:{config}`) declares it for 2 entries; "
         f"`_tp_plan` (`{toy.FILE}:{own}`) declares it for `lm_head`." in text
     )
     assert f"**Data Parallelism:** Of `lm_head` alone; `_fsdp_plan` (`{toy.FILE}:{toy.line_of('_fsdp_plan')}`)" in text

@@ -162,3 +162,13 @@ def test_values_outside_the_conditions_are_said_to_have_been_traced(facts: Imple
     assert constraint_lines(outside)[-1].endswith("the values of section 3.1 are outside")
     traced = replace(outside, points={"prefill": facts.point(facts.main)})
     assert constraint_lines(traced)[-1].endswith("are outside; a trace made at them gave the same figures")
+
+
+def test_functions_that_what_ran_calls_are_searched_with_it(facts: ImplementationFacts, tmp_path: Path) -> None:
+    repository = toy.write_source(tmp_path / "src")
+    asked = "\n\ndef usable(x):\n    return torch.cuda.get_device_capability(x.device) >= (8, 0)\n\n\ndef idle(x):\n    return x.is_cuda\n"
+    body = "def forward(self, input_ids, past_key_values=None):\n"
+    (tmp_path / "src" / toy.FILE).write_text(toy.MODELING.replace(body, f"{body}        usable(input_ids)\n") + asked)
+    hardware = faq(replace(facts, reader=SourceReader([repository])), Quotes())[3]
+    assert hardware.startswith("Device tests: `return torch.cuda.get_device_capability(x.device) >= (8, 0)`"), hardware
+    assert "is_cuda" not in hardware

@@ -10,26 +10,29 @@ from pathlib import Path
 
 import pytest
 import report_toy as toy
-from opscope_schemas.analysis import Kernel, ModelInput, ModuleNode, TensorInfo, Variable
+from opscope_schemas.analysis import CallSite, Kernel, ModelInput, ModuleNode, TensorInfo, Variable
 from opscope_schemas.dataflow import CacheGrowth, FlowTensor
 from opscope_schemas.extracted_config import Check, Configuration, ExtractConfigResult, Hyperparameter, Meaning
 from opscope_schemas.formula import evaluate
+from opscope_tools.report import purposes
 from opscope_tools.report.attributes import attributes_of
 from opscope_tools.report.components import _elsewhere, _interface, _pseudocode
 from opscope_tools.report.configuration import configuration_rows, constraint_lines
 from opscope_tools.report.facts import Figures, ImplementationFacts, is_leaf, leaves, limited, walk
 from opscope_tools.report.findings import findings
 from opscope_tools.report.flow import forward_pass
+from opscope_tools.report.insights import _alike
 from opscope_tools.report.kinds import sliding_window
 from opscope_tools.report.memory import _growth, lifetime_rows
 from opscope_tools.report.nodes import find
 from opscope_tools.report.overview import swappable
 from opscope_tools.report.papers import paper_lines
 from opscope_tools.report.pseudocode import Call, pseudocode
+from opscope_tools.report.purposes import purpose
 from opscope_tools.report.quotes import Quotes
 from opscope_tools.report.reference import glossary_rows, references
 from opscope_tools.report.sources import SourceReader
-from opscope_tools.report.story import story
+from opscope_tools.report.story import _dominant, _steps, story
 from opscope_tools.report.tasks import task_of_operator, tasks
 from opscope_tools.report.timeline import _operations
 from opscope_tools.settings.reads import Reader, config_reads
@@ -345,8 +348,19 @@ def test_a_branch_that_other_calls_do_not_take_says_so(facts: ImplementationFact
     assert said == "in decode at layers.*.attention"
     (function,) = ast.parse("def f(x):\n    if known:\n        y = x\n    else:\n        y = g(x)\n    return y").body
     assert isinstance(function, ast.FunctionDef)
-    drawn = pseudocode(function, "f", ["note"], Call(ran=lambda first, _: first == 5, elsewhere=lambda *_: said))
+    drawn = pseudocode(
+        function, "f", ["note"], Call(ran=lambda first, _: first == 5, elsewhere=lambda first, _: said * (first == 5))
+    )
     assert f"# :5 to :5 do not run {said}\n    if not (known):  # :2\n        y = g(x)" in drawn
+    # and a branch that other calls alone take is not left out
+    assert attention.kernels[1].line == line
+    kept = tuple(k for k in attention.kernels if k.line != line)
+    shown = _elsewhere(facts, attention.model_copy(update={"kernels": kept}), path, range(line, line + 1))
+    assert shown == "in prefill at layers.*.attention, in decode at layers.*.attention"
+    drawn = pseudocode(
+        function, "f", ["note"], Call(ran=lambda first, _: first == 5, elsewhere=lambda first, _: shown * (first == 3))
+    )
+    assert f"if known:  # :2, runs {shown}, not here\n        y = x  # :3\n    else:\n        y = g(x)" in drawn
 
 
 def test_pictures_that_an_example_loads_are_no_references(facts: ImplementationFacts, tmp_path: Path) -> None:
@@ -427,3 +441,49 @@ def test_a_cache_with_windows_grows_until_they_are_full(facts: ImplementationFac
         graphs = tuple(graph.model_copy(update={"cache": cache}) for graph in facts.graphs)
         grown = _growth(dataclasses.replace(held, graphs=graphs))
         assert grown == f"; it grows by `64 * {{num_layers}}` bytes with each token{said}"
+
+
+def test_the_side_that_other_calls_take_stands_beside_the_one_shown() -> None:
+    (function,) = ast.parse(
+        "def f(x, c):\n    if c.full:\n        k = c.keys\n    else:\n        k = g(x)\n    return k"
+    ).body
+    assert isinstance(function, ast.FunctionDef)
+    call = Call(ran=lambda first, _: first == 5, elsewhere=lambda first, _: "in decode at a" * (first == 5))
+    quiet = Call(ran=lambda *_: False, elsewhere=lambda *_: "in decode at b", settings={"full": True})
+    (chosen,) = ast.parse("def f(x, config):\n    if config.full:\n        x = x.float()\n    return x").body
+    assert isinstance(chosen, ast.FunctionDef)
+    assert "do not run" not in pseudocode(chosen, "f", ["note"], quiet)  # where nothing ran here, others do no less
+    drawn = pseudocode(function, "f", ["note"], call)
+    assert (
+        "# :5 to :5 do not run in decode at a\n    if not (c.full):  # :2\n        k = g(x)  # :5\n    else:\n        k = c.keys  # :3"
+        in drawn
+    )
+
+
+def test_all_steps_of_a_loop_are_counted_and_told_where_the_loop_stands(facts: ImplementationFacts) -> None:
+    """The first step stands apart in a trace where it differs from the others."""
+    first = next(kernel for _, kernel in leaves(facts.main) if kernel.operator)
+    site = CallSite(function="scan", file="toyland/scans.py", line=7)
+    steps = [first.model_copy(update={"via": (site,), "repeat": times}) for times in ("1", "{seq_len} - 1")]
+    main = facts.main.model_copy(update={"kernels": (*facts.main.kernels, *steps)})
+    seq_len = facts.point(facts.main)["seq_len"]
+    assert f" {seq_len:,} of the operators" in (said := toy.unmarked(_steps(main, facts.point(main), Quotes())))
+    assert "(from `toyland/scans.py:7`)" in said
+
+
+def test_a_norm_without_weights_multiplies_by_none(facts: ImplementationFacts, monkeypatch: pytest.MonkeyPatch) -> None:
+    norm = next(module for module in facts.modules if module.class_name.endswith("Norm"))
+    assert "multiplies by a learned weight" in purpose(facts, norm, Quotes())
+    monkeypatch.setattr(purposes, "weights_of", lambda _tree, _node: 0)  # it is a buffer
+    assert "learned" not in purpose(facts, norm, Quotes())
+
+
+def test_lines_and_kernels_that_come_to_the_same_are_no_largest_ones(facts: ImplementationFacts) -> None:
+    one, two = ([kernel] for _, kernel in list(leaves(facts.main))[:2])
+    assert _alike((one, 3), [(one, 3), (two, 2)]) == ""
+    assert _alike((one, 3), [(one, 3), (two, 3)]) == f" (as :{two[0].line} does)"
+    found = facts.estimates["decode"]
+    slowest = max(found.operators, key=lambda one: one.calibrated_seconds or one.bound_seconds)
+    assert "the kernel that takes most is" in _dominant("decode", found, None)
+    doubled = found.model_copy(update={"operators": (*found.operators, slowest)})
+    assert "of the 2 kernels that take most, alike, the first is" in _dominant("decode", doubled, None)

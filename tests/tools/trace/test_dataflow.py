@@ -222,7 +222,7 @@ def test_a_full_window_keeps_no_more_tokens_after_prefill(context: ToolContext, 
 
 
 @pytest.mark.parametrize(("cached", "growing"), [(4, 4), (20, 2)])
-@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("batch", sampled([3, 1]))
 def test_one_more_token_grows_the_layers_whose_window_is_not_full(
     context: ToolContext, cached: int, growing: int, batch: int
 ) -> None:
@@ -232,7 +232,7 @@ def test_one_more_token_grows_the_layers_whose_window_is_not_full(
     assert found.cache_per_token == batch * ROW * growing
 
 
-@pytest.mark.parametrize(("model_type", "fitting"), [("llama", "3 modules"), ("gpt2", "")])
+@pytest.mark.parametrize(("model_type", "fitting"), [("llama", "3 entries"), ("gpt2", "")])
 def test_a_plan_that_every_configuration_inherits_counts_where_its_modules_are_there(
     context: ToolContext, model_type: str, fitting: str
 ) -> None:

@@ -28,6 +28,8 @@ def shown(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) ->
     total = quotes(f"{key}.calls", sum(kind.count for kind in kinds))
     first, name = quotes(f"{key}.kind1.calls", kinds[0].count), short(module.class_name)
     verb, costs = ("is", "costs most") if kinds[0].count == 1 else ("are", "cost most together")
+    if (kinds[0].count, kinds[0].each) == (kinds[1].count, kinds[1].each):
+        costs = f"{costs.split()[0]} as much as those of the {'next kind and more than others' if len(kinds) > 2 else 'other kind'}"
     return (
         f" The {total} calls of `{name}` in {facts.main.phase} are of {quotes(f'{key}.kinds', len(kinds))} kinds; shown here "
         f"{verb} the {first} at {_where(facts, kinds, kinds[0])}, which {costs}."

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from opscope_schemas.analysis import Kernel, ModuleAnalysis, ModuleNode, TensorInfo
 from opscope_schemas.errors import ValuesError
-from opscope_schemas.formula import Formula, Rational
+from opscope_schemas.formula import Formula, Rational, evaluate
 from opscope_schemas.units import amount, plain_bytes, things
 
 from opscope_tools.report.attributes import attributes_of
@@ -285,17 +285,26 @@ def _needed(facts: ImplementationFacts, kernels: Sequence[Kernel]) -> list[str]:
 
 
 def _elsewhere(facts: ImplementationFacts, module: ModuleAnalysis, path: str, lines: range) -> str:
-    """`in decode at encoder_attn`: calls of the class in which no operator runs on these lines, where one does in that shown."""
-    if not any(k.file == path and k.line in lines for k in module.kernels):
-        return ""
-    told = [
-        f"in {document.phase} at {at}{f' ({numbers})' if (numbers := layers.get(id(call))) else ''}"
-        for document in facts.documents
-        for layers in [layers_told(facts, document)]
-        for call, at in facts.calls_in(document)
-        if call.class_name == module.class_name and call.kernels and not any(k.file == path and k.line in lines for k in call.kernels)
-    ]  # fmt: skip
-    return ", ".join(list(dict.fromkeys(told))[:_PLACES])
+    """`in decode at encoder_attn`: calls of the class in which no operator runs on these lines, where one does in that shown; or
+    those in which one runs, where none does in that shown."""
+
+    def ran(kernels: Iterable[Kernel]) -> bool:
+        return any(k.file == path and k.line in lines for k in kernels)
+
+    shown, told = ran(module.kernels), list[str]()
+    for document in facts.documents:
+        layers, values = layers_told(facts, document), facts.point(document)
+        held: dict[str, list[Kernel]] = {}
+        for call, at in facts.calls_in(document):
+            if call.class_name == module.class_name and call.kernels:
+                held.setdefault(at, []).append(call)
+        for at, calls in held.items():
+            unlike = [call for call in calls if ran(call.kernels or ()) is not shown]
+            runs, of = (sum(evaluate(call.repeat, values) for call in some) for some in (unlike, calls))
+            numbers = ", ".join(dict.fromkeys(filter(None, (layers.get(id(call)) for call in unlike))))
+            which = numbers or (f"{runs} of {of} calls" if runs < of else "")
+            told += [f"in {document.phase} at {at}{f' ({which})' if which else ''}"] if unlike else []
+    return ", ".join(told[:_PLACES])
 
 
 def settled(facts: ImplementationFacts) -> dict[str, object]:
@@ -328,9 +337,8 @@ def _line_cost(facts: ImplementationFacts, kernels: Sequence[Kernel], values: Ma
         return ""
     moved = f"{amount(figures.flops, 'FLOP')}, r {plain_bytes(figures.read)}, w {plain_bytes(figures.write)}"
     last = kernels[-1]
-    made = (
-        last.outputs if last.class_name else last.outputs[:1]
-    )  # what else an operator writes is rarely bound to a name
+    # what else an operator writes is rarely bound to a name, nor is what was written into
+    made = last.outputs if last.class_name else last.outputs[:1] if "copy_" not in last.operator.split(".") else ()
     shapes = ", ".join(f"[{', '.join(each.shape)}]" for each in made)
     shape = f"-> {shapes}".replace("{", "").replace("}", "") if made else ""
     return "; ".join(filter(None, [moved, shape, *_tiles(facts, kernels)]))

@@ -17,7 +17,7 @@ from opscope_schemas.units import things
 
 from opscope_tools.report import scan
 from opscope_tools.report.facts import ImplementationFacts, product_widths, short
-from opscope_tools.report.overview import scopes
+from opscope_tools.report.overview import device_tests, scopes
 from opscope_tools.report.quotes import Quotes, as_source, in_code
 
 __all__ = ["configuration_note", "configuration_rows", "constraint_lines", "declared_at", "layer_settings"]
@@ -206,7 +206,7 @@ def configuration_note(facts: ImplementationFacts) -> str:
         if _concerns(own, parameter) and _unread(parameter) and not parameter.is_given:
             where = f"{f'{own.path}.' if own.path else ''}{_named_at(facts, own, parameter)}"
             through = _read_by(facts, own, parameter)
-            based = ", but by the base class of models" if parameter.name in _OF_THE_BASE else ""
+            based = ", but by code that all models share" if parameter.name in _OF_THE_BASE else ""
             how = f"Declared and {through or f'{_NOWHERE}{based}'}"
             left.setdefault(how, []).append(f"{where}{_held_value(facts, own, parameter)}")
         elif not _concerns(own, parameter):
@@ -431,10 +431,11 @@ def constraint_lines(facts: ImplementationFacts) -> list[str]:
     path = facts.modeling_file
     lines = [f"Alignment: {_quoted(check)}" for check in aligned]
     lines = lines or [f"Alignment: none declared; searched assert and raise in the classes that ran in `{path}`."]
-    lines += [f"Hardware: {_quoted(check)}" for check in tested] or [
-        f"Hardware: none declared; searched `{path}` for tests of devices, their capabilities and optional packages in "
-        "what ran."
-    ]
+    asked = [f"Hardware: `{_clipped(hit.text)}` ({hit.pointer})" for hit in device_tests(facts)[:3]]
+    lines += [f"Hardware: {_quoted(check)}" for check in tested] or asked or [
+        f"Hardware: none declared; searched `{path}` and the functions on the way for tests of devices, their capabilities "
+        "and optional packages in what ran."
+    ]  # fmt: skip
     lines.append(f"Precision: traced in {facts.main.dtype}; {_elements(facts)} of the formulas stand for other dtypes.")
     lines += [f"Precision: {_quoted(check)}" for check in typed]
     lines += [f"Check: {_quoted(check)}" for check in rest if check not in aligned]

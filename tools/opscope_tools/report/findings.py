@@ -13,6 +13,7 @@ from opscope_schemas.units import plain_bytes, seconds, things
 from opscope_tools.report.configuration import layer_settings
 from opscope_tools.report.facts import ImplementationFacts, is_leaf, leaves, short, walk
 from opscope_tools.report.insights import share_of_time
+from opscope_tools.report.kinds import kinds_of
 from opscope_tools.report.parallel import Split, strategies
 from opscope_tools.report.quotes import Quotes
 from opscope_tools.report.tasks import Task
@@ -130,6 +131,8 @@ def _tasks(facts: ImplementationFacts, catalogue: Sequence[Task], quotes: Quotes
 
 def _chain(facts: ImplementationFacts, quotes: Quotes) -> str:
     graph = facts.graphs[0]
+    if kinds_of(facts, facts.main):  # how layers of several kinds follow each other, the graph does not hold
+        return f"{facts.main.phase.capitalize()} runs {quotes('flow.operators', len(graph.operators))} operators, one layer of each kind counted."
     depth, values = quotes("flow.depth", graph.depth), facts.point(facts.main)
     looped = any(
         evaluate(kernel.repeat, values) > evaluate(call.repeat, values)
@@ -197,7 +200,9 @@ def _limits(facts: ImplementationFacts) -> str:
             first = found.spent[0] if found.spent else None
             part = "most" if first is None or first.share > _HALF else "the largest part"
             kind = first.name if first is not None else "nothing"
-            by = "the fixed time of its kernels" if launches(found.totals) else found.totals.limited_by
+            by = "the fixed time of its kernels" if launches(found.totals) else str(found.totals.limited_by)
+            if not launches(found.totals) and found.totals.bound_seconds < _HALF * time:
+                by += f" (the bound is {100 * found.totals.bound_seconds / time:.0f} % of the time)"
             said.append(f"{document.phase} by {by}, {part} of its {seconds(time)} in {kind}")
         else:
             said.append(f"{document.phase} by {facts.limited(document)[0]}")

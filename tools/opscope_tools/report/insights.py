@@ -20,6 +20,8 @@ __all__ = ["by_line", "counts_little", "insights", "library_insights", "named", 
 
 #: share of its bytes that engines must save to be told; share of a pass that is
 _WORTH, _LEAST = 0.2, 0.0005
+#: lines that come to the same, named
+_OTHERS = 3
 #: per cent from which a share is all but the whole
 _WHOLE = 99
 #: share of every pass up to which a class is told beside others
@@ -141,14 +143,27 @@ def _line(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) ->
         return ""  # one call is all but the whole, and has a section of its own
     computes = quotes.decimal(f"{key}.largest.flops", shares[0], 1)
     moves = quotes.decimal(f"{key}.largest.bytes", shares[1], 1)
-    first = f"`{most[0][0].file}:{most[0][0].line}` ({named(most[0])}) takes {computes} % of its FLOPs"
+    first = (
+        f"`{most[0][0].file}:{most[0][0].line}` ({named(most[0])}) takes {computes} % of its FLOPs{_alike(most, flops)}"
+    )
     if most[0] is widest[0]:
-        return f"{first} and {moves} % of its bytes."
+        return f"{first} and {moves} % of its bytes{_alike(widest, moved)}."
     figures = Figures.sum(widest[0], values)
     share = quotes.decimal(f"{key}.largest.moved_flops", 100 * figures.flops / sum(value for _, value in flops), 1)
     return (
         f"{first}; most bytes move on `{widest[0][0].file}:{widest[0][0].line}` ({named(widest[0])}), {_bound(facts, module, widest[0])}: "
-        f"{moves} % for {share} % of the FLOPs."
+        f"{moves} %{_alike(widest, moved)} for {share} % of the FLOPs."
+    )
+
+
+def _alike(most: tuple[Sequence[Kernel], int], rows: Sequence[tuple[Sequence[Kernel], int]]) -> str:
+    """The other lines that come to the same."""
+    others = [kernels for kernels, value in rows if value == most[1] and kernels is not most[0]]
+    lines = ", ".join(f":{kernels[0].line}" for kernels in others[:_OTHERS])
+    return (
+        f" (as {lines}{' and more do' if len(others) > _OTHERS else ' does' if len(others) == 1 else ' do'})"
+        if others
+        else ""
     )
 
 

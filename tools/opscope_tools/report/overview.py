@@ -20,8 +20,11 @@ from opscope_tools.report.nodes import counted_again, tied_modules
 from opscope_tools.report.quotes import Quotes
 
 __all__ = [
-    "attention_kind", "execution_lines", "framework", "hierarchy", "hooks_that_ran", "key_features", "scopes", "swappable",
+    "attention_kind", "device_tests", "execution_lines", "framework", "hierarchy", "hooks_that_ran", "key_features", "ran_in", "scopes", "swappable",
 ]  # fmt: skip
+
+#: lines that ask what device there is
+_DEVICE = r"\b(is_cuda|get_device_capability|device_type|torch\.cuda\.\w+)\b"
 
 
 def framework(facts: ImplementationFacts) -> str:
@@ -184,16 +187,31 @@ def scopes(document: Analysis) -> set[str]:
     return names | {short(document.class_name)}
 
 
-def swappable(facts: ImplementationFacts) -> list[scan.Hit]:
-    """Decorators of what ran that put another kernel in its place; a function that one names has to have run too."""
-    ran = scopes(facts.main)
-    files = {facts.modeling_file: ran}
+def ran_in(facts: ImplementationFacts) -> dict[str, set[str]]:
+    """Names of the classes and functions that ran, by the file that holds them; the modeling file's with those of its helpers."""
+    files = {facts.modeling_file: scopes(facts.main)}
     for name in dict.fromkeys(k.class_name for _, _, k in walk(facts.main.kernels, "") if k.class_name):
         if (found := facts.locate(name)) is not None:
             files.setdefault(found[0], set()).add(found[1].name)
     for site in (site for _, kernel in leaves(facts.main) for site in kernel.via):
         files.setdefault(site.file, set()).add(site.function)
-    hits = [hit for path, names in files.items() for hit in scan.decorators(facts.reader, path, names)]
+    return files
+
+
+def device_tests(facts: ImplementationFacts) -> list[scan.Hit]:
+    """Lines that ask what device there is, in what ran and in the functions beside it that it calls."""
+    reader = facts.reader
+    return [
+        hit
+        for path, names in ran_in(facts).items()
+        for hit in scan.matching_lines(reader, path, _DEVICE, scan.called_within(reader, path, names))
+    ]
+
+
+def swappable(facts: ImplementationFacts) -> list[scan.Hit]:
+    """Decorators of what ran that put another kernel in its place; a function that one names has to have run too."""
+    ran = scopes(facts.main)
+    hits = [hit for path, names in ran_in(facts).items() for hit in scan.decorators(facts.reader, path, names)]
     return [hit for hit in hits if not hit.concerns or hit.concerns in ran]
 
 

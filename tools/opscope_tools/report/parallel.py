@@ -83,11 +83,13 @@ class Split:
     tree: ModelTreeResult
     document: ModelAnalysis
     point: Mapping[str, Rational] = field(default_factory=dict)
+    #: whether a split as engines do it is told beside what the source declares
+    modelled: bool = False
 
     @classmethod
     def of(cls, facts: ImplementationFacts) -> Split:
         """The first pass of a report."""
-        return cls(facts.reader, facts.tree, facts.main, facts.point(facts.main))
+        return cls(facts.reader, facts.tree, facts.main, facts.point(facts.main), bool(facts.spread))
 
     @cached_property
     def config_location(self) -> tuple[str, Span] | None:
@@ -225,13 +227,9 @@ def _declares(plan: scan.Plan, present: Sequence[str]) -> Place:
     own = [entry for entry in plan.entries if entry.path == plan.declared.path]
     count = len(own)
     names = ", ".join(f"`{entry.name}`" for entry in own)
-    entries = names if 0 < count <= _NAMED else f"{count} modules" if count else "modules that its source does not list"
+    entries = names if 0 < count <= _NAMED else f"{count} entries" if count else "entries that its source does not list"
     there = sum(entry.name in present for entry in own)
-    held = (
-        f", of which {there} {'is a module' if there == 1 else 'are modules'} of this pass"
-        if there < count and present
-        else ""
-    )
+    held = f", of which {there} {'is' if there == 1 else 'are'} of this pass" if there < count and present else ""
     more = "".join(f"; `{e.name}` ({e.pointer}) is added to them" for e in plan.entries if e not in own)
     said = f"`{plan.declared.name}` declares it for {entries}{held}{more}"
     return Place(file=plan.declared.path, line=plan.declared.line, text=said)
@@ -300,7 +298,8 @@ def communication_rows(split: Split) -> list[tuple[str, str, str, str]]:
         rows.setdefault(key, []).append(each)
     searched = f"searched {_searched(split)} for collectives and for entries of plans that name a module of this pass"
     said = [_row(split, alike) for alike in rows.values()]
-    return said or [("none found", "none", searched, "0 bytes: nothing is communicated")]
+    modelled = "; what the split that section 7.1 models exchanges is in its times" if split.modelled else ""
+    return said or [("none found", "none", searched, f"none declared{modelled}")]
 
 
 def _row(split: Split, alike: Sequence[Communication]) -> tuple[str, str, str, str]:

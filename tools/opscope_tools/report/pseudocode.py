@@ -31,7 +31,7 @@ class Call:
     """What is known of the call that the listing shows.
 
     `given`: parameters that held a tensor; `said`: the comment on lines first to last; `ran`: whether an operator ran there;
-    `elsewhere`: other calls of the class, in which none did; `settings`: what the configuration holds, and what attributes of
+    `elsewhere`: other calls of the class, in which none did, or in which one did where none did here; `settings`: what the configuration holds, and what attributes of
     the object do, under `self.NAME`; `whole`: no other listing calls it; `needed`: the parameters without which nothing that is
     called on lines first to last can be; `read`: those that the listings of the modules called there
     read, None where none is called.
@@ -187,16 +187,21 @@ class _Listing:
     def _branch(self, node: ast.stmt, taken: Sequence[ast.stmt]) -> list[str]:
         """The lines of a branch that ran; with its condition, and the other calls in which it did not, where there are such."""
         outer = self._elsewhere
-        found = self._call.elsewhere(taken[0].lineno, taken[-1].end_lineno or taken[-1].lineno) if taken else ""
+        ran = any(self._ran(one) for one in taken)
+        found = self._call.elsewhere(taken[0].lineno, taken[-1].end_lineno or taken[-1].lineno) if ran else ""
         self._elsewhere = found or outer
         lines = self.block(taken)
         self._elsewhere = outer
         if not isinstance(node, ast.If) or not found or found == outer or not lines:
             return lines
-        test = ast.unparse(node.test)
+        test, left = ast.unparse(node.test), node.orelse if taken is node.body else node.body
+        self._forget([*taken, *left])
+        others = self.block(left)  # which those calls take
+        self._forget([*taken, *left])
         head = f"if {test}:" if taken is node.body else f"if not ({test}):"
         said = f"# :{taken[0].lineno} to :{taken[-1].end_lineno} do not run {found}"
-        return [said, *self._nested(f"{head}{self._head(node)}", lines)]
+        drawn = [said, *self._nested(f"{head}{self._head(node)}", lines)]
+        return [*drawn, "else:", *_indented(others)] if others else drawn
 
     def _statement(self, node: ast.stmt) -> list[str]:
         match node:
@@ -237,12 +242,21 @@ class _Listing:
         return [lines[0] + self.mark(node)] if len(lines) == 1 else lines
 
     def _taken(self, node: ast.If) -> list[ast.stmt] | None:
-        """The branch that ran, where the call or the operators say which; None: they do not."""
+        """The branch that ran, where the call or the operators say which; None: they do not, or other calls run the other."""
         truth = self._truth(node.test)
         if truth is None and not self._depth:
             ran = [any(self._ran(one) for one in branch) for branch in (node.body, node.orelse)]
             truth = ran[0] if ran[0] != ran[1] else None
-        return None if truth is None else node.body if truth else node.orelse
+        if truth is None:
+            return None
+        taken, left = (node.body, node.orelse) if truth else (node.orelse, node.body)
+        return None if self._others_run(left) else taken
+
+    def _others_run(self, branch: Sequence[ast.stmt]) -> str:
+        """The other calls that run a branch in which nothing ran here."""
+        if not branch or any(self._ran(one) for one in branch):
+            return ""
+        return self._call.elsewhere(branch[0].lineno, branch[-1].end_lineno or branch[-1].lineno)
 
     def _ran(self, node: ast.stmt) -> bool:
         return self._call.ran(node.lineno, node.end_lineno or node.lineno)
@@ -251,13 +265,16 @@ class _Listing:
         self, node: ast.If, test: ast.expr, body: Sequence[ast.stmt], otherwise: Sequence[ast.stmt]
     ) -> list[str]:  # fmt: skip
         said, head = self._text(test), self._head(node)
+        ours, others = (
+            f"  # runs {where}, not here" if (where := self._others_run(b)) else "" for b in (body, otherwise)
+        )
         self._forget([*body, *otherwise])
         taken, left = self.block(body), self.block(otherwise)
         self._forget([*body, *otherwise])
         if not taken:
-            return self._nested(f"if not ({said}):{head}", left)
-        drawn = self._nested(f"if {said}:{head}", taken)
-        return [*drawn, "else:", *_indented(left)] if left else drawn
+            return self._nested(f"if not ({said}):{head}{others.replace('  #', ',')}", left)
+        drawn = self._nested(f"if {said}:{head}{ours.replace('  #', ',')}", taken)
+        return [*drawn, f"else:{others}", *_indented(left)] if left else drawn
 
     def _loop(self, head: str, node: ast.For | ast.While, body: Sequence[ast.stmt]) -> list[str]:
         """Branches in a loop may be taken in one round alone: there the operators decide nothing."""

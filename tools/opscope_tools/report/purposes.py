@@ -19,7 +19,7 @@ from opscope_tools.report.flow import bare
 from opscope_tools.report.graph import INPUTS, OUTPUTS, Edge
 from opscope_tools.report.kinds import windowed
 from opscope_tools.report.links import Operators, Unit, edges_of
-from opscope_tools.report.nodes import node_of
+from opscope_tools.report.nodes import node_of, weights_of
 from opscope_tools.report.overview import attention_kind
 from opscope_tools.report.quotes import Quotes, as_source
 
@@ -147,8 +147,15 @@ def _attention(of: _Subject) -> str:
     return (
         f"lets each token read {read}: {heads}{f' {width}' if width else ''} are compared with the keys "
         f"of {shared} {things(kind[2], 'key-value head')} ({kind[0]}){learned}, and the values are summed by what that gives; "
-        f"{'new keys and values join the cache' if cached else 'nothing is kept'}"
+        f"{_kept(cached=cached, both=both)}"
     )
+
+
+def _kept(*, cached: bool, both: bool) -> str:
+    """What becomes of new keys and values, in a model of both sides too."""
+    if not cached:
+        return "nothing is kept"
+    return f"new keys and values join the cache{' in the decoder, those of the encoder once' * both}"
 
 
 def _others(of: _Subject) -> str:
@@ -217,7 +224,8 @@ def _normalisation(of: _Subject) -> str:
     if grouped:
         done = f"scales {over} by the statistics of its group"
     node = node_of(of.facts, of.module.class_name, of.facts.calls.get(of.module.class_name))
-    learned = [name for name in ("weight", "bias") if node is not None and name in node.weights]
+    held = node is not None and weights_of(of.facts.tree, node)
+    learned = [name for name in ("weight", "bias") if node is not None and held and name in node.weights]
     done += f", then {' and '.join(_APPLIES[name] for name in learned)}" if learned else ""
     return f"{done}, so that the layers see values of one size"
 
@@ -227,9 +235,11 @@ def _embedding(of: _Subject) -> str:
         placed = any(re.search(r"(^|[._])pos", k.attribute) for k in of.called)
         placed = placed or any(".add" in k.operator and re.search(r"\bself\.\w*pos", k.code) for k in of.module.kernels)
         return f"turns what {'the model' if placed else 'it'} is given into vectors{', positions among them' * placed}"
-    computes = any(evaluate(k.flops, of.facts.point(of.module)) for k in of.module.kernels)
-    done = "and computes with it" if computes else "no arithmetic"
-    return f"replaces each index by its row of a table{' ' if computes else ': '}{done}, only the rows that are asked for are read"
+    computes = dict.fromkeys(
+        bare(k.operator) for k in of.module.kernels if evaluate(k.flops, of.facts.point(of.module))
+    )
+    done = f" (computing {_listed(f'`{name}`' for name in computes)} too)" if computes else ": no arithmetic"
+    return f"replaces each index by its row of a table{done}, only the rows that are asked for are read"
 
 
 def _position(of: _Subject) -> str:
@@ -245,6 +255,11 @@ def _network(of: _Subject) -> str:
     sizes = f" from {wide} to {inner} values and back" if wide and inner else " and back"
     how = "; one of two products in between gates the other" if gated else ""
     return f"takes each token by itself{sizes}, with a non-linearity between{how}"
+
+
+def _and(said: Iterable[str]) -> str:
+    *first, last = said
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _or(said: Sequence[str]) -> str:
@@ -273,8 +288,18 @@ def _layer(of: _Subject) -> str:
         told = "; ".join(f"{_those(of, at, held)} {order}" for at, (order, held) in enumerate(orders.items(), 1))
     else:
         told = next(iter(orders), "") or _order(of, of.facts.main.kernels or (), "1")
-    residual = ", what it computes added to what it was given" if of.runs(r"\.add") else ""
-    return f"{_among(of, placed=not apart)}: {told}{residual}"
+    return f"{_among(of, placed=not apart)}: {told}{_residual(of)}"
+
+
+def _residual(of: _Subject) -> str:
+    """Behind which modules what goes past them is added; empty where the layer adds nothing."""
+    behind, last = dict[str, None](), ""
+    for kernel in of.module.kernels:
+        if kernel.class_name and kernel.attribute:
+            last = kernel.attribute
+        elif kernel.kernel_type == "basic" and re.search(r"\.add", kernel.operator) and last:
+            behind[f"`{last}`"] = None
+    return f", with what goes past them added behind {_and(behind)}" if behind else ""
 
 
 def _those(of: _Subject, at: int, kinds: Sequence[CallKind]) -> str:
@@ -374,7 +399,7 @@ def _through(of: _Subject, what: str = "what it is given") -> str:
 
 
 def _projection(_: _Subject) -> str:
-    return "multiplies each vector by a matrix of weights; nearly all arithmetic of a model is such products"
+    return "multiplies each vector by a matrix of weights"
 
 
 def _activation(_: _Subject) -> str:

@@ -15,7 +15,7 @@ from opscope_tools.report.components import settled
 from opscope_tools.report.configuration import declared_at
 from opscope_tools.report.facts import ImplementationFacts, leaves, short, walk
 from opscope_tools.report.kinds import sliding_window
-from opscope_tools.report.overview import scopes, swappable
+from opscope_tools.report.overview import device_tests, scopes, swappable
 from opscope_tools.report.papers import paper_lines
 from opscope_tools.report.pseudocode import Call, absent, reached
 from opscope_tools.report.quotes import Quotes
@@ -40,8 +40,8 @@ _TERMS: Mapping[str, tuple[str, str]] = {
         r"\bfloor\b",
         "bytes that no implementation can avoid: weights, constants that are kept beside them, cache and inputs once, outputs once",
     ),
-    "prefill": (r"[Pp]refill", "the pass over the prompt, with an empty key-value cache"),
-    "decode": (r"[Dd]ecode\b", "the pass over one new token, with the earlier ones in the key-value cache"),
+    "prefill": (r"[Pp]refill", "the pass over the prompt, with an empty cache"),
+    "decode": (r"[Dd]ecode\b", "the pass over one new token, with what the earlier ones left in the cache"),
     "intensity": (r"FLOPs per byte", "FLOPs divided by bytes moved"),
     "ridge": (r"\bridge\b", "intensity above which a device is limited by arithmetic, below by memory"),
     "grouped-query": (r"grouped-query", "attention in which several query heads share one key-value head"),
@@ -160,10 +160,11 @@ def _fusion(facts: ImplementationFacts) -> str:
 
 
 def _hardware(facts: ImplementationFacts, quotes: Quotes) -> str:
-    hits = _forward_lines(facts, r"\b(is_cuda|get_device_capability|device_type|torch\.cuda\.\w+)\b")
+    hits = device_tests(facts)
     flags = scan.capabilities(facts.reader, facts.modeling_file)
     where = f"`{short(facts.main.class_name)}` ({facts.pointer(facts.main.class_name)})"
-    said = f"Device tests: {_listed(hits)}." if hits else f"None is required by the source of {where}."
+    asked = ", ".join(f"`{hit.text[:100]}` ({hit.pointer})" for hit in hits[:3])
+    said = f"Device tests: {asked}." if hits else f"None is required by the source of {where}."
     optional = f" Its file declares {_listed(flags, 6)}." if flags else ""
     memory = ""
     if facts.tree.parameters:
@@ -255,10 +256,11 @@ def file_rows(facts: ImplementationFacts) -> list[tuple[str, str, str]]:
         if found:
             symbols.setdefault(found[0], {})[found[1].name] = None
     for _, kernel in leaves(facts.main):
-        for site in kernel.via:
-            around = facts.reader.enclosing(site.file, site.line)
-            if around:
-                symbols.setdefault(site.file, {})[around[-1].name] = None
+        for path, line in ((kernel.file, kernel.line), *((site.file, site.line) for site in kernel.via)):
+            around = facts.reader.enclosing(path, line)
+            own = line == kernel.line and path == kernel.file
+            if around and not (own and isinstance(around[0].node, ast.ClassDef)):  # the forward of a class that ran
+                symbols.setdefault(path, {})[around[-1].name] = None
     rows = [
         (f"`{path}`", _file_purpose(facts, path), ", ".join(f"`{name}`" for name in names))
         for path, names in symbols.items()

@@ -16,7 +16,7 @@ from opscope_tools.report.sources import SourceReader, Span
 from opscope_tools.source.python.imports import imported
 
 __all__ = [
-    "Hit", "Plan", "bases", "by_layer", "capabilities", "code_lines", "decorators", "functions_named",
+    "Hit", "Plan", "bases", "by_layer", "called_within", "capabilities", "code_lines", "decorators", "functions_named",
     "in_condition", "matching_lines", "plans", "properties",
 ]  # fmt: skip
 
@@ -172,6 +172,19 @@ def _function_of(reader: SourceReader, path: str, decorator: ast.expr) -> str:
         return ""
     span = reader.definition(path, first.id)
     return "" if span is not None and isinstance(span.node, ast.ClassDef) else first.id
+
+
+def called_within(reader: SourceReader, path: str, scopes: Iterable[str]) -> set[str]:
+    """The definitions `scopes` of a file with the functions of that file that they call, and those that these call."""
+    functions = {span.name: span.node for span in reader.spans(path)}
+    found, pending = set[str](), list(scopes)
+    while pending:
+        name = pending.pop()
+        if name not in found:
+            found.add(name)
+            calls = (n.func for n in ast.walk(functions[name]) if isinstance(n, ast.Call)) if name in functions else ()
+            pending += [func.id for func in calls if isinstance(func, ast.Name) and func.id in functions]
+    return found
 
 
 def functions_named(reader: SourceReader, path: str, expression: str) -> list[str]:

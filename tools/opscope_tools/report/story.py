@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 
-from opscope_schemas.analysis import ModelAnalysis, ModuleNode
+from opscope_schemas.analysis import Kernel, ModelAnalysis, ModuleNode
 from opscope_schemas.estimates import RooflineResult, launches
 from opscope_schemas.formula import Rational, evaluate, variables
 from opscope_schemas.units import amount, counted, plain_bytes, seconds, things
@@ -30,6 +30,8 @@ _PARTS, _CHANGES = 3, 5
 _STEEP = 0.9
 #: of the memory that engines use: what is left of it where a pass fits barely
 _BARELY = 0.08
+#: of the slowest kernel's time: what takes as much takes as long
+_ALIKE = 0.999
 #: of all FLOPs: where people say nearly all
 _NEARLY = 0.99
 #: settings by which scores are kept in a range -> of what
@@ -194,17 +196,25 @@ def _above_diagonal(document: ModelAnalysis, values: Mapping[str, Rational], quo
     saved = evaluate(document.totals.causal_saving, values)
     if not saved:
         return ""
-    return f" Of its FLOPs {quotes.said(f'{document.phase}.causal_flops', saved, _flops)} are attention to later tokens, which a kernel that is told so need not compute."
+    return f" Of its matrix products {quotes.said(f'{document.phase}.causal_flops', saved, _flops)} are attention to later tokens, which a kernel that is told so need not compute."
 
 
 def _steps(document: ModelAnalysis, values: Mapping[str, Rational], quotes: Quotes) -> str:
     """What a loop over tokens in Python makes of the operators; empty where there is none."""
-    looped = [kernel for _, kernel in leaves(document) if "seq_len" in variables(kernel.repeat)]
-    if not looped:
+    inside = {_at(kernel): kernel for _, kernel in leaves(document) if "seq_len" in variables(kernel.repeat)}
+    if not inside:
         return ""
-    ran = sum(evaluate(kernel.repeat, values) for kernel in looped)
+    # the first step stands apart where it differs from the others
+    ran = sum(evaluate(kernel.repeat, values) for _, kernel in leaves(document) if _at(kernel) in inside)
     many = quotes(f"{document.phase}.looped", ran)
-    return f" {many} of the operators are steps of a loop over tokens in Python (from `{looped[0].file}:{looped[0].line}`), which runs where no kernel for it is installed."
+    first = next(iter(inside.values()))
+    where = first.via[-1] if first.via else first
+    return f" {many} of the operators are steps of a loop over tokens in Python (from `{where.file}:{where.line}`), which runs where no kernel for it is installed."
+
+
+def _at(kernel: Kernel) -> tuple[object, ...]:
+    """The operator, and the lines on which it is reached."""
+    return kernel.operator, kernel.file, kernel.line, kernel.via
 
 
 def _flops(value: float) -> str:
@@ -266,7 +276,11 @@ def _dominant(phase: str, found: RooflineResult, quotes: Quotes | None) -> str:
         f"{one.name} {quotes.decimal(f'{phase}.time.{one.name}', 100 * one.share, 0) if quotes else f'{100 * one.share:.0f}'} %"
         for one in parts
     ]
-    slowest = max(found.operators, key=lambda one: one.calibrated_seconds or one.bound_seconds)
+    slowest, *others = sorted(
+        found.operators, key=lambda one: one.calibrated_seconds or one.bound_seconds, reverse=True
+    )
+    least = _ALIKE * (slowest.calibrated_seconds or slowest.bound_seconds)
+    alike = sum(1 for one in others if (one.calibrated_seconds or one.bound_seconds) >= least)
     pointer = f"{slowest.file}:{slowest.line}"
     names = slowest.operation.split(", ")
     operation = (
@@ -277,7 +291,8 @@ def _dominant(phase: str, found: RooflineResult, quotes: Quotes | None) -> str:
         at = re.sub(r"(\*|(?<!\w)_)", r"\\\1", at)
     goes = "It goes" if parts == spent else "Most of it goes"
     where = f"`{pointer}`" if quotes else pointer
-    return f". {goes} to {', '.join(told)}; the kernel that takes most is {at} ({where})"
+    which = f"of the {alike + 1} kernels that take most, alike, the first" if alike else "the kernel that takes most"
+    return f". {goes} to {', '.join(told)}; {which} is {at} ({where})"
 
 
 def _bytes(facts: ImplementationFacts, document: ModelAnalysis, quotes: Quotes) -> str:
@@ -348,20 +363,20 @@ def _turns(facts: ImplementationFacts, quotes: Quotes) -> Iterator[str]:
         batch = quotes("decode.turning_batch", found.turning_batch)
         yield f"{with_each}, computing limits most of a decode step's bound from a batch of {batch} on; below it, memory."
     else:
-        yield f"{with_each}, at no batch does computing limit most of a decode step's bound."
+        yield f"{with_each}, memory limits most of a decode step's bound at every batch."
     per_token, weights = found.memory.cache_bytes_per_token, found.memory.weights_bytes
     at, use = facts.point(document), found.memory
     grown = (per_token or 0) * Fraction(at.get("cache_len", 0) + 1) * Fraction(at.get("batch_size", 1))
     if per_token and use.cache_bytes > grown:  # a part that does not grow: states, keys of what an encoder read
         each_holds = Fraction(use.cache_bytes) / at.get("batch_size", 1)
         many = quotes("decode.outweighing_batch", math.ceil(weights / each_holds))
-        yield f"From {many} sequences of {cached} cached tokens on, the cache outweighs the weights."
+        yield f"From {many} sequences like these on, the cache takes more memory than the weights."
     elif per_token and not sliding_window(facts):
         tokens = quotes("decode.cache_passes_weights", math.ceil(weights / per_token))
         each = quotes.said("decode.cache_per_token", per_token, plain_bytes)
         room = use.usable_bytes - weights - (use.activation_bytes or 0)
         beyond = ", more than fit beside them" if weights > room else ""
-        yield f"From {tokens} cached tokens on, of all sequences together{beyond}, the cache ({each} a token) outweighs the weights."
+        yield f"From {tokens} cached tokens on, of all sequences together{beyond}, the cache ({each} a token) takes more memory than the weights."
 
 
 def _saved(facts: ImplementationFacts, quotes: Quotes) -> str:
@@ -412,5 +427,5 @@ def _left_out(facts: ImplementationFacts) -> Iterator[str]:
     for note in facts.notes:
         if "not reported: " in note or "no time: " in note:
             yield in_code(note)
-    if facts.given is None:
-        yield f"Sizes are the defaults of `{short(facts.tree.config_class)}`, which need not be those of any checkpoint."
+    if any(found.totals.calibrated_seconds is not None for found in facts.estimates.values()):
+        yield "What the host takes to start kernels, to choose tokens and to schedule is in no time."
