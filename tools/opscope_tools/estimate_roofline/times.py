@@ -171,7 +171,7 @@ def totals(found: Sequence[Estimate], tokens: float, fits: bool) -> TimeTotals:
 def class_of(kernel: Kernel) -> str:
     """The class that people call it by."""
     if kernel.hub:
-        return "scans of state-space layers"
+        return "scans of states"
     if kernel.form is None:
         return "other products" if kernel.matmul_flops else "norms, activations and copies"
     return _NAMES[kernel.form.name]

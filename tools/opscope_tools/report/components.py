@@ -293,17 +293,20 @@ def _elsewhere(facts: ImplementationFacts, module: ModuleAnalysis, path: str, li
 
     shown, told = ran(module.kernels), list[str]()
     for document in facts.documents:
-        layers, values = layers_told(facts, document), facts.point(document)
+        values = facts.point(document)
         held: dict[str, list[Kernel]] = {}
         for call, at in facts.calls_in(document):
             if call.class_name == module.class_name and call.kernels:
                 held.setdefault(at, []).append(call)
         for at, calls in held.items():
             unlike = [call for call in calls if ran(call.kernels or ()) is not shown]
+            if not unlike:
+                continue
+            layers = layers_told(facts, document)
             runs, of = (sum(evaluate(call.repeat, values) for call in some) for some in (unlike, calls))
             numbers = ", ".join(dict.fromkeys(filter(None, (layers.get(id(call)) for call in unlike))))
             which = numbers or (f"{runs} of {of} calls" if runs < of else "")
-            told += [f"in {document.phase} at {at}{f' ({which})' if which else ''}"] if unlike else []
+            told.append(f"in {document.phase} at {at}{f' ({which})' if which else ''}")
     return ", ".join(told[:_PLACES])
 
 

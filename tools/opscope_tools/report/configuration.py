@@ -18,7 +18,7 @@ from opscope_schemas.units import things
 from opscope_tools.report import scan
 from opscope_tools.report.facts import ImplementationFacts, product_widths, short
 from opscope_tools.report.overview import device_tests, scopes
-from opscope_tools.report.quotes import Quotes, as_source, in_code
+from opscope_tools.report.quotes import Quotes, as_source, in_code, joined
 
 __all__ = ["configuration_note", "configuration_rows", "constraint_lines", "declared_at", "layer_settings"]
 
@@ -446,7 +446,7 @@ def constraint_lines(facts: ImplementationFacts) -> list[str]:
 def _elements(facts: ImplementationFacts) -> str:
     """The bytes per element that the formulas have."""
     names = [v.name for document in facts.documents for v in document.variables if is_element(v.name)]
-    return " and ".join(", ".join(dict.fromkeys(names)).rsplit(", ", 1))
+    return joined(dict.fromkeys(names))
 
 
 def _divided(facts: ImplementationFacts) -> tuple[list[Check], list[Check]]:

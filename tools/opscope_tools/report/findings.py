@@ -15,7 +15,7 @@ from opscope_tools.report.facts import ImplementationFacts, is_leaf, leaves, sho
 from opscope_tools.report.insights import share_of_time
 from opscope_tools.report.kinds import kinds_of
 from opscope_tools.report.parallel import Split, strategies
-from opscope_tools.report.quotes import Quotes
+from opscope_tools.report.quotes import Quotes, joined
 from opscope_tools.report.tasks import Task
 
 __all__ = ["findings", "ranks_line", "repeated"]
@@ -84,8 +84,7 @@ def _parameters(facts: ImplementationFacts, quotes: Quotes) -> str:
 
 
 def _and(names: Sequence[str]) -> str:
-    *first, last = [f"`{name}`" for name in names]
-    return f"{', '.join(first)} and {last}" if first else last
+    return joined([f"`{name}`" for name in names])
 
 
 def _dearest(facts: ImplementationFacts, quotes: Quotes) -> str:

@@ -31,8 +31,8 @@ class Call:
     """What is known of the call that the listing shows.
 
     `given`: parameters that held a tensor; `said`: the comment on lines first to last; `ran`: whether an operator ran there;
-    `elsewhere`: other calls of the class, in which none did, or in which one did where none did here; `settings`: what the configuration holds, and what attributes of
-    the object do, under `self.NAME`; `whole`: no other listing calls it; `needed`: the parameters without which nothing that is
+    `elsewhere`: other calls of the class, in which none did, or in which one did where none did here; `settings`: what the
+    configuration holds, and what attributes of the object do, under `self.NAME`; `whole`: no other listing calls it; `needed`: the parameters without which nothing that is
     called on lines first to last can be; `read`: those that the listings of the modules called there
     read, None where none is called.
     """
@@ -265,16 +265,14 @@ class _Listing:
         self, node: ast.If, test: ast.expr, body: Sequence[ast.stmt], otherwise: Sequence[ast.stmt]
     ) -> list[str]:  # fmt: skip
         said, head = self._text(test), self._head(node)
-        ours, others = (
-            f"  # runs {where}, not here" if (where := self._others_run(b)) else "" for b in (body, otherwise)
-        )
+        ours, others = (f"runs {where}, not here" * bool(where) for where in map(self._others_run, (body, otherwise)))
         self._forget([*body, *otherwise])
         taken, left = self.block(body), self.block(otherwise)
         self._forget([*body, *otherwise])
         if not taken:
-            return self._nested(f"if not ({said}):{head}{others.replace('  #', ',')}", left)
-        drawn = self._nested(f"if {said}:{head}{ours.replace('  #', ',')}", taken)
-        return [*drawn, f"else:{others}", *_indented(left)] if left else drawn
+            return self._nested(f"if not ({said}):{head}{others and f', {others}'}", left)
+        drawn = self._nested(f"if {said}:{head}{ours and f', {ours}'}", taken)
+        return [*drawn, f"else:{others and f'  # {others}'}", *_indented(left)] if left else drawn
 
     def _loop(self, head: str, node: ast.For | ast.While, body: Sequence[ast.stmt]) -> list[str]:
         """Branches in a loop may be taken in one round alone: there the operators decide nothing."""

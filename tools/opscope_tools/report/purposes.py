@@ -21,7 +21,7 @@ from opscope_tools.report.kinds import windowed
 from opscope_tools.report.links import Operators, Unit, edges_of
 from opscope_tools.report.nodes import node_of, weights_of
 from opscope_tools.report.overview import attention_kind
-from opscope_tools.report.quotes import Quotes, as_source
+from opscope_tools.report.quotes import Quotes, as_source, joined
 
 __all__ = ["purpose"]
 
@@ -257,11 +257,6 @@ def _network(of: _Subject) -> str:
     return f"takes each token by itself{sizes}, with a non-linearity between{how}"
 
 
-def _and(said: Iterable[str]) -> str:
-    *first, last = said
-    return f"{', '.join(first)} and {last}" if first else last
-
-
 def _or(said: Sequence[str]) -> str:
     return f"{', '.join(said[:-1])} or {said[-1]}" if len(said) > 1 else said[0]
 
@@ -299,7 +294,7 @@ def _residual(of: _Subject) -> str:
             last = kernel.attribute
         elif kernel.kernel_type == "basic" and re.search(r"\.add", kernel.operator) and last:
             behind[f"`{last}`"] = None
-    return f", with what goes past them added behind {_and(behind)}" if behind else ""
+    return f", with what goes past them added behind {joined(behind)}" if behind else ""
 
 
 def _those(of: _Subject, at: int, kinds: Sequence[CallKind]) -> str:

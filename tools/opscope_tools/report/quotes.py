@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from opscope_schemas.formula import Rational
 
 from opscope_tools.report.markdown import number
 
-__all__ = ["BRACED", "Quotes", "as_source", "in_code"]
+__all__ = ["BRACED", "Quotes", "as_source", "in_code", "joined"]
 
 #: braces that a reader would take for something to be filled in
 BRACED = re.compile(r"(?<!\$)\{([a-z][a-z0-9_ :]*)\}")
@@ -56,3 +56,9 @@ def in_code(text: str) -> str:
 def as_source(text: str) -> str:
     """Source for a code span that names its file beside it, letter for letter but for what would end the span."""
     return " ".join(text.replace("`", "'").split())
+
+
+def joined(said: Iterable[str]) -> str:
+    """`a, b and c`; empty where there is nothing."""
+    *first, last = [*said] or [""]
+    return f"{', '.join(first)} and {last}" if first else last
