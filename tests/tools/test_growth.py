@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import report_toy as toy
-from growth import at_most, growth
+from growth import at_most, calls, growth
 from opscope_cache.store import MemoryStore
 from opscope_schemas.errors import CancelledError, OpscopeError
 from opscope_schemas.formula import Formula, evaluate, same_form
@@ -185,6 +185,23 @@ def test_a_question_about_more_source_takes_about_as_much_more_work(case: Case, 
         return lambda: run_tool(tool_named(case.tool), given, context)
 
     assert growth(make, case.sizes) < case.power
+
+
+def test_garbage_that_others_left_is_not_counted() -> None:
+    class Left:
+        def __init__(self) -> None:
+            self.me = self
+
+        def __del__(self) -> None:
+            len("")
+
+    def work() -> object:
+        return [[] for _ in range(10_000)]  # enough new objects for the collector to come by
+
+    alone = calls(work)
+    for _ in range(500):
+        Left()
+    assert calls(work) == alone
 
 
 @dataclass
