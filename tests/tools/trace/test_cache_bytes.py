@@ -100,3 +100,50 @@ def test_the_width_of_a_head_is_called_so_where_all_heads_have_keys_of_their_own
     cache = trace_dataflow(DataflowArguments.model_validate(given), context).document.cache
     assert cache is not None
     assert cache.after == "2 * {num_layers} * {num_kv_heads} * {head_dim} * ({cache_len} + 1) * {kv_bytes}"
+
+
+SSM = {"hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 99, "state_size": 4}
+OF_KINDS: dict[str, dict[str, Any]] = {
+    "llama": SMALL,
+    "falcon_mamba": SSM,
+    "mamba2": {**SSM, "num_heads": 4, "head_dim": 16, "n_groups": 1},
+    "qwen3_next": {**SMALL, "num_hidden_layers": 4, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
+                   "linear_key_head_dim": 8, "linear_value_head_dim": 8, "shared_expert_intermediate_size": 16},
+    "t5": {"d_model": 32, "d_kv": 8, "num_heads": 4, "d_ff": 48, "num_layers": 2, "num_decoder_layers": LAYERS, "vocab_size": 99},
+    "bart": {"d_model": 32, "encoder_attention_heads": 4, "decoder_attention_heads": 4, "encoder_layers": 2, "decoder_layers": 2, "vocab_size": 99,
+             "encoder_ffn_dim": 48, "decoder_ffn_dim": 48},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("target", OF_KINDS)
+def test_the_floor_of_a_decode_step_reads_each_cache_once_whatever_it_holds_and_nothing_that_is_handed_on(
+    target: str, context: ToolContext
+) -> None:
+    def at(batch: int) -> tuple[int, int]:
+        values = {"batch_size": batch, "seq_len": 1, "cache_len": CACHE, "w_bytes": 0}
+        values |= {"encoder_seq_len": 11} if target in ("t5", "bart") else {}
+        given = {"target": target, "phase": "decode", "config": OF_KINDS[target], "values": values}
+        floor = count_flops(CostArguments.model_validate(given), context).evaluated
+        held = trace_dataflow(DataflowArguments.model_validate(given), context).evaluated
+        assert floor is not None
+        assert held is not None
+        assert held.cache_before is not None
+        return floor.floor_read, held.cache_before
+
+    (read, held), (more_read, more_held) = at(2), at(5)
+    ids = 8 * 3
+    assert more_read - read == more_held - held + ids
+
+
+@pytest.mark.parametrize("target", ["falcon_mamba", "mamba2"])
+def test_the_floor_writes_the_states_that_a_pass_leaves(target: str, context: ToolContext) -> None:
+    for phase, tokens in (("prefill", 13), ("decode", 1)):
+        values = {"batch_size": B, "seq_len": tokens, **({"cache_len": CACHE} if phase == "decode" else {})}
+        given = {"target": target, "phase": phase, "config": OF_KINDS[target], "values": values}
+        floor = count_flops(CostArguments.model_validate(given), context).evaluated
+        held = trace_dataflow(DataflowArguments.model_validate(given), context).evaluated
+        assert floor is not None
+        assert held is not None
+        assert held.cache_after is not None
+        logits = B * tokens * 99
+        assert floor.floor_write - held.cache_after in (2 * logits, 4 * logits)

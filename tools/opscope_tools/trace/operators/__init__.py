@@ -31,6 +31,7 @@ from opscope_tools.trace.operators import (
     solvers,
     spectral,
 )
+from opscope_tools.trace.operators.kernels import CHANGES_STATE
 from opscope_tools.trace.operators.moves import free
 from opscope_tools.trace.operators.types import (
     ONE,
@@ -47,6 +48,7 @@ from opscope_tools.trace.operators.types import (
 )
 
 __all__ = [
+    "CHANGES_STATE",
     "ONE",
     "ZERO",
     "Call",

@@ -52,6 +52,10 @@ def causal_conv1d_fwd(call: Call) -> Cost:
     return cost(call, flops, words, matmul)
 
 
+#: kernels that read a state of the cache and write it again
+CHANGES_STATE = frozenset({"causal_conv1d_update", "selective_state_update"})
+
+
 @operator("causal_conv1d_update")
 def causal_conv1d_update(call: Call) -> Cost:
     """x (B, D) or (B, D, L), conv_state (B, D, S), weight (D, W), bias (D): the state is read and written again.

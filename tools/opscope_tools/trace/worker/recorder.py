@@ -113,6 +113,7 @@ class CallEvent:
     members: frozenset[int] | None = None
     inputs: tuple[TensorInfo, ...] = ()
     outputs: tuple[TensorInfo, ...] = ()
+    #: of the inputs that something in it reads, and of the outputs that it makes: none is only handed on
     input_bytes: Formula = ZERO
     output_bytes: Formula = ZERO
     cache_read: Formula = ZERO
@@ -233,8 +234,14 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         }
         #: storages of a KV cache's keys and values, held so that no other takes their place
         self._cached: dict[int, Any] = {}
-        #: those of them that the pass made, or that the floor has
+        #: storages of the states of another kind that a cache holds, and those that the pass has written
+        self._states: dict[int, Any] = {}
+        self._changed: set[int] = set()
+        #: those of both that the pass made, or that the floor has
         self._counted: set[int] = set()
+        #: when an operator last read, and last wrote, a storage
+        self._read: dict[int, int] = {}
+        self._written: dict[int, int] = {}
         #: whether a KV cache takes new keys and values: what is made then lies in it
         self.caching = False
         self.flow = Flow(self._weights, self._measured)
@@ -262,6 +269,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         """One pass: what is alike is found anew in it."""
         self._memo.clear()
         self._counted.clear()
+        self._changed.clear()
         self.recording = record
         try:
             with self, self.active():
@@ -328,7 +336,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
             if event is not None:
                 self._stack.pop()
         if event is not None:
-            self._leave(event, result)
+            self._leave(event, args, kwargs, result)
         if key is not None:
             self._memo[key] = (event, result, [t for _, t in tensors_in((args, kwargs))])
             self._descend(module, result)
@@ -395,7 +403,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         named = list(tensors_in(_bound(module, args, kwargs)))
         event = CallEvent(
             index=len(self.calls), order=self._next(), parent=parent, module=module, path=path, site=site,
-            container=path.rpartition(".")[0], members=_members(path), inputs=self._infos(named), input_bytes=self._distinct_bytes(named),
+            container=path.rpartition(".")[0], members=_members(path), inputs=self._infos(named),
         )  # fmt: skip
         self.calls.append(event)
         self._ran(event)
@@ -409,12 +417,16 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         place = event.parent, event.container
         self.spans[place] = self.spans.get(place, (self._order, 0))[0], self._order
 
-    def _leave(self, event: CallEvent, result: Any) -> None:
+    def _leave(self, event: CallEvent, args: Any, kwargs: Any, result: Any) -> None:
         event.end = self._order
+        given = list(tensors_in((args, kwargs)))
+        event.input_bytes = self._distinct_bytes([(n, t) for n, t in given if _since(event, self._read, t)])
         named = list(tensors_in(plain_result(result)))
         self._note_gathered(tensor for _, tensor in named)
         event.outputs = self._infos(named)
-        event.output_bytes = self._distinct_bytes(named)
+        held = {t.untyped_storage()._cdata for _, t in given} | self._weights
+        made = [(n, t) for n, t in named if t.untyped_storage()._cdata not in held or _since(event, self._written, t)]
+        event.output_bytes = self._distinct_bytes(made)
         event.takes_gradient = self.training is not None and any(t.requires_grad for _, t in named)
 
     def _note_forward(self, event: CallEvent, code: Any) -> None:
@@ -441,12 +453,37 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
             if self.recording:
                 self._counted.add(storage._cdata)
 
-    def _read_cache(self, event: CallEvent, inputs: list[Any]) -> None:
-        """Keys and values of an earlier pass that are read and not updated: those of cross attention."""
-        for tensor in inputs if self._cached and not self.caching else ():
-            if (storage := tensor.untyped_storage()._cdata) in self._cached and storage not in self._counted:
+    def _touched(self, event: CallEvent, name: str, inputs: list[Any], outputs: list[Any]) -> None:
+        """An operator reads and writes memory; what it takes of an earlier pass's cache is read for the first time.
+
+        That is keys and values that are read and not updated, those of cross attention, and states of any other kind.
+        """
+        read = inputs[1:] if name.rpartition(".")[2] == "copy_" else inputs
+        kept = self._states if self.caching else {**self._cached, **self._states}
+        for tensor in read:
+            storage = tensor.untyped_storage()._cdata
+            self._read[storage] = self._order
+            if storage in kept and storage not in self._counted:
                 self._counted.add(storage)
                 event.cache_read = event.cache_read + self._distinct_bytes([("", tensor)])
+        self._written.update((tensor.untyped_storage()._cdata, self._order) for tensor in outputs)
+        for tensor in [*outputs, *(read if name in operators.CHANGES_STATE else ())]:
+            if tensor.untyped_storage()._cdata in self._states:
+                self._change(event, tensor)
+
+    def _change(self, event: CallEvent, state: Any) -> None:
+        if (storage := state.untyped_storage()._cdata) not in self._changed:
+            self._changed.add(storage)
+            event.cache_written = event.cache_written + self._distinct_bytes([("", state)])
+
+    def state_update(self, state: Any) -> None:
+        """A cache took a new state of another kind than keys and values."""
+        storage = state.untyped_storage()
+        if storage._cdata not in self._states:
+            self._states[storage._cdata] = storage
+            self._counted.add(storage._cdata)
+        if self.recording and self._stack:
+            self._change(self.calls[self._stack[-1]], state)
 
     def cache_update(self, old: list[Any], new: list[Any]) -> None:
         """A KV cache took `new` tensors beside the `old` ones it held."""
@@ -565,7 +602,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
             file, line = self.frames.forward_definition(type(event.module))
             site = Site(file=file, line=line)
         order = self._next()
-        self._read_cache(event, inputs)
+        self._touched(event, name, inputs, outputs)
         step = self.flow.ran(order, inputs, outputs)
         self.ops.append(
             OpEvent(
@@ -638,6 +675,11 @@ def weight_reads(call: Call, cost: Cost | None) -> dict[int, Formula]:
             gathered = call.name in _GATHERS and not tensor.dtype.startswith(("int", "uint", "bool"))
             found[tensor.key[0]] = Formula.minimum(cost.read - others, tensor.bytes) if gathered else tensor.bytes
     return found
+
+
+def _since(event: CallEvent, when: dict[int, int], tensor: Any) -> bool:
+    """Whether the memory of a tensor was used in a call."""
+    return when.get(tensor.untyped_storage()._cdata, -1) > event.order
 
 
 def _pairs(first: Any, result: Any) -> list[tuple[Any, Any]]:

@@ -35,6 +35,7 @@ from opscope_tools.trace.variables import RUN_HINTS, is_depth
 from opscope_tools.trace.worker import absent, configs, fields, patches
 from opscope_tools.trace.worker.blame import place_of, unset
 from opscope_tools.trace.worker.definitions import missing_package
+from opscope_tools.trace.worker.flow import held_by
 from opscope_tools.trace.worker.inputs import Input, Inputs
 from opscope_tools.trace.worker.recorder import Recorder, SlowError, plain_result, tensors_in
 from opscope_tools.trace.worker.sharing import shared
@@ -575,12 +576,17 @@ def _encoded(filled: Any) -> Any:
     return BaseModelOutput(last_hidden_state=states)
 
 
+#: a cache's functions that take a state of another kind than keys and values -> where its layer holds those
+_OF_STATES = {"update_conv_state": "conv_states", "update_recurrent_state": "recurrent_states"}
+
+
 @contextlib.contextmanager
 def _cache_reports(recorder: Recorder) -> Iterator[None]:
-    """Hear of every KV-cache update: what the layer held before, and what is new."""
+    """Hear of every update of a cache: what the layer held of keys and values before and what is new, and each state."""
     from transformers.cache_utils import Cache
 
-    original = Cache.update
+    originals = {n: getattr(Cache, n) for n in ("update", *_OF_STATES) if hasattr(Cache, n)}
+    original = originals["update"]
 
     def update(self: Any, key_states: Any, value_states: Any, layer_idx: int, *args: Any, **kwargs: Any) -> Any:
         layer = self.layers[layer_idx] if layer_idx < len(self.layers) else None
@@ -596,11 +602,23 @@ def _cache_reports(recorder: Recorder) -> Iterator[None]:
             recorder.caching = False
             recorder.keep(self.layers[layer_idx])
 
+    def keeping(name: str) -> Any:
+        def update_state(self: Any, states: Any, layer_idx: int, *args: Any, **kwargs: Any) -> Any:
+            result = originals[name](self, states, layer_idx, *args, **kwargs)
+            for state in held_by(getattr(self.layers[layer_idx], _OF_STATES[name], None)):
+                recorder.state_update(state)
+            return result
+
+        return update_state
+
     Cache.update = update
+    for name in originals.keys() & _OF_STATES:
+        setattr(Cache, name, keeping(name))
     try:
         yield
     finally:
-        Cache.update = original
+        for name, function in originals.items():
+            setattr(Cache, name, function)
 
 
 def _first_line(error: BaseException) -> str:
