@@ -187,7 +187,7 @@ class MemoryUse(Frozen):
     cache_bytes: int = Field(description="Of all sequences, as the pass leaves it.")
     cache_bytes_per_token: int | None = Field(default=None, description="Of one sequence.")
     activation_bytes: int | None = Field(
-        description="Peak of the eager pass, of a training step what is saved for its way back; null: not known."
+        description="Peak of the pass in the view asked for; of a training step what is saved for its way back. null: not known."
     )
     capacity_bytes: int
     usable_bytes: int = Field(description="Of the capacity, what engines give these three: 90 %.")

@@ -499,3 +499,30 @@ def test_a_pass_of_small_kernels_is_limited_by_starting_them(context: ToolContex
         assert totals.launch_seconds is not None
         assert 0 < totals.launch_seconds < totals.calibrated_seconds
         assert (launches(totals) is not None) == starts
+
+
+def test_what_one_kernel_of_an_engine_keeps_to_itself_is_in_no_memory(context: ToolContext) -> None:
+    """Scores of all pairs of positions, and states of all positions, lie in memory in the eager pass alone."""
+
+    def peak(target: str, config: dict[str, int], view: str, tokens: int) -> int:
+        found = estimate(
+            context, target, phase="prefill", config=config, view=view, values={"batch_size": 1, "seq_len": tokens}
+        )
+        assert found.memory.activation_bytes is not None
+        return found.memory.activation_bytes
+
+    def bend(view: str) -> float:
+        bloom = {"hidden_size": 64, "n_layer": 2, "n_head": 8, "vocab_size": 99}
+        return peak("bloom", bloom, view, 1200) - 2 * peak("bloom", bloom, view, 800) + peak("bloom", bloom, view, 400)
+
+    pairs = 2 * 400**2  # the second difference of the square
+    assert bend("eager") >= 2 * 2 * 8 * pairs  # scores and what comes of them, 8 heads of 2 bytes
+    assert bend("serving") <= 8 * pairs  # masks, of all heads alike
+
+    mamba = {"hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 99, "state_size": 16}
+    per_token = {
+        view: (peak("falcon_mamba", mamba, view, 800) - peak("falcon_mamba", mamba, view, 400)) / 400
+        for view in ("eager", "serving")
+    }
+    assert per_token["eager"] > 4 * 64 * 16  # an inner width of 64 with states of float32
+    assert per_token["serving"] < 4 * 10 * 64

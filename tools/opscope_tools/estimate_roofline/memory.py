@@ -27,9 +27,10 @@ _TRACES = 4
 class Memory:
     """Bytes that one rank holds, at any point."""
 
-    def __init__(self, of: Pass, flow: Dataflow, whole: Callable[[], Found] | None = None) -> None:
-        """`whole`: a pass in which parts run that this one leaves out, where it does: how they are split is found in that."""
-        self.flow = flow
+    def __init__(self, of: Pass, flow: Dataflow, peak: str, whole: Callable[[], Found] | None = None) -> None:
+        """`peak`: of its activations as it runs. `whole`: a pass in which parts run that this one leaves out, where it does: how
+        they are split is found in that."""
+        self.flow, self._peak = flow, peak
         self._of, self._whole = of, whole
 
     @cached_property
@@ -73,8 +74,8 @@ class Memory:
         return math.ceil(total * parallel.pp * _share(values, parallel))
 
     def activations(self, values: Numbers) -> int | None:
-        """Peak of the eager pass; None: not known."""
-        return _whole(self.flow.peak_activations, values) if self.flow.peak_activations else None
+        """Their peak; None: not known."""
+        return _whole(self._peak, values) if self._peak else None
 
 
 def _share(values: Numbers, parallel: Parallel) -> float:

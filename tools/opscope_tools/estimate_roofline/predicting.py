@@ -17,7 +17,7 @@ from opscope_tools.estimate_roofline.times import Estimate, estimates, totals
 from opscope_tools.estimate_roofline.traffic import CHUNK, Load, Steps, steady
 from opscope_tools.hardware.calibration import Calibration
 from opscope_tools.hardware.devices import USABLE, Device
-from opscope_tools.trace.dataflow import dataflow
+from opscope_tools.trace.dataflow import dataflow, served_peak
 from opscope_tools.trace.engine import Found
 
 Phase = Literal["prefill", "decode"]
@@ -53,7 +53,9 @@ class Timing:
         """Its memory."""
 
         def make() -> Memory:
-            return Memory(self.of, dataflow(self.found.tree, self.found.call), self.whole)
+            tree, call = self.found.tree, self.found.call
+            flow = dataflow(tree, call)
+            return Memory(self.of, flow, flow.peak_activations if self.eager else served_peak(tree, call), self.whole)
 
         return make() if self.whole else self._once("memory", make)
 

@@ -342,7 +342,7 @@ def _fits(phase: str, found: RooflineResult, facts: ImplementationFacts, quotes:
         at = facts.point(_document(facts, phase))
         together = (use.largest_batch or 0) * at.get("seq_len", 0) / at.get("batch_size", 1)
         if phase == "prefill" and use.longest_context < _STEEP * together:
-            room += " (fewer than these sequences hold together: masks and what else eager execution keeps grow faster than the length)"
+            room += " (fewer than these sequences hold together: masks and what else the pass keeps grow faster than the length)"
         if facts.limit is not None and use.longest_context > facts.limit:
             room += f", more than the {quotes('positions', facts.limit)} positions that the configuration states"
     of = quotes.said(f"{key}.usable", use.usable_bytes, plain_bytes)

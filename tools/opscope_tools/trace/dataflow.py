@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from opscope_schemas.analysis import Variable
 from opscope_schemas.dataflow import CacheGrowth, Dataflow, DataflowNumbers, FlowOperator, FlowTensor, PeakPoint
@@ -15,6 +16,7 @@ from opscope_schemas.formula import Formula, Monomial, Rational, evaluate, varia
 
 from opscope_tools.trace.document import CallTree, not_counted, shown_conditions, worked_out_once
 from opscope_tools.trace.protocol import CallRecord, KeptRecord, OpRecord, TensorRecord
+from opscope_tools.trace.serving import kernels
 
 _ZERO, _ONE = Formula.const(0), Formula.const(1)
 #: points of a peak that depend on sizes and are kept apart
@@ -117,8 +119,10 @@ def _used(known: Sequence[Variable], texts: Iterable[str]) -> tuple[Variable, ..
 class _Scope:
     """The operators of one module call and the tensors that they touch."""
 
-    def __init__(self, tree: CallTree, ops: Sequence[OpRecord]) -> None:
+    def __init__(self, tree: CallTree, ops: Sequence[OpRecord], runs_at: Mapping[int, int] | None = None) -> None:
+        """`runs_at`: order of an operator -> that of the kernel as whose part it runs, where it is none of its own."""
         self.ops = ops
+        self._runs_at = runs_at or {}
         self._point = _traced_at(tree)
         self.numbers = {op.order: number for number, op in enumerate(ops, 1)}
         touched = {i for op in ops for i in (*op.reads, *op.writes)}
@@ -154,8 +158,30 @@ class _Scope:
         """Whether a tensor is part of a peak: what operators of the pass made, and the module makes or is given."""
         return record.kind in ("activation", "output")
 
+    @cached_property
+    def _lives(self) -> list[tuple[int, int, TensorRecord]]:
+        """What counts, with the orders between which it is in memory. What one kernel makes and alone reads is in none."""
+        counted = [t for t in self.tensors if self._counts(t)]
+        if not self._runs_at:
+            return [(t.born, t.last, t) for t in counted]
+        made: dict[int, int] = {}
+        users: dict[int, set[int]] = {}
+        ended: dict[int, int] = {}
+        for op in self.ops:
+            at = self._runs_at.get(op.order, op.order)
+            made.update((index, min(at, made.get(index, at))) for index in op.writes)
+            for index in (*op.reads, *op.writes):
+                users.setdefault(index, set()).add(at)
+                ended[index] = max(op.order, at)
+        fused = set(self._runs_at.values())
+        return [
+            (made.get(t.index, t.born), max(t.last, *users[t.index]), t)
+            for t in counted
+            if t.kind == "output" or not (users[t.index] == {made.get(t.index)} <= fused and t.last <= ended[t.index])
+        ]
+
     def _live(self, order: int) -> list[TensorRecord]:
-        return [t for t in self.tensors if self._counts(t) and t.born <= order <= t.last]
+        return [t for begin, end, t in self._lives if begin <= order <= end]
 
     def living(self, number: int) -> tuple[int, ...]:
         """Ids of the tensors that live during an operator and count towards its peak."""
@@ -169,6 +195,8 @@ class _Scope:
         sums: dict[Formula, int] = {}
         sizes = {t.index: Formula.parse(t.size) for t in self.tensors if t.size}
         for op in self.ops:
+            if self._runs_at.get(op.order, op.order) != op.order:
+                continue
             live = self._live(op.order)
             if any(t.index not in sizes for t in live):
                 return []
@@ -176,6 +204,17 @@ class _Scope:
         kept = [f for f in sums if not any(f != other and _below(f, other) for other in sums)]
         kept.sort(key=lambda f: -f.evaluate(self._point))
         return [(sums[f], f) for f in kept] if len(kept) <= _MOST_PEAKS else []
+
+
+@worked_out_once
+def served_peak(tree: CallTree, call: CallRecord) -> str:
+    """The most bytes that activations take where the pass runs as the kernels of an engine: what lies inside one is in no memory.
+
+    "" where a size is not known.
+    """
+    runs_at = {part.order: kernel.ops[0].order for kernel in kernels(tree, call) for part in kernel.ops[1:]}
+    peaks = _Scope(tree, [placed.op for placed in _placed(tree, call, "", _ONE)], runs_at).peaks()
+    return str(Formula.maximum(*(peak for _, peak in peaks))) if peaks else ""
 
 
 def _traced_at(tree: CallTree) -> dict[str, Rational]:
@@ -270,4 +309,4 @@ def evaluated(flow: Dataflow, values: Mapping[str, Rational]) -> DataflowNumbers
     )  # fmt: skip
 
 
-__all__ = ["ASSUMPTIONS", "cache_growth", "dataflow", "evaluated"]
+__all__ = ["ASSUMPTIONS", "cache_growth", "dataflow", "evaluated", "served_peak"]
