@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import report_toy as toy
 from opscope_schemas.common import Repository
+from opscope_schemas.estimates import Communication, Spread
 from opscope_tools.report.facts import ImplementationFacts
 from opscope_tools.report.findings import findings, ranks_line
 from opscope_tools.report.parallel import Split, communication_rows, parallelism_lines
@@ -109,3 +110,21 @@ def test_modules_that_share_a_row_have_that_size_each(facts: ImplementationFacts
     (row,) = [row for row in communication_rows(split) if "qkv_proj" in row[0]]
     assert "o_proj" in row[0]
     assert row[3].startswith("each `")
+
+
+def test_what_modelled_ranks_exchange_is_a_row_for_each_size(facts: ImplementationFacts) -> None:
+    most = max(facts.spread)
+    sent = [
+        Communication(kind="all_reduce", bytes=4096, ranks=most, count=5, bound_seconds=1e-6, calibrated_seconds=None),
+        Communication(kind="all_gather", bytes=50, ranks=most, count=1, bound_seconds=1e-6, calibrated_seconds=None),
+    ]
+    parallel = Spread(
+        tp=most, pp=1, ep=1, dp=1, sp=False, zero=0, devices=most, communication=tuple(sent), hidden_seconds=None
+    )
+    found = facts.spread[most].model_copy(update={"parallel": parallel})
+    rows = communication_rows(Split.of(replace(facts, spread={**facts.spread, most: found})))[-2:]
+    ranks = f"the split over {most} ranks"
+    assert rows == [
+        (ranks, "all_reduce", f"5 times in a pass of {found.phase}, as section 7.1 models it", "each 4.1 kB"),
+        (ranks, "all_gather", f"once in a pass of {found.phase}, as section 7.1 models it", "50 B"),
+    ]

@@ -15,6 +15,7 @@ from typing import Literal
 
 from opscope_schemas.analysis import Kernel, ModelAnalysis, ModelTreeResult, ModuleNode, TensorInfo
 from opscope_schemas.dataflow import Communication, Overlap, Place, Strategy
+from opscope_schemas.estimates import RooflineResult
 from opscope_schemas.formula import Formula, Rational, evaluate
 from opscope_schemas.units import plain_bytes
 
@@ -83,13 +84,13 @@ class Split:
     tree: ModelTreeResult
     document: ModelAnalysis
     point: Mapping[str, Rational] = field(default_factory=dict)
-    #: whether a split as engines do it is told beside what the source declares
-    modelled: bool = False
+    #: ranks -> a pass split over them as engines do it, told beside what the source declares
+    modelled: Mapping[int, RooflineResult] = field(default_factory=dict)
 
     @classmethod
     def of(cls, facts: ImplementationFacts) -> Split:
         """The first pass of a report."""
-        return cls(facts.reader, facts.tree, facts.main, facts.point(facts.main), bool(facts.spread))
+        return cls(facts.reader, facts.tree, facts.main, facts.point(facts.main), facts.spread)
 
     @cached_property
     def config_location(self) -> tuple[str, Span] | None:
@@ -298,8 +299,22 @@ def communication_rows(split: Split) -> list[tuple[str, str, str, str]]:
         rows.setdefault(key, []).append(each)
     searched = f"searched {_searched(split)} for collectives and for entries of plans that name a module of this pass"
     said = [_row(split, alike) for alike in rows.values()]
-    modelled = "; what the split that section 7.1 models exchanges is in its times" if split.modelled else ""
-    return said or [("none found", "none", searched, f"none declared{modelled}")]
+    return [*(said or [("none found", "none", searched, "none declared")]), *_modelled(split)]
+
+
+def _modelled(split: Split) -> Iterator[tuple[str, str, str, str]]:
+    """What ranks exchange where section 7.1 models them, of the most of them."""
+    most = max(split.modelled, default=1)
+    spread = split.modelled[most].parallel if split.modelled else None
+    for one in spread.communication if spread is not None else ():
+        times = "once" if one.count == 1 else f"{one.count} times"
+        when = f"{times} in a pass of {split.modelled[most].phase}, as section 7.1 models it"
+        yield (
+            f"the split over {most} ranks",
+            one.kind,
+            when,
+            f"{'' if one.count == 1 else 'each '}{plain_bytes(one.bytes)}",
+        )
 
 
 def _row(split: Split, alike: Sequence[Communication]) -> tuple[str, str, str, str]:
