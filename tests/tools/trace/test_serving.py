@@ -165,6 +165,20 @@ def test_weights_are_cast_when_they_are_loaded(context: ToolContext) -> None:
     assert rule.flops_added == "0"
 
 
+def test_what_depends_on_weights_alone_is_computed_before_all_steps(context: ToolContext) -> None:
+    """The decays of a state-space layer, of its weights alone: their casts, their exponential and its sign, an entry each."""
+    width, states, layers = 64, 16, 2
+    config = {"hidden_size": 32, "num_hidden_layers": layers, "vocab_size": 99, "state_size": states}
+    answer, view = served(context, "falcon_mamba", "decode", config, seq_len=1)
+    assert answer.evaluated is not None
+    (rule,) = (rule for rule in view.rules if rule.rule == "converted weights")
+    values = answer.evaluated.values | BYTES
+    assert evaluate(rule.flops_added, values) == -2 * layers * width * states
+    # beside them the bias of the step, an entry a channel, which is cast
+    assert evaluate(rule.saved.read, values) == layers * width * (states + 1) * W
+    assert evaluate(rule.saved.write, values) == layers * width * (states + 1) * 4
+
+
 def test_without_the_view_nothing_is_said_of_engines(context: ToolContext) -> None:
     given = {"target": "llama", "phase": "decode", "config": SMALL}
     assert count_flops(CostArguments.model_validate(given), context).serving is None

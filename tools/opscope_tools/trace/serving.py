@@ -1,7 +1,8 @@
 """The pass as an engine runs it, projected from the operator graph of the eager one.
 
 Order: the view, its rules one by one, then what they share. Every rule says which operators it changes and what they
-move then; what no rule changes stays as eager execution moves it. FLOPs change where latents are absorbed, nowhere else.
+move then; what no rule changes stays as eager execution moves it. FLOPs change where latents are absorbed and where weights were
+converted before, nowhere else.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ _SAYS = {
     "fused activation": "An activation and the product with its gate are one kernel.",
     "fused rope": "Rotary embedding is one kernel for queries, one for keys, and one for its angles.",
     "fused elementwise": "Element-wise operators in a row, casts included, are one kernel.",
-    "converted weights": "Weights are cast once, when they are loaded; what reads them reads them as they were cast to.",
+    "converted weights": "What is computed of weights alone, casts included, is computed once, when they are loaded; what reads it "
+    "reads the result.",
 }  # fmt: skip
 LIMITS = (
     "A residual add whose norm begins the next layer stays by itself; masks and sorting of routed tokens stay as they run eagerly.",
@@ -575,12 +577,20 @@ def _fuse(graph: _Graph, group: Sequence[OpRecord], rule: str) -> None:
 
 
 def _converted(graph: _Graph) -> None:
-    """A cast of weights that no kernel does on its way costs nothing in a step: it was done once before."""
-    for op in graph.ops.values():
-        cast = op.operator == "aten._to_copy" and not op.reads and "w_bytes" in op.read
-        if cast and op.order not in graph.gone:
-            graph.gone.add(op.order)
-            graph.change("converted weights", op, _moving(graph.now[op.order], _NOTHING, _NOTHING))
+    """Kernels of light operators that read weights, and nothing else but what such ones made, run once before all steps."""
+    made: set[int] = set()
+    settled: set[int] = set()
+    for order, op in graph.ops.items():
+        if op.operator in _LIGHT and op.counted and op.inputs and made.issuperset(op.reads):
+            settled.add(order)
+            made.update(op.writes)
+    kernels: dict[int, set[int]] = {}
+    for order in graph.ops:
+        kernels.setdefault(graph.part_of.get(order, order), set()).add(order)
+    for parts in kernels.values():
+        for order in parts if parts <= settled else ():
+            graph.gone.add(order)
+            graph.change("converted weights", graph.ops[order], Sum())
 
 
 def _once(graph: _Graph, index: int, views: Mapping[int, Formula]) -> Formula:
