@@ -47,6 +47,29 @@ def test_what_nothing_reads_is_listed_as_ignored_and_nothing_else_is(context: To
         assert {"max_window_layers", "bogus"} == set(said.rpartition(": ")[2].rstrip(".").split(", "))
 
 
+def test_how_attention_and_experts_run_is_told_as_it_is_followed(context: ToolContext) -> None:
+    small = {"hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 2, "vocab_size": 99, "num_experts": 8,
+             "num_experts_per_tok": 2, "moe_intermediate_size": 16}  # fmt: skip
+
+    def decoded(**more: str) -> tuple[int, str]:
+        given = {"target": "qwen3_moe", "phase": "decode", "config": {**small, **more},
+                 "values": {"batch_size": 3, "seq_len": 1, "cache_len": 9}}  # fmt: skip
+        found = count_flops(CostArguments.model_validate(given), context)
+        assert found.evaluated is not None
+        return found.evaluated.memory_write, " ".join((*found.document.assumptions, *found.notes))
+
+    (written, plain), (batched, said), (as_before, other) = (
+        decoded(), decoded(experts_implementation="batched_mm"), decoded(_attn_implementation="eager")
+    )  # fmt: skip
+    copies = 2 * 3 * 2 * 3 * 64 * 16 * 2  # 2 layers, 3 tokens of 2 experts each, 3 matrices
+    assert batched - written > 0.9 * copies  # less what sorts tokens for the grouped products
+    assert "`generate` decodes otherwise on a GPU" in plain
+    assert "Ignored" not in plain + said
+    assert "grouped" not in said
+    assert as_before == written
+    assert "is told by attention= how attention runs: _attn_implementation" in other
+
+
 def test_what_nothing_reads_is_no_size_of_the_model(context: ToolContext) -> None:
     found = count_flops(CostArguments(target="qwen3_moe", config=PUBLISHED), context)
     assert not {"bogus", "max_window_layers"} & {v.name for v in found.document.variables}

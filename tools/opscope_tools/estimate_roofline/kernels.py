@@ -32,8 +32,9 @@ from opscope_tools.hardware.forms import (
     Form,
 )
 from opscope_tools.trace.engine import Found
+from opscope_tools.trace.operators import GROUPED
 from opscope_tools.trace.protocol import OpRecord
-from opscope_tools.trace.routing import GROUPED, routings, touched
+from opscope_tools.trace.routing import routings, touched
 from opscope_tools.trace.serving import EngineKernel, kernels
 from opscope_tools.trace.sharding import Shards, Split, shards
 

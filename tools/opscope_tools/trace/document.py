@@ -31,6 +31,7 @@ from opscope_schemas.formula import Formula, Rational, evaluate, holds, variable
 
 from opscope_tools.trace import conditions, explaining
 from opscope_tools.trace.explaining import plain, shown
+from opscope_tools.trace.operators import GROUPED
 from opscope_tools.trace.protocol import CallRecord, OpRecord, Trace
 from opscope_tools.trace.variables import ELEMENT, RUN_HINTS, is_depth
 
@@ -391,7 +392,7 @@ def _common(tree: CallTree, call: CallRecord, kernels: tuple[Kernel, ...]) -> di
         assumptions.append(
             "Eager attention: what a causal kernel may skip (totals.causal_saving) is derived for the fused operator only, and is 0 here."
         )
-    if any(op.operator in ("aten._grouped_mm", "transformers.grouped_mm_fallback") for op in below):
+    if any(op.operator in GROUPED for op in below):
         assumptions.append(
             "Grouped expert weights: totals read the experts that can be touched, at most one per routed row; `expected` and a "
             "note say how many uniform routing is expected to touch."

@@ -16,10 +16,9 @@ from opscope_schemas.analysis import Analysis, ExpectedExperts
 from opscope_schemas.formula import Formula, Rational, approximated, evaluate, whole_bytes
 
 from opscope_tools.trace.document import CallTree
+from opscope_tools.trace.operators import GROUPED
 from opscope_tools.trace.protocol import CallRecord, OpRecord
 
-#: operators that read some of the experts that lie in one tensor
-GROUPED = ("aten._grouped_mm", "aten._scaled_grouped_mm", "transformers.grouped_mm_fallback")
 #: digits of the power, and of the number of experts behind the point
 _DIGITS, _PLACES = 60, 12
 _CHOSEN = "num_experts_per_tok"

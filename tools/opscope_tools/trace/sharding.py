@@ -15,8 +15,8 @@ from opscope_schemas.errors import ValuesError
 from opscope_schemas.formula import Formula, Rational, evaluate
 
 from opscope_tools.trace.document import CallTree, assignment
+from opscope_tools.trace.operators import GROUPED
 from opscope_tools.trace.protocol import CallRecord, OpRecord
-from opscope_tools.trace.routing import GROUPED
 
 #: column, row: of products; experts: of products of routed tokens; vocabulary: of a table of tokens; split: works on what others have split
 Split = Literal["column", "row", "experts", "vocabulary", "split"]

@@ -33,6 +33,7 @@ from opscope_tools.trace.operators import (
 )
 from opscope_tools.trace.operators.kernels import CHANGES_STATE
 from opscope_tools.trace.operators.moves import free
+from opscope_tools.trace.operators.products import GROUPED
 from opscope_tools.trace.operators.types import (
     ONE,
     ZERO,
@@ -49,6 +50,7 @@ from opscope_tools.trace.operators.types import (
 
 __all__ = [
     "CHANGES_STATE",
+    "GROUPED",
     "ONE",
     "ZERO",
     "Call",

@@ -181,7 +181,11 @@ def _convolved(call: Call, positions: Formula, taps: Formula) -> Cost:
 # ---------------------------------------------------------------- experts
 
 
-@operator("aten._grouped_mm", "aten._scaled_grouped_mm", "transformers.grouped_mm_fallback")
+#: operators that read some of the experts that lie in one tensor
+GROUPED = ("aten._grouped_mm", "aten._scaled_grouped_mm", "transformers.grouped_mm_fallback")
+
+
+@operator(*GROUPED)
 def grouped_mm(call: Call) -> Cost:
     """Rows of (rows, k) each meet one of the experts' (k, n): 2*rows*k*n. Only experts that rows can reach are read.
 

@@ -186,15 +186,18 @@ def ignored(config: Any, spec: ModelSpec) -> str:
     A file names its fields only where it is the configuration that it should be: any other file's are its own affair.
     """
     given = [(n, n) for n in spec.overrides] + list(_paths(_of_the_target(spec.content, type(config))))
-    names = [path for path, name in given if not _counts(config, spec, path, name)]
+    chosen = list(dict.fromkeys(path for path, name in given if name in naming.ATTENTION))
+    names = [path for path, name in given if name not in naming.ATTENTION and not _counts(config, spec, path, name)]
     shown = [
         n for n in dict.fromkeys(names) if _FIELD.fullmatch(n) and (n in spec.overrides or _is_config(spec.content))
     ]
     rest = len(set(names)) - len(shown)
-    if not names:
-        return ""
     listed = ", ".join(shown) + (f"{' and ' if shown else ''}{rest} more" if rest else "")
-    return f"{IGNORED}, since neither its class nor the model's code reads them: {listed}."
+    why = [
+        f"since a trace is told by attention= how attention runs: {', '.join(chosen)}" if chosen else "",
+        f"since neither its class nor the model's code reads them: {listed}" if names else "",
+    ]
+    return f"{IGNORED}, {'; '.join(filter(None, why))}." if any(why) else ""
 
 
 def _paths(content: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, str]]:
@@ -211,7 +214,12 @@ def _counts(config: Any, spec: ModelSpec, path: str, name: str) -> bool:
         holder = parts(holder).get(part)
         if holder is None:  # no configuration of its own: whatever holds it was looked at
             return True
-    if name in spec.read or name in _DESCRIBES or (path in spec.overrides and path_of(config, path)):
+    if (
+        name in spec.read
+        or name in _DESCRIBES
+        or name in naming.EXPERTS
+        or (path in spec.overrides and path_of(config, path))
+    ):
         return True
     if name in naming.LEFT_OUT:
         return False

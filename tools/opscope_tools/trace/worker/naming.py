@@ -14,11 +14,11 @@ from typing import Any, NoReturn
 import torch
 from opscope_schemas.errors import ConfigError
 
-_ATTENTION = ("attn_implementation", "_attn_implementation", "_attn_implementation_internal")
-_EXPERTS = ("experts_implementation", "_experts_implementation", "_experts_implementation_internal")
+ATTENTION = ("attn_implementation", "_attn_implementation", "_attn_implementation_internal")
+EXPERTS = ("experts_implementation", "_experts_implementation", "_experts_implementation_internal")
 _IMPLEMENTATIONS: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(
-        _ATTENTION,
+        ATTENTION,
         frozenset(
             (
                 "eager",
@@ -32,7 +32,7 @@ _IMPLEMENTATIONS: Mapping[str, frozenset[str]] = {
             )
         ),
     ),
-    **dict.fromkeys(_EXPERTS, frozenset(("eager", "grouped_mm", "batched_mm"))),
+    **dict.fromkeys(EXPERTS, frozenset(("eager", "grouped_mm", "batched_mm"))),
 }
 #: what names code or weights to fetch and is of no use to a model without weights, and tables that belong to the class
 LEFT_OUT = frozenset(
@@ -46,7 +46,7 @@ def checked(config: Mapping[str, Any], config_class: type | None = None) -> dict
     """The configuration without what is not followed; raises `ConfigError` for a name that would be followed elsewhere."""
     held = {name: _value(name, value, config_class) for name, value in config.items() if name not in LEFT_OUT}
     # a trace and a listing choose the attention themselves; weights are not loaded
-    return {name: value for name, value in held.items() if name not in (*_ATTENTION, "use_pretrained_backbone")}
+    return {name: value for name, value in held.items() if name not in (*ATTENTION, "use_pretrained_backbone")}
 
 
 def _value(name: str, value: Any, config_class: type | None) -> Any:

@@ -30,6 +30,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
+from opscope_tools.trace.operators import GROUPED
 from opscope_tools.trace.protocol import TraceRequest
 from opscope_tools.trace.variables import RUN_HINTS, is_depth
 from opscope_tools.trace.worker import absent, configs, fields, patches
@@ -357,6 +358,8 @@ class Session:
         if self.stored is not None and self.stored.said:
             self.assumptions[self.stored.said] = None
         self._say_what_data_decided(recorder)
+        if self.request.phase == "decode" and any(op.operator in GROUPED for op in recorder.ops) and _puts_batched():
+            self.assumptions[_BATCHED] = None
         if left := Inputs.unused(
             model.forward, {i.name for i in self.given}, decoding=self.request.phase not in ("prefill", "train")
         ):
@@ -574,6 +577,19 @@ def _encoded(filled: Any) -> Any:
     if states is None:
         return getattr(filled, "encoder_outputs", None)
     return BaseModelOutput(last_hidden_state=states)
+
+
+_BATCHED = (
+    "Experts run as grouped products, as the forward by itself runs them. `generate` decodes otherwise on a GPU, with batched_mm, "
+    'which copies the weights of every token\'s experts first: config {"experts_implementation": "batched_mm"} traces that.'
+)
+
+
+def _puts_batched() -> bool:
+    """Whether this transformers changes how experts run when it generates."""
+    from transformers.generation.utils import GenerationMixin
+
+    return hasattr(GenerationMixin, "_optimize_model_for_decode")
 
 
 #: a cache's functions that take a state of another kind than keys and values -> where its layer holds those
