@@ -275,7 +275,7 @@ class Alternative(Frozen):
 
     name: str
     seconds: float = Field(description="Of the pass with it.")
-    saved_seconds: float
+    saved_seconds: float = Field(description="Not above 0: it takes as long or longer, though its bound is less.")
     share: float = Field(description="Saved, of the pass as it is.")
     basis: Literal["calibrated", "bound"]
     bound_share: float = Field(description="Of the bound: what all alternatives can be compared by.")

@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 import report_toy as toy
 from opscope_schemas.analysis import ModelInput, TensorInfo, Variable
+from opscope_schemas.estimates import Alternative
+from opscope_tools.report.configuration import configuration_rows
 from opscope_tools.report.facts import ImplementationFacts
 from opscope_tools.report.point import point_said
 from opscope_tools.report.quotes import Quotes
@@ -105,3 +107,41 @@ def test_positions_of_a_nested_configuration_are_said_in_the_table_and_in_the_an
     assert row.startswith("| `max_seq_len` | 64 | ")
     assert "`text_config.max_position_embeddings`" in row
     assert "A: `text_config.max_position_embeddings` = 64" in text
+
+
+def test_what_is_of_one_side_of_an_encoder_decoder_is_said_to_be(facts: ImplementationFacts) -> None:
+    encoder = Variable(name="encoder_seq_len", kind="symbol", default=64, meaning="encoder tokens")
+    fed = facts.main.model_copy(
+        update={
+            "phase": "decode",
+            "model_inputs": (ModelInput(name="decoder_input_ids", shape=("{batch_size}", "1"), dtype="int64"),),
+            "variables": (*facts.main.variables, encoder),
+        }
+    )
+    values = {**facts.point(facts.main), "seq_len": 1, "cache_len": 9, "encoder_seq_len": 64}
+    assert point_said(fed, values).endswith("1 new and 9 cached tokens, 64 encoder tokens")
+
+    told = replace(facts, documents=(fed,), estimates={"decode": facts.estimates["decode"]}, points={"decode": values})
+    assert " tokens/s of the decoder" in toy.unmarked(" ".join(story(told, Quotes())))
+    assert " of the decoder" not in toy.unmarked(" ".join(story(facts, Quotes())))
+
+    config = {
+        **facts.tree.config,
+        "is_encoder_decoder": True,
+        "num_hidden_decoder_layers": 3,
+        "decoder_layers": 3,
+        "num_decoder_hidden_layers": 2,
+    }
+    both = replace(facts, tree=facts.tree.model_copy(update={"config": config}))
+    of_encoder = {row[0] for row in configuration_rows(both, Quotes()) if " of the encoder" in row[2]}
+    assert of_encoder == {"`num_layers`"}
+
+
+def test_what_saves_of_the_bound_alone_is_said_to_save_nothing_as_modelled(facts: ImplementationFacts) -> None:
+    slower = Alternative(
+        name="weights fp8", seconds=3e-3, saved_seconds=-1e-3, share=-0.5, basis="calibrated", bound_share=0.4
+    )
+    found = {**facts.estimates, "decode": facts.estimates["decode"].model_copy(update={"alternatives": (slower,)})}
+    text = toy.unmarked(" ".join(story(replace(facts, estimates=found), Quotes())))
+    assert "As modelled these save nothing, though of its bound they would: weights fp8 40 %." in text
+    assert "Of a decode step as modelled" not in text

@@ -40,7 +40,7 @@ def alternatives(
 ) -> tuple[Alternative, ...]:
     """What saves time: what calibrated times can judge first, then what only bounds can, most saved first in each.
 
-    Calibrated times are compared where every kernel has one both ways, else the two bounds; what saves nothing by its own is left out.
+    Calibrated times are compared where every kernel has one both ways, else the two bounds; what saves nothing by either is left out.
     """
     now = _sums(estimates(every, device, calibration, backend))
     found = []
@@ -48,7 +48,7 @@ def alternatives(
         then = _sums(estimates(changed, device, calibration, backend))
         known = not now.unmeasured and not then.unmeasured
         before, after = (now.calibrated, then.calibrated) if known else (now.bound, then.bound)
-        if before > after:
+        if before > after or now.bound > then.bound:
             found.append(
                 Alternative(
                     name=name, seconds=after, saved_seconds=before - after, share=round(1 - after / before, 4),

@@ -84,6 +84,7 @@ def configuration_rows(facts: ImplementationFacts, quotes: Quotes) -> list[Row]:
             facts.classes_of("feed-forward network") or facts.classes_of("mixture of experts")
         ):
             meaning = "inner width of a layer"
+        meaning += " of the encoder" * _decoder_has_its_own(facts, attribute)
         if parts:
             rows.append(_of_parts(facts, name, meaning, parts, quotes))
             said |= {attribute, *parts}
@@ -302,6 +303,13 @@ def _written(value: object) -> str:
 
 def _clipped(text: str) -> str:
     return text if len(text) <= _LONGEST else text[: _LONGEST - 2].rsplit(" ", 1)[0] + " …"
+
+
+def _decoder_has_its_own(facts: ImplementationFacts, attribute: str) -> bool:
+    """Whether a field stands for the encoder alone, as the decoder has another: `encoder_layers`, or `num_layers` beside `num_decoder_layers`."""
+    own = re.sub(r"^encoder_|(?<=_)encoder_", "decoder_", attribute)
+    other = own if own != attribute else re.sub(r"^num_", "num_decoder_", attribute)
+    return bool(facts.tree.config.get("is_encoder_decoder")) and other != attribute and other in facts.tree.config
 
 
 def _standard_meaning(facts: ImplementationFacts, name: str, attribute: str) -> str:

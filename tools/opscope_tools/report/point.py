@@ -56,7 +56,7 @@ def _tokens(
             found.append(f"{said('seq_len', new)} new and {said('cache_len', values['cache_len'])} cached tokens")
         else:
             found.append(f"{said('seq_len', new)} new {plural}")
-    if "encoder_seq_len" in sized:
+    if "encoder_seq_len" in sized | {v.name for v in document.variables}:
         found.append(f"{said('encoder_seq_len', values['encoder_seq_len'])} encoder tokens")
     return found
 

@@ -254,9 +254,10 @@ def _time(facts: ImplementationFacts, phase: str, quotes: Quotes | None) -> str:
             f"{step} {said('calibrated', totals.calibrated_seconds)} (the sum of its kernels, each as ones like it were measured, none waiting for the host; {spread}); {at_least}",
             "",
         )
-    per_second = (
-        f"; {whole('tokens_per_second', rate)} tokens/s{more}" if rate is not None and _of_text(facts, phase) else ""
-    )
+    per_second = ""
+    if rate is not None and _of_text(facts, phase):
+        decoder = any(each.name.startswith("decoder_") for each in _document(facts, phase).model_inputs)
+        per_second = f"; {whole('tokens_per_second', rate)} tokens/s{' of the decoder' * decoder}{more}"
     return f"{text}{per_second}{_dominant(phase, found, quotes)}."
 
 
@@ -387,6 +388,7 @@ def _saved(facts: ImplementationFacts, quotes: Quotes) -> str:
         (one for one in worth if one.basis == "calibrated" and one.share >= 0.005), key=lambda one: -one.share
     )[:_CHANGES]
     others = sorted((one for one in worth if one.basis != "calibrated"), key=lambda one: -one.bound_share)[:_PARTS]
+    idle = [one for one in worth if one.basis == "calibrated" and one.share < 0.005]
     parts = []
     if measured:
         told = [
@@ -401,7 +403,13 @@ def _saved(facts: ImplementationFacts, quotes: Quotes) -> str:
             for one in others
         ]
         parts.append(f"Of its bound alone, as no measurement of such kernels is at hand: {', '.join(told)}.")
-    if any(one.name.startswith("weights ") for one in (*measured, *others)):
+    if idle:
+        told = [
+            f"{one.name} {quotes.decimal(f'{phase}.saved.{one.name}.bound', 100 * one.bound_share, 0)} %"
+            for one in idle
+        ]
+        parts.append(f"As modelled these save nothing, though of its bound they would: {', '.join(told)}.")
+    if any(one.name.startswith("weights ") for one in (*measured, *others, *idle)):
         parts.append("Weights are those of the layers' products: embeddings and the head stay as they are.")
         if widened := [one for one in (*measured, *others) if one.widened_to]:
             names, units = [one.name.removeprefix("weights ") for one in widened], widened[0].widened_to
