@@ -15,6 +15,7 @@ from opscope_schemas.units import things
 
 from opscope_tools.report import scan
 from opscope_tools.report.facts import ImplementationFacts, leaves, short, walk
+from opscope_tools.report.kinds import sliding_window
 from opscope_tools.report.markdown import number
 from opscope_tools.report.nodes import counted_again, tied_modules
 from opscope_tools.report.quotes import Quotes
@@ -85,9 +86,25 @@ def key_features(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
             value = facts.tree.config[key]
             counted = isinstance(value, int) and not isinstance(value, bool)
             shown = quotes(f"setting.{key}", int(str(value))) if counted else str(value)
-            settings.append(f"`{key}` = {shown} (`{found[0]}:{found[1]}`)")
+            settings.append(f"{_effect(facts, key, value)}`{key}` = {shown} (`{found[0]}:{found[1]}`)")
     made_of = ["; ".join(classes)] if classes else []
-    return [*features, *made_of, *([f"Config: {', '.join(settings)}"] if settings else [])]
+    return [*features, *made_of, *([f"Settings: {'; '.join(settings)}"] if settings else [])]
+
+
+def _effect(facts: ImplementationFacts, key: str, value: object) -> str:
+    """What a setting does in this model, where that is known by more than its name."""
+    said = ""
+    if key == "tie_word_embeddings" and bool(tied_modules(facts.tree)) is value:
+        said = "head and embedding are one table" if value else "the head has weights of its own"
+    elif key == "sliding_window":
+        said = (
+            "layers with a window read no further back"
+            if sliding_window(facts)
+            else "no layer of this pass has a window"
+        )
+    elif key == "use_cache" and value is True:
+        said = "what layers keep for later passes is kept unless a call says otherwise"
+    return f"{said}, " * bool(said)
 
 
 def _has_head(facts: ImplementationFacts) -> bool:

@@ -408,7 +408,7 @@ def _saved(facts: ImplementationFacts, quotes: Quotes) -> str:
             f"{one.name} {quotes.decimal(f'{phase}.saved.{one.name}.bound', 100 * one.bound_share, 0)} %"
             for one in idle
         ]
-        parts.append(f"As modelled these save nothing, though of its bound they would: {', '.join(told)}.")
+        parts.append(f"As modelled these save next to nothing, though of its bound they would: {', '.join(told)}.")
     if any(one.name.startswith("weights ") for one in (*measured, *others, *idle)):
         parts.append("Weights are those of the layers' products: embeddings and the head stay as they are.")
         if widened := [one for one in (*measured, *others) if one.widened_to]:
