@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import report_toy as toy
+from opscope_schemas.extracted_config import Derivation, Hyperparameter
 from opscope_tools import write_report
+from opscope_tools.report.configuration import _differing
 from opscope_tools.report.facts import ImplementationFacts
 from opscope_tools.report.summary import summarise
 from opscope_tools.running.tool import ToolContext
@@ -37,3 +39,14 @@ def test_overrides_are_named_field_by_field_in_the_head_the_summary_and_the_tabl
 def test_a_file_is_named(facts: ImplementationFacts) -> None:
     line = head(toy.rendered_with(replace(facts, given="/models/tiny/config.json"), {}).text)
     assert "as `tiny/config.json` gives it" in line
+
+
+def test_a_line_that_declares_none_is_no_source_of_a_value() -> None:
+    declared = Hyperparameter(name="head_dim", line=7, basis="source", default="None")
+    assert _differing(declared, 128) == ["`None` there, in whose place the model puts this value"]
+    assert _differing(declared, None) == []
+    derived = Derivation(
+        formula="self.hidden_size // self.num_attention_heads", within="ToyConfig.__post_init__", line=9
+    )
+    assert _differing(declared.model_copy(update={"derived": (derived,)}), 128) == []
+    assert _differing(declared.model_copy(update={"value": 64}), 128) == ["source gives `64`"]

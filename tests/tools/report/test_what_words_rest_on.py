@@ -435,7 +435,10 @@ def test_a_cache_with_windows_grows_until_they_are_full(facts: ImplementationFac
     assert sliding_window(unused) == sliding_window(facts) == 0
     cache = CacheGrowth(per_token="64 * {num_layers}", after="0", before="0")
     for held, said in (
-        (windowed, ", until the window of 4,096 tokens is full in the layers that have one"),
+        (
+            windowed,
+            ", in the layers with a window of 4,096 tokens until they hold 4,095, which are all that a new one looks back at",
+        ),
         (unused, ""),
     ):
         graphs = tuple(graph.model_copy(update={"cache": cache}) for graph in facts.graphs)

@@ -371,8 +371,11 @@ def _given(parameter: Hyperparameter) -> list[str]:
 def _differing(parameter: Hyperparameter, traced: object) -> list[str]:
     """What source gives where the trace ran with something else."""
     source = _current(parameter)
-    if parameter.open or source is None or traced is None or _same(source, traced):
+    if parameter.open or traced is None or _same(source, traced):
         return []
+    if source is None:
+        derived = parameter.is_given or parameter.derived or parameter.basis == "required"
+        return [] if derived else ["`None` there, in whose place the model puts this value"]
     return [f"source gives `{_clipped(_written(source))}`"]
 
 

@@ -227,7 +227,7 @@ def _growth(facts: ImplementationFacts) -> str:
     said = [f"by `{growth}` bytes with each token in {' and '.join(phases)}" for growth, phases in found.values()]
     alone = len(found) == 1
     window = (
-        f", until the window of {width:,} tokens is full in the layers that have one"
+        f", in the layers with a window of {width:,} tokens until they hold {width - 1:,}, which are all that a new one looks back at"
         if (width := sliding_window(facts))
         else ""
     )
