@@ -402,7 +402,7 @@ def graph(document: ModelAnalysis) -> Dataflow:
     last = len(rows)
     tensors = tuple(
         FlowTensor(
-            id=place, kind="output" if place == last else "cache" if kernel.code.startswith("past_key") else "activation",
+            id=place, name="logits" if place == last else "", kind="output" if place == last else "cache" if kernel.code.startswith("past_key") else "activation",
             shape=tensor("").shape, dtype="bfloat16", bytes=ROW, created_by=place,
             consumed_by=(place + 1,) if place < last else (), lives=(place, min(place + 1, last)),
         )

@@ -231,8 +231,20 @@ def test_a_model_is_called_with_all_its_inputs_and_returns_all_its_outputs(facts
     size = ("{batch_size}", "{seq_len}")
     given = tuple(ModelInput(name=name, shape=size, dtype="int64") for name in ("input_ids", "decoder_input_ids"))
     made = tuple(
-        FlowTensor(id=900 + at, kind="output", shape=shape, dtype="bfloat16", created_by=at, lives=(at, at))
-        for at, shape in ((1, (*size, "{hidden_size}")), (2, ("{batch_size} * {seq_len}", "{vocab_size}")))
+        FlowTensor(
+            id=900 + at,
+            kind="output",
+            name=name,
+            shape=shape,
+            dtype="bfloat16",
+            created_by=at,
+            consumed_by=read,
+            lives=(at, at),
+        )
+        for at, name, read, shape in (
+            (1, "encoder.last", (2,), (*size, "{hidden_size}")),
+            (2, "logits", (), ("{batch_size} * {seq_len}", "{vocab_size}")),
+        )
     )
     kept = tuple(t for t in facts.graphs[0].tensors if t.kind != "output")
     graph = facts.graphs[0].model_copy(update={"tensors": (*kept, *made)})
@@ -244,10 +256,12 @@ def test_a_model_is_called_with_all_its_inputs_and_returns_all_its_outputs(facts
     model = next(m for m in changed.modules if m.class_name == main.class_name)
     text = _interface(changed, model)
     assert "input_ids, decoder_input_ids: [{batch_size}, {seq_len}], int64" in text
-    assert "tensor: [{batch_size}, {seq_len}, {hidden_size}]" in text
+    assert "encoder.last: [{batch_size}, {seq_len}, {hidden_size}]" in text
     assert "logits: [{batch_size}, {seq_len}, {vocab_size}]" in text
+    asked = dataclasses.replace(changed, documents=(main.model_copy(update={"logits": "last"}), *facts.documents[1:]))
+    assert "logits (of the last position alone, as asked for): [" in _interface(asked, model)
     rows = lifetime_rows(changed, tasks(changed.main, changed.graphs[0]))
-    assert sum(row[2] == "the caller" for row in rows) == 2
+    assert [row[2] for row in rows if row[2].endswith("the caller")] == ["task 2; the caller", "the caller"]
 
 
 def test_an_output_whose_maker_is_not_known_is_of_no_task(facts: ImplementationFacts) -> None:

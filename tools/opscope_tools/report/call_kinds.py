@@ -54,7 +54,7 @@ def kinds_told(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quote
     ]
     rest = kinds[most:]
     calls = sum(kind.count for kind in rest)
-    more = f"; {calls} {things(calls, 'call')} of {len(rest)} further kinds cost less" if rest else ""
+    more = f"; {calls} {things(calls, 'call')} more are of {len(rest)} further kinds" if rest else ""
     return f"`{short(module.class_name)}`, one call of each kind: {'; '.join(told)}{more}."
 
 

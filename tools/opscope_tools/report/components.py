@@ -211,7 +211,12 @@ def _boundary(facts: ImplementationFacts, module: ModuleAnalysis) -> tuple[Seque
     first kernel and outputs of the last."""
     whole = module.class_name == facts.main.class_name and not facts.within
     given = [TensorInfo(name=i.name, shape=i.shape, dtype=i.dtype) for i in facts.main.model_inputs if whole]
-    made = [tensor for tensor, _ in facts.returned if whole]
+    last = " (of the last position alone, as asked for)" if facts.main.logits == "last" else ""
+    made = [
+        tensor.model_copy(update={"name": f"{tensor.name}{last * (tensor.name == 'logits')}"})
+        for tensor, *_ in facts.returned
+        if whole
+    ]
     first, last = (module.kernels[0].inputs, module.kernels[-1].outputs) if module.kernels else ((), ())
     return given or first, made or last
 

@@ -42,6 +42,8 @@ _COMPUTES = re.compile(r"torch\.(masked_fill|where|matmul|bmm|einsum|cat|stack|s
 _ALIGNED = re.compile(r"multiple|divisib|%")
 #: characters of a value in a list
 _SHORT = 40
+#: tests of devices that are quoted
+_SHOWN = 3
 #: pointers that one line lists
 _PLACES = 6
 _POSITIONS = "positions that the configuration states"
@@ -442,8 +444,10 @@ def constraint_lines(facts: ImplementationFacts) -> list[str]:
     path = facts.modeling_file
     lines = [f"Alignment: {_quoted(check)}" for check in aligned]
     lines = lines or [f"Alignment: none declared; searched assert and raise in the classes that ran in `{path}`."]
-    asked = [f"Hardware: `{_clipped(hit.text)}` ({hit.pointer})" for hit in device_tests(facts)[:3]]
-    lines += [f"Hardware: {_quoted(check)}" for check in tested] or asked or [
+    hits = device_tests(facts)
+    shown = ", ".join(f"`{_clipped(hit.text)}` ({hit.pointer})" for hit in hits[:_SHOWN])
+    asked = [f"Hardware: none declared; by these tests what ran chooses between ways{_and_more(len(hits))}: {shown}"]
+    lines += [f"Hardware: {_quoted(check)}" for check in tested] or asked * bool(hits) or [
         f"Hardware: none declared; searched `{path}` and the functions on the way for tests of devices, their capabilities "
         "and optional packages in what ran."
     ]  # fmt: skip
@@ -452,6 +456,10 @@ def constraint_lines(facts: ImplementationFacts) -> list[str]:
     lines += [f"Check: {_quoted(check)}" for check in rest if check not in aligned]
     lines += [f"Kernel: {_quoted(check)}" for check in _of_kernels(facts)]
     return [*lines, *_elsewhere(facts, others), *_conditions(facts)]
+
+
+def _and_more(tests: int) -> str:
+    return f" (the first {_SHOWN} of {tests})" if tests > _SHOWN else ""
 
 
 def _elements(facts: ImplementationFacts) -> str:

@@ -194,6 +194,11 @@ def is_leaf(kernel: Kernel) -> bool:
     return kernel.kernel_type == "basic" or kernel.kernels is None
 
 
+def issued_in(kernel: Kernel) -> str:
+    """The file of the innermost known line that issues an operator: what a helper runs is not its caller's."""
+    return kernel.via[-1].file if kernel.via else kernel.file
+
+
 def leaves(document: Analysis) -> Iterator[tuple[str, Kernel]]:
     """The kernels that hold no others, in execution order, each with the class whose forward issued it."""
     return ((owner, kernel) for _, owner, kernel in walk(document.kernels, document.class_name) if is_leaf(kernel))
@@ -623,17 +628,14 @@ class ImplementationFacts:
         return f"`{found[0]}:{found[1].line}`" if found else "source not found in the registered repositories"
 
     @cached_property
-    def returned(self) -> tuple[tuple[TensorInfo, int], ...]:
-        """The tensors that the first pass returns, its cache apart, and the operator of its graph that makes each."""
+    def returned(self) -> tuple[tuple[TensorInfo, int, tuple[int, ...]], ...]:
+        """The tensors that the first pass returns, its cache apart, the operator of its graph that makes each, and those that read it."""
         outputs = [t for t in self.graphs[0].tensors if t.kind == "output"] if self.graphs else []
         given = {_elements(o.shape): o.shape for o in self.main.kernels[-1].outputs} if self.main.kernels else {}
-        inner = [output for kernel in self.main.kernels for output in kernel.outputs if output.name.isidentifier()]
         found = []
         for tensor, maker in sorted(((t, self._maker(t)) for t in outputs), key=lambda pair: pair[1]):
             shape = given.get(_elements(tensor.shape), tensor.shape)  # a product returns a view of what it writes
-            names = [output.name for output in inner if output.shape == shape]
-            name = "logits" if shape[-1:] == ("{vocab_size}",) else names[0] if len(names) == 1 else ""
-            found.append((TensorInfo(name=name, shape=shape, dtype=tensor.dtype), maker))
+            found.append((TensorInfo(name=tensor.name, shape=shape, dtype=tensor.dtype), maker, tensor.consumed_by))
         return tuple(found)
 
     def _maker(self, tensor: FlowTensor) -> int:

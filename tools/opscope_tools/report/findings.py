@@ -11,7 +11,7 @@ from opscope_schemas.formula import evaluate, variables
 from opscope_schemas.units import plain_bytes, seconds, things
 
 from opscope_tools.report.configuration import layer_settings
-from opscope_tools.report.facts import ImplementationFacts, is_leaf, leaves, short, walk
+from opscope_tools.report.facts import ImplementationFacts, is_leaf, issued_in, leaves, short, walk
 from opscope_tools.report.insights import share_of_time
 from opscope_tools.report.kinds import kinds_of
 from opscope_tools.report.parallel import Split, strategies
@@ -46,7 +46,7 @@ def _layers(facts: ImplementationFacts, quotes: Quotes) -> str:
     if not held or not facts.tree.parameters:
         return f"`{short(facts.subject)}` repeats no layer."
     share = quotes.decimal("layers.share_of_parameters", 100 * held / facts.tree.parameters, 1)
-    return f"Repeated layers hold {share} % of the parameters; the rest stands before, between and behind them."
+    return f"Repeated layers hold {share} % of the parameters; the rest stands outside of them."
 
 
 def repeated(node: ModuleNode) -> list[ModuleNode]:
@@ -227,7 +227,7 @@ def _positions(facts: ImplementationFacts, quotes: Quotes) -> str:
 
 
 def _files(facts: ImplementationFacts, quotes: Quotes) -> str:
-    issued = Counter(kernel.file for _, kernel in leaves(facts.main))
+    issued = Counter(issued_in(kernel) for _, kernel in leaves(facts.main))
     path = facts.modeling_file
     count = issued[path]
     return (

@@ -148,10 +148,13 @@ def _inputs(facts: ImplementationFacts, catalogue: Sequence[Task], numbers: Mapp
 def _outputs(facts: ImplementationFacts, catalogue: Sequence[Task], numbers: Mapping[int, int]) -> Iterator[Row]:
     """What the pass returns; where the graph holds none of it, what the last kernel gives."""
     number, dropped = task_of_operator(facts.main, catalogue), "from the end of the pass until the caller drops it"
-    found = [(tensor, number[by]) for tensor, by in facts.returned if by in number and not facts.within]
-    for tensor, task in found:
+    found = [(each, number[by], readers) for each, by, readers in facts.returned if by in number and not facts.within]
+    for tensor, task, readers in found:
         name = tensor.name or f"output of `{short(facts.subject)}`"
-        yield _sized(facts, name, tensor.model_copy(update={"name": ""})), _maker(task), "the caller", dropped
+        tasks = list(dict.fromkeys(str(number[one]) for one in readers if one in number))
+        read = f"task {', '.join(tasks)}; the caller" if tasks else "the caller"
+        since = f"from task {task} until the caller drops it" if task else dropped
+        yield _sized(facts, name, tensor.model_copy(update={"name": ""})), _maker(task), read, since
     if found:
         return
     last = facts.main.kernels[-1] if facts.main.kernels else None

@@ -38,16 +38,21 @@ class _Place:
 def node_of(facts: ImplementationFacts, class_name: str, call: Kernel | None) -> ModuleNode | None:
     """The module that a call of a class runs."""
     inside = {(k.attribute, k.class_name) for k in (call.kernels or () if call else ()) if k.class_name}
-    return find(facts.tree.tree, class_name, facts.path_of(call) if call else "", inside)
+    runs = int(evaluate(call.repeat, facts.point(facts.main))) if call else 0
+    return find(facts.tree.tree, class_name, facts.path_of(call) if call else "", inside, runs)
 
 
-def find(root: ModuleNode, class_name: str, path: str, inside: Collection[tuple[str, str]] = ()) -> ModuleNode | None:
-    """The module of a class at the path of a call, rather one that holds what the call runs; where none stands there, one of
-    the same name, else the first one of the class."""
+def find(
+    root: ModuleNode, class_name: str, path: str, inside: Collection[tuple[str, str]] = (), runs: int = 0
+) -> ModuleNode | None:
+    """The module of a class at the path of a call, rather one that holds what the call runs, and of several that do one that
+    stands for as many modules as the call `runs`; where none stands there, one of the same name, else the first one of the class."""
     found = [place for place in _places(root) if place.node.class_name == class_name]
     there = [place for place in found if place.path == _unnumbered(path)]
     alike = [place for place in found if place.node.name == path.rpartition(".")[2]]
-    return next((place.node for place in (*_that_run(there, inside), *there, *alike, *found)), None)
+    fitting = _that_run(there, inside)
+    as_many = [place for place in fitting if place.count == runs]
+    return next((place.node for place in (*as_many, *fitting, *there, *alike, *found)), None)
 
 
 def layers_of(facts: ImplementationFacts, call: Kernel) -> str:

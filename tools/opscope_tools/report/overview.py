@@ -25,7 +25,7 @@ __all__ = [
 ]  # fmt: skip
 
 #: lines that ask what device there is
-_DEVICE = r"\b(is_cuda|get_device_capability|device_type|torch\.cuda\.\w+)\b"
+_DEVICE = r"\b(is_cuda|get_device_capability|device_type|torch\.cuda\.\w+|_?is_torch_[a-z]+_available)\b"
 
 
 def framework(facts: ImplementationFacts) -> str:

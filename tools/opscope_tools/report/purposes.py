@@ -130,6 +130,10 @@ class _Subject:
         return bool(re.search(pattern, self.operators))
 
 
+#: what cross attention reads
+_ENCODED = "those of the encoder"
+
+
 def _attention(of: _Subject) -> str:
     kind, cached = attention_kind(of.facts), of.facts.graphs[0].cache is not None
     both = bool(of.facts.tree.config.get("is_encoder_decoder"))  # in a model of both sides one class does either
@@ -147,15 +151,19 @@ def _attention(of: _Subject) -> str:
     return (
         f"lets each token read {read}: {heads}{f' {width}' if width else ''} are compared with the keys "
         f"of {shared} {things(kind[2], 'key-value head')} ({kind[0]}){learned}, and the values are summed by what that gives; "
-        f"{_kept(cached=cached, both=both)}"
+        f"{_kept(cached=cached, read=read)}"
     )
 
 
-def _kept(*, cached: bool, both: bool) -> str:
+def _kept(*, cached: bool, read: str) -> str:
     """What becomes of new keys and values, in a model of both sides too."""
     if not cached:
         return "nothing is kept"
-    return f"new keys and values join the cache{' in the decoder, those of the encoder once' * both}"
+    decoder, encoder = (
+        " in the decoder" * ("in the decoder" in read),
+        ", those of the encoder once" * (_ENCODED in read),
+    )
+    return f"new keys and values join the cache{decoder}{encoder}"
 
 
 def _others(of: _Subject) -> str:
@@ -187,7 +195,7 @@ def _sides(of: _Subject) -> str:
             elif variables(keys) & {"seq_len", "cache_len"}:
                 found.add("the ones before it in the decoder")
             else:
-                found.add("those of the encoder")
+                found.add(_ENCODED)
     counted = any(
         variable.name == "seq_len" for variable in of.facts.main.variables
     )  # a pass in plain numbers does not tell

@@ -13,7 +13,7 @@ from opscope_schemas.units import plain_bytes, things
 from opscope_tools.report import scan
 from opscope_tools.report.components import settled
 from opscope_tools.report.configuration import declared_at
-from opscope_tools.report.facts import ImplementationFacts, leaves, short, walk
+from opscope_tools.report.facts import ImplementationFacts, issued_in, leaves, short, walk
 from opscope_tools.report.kinds import sliding_window
 from opscope_tools.report.overview import device_tests, scopes, swappable
 from opscope_tools.report.papers import paper_lines
@@ -164,7 +164,9 @@ def _hardware(facts: ImplementationFacts, quotes: Quotes) -> str:
     flags = scan.capabilities(facts.reader, facts.modeling_file)
     where = f"`{short(facts.main.class_name)}` ({facts.pointer(facts.main.class_name)})"
     asked = ", ".join(f"`{hit.text[:100]}` ({hit.pointer})" for hit in hits[:3])
-    said = f"Device tests: {asked}." if hits else f"None is required by the source of {where}."
+    said = f"None is required by the source of {where}."
+    if hits:
+        said += f" Device tests, by which it chooses between ways: {asked}."
     optional = f" Its file declares {_listed(flags, 6)}." if flags else ""
     memory = ""
     if facts.tree.parameters:
@@ -273,8 +275,8 @@ def file_rows(facts: ImplementationFacts) -> list[tuple[str, str, str]]:
 
 def _file_purpose(facts: ImplementationFacts, path: str) -> str:
     """The parts of the model that a file defines, and how many operators its lines issue."""
-    count = sum(1 for _, kernel in leaves(facts.main) if kernel.file == path)
-    helpers = sum(1 for _, kernel in leaves(facts.main) if any(site.file == path for site in kernel.via))
+    count = sum(issued_in(kernel) == path for _, kernel in leaves(facts.main))
+    helpers = sum(any(site.file == path for site in kernel.via) for _, kernel in leaves(facts.main))
     roles = dict.fromkeys(facts.role(module.class_name) for module in facts.modules if module.file == path)
     parts = ", ".join(role for role in roles if role != "module") or (
         "classes of the model" if path == facts.modeling_file else "functions that classes of the model call"

@@ -145,7 +145,7 @@ class _Scope:
         begin, end = self._span(record)
         return FlowTensor(
             id=self._ids[record.index], kind=kind, shape=record.info.shape, dtype=record.info.dtype, bytes=record.size,
-            created_by=self.numbers.get(made, 0), consumed_by=tuple(readers), lives=(begin, end),
+            name=record.info.name if kind == "output" else "", created_by=self.numbers.get(made, 0), consumed_by=tuple(readers), lives=(begin, end),
         )  # fmt: skip
 
     def _span(self, record: TensorRecord) -> tuple[int, int]:

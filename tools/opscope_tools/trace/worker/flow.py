@@ -93,13 +93,20 @@ class Flow:
             else:
                 self.before += self._held(value)
 
-    def leave(self, result: Iterable[Any], cache: Any, order: int) -> None:
-        """What the pass returns, and what its cache holds then."""
+    def leave(self, result: Iterable[tuple[str, Any]], cache: Any, order: int) -> None:
+        """What the pass returns, by name, and what its cache holds then."""
         self.after = self._held(cache)
-        for index in (*(i for i in map(self._index, result) if i is not None), *(kept.index for kept in self.after)):
-            held = self.tensors[index]
-            held.last = order
-            held.kind = "output" if held.kind == "activation" else held.kind
+        for index in (kept.index for kept in self.after):
+            self._stays(index, "", order)
+        for name, tensor in result:
+            if (found := self._index(tensor)) is not None:
+                self._stays(found, name, order)
+
+    def _stays(self, index: int, name: str, order: int) -> None:
+        held = self.tensors[index]
+        held.last = order
+        if held.kind == "activation":
+            held.kind, held.info = "output", held.info.model_copy(update={"name": name})
 
     def _held(self, cache: Any) -> list[Kept]:
         found = []

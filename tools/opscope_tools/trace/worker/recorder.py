@@ -435,7 +435,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
 
     def returned(self, result: Any, cache: Any) -> None:
         """The pass is over: what it gave, and the cache that it left."""
-        self.flow.leave([t for _, t in tensors_in(plain_result(result))], cache, self._next())
+        self.flow.leave(tensors_in(plain_result(result)), cache, self._next())
 
     def _next(self) -> int:
         self._order += 1
@@ -690,9 +690,9 @@ def _pairs(first: Any, result: Any) -> list[tuple[Any, Any]]:
 
 
 def plain_result(result: Any) -> Any:
-    """A model's output class as a plain dictionary of what holds tensors."""
+    """A model's output class as a plain dictionary of what holds tensors, and so those inside it."""
     if hasattr(result, "to_tuple") and hasattr(result, "items"):
-        return {k: v for k, v in result.items() if isinstance(v, torch.Tensor | tuple | list)}
+        return {k: plain_result(v) for k, v in result.items() if isinstance(v, torch.Tensor | tuple | list | dict)}
     return result
 
 
