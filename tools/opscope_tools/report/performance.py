@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from opscope_schemas.analysis import GroupTotal, ModelAnalysis
 from opscope_schemas.formula import Rational, evaluate
-from opscope_schemas.units import plain_bytes
+from opscope_schemas.units import plain_bytes, things
 
 from opscope_tools.report import scan
-from opscope_tools.report.facts import Figures, ImplementationFacts, leaves, limited, short
+from opscope_tools.report.facts import Figures, ImplementationFacts, is_leaf, leaves, limited, short, walk
 from opscope_tools.report.graph import Edge, Graph, Vertex
 from opscope_tools.report.kernels import in_code
 from opscope_tools.report.markdown import table
@@ -19,6 +19,11 @@ from opscope_tools.report.point import point_said
 from opscope_tools.report.quotes import Quotes
 
 __all__ = ["bottlenecks", "cost_table", "memory_graph", "points_said"]
+
+#: modules that are named for an operator which other things limit elsewhere
+_MODULES = 4
+#: of a pass at its roofs, what an operator takes to be named
+_LITTLE = 0.01
 
 
 def memory_graph(facts: ImplementationFacts) -> Graph:
@@ -125,16 +130,39 @@ def bottlenecks(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
 
 
 def _bound_operators(facts: ImplementationFacts, document: ModelAnalysis, kind: str, quotes: Quotes) -> Sequence[str]:
-    values = facts.point(document)
-    each: dict[str, list[Figures]] = {}
-    for _, kernel in leaves(document):
-        each.setdefault(kernel.operator, []).append(Figures.sum([kernel], values))
-    figures = ((group.name, _figures(group, values)) for group in document.per_operator)
-    return [
-        f"{name} ({quotes.decimal(f'{document.phase}.operator.{name}.intensity', f.intensity)})"
-        for name, f in figures
-        if f.bytes and limited(each.get(name, [f]), facts.ridge)[0] == kind
-    ]
+    """Operators that are limited so, without those that take little; of one that is so in some modules alone, those modules."""
+    values, whole = facts.point(document), facts.totals(document).weight(facts.ridge)
+    each: dict[str, list[tuple[str, Figures]]] = {}
+    above: dict[int, str] = {}
+    for depth, _, kernel in walk(document.kernels, ""):
+        above[depth] = kernel.attribute.removesuffix(".*").rpartition(".")[2] or above.get(depth - 1, "")
+        if is_leaf(kernel) and (figures := Figures.sum([kernel], values)).bytes:
+            each.setdefault(kernel.operator, []).append((above.get(depth - 1, ""), figures))
+    said, small = [], 0
+    for group in document.per_operator:
+        name, found = group.name, each.get(group.name, [])
+        those = [(place, f) for place, f in found if limited([f], facts.ridge)[0] == kind]
+        if those and sum(f.weight(facts.ridge) for _, f in those) < _LITTLE * whole:
+            small += 1
+            continue
+        if those and len(those) == len(found):
+            pooled = _figures(group, values).intensity
+            said.append(f"{name} ({quotes.decimal(f'{document.phase}.operator.{name}.intensity', pooled)})")
+            continue
+        places: dict[str, list[Figures]] = {}
+        for place, f in those:
+            places.setdefault(place, []).append(f)
+        for place, figures in list(places.items())[:_MODULES]:
+            flops, moved = sum(f.flops for f in figures), sum(f.bytes for f in figures)
+            shown = quotes.decimal(f"{document.phase}.operator.{name}.{place}.intensity", flops / moved)
+            said.append(f"{name}{f' of {place}' * bool(place)} ({shown})")
+        if len(places) > _MODULES:
+            said.append(f"{name} of {len(places) - _MODULES} further modules")
+    if small:
+        said.append(
+            f"{quotes(f'{document.phase}.small_{kind}_operators', small)} {things(small, 'further kind')} of operators that take less than 1 % each"
+        )
+    return said
 
 
 def _waited_for(facts: ImplementationFacts) -> Iterator[scan.Hit]:
