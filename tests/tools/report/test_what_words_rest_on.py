@@ -377,6 +377,22 @@ def test_a_branch_that_other_calls_do_not_take_says_so(facts: ImplementationFact
     assert f"if known:  # :2, runs {shown}, not here\n        y = x  # :3\n    else:\n        y = g(x)" in drawn
 
 
+def test_what_runs_under_a_condition_says_so_though_its_branch_is_not_drawn() -> None:
+    source = (
+        "def f(self, x, mask=None):\n    if self.config.scaled:\n        x = g(x)\n    if not mask:\n        x = h(x)\n"
+        "    else:\n        x = k(x)\n    if self.training:\n        x = drop(x)\n    else:\n        x = keep(x)\n"
+        f"    if {' and '.join(['flag'] * 20)}:\n        x = far(x)\n    return x"
+    )
+    (function,) = ast.parse(source).body
+    assert isinstance(function, ast.FunctionDef)
+    drawn = pseudocode(function, "f", ["note"], Call(ran=lambda first, _: first in (3, 7, 13), given=["x", "mask"]))
+    said = {line.strip().partition(" = ")[2].partition("(")[0]: line.partition("  # ")[2] for line in drawn.split("\n")}
+    assert said["g"] == ":3; where self.config.scaled"
+    assert said["k"] == ":7; where mask"
+    assert said["keep"] == ":11"  # no pass of inference takes the other way
+    assert said["far"] == ":13; where the test of :12 holds"
+
+
 def test_pictures_that_an_example_loads_are_no_references(facts: ImplementationFacts, tmp_path: Path) -> None:
     repository = toy.write_source(tmp_path)
     links = '    """See https://a.org/paper and https://a.org/cats.JPG."""\n'

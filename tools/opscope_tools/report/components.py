@@ -211,9 +211,9 @@ def _boundary(facts: ImplementationFacts, module: ModuleAnalysis) -> tuple[Seque
     first kernel and outputs of the last."""
     whole = module.class_name == facts.main.class_name and not facts.within
     given = [TensorInfo(name=i.name, shape=i.shape, dtype=i.dtype) for i in facts.main.model_inputs if whole]
-    last = " (of the last position alone, as asked for)" if facts.main.logits == "last" else ""
+    note = " (of the last position alone, as asked for)" if facts.main.logits == "last" else ""
     made = [
-        tensor.model_copy(update={"name": f"{tensor.name}{last * (tensor.name == 'logits')}"})
+        tensor.model_copy(update={"name": f"{tensor.name}{note * (tensor.name == 'logits')}"})
         for tensor, *_ in facts.returned
         if whole
     ]
@@ -296,7 +296,7 @@ def _elsewhere(facts: ImplementationFacts, module: ModuleAnalysis, path: str, li
     def ran(kernels: Iterable[Kernel]) -> bool:
         return any(k.file == path and k.line in lines for k in kernels)
 
-    shown, told = ran(module.kernels), list[str]()
+    shown, told = ran(module.kernels), list[tuple[str, str]]()
     for document in facts.documents:
         values = facts.point(document)
         held: dict[str, list[Kernel]] = {}
@@ -311,8 +311,10 @@ def _elsewhere(facts: ImplementationFacts, module: ModuleAnalysis, path: str, li
             runs, of = (sum(evaluate(call.repeat, values) for call in some) for some in (unlike, calls))
             numbers = ", ".join(dict.fromkeys(filter(None, (layers.get(id(call)) for call in unlike))))
             which = numbers or (f"{runs} of {of} calls" if runs < of else "")
-            told.append(f"in {document.phase} at {at}{f' ({which})' if which else ''}")
-    return ", ".join(told[:_PLACES])
+            told.append((document.phase, f"in {document.phase} at {at}{f' ({which})' if which else ''}"))
+    phases = dict.fromkeys(phase for phase, _ in told[_PLACES:])
+    more = [f"and at {len(told) - _PLACES} more in {' and '.join(phases)}"] if phases else []
+    return ", ".join([*(text for _, text in told[:_PLACES]), *more])
 
 
 def settled(facts: ImplementationFacts) -> dict[str, object]:

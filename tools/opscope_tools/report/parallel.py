@@ -306,15 +306,12 @@ def _modelled(split: Split) -> Iterator[tuple[str, str, str, str]]:
     """What ranks exchange where section 7.1 models them, of the most of them."""
     most = max(split.modelled, default=1)
     spread = split.modelled[most].parallel if split.modelled else None
-    for one in spread.communication if spread is not None else ():
-        times = "once" if one.count == 1 else f"{one.count} times"
-        when = f"{times} in a pass of {split.modelled[most].phase}, as section 7.1 models it"
-        yield (
-            f"the split over {most} ranks",
-            one.kind,
-            when,
-            f"{'' if one.count == 1 else 'each '}{plain_bytes(one.bytes)}",
-        )
+    sent = spread.communication if spread is not None else ()
+    if sent:
+        when = f"in a pass of {split.modelled[most].phase}, as section 7.1 models it"
+        kinds = ", ".join(dict.fromkeys(one.kind for one in sent))
+        sizes = "; ".join(f"{one.count} {one.kind} of {plain_bytes(one.bytes)}" for one in sent)
+        yield f"the split over {most} ranks", kinds, when, sizes
 
 
 def _row(split: Split, alike: Sequence[Communication]) -> tuple[str, str, str, str]:

@@ -152,8 +152,8 @@ def _bound_operators(facts: ImplementationFacts, document: ModelAnalysis, kind: 
         places: dict[str, list[Figures]] = {}
         for place, f in those:
             places.setdefault(place, []).append(f)
-        for place, figures in list(places.items())[:_MODULES]:
-            flops, moved = sum(f.flops for f in figures), sum(f.bytes for f in figures)
+        for place, several in list(places.items())[:_MODULES]:
+            flops, moved = sum(f.flops for f in several), sum(f.bytes for f in several)
             shown = quotes.decimal(f"{document.phase}.operator.{name}.{place}.intensity", flops / moved)
             said.append(f"{name}{f' of {place}' * bool(place)} ({shown})")
         if len(places) > _MODULES:

@@ -23,6 +23,8 @@ __all__ = ["Call", "absent", "parameters_read", "pseudocode", "reached"]
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 #: objects whose calls only talk to the user
 _TALK = frozenset({"logger", "logging", "warnings", "print"})
+#: characters of a condition that a comment shows
+_LONGEST_TEST = 80
 _NOTHING = re.compile(r"^\s*(\w+) = None(  #.*)?$")
 
 
@@ -157,6 +159,12 @@ def _without_unread(lines: Sequence[str]) -> Iterator[str]:
             yield line
 
 
+def _tells_nothing(test: ast.expr) -> bool:
+    """Whether a test asks for training alone: no pass of inference takes the other way."""
+    inner = test.operand if isinstance(test, ast.UnaryOp) else test
+    return isinstance(inner, ast.Constant) or (isinstance(inner, ast.Attribute) and inner.attr == "training")
+
+
 class _Listing:
     """Writes statements; knows on the way which names hold something and which hold nothing."""
 
@@ -193,7 +201,7 @@ class _Listing:
         lines = self.block(taken)
         self._elsewhere = outer
         if not isinstance(node, ast.If) or not found or found == outer or not lines:
-            return lines
+            return self._under(node, taken is node.body, lines) if isinstance(node, ast.If) else lines
         test, left = ast.unparse(node.test), node.orelse if taken is node.body else node.body
         self._forget([*taken, *left])
         others = self.block(left)  # which those calls take
@@ -202,6 +210,19 @@ class _Listing:
         said = f"# :{taken[0].lineno} to :{taken[-1].end_lineno} do not run {found}"
         drawn = [said, *self._nested(f"{head}{self._head(node)}", lines)]
         return [*drawn, "else:", *_indented(others)] if others else drawn
+
+    def _under(self, node: ast.If, held: bool, lines: list[str]) -> list[str]:
+        """The lines of a branch that stands for its statement, the first with the condition under which they run."""
+        if not lines or "  #" not in lines[0] or _tells_nothing(node.test):
+            return lines
+        bare = node.test.operand if isinstance(node.test, ast.UnaryOp) and isinstance(node.test.op, ast.Not) else None
+        test = ast.unparse(node.test if held or bare is None else bare)
+        said = test if held or bare is not None else f"not ({test})"
+        said = (
+            said if len(said) <= _LONGEST_TEST else f"the test of :{node.lineno} {'holds' if held else 'does not hold'}"
+        )
+        joint = " and " if "; where " in lines[0] else "; where "
+        return [f"{lines[0]}{joint}{said}", *lines[1:]]
 
     def _statement(self, node: ast.stmt) -> list[str]:
         match node:
