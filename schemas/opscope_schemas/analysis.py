@@ -324,6 +324,7 @@ class ModuleNode(Frozen):
     repeat: int = 1
     parameters: int = Field(default=0, description="Weights in this subtree, all repeats together.")
     weights: dict[str, tuple[int, ...]] = Field(default_factory=dict, description="Own parameters and buffers: shapes.")
+    buffers: tuple[str, ...] = Field(default=(), description="Which of them are buffers, and no weights.")
     children: tuple[ModuleNode, ...] = ()
 
 

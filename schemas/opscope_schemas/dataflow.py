@@ -43,7 +43,9 @@ class FlowTensor(Frozen):
 
     id: int
     kind: Literal["activation", "input", "output", "cache", "constant"]
-    name: str = Field(default="", description="Of an output, as the model's result calls it; empty: it calls it nothing.")
+    name: str = Field(
+        default="", description="Of an output, as the model's result calls it; empty: it calls it nothing."
+    )
     shape: tuple[FormulaText, ...]
     dtype: str
     bytes: FormulaText = Field(default="", description="Empty: not known.")

@@ -147,3 +147,25 @@ def test_a_run_that_looks_up_more_positions_than_the_model_has_is_refused_as_the
         model(beyond)
     with pytest.raises(TraceError, match=rf"{most + 1} positions, and the model has weights for {most}\."):
         document(most + 1)
+
+
+def test_what_a_configuration_only_warns_of_is_no_condition(context: ToolContext) -> None:
+    """The ids of special tokens lie beyond a small vocabulary, which is said in a log and changes no figure."""
+    small = {
+        "hidden_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "intermediate_size": 112,
+    }
+
+    def flops(vocabulary: int) -> tuple[set[str], int]:
+        given = {"target": "starcoder2", "phase": "prefill", "config": {**small, "vocab_size": vocabulary, "eos_token_id": 500},
+                 "values": {"batch_size": 2, "seq_len": 9}}  # fmt: skip
+        found = count_flops(CostArguments.model_validate(given), context)
+        assert found.evaluated is not None
+        return {c for c in found.document.conditions if "vocab_size" in c}, found.evaluated.flops
+
+    (under, few), (over, many) = flops(400), flops(600)
+    assert under == over == {"{vocab_size} >= 2"}
+    assert many - few == 2 * 2 * 9 * 64 * 200

@@ -159,7 +159,10 @@ def _interface(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
     call = facts.calls.get(module.class_name)
     inputs, outputs = (call.inputs, call.outputs) if call else _boundary(facts, module)
     node = node_of(facts, module.class_name, call)
-    weights = [f"{name}: {list(shape)}" for name, shape in (node.weights.items() if node else ())]
+    kept = node.buffers if node else ()
+    weights = [
+        f"{name}: {list(shape)}{' (buffer)' * (name in kept)}" for name, shape in (node.weights.items() if node else ())
+    ]
     weights += _held(facts, node)
     count = weights_of(facts.tree, node) if node else None
     total = f"{count:,}" if count is not None else _formula(module.parameters) if call is None else ""

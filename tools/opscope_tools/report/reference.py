@@ -102,7 +102,9 @@ def _variable_lengths(facts: ImplementationFacts, quotes: Quotes) -> str:
     )
     masks = _not_decided_against(facts, masks, "attention_mask")
     used = (
-        f" Shorter sequences of a batch are masked through {_listed(masks)}." if masks else " No mask was found in it."
+        f" Shorter sequences of a batch, where a caller marks them, are masked through {_listed(masks)}."
+        if masks
+        else " No mask was found in it."
     )
     most = facts.table_rows
     takes = "takes any seq_len" if most is None else f"takes a seq_len of up to {quotes('table_positions', most)}"
@@ -228,12 +230,13 @@ def _cache(facts: ImplementationFacts, quotes: Quotes) -> str:
 
 
 def _states(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
-    """What of the cache does not grow because state-space layers keep it."""
+    """What of the cache does not grow: states of state-space layers, keys and values of what an encoder read."""
     said = []
     holders = facts.classes_of("state-space layer")
-    for document, graph in zip(facts.documents, facts.graphs, strict=False) if holders else ():
+    for document, graph in zip(facts.documents, facts.graphs, strict=False):
         values = facts.point(document)
-        if document.phase == "decode" and graph.cache is not None:
+        read = graph.cache is not None and "encoder_seq_len" in variables(graph.cache.after)
+        if document.phase == "decode" and graph.cache is not None and (holders or read):
             whole = evaluate(graph.cache.after, values)
             tokens = int(values["cache_len"] + values["seq_len"])
             fixed = whole - evaluate(graph.cache.per_token, values) * tokens
@@ -242,8 +245,10 @@ def _states(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
                     quotes.said(f"decode.{key}.bytes", size, plain_bytes)
                     for key, size in (("states", fixed), ("cache", whole))
                 )
-                where = f"`{short(holders[0])}` ({facts.pointer(holders[0])})"
-                said.append(f"Of the {cache} that decode leaves, {states} are states of {where}, whose size is fixed.")
+                what = "keys and values of what the encoder read, made once"
+                if holders:
+                    what = f"states of `{short(holders[0])}` ({facts.pointer(holders[0])})"
+                said.append(f"Of the {cache} that decode leaves, {states} are {what}, whose size is fixed.")
     return said
 
 

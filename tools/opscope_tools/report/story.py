@@ -69,7 +69,9 @@ def _what(facts: ImplementationFacts, quotes: Quotes) -> str:
     inside = f", as it runs in `{short(facts.within)}` ({facts.pointer(facts.within)})" if facts.within else ""
     parts = [f"{quotes.said('parameters', facts.tree.parameters, counted)} parameters"]
     if facts.active is not None and facts.active < facts.tree.parameters:
-        parts[0] += f", of which a token meets {quotes.said('parameters.active', facts.active, counted)}"
+        parts[0] += (
+            f", of which a token meets {quotes.said('parameters.active', facts.active, counted)} (tables of embeddings counted whole)"
+        )
     parts += [_layers(facts, quotes)]
     if states := facts.classes_of("state-space layer"):
         parts.append(

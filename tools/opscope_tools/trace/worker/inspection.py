@@ -116,7 +116,7 @@ def _node(name: str, module: Any) -> ModuleNode:
     own = sum(p.numel() for p in module._parameters.values() if p is not None)
     return ModuleNode(
         name=name, class_name=_qualified(type(module)), parameters=own + sum(c.parameters for c in children),
-        weights=weights, children=tuple(children),
+        weights=weights, buffers=tuple(n for n in weights if n in module._buffers), children=tuple(children),
     )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ evaluation mode, without gradients: the path that inference takes. A decode pass
 from __future__ import annotations
 
 import contextlib
+import dis
 import inspect
 import math
 import re
@@ -15,6 +16,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from itertools import filterfalse
 from types import FrameType
 from typing import Any, Literal
 
@@ -279,9 +281,12 @@ class Session:
             self.symbols.alias("hidden_size", "num_heads", "head_dim")
 
     def _ask_the_class(self) -> None:
-        """What the config class asserts of its fields, asked of the symbols: its answers are conditions like any other."""
+        """What the config class asserts of its fields, asked of the symbols: its answers are conditions like any other.
+
+        What only warns decides nothing, and is not asked.
+        """
         for part in fields.all_parts(self.config):
-            for check in getattr(type(part), "__class_validators__", ()):
+            for check in filterfalse(_only_warns, getattr(type(part), "__class_validators__", ())):
                 before = len(self.symbols.env.decisions)
                 try:
                     check(part)
@@ -553,6 +558,12 @@ def ones(shape: tuple[Any, ...], dtype: torch.dtype) -> Any:
     with unset_fake_temporarily():
         values = torch.ones(shape).tolist()
     return torch.tensor(values, dtype=dtype)
+
+
+def _only_warns(check: Any) -> bool:
+    """Whether a check writes a warning and raises nothing by itself."""
+    warns = any("warning" in name for name in check.__code__.co_names)
+    return warns and not any(step.opname == "RAISE_VARARGS" for step in dis.get_instructions(check))
 
 
 def _cache_of(result: Any) -> tuple[str, Any] | None:
