@@ -520,3 +520,10 @@ def test_lines_and_kernels_that_come_to_the_same_are_no_largest_ones(facts: Impl
     assert "the kernel that takes most is" in _dominant("decode", found, None)
     doubled = found.model_copy(update={"operators": (*found.operators, slowest)})
     assert "of the 2 kernels that take most, alike, the first is" in _dominant("decode", doubled, None)
+
+
+def test_a_size_that_conditions_pin_is_said_to_hold_at_its_value_alone(facts: ImplementationFacts) -> None:
+    main = facts.main.model_copy(update={"conditions": ("{hidden_size} == 8",)})
+    said = re.sub(r"<!--.*?-->", "", findings(dataclasses.replace(facts, documents=(main,)), [], Quotes())["3"])
+    assert "`hidden_size` at its value alone)" in said
+    assert "at its value alone" not in findings(facts, [], Quotes())["3"]

@@ -94,9 +94,12 @@ def test_the_floor_of_a_decode_step_holds_the_cache_that_cross_attention_reads(c
     assert read[1] - read[0] == 2 * B * 4 * 8 * LAYERS * 2  # keys and values of one position
 
 
-def test_the_width_of_a_head_is_called_so_where_all_heads_have_keys_of_their_own(context: ToolContext) -> None:
+@pytest.mark.parametrize("target", ["phi3", "olmoe"])
+def test_the_cache_is_of_heads_of_keys_where_all_heads_have_keys_of_their_own(
+    target: str, context: ToolContext
+) -> None:
     """A step that asks whether there are as many heads of keys as of queries puts one for the other in every formula."""
-    given = {"target": "phi3", "phase": "decode", "values": {"batch_size": 1, "seq_len": 1, "cache_len": CACHE}}
+    given = {"target": target, "phase": "decode", "values": {"batch_size": 1, "seq_len": 1, "cache_len": CACHE}}
     cache = trace_dataflow(DataflowArguments.model_validate(given), context).document.cache
     assert cache is not None
     assert cache.after == "2 * {num_layers} * {num_kv_heads} * {head_dim} * ({cache_len} + 1) * {kv_bytes}"

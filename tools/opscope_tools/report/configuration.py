@@ -451,7 +451,9 @@ def constraint_lines(facts: ImplementationFacts) -> list[str]:
         f"Hardware: none declared; searched `{path}` and the functions on the way for tests of devices, their capabilities "
         "and optional packages in what ran."
     ]  # fmt: skip
-    lines.append(f"Precision: traced in {facts.main.dtype}; {_elements(facts)} of the formulas stand for other dtypes.")
+    lines.append(
+        f"Precision: traced in {facts.main.dtype}; {_elements(facts)} of the formulas stand for other dtypes, with the casts of this one."
+    )
     lines += [f"Precision: {_quoted(check)}" for check in typed]
     lines += [f"Check: {_quoted(check)}" for check in rest if check not in aligned]
     lines += [f"Kernel: {_quoted(check)}" for check in _of_kernels(facts)]

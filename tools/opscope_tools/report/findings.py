@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 
@@ -22,6 +23,7 @@ __all__ = ["findings", "ranks_line", "repeated"]
 
 #: share from which a part is called most
 _HALF = 0.5
+_PINNED = re.compile(r"\{(\w+)\} == \d+")
 _LENGTHS = frozenset({"seq_len", "encoder_seq_len", "cache_len"})
 
 
@@ -72,6 +74,9 @@ def _parameters(facts: ImplementationFacts, quotes: Quotes) -> str:
     used |= {name for v in known.values() if v.kind == "derived" and v.name in used for name in variables(v.definition)}
     sizes = [v for v in known.values() if v.config_key and v.name in used]
     named = ", ".join(f"`{v.name}`" for v in sizes)
+    pinned = {found[1] for d in facts.documents for c in d.conditions if (found := _PINNED.fullmatch(c)) is not None}
+    fixed = [v.name for v in sizes if v.name in pinned]
+    alone = f", {_and(fixed)} at {'its value' if len(fixed) == 1 else 'their values'} alone" if fixed else ""
     bounds = [variables(c) for d in facts.documents for c in d.conditions if "<" in c and variables(c) & _LENGTHS]
     bounding = frozenset().union(*bounds) - used - facts.position_names
     beyond = [v.name for v in known.values() if v.config_key and v.name in bounding]
@@ -80,7 +85,7 @@ def _parameters(facts: ImplementationFacts, quotes: Quotes) -> str:
         name for name in layer_settings(facts) if name not in {v.config_key for v in sizes if v.name == "num_layers"}
     ]
     kinds = f"; which layer is of which kind, {_and(deciding)} say{'s' * (len(deciding) == 1)}" if deciding else ""
-    return f"What a pass costs follows from {quotes('config.symbols', len(sizes))} sizes of the configuration{f' ({named})' if named else ''} and from those of the call{outside}{kinds}. Every other field is taken at its value of section 3.1: another value is another trace."
+    return f"What a pass costs follows from {quotes('config.symbols', len(sizes))} sizes of the configuration{f' ({named}{alone})' if named else ''} and from those of the call{outside}{kinds}. Every other field is taken at its value of section 3.1: another value is another trace."
 
 
 def _and(names: Sequence[str]) -> str:

@@ -395,9 +395,19 @@ def _through(of: _Subject, what: str = "what it is given") -> str:
     call = of.facts.calls.get(of.module.class_name)
     below = [k for _, _, k in walk((call.kernels if call else of.facts.main.kernels) or (), "")]
     layers = [k for k in below if re.search(r"(^|\.)(\*|\d+)$", k.attribute) and of.facts.role(k.class_name) == "layer"]
-    runs = sum(evaluate(k.repeat, of.values) for k in layers) // (evaluate(call.repeat, of.values) if call else 1)
+    calls = evaluate(call.repeat, of.values) if call else 1
+    runs = sum(evaluate(k.repeat, of.values) for k in layers) // calls
     names = dict.fromkeys(f"`{short(k.class_name)}`" for k in layers)
     key = f"module.{of.module.class_name}.layers"
+    lists: dict[str, int] = {}
+    for k in layers:
+        place = of.facts.path_of(k).rpartition(".")[0]
+        lists[place] = lists.get(place, 0) + evaluate(k.repeat, of.values) // calls
+    if len(lists) > 1:
+        told = (
+            f"{of.quotes(f'{key}.{place}', one)} {things(one, 'layer')} of `{place}`" for place, one in lists.items()
+        )
+        return f"runs {_listed(told)} ({', '.join(names)})"
     return f"sends {what} through {of.quotes(key, runs)} {things(runs, 'layer')} ({', '.join(names)})" if runs else ""
 
 

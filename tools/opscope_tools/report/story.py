@@ -258,9 +258,13 @@ def _time(facts: ImplementationFacts, phase: str, quotes: Quotes | None) -> str:
         )
     per_second = ""
     if rate is not None and _of_text(facts, phase):
-        decoder = any(each.name.startswith("decoder_") for each in _document(facts, phase).model_inputs)
-        per_second = f"; {whole('tokens_per_second', rate)} tokens/s{' of the decoder' * decoder}{more}"
+        per_second = f"; {whole('tokens_per_second', rate)} tokens/s{_whose(facts, phase)}{more}"
     return f"{text}{per_second}{_dominant(phase, found, quotes)}."
+
+
+def _whose(facts: ImplementationFacts, phase: str) -> str:
+    """Whose tokens a pass is given that reads what an encoder read."""
+    return " of the decoder" * any(one.name.startswith("decoder_") for one in _document(facts, phase).model_inputs)
 
 
 def _of_text(facts: ImplementationFacts, phase: str) -> bool:
@@ -341,7 +345,9 @@ def _fits(phase: str, found: RooflineResult, facts: ImplementationFacts, quotes:
     if use.longest_context and facts.table_rows is not None and use.longest_context > facts.table_rows:
         room += f", or in this batch all {quotes('table_positions', facts.table_rows)} tokens that a table has positions for"
     elif use.longest_context:
-        room += f", or {quotes(f'{key}.longest_context', use.longest_context)} tokens in this batch"
+        room += (
+            f", or {quotes(f'{key}.longest_context', use.longest_context)} tokens{_whose(facts, phase)} in this batch"
+        )
         at = facts.point(_document(facts, phase))
         together = (use.largest_batch or 0) * at.get("seq_len", 0) / at.get("batch_size", 1)
         if phase == "prefill" and use.longest_context < _STEEP * together:

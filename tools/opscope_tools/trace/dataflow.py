@@ -6,6 +6,7 @@ the order of eager execution needs. Order: the graph, its memory, numbers at a p
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,6 +22,7 @@ from opscope_tools.trace.serving import kernels
 _ZERO, _ONE = Formula.const(0), Formula.const(1)
 #: points of a peak that depend on sizes and are kept apart
 _MOST_PEAKS = 200
+_EQUAL = re.compile(r"\{(\w+)\} == \{(\w+)\}")
 ASSUMPTIONS = (
     "A tensor lives from the operator that makes it to the last that reads it; eager Python frees it no sooner, and later where a name still holds it.",
     "Peaks are of activations: weights, the cache and temporary workspaces of kernels come on top.",
@@ -261,7 +263,20 @@ def cache_growth(tree: CallTree, call: CallRecord) -> CacheGrowth | None:
     before, after = (_kept(kept, repeats) for kept in (tree.trace.cache_before, tree.trace.cache_after))
     if before is None or after is None or not (before.terms or after.terms):
         return None
+    owned = _heads_of_keys(tree)
+    before, after = before.substitute(owned), after.substitute(owned)
     return CacheGrowth(before=str(before), after=str(after), per_token=_growth(tree, before, after))
+
+
+def _heads_of_keys(tree: CallTree) -> dict[str, Formula]:
+    """By the name of heads of queries: those of keys, where the trace holds only where there are as many."""
+    return {
+        names[0]: Formula.var(names[1])
+        for guard in tree.trace.guards
+        if (found := _EQUAL.fullmatch(guard)) is not None
+        for names in (found.groups(), found.groups()[::-1])
+        if names[1].endswith("num_kv_heads")
+    }
 
 
 def _growth(tree: CallTree, before: Formula, after: Formula) -> str:
