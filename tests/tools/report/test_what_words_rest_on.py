@@ -28,7 +28,7 @@ from opscope_tools.report.nodes import find
 from opscope_tools.report.overview import swappable
 from opscope_tools.report.papers import paper_lines
 from opscope_tools.report.pseudocode import Call, pseudocode
-from opscope_tools.report.purposes import purpose
+from opscope_tools.report.purposes import _kept, purpose
 from opscope_tools.report.quotes import Quotes
 from opscope_tools.report.reference import glossary_rows, references
 from opscope_tools.report.sources import SourceReader
@@ -527,3 +527,34 @@ def test_a_size_that_conditions_pin_is_said_to_hold_at_its_value_alone(facts: Im
     said = re.sub(r"<!--.*?-->", "", findings(dataclasses.replace(facts, documents=(main,)), [], Quotes())["3"])
     assert "`hidden_size` at its value alone)" in said
     assert "at its value alone" not in findings(facts, [], Quotes())["3"]
+
+
+def test_a_call_is_of_the_module_that_stands_for_as_many_as_it_runs() -> None:
+    """The first block of a list holds a table that the others lack, in the module that all have."""
+    first, others = (
+        ModuleNode(name=name, class_name="m.Block", repeat=repeat, parameters=size * repeat, children=(
+            ModuleNode(name="attention", class_name="m.Attention", parameters=size * repeat),
+        )) for name, repeat, size in (("0", 1, 12), ("1-5", 5, 10))
+    )  # fmt: skip
+    root = ModuleNode(name="", class_name="m.Model", parameters=62, children=(
+        ModuleNode(name="block", class_name="m.List", parameters=62, children=(first, others)),
+    ))  # fmt: skip
+    for runs, wanted in ((1, first), (5, others)):
+        assert find(root, "m.Block", "block.*", runs=runs) is wanted
+        assert find(root, "m.Attention", "block.*.attention", runs=runs) is wanted.children[0]
+
+
+@pytest.mark.parametrize(
+    ("read", "said"),
+    [
+        ("the ones before it in the decoder", "new keys and values join the cache in the decoder"),
+        (
+            "the ones before it in the decoder or those of the encoder",
+            "new keys and values join the cache in the decoder, those of the encoder once",
+        ),
+        ("the ones before it", "new keys and values join the cache"),
+    ],
+)
+def test_what_is_kept_is_told_of_what_a_class_reads(read: str, said: str) -> None:
+    assert _kept(cached=True, read=read) == said
+    assert _kept(cached=False, read=read) == "nothing is kept"

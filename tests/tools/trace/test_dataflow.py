@@ -246,3 +246,22 @@ def test_the_table_that_is_added_to_every_tensor_plan_is_reduced(context: ToolCo
     assert [(c.primitive.split()[0], c.bytes) for c in told] == [
         ("all_reduce", "{batch_size} * {seq_len} * {hidden_size} * {a_bytes}")
     ]
+
+
+def test_what_a_model_returns_is_named_as_its_result_names_it(context: ToolContext) -> None:
+    """What an output class holds inside another one too."""
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
+    config = {
+        "text_config": {**sizes, "vocab_size": 99, "max_position_embeddings": 16},
+        "vision_config": {**sizes, "image_size": 32, "patch_size": 16},
+    }
+    given = {"target": "siglip", "phase": "prefill", "config": config, "values": {"batch_size": 1, "seq_len": 8}}
+    document = trace_dataflow(DataflowArguments.model_validate(given), context).document
+    names = {t.name for t in document.tensors if t.kind == "output"}
+    of_towers = {
+        f"{tower}_model_output.{name}"
+        for tower in ("text", "vision")
+        for name in ("last_hidden_state", "pooler_output")
+    }
+    assert names == {"logits_per_image", "text_embeds", "image_embeds", *of_towers}
+    assert not any(t.name for t in document.tensors if t.kind != "output")
