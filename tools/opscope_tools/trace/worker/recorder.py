@@ -459,11 +459,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         That is keys and values that are read and not updated, those of cross attention, and states of any other kind.
         """
         read = inputs[1:] if name.rpartition(".")[2] == "copy_" else inputs
-        kept = self._states if self.caching else {**self._cached, **self._states}
         for tensor in read:
             storage = tensor.untyped_storage()._cdata
             self._read[storage] = self._order
-            if storage in kept and storage not in self._counted:
+            kept = storage in self._states or (storage in self._cached and not self.caching)
+            if kept and storage not in self._counted:
                 self._counted.add(storage)
                 event.cache_read = event.cache_read + self._distinct_bytes([("", tensor)])
         self._written.update((tensor.untyped_storage()._cdata, self._order) for tensor in outputs)
