@@ -201,7 +201,10 @@ def parallelism_lines(split: Split) -> list[str]:
         if strategy.found:
             alone = _alone(split, plans[strategy.kind], strategy)
             everywhere = not any(place.file in _files(split) for place in strategy.places)
-            said = "As the library does it for every model" if everywhere else f"Of {alone} alone" if alone else "Yes"
+            said = f"Of {alone} alone" * bool(alone)
+            if everywhere:
+                said += ", as the library does it for every model" if said else "As the library does it for every model"
+            said = said or "Yes"
             lines.append(f"{title} {said}; {'; '.join(_said(place) for place in strategy.places)}.")
         else:
             lines.append(f"{title} None declared: {strategy.searched}.")

@@ -46,11 +46,9 @@ def purpose(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) 
 
 
 def _called(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
-    sites = list(
-        dict.fromkeys(
-            (k.file, k.line) for _, _, k in walk(facts.main.kernels, "") if k.class_name == module.class_name and k.file
-        )
-    )
+    calls = [k for _, _, k in walk(facts.main.kernels, "") if k.class_name == module.class_name and k.file]
+    lines = (([k.line, *(site.line for site in k.via if site.file == k.file)][-1], k.file) for k in calls)
+    sites = list(dict.fromkeys((path, line) for line, path in lines))
     if not sites:
         return ""
     further = len(sites) - _SITES
