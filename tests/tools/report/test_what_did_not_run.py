@@ -131,10 +131,15 @@ def test_attention_is_chosen_where_source_chooses_and_runs_where_it_is_called(
 def test_an_operator_is_bound_module_by_module(facts: ImplementationFacts) -> None:
     """By hand at 6 FLOPs per byte: the head's product takes 102,400 to compute, the layers' 79,872 to move."""
     computing, moving, _ = bottlenecks(replace(facts, ridge=6), Quotes())
-    assert "prefill: aten.mm.default of lm_head (6.64" in computing
+    assert "prefill: aten.mm.default of `lm_head` (6.64" in computing
     before = moving.partition("decode")[0]
     assert "aten.mm.default of " in before
     assert "lm_head" not in before
+    both = [k.model_copy(update={"attribute": "lm_head"}) if k.kernels else k for k in facts.main.kernels]
+    alike = replace(
+        facts, documents=(facts.main.model_copy(update={"kernels": tuple(both)}), *facts.documents[1:]), ridge=6
+    )
+    assert "aten.mm.default of `lm_head" in bottlenecks(alike, Quotes())[0]  # one place on both sides is two facts
     assert "aten.mm.default (" in bottlenecks(replace(facts, ridge=1), Quotes())[0]  # where all are alike, once
 
 

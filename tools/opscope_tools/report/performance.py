@@ -135,7 +135,7 @@ def _bound_operators(facts: ImplementationFacts, document: ModelAnalysis, kind: 
     each: dict[str, list[tuple[str, Figures]]] = {}
     above: dict[int, str] = {}
     for depth, _, kernel in walk(document.kernels, ""):
-        above[depth] = kernel.attribute.removesuffix(".*").rpartition(".")[2] or above.get(depth - 1, "")
+        above[depth] = ".".join(filter(None, (above.get(depth - 1, ""), kernel.attribute)))
         if is_leaf(kernel) and (figures := Figures.sum([kernel], values)).bytes:
             each.setdefault(kernel.operator, []).append((above.get(depth - 1, ""), figures))
     said, small = [], 0
@@ -154,8 +154,8 @@ def _bound_operators(facts: ImplementationFacts, document: ModelAnalysis, kind: 
             places.setdefault(place, []).append(f)
         for place, several in list(places.items())[:_MODULES]:
             flops, moved = sum(f.flops for f in several), sum(f.bytes for f in several)
-            shown = quotes.decimal(f"{document.phase}.operator.{name}.{place}.intensity", flops / moved)
-            said.append(f"{name}{f' of {place}' * bool(place)} ({shown})")
+            key = f"{document.phase}.operator.{name}.{place.replace('*', 'each')}.{kind}.intensity"
+            said.append(f"{name}{f' of `{place}`' * bool(place)} ({quotes.decimal(key, flops / moved)})")
         if len(places) > _MODULES:
             said.append(f"{name} of {len(places) - _MODULES} further modules")
     if small:
