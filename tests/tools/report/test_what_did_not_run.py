@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import report_toy as toy
-from opscope_schemas.analysis import CallSite
+from opscope_schemas.analysis import CallSite, Kernel
 from opscope_schemas.extracted_config import Check, KernelHook
 from opscope_tools.report.configuration import constraint_lines
 from opscope_tools.report.facts import ImplementationFacts
@@ -135,10 +136,14 @@ def test_an_operator_is_bound_module_by_module(facts: ImplementationFacts) -> No
     before = moving.partition("decode")[0]
     assert "aten.mm.default of " in before
     assert "lm_head" not in before
-    both = [k.model_copy(update={"attribute": "lm_head"}) if k.kernels else k for k in facts.main.kernels]
-    alike = replace(
-        facts, documents=(facts.main.model_copy(update={"kernels": tuple(both)}), *facts.documents[1:]), ridge=6
-    )
+
+    def at_one_place(kernels: Sequence[Kernel]) -> tuple[Kernel, ...]:
+        inner = ((k, at_one_place(k.kernels or ()) or None) for k in kernels)
+        named = ((k, held, "lm_head" if k.class_name.endswith("Linear") else "") for k, held in inner)
+        return tuple(k.model_copy(update={"attribute": name, "kernels": held}) for k, held, name in named)
+
+    both = at_one_place(facts.main.kernels)
+    alike = replace(facts, documents=(facts.main.model_copy(update={"kernels": both}), *facts.documents[1:]), ridge=6)
     assert "aten.mm.default of `lm_head" in bottlenecks(alike, Quotes())[0]  # one place on both sides is two facts
     assert "aten.mm.default (" in bottlenecks(replace(facts, ridge=1), Quotes())[0]  # where all are alike, once
 
