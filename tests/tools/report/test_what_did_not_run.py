@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import report_toy as toy
 from opscope_schemas.analysis import CallSite, Kernel
 from opscope_schemas.extracted_config import Check, KernelHook
 from opscope_tools.report.configuration import constraint_lines
-from opscope_tools.report.facts import ImplementationFacts
+from opscope_tools.report.facts import Figures, ImplementationFacts
 from opscope_tools.report.kernels import kernel_rows
 from opscope_tools.report.overview import execution_lines
 from opscope_tools.report.performance import bottlenecks
@@ -129,12 +130,22 @@ def test_attention_is_chosen_where_source_chooses_and_runs_where_it_is_called(
     assert said.count("Attention runs through") == 1
 
 
+def _leaves(kernels: Sequence[Kernel], within: str = "") -> Iterator[tuple[str, Kernel]]:
+    for kernel in kernels:
+        if kernel.kernels is None:
+            yield within, kernel
+        yield from _leaves(kernel.kernels or (), ".".join(filter(None, (within, kernel.attribute))))
+
+
 def test_an_operator_is_bound_module_by_module(facts: ImplementationFacts) -> None:
     """By hand at 6 FLOPs per byte: the head's product takes 102,400 to compute, the layers' 79,872 to move."""
     computing, moving, _ = bottlenecks(replace(facts, ridge=6), Quotes())
     assert "prefill: aten.mm.default of `lm_head` (6.64" in computing
     before = moving.partition("decode")[0]
-    assert "aten.mm.default of " in before
+    named = re.findall(r"aten.mm.default of `([^`]+)`", before)
+    moved = {place: Figures.sum([k], facts.point(facts.main)).bytes for place, k in _leaves(facts.main.kernels)}
+    assert len(named) > 1
+    assert named == sorted(named, key=lambda place: -moved[place])
     assert "lm_head" not in before
 
     def at_one_place(kernels: Sequence[Kernel]) -> tuple[Kernel, ...]:

@@ -23,7 +23,7 @@ from opscope_tools.report.findings import findings
 from opscope_tools.report.flow import forward_pass
 from opscope_tools.report.insights import _alike
 from opscope_tools.report.kinds import sliding_window
-from opscope_tools.report.memory import _growth, lifetime_rows
+from opscope_tools.report.memory import _appended, _growth, lifetime_rows
 from opscope_tools.report.nodes import find
 from opscope_tools.report.overview import swappable
 from opscope_tools.report.papers import paper_lines
@@ -558,3 +558,18 @@ def test_a_call_is_of_the_module_that_stands_for_as_many_as_it_runs() -> None:
 def test_what_is_kept_is_told_of_what_a_class_reads(read: str, said: str) -> None:
     assert _kept(cached=True, read=read) == said
     assert _kept(cached=False, read=read) == "nothing is kept"
+
+
+def test_what_appending_to_a_cache_copies_is_told_beside_the_peak(facts: ImplementationFacts) -> None:
+    old, new = (
+        FlowTensor(
+            id=at, kind="cache", shape=(size,), dtype="bfloat16", bytes=f"2 * {size}", created_by=by, lives=(0, 1)
+        )
+        for at, size, by in ((901, "{cache_len}", 0), (902, "({cache_len} + 1)", 1))
+    )
+    first = facts.graphs[0].operators[0]
+    joins = first.model_copy(update={"operator": "aten.cat", "reads": (901,), "writes": (902,)})
+    graph = facts.graphs[0].model_copy(update={"operators": (joins,), "tensors": (old, new)})
+    assert _appended(graph, {"cache_len": 499}).endswith(" holds what it copies twice: 1 kB more then.")
+    fresh = joins.model_copy(update={"reads": ()})  # a prefill has nothing to copy
+    assert _appended(graph.model_copy(update={"operators": (fresh,)}), {"cache_len": 499}) == ""

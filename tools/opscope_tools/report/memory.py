@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from opscope_schemas.analysis import Kernel, ModelAnalysis, TensorInfo
-from opscope_schemas.formula import Formula, evaluate, variables
+from opscope_schemas.dataflow import Dataflow
+from opscope_schemas.formula import Formula, Rational, evaluate, variables
 from opscope_schemas.units import plain_bytes, things
 
 from opscope_tools.report.facts import ImplementationFacts, leaves, short, walk
@@ -63,8 +64,26 @@ def peak_lines(facts: ImplementationFacts, catalogue: Sequence[Task]) -> list[st
             f"({plain_bytes(evaluate(largest.bytes, point))}) during {where}{operator.operator} "
             f"(`{operator.file}:{operator.line}`), if each tensor is freed after its last reader. "
             f"At other sizes another task may be the peak.{_fused(facts, document.phase, evaluate(largest.bytes, point))}"
+            f"{_appended(graph, point)}"
         )
     return lines
+
+
+def _appended(graph: Dataflow, point: Mapping[str, Rational]) -> str:
+    """What appending to the cache takes for a moment, where that makes all of a tensor anew."""
+    held = {tensor.id: tensor for tensor in graph.tensors}
+    made = [
+        evaluate(held[index].bytes, point)
+        for operator in graph.operators
+        if operator.operator == "aten.cat" and any(held[read].kind == "cache" for read in operator.reads)
+        for index in operator.writes
+        if held[index].kind == "cache" and held[index].bytes
+    ]
+    return (
+        f" An eager `cat` that appends to the cache holds what it copies twice: {plain_bytes(max(made))} more then."
+        if made
+        else ""
+    )
 
 
 def _fused(facts: ImplementationFacts, phase: str, eager: int) -> str:

@@ -152,7 +152,8 @@ def _bound_operators(facts: ImplementationFacts, document: ModelAnalysis, kind: 
         places: dict[str, list[Figures]] = {}
         for place, f in those:
             places.setdefault(place, []).append(f)
-        for place, several in list(places.items())[:_MODULES]:
+        dearest = sorted(places.items(), key=lambda item: -sum(f.weight(facts.ridge) for f in item[1]))
+        for place, several in dearest[:_MODULES]:
             flops, moved = sum(f.flops for f in several), sum(f.bytes for f in several)
             key = f"{document.phase}.operator.{name}.{place.replace('*', 'each')}.{kind}.intensity"
             said.append(f"{name}{f' of `{place}`' * bool(place)} ({quotes.decimal(key, flops / moved)})")
