@@ -80,9 +80,7 @@ def _appended(graph: Dataflow, point: Mapping[str, Rational]) -> str:
         if held[index].kind == "cache" and held[index].bytes
     ]
     return (
-        f" An eager append to the cache holds what it copies twice: {plain_bytes(max(made))} more then."
-        if made
-        else ""
+        f" An eager append to the cache holds what it copies twice: {plain_bytes(max(made))} more then." if made else ""
     )
 
 
