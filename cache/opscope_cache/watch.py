@@ -61,8 +61,12 @@ def open_watch(root: Path, folders: Iterable[str]) -> Watch | None:
         gc.collect()  # trees are parts of circles, which end so
     try:
         queue = INotify(nonblocking=True)
-    except OSError:  # too many open already
-        return None
+    except OSError:  # too many open already, of which some may be of trees that nobody holds any more
+        gc.collect()
+        try:
+            queue = INotify(nonblocking=True)
+        except OSError:
+            return None
     try:
         return Watch(queue, {queue.add_watch(folder, mask): folder for folder in folders})
     except OSError:  # the limit of watches, or a folder that is gone

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import inotify_simple
 import pytest
 from cannot import CANNOT
 from opscope_cache import trees, watch
@@ -162,5 +163,34 @@ def test_trees_that_nobody_holds_give_their_watches_back(root: Path) -> None:
             if tree._watch is None:
                 pytest.skip(f"{CANNOT}other processes hold all watches that a user has")
         assert len(watch._OPEN) <= max(watch._MANY, 2 * before)
+    finally:
+        gc.enable()
+
+
+def test_where_the_kernel_refuses_a_watch_those_that_nobody_holds_are_given_back(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the numbers of watches at which they are looked for, too."""
+    monkeypatch.setattr(watch, "_MANY", 2**30)
+    allowed, opened = 3, inotify_simple.INotify
+
+    def few(**given: bool) -> inotify_simple.INotify:
+        if sum(one.close.alive for one in watch._OPEN) >= before + allowed:
+            raise OSError("too many open files")
+        return opened(**given)
+
+    gc.collect()
+    before = len(watch._OPEN)
+    if watch.open_watch(root, [str(root)]) is None:
+        pytest.skip(f"{CANNOT}other processes hold all watches that a user has")
+    monkeypatch.setattr(inotify_simple, "INotify", few)
+    gc.disable()
+    try:
+        for _ in range(2 * allowed):
+            tree = Tree(root)
+            vars(tree)["itself"] = tree
+            tree.now()
+            tree.now()
+            assert tree._watch is not None
     finally:
         gc.enable()
