@@ -51,7 +51,7 @@ def open_watch(root: Path, folders: Iterable[str]) -> Watch | None:
     """A watch on the folders (absolute paths below `root`); None where the platform or its limits refuse one."""
     if sys.platform != "linux" or _file_system(root) not in _LOCAL:
         return None
-    from inotify_simple import INotify, flags
+    from inotify_simple import flags
 
     mask = (
         flags.MODIFY | flags.ATTRIB | flags.CREATE | flags.DELETE | flags.MOVED_FROM | flags.MOVED_TO
@@ -60,18 +60,25 @@ def open_watch(root: Path, folders: Iterable[str]) -> Watch | None:
     if len(_OPEN) >= _MANY and len(_OPEN).bit_count() == 1:  # at 8, 16, 32: many that are held cost no collection each
         gc.collect()  # trees are parts of circles, which end so
     try:
-        queue = INotify(nonblocking=True)
-    except OSError:  # too many open already, of which some may be of trees that nobody holds any more
-        gc.collect()
-        try:
-            queue = INotify(nonblocking=True)
-        except OSError:
-            return None
+        queue = _queue()
+    except OSError:
+        return None
     try:
         return Watch(queue, {queue.add_watch(folder, mask): folder for folder in folders})
     except OSError:  # the limit of watches, or a folder that is gone
         queue.close()
         return None
+
+
+def _queue() -> Any:
+    """Raises `OSError` where too many are open; of those, some may be of trees that nobody holds any more, and are given back first."""
+    from inotify_simple import INotify
+
+    try:
+        return INotify(nonblocking=True)
+    except OSError:
+        gc.collect()
+        return INotify(nonblocking=True)
 
 
 def _file_system(path: Path) -> str:

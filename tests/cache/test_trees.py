@@ -182,6 +182,7 @@ def test_where_the_kernel_refuses_a_watch_those_that_nobody_holds_are_given_back
     gc.collect()
     before = len(watch._OPEN)
     if watch.open_watch(root, [str(root)]) is None:
+        # a user has 128, of all processes: what others hold is no defect of the checkout
         pytest.skip(f"{CANNOT}other processes hold all watches that a user has")
     monkeypatch.setattr(inotify_simple, "INotify", few)
     gc.disable()

@@ -190,6 +190,7 @@ def test_a_question_about_more_source_takes_about_as_much_more_work(case: Case, 
     power = growth(partial(make, folder=tmp_path / "first"), case.sizes)
     if power >= case.power:  # a watch may have been refused, without which each lookup walks its tree
         if open_watch(tmp_path, [str(tmp_path)]) is None:
+            # a user has 128, of all processes: what others hold is no defect of the checkout
             pytest.skip(f"{CANNOT}other processes hold all watches that a user has")
         power = growth(partial(make, folder=tmp_path / "again"), case.sizes)
     assert power < case.power

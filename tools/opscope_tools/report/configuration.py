@@ -17,7 +17,7 @@ from opscope_schemas.units import things
 
 from opscope_tools.report import scan
 from opscope_tools.report.facts import ImplementationFacts, product_widths, short
-from opscope_tools.report.overview import device_tests, scopes
+from opscope_tools.report.overview import device_tests_said, scopes
 from opscope_tools.report.quotes import Quotes, as_source, in_code, joined
 
 __all__ = ["configuration_note", "configuration_rows", "constraint_lines", "declared_at", "layer_settings"]
@@ -42,8 +42,6 @@ _COMPUTES = re.compile(r"torch\.(masked_fill|where|matmul|bmm|einsum|cat|stack|s
 _ALIGNED = re.compile(r"multiple|divisib|%")
 #: characters of a value in a list
 _SHORT = 40
-#: tests of devices that are quoted
-_SHOWN = 3
 #: pointers that one line lists
 _PLACES = 6
 _POSITIONS = "positions that the configuration states"
@@ -444,10 +442,9 @@ def constraint_lines(facts: ImplementationFacts) -> list[str]:
     path = facts.modeling_file
     lines = [f"Alignment: {_quoted(check)}" for check in aligned]
     lines = lines or [f"Alignment: none declared; searched assert and raise in the classes that ran in `{path}`."]
-    hits = device_tests(facts)
-    shown = ", ".join(f"`{_clipped(hit.text)}` ({hit.pointer})" for hit in hits[:_SHOWN])
-    asked = [f"Hardware: none declared; by these tests what ran chooses between ways{_and_more(len(hits))}: {shown}"]
-    lines += [f"Hardware: {_quoted(check)}" for check in tested] or asked * bool(hits) or [
+    shown = device_tests_said(facts)
+    asked = [f"Hardware: none declared; by these tests what ran chooses between ways: {shown}"] if shown else []
+    lines += [f"Hardware: {_quoted(check)}" for check in tested] or asked or [
         f"Hardware: none declared; searched `{path}` and the functions on the way for tests of devices, their capabilities "
         "and optional packages in what ran."
     ]  # fmt: skip
@@ -458,10 +455,6 @@ def constraint_lines(facts: ImplementationFacts) -> list[str]:
     lines += [f"Check: {_quoted(check)}" for check in rest if check not in aligned]
     lines += [f"Kernel: {_quoted(check)}" for check in _of_kernels(facts)]
     return [*lines, *_elsewhere(facts, others), *_conditions(facts)]
-
-
-def _and_more(tests: int) -> str:
-    return f" (the first {_SHOWN} of {tests})" if tests > _SHOWN else ""
 
 
 def _elements(facts: ImplementationFacts) -> str:

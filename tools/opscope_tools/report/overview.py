@@ -25,6 +25,8 @@ __all__ = [
 ]  # fmt: skip
 
 #: lines that ask what device there is
+#: tests of devices that are quoted, and characters of each
+_TESTS, _QUOTED = 3, 100
 _DEVICE = r"\b(is_cuda|get_device_capability|device_type|torch\.cuda\.\w+|_?is_torch_[a-z]+_available)\b"
 
 
@@ -223,6 +225,13 @@ def device_tests(facts: ImplementationFacts) -> list[scan.Hit]:
         for path, names in ran_in(facts).items()
         for hit in scan.matching_lines(reader, path, _DEVICE, scan.called_within(reader, path, names))
     ]
+
+
+def device_tests_said(facts: ImplementationFacts) -> str:
+    """The first of them, quoted with their lines; empty where there is none."""
+    hits = device_tests(facts)
+    first = f"(the first {_TESTS} of {len(hits)}) " * (len(hits) > _TESTS)
+    return f"{first}{', '.join(f'`{hit.text[:_QUOTED]}` ({hit.pointer})' for hit in hits[:_TESTS])}"
 
 
 def swappable(facts: ImplementationFacts) -> list[scan.Hit]:

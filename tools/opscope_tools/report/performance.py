@@ -10,7 +10,7 @@ from opscope_schemas.formula import Rational, evaluate
 from opscope_schemas.units import plain_bytes, things
 
 from opscope_tools.report import scan
-from opscope_tools.report.facts import Figures, ImplementationFacts, is_leaf, leaves, limited, short, walk
+from opscope_tools.report.facts import Figures, ImplementationFacts, is_leaf, leaves, limited, short
 from opscope_tools.report.graph import Edge, Graph, Vertex
 from opscope_tools.report.kernels import in_code
 from opscope_tools.report.markdown import table
@@ -133,11 +133,10 @@ def _bound_operators(facts: ImplementationFacts, document: ModelAnalysis, kind: 
     """Operators that are limited so, without those that take little; of one that is so in some modules alone, those modules."""
     values, whole = facts.point(document), facts.totals(document).weight(facts.ridge)
     each: dict[str, list[tuple[str, Figures]]] = {}
-    above: dict[int, str] = {}
-    for depth, _, kernel in walk(document.kernels, ""):
-        above[depth] = ".".join(filter(None, (above.get(depth - 1, ""), kernel.attribute)))
-        if is_leaf(kernel) and (figures := Figures.sum([kernel], values)).bytes:
-            each.setdefault(kernel.operator, []).append((above.get(depth - 1, ""), figures))
+    held = [("", document.kernels), *((path, call.kernels or ()) for call, path in facts.calls_in(document))]
+    for place, kernel in ((path, kernel) for path, kernels in held for kernel in kernels if is_leaf(kernel)):
+        if (figures := Figures.sum([kernel], values)).bytes:
+            each.setdefault(kernel.operator, []).append((place, figures))
     said, small = [], 0
     for group in document.per_operator:
         name, found = group.name, each.get(group.name, [])

@@ -394,7 +394,6 @@ def _through(of: _Subject, what: str = "what it is given") -> str:
     below = [k for _, _, k in walk((call.kernels if call else of.facts.main.kernels) or (), "")]
     layers = [k for k in below if re.search(r"(^|\.)(\*|\d+)$", k.attribute) and of.facts.role(k.class_name) == "layer"]
     calls = evaluate(call.repeat, of.values) if call else 1
-    runs = sum(evaluate(k.repeat, of.values) for k in layers) // calls
     names = dict.fromkeys(f"`{short(k.class_name)}`" for k in layers)
     key = f"module.{of.module.class_name}.layers"
     lists: dict[str, int] = {}
@@ -406,6 +405,7 @@ def _through(of: _Subject, what: str = "what it is given") -> str:
             f"{of.quotes(f'{key}.{place}', one)} {things(one, 'layer')} of `{place}`" for place, one in lists.items()
         )
         return f"runs {_listed(told)} ({', '.join(names)})"
+    runs = sum(lists.values())
     return f"sends {what} through {of.quotes(key, runs)} {things(runs, 'layer')} ({', '.join(names)})" if runs else ""
 
 

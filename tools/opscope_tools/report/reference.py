@@ -15,7 +15,7 @@ from opscope_tools.report.components import settled
 from opscope_tools.report.configuration import declared_at
 from opscope_tools.report.facts import ImplementationFacts, issued_in, leaves, short, walk
 from opscope_tools.report.kinds import sliding_window
-from opscope_tools.report.overview import device_tests, scopes, swappable
+from opscope_tools.report.overview import device_tests_said, scopes, swappable
 from opscope_tools.report.papers import paper_lines
 from opscope_tools.report.pseudocode import Call, absent, reached
 from opscope_tools.report.quotes import Quotes
@@ -162,12 +162,11 @@ def _fusion(facts: ImplementationFacts) -> str:
 
 
 def _hardware(facts: ImplementationFacts, quotes: Quotes) -> str:
-    hits = device_tests(facts)
+    asked = device_tests_said(facts)
     flags = scan.capabilities(facts.reader, facts.modeling_file)
     where = f"`{short(facts.main.class_name)}` ({facts.pointer(facts.main.class_name)})"
-    asked = ", ".join(f"`{hit.text[:100]}` ({hit.pointer})" for hit in hits[:3])
     said = f"None is required by the source of {where}."
-    if hits:
+    if asked:
         said += f" Device tests, by which it chooses between ways: {asked}."
     optional = f" Its file declares {_listed(flags, 6)}." if flags else ""
     memory = ""

@@ -405,18 +405,15 @@ def _saved(facts: ImplementationFacts, quotes: Quotes) -> str:
             for one in measured
         ]
         parts.append(f"Of {_STEP[phase]} as modelled (of its bound): {', '.join(told)}.")
-    if others:
+    for why, those in (
+        ("Of its bound alone, as no measurement of such kernels is at hand", others),
+        ("As modelled these save next to nothing, though of its bound they would", idle),
+    ):
         told = [
             f"{one.name} {quotes.decimal(f'{phase}.saved.{one.name}.bound', 100 * one.bound_share, 0)} %"
-            for one in others
+            for one in those
         ]
-        parts.append(f"Of its bound alone, as no measurement of such kernels is at hand: {', '.join(told)}.")
-    if idle:
-        told = [
-            f"{one.name} {quotes.decimal(f'{phase}.saved.{one.name}.bound', 100 * one.bound_share, 0)} %"
-            for one in idle
-        ]
-        parts.append(f"As modelled these save next to nothing, though of its bound they would: {', '.join(told)}.")
+        parts += [f"{why}: {', '.join(told)}."] if told else []
     if any(one.name.startswith("weights ") for one in (*measured, *others, *idle)):
         parts.append("Weights are those of the layers' products: embeddings and the head stay as they are.")
         if widened := [one for one in (*measured, *others) if one.widened_to]:

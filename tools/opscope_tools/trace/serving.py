@@ -123,9 +123,7 @@ def _as_served(tree: CallTree, call: CallRecord) -> _Graph:
 def kernels(tree: CallTree, call: CallRecord, *, eager: bool = False) -> tuple[EngineKernel, ...]:
     """The kernels of one call in their order, as an engine runs it or as it runs eagerly; views are none."""
     graph = _Graph(tree, call) if eager else _as_served(tree, call)
-    parts: dict[int, list[int]] = {}
-    for order, holder in graph.part_of.items():
-        parts.setdefault(holder, []).append(order)
+    parts = graph.parts()
     return tuple(
         EngineKernel(
             (op, *(graph.ops[part] for part in parts.get(order, ()))),
@@ -232,6 +230,13 @@ class _Graph:
             op,
             Sum(flops=self.now[op.order].flops, matmul=self.now[op.order].matmul, causal=self.now[op.order].causal),
         )
+
+    def parts(self) -> dict[int, list[int]]:
+        """Operator that gives a kernel's result -> the others that run in it."""
+        found: dict[int, list[int]] = {}
+        for order, holder in self.part_of.items():
+            found.setdefault(holder, []).append(order)
+        return found
 
     def rules(self) -> Iterator[ServingRule]:
         for name, change in self._changes.items():
@@ -584,11 +589,10 @@ def _converted(graph: _Graph) -> None:
         if op.operator in _LIGHT and op.counted and op.inputs and made.issuperset(op.reads):
             settled.add(order)
             made.update(op.writes)
-    kernels: dict[int, set[int]] = {}
-    for order in graph.ops:
-        kernels.setdefault(graph.part_of.get(order, order), set()).add(order)
-    for parts in kernels.values():
-        for order in parts if parts <= settled else ():
+    parts = graph.parts()
+    for holder in [order for order in graph.ops if order not in graph.part_of]:
+        together = {holder, *parts.get(holder, ())}
+        for order in sorted(together) if together <= settled else ():
             graph.gone.add(order)
             graph.change("converted weights", graph.ops[order], Sum())
 
