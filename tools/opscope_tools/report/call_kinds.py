@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from opscope_schemas.analysis import ModuleAnalysis
-from opscope_schemas.units import amount, plain_bytes, things
+from opscope_schemas.units import amount, things
 
 from opscope_tools.report.facts import CallKind, ImplementationFacts, short, size_at, walk
 from opscope_tools.report.flow import bare
@@ -63,7 +63,7 @@ def _kind(facts: ImplementationFacts, kinds: Sequence[CallKind], place: int, key
     kind = kinds[place]
     parts = [
         f"{quotes(f'{key}.calls', kind.count)} at {_where(facts, kinds, kind)}{' (shown)' * (not place)}",
-        f"{quotes.said(f'{key}.flops', kind.each.flops, _flops)} and {quotes.said(f'{key}.bytes', kind.each.bytes, plain_bytes)}",
+        f"{quotes.said(f'{key}.flops', kind.each.flops)} and {quotes.said(f'{key}.bytes', kind.each.bytes)}",
     ]
     widths = [width_of(facts, each) for each in kinds]
     if (width := widths[place]) is not None and len(set(widths)) > 1:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from opscope_schemas.analysis import ModuleNode
 from opscope_schemas.estimates import launches
 from opscope_schemas.formula import evaluate, variables
-from opscope_schemas.units import plain_bytes, seconds, things
+from opscope_schemas.units import seconds, things
 
 from opscope_tools.report.configuration import layer_settings
 from opscope_tools.report.facts import ImplementationFacts, is_leaf, issued_in, leaves, short, walk
@@ -160,11 +160,11 @@ def _split(facts: ImplementationFacts, quotes: Quotes) -> str:
     alone, found = facts.estimates.get(_step(facts)), facts.spread[most]
     before, after = (one.totals.calibrated_seconds if one else None for one in (alone, found))
     key = f"rank.tp{most}"
-    text = f"Over {quotes(f'{key}.ranks', most)} {things(most, 'device')}{facts.joined}, as engines split it, embeddings too, a rank holds {quotes.said(f'{key}.weights', found.memory.weights_bytes, plain_bytes)} of weights"
+    text = f"Over {quotes(f'{key}.ranks', most)} {things(most, 'device')}{facts.joined}, as engines split it, embeddings too, a rank holds {quotes.said(f'{key}.weights', found.memory.weights_bytes)} of weights"
     if not found.memory.fits:
         text += ", more than it has room for"
     elif before and after:
-        text += f", and a {_step(facts)} step is modelled to take {quotes.said(f'{key}.time', after, seconds)} in place of {quotes.said(f'{_step(facts)}.time.calibrated', before, seconds)}"
+        text += f", and a {_step(facts)} step is modelled to take {quotes.said(f'{key}.time', after)} in place of {quotes.said(f'{_step(facts)}.time.calibrated', before)}"
     return f"{text}."
 
 
@@ -177,13 +177,13 @@ def ranks_line(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
     said = []
     for tp, found in facts.spread.items():
         key, use = f"rank.tp{tp}", found.memory
-        parts = [f"weights {quotes.said(f'{key}.weights', use.weights_bytes, plain_bytes)}"]
+        parts = [f"weights {quotes.said(f'{key}.weights', use.weights_bytes)}"]
         if use.cache_bytes:
-            parts.append(f"cache {quotes.said(f'{key}.cache', use.cache_bytes, plain_bytes)}")
+            parts.append(f"cache {quotes.said(f'{key}.cache', use.cache_bytes)}")
         if not use.fits and use.usable_bytes:
-            parts.append(f"more than the {quotes.said('rank.usable', use.usable_bytes, plain_bytes)} of one")
+            parts.append(f"more than the {quotes.said('rank.usable', use.usable_bytes)} of one")
         elif found.totals.calibrated_seconds is not None:
-            parts.append(f"{found.phase} {quotes.said(f'{key}.time', found.totals.calibrated_seconds, seconds)}")
+            parts.append(f"{found.phase} {quotes.said(f'{key}.time', found.totals.calibrated_seconds)}")
         said.append(f"{quotes(f'{key}.ranks', tp)} {things(tp, 'rank')}: {', '.join(parts)}")
     device = next(iter(facts.spread.values())).hardware.name if facts.spread else ""
     return (

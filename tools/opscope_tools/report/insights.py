@@ -10,7 +10,7 @@ from fractions import Fraction
 from opscope_schemas.analysis import Kernel, ModelAnalysis, ModuleAnalysis
 from opscope_schemas.estimates import OperatorTime
 from opscope_schemas.formula import Rational, evaluate, holds, variables
-from opscope_schemas.units import amount, plain_bytes, seconds
+from opscope_schemas.units import amount, plain_bytes
 
 from opscope_tools.report.facts import Figures, ImplementationFacts, outermost, short
 from opscope_tools.report.flow import bare
@@ -107,8 +107,8 @@ def _bounds(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) 
                 if total and own >= _LEAST * total
             ]
         parts.append(
-            f"{quotes.said(f'{key}.{phase}.flops', figures.flops, _flops)} over "
-            f"{quotes.said(f'{key}.{phase}.bytes', figures.bytes, plain_bytes)}"
+            f"{quotes.said(f'{key}.{phase}.flops', figures.flops)} over "
+            f"{quotes.said(f'{key}.{phase}.bytes', figures.bytes)}"
         )
         intensity = quotes.decimal(f"{key}.{phase}.intensity", figures.intensity)
         said.append(
@@ -204,10 +204,10 @@ def _served(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) 
             continue
         own = _own(facts, document, module)
         eager, moved = _all(facts, document, module).bytes, sum(one.bytes for one in own)
-        text = f"{phase} {quotes.said(f'{key}.{phase}.time', sum(map(_seconds, own)), seconds)}"
+        text = f"{phase} {quotes.said(f'{key}.{phase}.time', sum(map(_seconds, own)))}"
         text += f" ({quotes.decimal(f'{key}.{phase}.share_of_time', 100 * share, 1)} % of the pass)"
         if moved < (1 - _WORTH) * eager:
-            less = quotes.said(f"{key}.{phase}.served_bytes", moved, plain_bytes)
+            less = quotes.said(f"{key}.{phase}.served_bytes", moved)
             text += f", with {less} moved where eager operators move {plain_bytes(eager)}"
         said.append(text)
     return f"As engines run it on {_device(facts)}: {'; '.join(said)}." if said else ""

@@ -21,6 +21,7 @@ __all__ = [
     "implied_unit",
     "named_unit",
     "phase_of",
+    "said",
     "scaled_unit",
     "unit_of",
     "written",
@@ -38,7 +39,7 @@ _UNITS: tuple[tuple[str, Unit], ...] = (
     (r"intensity|ridge", "FLOPs per byte"),
     (r"tokens_per_second", "tokens/s"),
     (r"over_floor", "times"),
-    (r"bytes|floor|weights|cache|activations|usable|cache_per_token|\w+_bytes\w*", "bytes"),
+    (r"bytes|floor|weights|cache|activations|usable|spare|cache_per_token|\w+_bytes\w*", "bytes"),
     (r"share_of_\w+|growing_share", "%"),
     (r"time", "seconds"),
     (r"parameters|active", "parameters"),
@@ -180,6 +181,11 @@ def written_forms(key: str, value: float) -> tuple[str, ...]:
     """How a fact may stand in a report: in digits, or as people say what it counts."""
     form = _FORMS.get(unit_of(key))
     return (number(value), form(value)) if form else (number(value),)
+
+
+def said(key: str, value: float) -> str:
+    """A fact as people say what it counts: FLOPs, bytes, seconds or parameters with a prefix."""
+    return _FORMS[unit_of(key)](value)
 
 
 def written(key: str, value: float, after: str) -> str:

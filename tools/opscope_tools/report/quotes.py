@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from opscope_schemas.formula import Rational
 
 from opscope_tools.report.markdown import number
+from opscope_tools.report.measures import said
 
 __all__ = ["BRACED", "Quotes", "as_source", "in_code", "joined"]
 
@@ -34,11 +35,11 @@ class Quotes:
         assert self.values.setdefault(key, float(shown)) == float(shown), (key, value, self.values[key])
         return f"{shown}<!-- fact:{key} -->"
 
-    def said(self, key: str, value: float, form: Callable[[float], str]) -> str:
-        """`value` as people say it, by one of `opscope_schemas.units`, with its mark; the facts file keeps it whole."""
+    def said(self, key: str, value: float) -> str:
+        """`value` as people say what its key counts, with its mark; the facts file keeps it whole."""
         key = "_".join(key.split())
         assert self.values.setdefault(key, value) == value, (key, value, self.values[key])
-        return f"{form(value)}<!-- fact:{key} -->"
+        return f"{said(key, value)}<!-- fact:{key} -->"
 
     def __call__(self, key: str, value: Rational) -> str:
         """`value` in digits with its mark; a key stands for one number throughout a report."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from opscope_schemas.analysis import ModelAnalysis
 from opscope_schemas.formula import evaluate, variables
-from opscope_schemas.units import plain_bytes, things
+from opscope_schemas.units import things
 
 from opscope_tools.report import scan
 from opscope_tools.report.components import settled
@@ -171,7 +171,7 @@ def _hardware(facts: ImplementationFacts, quotes: Quotes) -> str:
     optional = f" Its file declares {_listed(flags, 6)}." if flags else ""
     memory = ""
     if facts.tree.parameters:
-        memory = f" Its weights take {quotes.said('weight_bytes', facts.weight_bytes, plain_bytes)}{_room(facts)}."
+        memory = f" Its weights take {quotes.said('weight_bytes', facts.weight_bytes)}{_room(facts)}."
     return said + memory + optional
 
 
@@ -241,8 +241,7 @@ def _states(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
             fixed = whole - evaluate(graph.cache.per_token, values) * tokens
             if fixed > 0:
                 states, cache = (
-                    quotes.said(f"decode.{key}.bytes", size, plain_bytes)
-                    for key, size in (("states", fixed), ("cache", whole))
+                    quotes.said(f"decode.{key}.bytes", size) for key, size in (("states", fixed), ("cache", whole))
                 )
                 what = "keys and values of what the encoder read, made once"
                 if holders:

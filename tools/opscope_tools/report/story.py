@@ -13,7 +13,7 @@ from fractions import Fraction
 from opscope_schemas.analysis import Kernel, ModelAnalysis, ModuleNode
 from opscope_schemas.estimates import RooflineResult, launches
 from opscope_schemas.formula import Rational, evaluate, variables
-from opscope_schemas.units import amount, counted, plain_bytes, seconds, things
+from opscope_schemas.units import seconds, things
 
 from opscope_tools.report.facts import ImplementationFacts, leaves, short
 from opscope_tools.report.findings import repeated
@@ -67,10 +67,10 @@ def _document(facts: ImplementationFacts, phase: str) -> ModelAnalysis:
 def _what(facts: ImplementationFacts, quotes: Quotes) -> str:
     name, where = short(facts.subject), facts.pointer(facts.subject)
     inside = f", as it runs in `{short(facts.within)}` ({facts.pointer(facts.within)})" if facts.within else ""
-    parts = [f"{quotes.said('parameters', facts.tree.parameters, counted)} parameters"]
+    parts = [f"{quotes.said('parameters', facts.tree.parameters)} parameters"]
     if facts.active is not None and facts.active < facts.tree.parameters:
         parts[0] += (
-            f", of which a token meets {quotes.said('parameters.active', facts.active, counted)} (tables of embeddings counted whole)"
+            f", of which a token meets {quotes.said('parameters.active', facts.active)} (tables of embeddings counted whole)"
         )
     parts += [_layers(facts, quotes)]
     if states := facts.classes_of("state-space layer"):
@@ -183,12 +183,12 @@ def _cost(facts: ImplementationFacts, document: ModelAnalysis, quotes: Quotes) -
     phase, figures = document.phase, facts.totals(document)
     values = facts.point(document)
     ran = sum(evaluate(group.count, values) for group in document.per_operator)  # a loop over tokens shows here
-    products = quotes.said(f"{phase}.matmul_flops", figures.matmul_flops, _flops)
+    products = quotes.said(f"{phase}.matmul_flops", figures.matmul_flops)
     nearly = figures.matmul_flops > _NEARLY * figures.flops
     return (
-        f"{facts.called(document, quotes)} takes {quotes.said(f'{phase}.flops', figures.flops, _flops)}, "
+        f"{facts.called(document, quotes)} takes {quotes.said(f'{phase}.flops', figures.flops)}, "
         f"{f'nearly all of it in matrix products ({products})' if nearly else f'of which {products} are matrix products'}, and moves "
-        f"{quotes.said(f'{phase}.bytes', figures.bytes, plain_bytes)} as eager execution does, in {quotes(f'{phase}.operators', ran)} {things(ran, 'operator')}: "
+        f"{quotes.said(f'{phase}.bytes', figures.bytes)} as eager execution does, in {quotes(f'{phase}.operators', ran)} {things(ran, 'operator')}: "
         f"{quotes.decimal(f'{phase}.intensity', figures.intensity)} FLOPs per byte.{_above_diagonal(document, values, quotes)}{_steps(document, values, quotes)}"
     )
 
@@ -198,7 +198,7 @@ def _above_diagonal(document: ModelAnalysis, values: Mapping[str, Rational], quo
     saved = evaluate(document.totals.causal_saving, values)
     if not saved:
         return ""
-    return f" Of its matrix products {quotes.said(f'{document.phase}.causal_flops', saved, _flops)} are attention to later tokens, which a kernel that is told so need not compute."
+    return f" Of its matrix products {quotes.said(f'{document.phase}.causal_flops', saved)} are attention to later tokens, which a kernel that is told so need not compute."
 
 
 def _steps(document: ModelAnalysis, values: Mapping[str, Rational], quotes: Quotes) -> str:
@@ -219,16 +219,12 @@ def _at(kernel: Kernel) -> tuple[object, ...]:
     return kernel.operator, kernel.file, kernel.line, kernel.via
 
 
-def _flops(value: float) -> str:
-    return amount(value, "FLOP")
-
-
 def _time(facts: ImplementationFacts, phase: str, quotes: Quotes | None) -> str:
     """Calibrated with its spread where that is known, else the bound; rates only of what fits and of whole passes over text."""
     found = facts.estimates[phase]
 
     def said(name: str, value: float) -> str:
-        return quotes.said(f"{phase}.time.{name}", value, seconds) if quotes else seconds(value)
+        return quotes.said(f"{phase}.time.{name}", value) if quotes else seconds(value)
 
     def whole(name: str, value: float) -> str:
         return quotes(f"{phase}.time.{name}", round(value)) if quotes else f"{value:,.0f}"
@@ -312,7 +308,7 @@ def _bytes(facts: ImplementationFacts, document: ModelAnalysis, quotes: Quotes) 
     most = sorted((name for name in moved if moved[name]), key=lambda name: -moved[name])[:_PARTS]
     if not most:
         return ""
-    told = [f"`{short(name)}` {quotes.said(f'{phase}.class.{name}.bytes', moved[name], plain_bytes)}" for name in most]
+    told = [f"`{short(name)}` {quotes.said(f'{phase}.class.{name}.bytes', moved[name])}" for name in most]
     return f"{phase.capitalize()}, by class, own lines alone: {', '.join(told)}{_fused(phase, facts, quotes)}."
 
 
@@ -320,23 +316,23 @@ def _fused(phase: str, facts: ImplementationFacts, quotes: Quotes) -> str:
     found = facts.estimates.get(phase)
     if found is None or found.parallel is not None:
         return ""
-    return f"; as engines run it {quotes.said(f'{phase}.time.bytes', found.totals.bytes, plain_bytes)} in all"
+    return f"; as engines run it {quotes.said(f'{phase}.time.bytes', found.totals.bytes)} in all"
 
 
 def _fits(phase: str, found: RooflineResult, facts: ImplementationFacts, quotes: Quotes) -> str:
     """What a pass keeps beside what the device has."""
     use = found.memory
     key = f"{phase}.memory"
-    parts = [f"weights {quotes.said(f'{key}.weights', use.weights_bytes, plain_bytes)}"]
+    parts = [f"weights {quotes.said(f'{key}.weights', use.weights_bytes)}"]
     if use.cache_bytes:
-        parts.append(f"cache {quotes.said(f'{key}.cache', use.cache_bytes, plain_bytes)}")
+        parts.append(f"cache {quotes.said(f'{key}.cache', use.cache_bytes)}")
     if use.activation_bytes is not None:
-        parts.append(f"activations {quotes.said(f'{key}.activations', use.activation_bytes, plain_bytes)}")
+        parts.append(f"activations {quotes.said(f'{key}.activations', use.activation_bytes)}")
     needed = use.weights_bytes + use.cache_bytes + (use.activation_bytes or 0)
     spare = use.usable_bytes - needed
     room = "fits" if use.fits else "does not fit"
     if use.fits and spare < _BARELY * use.usable_bytes:
-        room += f" with {quotes.said(f'{key}.spare', spare, plain_bytes)} to spare, which the runtime's own buffers may take"
+        room += f" with {quotes.said(f'{key}.spare', spare)} to spare, which the runtime's own buffers may take"
     if use.largest_batch:
         document = _document(facts, phase)
         pictures = re.match(r"\d+ image", point_said(document, facts.point(document)))
@@ -354,7 +350,7 @@ def _fits(phase: str, found: RooflineResult, facts: ImplementationFacts, quotes:
             room += " (fewer than these sequences hold together: masks and what else the pass keeps grow faster than the length)"
         if facts.limit is not None and use.longest_context > facts.limit:
             room += f", more than the {quotes('positions', facts.limit)} positions that the configuration states"
-    of = quotes.said(f"{key}.usable", use.usable_bytes, plain_bytes)
+    of = quotes.said(f"{key}.usable", use.usable_bytes)
     return f"{phase.capitalize()}: {', '.join(parts)} of {of} that engines use, {100 * use.usable_bytes / use.capacity_bytes:.0f} % of the memory: {room}."
 
 
@@ -367,7 +363,9 @@ def _turns(facts: ImplementationFacts, quotes: Quotes) -> Iterator[str]:
     with_each = f"With {cached} cached tokens each"
     if not found.memory.cache_bytes_per_token and found.memory.cache_bytes:  # states, whatever was read before
         size = Fraction(found.memory.cache_bytes) / facts.point(document).get("batch_size", 1)
-        with_each = f"With a state of {quotes.said('decode.state_bytes', round(size), plain_bytes)} each, however long the context is"
+        with_each = (
+            f"With a state of {quotes.said('decode.state_bytes', round(size))} each, however long the context is"
+        )
     if found.turning_batch is not None:
         batch = quotes("decode.turning_batch", found.turning_batch)
         yield f"{with_each}, computing limits most of a decode step's bound from a batch of {batch} on; below it, memory."
@@ -382,7 +380,7 @@ def _turns(facts: ImplementationFacts, quotes: Quotes) -> Iterator[str]:
         yield f"From {many} sequences like these on, the cache takes more memory than the weights."
     elif per_token and not sliding_window(facts):
         tokens = quotes("decode.cache_passes_weights", math.ceil(weights / per_token))
-        each = quotes.said("decode.cache_per_token", per_token, plain_bytes)
+        each = quotes.said("decode.cache_per_token", per_token)
         room = use.usable_bytes - weights - (use.activation_bytes or 0)
         beyond = ", more than fit beside them" if weights > room else ""
         yield f"From {tokens} cached tokens on, of all sequences together{beyond}, the cache ({each} a token) takes more memory than the weights."
