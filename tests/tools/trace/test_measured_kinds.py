@@ -59,7 +59,8 @@ def test_new_tokens_in_a_window_count_each_and_a_narrower_cache_is_read_half(con
         return found
 
     assert inside(4).matmul_flops == pytest.approx(4 * inside(1).matmul_flops)
-    named = [found for name, found in changes([inside(1)], 99) if name == "cache fp8"]
+    named = [found for name, found in changes([inside(1)], 99, cached=True) if name == "cache fp8"]
+    assert not [name for name, _ in changes([inside(1)], 99, cached=False) if name.startswith("cache")]
     assert inside(1).moved - named[0][0].moved == pytest.approx(3 * WINDOW * 2 * K * D)
 
 

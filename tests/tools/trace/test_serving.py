@@ -93,6 +93,27 @@ def test_what_rules_save_is_the_difference_to_the_eager_pass(target: str, phase:
     assert all(rule.says and rule.places for rule in view.rules)
 
 
+@pytest.mark.parametrize("target", ["LlamaAttention", "CohereAttention"])
+def test_angles_are_turned_in_one_kernel_each_of_queries_and_keys_whichever_halves_are_turned(
+    target: str, context: ToolContext
+) -> None:
+    """Llama turns halves, Cohere neighbours, in float32."""
+    new = 23
+    _, view = served(context, target, "prefill", {**SMALL, "pad_token_id": 0}, seq_len=new)
+    assert view.evaluated is not None
+    t, read, write = B * new, 0, 0
+    for width in (N * D, K * D, K * D):
+        read += t * H * A + H * width * W
+        write += t * width * A
+    for width in (N * D, K * D):
+        read += t * width * A + 2 * new * D * A
+        write += t * width * A
+    read += 2 * t * K * D * A + t * N * D * A + 2 * t * K * D * KV + t * N * D * A + N * D * H * W
+    write += 2 * t * K * D * KV + t * N * D * A + t * H * A
+    assert (view.evaluated["memory_read"], view.evaluated["memory_write"]) == (read, write)
+    assert "fused rope" in {rule.rule for rule in view.rules}
+
+
 def test_each_rule_of_a_llama_is_named(context: ToolContext) -> None:
     names = {rule.rule for rule in served(context, "llama", "decode", seq_len=1)[1].rules}
     assert names >= {"paged cache", "fused norm", "fused activation", "fused rope"}

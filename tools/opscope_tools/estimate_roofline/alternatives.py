@@ -36,15 +36,21 @@ _MOST = 2**20
 
 
 def alternatives(
-    every: Sequence[Kernel], device: Device, calibration: Calibration | None, backend: str, vocabulary: float
+    every: Sequence[Kernel],
+    device: Device,
+    calibration: Calibration | None,
+    backend: str,
+    vocabulary: float,
+    cached: bool,
 ) -> tuple[Alternative, ...]:
-    """What saves time: what calibrated times can judge first, then what only bounds can, most saved first in each.
+    """What saves time: what calibrated times can judge first, then what only bounds can, most saved first in each. `cached`: a cache
+    is kept.
 
     Calibrated times are compared where every kernel has one both ways, else the two bounds; what saves nothing by either is left out.
     """
     now = _sums(estimates(every, device, calibration, backend))
     found = []
-    for name, changed in changes(every, vocabulary):
+    for name, changed in changes(every, vocabulary, cached=cached):
         then = _sums(estimates(changed, device, calibration, backend))
         known = not now.unmeasured and not then.unmeasured
         before, after = (now.calibrated, then.calibrated) if known else (now.bound, then.bound)
@@ -86,13 +92,13 @@ def _sums(found: Sequence[Estimate]) -> _Sums:
     )
 
 
-def changes(every: Sequence[Kernel], vocabulary: float) -> Iterable[tuple[str, list[Kernel]]]:
+def changes(every: Sequence[Kernel], vocabulary: float, *, cached: bool) -> Iterable[tuple[str, list[Kernel]]]:
     """Each alternative's name and the kernels with it; `vocabulary`: the head's width on a rank, which stays as it is."""
     plain = [k for k in every if k.form in (PRODUCT, EXPERTS) and k.precision == "bf16"]
     if plain:
         for precision in _WEIGHTS:
             yield f"weights {precision}", [_narrower(k, precision, vocabulary) for k in every]
-    if any(_cached(k) for k in every):
+    if cached and any(_cached(k) for k in every):
         yield "cache fp8", [_with_cache(k) if _cached(k) else k for k in every]
 
 

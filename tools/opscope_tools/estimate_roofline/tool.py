@@ -306,7 +306,7 @@ def _estimated(
         values={n: v for n, v in values.items() if n in _SIZES or n in (arguments.values or {})},
         totals=whole, spent=spent(times), memory=memory, operators=rows(times, beside),
         parallel=spread(timing.of, here, parallel, times),
-        alternatives=alternatives(every, device, calibration, arguments.backend, here.get("vocab_size", math.inf) / parallel.tp) if serving else (),
+        alternatives=alternatives(every, device, calibration, arguments.backend, here.get("vocab_size", math.inf) / parallel.tp, bool(memory.cache_bytes)) if serving else (),
         speculative=_speculative(arguments, context, device, parallel, whole) if arguments.speculative else None,
         fusion=fusions(timing.of, values, device) if arguments.view == "eager" and not training else (),
         turning_batch=_turning(timing, elsewhere({"batch_size": 3}), here, parallel, device) if serving else None,

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from opscope_schemas.analysis import Variable, is_element, unknown
-from opscope_schemas.extracted_config import Check, Configuration, Hyperparameter
+from opscope_schemas.extracted_config import Check, Configuration, Hyperparameter, Reads
 from opscope_schemas.formula import Rational, holds, variables
 from opscope_schemas.units import things
 
@@ -411,9 +411,19 @@ def _described(
         rest += _differing(parameter, traced) if traced is not parameter else []
     if parameter.reads is not None:
         count = parameter.reads.count
-        places = f"read in {count} {things(count, 'place')}"
+        places = f"read in {count} {things(count, 'place')}{_of_idle(facts, parameter.reads)}"
         rest.append(places if count else _read_by(facts, own, parameter) or _NOWHERE)
     return value, "; ".join([*([words] if words else []), where, *rest])
+
+
+def _of_idle(facts: ImplementationFacts, reads: Reads) -> str:
+    """Which of the places stand in classes that did not run, as far as the answer names places."""
+    ran = frozenset().union(*map(scopes, facts.documents))
+    around = [span.name for place in reads.first for span in facts.reader.enclosing(place.file, place.line)[:1]]
+    idle = [name for name in dict.fromkeys(around) if name not in ran]
+    whole = len(around) == reads.count and len(idle) == len(set(around))
+    names = joined(f"`{name}`" for name in idle)
+    return f", {'in' if whole else 'also in'} {names}, which did not run" if idle else ""
 
 
 def _derived(own: Configuration, parameter: Hyperparameter) -> list[str]:
@@ -443,7 +453,13 @@ def constraint_lines(facts: ImplementationFacts) -> list[str]:
     lines = [f"Alignment: {_quoted(check)}" for check in aligned]
     lines = lines or [f"Alignment: none declared; searched assert and raise in the classes that ran in `{path}`."]
     shown = device_tests_said(facts)
-    asked = [f"Hardware: none declared; by these tests what ran chooses between ways: {shown}"] if shown else []
+    asked = (
+        [
+            f"Hardware: none declared; these lines of what ran, or of functions beside it that it may call, test for a device: {shown}"
+        ]
+        if shown
+        else []
+    )
     lines += [f"Hardware: {_quoted(check)}" for check in tested] or asked or [
         f"Hardware: none declared; searched `{path}` and the functions on the way for tests of devices, their capabilities "
         "and optional packages in what ran."

@@ -85,7 +85,7 @@ def _parameters(facts: ImplementationFacts, quotes: Quotes) -> str:
         name for name in layer_settings(facts) if name not in {v.config_key for v in sizes if v.name == "num_layers"}
     ]
     kinds = f"; which layer is of which kind, {_and(deciding)} say{'s' * (len(deciding) == 1)}" if deciding else ""
-    return f"What a pass costs follows from {quotes('config.symbols', len(sizes))} sizes of the configuration{f' ({named}{alone})' if named else ''} and from those of the call{outside}{kinds}. Every other field is taken at its value of section 3.1: another value is another trace."
+    return f"What a pass costs follows from {quotes('config.symbols', len(sizes))} sizes of the configuration{f' ({named}{alone})' if named else ''} and from those of the call{outside}{kinds}. Every other field is taken at its value of section 3.1: where what ran reads it, another value is another trace."
 
 
 def _and(names: Sequence[str]) -> str:
@@ -160,7 +160,7 @@ def _split(facts: ImplementationFacts, quotes: Quotes) -> str:
     alone, found = facts.estimates.get(_step(facts)), facts.spread[most]
     before, after = (one.totals.calibrated_seconds if one else None for one in (alone, found))
     key = f"rank.tp{most}"
-    text = f"Over {quotes(f'{key}.ranks', most)} {things(most, 'device')}{facts.joined}, as engines split it, embeddings too, a rank holds {quotes.said(f'{key}.weights', found.memory.weights_bytes)} of weights"
+    text = f"Over {quotes(f'{key}.ranks', most)} {things(most, 'device')}{facts.joined}, as engines split it{', embeddings too' if 'vocab_size' in facts.formula_names(facts.main) else ''}, a rank holds {quotes.said(f'{key}.weights', found.memory.weights_bytes)} of weights"
     if not found.memory.fits:
         text += ", more than it has room for"
     elif before and after:

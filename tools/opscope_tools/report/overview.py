@@ -6,6 +6,7 @@ Every sentence is put together from the analysis; what source does not say is re
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from opscope_schemas.analysis import Analysis, ModuleNode
@@ -218,13 +219,14 @@ def ran_in(facts: ImplementationFacts) -> dict[str, set[str]]:
 
 
 def device_tests(facts: ImplementationFacts) -> list[scan.Hit]:
-    """Lines that ask what device there is, in what ran and in the functions beside it that it calls."""
+    """Lines that ask what device there is, in what ran and in the functions beside it that it may call; those of CUDA first."""
     reader = facts.reader
-    return [
+    found = [
         hit
         for path, names in ran_in(facts).items()
         for hit in scan.matching_lines(reader, path, _DEVICE, scan.called_within(reader, path, names))
     ]
+    return sorted(found, key=lambda hit: re.search("cuda|capability", hit.text) is None)
 
 
 def device_tests_said(facts: ImplementationFacts) -> str:

@@ -123,7 +123,7 @@ def bottlenecks(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
     said = [f"`{hit.text.strip()}` ({hit.pointer})" for hit in hits]
     none = (
         f"none found: searched what ran of `{facts.modeling_file}` for item, tolist, cpu and synchronize, and all that ran "
-        "for conditions on what an operator computes"
+        "for conditions on what an operator computes; not for copies between host and device, such as `.to(device)`"
     )
     lines.append(f"**Synchronization:** {', '.join(said) if said else none}")
     return lines

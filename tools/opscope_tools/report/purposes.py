@@ -455,7 +455,9 @@ def _step(of: _Subject, kernel: Kernel) -> str:
             "" if isinstance(s, str) else of.quotes(f"{key}.{end}", s) for end, s in zip(_ENDS, sizes, strict=True)
         )
         if taken and given:
-            return f"projects each vector from {taken} to {given} values"
+            call = of.facts.calls.get(of.module.class_name)
+            more = call is not None and any(len(t.shape) > len(kernel.inputs[0].shape) for t in call.inputs)
+            return f"projects {'a vector of each sequence' if more else 'each vector'} from {taken} to {given} values"
     return (
         f"applies `{name}`" if role == "activation" else "normalises" if role == "normalisation" else f"calls `{name}`"
     )

@@ -34,7 +34,7 @@ _TERMS: Mapping[str, tuple[str, str]] = {
     "FLOP": (r"FLOPs?\b", "floating-point operation; a multiply and an add count 1 each"),
     "matrix products": (
         r"matri(?:x|ces)",
-        "of FLOPs: those of matrix multiplication, convolution and the products in attention and experts; of time: kernels of linear layers, attention and experts apart",
+        "of FLOPs: those of matrix multiplication, convolution and the products in attention and experts; of time: kernels that multiply by weights, in linear layers, convolutions and experts, attention apart",
     ),
     "floor": (
         r"\bfloor\b",
@@ -167,7 +167,7 @@ def _hardware(facts: ImplementationFacts, quotes: Quotes) -> str:
     where = f"`{short(facts.main.class_name)}` ({facts.pointer(facts.main.class_name)})"
     said = f"None is required by the source of {where}."
     if asked:
-        said += f" Device tests, by which it chooses between ways: {asked}."
+        said += f" Lines of what ran, or of functions beside it that it may call, that test for a device: {asked}."
     optional = f" Its file declares {_listed(flags, 6)}." if flags else ""
     memory = ""
     if facts.tree.parameters:

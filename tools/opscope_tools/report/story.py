@@ -254,7 +254,7 @@ def _time(facts: ImplementationFacts, phase: str, quotes: Quotes | None) -> str:
         )
     per_second = ""
     if rate is not None and _of_text(facts, phase):
-        per_second = f"; {whole('tokens_per_second', rate)} tokens/s{_whose(facts, phase)}{more}"
+        per_second = f"; {whole('tokens_per_second', float(f'{rate:.3g}'))} tokens/s{_whose(facts, phase)}{more}"
     return f"{text}{per_second}{_dominant(phase, found, quotes)}."
 
 
@@ -405,7 +405,10 @@ def _saved(facts: ImplementationFacts, quotes: Quotes) -> str:
         parts.append(f"Of {_STEP[phase]} as modelled (of its bound): {', '.join(told)}.")
     for why, those in (
         ("Of its bound alone, as no measurement of such kernels is at hand", others),
-        ("As modelled these save next to nothing, though of its bound they would", idle),
+        (
+            "Kernels like them were measured to take as long at these sizes, so that as modelled these save next to nothing, though of its bound they would",
+            idle,
+        ),
     ):
         told = [
             f"{one.name} {quotes.decimal(f'{phase}.saved.{one.name}.bound', 100 * one.bound_share, 0)} %"

@@ -28,7 +28,7 @@ _EXPLAINS = 0.25
 _NAMED = 3
 LEGEND = (
     "Behind a bar: its time, its share of the pass, what limits it with the share of its time that this explains, what it computes or moves in all its "
-    "runs. launch: the fixed time of its kernels, what one of their class takes however small it is, is most of its time; else the roof that it is nearer "
+    "runs. launch: most of its time is the part of its fit that grows with none of its sizes, scaled by how kernels near it were measured against the fit; else the roof that it is nearer "
     "to, memory (its bytes) or compute (its products), neither of them where that explains less than a quarter. A fused kernel is "
     "called by what it does, with the operators before and behind that it takes in (a residual add, a cast), and stands at the "
     "module that issues most of them. What limits a kernel here may be another than what section 8.3 says of its operator: there operators run eagerly, one "
@@ -76,14 +76,16 @@ def _joined(operators: Sequence[OperatorTime]) -> list[list[OperatorTime]]:
 
 
 def _label(run: Sequence[OperatorTime], named: Mapping[str, str]) -> str:
-    """`sdpa (self_attn) ×32  :257`; of several kernels the first and the last, and how many they are."""
+    """`sdpa (self_attn) ×32  :257`; of several kernels the first and the last, how many they are, and one that is most of them."""
     first, last = run[0], run[-1]
     times = f" ×{first.count}" if first.count > 1 and len({one.count for one in run}) == 1 else ""
     if len({(one.module, one.count) for one in run}) > 1:
         ends = " to ".join(f"{_operations([one])}{named[one.module]}" for one in (first, last))
         runs = sum(one.count for one in run)
         often = f", {runs} runs" if runs > len(run) and not times else times
-        return f"{ends}: {len(run)} kernels{often}"
+        most = max(run, key=_time)
+        between = most not in (first, last) and _time(most) > sum(map(_time, run)) / 2
+        return f"{ends}: {len(run)} kernels{often}{f', most of it {_operations([most])}{named[most.module]}' if between else ''}"
     return f"{_operations(run)}{named[first.module]}{times}  :{first.line}"
 
 

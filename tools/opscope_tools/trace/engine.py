@@ -39,7 +39,7 @@ from opscope_tools.trace.variables import RUN_HINTS, is_depth
 T = TypeVar("T")
 _KEPT = 32
 #: what is said of a document that is not the general one
-_OWN = "the document was traced anew at these values and holds under its own conditions."
+_OWN = "these figures are of a trace of its own at these very values, whose formulas hold under its own conditions."
 #: what is said where a trace on plain numbers has the totals of the general formulas
 _SECOND = "A second trace, on plain numbers and layer by layer, gave the same figures."
 #: seconds between two looks at whether a caller that waits has given up

@@ -24,7 +24,7 @@ _LIGHT = frozenset(
     f"aten.{name}"
     for name in (
         "add sub rsub mul div neg pow rsqrt sqrt reciprocal mean sum exp log cos sin abs clamp clamp_min where maximum minimum "
-        "silu gelu relu sigmoid tanh hardtanh hardswish softplus leaky_relu elu mish _to_copy clone cat arange le lt ge gt eq ne "
+        "silu gelu relu sigmoid tanh hardtanh hardswish softplus leaky_relu elu mish _to_copy clone cat stack arange le lt ge gt eq ne "
         "bitwise_and logical_and logical_not bitwise_not _softmax native_layer_norm _fused_rms_norm rms_norm masked_fill"
     ).split()
 )
@@ -678,7 +678,7 @@ def _rule_of(graph: _Graph, group: Sequence[OpRecord]) -> str:
         return "fused norm"
     if names & _ACTIVATIONS:
         return "fused activation"
-    if any("rotary" in name for name in classes) or {"aten.neg", "aten.cat"} <= names:
+    if any("rotary" in name for name in classes) or ("aten.neg" in names and names & {"aten.cat", "aten.stack"}):
         return "fused rope"
     return "fused elementwise"
 
