@@ -19,6 +19,7 @@ from opscope_schemas.tiling import (
     TileSize,
 )  # fmt: skip
 
+from opscope_tools.kernels.cuda.cute.values import KINDS, common, is_cute, shown, told_whole
 from opscope_tools.kernels.cuda.launch.cutlass import operators
 from opscope_tools.kernels.cuda.launch.sites import CudaContext, CudaSite, read_sites
 from opscope_tools.kernels.cuda.names.definitions import Definition
@@ -60,7 +61,14 @@ def describe_cuda(
     grids = tuple(site.launch for site in sites)
     constexprs = tuple(_with_values(t, index, sites) for index, t in enumerate(template))
     traits = _traits(constexprs, launches, context)
-    log = _run(found, source, constexprs, grids, context, given, sizes, kernel=reference.role == "kernel")
+    handed, chosen = _handed(parameters, sites)
+    log = _run(
+        found, source, constexprs, chosen or grids, context, given, sizes, handed, kernel=reference.role == "kernel"
+    )
+    if chosen:
+        log.assumptions.setdefault(
+            f"Launched as at {_where(chosen[0], reference.file)}: other launches hand other layouts."
+        )
     every = log.events
     loads, stores = lists.loads_and_stores(every)
     spelled = operators(constexprs, parameters, grids, reference.file, context.around)
@@ -78,7 +86,7 @@ def describe_cuda(
         macro=found.macro,
         parameters=tuple(parameters),
         constexpr=constexprs,
-        tile=(*_tiles(log, constexprs), *traits, *spelled.tiles),
+        tile=(*_tiles(log, constexprs), *_of_cute(parameters, sites), *traits, *spelled.tiles),
         grid=grids,
         num_tiles=next(iter(log.shared_tiles)) if persistent else common_tiles(grids),
         mapping=lists.mapping(every),
@@ -107,7 +115,7 @@ def describe_cuda(
 
 def _run(
     found: Definition, source: CSource, constexprs: tuple[Constexpr, ...], grids: tuple[Launch, ...], context: CudaContext,
-    given: Mapping[str, object], sizes: Mapping[str, int], *, kernel: bool,
+    given: Mapping[str, object], sizes: Mapping[str, int], handed: Mapping[int, object], *, kernel: bool,
 ) -> Log:  # fmt: skip
     """What running the body abstractly meets."""
     settled: dict[str, object] = {}
@@ -121,7 +129,39 @@ def _run(
     library = context.library.around(source, found.body)
     body = _with_callees(source, found, context)
     block = block_sizes(grids, body) if kernel else {axis: leaf(f"blockDim.{axis}") for axis in "xyz"}
-    return run_cuda(library.function(source, found), library, block, settled, compile_time)
+    return run_cuda(library.function(source, found), library, block, settled, compile_time, handed)
+
+
+def _handed(parameters: Sequence[Parameter], sites: Sequence[CudaSite]) -> tuple[dict[int, object], tuple[Launch, ...]]:
+    """What CuTe makes of each argument, as far as all launches hand the same; where they hand other kinds, what the first launch
+    hands for which most is told, and that launch."""
+    ways = [(site, way) for site in sites for way in site.handed if any(map(is_cute, way))]
+    found: dict[int, object] = {}
+    for place, parameter in enumerate(parameters):
+        values = [way[place] if place < len(way) else None for _, way in ways]
+        if not any(map(is_cute, values)):
+            continue
+        made = common(parameter.name, values) if all(map(is_cute, values)) else None
+        if made is None:
+            site, way = max(ways, key=lambda one: sum(map(is_cute, one[1])))
+            return {n: value for n, value in enumerate(way) if is_cute(value)}, (site.launch,)
+        found[place] = made
+    return found, ()
+
+
+def _of_cute(parameters: Sequence[Parameter], sites: Sequence[CudaSite]) -> Iterable[TileSize]:
+    """Tiles, layouts, copies and products that launches hand a kernel, as far as the compiler knows them whole."""
+    for place, parameter in enumerate(parameters):
+        values = [way[place] for site in sites for way in site.handed if place < len(way)]
+        known = [value for value in values if type(value) in KINDS and told_whole(value)]
+        if known:
+            kinds = tuple(dict.fromkeys(KINDS[type(value)] for value in known))
+            texts = tuple(dict.fromkeys(map(shown, known)))
+            yield TileSize(line=parameter.line, name=parameter.name, values=texts, used_as=kinds, basis="evaluated")
+
+
+def _where(launch: Launch, file: str) -> str:
+    return f"{launch.file or file}:{launch.line}"
 
 
 def _with_callees(source: CSource, found: Definition, context: CudaContext) -> str:

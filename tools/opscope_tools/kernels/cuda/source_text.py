@@ -43,6 +43,11 @@ class CSource(CppText):
         return without_quotes(super().code)
 
     @cached_property
+    def of_cute(self) -> bool:
+        """Whether it speaks of CuTe."""
+        return "cute" in self.original
+
+    @cached_property
     def namespaces(self) -> frozenset[str]:
         """Names of the namespaces that it opens."""
         found = re.findall(r"\bnamespace\s+([\w:]+)", self.statements)

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from opscope_tools.kernels.cuda.cute.expressions import Cute, bits_of
+from opscope_tools.kernels.cuda.cute.values import is_cute
 from opscope_tools.kernels.cuda.launch.cutlass import LAUNCHERS, cluster_fields
 from opscope_tools.kernels.cuda.launch.host_expressions import formula
 from opscope_tools.kernels.cuda.launch.host_syntax import HostFunction, HostFunctions, Launch, called_at
@@ -34,6 +36,7 @@ from opscope_tools.kernels.cuda.launch.host_values import (
 )
 from opscope_tools.kernels.cuda.names.definitions import LAUNCH_CALLS
 from opscope_tools.kernels.cuda.names.structures import Struct
+from opscope_tools.kernels.cuda.names.values import Type, Value, pointer
 from opscope_tools.kernels.cuda.source_text import CSource, squeeze, whole_words
 from opscope_tools.kernels.cuda.syntax.nodes import (
     Alias,
@@ -73,6 +76,8 @@ _SHORT = 8
 _LIBRARY = re.compile(r"(?:std::|::?cuda|cuda|hip|cu[A-Z]|cublas)\w*|[A-Z][A-Z0-9_]+|printf|sizeof|decltype")
 _NAME = re.compile(r"(?:\w+::)*\w+")
 _TRUTH = re.compile(r"!|&&|\|\||[=!<>]=|\s[<>]\s|^(?:true|false)$|\bstd::is_\w+")
+#: launching calls whose arguments from that place on are the kernel's
+_HANDED = {"launch_kernel_on_cluster": 2, "cudaLaunchKernelEx": 2, "hipLaunchKernelGGL": 5}
 _CONFIG = ("gridDim", "blockDim", "dynamicSmemBytes", "stream")
 
 
@@ -101,6 +106,8 @@ class Event:
     stream: Told
     cluster: Told
     way: Way
+    #: what CuTe makes of each argument of the kernel; None: none of its values
+    handed: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -193,6 +200,7 @@ class _Run:
         #: where the outermost function calls what is being run
         self.calls: list[tuple[int, tuple[str, int] | None]] = []
         self.steps = _STEPS
+        self.cute = Cute(_Around(self))
         #: lambdas that nothing has called yet, and what holds where they are made
         self.waiting: dict[Lambda, tuple[Closure, State]] = {}
 
@@ -384,6 +392,10 @@ class _Run:
                 self._leave(size, chain, way)
             case While(body=body) | Each(body=body):
                 self._loop([node], body, None)
+            case Alias(name=name, type=kind) if kind is not None and self._of_cute():
+                arguments = f"<{', '.join(kind.arguments)}>" if kind.arguments else ""
+                if (made := self.cute.written(f"{kind.name}{arguments}")) is not None:
+                    self.state.declare(name, Variable(made))
             case Alias():
                 pass
 
@@ -450,6 +462,9 @@ class _Run:
             self.state.declare(name, Variable(Pointer(at.block, at.name)))
             return
         if node.dimensions or (node.value is None and given is None):
+            if self._of_cute() and (made := self.cute.type(kind)) is not None:
+                self.state.declare(name, Variable(made))
+                return
             structure = not node.dimensions and kind.name != "?" and not _plain(kind)
             value: Any = Dims((1,)) if dims else Parts({}) if structure else Unknown()
             own = self._use(f"dim3 {name}(1)", node) if dims else {}
@@ -539,6 +554,8 @@ class _Run:
 
     def value(self, node: Node) -> Any:
         """What an expression comes to, its effects made."""
+        if isinstance(node, Braced | Call) and self._of_cute() and (made := self.cute.value(node)) is not None:
+            return made
         match node:
             case Lambda():
                 return Closure(node, self.state.chain)
@@ -596,7 +613,9 @@ class _Run:
             return (
                 self._kernels(node) if node.arguments is not None or plain in self.host.kernels else self.formula(node)
             )
-        if isinstance(found.value, int | Expression) or (found.value in (Unknown(), Parts({})) and not found.dims):
+        if isinstance(found.value, int | Expression) or (
+            isinstance(found.value, Unknown | Parts) and found.value in (Unknown(), Parts({})) and not found.dims
+        ):
             return self.formula(node)
         self.used.update(found.uses)
         return found.value
@@ -850,7 +869,8 @@ class _Run:
         for argument in node.arguments:
             self.effects(argument)
         parts = [self._part(p) for p in node.configuration[:4]]
-        self._event(node, self._part(node.function), [*parts, *[Told()] * (4 - len(parts))])
+        handed = tuple(self.cute.given(a) for a in node.arguments) if self._of_cute() else ()
+        self._event(node, self._part(node.function), [*parts, *[Told()] * (4 - len(parts))], handed=handed)
 
     def _through_call(self, node: Call, form: str) -> None:
         arguments = [self._part(a) for a in node.arguments]
@@ -868,7 +888,9 @@ class _Run:
             parts = [*(_dims(given[i : i + 3]) for i in (1, 4)), given[7], given[8]]
         else:
             callee, parts = given[0], [given[1], given[2], given[4], given[5]]
-        self._event(node, callee, parts, cluster)
+        behind = _HANDED.get(form.removeprefix("cutlass::"))
+        handed = tuple(self.cute.given(a) for a in node.arguments[behind:]) if behind and self._of_cute() else ()
+        self._event(node, callee, parts, cluster, handed)
 
     def _cutlass(self, node: Call, form: str, given: list[Told]) -> tuple[Told, list[Told], Told]:
         name = form.removeprefix("cutlass::")
@@ -906,7 +928,12 @@ class _Run:
             return Told()
         return Told("clusterDim", Dims(tuple(axes[a].value if a in axes else 1 for a in "xyz" if a in axes)))
 
-    def _event(self, node: Node, callee: Told, parts: list[Told], cluster: Told | None = None) -> None:
+    def _of_cute(self) -> bool:
+        return self.source.of_cute
+
+    def _event(
+        self, node: Node, callee: Told, parts: list[Told], cluster: Told | None = None, handed: tuple[Any, ...] = ()
+    ) -> None:
         value = callee.value
         text = re.sub(r"^[&*(\s]+", "", callee.text)
         if isinstance(value, Kernels):
@@ -921,9 +948,51 @@ class _Run:
         shared, stream = parts[2:4]
         self.events.append(
             Event(
-                place, origin, callee, kernels, certain, grid, block, shared, stream, cluster or Told(), self.state.way
+                place,
+                origin,
+                callee,
+                kernels,
+                certain,
+                grid,
+                block,
+                shared,
+                stream,
+                cluster or Told(),
+                self.state.way,
+                handed,
             )
         )
+
+
+class _Around:
+    """The host function around one of CuTe's expressions."""
+
+    def __init__(self, run: _Run) -> None:
+        self.run = run
+
+    def named(self, name: str) -> Any:
+        found = self.run.state.find(name)
+        return found.value if found is not None and is_cute(found.value) else None
+
+    def scalar(self, node: Node) -> Any:
+        found = self.run.value(node)
+        return found if isinstance(found, int | Expression) or is_cute(found) else None
+
+    def constant(self, text: str) -> Any:
+        if re.fullmatch(r"[\w\s+*/%()-]+", text) is None:
+            return None
+        found = self.run.formula_of(text)
+        return found if isinstance(found, int | Expression) else None
+
+    def pointer(self, node: Node) -> Value | None:
+        element = Type("generic", "T", "sizeof(T)")
+        return Value(pointer(element), space="global", origin=(squeeze(spelled(node)),))
+
+    def type(self, text: str) -> str:
+        return text
+
+    def bits(self, text: str) -> int | None:
+        return bits_of(text)
 
 
 def _changes(kind: TypeName) -> bool:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from opscope_schemas.tiling import Constraint
 from opscope_schemas.tiling import Launch as LaunchFact
@@ -137,6 +138,8 @@ class CudaSite:
     #: template parameter of the launching function -> the values that its callers give
     given: dict[str, list[Instance]]
     constraints: tuple[Constraint, ...]
+    #: of each way to the launch, what CuTe makes of the kernel's arguments
+    handed: tuple[tuple[Any, ...], ...] = ()
 
 
 def read_sites(reference: LaunchRef, kernel: KernelRef, context: CudaContext) -> list[CudaSite]:
@@ -297,7 +300,7 @@ def _site(
     used = {a for instance in instances for a in instance}
     near = context.around(source.path) if used & set(outer) else []
     given = {n: callers(context.host, near, function, i) for i, n in enumerate(outer) if n in used}
-    return CudaSite(launch, tuple(instances), given, checks)
+    return CudaSite(launch, tuple(instances), given, checks, tuple(e.handed for e, _ in met))
 
 
 def _bytes(told: Told) -> str:

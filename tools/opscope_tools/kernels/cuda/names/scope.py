@@ -46,6 +46,8 @@ class Scope:
     blocks: list[dict[str, Value]] = field(default_factory=lambda: [{}])
     #: compile-time names of the kernel, that formulas may hold
     compile_time: frozenset[str] = frozenset()
+    #: types that stand for one of CuTe's values
+    cute: dict[str, Any] = field(default_factory=dict)
 
     def find(self, name: str) -> Value | None:
         """The variable of that name."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from typing import Any
 
+from opscope_tools.kernels.cuda.cute.expressions import Cute, bits_of, parsed
+from opscope_tools.kernels.cuda.cute.values import is_cute, shown, told_whole
 from opscope_tools.kernels.cuda.launch.host_expressions import formula
 from opscope_tools.kernels.cuda.names.definitions import template_names
 from opscope_tools.kernels.cuda.source_text import CSource, matching_angle, split_arguments
-from opscope_tools.kernels.values.expressions import Quantity, render
-from opscope_tools.kernels.values.notation import read_size
+from opscope_tools.kernels.cuda.syntax.nodes import Name, Node, spelled
+from opscope_tools.kernels.values.expressions import Expression, Opaque, Quantity, render
 
 Load = Callable[[str], CSource | None]
 
@@ -61,13 +64,83 @@ class TraitConstant:
     line: int
 
 
-def trait_constants(sources: list[CSource], spelled: str, depth: int = 4) -> list[TraitConstant]:
-    """Integer constants of the class that `spelled` names (`Traits<128, 64>`), its base classes' included."""
-    match = re.match(r"^(?:typename\s+)?(?:\w+::)*(\w+)\s*+<", spelled)
-    closing = matching_angle(spelled, match.end() - 1) if match else -1
+def trait_constants(sources: list[CSource], spelled: str) -> list[TraitConstant]:
+    """Integer constants of the class that `spelled` names (`Traits<128, 64>`), and its layouts, copies and products; its base
+    classes' included."""
+    found = _read(sources, spelled, 4)
+    return list(found.constants.values()) if found is not None else []
+
+
+@dataclass
+class _Members:
+    """What a class holds: constants for a reader, numbers, CuTe's values, and types as written."""
+
+    constants: dict[str, TraitConstant] = field(default_factory=dict)
+    numbers: dict[str, Any] = field(default_factory=dict)
+    values: dict[str, Any] = field(default_factory=dict)
+    types: dict[str, str] = field(default_factory=dict)
+
+    # what CuTe's reader asks
+
+    def named(self, name: str) -> Any:
+        """A layout, a copy or a product by its alias."""
+        return self.values.get(name.rpartition("::")[2])
+
+    def number(self, name: str) -> Any:
+        """A constant by its name."""
+        return self.numbers.get(name.rpartition("::")[2])
+
+    def constant(self, text: str) -> Any:
+        """The number of an expression of constants."""
+        found = formula(self.settled(text), self.number)
+        return found if isinstance(found, int | Expression) and not isinstance(found, Opaque) else None
+
+    def scalar(self, node: Node) -> Any:
+        """As `constant`."""
+        return self.constant(spelled(node))
+
+    def pointer(self, _: Node) -> None:
+        """A class holds no tensors."""
+
+    def bits(self, text: str) -> int | None:
+        """Of an element of a type."""
+        return bits_of(self.type(text))
+
+    def type(self, text: str) -> str:
+        """A type, aliases followed as far as they lead to one."""
+        for _ in range(8):
+            plain = re.sub(r"^\s*typename\s+", "", text).strip()
+            text = self.types.get(plain.rpartition("::")[2], plain)
+            if text == plain:
+                break
+        return text
+
+    def settled(self, text: str) -> str:
+        """Sizes of types and layouts, and comparisons of types, as the numbers that they are."""
+
+        def measured(match: re.Match[str]) -> str:
+            found = Cute(self).value(parsed(match[0]) or Name(0, ""))
+            return str(found) if isinstance(found, int) else match[0]
+
+        def held(match: re.Match[str]) -> str:
+            bits = self.bits(match[1])
+            return str(bits // 8) if bits and bits % 8 == 0 else match[0]
+
+        def same(match: re.Match[str]) -> str:
+            one, other = (self.type(part).rpartition("::")[2] for part in split_arguments(match[1]))
+            return str(int(one == other))
+
+        text = re.sub(r"\b(?:std::|cute::)?is_same_v\s*<([^<>]*)>", same, text)
+        text = re.sub(r"\bsizeof\s*\(\s*([\w:]+)\s*\)", held, text)
+        return re.sub(r"\b(?:cute::)?(?:co)?size(?:_v\s*<\s*[\w:]+\s*>|\s*\(\s*[\w:]+\s*\{\s*\}\s*\))", measured, text)
+
+
+def _read(sources: list[CSource], spelled_: str, depth: int) -> _Members | None:
+    match = re.match(r"^(?:typename\s+)?(?:\w+::)*(\w+)\s*+<", spelled_)
+    closing = matching_angle(spelled_, match.end() - 1) if match else -1
     if match is None or closing < 0 or depth == 0:
-        return []
-    arguments = split_arguments(spelled[match.end() : closing])
+        return None
+    arguments = split_arguments(spelled_[match.end() : closing])
     for source in sources:
         declared = _class(source, match[1])
         if declared is None:
@@ -77,10 +150,14 @@ def trait_constants(sources: list[CSource], spelled: str, depth: int = 4) -> lis
         for text, name in zip(split_arguments(parameters), template_names(parameters), strict=True):
             if name not in bound and "=" in text:
                 bound[name] = _substituted(text.partition("=")[2].strip(), bound)
-        found = {c.name: c for b in bases for c in trait_constants(sources, _substituted(b, bound), depth - 1)}
-        found |= {c.name: c for c in _members(source, body, end, bound, found)}
-        return list(found.values())
-    return []
+        members = _Members()
+        for base in bases:
+            if (inherited := _read(sources, _substituted(base, bound), depth - 1)) is not None:
+                for one in fields(_Members):
+                    getattr(members, one.name).update(getattr(inherited, one.name))
+        _members(source, body, end, bound, members)
+        return members
+    return None
 
 
 def _substituted(text: str, bound: dict[str, str]) -> str:
@@ -101,25 +178,45 @@ def _class(source: CSource, name: str) -> tuple[str, list[str], int, int] | None
     return source.statements[opening + 1 : closing], bases, found.end(), source.block_end(found.end() - 1)
 
 
-def _members(
-    source: CSource, body: int, end: int, bound: dict[str, str], inherited: dict[str, TraitConstant]
-) -> Iterator[TraitConstant]:
-    """`static constexpr int` members in order, each worked out from the arguments and the members before it."""
-    known: dict[str, object] = {}
-    for constant in inherited.values():
-        known[constant.name] = read_size(constant.value)
+_MEMBER = re.compile(
+    r"\bstatic\s++constexpr\s++(?:static\s+)?(?:int|size_t|uint32_t|unsigned|bool|auto|\w+_t)\s++(\w+)\s*+=\s*+([^;]+);|"
+    r"\busing\s++(\w+)\s*+=\s*+([^;]+);"
+)
+
+
+def _members(source: CSource, body: int, end: int, bound: dict[str, str], members: _Members) -> None:
+    """Members in order, each worked out from the arguments and the members before it; of several of a name (branches of an `#if`)
+    the first."""
     for name, text in bound.items():
         value = formula(text, lambda _: None)
-        known[name] = value if isinstance(value, int) else Quantity(text)
+        members.numbers[name] = value if isinstance(value, int) else Quantity(text)
+        members.types[name] = text
+    own: set[str] = set()
+    for match in _MEMBER.finditer(source.statements, body, end):
+        line, name = source.line(match.start()), match[1] or match[3]
+        if name in own:
+            continue
+        own.add(name)
+        if match[1]:
+            value = formula(members.settled(match[2]), members.number)
+            members.numbers[match[1]] = value if isinstance(value, int) else Quantity(match[1])
+            shown_ = render(value).replace("{", "").replace("}", "")
+            members.constants[match[1]] = TraitConstant(match[1], shown_, source.path, line)
+        else:
+            text = _chosen(match[4], members)
+            found = Cute(members).written(text)
+            if is_cute(found):
+                members.values[match[3]] = found
+                if told_whole(found):
+                    members.constants[match[3]] = TraitConstant(match[3], shown(found), source.path, line)
+            else:
+                members.types[match[3]] = members.type(text)
 
-    def resolve(name: str) -> object | None:
-        return known.get(name.rpartition("::")[2])
 
-    pattern = re.compile(
-        r"\bstatic\s++constexpr\s++(?:static\s+)?(?:int|size_t|uint32_t|unsigned|bool|auto|\w+_t)\s++(\w+)\s*+=\s*+([^;]+);"
-    )
-    for match in pattern.finditer(source.statements, body, end):
-        value = formula(match[2], resolve)
-        known[match[1]] = value if isinstance(value, int) else Quantity(match[1])
-        shown = render(value).replace("{", "").replace("}", "")
-        yield TraitConstant(match[1], shown, source.path, source.line(match.start()))
+def _chosen(text: str, members: _Members) -> str:
+    """The side that `conditional_t` takes, where its test is told."""
+    text = re.sub(r"\btypename\s+", "", text).strip()
+    match = re.match(r"(?:std::|cute::)?conditional_t\s*<", text)
+    parts = split_arguments(text[match.end() : text.rindex(">")]) if match is not None and ">" in text else []
+    test = members.constant(parts[0]) if len(parts) == 3 else None
+    return _chosen(parts[2 - bool(test)], members) if isinstance(test, int) else text

@@ -135,6 +135,8 @@ class Value:
     test: tuple[Any, ...] = ()
     #: a lambda or the name of a device function
     function: Any = None
+    #: one of CuTe's values: a tuple of sizes, a layout, a tensor, a tiled copy
+    cute: Any = None
     #: what is known of the fields of an object
     parts: dict[str, Value] = field(default_factory=dict, compare=False)
 
@@ -208,6 +210,7 @@ def computed(operator: str, a: Any, b: Any) -> Any:
     """What an operator makes of two whole numbers or formulas; None where a formula would not be one of sizes."""
     if a is None or b is None:
         return None
+    operator = {"||": "or", "&&": "and"}.get(operator, operator)
     if isinstance(a, int) and isinstance(b, int):
         return folded(operator, a, b)
     if operator in {"<<", ">>"} and isinstance(b, int) and 0 <= b < 63:
@@ -309,7 +312,7 @@ def literal(text: str) -> Value:
 
 def converted(found: Value, kind: Type) -> Value:
     """A value as one of another type."""
-    if kind.kind == "unknown" or kind is found.type:
+    if kind.kind == "unknown" or kind is found.type or found.cute is not None:
         return found
     if kind.kind == "pointer":
         space = found.space if found.type.kind in {"pointer", "array"} or found.origin else ""

@@ -34,6 +34,7 @@ from opscope_tools.kernels.cuda.run.groups import made_group, of_group
 from opscope_tools.kernels.cuda.run.instructions import instructions
 from opscope_tools.kernels.cuda.run.language import LOADS, STORES, Effect, assembled, effect
 from opscope_tools.kernels.cuda.run.state import State, Values
+from opscope_tools.kernels.cuda.run.tensors import Tensors
 from opscope_tools.kernels.cuda.run.variables import bind, forget
 from opscope_tools.kernels.cuda.syntax.nodes import Assembly, Call, Member, Name, Unary, spelled
 from opscope_tools.kernels.run.events import Call as FunctionCall
@@ -66,12 +67,15 @@ class Calls:
 
     def __init__(self, values: Values, functions: Functions) -> None:
         self.value, self.place, self.functions = values.value, values.place, functions
+        self.tensors = Tensors(values)
         #: functions that were entered where no cost counts them, each with the way to it
         self._listed: set[tuple[int, str]] = set()
 
     def call(self, state: State, node: Call) -> Value:
         """What a call gives back; what it does is put down on the way, a function of the repository followed."""
         instructions(state, node, f"{spelled(node.function)}(")
+        if (made := self.tensors.call(state, node)) is not None:
+            return made
         if isinstance(node.function, Member):
             return self.method(state, node, node.function)
         if not isinstance(node.function, Name):

@@ -77,7 +77,7 @@ class Expressions:
         state.step()
         match node:
             case Name():
-                return _named(state, node)
+                return self.calls.tensors.read(state, node) or _named(state, node)
             case Number():
                 return literal(node.text)
             case Binary():
@@ -304,6 +304,8 @@ class Expressions:
 
     def braced(self, state: State, node: Braced) -> Value:
         """`T{...}`: a number of one item, of several an object whose parts are not told apart."""
+        if (made := self.calls.tensors.read(state, node)) is not None:
+            return made
         values = [self.value(state, item) for item in node.items]
         varies = frozenset[str]().union(*(v.varies for v in values))
         kind = state.scope.type_of(node.type) if node.type is not None else UNKNOWN

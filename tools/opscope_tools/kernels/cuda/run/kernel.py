@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+from opscope_tools.kernels.cuda.cute.values import Tensor
 from opscope_tools.kernels.cuda.names.functions import Function, Library
 from opscope_tools.kernels.cuda.names.scope import Scope, generic
-from opscope_tools.kernels.cuda.names.values import INT, UNKNOWN, Value, whole
+from opscope_tools.kernels.cuda.names.values import INT, UNKNOWN, Type, Value, pointer, whole
 from opscope_tools.kernels.cuda.run.calls import Calls
 from opscope_tools.kernels.cuda.run.decisions import Guards
 from opscope_tools.kernels.cuda.run.expressions import Expressions
@@ -21,6 +23,7 @@ from opscope_tools.kernels.cuda.run.functions import Functions
 from opscope_tools.kernels.cuda.run.loops import Loops
 from opscope_tools.kernels.cuda.run.state import State
 from opscope_tools.kernels.cuda.run.statements import Statements
+from opscope_tools.kernels.cuda.run.tensors import as_value
 from opscope_tools.kernels.cuda.run.variables import Declarations
 from opscope_tools.kernels.run.events import TooManyStepsError, Unknown
 from opscope_tools.kernels.run.log import EVERY, Log, Lost
@@ -32,9 +35,11 @@ MOST_STEPS = 120_000
 
 
 def run_cuda(
-    function: Function, library: Library, block: Mapping[str, Any], given: Mapping[str, Any], compile_time: frozenset[str]
+    function: Function, library: Library, block: Mapping[str, Any], given: Mapping[str, Any], compile_time: frozenset[str],
+    handed: Mapping[int, Any],
 ) -> Log:  # fmt: skip
-    """Run a kernel abstractly. `block`: threads along x, y, z; `given`: template parameters of one value."""
+    """Run a kernel abstractly. `block`: threads along x, y, z; `given`: template parameters of one value; `handed`: what all
+    launches give of CuTe's values."""
     log = Log(MOST_STEPS)
     missing = log.sums.not_counted
     if function.unread:
@@ -43,7 +48,7 @@ def run_cuda(
         return log
     scope = Scope(function, library, compile_time=compile_time)
     _template(scope, given)
-    _parameters(scope, given, log)
+    _parameters(scope, given, handed, log)
     state = State(log, scope, dict(block), whole_block(dict(block)))
     try:
         _run(state)
@@ -83,9 +88,17 @@ def _template(scope: Scope, given: Mapping[str, Any]) -> None:
             scope.declare(name, Value(INT, Quantity(name)))
 
 
-def _parameters(scope: Scope, given: Mapping[str, Any], log: Log) -> None:
+def _parameters(scope: Scope, given: Mapping[str, Any], handed: Mapping[int, Any], log: Log) -> None:
     """The parameters: numbers keep their names, and a value that is given decides tests alone."""
-    for kind, name in scope.function.parameters:
+    for place, (kind, name) in enumerate(scope.function.parameters):
+        if (of_cute := handed.get(place)) is not None:
+            if kind.name in scope.types and not kind.pointers:
+                scope.cute[kind.name] = of_cute
+            if isinstance(of_cute, Tensor) and of_cute.base is not None:
+                element = Type("generic", f"{kind.name}::value_type", f"sizeof({kind.name}::value_type)")
+                of_cute = replace(of_cute, base=replace(of_cute.base, type=pointer(element), origin=(name,)))
+            scope.declare(name, as_value(of_cute) or Value(UNKNOWN))
+            continue
         of = scope.type_of(kind)
         space = "global" if of.kind in {"pointer", "object", "unknown"} else ""
         number = leaf(name) if of.kind in {"int", "unknown"} else None

@@ -15,7 +15,7 @@ from opscope_schemas.formula import Formula
 
 from opscope_tools.kernels.cuda.names.scope import Scope
 from opscope_tools.kernels.cuda.names.values import Value
-from opscope_tools.kernels.cuda.syntax.nodes import Block, Call, Node
+from opscope_tools.kernels.cuda.syntax.nodes import Block, Braced, Call, Name, Node
 from opscope_tools.kernels.run.events import Part, Unknown
 from opscope_tools.kernels.run.log import EVERY, Entry, Log, Lost
 from opscope_tools.kernels.run.paths import Path, Status, Step, counted
@@ -148,6 +148,15 @@ class Calls(Protocol):
     """What calls come to."""
 
     def call(self, state: State, node: Call) -> Value: ...
+
+    @property
+    def tensors(self) -> Tensors: ...
+
+
+class Tensors(Protocol):
+    """What CuTe's expressions come to."""
+
+    def read(self, state: State, node: Name | Braced) -> Value | None: ...
 
 
 class Runs(Protocol):

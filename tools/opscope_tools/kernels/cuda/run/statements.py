@@ -101,6 +101,7 @@ class Statements:
             case Alias(name=name, type=kind):
                 instructions_of_type(state, node)
                 state.scope.types[name] = state.scope.type_of(kind) if kind is not None else UNKNOWN
+                self.calls.tensors.alias(state, name, kind)
             case Unread(text=text):
                 state.missing(f"`{text[:60]}`, which is not read", node, through=text[:60])
         return ""
