@@ -170,3 +170,27 @@ def test_a_kernel_of_thousands_of_statements_is_read_in_time(tmp_path: Path) -> 
     assert kernel.cost is not None
     assert kernel.cost.not_counted == ()
     assert (kernel.cost.flops, kernel.cost.write_bytes) == ("6000 * {blockDim.x}", "24000 * {blockDim.x}")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "auto l = make_layout(make_shape(Int<0>{}, Int<8>{}), make_stride(Int<0>{}, Int<3>{})); x[size(composition(l, Int<4>{}))] = 1;",
+        f"auto l = make_layout(_{'9' * 6000}{{}}); x[size(l)] = 1;",
+        f"auto l = {'make_shape(' * 3000}1{')' * 3000}; x[size(l)] = 1;",
+        "using L = Layout<Shape<_8, _8>>; auto l = tile_to_shape(L{}, make_shape(_0{}, 8)); x[cosize(l)] = 1;",
+        "auto l = complement(Layout<_4, _0>{}, Int<0>{}); auto m = zipped_divide(l, Int<0>{}); x[rank(m)] = 1;",
+        "auto t = make_tensor(make_gmem_ptr(x), make_shape(_8{}), make_stride(_1{}, _2{})); t(1, 2, 3) = 1; copy(t, t); gemm(t, t, t);",
+        "auto c = make_tiled_copy(Copy_Atom<UniversalCopy<float>, float>{}, _4{}, 7); auto s = c.get_slice(threadIdx.x); auto p = s.partition_S(x);",
+        "using A = A; using B = decltype(B{}); auto l = Layout<A, B>{}; x[size(l)] = 1;",
+        "x[size<size<size<0>(1)>(2)>(make_shape(1, 2))] = 1; auto y = get<-1>(make_shape(1)); auto z = select<7>(make_shape(1));",
+    ],
+    ids=["nothing", "digits", "nested", "zero tile", "zero divisor", "ranks", "kinds", "themselves", "indices"],
+)
+def test_what_cute_does_not_allow_is_not_told_and_ends_nothing(tmp_path: Path, body: str) -> None:
+    heading = "#include <cute/tensor.hpp>\nusing namespace cute;\n"
+    launch = f"void odd_launch(float* x) {{ {body} odd<<<dim3(size(l)), 32>>>(x); }}\n"
+    result = asked(tmp_path, "k.cu", f"{heading}__global__ void odd(float* x) {{ {body} }}\n{launch}{CUDA}")
+    names = {k.name: k for k in result.kernels}
+    assert {"odd", "k"} <= set(names)
+    assert names["k"].num_tiles == "2"

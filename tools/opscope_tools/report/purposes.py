@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import takewhile
 
 from opscope_schemas.analysis import Kernel, ModuleAnalysis
 from opscope_schemas.formula import Rational, evaluate, variables
@@ -383,8 +384,13 @@ def _backbone(of: _Subject) -> str:
     roles = [of.facts.role(k.class_name) for k in of.called]
     first = "turns its inputs into vectors" if "embedding" in roles else ""
     through = _through(of, "them" if first else "what it is given")
-    last = "normalises what comes out" if through and roles[-1:] == ["normalisation"] else ""
-    *others, end = [*filter(None, (first, through, last))] or [""]
+    ran = [k for k in of.called if k.flops != "0"]
+    behind = [*takewhile(lambda k: of.facts.role(k.class_name) in ("normalisation", "module"), reversed(ran))][::-1]
+    last = [
+        "normalises what comes out" if of.facts.role(k.class_name) == "normalisation" else f"hands it to `{short(k.class_name)}`"
+        for k in behind
+    ]  # fmt: skip
+    *others, end = [*filter(None, (first, through, *(last if through else ())))] or [""]
     return f"{', '.join(others)} and {end}" if others else end
 
 

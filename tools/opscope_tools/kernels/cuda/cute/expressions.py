@@ -73,10 +73,19 @@ class Cute:
 
     def value(self, node: Node) -> Any:
         """What an expression of CuTe's comes to; None where it is none, or not told."""
-        try:
-            return self._value(node)
-        except (LayoutError, RecursionError):
-            return None
+        return _told(self._value, node)
+
+    def given(self, node: Node) -> Any:
+        """An argument: one of CuTe's values, or a scalar."""
+        return _told(self._given, node)
+
+    def written(self, text: str) -> Any:
+        """What a type that is written so stands for; a number where it spells one."""
+        return _told(self._written, text)
+
+    def type(self, kind: TypeName) -> Any:
+        """What a type that holds its value stands for."""
+        return _told(self._type, kind)
 
     def _value(self, node: Node) -> Any:
         match node:
@@ -85,37 +94,37 @@ class Cute:
             case Name(text=text, arguments=None):
                 return self._constant_of(text) if text.endswith("::value") else self.around.named(text)
             case Name(text=text, arguments=arguments) if text.rpartition("::")[2] in {"size_v", "cosize_v", "rank_v"}:
-                of = self.written(", ".join(arguments or ()))
+                of = self._written(", ".join(arguments or ()))
                 return None if of is None else self._measured(text.rpartition("::")[2][:-2], (of,), ())
             case Binary(operator=operator, left=left, right=right):
                 sides = [self._value(side) for side in (left, right)]
                 if not any(isinstance(side, int | Expression) for side in sides):
                     return None
-                a, b = (self.given(n) if s is None else s for n, s in zip((left, right), sides, strict=True))
+                a, b = (self._given(n) if s is None else s for n, s in zip((left, right), sides, strict=True))
                 return computed(operator, a, b) if all(isinstance(s, int | Expression) for s in (a, b)) else None
             case Braced(type=kind, items=items) if kind is not None:
                 if items:
                     return self._built(kind, items)
-                return self.type(kind)
+                return self._type(kind)
             case Call(function=Name() as function, arguments=arguments):
                 return self._call(function, arguments)
             case Call(function=Member() as function, arguments=arguments):
                 return self._method(function, arguments)
         return None
 
-    def given(self, node: Node) -> Any:
+    def _given(self, node: Node) -> Any:
         """An argument: one of CuTe's values, or a scalar."""
         found = self._value(node)
         return self.around.scalar(node) if found is None else found
 
     # types -----------------------------------------------------------------------------------------------------------
 
-    def written(self, text: str) -> Any:
+    def _written(self, text: str) -> Any:
         """What a type that is written so stands for; a number where it spells one."""
         text = text.strip().removesuffix("{}").strip()
         if (inner := re.fullmatch(r"decltype\s*\((.*)\)", text, re.DOTALL)) is not None:
             node = parsed(inner[1].strip())
-            return None if node is None else self.given(node)
+            return None if node is None else self._given(node)
         tokens = [Token(w, 0) for w in words(text)]
         try:
             parser = Parser(tokens, lambda _: True)
@@ -124,14 +133,14 @@ class Cute:
             return self.around.constant(text)
         if kind is None or parser.at != len(tokens):
             return self.around.constant(text)
-        found = self.type(kind)
+        found = self._type(kind)
         return self.around.constant(text) if found is None else found
 
     def _constant_of(self, text: str) -> Any:
         inner = re.fullmatch(r"decltype\s*\((.*)\)\s*::\s*value", text)
-        return self.written(f"decltype({inner[1]})") if inner else None
+        return self._written(f"decltype({inner[1]})") if inner else None
 
-    def type(self, kind: TypeName) -> Any:
+    def _type(self, kind: TypeName) -> Any:
         """What a type that holds its value stands for."""
         space, _, plain = kind.name.rpartition("::")
         arguments = kind.arguments
@@ -144,10 +153,10 @@ class Cute:
         if plain in {"X", "Underscore"}:
             return FREE
         if plain in _TUPLES:
-            made = tuple(map(self.written, arguments))
+            made = tuple(map(self._written, arguments))
             return None if None in made else made
         if plain == "Layout" and arguments:
-            parts = [self.written(a) for a in arguments]
+            parts = [self._written(a) for a in arguments]
             return None if None in parts else _layout(parts)
         if plain == "Swizzle" and len(arguments) in (2, 3):
             bits, base, *shift = (self.around.constant(a) for a in arguments)
@@ -176,22 +185,25 @@ class Cute:
 
     def _copy_atom(self, operation: str, element: str) -> Atom:
         operation = self.around.type(operation)
-        held = re.search(r"<\s*([\w:]+)\s*(?:<.*>)?\s*>?$", operation)
-        wide = self.around.bits(held[1]) if held else None
-        plain = re.sub(r"\s*<.*", "", operation).rpartition("::")[2].strip()
-        return Atom(plain, element=element, width=(wide or 0) // 8)
+        plain, _, inner = (part.strip() for part in operation.partition("<"))
+        moved = inner.removesuffix(">").strip()
+        wide = self.around.bits(moved) if re.fullmatch(r"[\w:]+", moved) else None
+        one_by_one = moved == element or plain.startswith(("Auto", "Default")) or (not inner and "_" in plain)
+        return Atom(
+            plain.rpartition("::")[2], element=element, width=(wide or 0) // 8, told=wide is not None or one_by_one
+        )
 
     def _mma(self, plain: str, arguments: Sequence[str]) -> Any:
-        atom = self.written(arguments[0])
+        atom = self._written(arguments[0])
         if plain == "MMA_Atom":
             return atom if isinstance(atom, Atom) else cute.mma_atom(arguments[0])
-        layout = self.written(arguments[1]) if len(arguments) > 1 else Layout((1, 1, 1), (0, 0, 0))
+        layout = self._written(arguments[1]) if len(arguments) > 1 else Layout((1, 1, 1), (0, 0, 0))
         return TiledMma(atom, layout) if isinstance(atom, Atom) and isinstance(layout, Layout) else None
 
     def _built(self, kind: TypeName, items: Sequence[Node]) -> Any:
         plain = kind.name.rpartition("::")[2]
         if plain in _TUPLES:
-            made = tuple(self.given(i) for i in items)
+            made = tuple(self._given(i) for i in items)
             return None if None in made else made
         return None
 
@@ -208,12 +220,12 @@ class Cute:
         if plain == "make_tensor" and arguments:
             return self._tensor(template, arguments)
         if plain in _PLAIN:
-            made = tuple(self.given(a) for a in arguments)
+            made = tuple(self._given(a) for a in arguments)
             return None if None in made else made
         known = _FUNCTIONS.get(plain)
         if known is None and plain not in _MEASURES:
             return None
-        found = [self.given(a) for a in arguments]
+        found = [self._given(a) for a in arguments]
         if None in found or not found:
             return None
         if plain in _MEASURES:
@@ -221,7 +233,12 @@ class Cute:
         assert known is not None
         try:
             return known(self, found, template)
-        except (TypeError, AttributeError, IndexError, ValueError):
+        except (
+            TypeError,
+            AttributeError,
+            IndexError,
+            ValueError,
+        ):  # handed other kinds of values than the function takes
             return None
 
     def _measured(self, name: str, found: Sequence[Any], template: Sequence[str]) -> Any:
@@ -262,8 +279,8 @@ class Cute:
         return None
 
     def _tensor(self, template: Sequence[str], arguments: Sequence[Node]) -> Any:
-        base = self.given(arguments[0])
-        parts = [self.given(a) for a in arguments[1:]]
+        base = self._given(arguments[0])
+        parts = [self._given(a) for a in arguments[1:]]
         if isinstance(base, Value) and base.type.kind in {"pointer", "array"}:
             layout = _layout(parts) if parts and None not in parts else None
             return None if layout is None else Tensor(layout, base)
@@ -273,7 +290,7 @@ class Cute:
         return None
 
     def _indexed(self, of: Any, arguments: Sequence[Node]) -> Any:
-        at = [self.given(a) for a in arguments]
+        at = [self._given(a) for a in arguments]
         if None in at:
             return None
         if len(at) == 1 and isinstance(at[0], tuple):
@@ -285,7 +302,7 @@ class Cute:
         return None
 
     def _method(self, function: Member, arguments: Sequence[Node]) -> Any:
-        of = self.given(function.base)
+        of = self._given(function.base)
         if of is None or isinstance(of, int | Expression | Value):
             return None
         name = function.name
@@ -294,9 +311,9 @@ class Cute:
             and name in {"get_slice", "get_thread_slice"}
             and arguments
         ):
-            thread = self.given(arguments[0])
+            thread = self._given(arguments[0])
             return Slice(of, thread) if isinstance(thread, Value) else None
-        given = [self.given(a) for a in arguments]
+        given = [self._given(a) for a in arguments]
         if isinstance(of, Slice | TiledMma) and given and isinstance(given[0], Tensor):
             return self._part(of, name, given[0])
         if not arguments and isinstance(of, Tensor | Layout | Swizzled):
@@ -323,6 +340,14 @@ class Cute:
         return tensor if name in {"retile_S", "retile_D"} else None
 
 
+def _told(read: Callable[[Any], Any], given: Any) -> Any:
+    """What a reader says; None where source asks for what there is not: sizes of 0, numbers of thousands of digits."""
+    try:
+        return read(given)
+    except (LayoutError, RecursionError, ArithmeticError, ValueError):
+        return None
+
+
 def parsed(text: str) -> Node | None:
     """An expression as written; None where it is none."""
     try:
@@ -345,7 +370,9 @@ def _layout(parts: Sequence[Any]) -> Any:
         return None
     if len(parts) == 1 or isinstance(parts[1], Major):
         return Layout.of(first, right=len(parts) > 1 and parts[1].right)
-    return Layout(first, parts[1]) if not isinstance(parts[1], Value) else None
+    if isinstance(parts[1], Value):
+        return None
+    return Layout(first, layouts.mapped(lambda _, stride: stride, first, parts[1]))
 
 
 # ---- functions ------------------------------------------------------------------------------------------------------

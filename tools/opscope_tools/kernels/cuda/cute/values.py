@@ -56,6 +56,8 @@ class Atom:
     #: the type of what is copied, as written; and bytes that one instruction moves, 0: as its type says
     element: str = ""
     width: int = 0
+    #: whether it is told how many elements one instruction moves
+    told: bool = True
 
 
 @dataclass(frozen=True)

@@ -201,6 +201,8 @@ class _Run:
         self.calls: list[tuple[int, tuple[str, int] | None]] = []
         self.steps = _STEPS
         self.cute = Cute(_Around(self))
+        #: types by their aliases, as written
+        self.aliases: dict[str, str] = {}
         #: lambdas that nothing has called yet, and what holds where they are made
         self.waiting: dict[Lambda, tuple[Closure, State]] = {}
 
@@ -394,7 +396,8 @@ class _Run:
                 self._loop([node], body, None)
             case Alias(name=name, type=kind) if kind is not None and self._of_cute():
                 arguments = f"<{', '.join(kind.arguments)}>" if kind.arguments else ""
-                if (made := self.cute.written(f"{kind.name}{arguments}")) is not None:
+                self.aliases[name] = f"{kind.name}{arguments}"
+                if (made := self.cute.written(self.aliases[name])) is not None:
                     self.state.declare(name, Variable(made))
             case Alias():
                 pass
@@ -989,7 +992,7 @@ class _Around:
         return Value(pointer(element), space="global", origin=(squeeze(spelled(node)),))
 
     def type(self, text: str) -> str:
-        return text
+        return self.run.aliases.get(text.strip(), text)
 
     def bits(self, text: str) -> int | None:
         return bits_of(text)

@@ -14,7 +14,7 @@ from typing import Any
 
 from opscope_tools.kernels.cuda.cute.expressions import Cute, bits_of
 from opscope_tools.kernels.cuda.cute.values import Atom, Free, OperandCopy, Slice, Tensor, TiledCopy, TiledMma, along
-from opscope_tools.kernels.cuda.names.values import INT, UNKNOWN, VOID, Type, Value, lane_step, told
+from opscope_tools.kernels.cuda.names.values import INT, UNKNOWN, UNTOLD, VOID, Type, Value, lane_step, told
 from opscope_tools.kernels.cuda.run.accesses import access
 from opscope_tools.kernels.cuda.run.state import State, Values
 from opscope_tools.kernels.cuda.syntax.nodes import Braced, Call, Member, Name, Node, TypeName
@@ -190,6 +190,9 @@ class Tensors:
             size = str(each * int(element.size)) if element.size.isdigit() else f"{each} * {element.size}"
             place = replace(place, type=Type("object", f"{each} of {element.name}", size))
             count //= each
+        atom = how.atom if isinstance(how, TiledCopy | OperandCopy) else how
+        if atom is not None and not atom.told:
+            place = replace(place, step=UNTOLD)
         with _each(state, count):
             access(state, node, place, what, name, written=node)
 
