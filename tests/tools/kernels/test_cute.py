@@ -189,6 +189,21 @@ def test_a_warpgroup_multiplies_what_its_stages_hold(told: Any) -> None:
     assert kernel.cost.flops == "16384 * (128 * cdiv({K}, 64) + 3)"
 
 
+def test_one_thread_asks_for_a_tile_and_what_its_stages_hold_is_multiplied(told: Any) -> None:
+    kernel = told(f"{TUTORIAL}/hopper/wgmma_tma_sm90.cu::gemm_device")
+    assert [p.name for p in kernel.parameters][2:6] == ["A", "tma_a", "B", "tma_b"]
+    tiles = {t.name: t.values for t in kernel.tile}
+    assert tiles["tma_a"] == ("SM90_TMA_LOAD of (128,64)",)
+    assert {g.cluster for g in kernel.grid} == {"2, 1, 1"}
+    assert not kernel.cost.not_counted
+    turns = "iterations of the loop at line 221"
+    assert evaluate(kernel.cost.matmul_flops, {turns: 7}) == 7 * 2 * 128 * 128 * 64
+    # three stages before the loop, one in each turn, both operands; and the result that beta scales
+    point = {turns: 7, "sizeof(TA)": 2, "sizeof(TB)": 2, "sizeof(TC)": 2}
+    assert evaluate(kernel.cost.read_bytes, point) == (7 + 3) * 2 * 128 * 64 * 2 + 128 * 128 * 2
+    assert {load.operation for load in kernel.loads if load.parameter == "tma_a"} == {"copy(SM90_TMA_LOAD)"}
+
+
 # ---- classes of traits ----------------------------------------------------------------------------------------------
 
 TRAITS = """

@@ -194,3 +194,11 @@ def test_what_cute_does_not_allow_is_not_told_and_ends_nothing(tmp_path: Path, b
     names = {k.name: k for k in result.kernels}
     assert {"odd", "k"} <= set(names)
     assert names["k"].num_tiles == "2"
+
+
+def test_a_constant_that_joins_tests_ends_no_description(tmp_path: Path) -> None:
+    traits = "template <int kN_> struct Traits { static constexpr bool kWide = kN_ > 64 || (kN_ == 32 && kN_ > 1); };\n"
+    kernel = "template <typename T> __global__ void fill(float* x) { if (T::kWide) x[threadIdx.x] = 1.f; }\n"
+    launch = "void go(float* x) { fill<Traits<32>><<<4, 64>>>(x); }\n"
+    (found,) = asked(tmp_path, "k.cu", traits + kernel + launch).kernels
+    assert found.num_tiles == "4"

@@ -63,7 +63,15 @@ def describe_cuda(
     traits = _traits(constexprs, launches, context)
     handed, chosen = _handed(parameters, sites)
     log = _run(
-        found, source, constexprs, chosen or grids, context, given, sizes, handed, kernel=reference.role == "kernel"
+        found,
+        source,
+        constexprs,
+        chosen or grids,
+        context,
+        given,
+        sizes,
+        {**_typed(constexprs, sites), **handed},
+        kernel=reference.role == "kernel",
     )
     if chosen:
         log.assumptions.setdefault(
@@ -115,7 +123,7 @@ def describe_cuda(
 
 def _run(
     found: Definition, source: CSource, constexprs: tuple[Constexpr, ...], grids: tuple[Launch, ...], context: CudaContext,
-    given: Mapping[str, object], sizes: Mapping[str, int], handed: Mapping[int, object], *, kernel: bool,
+    given: Mapping[str, object], sizes: Mapping[str, int], handed: Mapping[int | str, object], *, kernel: bool,
 ) -> Log:  # fmt: skip
     """What running the body abstractly meets."""
     settled: dict[str, object] = {}
@@ -132,11 +140,13 @@ def _run(
     return run_cuda(library.function(source, found), library, block, settled, compile_time, handed)
 
 
-def _handed(parameters: Sequence[Parameter], sites: Sequence[CudaSite]) -> tuple[dict[int, object], tuple[Launch, ...]]:
+def _handed(
+    parameters: Sequence[Parameter], sites: Sequence[CudaSite]
+) -> tuple[dict[int | str, object], tuple[Launch, ...]]:
     """What CuTe makes of each argument, as far as all launches hand the same; where they hand other kinds, what the first launch
     hands for which most is told, and that launch."""
     ways = [(site, way) for site in sites for way in site.handed if any(map(is_cute, way))]
-    found: dict[int, object] = {}
+    found: dict[int | str, object] = {}
     for place, parameter in enumerate(parameters):
         values = [way[place] if place < len(way) else None for _, way in ways]
         if not any(map(is_cute, values)):
@@ -158,6 +168,16 @@ def _of_cute(parameters: Sequence[Parameter], sites: Sequence[CudaSite]) -> Iter
             kinds = tuple(dict.fromkeys(KINDS[type(value)] for value in known))
             texts = tuple(dict.fromkeys(map(shown, known)))
             yield TileSize(line=parameter.line, name=parameter.name, values=texts, used_as=kinds, basis="evaluated")
+
+
+def _typed(constexprs: Sequence[Constexpr], sites: Sequence[CudaSite]) -> dict[int | str, object]:
+    """What the template parameters stand for that are given a layout's type, as far as all launches give the same."""
+    ways, found = [way for site in sites for way in site.typed], dict[int | str, object]()
+    for place, parameter in enumerate(constexprs):
+        values = [way[place] if place < len(way) else None for way in ways]
+        if values and all(map(is_cute, values)) and (made := common(parameter.name, values)) is not None:
+            found[parameter.name] = made
+    return found
 
 
 def _where(launch: Launch, file: str) -> str:

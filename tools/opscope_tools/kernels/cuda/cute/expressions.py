@@ -22,6 +22,7 @@ from opscope_tools.kernels.cuda.cute.values import (
     Tensor,
     TiledCopy,
     TiledMma,
+    Tma,
 )
 from opscope_tools.kernels.cuda.names.values import Value, computed, named_type, whole
 from opscope_tools.kernels.cuda.syntax.expressions import Parser, UnreadError
@@ -170,6 +171,8 @@ class Cute:
             return self._mma(plain, arguments)
         if plain == "Copy_Atom" and arguments:
             return self._copy_atom(arguments[0], arguments[1] if len(arguments) > 1 else "")
+        if re.match(r"SM\d+_TMA_\w+$", plain):
+            return Atom(plain)
         shown = plain + (f"<{', '.join(arguments)}>" if arguments else "")
         return cute.mma_atom(shown) if plain.startswith(("SM", "UniversalFMA")) or space.endswith("SM90") else None
 
@@ -222,7 +225,7 @@ class Cute:
         if plain in _PLAIN:
             made = tuple(self._given(a) for a in arguments)
             return None if None in made else made
-        known = _FUNCTIONS.get(plain)
+        known = _tma if re.match(r"make_tma_(?:atom|copy)(?:_|$)", plain) else _FUNCTIONS.get(plain)
         if known is None and plain not in _MEASURES:
             return None
         found = [self._given(a) for a in arguments]
@@ -281,6 +284,8 @@ class Cute:
     def _tensor(self, template: Sequence[str], arguments: Sequence[Node]) -> Any:
         base = self._given(arguments[0])
         parts = [self._given(a) for a in arguments[1:]]
+        if not template and parts and not isinstance(base, tuple | Layout | Value):  # a pointer as it is
+            base = self.around.pointer(arguments[0])
         if isinstance(base, Value) and base.type.kind in {"pointer", "array"}:
             layout = _layout(parts) if parts and None not in parts else None
             return None if layout is None else Tensor(layout, base)
@@ -313,7 +318,11 @@ class Cute:
         ):
             thread = self._given(arguments[0])
             return Slice(of, thread) if isinstance(thread, Value) else None
+        if isinstance(of, Tma) and name == "with":
+            return of
         given = [self._given(a) for a in arguments]
+        if isinstance(of, Tma) and name == "get_tma_tensor" and given and given[0] is not None:
+            return Tensor(Layout.of(given[0]), of.tensor.base)
         if isinstance(of, Slice | TiledMma) and given and isinstance(given[0], Tensor):
             return self._part(of, name, given[0])
         if not arguments and isinstance(of, Tensor | Layout | Swizzled):
@@ -459,6 +468,21 @@ def _tiled_mma(_: Cute, given: Sequence[Any], __: Sequence[str]) -> Any:
     return TiledMma(atom, layout) if isinstance(atom, Atom) and isinstance(layout, Layout) else None
 
 
+def _tma(_: Cute, given: Sequence[Any], __: Sequence[str]) -> Any:
+    atom, tensor, stage, *tile = given
+    if not isinstance(atom, Atom) or not isinstance(tensor, Tensor):
+        return None
+    inner = stage.layout if isinstance(stage, Swizzled) else stage
+    return Tma(atom, tensor, tile[0] if tile else inner.shape)
+
+
+def _tma_partition(_: Cute, given: Sequence[Any], __: Sequence[str]) -> Any:
+    """The tensors of global and shared memory by tiles; of one that several blocks share out it is not told."""
+    tma, _place, spread, shared, of_all = given
+    alone = isinstance(tma, Tma) and "MULTICAST" not in tma.atom.name and spread.size == 1
+    return (of_all, shared) if alone else None
+
+
 def _operand_copy(operand: str) -> _Function:
     return lambda _, given, __: OperandCopy(given[0], given[1], operand) if isinstance(given[1], TiledMma) else None
 
@@ -502,6 +526,7 @@ _FUNCTIONS: dict[str, _Function] = {
     "right_inverse": lambda _, given, __: layouts.right_inverse(given[0]),
     "complement": lambda _, given, __: layouts.complement(*given) if len(given) == 2 else None,
     "left_inverse": lambda _, given, __: layouts.left_inverse(given[0]),
+    "tma_partition": _tma_partition,
     "local_tile": _local_tile, "local_partition": _local_partition,
     **{f"make_tiled_copy_{operand}": _operand_copy(operand) for operand in cute.OPERANDS},
     "make_tiled_copy": _tiled_copy, "make_tiled_mma": _tiled_mma,

@@ -107,6 +107,15 @@ class TiledMma:
 
 
 @dataclass(frozen=True)
+class Tma:
+    """A copy of a tile that one thread asks the tensor memory accelerator for."""
+
+    atom: Atom
+    tensor: Tensor
+    tile: Nested
+
+
+@dataclass(frozen=True)
 class OperandCopy:
     """A copy of an operand of a product, as its threads hold it (`make_tiled_copy_A`)."""
 
@@ -356,7 +365,8 @@ def _both(name: str, a: Any, b: Any) -> Any:
 def is_cute(value: Any) -> bool:
     """Whether it is more than a number."""
     return isinstance(
-        value, tuple | Free | Major | Layout | Swizzled | Swizzle | Atom | Tensor | TiledCopy | TiledMma | OperandCopy
+        value,
+        tuple | Free | Major | Layout | Swizzled | Swizzle | Atom | Tensor | TiledCopy | TiledMma | OperandCopy | Tma,
     )
 
 
@@ -370,6 +380,8 @@ def shown(value: Any) -> str:
         return f"{value.atom.name}, threads {value.threads}, values {value.values}"
     if isinstance(value, TiledMma):
         return f"{value.atom.name}, atoms {value.layout}"
+    if isinstance(value, Tma):
+        return f"{value.atom.name} of {shown(value.tile)}"
     if isinstance(value, Atom):
         return value.name
     return "_" if value is FREE else str(value)
@@ -383,12 +395,14 @@ def told_whole(value: Any) -> bool:
         return told_whole(value.shape) and told_whole(value.stride)
     if isinstance(value, Swizzled):
         return told_whole(value.layout)
+    if isinstance(value, Tma):
+        return told_whole(value.tile)
     return isinstance(value, int | Atom | TiledCopy | TiledMma)
 
 
 #: what each kind of value is, for a reader
 KINDS: dict[type, str] = {
-    tuple: "sizes", Layout: "layout", Swizzled: "swizzled layout", TiledCopy: "copy", TiledMma: "matrix product", Atom: "instruction",
+    tuple: "sizes", Layout: "layout", Swizzled: "swizzled layout", TiledCopy: "copy", TiledMma: "matrix product", Atom: "instruction", Tma: "copy",
 }  # fmt: skip
 
 
@@ -398,5 +412,5 @@ def cosize_of(value: Layout | Swizzled) -> Any:
 
 
 __all__ = [
-    "FREE", "KINDS", "OPERANDS", "Atom", "Compact", "Free", "Major", "OperandCopy", "Slice", "Swizzled", "Tensor", "TiledCopy", "TiledMma", "common", "copied_part", "cosize_of", "covered", "diced", "in_registers", "is_cute", "local_partition", "local_tile", "mma_atom", "multiplied_part", "shown", "sliced", "told_whole",
+    "FREE", "KINDS", "OPERANDS", "Atom", "Compact", "Free", "Major", "OperandCopy", "Slice", "Swizzled", "Tensor", "TiledCopy", "TiledMma", "Tma", "common", "copied_part", "cosize_of", "covered", "diced", "in_registers", "is_cute", "local_partition", "local_tile", "mma_atom", "multiplied_part", "shown", "sliced", "told_whole",
 ]  # fmt: skip

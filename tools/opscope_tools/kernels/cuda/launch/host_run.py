@@ -36,7 +36,7 @@ from opscope_tools.kernels.cuda.launch.host_values import (
 )
 from opscope_tools.kernels.cuda.names.definitions import LAUNCH_CALLS
 from opscope_tools.kernels.cuda.names.structures import Struct
-from opscope_tools.kernels.cuda.names.values import Type, Value, pointer
+from opscope_tools.kernels.cuda.names.values import Type, Value, named_type, pointer
 from opscope_tools.kernels.cuda.source_text import CSource, squeeze, whole_words
 from opscope_tools.kernels.cuda.syntax.nodes import (
     Alias,
@@ -59,6 +59,7 @@ from opscope_tools.kernels.cuda.syntax.nodes import (
     Switch,
     TypeName,
     Unary,
+    Unpack,
     While,
     children,
     leaves,
@@ -376,6 +377,10 @@ class _Run:
                 self._within(node)
             case Evaluate(expression=expression):
                 self.value(expression)
+            case Unpack(names=names, value=value):
+                found = self.value(value)
+                for name, part in zip(names, found if isinstance(found, tuple) else (), strict=False):
+                    self.state.declare(name, Variable(part))
             case Declare():
                 self._declare(node)
             case Return(value=value):
@@ -634,7 +639,9 @@ class _Run:
 
     def _kernels(self, node: Name) -> Kernels:
         arguments = tuple(self._template_argument(a) for a in node.arguments or ())
-        return Kernels((Spelled(squeeze(spelled(node)) or node.text, node.text.rpartition("::")[2], arguments),))
+        of_cute = tuple(map(self.cute.written, node.arguments or ())) if self._of_cute() else ()
+        text = squeeze(spelled(node)) or node.text
+        return Kernels((Spelled(text, node.text.rpartition("::")[2], arguments, cute=of_cute),))
 
     def _template_argument(self, text: str) -> str:
         """A settled number where the argument is one, else as written with the numbers put in."""
@@ -988,7 +995,15 @@ class _Around:
         return found if isinstance(found, int | Expression) else None
 
     def pointer(self, node: Node) -> Value | None:
-        element = Type("generic", "T", "sizeof(T)")
+        kinds = {
+            name: kind
+            for frame in self.run.frames[:1]
+            for kind, name in frame.function.parameters
+            if kind.pointers == 1
+        }
+        kind = kinds.get(node.text) if isinstance(node, Name) else None
+        name = kind.name if kind is not None and not kind.arguments else "T"
+        element = named_type(name) or Type("generic", name, f"sizeof({name})")
         return Value(pointer(element), space="global", origin=(squeeze(spelled(node)),))
 
     def type(self, text: str) -> str:

@@ -50,6 +50,8 @@ class Spelled:
     name: str
     arguments: tuple[str, ...] = ()
     way: Way = ()
+    #: what CuTe makes of each argument; None: none of its values
+    cute: tuple[Any, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True)

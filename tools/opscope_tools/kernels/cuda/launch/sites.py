@@ -140,6 +140,8 @@ class CudaSite:
     constraints: tuple[Constraint, ...]
     #: of each way to the launch, what CuTe makes of the kernel's arguments
     handed: tuple[tuple[Any, ...], ...] = ()
+    #: and of the template arguments of each spelling
+    typed: tuple[tuple[Any, ...], ...] = ()
 
 
 def read_sites(reference: LaunchRef, kernel: KernelRef, context: CudaContext) -> list[CudaSite]:
@@ -300,7 +302,14 @@ def _site(
     used = {a for instance in instances for a in instance}
     near = context.around(source.path) if used & set(outer) else []
     given = {n: callers(context.host, near, function, i) for i, n in enumerate(outer) if n in used}
-    return CudaSite(launch, tuple(instances), given, checks, tuple(e.handed for e, _ in met))
+    return CudaSite(
+        launch,
+        tuple(instances),
+        given,
+        checks,
+        tuple(e.handed for e, _ in met),
+        tuple(s.cute for _, own in met for s in own if s.cute),
+    )
 
 
 def _bytes(told: Told) -> str:

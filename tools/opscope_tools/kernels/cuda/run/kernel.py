@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from opscope_tools.kernels.cuda.cute.values import Tensor
+from opscope_tools.kernels.cuda.cute.values import Tensor, Tma
 from opscope_tools.kernels.cuda.names.functions import Function, Library
 from opscope_tools.kernels.cuda.names.scope import Scope, generic
 from opscope_tools.kernels.cuda.names.values import INT, UNKNOWN, Type, Value, pointer, whole
@@ -36,7 +36,7 @@ MOST_STEPS = 120_000
 
 def run_cuda(
     function: Function, library: Library, block: Mapping[str, Any], given: Mapping[str, Any], compile_time: frozenset[str],
-    handed: Mapping[int, Any],
+    handed: Mapping[int | str, Any],
 ) -> Log:  # fmt: skip
     """Run a kernel abstractly. `block`: threads along x, y, z; `given`: template parameters of one value; `handed`: what all
     launches give of CuTe's values."""
@@ -88,12 +88,16 @@ def _template(scope: Scope, given: Mapping[str, Any]) -> None:
             scope.declare(name, Value(INT, Quantity(name)))
 
 
-def _parameters(scope: Scope, given: Mapping[str, Any], handed: Mapping[int, Any], log: Log) -> None:
+def _parameters(scope: Scope, given: Mapping[str, Any], handed: Mapping[int | str, Any], log: Log) -> None:
     """The parameters: numbers keep their names, and a value that is given decides tests alone."""
+    scope.cute.update({name: value for name, value in handed.items() if isinstance(name, str)})
     for place, (kind, name) in enumerate(scope.function.parameters):
         if (of_cute := handed.get(place)) is not None:
             if kind.name in scope.types and not kind.pointers:
                 scope.cute[kind.name] = of_cute
+            if isinstance(of_cute, Tma) and of_cute.tensor.base is not None:
+                base = replace(of_cute.tensor.base, origin=(name,))
+                of_cute = replace(of_cute, tensor=replace(of_cute.tensor, base=base))
             if isinstance(of_cute, Tensor) and of_cute.base is not None:
                 element = Type("generic", f"{kind.name}::value_type", f"sizeof({kind.name}::value_type)")
                 of_cute = replace(of_cute, base=replace(of_cute.base, type=pointer(element), origin=(name,)))

@@ -31,6 +31,7 @@ from opscope_tools.kernels.cuda.syntax.nodes import (
     Number,
     Return,
     Switch,
+    Unpack,
     Unread,
     While,
     leaves,
@@ -68,7 +69,7 @@ class Statements:
     def statement(self, state: State, node: Node) -> Flow:
         """Run one statement, one step of the limit; says how it ended."""
         state.step()
-        if isinstance(node, Evaluate | Declare | Return | Assembly | Alias):
+        if isinstance(node, Evaluate | Unpack | Declare | Return | Assembly | Alias):
             state.statement = node
         match node:
             case Evaluate(expression=expression):
@@ -98,6 +99,8 @@ class Statements:
                 return "break" if word == "break" else "continue" if word == "continue" else ""
             case Assembly():
                 self.calls.assembly(state, node)
+            case Unpack(names=names, value=value):
+                self.calls.tensors.unpack(state, names, self.value(state, value))
             case Alias(name=name, type=kind):
                 instructions_of_type(state, node)
                 state.scope.types[name] = state.scope.type_of(kind) if kind is not None else UNKNOWN

@@ -13,8 +13,31 @@ from fractions import Fraction
 from typing import Any
 
 from opscope_tools.kernels.cuda.cute.expressions import Cute, bits_of
-from opscope_tools.kernels.cuda.cute.values import Atom, Free, OperandCopy, Slice, Tensor, TiledCopy, TiledMma, along
-from opscope_tools.kernels.cuda.names.values import INT, UNKNOWN, UNTOLD, VOID, Type, Value, lane_step, told
+from opscope_tools.kernels.cuda.cute.values import (
+    Atom,
+    Free,
+    OperandCopy,
+    Slice,
+    Tensor,
+    TiledCopy,
+    TiledMma,
+    Tma,
+    along,
+)
+from opscope_tools.kernels.cuda.names.values import (
+    BOOL,
+    INT,
+    UNKNOWN,
+    UNTOLD,
+    VOID,
+    Type,
+    Value,
+    arithmetic,
+    lane_step,
+    thread_index,
+    told,
+    whole,
+)  # fmt: skip
 from opscope_tools.kernels.cuda.run.accesses import access
 from opscope_tools.kernels.cuda.run.state import State, Values
 from opscope_tools.kernels.cuda.syntax.nodes import Braced, Call, Member, Name, Node, TypeName
@@ -24,9 +47,17 @@ from opscope_tools.kernels.values.layouts import product
 from opscope_tools.kernels.values.notation import read_size
 
 _DATA = frozenset({"data"})
+_INDICES = re.compile(r"canonical_(?:warp_idx|warp_group_idx|lane_idx)(?:_sync)?|elect_one_sync")
 #: what acts on tensors, by the name of the function
 _ACTIONS = frozenset(
     "copy copy_if copy_aligned gemm axpby clear fill warpgroup_fence_operand cooperative_copy cooperative_gemm".split()
+)
+#: which stage of a pipeline a thread is at
+_STATE = "PipelineState"
+#: waiting and signalling, which move and compute nothing
+_SILENT = re.compile(
+    r"cluster_(?:sync|arrive\w*|wait)|tma_store_(?:arrive|wait|fence)|prefetch_tma_descriptor|fence_\w+|warpgroup_reg_(?:alloc|dealloc)|"
+    r"warpgroup_(?:arrive|wait|commit_batch)"
 )
 #: bytes of the widest load that `copy` makes of neighbouring values by itself
 _WIDEST = 16
@@ -95,6 +126,12 @@ class Tensors:
         if found is not None and _of_cute(state):
             state.scope.cute[name] = found
 
+    def unpack(self, state: State, names: Sequence[str], found: Value) -> None:
+        """`auto [a, b] = value;`"""
+        parts = found.cute if isinstance(found.cute, tuple) else ()
+        for name, part in zip(names, parts, strict=False):
+            state.scope.change(name, as_value(part) or Value(UNKNOWN))
+
     def read(self, state: State, node: Name | Braced) -> Value | None:
         """`Layout<...>{}`, `cosize_v<L>`, `decltype(...)::value`; None where it is none of CuTe's."""
         if not _of_cute(state) or (
@@ -112,8 +149,15 @@ class Tensors:
         function = node.function
         cute = self.cute(state)
         if isinstance(function, Name):
-            plain = function.text.rpartition("::")[2]
+            space, _, plain = function.text.rpartition("::")
             known = state.scope.find(function.text)
+            if known is None and (index := _index(state, plain)) is not None:
+                return index
+            if plain == _STATE:
+                return Value(Type("object", _STATE))
+            kind = state.scope.types.get(space)
+            if _SILENT.fullmatch(plain) or "Barrier" in space or (kind is not None and "Barrier" in kind.name):
+                return Value(VOID)
             if known is None and plain in _ACTIONS:
                 with state.log.apart() as apart:
                     given = [cute.given(a) for a in node.arguments]
@@ -130,6 +174,10 @@ class Tensors:
                 return as_value(found) or Value(UNKNOWN, varies=_DATA)
         elif not isinstance(function, Member):
             return None
+        elif isinstance(function.base, Name) and function.name in {"index", "phase", "count"}:
+            base = state.scope.find(function.base.text)
+            if base is not None and base.type.name == _STATE:
+                return Value(INT, varies=frozenset({"loop", "data"}))
         return as_value(cute.value(node))
 
     @staticmethod
@@ -146,7 +194,7 @@ class Tensors:
     def _act(self, state: State, node: Call, name: str, given: Sequence[Any]) -> None:
         tensors = [g for g in given if isinstance(g, Tensor)]
         if name in {"copy", "copy_if", "copy_aligned"} and len(tensors) >= 2:
-            how = next((g for g in given if isinstance(g, Atom | TiledCopy | OperandCopy)), None)
+            how = next((g for g in given if isinstance(g, Atom | TiledCopy | OperandCopy | Tma)), None)
             if name == "copy_if":
                 state.condition("every predicate of copy_if holds", node)
             self._copied(state, node, how, tensors[-2], tensors[-1])
@@ -163,16 +211,32 @@ class Tensors:
             state.missing(f"`{name}(...)` of tensors", node, EVERY, f"{name}(...)")
 
     def _copied(
-        self, state: State, node: Call, how: Atom | TiledCopy | OperandCopy | None, source: Tensor, target: Tensor
+        self, state: State, node: Call, how: Atom | TiledCopy | OperandCopy | Tma | None, source: Tensor, target: Tensor
     ) -> None:
-        atom = how.atom if isinstance(how, TiledCopy | OperandCopy) else how
+        atom = how.atom if isinstance(how, TiledCopy | OperandCopy | Tma) else how
         name = f"copy({atom.name})" if atom is not None else "copy"
+        if isinstance(how, Tma):
+            self._bulk(state, node, how, source, target)
+            return
         if atom is not None and re.search(r"TMA|BULK", atom.name):
             state.missing(f"`{name}`, which one thread makes for all", node, MEMORY, name)
             return
         asynchronous = atom is not None and "CP_ASYNC" in atom.name
         self._moved(state, node, source, "copy" if asynchronous else "load", name, how)
         self._moved(state, node, target, "store", name, how)
+
+    @staticmethod
+    def _bulk(state: State, node: Call, how: Tma, source: Tensor, target: Tensor) -> None:
+        """A tile that one thread asks for: all of it in one instruction."""
+        stores = target.base is not None and target.base.space == "global"
+        tensor, name = (target if stores else source), f"copy({how.atom.name})"
+        element = tensor.base.type.of if tensor.base is not None else None
+        if element is None or not element.size or "REDUCE" in how.atom.name:
+            state.missing(f"`{name}`", node, MEMORY, name)
+            return
+        total = render(settled("*", tensor.plain.size, read_size(element.size)))
+        place = replace(_place(tensor, element), type=Type("object", "a tile", total), step=UNTOLD)
+        access(state, node, place, "store" if stores else "copy", name, written=node)
 
     def _moved(
         self, state: State, node: Call, tensor: Tensor, what: Any, name: str, how: Atom | TiledCopy | OperandCopy | None
@@ -225,6 +289,19 @@ class Tensors:
             depth = a.modes[-1].size
         with _each(state, product((result.size, depth))):
             state.put(node, "cute::gemm", product=Fraction(2))
+
+
+def _index(state: State, name: str) -> Value | None:
+    """The numbers of a thread's warp and lane, and whether it is the one that a warp elects."""
+    if not _INDICES.fullmatch(name) or any(state.block[axis] != 1 for axis in "yz"):
+        return None
+    thread = thread_index("x", state.block["x"])
+    if name.startswith("canonical_warp"):
+        return arithmetic("/", thread, whole(128 if "group" in name else 32), INT)
+    lane = arithmetic("%", thread, whole(32), INT)
+    if name == "elect_one_sync":
+        return Value(BOOL, varies=lane.varies, test=("==", lane, whole(0)))
+    return lane
 
 
 def _of_cute(state: State) -> bool:

@@ -38,6 +38,8 @@ _QUALIFIERS = frozenset(
     "const constexpr static volatile extern typename register inline mutable __restrict__ __restrict struct class union enum "
     "__shared__ __device__ __constant__ __forceinline__ __host__ thread_local __grid_constant__ consteval __global__".split()
 )
+#: how a macro is spelled that stands for an attribute (`CUTLASS_GRID_CONSTANT`)
+_MACRO = re.compile(r"[A-Z][A-Z0-9]*_[A-Z0-9_]+")
 _MARKS = frozenset({"*", "&", "&&", "const", "volatile", "__restrict__", "__restrict", "..."})
 _WITH_PARENTHESES = frozenset({"alignas", "__align__", "__attribute__", "__launch_bounds__"})
 _CASTS = frozenset("static_cast reinterpret_cast const_cast dynamic_cast bit_cast".split())
@@ -446,6 +448,8 @@ class Parser:
         self.take("(")
         found: list[tuple[TypeName, str]] = []
         while self.peek() != ")":
+            while _MACRO.fullmatch(self.peek()) and _WORD.fullmatch(self.peek(1)) and self._marked():
+                self.at += 1
             kind = self.type_name()
             if kind is None:
                 raise UnreadError(self.peek())
@@ -469,6 +473,14 @@ class Parser:
                 self.at += 1
         self.take(")")
         return found
+
+    def _marked(self) -> bool:
+        """Whether a word before a parameter is no type but what a macro puts there: type and name follow it."""
+        start, self.at = self.at, self.at + 1
+        kind = self.type_name()
+        named = kind is not None and _WORD.fullmatch(self.peek()) is not None
+        self.at = start
+        return named
 
     def block(self) -> Node:
         """A compound statement: of the reader of statements."""

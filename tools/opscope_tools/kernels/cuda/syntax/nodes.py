@@ -167,6 +167,14 @@ class Declare(Node):
 
 
 @dataclass(slots=True, eq=False)
+class Unpack(Node):
+    """`auto [a, b] = value;`, behind the declarations of the names."""
+
+    names: list[str]
+    value: Node
+
+
+@dataclass(slots=True, eq=False)
 class Evaluate(Node):
     """An expression as a statement."""
 

@@ -24,6 +24,7 @@ from opscope_tools.kernels.cuda.syntax.nodes import (
     Return,
     Switch,
     TypeName,
+    Unpack,
     Unread,
     While,
 )
@@ -243,15 +244,16 @@ class Reader(Parser):
 
     def _bound_structure(self) -> list[Node]:
         """`auto [a, b] = f();`: the names are declared, of types that nothing tells."""
-        position, found = self.position(), list[Node]()
+        position, found, names = self.position(), list[Node](), list[str]()
         self.take("[")
         while self.peek() != "]":
             if self.peek() != ",":
+                names.append(self.peek())
                 found.append(Declare(position, TypeName("?"), self.peek(), [], 0, False, None))
             self.at += 1
         self.take("]")
         self.take("=")
-        found.append(Evaluate(position, self.sequence()))
+        found.append(Unpack(position, names, self.sequence()))
         self.take(";")
         return found
 
