@@ -116,8 +116,8 @@ def test_what_launches_hand_alike_is_known_and_what_differs_goes_by_its_place() 
     one, other = Layout((128, 8), (1, 128)), Layout((128, 8), (8, 1))
     both = cute.common("sA", [one, other])
     assert (both.shape, both.cosize) == ((128, 8), 1024)
-    assert [d.text for d in layouts.flatten(both.stride)] == ["get<0>(stride(sA))", "get<1>(stride(sA))"]
-    assert cute.common("t", [(128, 64, 8), (128, 128, 8)])[1].text == "get<1>(t)"
+    assert [d.text for d in layouts.flatten(both.stride)] == ["sA_stride_0", "sA_stride_1"]
+    assert cute.common("t", [(128, 64, 8), (128, 128, 8)])[1].text == "t_1"
     assert cute.common("t", [(1, 2), (1, 2, 3)]) is None
     assert cute.common("t", [cute.Swizzled(Swizzle(3, 3, 3), one), one]) is None
 
@@ -204,6 +204,100 @@ def test_one_thread_asks_for_a_tile_and_what_its_stages_hold_is_multiplied(told:
     assert {load.operation for load in kernel.loads if load.parameter == "tma_a"} == {"copy(SM90_TMA_LOAD)"}
 
 
+def own(
+    folder: Path, body: str, parameters: str = "float* x, float* y, int n", arguments: str = "x, y, n"
+) -> KernelTiling:
+    """A kernel of its own, launched with 4 blocks of 64 threads."""
+    text = (
+        "#include <cute/tensor.hpp>\nusing namespace cute;\n"
+        "__device__ float product(float a, float b) { return a * b; }\n"
+        f"__global__ void own({parameters}) {{ {body} }}\n"
+        f"void go({parameters}) {{ own<<<4, 64>>>({arguments}); }}\n"
+    )
+    (folder / "own.cu").write_text(text)
+    quiet: Any = {"checkpoint": lambda: None, "progress": lambda *_: None}
+    repository = Repository(name="own", root=folder, packages=())
+    inventory = scan(repository, MemoryStore(), **quiet)
+    (found,) = describe(repository, inventory, select(inventory, "own.cu::own"), **quiet)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("body", "figures"),
+    [
+        # 64 threads, each 8 of 512 elements: a product, a load and a store each
+        ("Tensor t = make_tensor(make_gmem_ptr(x), make_shape(_512{}, 4)); Tensor b = t(_, blockIdx.x);"
+         "Tensor p = local_partition(b, Layout<_64>{}, threadIdx.x);"
+         "for (int i = 0; i < size(p); ++i) { p(i) = 2.f * p(i); }", (512, 2048, 2048)),
+        # a function of the repository that is called as one of CuTe's: read once
+        ("int i = threadIdx.x; y[i] = product(x[i], x[i + 64]);", (64, 512, 256)),
+        # an index that is read from memory is read once
+        ("Tensor t = make_tensor(make_gmem_ptr(x), make_shape(_64{})); y[threadIdx.x] = t(int(y[threadIdx.x]));", (0, 512, 256)),
+        # registers: copied in, added to, copied out
+        ("Tensor t = make_tensor(make_gmem_ptr(x), make_layout(make_shape(_64{}, _4{}), LayoutRight{}));"
+         "Tensor p = t(threadIdx.x, _); Tensor r = make_fragment_like(p); copy(p, r);"
+         "for (int i = 0; i < size(r); ++i) r(i) = r(i) + 1.f; copy(r, p);", (256, 1024, 1024)),
+        # nothing is read of global memory twice over shared memory
+        ("__shared__ float s[cosize_v<Layout<Shape<_8, _8>, Stride<_9, _1>>>];"
+         "Tensor in = make_tensor(make_gmem_ptr(x), make_layout(make_shape(_8{}, _8{})));"
+         "Tensor st = make_tensor(make_smem_ptr(s), Layout<Shape<_8, _8>, Stride<_9, _1>>{});"
+         "copy(local_partition(in, Layout<Shape<_8, _8>>{}, threadIdx.x), local_partition(st, Layout<Shape<_8, _8>>{}, threadIdx.x));",
+         (0, 256, 0)),
+        ("Tensor t = local_partition(make_tensor(make_gmem_ptr(x), make_shape(_512{})), Layout<_64>{}, threadIdx.x); clear(t); fill(t, 1.f);",
+         (0, 0, 4096)),
+        ("Tensor a = local_partition(make_tensor(make_gmem_ptr(x), make_shape(_512{})), Layout<_64>{}, threadIdx.x);"
+         "Tensor b = local_partition(make_tensor(make_gmem_ptr(y), make_shape(_512{})), Layout<_64>{}, threadIdx.x);"
+         "axpby(2.f, a, 3.f, b);", (1536, 4096, 2048)),
+    ],
+    ids=["elements", "namesake", "index", "registers", "shared", "filled", "both global"],
+)  # fmt: skip
+def test_what_a_block_does_with_tensors_is_counted_once(
+    body: str, figures: tuple[int, int, int], tmp_path: Path
+) -> None:
+    cost = own(tmp_path, body).cost
+    assert cost is not None
+    assert not cost.not_counted
+    assert [evaluate(t, {}) for t in (cost.flops, cost.read_bytes, cost.write_bytes)] == [*figures]
+
+
+def test_lanes_of_a_partition_lie_side_by_side_along_the_mode_that_does(tmp_path: Path) -> None:
+    body = (
+        "Tensor t = make_tensor(make_gmem_ptr(x), make_layout(make_shape(_64{{}}, _64{{}}), {order}{{}}));"
+        "Tensor p = local_partition(t, Layout<Shape<_32, _2>>{{}}, threadIdx.x);"
+        "Tensor r = make_fragment_like(p); for (int i = 0; i < size(p); ++i) r(i) = p(i);"
+    )
+    along = {order: own(tmp_path, body.format(order=order)).loads for order in ("LayoutLeft", "LayoutRight")}
+    assert [load.coalesced for load in along["LayoutLeft"]] == ["yes"]
+    assert [load.coalesced for load in along["LayoutRight"]] == ["no: 64 elements apart"]
+
+
+def test_a_kernel_knows_the_members_of_the_class_that_it_is_given(tmp_path: Path) -> None:
+    (tmp_path / "traits.cu").write_text(
+        "#include <cute/tensor.hpp>\nusing namespace cute;\n"
+        "template <int kM, int kN> struct Tile { static constexpr int kRows = kM; static constexpr int kColumns = kN;\n"
+        "  using Padded = Layout<Shape<Int<kM>, Int<kN>>, Stride<Int<kN + 1>, _1>>;\n"
+        "  using Threads = Layout<Shape<_8, _8>, Stride<_8, _1>>; };\n"
+        "template <class Tr> __global__ void staged(float* x) {\n"
+        "  using L = typename Tr::Padded; __shared__ float s[cosize_v<L>];\n"
+        "  Tensor whole = make_tensor(make_gmem_ptr(x), make_shape(1024, 1024), LayoutRight{});\n"
+        "  Tensor g = local_tile(whole, Shape<Int<Tr::kRows>, Int<Tr::kColumns>>{}, make_coord(blockIdx.x, blockIdx.y));\n"
+        "  Tensor t = make_tensor(make_smem_ptr(s), L{}); auto threads = typename Tr::Threads{};\n"
+        "  copy(local_partition(g, threads, threadIdx.x), local_partition(t, threads, threadIdx.x)); }\n"
+        "void go(float* x) { auto threads = Layout<Shape<_8, _8>>{};\n"
+        "  staged<Tile<32, 64>><<<dim3(1024 / 32, 16), int(size(threads))>>>(x); }\n"
+    )
+    quiet: Any = {"checkpoint": lambda: None, "progress": lambda *_: None}
+    repository = Repository(name="own", root=tmp_path, packages=())
+    inventory = scan(repository, MemoryStore(), **quiet)
+    (found,) = describe(repository, inventory, select(inventory, "traits.cu::staged"), **quiet)
+    assert [g.block for g in found.grid] == [("64",)]
+    assert [a.bytes for a in found.shared_memory] == [4 * (31 * 65 + 63 + 1)]
+    assert found.cost is not None
+    assert not found.cost.not_counted
+    assert evaluate(found.cost.read_bytes, {}) == 32 * 64 * 4
+    assert {t.name: t.values for t in found.tile}["Tr::Threads"] == ("(8,8):(8,1)",)
+
+
 # ---- classes of traits ----------------------------------------------------------------------------------------------
 
 TRAITS = """
@@ -285,3 +379,10 @@ def test_members_of_traits_are_what_the_compiler_makes_of_them(cutlass: Path, tm
         atom, _, atoms = found["Product"].partition(", atoms ")
         assert ("BF16" in atom) is ("half_t" not in one)
         assert int(next(out)) == 32 * int(atoms[1 : atoms.index(",")])
+
+
+def test_what_hangs_on_a_type_that_is_not_told_is_not_told() -> None:
+    found = {c.name: c.value for c in trait_constants([CSource("traits.h", TRAITS)], "Tiles<64, 64, 4, T>")}
+    assert not {"Product", "Threads", "Raked"} & set(found)
+    assert found["Whole"] == "Sw<3,3,3> o ((8,8),(64,1)):((64,512),(1,0))"
+    assert found["kSwizzledBytes"] == "4096 * sizeof(Element)"

@@ -23,7 +23,7 @@ from opscope_tools.kernels.cuda.cute.values import KINDS, common, is_cute, shown
 from opscope_tools.kernels.cuda.launch.cutlass import operators
 from opscope_tools.kernels.cuda.launch.sites import CudaContext, CudaSite, read_sites
 from opscope_tools.kernels.cuda.names.definitions import Definition
-from opscope_tools.kernels.cuda.names.template_arguments import trait_constants
+from opscope_tools.kernels.cuda.names.template_arguments import members, trait_constants
 from opscope_tools.kernels.cuda.run.kernel import run_cuda
 from opscope_tools.kernels.cuda.source_text import CSource, split_arguments, squeeze
 from opscope_tools.kernels.projections import cuda_lists as lists
@@ -37,6 +37,8 @@ from opscope_tools.kernels.values.notation import product
 _NAMED = 12
 #: expressions that are named for a tile size
 _USES = 6
+#: classes of traits up to which their layouts are listed, beside their sizes
+_SPELLED = 4
 #: launches of one kernel that are described
 _LAUNCHES = 300
 
@@ -62,6 +64,9 @@ def describe_cuda(
     constexprs = tuple(_with_values(t, index, sites) for index, t in enumerate(template))
     traits = _traits(constexprs, launches, context)
     handed, chosen = _handed(parameters, sites)
+    near = (
+        list({s.path: s for launch in launches for s in context.around(launch.file)}.values()) if source.of_cute else []
+    )
     log = _run(
         found,
         source,
@@ -70,7 +75,7 @@ def describe_cuda(
         context,
         given,
         sizes,
-        {**_typed(constexprs, sites), **handed},
+        {**_of_traits(constexprs, near), **_typed(constexprs, sites), **handed},
         kernel=reference.role == "kernel",
     )
     if chosen:
@@ -177,6 +182,18 @@ def _typed(constexprs: Sequence[Constexpr], sites: Sequence[CudaSite]) -> dict[i
         values = [way[place] if place < len(way) else None for way in ways]
         if values and all(map(is_cute, values)) and (made := common(parameter.name, values)) is not None:
             found[parameter.name] = made
+    return found
+
+
+def _of_traits(constexprs: Sequence[Constexpr], sources: list[CSource]) -> dict[int | str, object]:
+    """Numbers and layouts of a class of traits that is the only one a kernel is given, by their names in the kernel."""
+    found: dict[int | str, object] = {}
+    for parameter in constexprs:
+        spelled = {v.value for v in parameter.values}
+        held = members(sources, spelled.pop()) if len(spelled) == 1 else None
+        if held is not None:
+            own = {**{n: v for n, v in held.numbers.items() if isinstance(v, int)}, **held.values}
+            found |= {f"{parameter.name}::{name}": value for name, value in own.items()}
     return found
 
 
@@ -344,7 +361,8 @@ def _traits(constexprs: tuple[Constexpr, ...], launches: Iterable[LaunchRef], co
     found: dict[tuple[str, int], tuple[str, list[str], list[str]]] = {}
     for parameter, bound in spelled:
         for constant in trait_constants(list(sources.values()), bound.value):
-            if _TILE_NAME.search(constant.name) and not constant.name.startswith(("Is_", "Share")):
+            listed = _TILE_NAME.search(constant.name) or (constant.of_cute and len(spelled) <= _SPELLED)
+            if listed and not constant.name.startswith(("Is_", "Share")):
                 entry = found.setdefault((constant.file, constant.line), (f"{parameter.name}::{constant.name}", [], []))
                 entry[1].append(constant.value)
                 entry[2].append(f"{constant.value} in {bound.value}")

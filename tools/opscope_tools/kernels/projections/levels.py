@@ -87,8 +87,8 @@ def _of_cuda(kernel: KernelTiling, element_bytes: Callable[[str], int | None]) -
     block = threads.pop() if len(threads) == 1 else ""
     for access in _moving(kernel):
         size = element_bytes(types.get(access.parameter, ""))
-        if access.width is None:  # of a type that is a template parameter: one of them
-            each: int | None = 1 if access.parameter in types else None
+        if access.width is None:  # of a type that is a template parameter: one of them, but for tiled copies
+            each: int | None = 1 if access.parameter in types and not access.operation.startswith("copy(") else None
         else:
             each = access.width // size if size and access.width % size == 0 else None
         if each is None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from opscope_tools.kernels.cuda.cute import values as cute
@@ -291,13 +292,19 @@ class Cute:
             return None if layout is None else Tensor(layout, base)
         if template and base is not None:  # make_tensor<float>(shape): in registers
             layout = _layout([base, *parts])
-            return Tensor(layout) if layout is not None else None
+            return Tensor(layout, element=named_type(template[0])) if layout is not None else None
         return None
 
     def _indexed(self, of: Any, arguments: Sequence[Node]) -> Any:
         at = [self._given(a) for a in arguments]
-        if None in at:
-            return None
+        return None if None in at else self._at(of, at)
+
+    def at(self, of: Any, at: Sequence[Any]) -> Any:
+        """A tensor or a layout at a coordinate; None where that is not told."""
+        return None if None in at else _told(lambda given: self._at(*given), (of, at))
+
+    @staticmethod
+    def _at(of: Any, at: Sequence[Any]) -> Any:
         if len(at) == 1 and isinstance(at[0], tuple):
             at = list(at[0])
         if isinstance(of, Tensor):
@@ -339,7 +346,7 @@ class Cute:
             if name.startswith("partition_fragment_") and operand in cute.OPERANDS:
                 return cute.in_registers(cute.multiplied_part(of, tensor, operand).plain.shape)
             if name.startswith("make_fragment_"):
-                return cute.in_registers(tensor.plain.shape)
+                return cute.in_registers(tensor.plain.shape, tensor.kind if operand == "C" else None)
             if name.startswith("partition_") and operand in cute.OPERANDS:
                 return cute.multiplied_part(of, tensor, operand)
         elif isinstance(mma, OperandCopy) and name in {"partition_S", "partition_D"}:
@@ -393,7 +400,7 @@ _Function = Callable[[Cute, Sequence[Any], Sequence[str]], Any]
 def _on(of: Any, change: Callable[[Layout], Layout]) -> Any:
     """A tensor, or a swizzled layout, with another layout."""
     if isinstance(of, Tensor):
-        return Tensor(_on(of.layout, change), of.base, of.offset)
+        return replace(of, layout=_on(of.layout, change))
     return Swizzled(of.swizzle, change(of.layout)) if isinstance(of, Swizzled) else change(of)
 
 
@@ -489,7 +496,7 @@ def _operand_copy(operand: str) -> _Function:
 
 def _like(_: Cute, given: Sequence[Any], __: Sequence[str]) -> Any:
     of = given[0]
-    return cute.in_registers((of.plain if isinstance(of, Tensor) else of).shape)
+    return cute.in_registers(of.plain.shape, of.kind) if isinstance(of, Tensor) else cute.in_registers(of.shape)
 
 
 def _fragment_c(_: Cute, given: Sequence[Any], __: Sequence[str]) -> Any:

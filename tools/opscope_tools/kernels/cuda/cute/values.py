@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from opscope_tools.kernels.cuda.names.values import UNTOLD, Value, arithmetic, whole
+from opscope_tools.kernels.cuda.names.values import UNTOLD, Type, Value, arithmetic, whole
 from opscope_tools.kernels.values import layouts
 from opscope_tools.kernels.values.expressions import Expression, Quantity, leaf
 from opscope_tools.kernels.values.layouts import Layout, LayoutError, Nested, Swizzle, product, times
@@ -67,11 +67,18 @@ class Tensor:
     layout: Layout | Swizzled
     base: Value | None = None
     offset: Value = field(default_factory=lambda: whole(0))
+    #: of an element in registers, where it is told
+    element: Type | None = None
 
     @property
     def plain(self) -> Layout:
         """Its layout, unswizzled."""
         return self.layout.layout if isinstance(self.layout, Swizzled) else self.layout
+
+    @property
+    def kind(self) -> Type | None:
+        """Of an element."""
+        return self.base.type.of if self.base is not None else self.element
 
 
 @dataclass(frozen=True)
@@ -239,7 +246,7 @@ def _index(one: Any) -> Value:
 def _with(tensor: Tensor, modes: Sequence[Layout], offset: Value) -> Tensor:
     layout = Layout.joined(modes) if modes else Layout(1, 0)
     made = Swizzled(tensor.layout.swizzle, layout) if isinstance(tensor.layout, Swizzled) else layout
-    return Tensor(made, tensor.base, plus(tensor.offset, offset))
+    return Tensor(made, tensor.base, plus(tensor.offset, offset), tensor.element)
 
 
 def diced(projection: Any, of: Any) -> Any:
@@ -331,9 +338,9 @@ def covered(shape: Nested) -> Layout:
     return Layout(shape, layouts.mapped(lambda _: _UNTOLD, shape), product(shape))
 
 
-def in_registers(shape: Nested) -> Tensor:
+def in_registers(shape: Nested, element: Type | None = None) -> Tensor:
     """A tensor of a thread's own."""
-    return Tensor(Layout.of(shape))
+    return Tensor(Layout.of(shape), element=element)
 
 
 # ---- what several launches give -------------------------------------------------------------------------------------
@@ -351,11 +358,11 @@ def _both(name: str, a: Any, b: Any) -> Any:
     if a == b:
         return a
     if isinstance(a, Layout) and isinstance(b, Layout):
-        shape, stride = _both(f"shape({name})", a.shape, b.shape), _both(f"stride({name})", a.stride, b.stride)
+        shape, stride = _both(f"{name}_shape", a.shape, b.shape), _both(f"{name}_stride", a.stride, b.stride)
         span = a.cosize if a.cosize == b.cosize else None
         return None if shape is None or stride is None else Layout(shape, stride, span)
     if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
-        made = tuple(_both(f"get<{place}>({name})", x, y) for place, (x, y) in enumerate(zip(a, b, strict=True)))
+        made = tuple(_both(f"{name}_{place}", x, y) for place, (x, y) in enumerate(zip(a, b, strict=True)))
         return None if any(one is None for one in made) else made
     if isinstance(a, int) and isinstance(b, int):
         return Quantity(name)

@@ -574,6 +574,8 @@ class _Run:
                 return self._assign(node)
             case Cast(operand=operand):
                 inner = self.value(operand)
+                if isinstance(inner, int) and isinstance(operand, Call) and self._of_cute():
+                    return inner
                 return inner if isinstance(inner, Kernels | Dims | Parts) else self.formula(node)
             case Unary(operator="&", operand=Name() as operand) if self.state.where(operand.text) is None:
                 return self._kernels(operand)
@@ -989,7 +991,7 @@ class _Around:
         return found if isinstance(found, int | Expression) or is_cute(found) else None
 
     def constant(self, text: str) -> Any:
-        if re.fullmatch(r"[\w\s+*/%()-]+", text) is None:
+        if re.fullmatch(r"[\w:\s+*/%()-]+", text) is None:
             return None
         found = self.run.formula_of(text)
         return found if isinstance(found, int | Expression) else None

@@ -62,17 +62,24 @@ class TraitConstant:
     value: str
     file: str
     line: int
+    #: a layout, a copy or a product
+    of_cute: bool = False
 
 
 def trait_constants(sources: list[CSource], spelled: str) -> list[TraitConstant]:
     """Integer constants of the class that `spelled` names (`Traits<128, 64>`), and its layouts, copies and products; its base
     classes' included."""
-    found = _read(sources, spelled, 4)
+    found = members(sources, spelled)
     return list(found.constants.values()) if found is not None else []
 
 
+def members(sources: list[CSource], spelled: str) -> Members | None:
+    """All members of the class that `spelled` names; None where it is not found."""
+    return _read(sources, spelled, 4)
+
+
 @dataclass
-class _Members:
+class Members:
     """What a class holds: constants for a reader, numbers, CuTe's values, and types as written."""
 
     constants: dict[str, TraitConstant] = field(default_factory=dict)
@@ -128,14 +135,15 @@ class _Members:
 
         def same(match: re.Match[str]) -> str:
             one, other = (self.type(part).rpartition("::")[2] for part in split_arguments(match[1]))
-            return str(int(one == other))
+            told = one == other or (bits_of(one) is not None and bits_of(other) is not None)
+            return str(int(one == other)) if told else match[0]
 
         text = re.sub(r"\b(?:std::|cute::)?is_same_v\s*<([^<>]*)>", same, text)
         text = re.sub(r"\bsizeof\s*\(\s*([\w:]+)\s*\)", held, text)
         return re.sub(r"\b(?:cute::)?(?:co)?size(?:_v\s*<\s*[\w:]+\s*>|\s*\(\s*[\w:]+\s*\{\s*\}\s*\))", measured, text)
 
 
-def _read(sources: list[CSource], spelled_: str, depth: int) -> _Members | None:
+def _read(sources: list[CSource], spelled_: str, depth: int) -> Members | None:
     match = re.match(r"^(?:typename\s+)?(?:\w+::)*(\w+)\s*+<", spelled_)
     closing = matching_angle(spelled_, match.end() - 1) if match else -1
     if match is None or closing < 0 or depth == 0:
@@ -150,10 +158,10 @@ def _read(sources: list[CSource], spelled_: str, depth: int) -> _Members | None:
         for text, name in zip(split_arguments(parameters), template_names(parameters), strict=True):
             if name not in bound and "=" in text:
                 bound[name] = _substituted(text.partition("=")[2].strip(), bound)
-        members = _Members()
+        members = Members()
         for base in bases:
             if (inherited := _read(sources, _substituted(base, bound), depth - 1)) is not None:
-                for one in fields(_Members):
+                for one in fields(Members):
                     getattr(members, one.name).update(getattr(inherited, one.name))
         _members(source, body, end, bound, members)
         return members
@@ -184,7 +192,7 @@ _MEMBER = re.compile(
 )
 
 
-def _members(source: CSource, body: int, end: int, bound: dict[str, str], members: _Members) -> None:
+def _members(source: CSource, body: int, end: int, bound: dict[str, str], members: Members) -> None:
     """Members in order, each worked out from the arguments and the members before it; of several of a name (branches of an `#if`)
     the first."""
     for name, text in bound.items():
@@ -208,12 +216,12 @@ def _members(source: CSource, body: int, end: int, bound: dict[str, str], member
             if is_cute(found):
                 members.values[match[3]] = found
                 if told_whole(found):
-                    members.constants[match[3]] = TraitConstant(match[3], shown(found), source.path, line)
+                    members.constants[match[3]] = TraitConstant(match[3], shown(found), source.path, line, of_cute=True)
             else:
                 members.types[match[3]] = members.type(text)
 
 
-def _chosen(text: str, members: _Members) -> str:
+def _chosen(text: str, members: Members) -> str:
     """The side that `conditional_t` takes, where its test is told."""
     text = re.sub(r"\btypename\s+", "", text).strip()
     match = re.match(r"(?:std::|cute::)?conditional_t\s*<", text)

@@ -85,7 +85,7 @@ class _Around:
         known = self.state.scope.cute.get(text.strip())
         if isinstance(known, int | Expression):
             return known
-        return self.state.scope.number_of(text) if re.fullmatch(r"[\w\s+*/%()-]+", text) else None
+        return self.state.scope.number_of(text) if re.fullmatch(r"[\w:\s+*/%()-]+", text) else None
 
     def pointer(self, node: Node) -> Value | None:
         found = self.values.value(self.state, node)
@@ -140,7 +140,7 @@ class Tensors:
             return None
         if isinstance(node, Braced) and node.type is None:
             return None
-        return as_value(self.cute(state).value(node))
+        return self._once(state, self.cute(state), node)
 
     def call(self, state: State, node: Call) -> Value | None:
         """A call of one of CuTe's functions; None where it is none."""
@@ -167,8 +167,8 @@ class Tensors:
                     return Value(VOID)
                 return None
             if known is not None and isinstance(known.cute, Tensor):
-                found = cute.value(node)
                 at = [cute.given(a) for a in node.arguments]
+                found = cute.at(known.cute, at)
                 if isinstance(found, Tensor) and not _keeps(at):
                     return self._element(found)
                 return as_value(found) or Value(UNKNOWN, varies=_DATA)
@@ -178,16 +178,24 @@ class Tensors:
             base = state.scope.find(function.base.text)
             if base is not None and base.type.name == _STATE:
                 return Value(INT, varies=frozenset({"loop", "data"}))
-        return as_value(cute.value(node))
+        return self._once(state, cute, node)
+
+    @staticmethod
+    def _once(state: State, cute: Cute, node: Node) -> Value | None:
+        """What an expression comes to, its costs put down where it is one of CuTe's: else others read it, and put them down."""
+        with state.log.apart() as apart:
+            made = as_value(cute.value(node))
+        if made is not None:
+            state.log.add(apart)
+        return made
 
     @staticmethod
     def _element(tensor: Tensor) -> Value:
         """One element, as a place."""
-        base = tensor.base
+        base, kind = tensor.base, tensor.kind or UNKNOWN
         if base is None or base.space not in {"global", "shared"}:
-            kind = base.type.of if base is not None and base.type.of is not None else Type("float", "float", "4")
             return Value(kind, varies=_DATA)
-        return _place(tensor, base.type.of or UNKNOWN)
+        return _place(tensor, kind)
 
     # actions ---------------------------------------------------------------------------------------------------------
 
@@ -201,13 +209,18 @@ class Tensors:
         elif name == "gemm" and len(tensors) in (3, 4):
             mma = next((g for g in given if isinstance(g, TiledMma | Atom)), None)
             self._multiplied(state, node, mma, tensors)
+            if any(t.base is not None and t.base.space == "global" for t in tensors):
+                state.missing("operands of `gemm` in global memory", node, MEMORY, "gemm(...)")
         elif name == "axpby" and len(tensors) == 2:
-            _, result = tensors
+            summand, result = tensors
             with _each(state, result.plain.size):
                 state.put(node, "arithmetic", 3)
+            self._moved(state, node, summand, "load", "axpby", None)
             self._moved(state, node, result, "load", "axpby", None)
             self._moved(state, node, result, "store", "axpby", None)
-        elif name not in {"clear", "fill", "warpgroup_fence_operand"}:
+        elif name in {"clear", "fill"} and tensors:
+            self._moved(state, node, tensors[0], "store", name, None)
+        elif name != "warpgroup_fence_operand":
             state.missing(f"`{name}(...)` of tensors", node, EVERY, f"{name}(...)")
 
     def _copied(
@@ -230,7 +243,7 @@ class Tensors:
         """A tile that one thread asks for: all of it in one instruction."""
         stores = target.base is not None and target.base.space == "global"
         tensor, name = (target if stores else source), f"copy({how.atom.name})"
-        element = tensor.base.type.of if tensor.base is not None else None
+        element = tensor.kind
         if element is None or not element.size or "REDUCE" in how.atom.name:
             state.missing(f"`{name}`", node, MEMORY, name)
             return
@@ -244,7 +257,7 @@ class Tensors:
         base = tensor.base
         if base is None or base.space in {"shared", "local"}:
             return
-        element = base.type.of or UNKNOWN
+        element = tensor.kind or UNKNOWN
         if base.space != "global" or not element.size:
             state.missing(f"`{name}` of elements that are not told", node, MEMORY, name)
             return

@@ -325,6 +325,8 @@ def written(node: Node, changed: Callable[[Call], Iterable[Node]], known: dict[N
         targets = list(node.arguments)
     names = set()
     for target in targets:
+        if isinstance(target, Call) and isinstance(target.function, Name):
+            continue  # an element of a tensor, or what a function leads to: the name itself stays what it is
         while target is not None and not isinstance(target, Name):
             target = next(iter(children(target)), None)
         if target is not None:
