@@ -211,6 +211,7 @@ def own(
     text = (
         "#include <cute/tensor.hpp>\nusing namespace cute;\n"
         "__device__ float product(float a, float b) { return a * b; }\n"
+        "__device__ int rank(int a, int b) { return a * b; }\n"
         f"__global__ void own({parameters}) {{ {body} }}\n"
         f"void go({parameters}) {{ own<<<4, 64>>>({arguments}); }}\n"
     )
@@ -233,6 +234,9 @@ def own(
         ("int i = threadIdx.x; y[i] = product(x[i], x[i + 64]);", (64, 512, 256)),
         # an index that is read from memory is read once
         ("Tensor t = make_tensor(make_gmem_ptr(x), make_shape(_64{})); y[threadIdx.x] = t(int(y[threadIdx.x]));", (0, 512, 256)),
+        ("for (int i = 0; i < rank(2, 4); ++i) y[64 * i + threadIdx.x] = 1.f;", (0, 0, 2048)),
+        # a name that CuTe gives a mode that is left out
+        ("Tensor X = make_tensor(make_gmem_ptr(x), make_shape(_64{})); y[threadIdx.x] = X(threadIdx.x);", (0, 256, 256)),
         # registers: copied in, added to, copied out
         ("Tensor t = make_tensor(make_gmem_ptr(x), make_layout(make_shape(_64{}, _4{}), LayoutRight{}));"
          "Tensor p = t(threadIdx.x, _); Tensor r = make_fragment_like(p); copy(p, r);"
@@ -249,7 +253,7 @@ def own(
          "Tensor b = local_partition(make_tensor(make_gmem_ptr(y), make_shape(_512{})), Layout<_64>{}, threadIdx.x);"
          "axpby(2.f, a, 3.f, b);", (1536, 4096, 2048)),
     ],
-    ids=["elements", "namesake", "index", "registers", "shared", "filled", "both global"],
+    ids=["elements", "namesake", "index", "of sizes", "X", "registers", "shared", "filled", "both global"],
 )  # fmt: skip
 def test_what_a_block_does_with_tensors_is_counted_once(
     body: str, figures: tuple[int, int, int], tmp_path: Path

@@ -51,6 +51,9 @@ class Around(Protocol):
     def named(self, name: str) -> Any:
         """What a variable, a template parameter or an alias stands for, where that is one of CuTe's; else None."""
 
+    def declared(self, name: str) -> bool:
+        """Whether a variable is called so."""
+
     def scalar(self, node: Node) -> Any:
         """A whole number as an int or a formula, an index as a `Value`; None for others."""
 
@@ -91,7 +94,7 @@ class Cute:
 
     def _value(self, node: Node) -> Any:
         match node:
-            case Name(text="_" | "X", arguments=None):
+            case Name(text="_" | "X" as text, arguments=None) if not self.around.declared(text):
                 return FREE
             case Name(text=text, arguments=None):
                 return self._constant_of(text) if text.endswith("::value") else self.around.named(text)
@@ -202,7 +205,8 @@ class Cute:
         if plain == "MMA_Atom":
             return atom if isinstance(atom, Atom) else cute.mma_atom(arguments[0])
         layout = self._written(arguments[1]) if len(arguments) > 1 else Layout((1, 1, 1), (0, 0, 0))
-        return TiledMma(atom, layout) if isinstance(atom, Atom) and isinstance(layout, Layout) else None
+        known = isinstance(atom, Atom) and isinstance(layout, Layout)
+        return TiledMma(atom, layout, permuted=len(arguments) > 2) if known else None
 
     def _built(self, kind: TypeName, items: Sequence[Node]) -> Any:
         plain = kind.name.rpartition("::")[2]
@@ -235,22 +239,17 @@ class Cute:
         if plain in _MEASURES:
             return self._measured(plain, found, template)
         assert known is not None
-        try:
+        try:  # it may be handed other kinds of values than it takes
             return known(self, found, template)
-        except (
-            TypeError,
-            AttributeError,
-            IndexError,
-            ValueError,
-        ):  # handed other kinds of values than the function takes
+        except (TypeError, AttributeError, IndexError, ValueError):
             return None
 
     def _measured(self, name: str, found: Sequence[Any], template: Sequence[str]) -> Any:
         of = found[0]
         if isinstance(of, TiledCopy | TiledMma | OperandCopy) and name == "size":
             return of.size
-        if isinstance(of, Value):
-            return None
+        if isinstance(of, int | Expression):
+            return of if name == "size" and not template else None
         if isinstance(of, Tensor):
             of = of.layout
         if isinstance(of, Swizzled) and not template and name == "cosize":
@@ -260,6 +259,8 @@ class Cute:
         if not all(isinstance(p, int) for p in path):
             return None
         layout = of if isinstance(of, Layout) else None
+        if layout is None and not _sizes(of):
+            return _part_of(of, path) if name == "get" and isinstance(of, tuple) else None
         shape = layouts.mode(of.shape if isinstance(of, Layout) else of, *path)
         match name:
             case "size":
@@ -375,6 +376,17 @@ def parsed(text: str) -> Node | None:
     return node if parser.at == len(tokens) else None
 
 
+def _sizes(nested: Any) -> bool:
+    """Whether it is a size, or tuples of nothing else."""
+    return all(map(_sizes, nested)) if isinstance(nested, tuple) else isinstance(nested, int | Expression)
+
+
+def _part_of(nested: Any, path: Sequence[int]) -> Any:
+    for place in path:
+        nested = nested[place] if isinstance(nested, tuple) and 0 <= place < len(nested) else None
+    return nested
+
+
 def _layout(parts: Sequence[Any]) -> Any:
     """A layout of a shape and strides, of a shape alone, or of layouts for its modes."""
     first = parts[0]
@@ -382,11 +394,11 @@ def _layout(parts: Sequence[Any]) -> Any:
         if len(parts) == 1:
             return first
         return Layout.joined(parts) if all(isinstance(p, Layout) for p in parts) else None
-    if isinstance(first, Value | Free | Atom | TiledCopy | TiledMma):
+    if not _sizes(first):
         return None
     if len(parts) == 1 or isinstance(parts[1], Major):
         return Layout.of(first, right=len(parts) > 1 and parts[1].right)
-    if isinstance(parts[1], Value):
+    if not _sizes(parts[1]):
         return None
     return Layout(first, layouts.mapped(lambda _, stride: stride, first, parts[1]))
 
@@ -472,7 +484,8 @@ def _tiled_copy(_: Cute, given: Sequence[Any], __: Sequence[str]) -> Any:
 def _tiled_mma(_: Cute, given: Sequence[Any], __: Sequence[str]) -> Any:
     atom, *rest = given
     layout = rest[0] if rest else Layout((1, 1, 1), (0, 0, 0))
-    return TiledMma(atom, layout) if isinstance(atom, Atom) and isinstance(layout, Layout) else None
+    known = isinstance(atom, Atom) and isinstance(layout, Layout)
+    return TiledMma(atom, layout, permuted=len(rest) > 1) if known else None
 
 
 def _tma(_: Cute, given: Sequence[Any], __: Sequence[str]) -> Any:
@@ -520,7 +533,7 @@ _FUNCTIONS: dict[str, _Function] = {
     "make_identity_tensor": lambda _, given, __: Tensor(Layout.of(given[0])),
     "ceil_div": _ceil_div, "round_up": _round_up,
     "product_each": lambda _, given, __: tuple(map(layouts.product, given[0])),
-    "product": lambda _, given, __: layouts.product(given[0]),
+    "product": lambda _, given, __: layouts.product(given[0]) if len(given) == 1 and isinstance(given[0], tuple) else None,
     "select": _modes, "take": _taken, "group_modes": _grouped, "group": _grouped,
     "coalesce": lambda _, given, __: _on(given[0], layouts.coalesced),
     "filter": lambda _, given, __: _on(given[0], layouts.filtered),
@@ -528,7 +541,8 @@ _FUNCTIONS: dict[str, _Function] = {
     "composition": _composition, "tile_to_shape": _tile_to_shape,
     "logical_divide": _by(layouts.logical_divide), "zipped_divide": _by(layouts.zipped_divide),
     "tiled_divide": _by(layouts.tiled_divide), "flat_divide": _by(layouts.flat_divide),
-    "logical_product": _by(layouts.logical_product), "blocked_product": _by(layouts.blocked_product),
+    "logical_product": _by(layouts.logical_product), "zipped_product": _by(layouts.zipped_product),
+    "tiled_product": _by(layouts.tiled_product), "blocked_product": _by(layouts.blocked_product),
     "raked_product": lambda _, given, __: layouts.blocked_product(given[0], given[1], raked=True),
     "right_inverse": lambda _, given, __: layouts.right_inverse(given[0]),
     "complement": lambda _, given, __: layouts.complement(*given) if len(given) == 2 else None,

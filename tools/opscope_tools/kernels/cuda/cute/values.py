@@ -101,6 +101,8 @@ class TiledMma:
 
     atom: Atom
     layout: Layout
+    #: whether its tile is put in another order: where in it a thread is, is then not told
+    permuted: bool = False
 
     @property
     def size(self) -> Any:
@@ -319,7 +321,7 @@ def multiplied_part(part: Slice | TiledMma, tensor: Tensor, operand: str) -> Ten
     offset = replace(whole(None, varies=frozenset({"thread"})), step=UNTOLD)
     for axis, mode in zip(axes, modes, strict=False):
         repeats.append(Layout(layouts.rounded_up(mode.size, mma.span(axis)), _UNTOLD))
-    if isinstance(part, Slice) and mma.atom.threads == 1 and mma.atom.shape == (1, 1, 1):
+    if isinstance(part, Slice) and mma.atom.threads == 1 and mma.atom.shape == (1, 1, 1) and not mma.permuted:
         spread = [m.size for m in mma.layout.modes]
         at, offset = shared_out(part.thread, mma.layout), whole(0)
         try:

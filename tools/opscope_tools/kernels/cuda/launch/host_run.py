@@ -986,6 +986,9 @@ class _Around:
         found = self.run.state.find(name)
         return found.value if found is not None and is_cute(found.value) else None
 
+    def declared(self, name: str) -> bool:
+        return self.run.state.find(name) is not None
+
     def scalar(self, node: Node) -> Any:
         found = self.run.value(node)
         return found if isinstance(found, int | Expression) or is_cute(found) else None

@@ -93,6 +93,10 @@ class Members:
         """A layout, a copy or a product by its alias."""
         return self.values.get(name.rpartition("::")[2])
 
+    def declared(self, _: str) -> bool:
+        """A class has no variables."""
+        return False
+
     def number(self, name: str) -> Any:
         """A constant by its name."""
         return self.numbers.get(name.rpartition("::")[2])

@@ -73,6 +73,9 @@ class _Around:
         found = self.state.scope.find(name)
         return found.cute if found is not None else self.state.scope.cute.get(name)
 
+    def declared(self, name: str) -> bool:
+        return self.state.scope.find(name) is not None
+
     def scalar(self, node: Node) -> Any:
         found = self.values.value(self.state, node)
         if found.cute is not None:
