@@ -6,11 +6,11 @@ import re
 from dataclasses import replace
 
 import report_toy as toy
-from opscope_schemas.analysis import ModuleNode
+from opscope_schemas.analysis import CallSite, ModuleNode
 from opscope_schemas.dataflow import CacheGrowth
-from opscope_tools.report.facts import ImplementationFacts
+from opscope_tools.report.facts import ImplementationFacts, walk
 from opscope_tools.report.quotes import Quotes
-from opscope_tools.report.reference import faq
+from opscope_tools.report.reference import faq, layers_turned
 from opscope_tools.report.story import story
 from opscope_tools.report.summary import summarise
 
@@ -70,3 +70,17 @@ def test_state_of_fixed_size_is_told_apart_from_what_grows(facts: Implementation
     values = facts.point(facts.documents[1])
     whole = 1000 + 10 * (values["cache_len"] + values["seq_len"])
     assert f"Of the {float(whole) / 1000:.3g} kB that decode leaves, 1 kB are states of `ToyMamba`" in answer
+
+
+def test_layers_whose_queries_are_not_turned_by_positions_are_told_apart(facts: ImplementationFacts) -> None:
+    attention = next(k for _, _, k in walk(facts.main.kernels, "") if facts.role(k.class_name) == "attention")
+    assert attention.kernels
+    leaf = next(k for k in attention.kernels if k.kernel_type == "basic")
+    site = CallSite(function="apply_rotary_pos_emb", file=leaf.file, line=leaf.line)
+    turned, plain = (
+        attention.model_copy(update={"repeat": often, "kernels": (leaf.model_copy(update={"via": via}),)})
+        for often, via in (("3 * {num_layers}", (site,)), ("{num_layers}", ()))
+    )
+    main = facts.main.model_copy(update={"kernels": (turned, plain)})
+    layers = facts.point(facts.main)["num_layers"]
+    assert layers_turned(replace(facts, documents=(main,))) == (3 * layers, 4 * layers)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
-from opscope_schemas.analysis import ModelAnalysis
+from opscope_schemas.analysis import Kernel, ModelAnalysis
 from opscope_schemas.formula import evaluate, variables
 from opscope_schemas.units import things
 
@@ -21,7 +21,15 @@ from opscope_tools.report.pseudocode import Call, absent, reached
 from opscope_tools.report.quotes import Quotes
 from opscope_tools.report.traits import traits_of
 
-__all__ = ["cache_bytes_per_token", "faq", "file_rows", "fused_operators", "glossary_rows", "references"]
+__all__ = [
+    "cache_bytes_per_token",
+    "faq",
+    "file_rows",
+    "fused_operators",
+    "glossary_rows",
+    "layers_turned",
+    "references",
+]
 
 #: operators that do the work of several; what each fuses is its definition, not an estimate
 _FUSED = (
@@ -111,6 +119,29 @@ def _variable_lengths(facts: ImplementationFacts, quotes: Quotes) -> str:
     return f"{here} {takes}; the formulas hold where the conditions of section 3.3 do.{used}"
 
 
+def layers_turned(facts: ImplementationFacts) -> tuple[int, int]:
+    """In how many layers queries are turned by their positions, and how many layers attend at all."""
+    values = facts.point(facts.main)
+
+    def counted(kernels: Sequence[Kernel]) -> Iterator[tuple[bool, int]]:
+        for kernel in kernels:
+            if facts.role(kernel.class_name) == "attention":
+                sites = [site.function for _, _, one in walk(kernel.kernels or (), "") for site in one.via]
+                yield any(re.search(r"rot|rope", name) for name in sites), evaluate(kernel.repeat, values)
+            else:
+                yield from counted(kernel.kernels or ())
+
+    layers = [*counted(facts.main.kernels)]
+    return sum(often for turned, often in layers if turned), sum(often for _, often in layers)
+
+
+def _turned(facts: ImplementationFacts, quotes: Quotes) -> str:
+    turned, whole = layers_turned(facts)
+    if not 0 < turned < whole:
+        return ""
+    return f" of {quotes('positions.turned_layers', turned)} of {quotes('positions.all_layers', whole)} layers"
+
+
 def _longest(facts: ImplementationFacts, quotes: Quotes) -> str:
     said = []
     for path, value in facts.positions.items():
@@ -120,7 +151,7 @@ def _longest(facts: ImplementationFacts, quotes: Quotes) -> str:
     if said:
         rotary = facts.classes_of("position embedding")
         computed = (
-            f" Positions enter the attention through `{short(rotary[0])}` ({facts.pointer(rotary[0])})."
+            f" Positions enter the attention{_turned(facts, quotes)} through `{short(rotary[0])}` ({facts.pointer(rotary[0])})."
             if rotary
             else ""
         )
