@@ -13,7 +13,7 @@ from cute_oracle import compiled, counted, usable
 from kernel_sources import kernel_sources
 from opscope_cache.store import MemoryStore
 from opscope_schemas.common import Repository
-from opscope_schemas.tiling import KernelTiling
+from opscope_schemas.tiling import Cost, KernelTiling
 from opscope_tools.kernels import describe, scan, select
 from opscope_tools.kernels.cuda.cute import values as cute
 from opscope_tools.kernels.cuda.cute.values import Atom, Slice, Tensor, TiledCopy, TiledMma
@@ -77,6 +77,12 @@ def test_threads_that_share_out_a_tile_take_each_element_once() -> None:
         tile = Tensor(Layout(shape, layouts.compact(shape, right=draw.random() < 0.5)))
         parts = [taken(cute.local_partition(tile, threads, index), t) for t in range(threads.size)]
         assert sorted(itertools.chain(*parts)) == list(range(tile.plain.size))
+        nested = Layout(((2, spread[0]), spread[1]), ((1, 2 * spread[1]), 2))  # the first mode runs around the second
+        wide = Tensor(Layout.of((2 * shape[0], shape[1])))
+        index = thread_index("x", nested.size)
+        parts = [taken(cute.local_partition(wide, nested, index), t) for t in range(nested.size)]
+        assert sorted(itertools.chain(*parts)) == list(range(wide.plain.size))
+        index = thread_index("x", threads.size)
 
         shape = tuple(s * t * e for s, t, e in zip(spread, times, each, strict=True))
         tile = Tensor(Layout(shape, layouts.compact(shape, right=draw.random() < 0.5)))
@@ -183,6 +189,35 @@ def test_swizzled_stages_and_tensor_cores_of_a_pipelined_kernel(told: Any) -> No
     assert {load.operation for load in asynchronous} == {"copy(SM80_CP_ASYNC_CACHEALWAYS)"}
 
 
+def test_how_lanes_lie_is_not_told_where_the_width_of_an_instruction_is_not(told: Any) -> None:
+    kernel = told(f"{TUTORIAL}/tiled_copy.cu::copy_kernel_vectorized")
+    assert kernel.num_tiles == "2 * 8"
+    assert kernel.cost.read_bytes == "8192 * sizeof(TensorS::value_type)"
+    assert {load.coalesced for load in kernel.loads} == {""}  # uint_byte_t<sizeof(Element) * size(val_layout)>
+    assert not [level for level in kernel.levels if level.level == "thread"]
+
+
+def test_a_tile_that_several_blocks_load_for_each_other_is_not_counted(tmp_path: Path) -> None:
+    body = (
+        "Tensor m = tma.get_tma_tensor(make_shape(_512{{}})); __shared__ float s[64];"
+        "Tensor g = local_tile(m, Shape<_64>{{}}, make_coord(_)); Tensor t = make_tensor(make_smem_ptr(s), make_shape(_64{{}}, _1{{}}));"
+        "auto [from, to] = tma_partition(tma, 0, Layout<{blocks}>{{}}, t, g);"
+        "if (threadIdx.x == 0) copy(tma, from(_, blockIdx.x), to(_, 0));"
+    )
+    text = (
+        "#include <cute/tensor.hpp>\nusing namespace cute;\ntemplate <class Tma> __global__ void {name}(Tma const tma) {{ {body} }}\n"
+        "void {name}_go(float* x) {{ Tensor whole = make_tensor(make_gmem_ptr(x), make_shape(_512{{}}));"
+        "auto tma = make_tma_atom(SM90_TMA_LOAD{{}}, whole, make_layout(make_shape(_64{{}})), Shape<_64>{{}});"
+        "{name}<<<8, 64>>>(tma); }}\n"
+    )
+    (tmp_path / "one.cu").write_text(text.format(name="one", body=body.format(blocks="_1")))
+    (tmp_path / "two.cu").write_text(text.format(name="two", body=body.format(blocks="_2")))
+    one, two = (cost_of(tmp_path, f"{name}.cu::{name}") for name in ("one", "two"))
+    assert (one.read_bytes, one.not_counted) == ("256", ())
+    assert not two.read_bytes
+    assert two.not_counted
+
+
 def test_a_warpgroup_multiplies_what_its_stages_hold(told: Any) -> None:
     kernel = told(f"{TUTORIAL}/hopper/wgmma_sm90.cu::gemm_device")
     assert {g.block for g in kernel.grid} == {("128",)}
@@ -202,6 +237,15 @@ def test_one_thread_asks_for_a_tile_and_what_its_stages_hold_is_multiplied(told:
     point = {turns: 7, "sizeof(TA)": 2, "sizeof(TB)": 2, "sizeof(TC)": 2}
     assert evaluate(kernel.cost.read_bytes, point) == (7 + 3) * 2 * 128 * 64 * 2 + 128 * 128 * 2
     assert {load.operation for load in kernel.loads if load.parameter == "tma_a"} == {"copy(SM90_TMA_LOAD)"}
+
+
+def cost_of(folder: Path, target: str) -> Cost:
+    quiet: Any = {"checkpoint": lambda: None, "progress": lambda *_: None}
+    repository = Repository(name="own", root=folder, packages=())
+    inventory = scan(repository, MemoryStore(), **quiet)
+    (found,) = describe(repository, inventory, select(inventory, target), **quiet)
+    assert found.cost is not None
+    return found.cost
 
 
 def own(
@@ -236,7 +280,11 @@ def own(
         ("Tensor t = make_tensor(make_gmem_ptr(x), make_shape(_64{})); y[threadIdx.x] = t(int(y[threadIdx.x]));", (0, 512, 256)),
         ("for (int i = 0; i < rank(2, 4); ++i) y[64 * i + threadIdx.x] = 1.f;", (0, 0, 2048)),
         # a name that CuTe gives a mode that is left out
-        ("Tensor X = make_tensor(make_gmem_ptr(x), make_shape(_64{})); y[threadIdx.x] = X(threadIdx.x);", (0, 256, 256)),
+        ("Tensor X = make_tensor(make_gmem_ptr(x), make_shape(_64{})); Tensor p = local_partition(X, Layout<_64>{}, threadIdx.x);"
+         "y[threadIdx.x] = p(0);", (0, 256, 256)),
+        # where a tile is may be read, and is read once
+        ("Tensor t = make_tensor(make_gmem_ptr(x), make_shape(4096));"
+         "Tensor b = local_tile(t, Shape<_64>{}, make_coord(int(y[threadIdx.x]))); y[threadIdx.x] = b(threadIdx.x);", (0, 512, 256)),
         # registers: copied in, added to, copied out
         ("Tensor t = make_tensor(make_gmem_ptr(x), make_layout(make_shape(_64{}, _4{}), LayoutRight{}));"
          "Tensor p = t(threadIdx.x, _); Tensor r = make_fragment_like(p); copy(p, r);"
@@ -253,7 +301,7 @@ def own(
          "Tensor b = local_partition(make_tensor(make_gmem_ptr(y), make_shape(_512{})), Layout<_64>{}, threadIdx.x);"
          "axpby(2.f, a, 3.f, b);", (1536, 4096, 2048)),
     ],
-    ids=["elements", "namesake", "index", "of sizes", "X", "registers", "shared", "filled", "both global"],
+    ids=["elements", "namesake", "index", "of sizes", "X", "tile that is read", "registers", "shared", "filled", "both global"],
 )  # fmt: skip
 def test_what_a_block_does_with_tensors_is_counted_once(
     body: str, figures: tuple[int, int, int], tmp_path: Path
