@@ -198,3 +198,31 @@ __global__ void by_data(const float* x, float* y) {
   }
   y[threadIdx.x] = v;
 }
+
+// the next turn's part is fetched in all turns but the last; before the loop the first is
+__global__ void ahead(const float* x, float* y, int n) {
+  float next = x[threadIdx.x];
+  for (int k = 0; k < n; ++k) {
+    float now = next;
+    if (k + 1 < n) {
+      next = x[(k + 1) * 64 + threadIdx.x];
+    }
+    y[k * 64 + threadIdx.x] = now * 2.0f;
+  }
+}
+
+// two ways through the turns, by loops in one another; what the inner one counts is no test of the outer one
+__global__ void last_turns(const float* x, float* y, int n, int m) {
+  float v = 0;
+  for (int k = 0; k < n; ++k) {
+    for (int j = 0; j < m; ++j) {
+      if (m > j + 3) {
+        v += x[threadIdx.x];
+      } else {
+        v = v * x[threadIdx.x] + x[64 + threadIdx.x];
+      }
+    }
+    if (k < n) v = v - 1.0f;
+    if (k + 2 < n) y[threadIdx.x] = v;
+  }
+}

@@ -34,6 +34,9 @@ TRAPS = [
     CudaCase("rows", ("buffer<float>(1024)", "buffer<float>(16)", "100"), (2,), (128,), {"columns": 100}),
     CudaCase("moving", ("buffer<float>(512)", "buffer<int>(512)", "buffer<float>(512)", "300", "1"), sizes={"n": 300}),
     CudaCase("counters", ("buffer<float>(512)", "buffer<float>(64)", "5"), sizes={"n": 5}),
+    *(CudaCase("ahead", ("buffer<float>(512)", "buffer<float>(512)", str(n)), sizes={"n": n}) for n in (1, 2, 5)),
+    *(CudaCase("last_turns", ("buffer<float>(128)", "buffer<float>(64)", str(n), str(m)), sizes={"n": n, "m": m})
+      for n, m in ((1, 1), (2, 4), (5, 3), (4, 9))),
 ]  # fmt: skip
 
 #: of exllamav2: file, functions of it that are compiled, launches

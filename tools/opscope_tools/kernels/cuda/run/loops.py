@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from opscope_tools.kernels.cuda.names.values import Value, computed, lane_step, told, whole
-from opscope_tools.kernels.cuda.run.state import Flow, Runs, State, Values
+from opscope_tools.kernels.cuda.run.state import Flow, Runs, State, Turns, Values
 from opscope_tools.kernels.cuda.run.trips import (
     MOST_UNROLLED,
     depends,
@@ -110,7 +110,9 @@ class Loops:
             )
         for text in made.conditions:
             state.condition(text, node)
-        return self.repeat(state, node, each, made.threads, name)
+        ones = start.number == 0 and operator == "<" and step.operator == "+" and amount.number == 1 and not after
+        turns = Turns(name, bound.number, each, state.times) if ones and made.threads is state.threads else None
+        return self.repeat(state, node, each, made.threads, name, turns)
 
     def _by_test(self, state: State, node: For | While) -> tuple[str, list[int]] | None:
         """The counter of a loop whose test is of constants and the counter, `(1 << u) < 1024`, tried value by value."""
@@ -185,7 +187,9 @@ class Loops:
         if not apart.nothing:
             state.missing("the test of the loop, which computes", node, apart.parts)
 
-    def repeat(self, state: State, node: Any, each: Any, threads: Any, name: str = "") -> Flow:
+    def repeat(
+        self, state: State, node: Any, each: Any, threads: Any, name: str = "", turns: Turns | None = None
+    ) -> Flow:
         """A body as often as its loop runs, looked at once."""
         changed = writes(state, node.body) | ({name} if name else frozenset())
         if isinstance(node, For) and node.step is not None:
@@ -202,13 +206,14 @@ class Loops:
         state.left = set()
         state.threads = threads
         state.times = times * state.log.counts.factor(each)
+        outer, state.turns = state.turns, turns
         if name:
             state.log.counters.add(name)
         flow = self.statements.inner(state, node.body)
         if isinstance(node, For) and node.step is not None and not flow:
             self.place(state, node.step)
         state.loops.pop()
-        state.times = times
+        state.times, state.turns = times, outer
         _ended(state, node, before, left)
         forget(state, changed, "loop", steady)
         if flow in {"break", "return"}:

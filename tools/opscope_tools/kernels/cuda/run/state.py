@@ -25,6 +25,17 @@ from opscope_tools.kernels.values.threads import Threads
 Flow = Literal["", "return", "break", "continue"]
 
 
+@dataclass(frozen=True)
+class Turns:
+    """The innermost loop, where it counts from 0 by ones up to a bound."""
+
+    counter: str
+    bound: Any
+    #: how often it runs, and how often what stands around it
+    each: Any
+    around: Formula
+
+
 @dataclass
 class State:
     """One function that is run."""
@@ -46,6 +57,8 @@ class State:
     #: lines of the loops of this function that are open, and how many are around its call
     loops: list[int] = field(default_factory=list)
     loops_around: int = 0
+    #: of the loop around, where its turns can be told apart
+    turns: Turns | None = None
     returned: list[Value] = field(default_factory=list)
     #: what is given back on ways that are not taken
     elsewhere: list[Value] = field(default_factory=list)
@@ -166,4 +179,4 @@ class Runs(Protocol):
     def inner(self, state: State, node: Node | None) -> Flow: ...
 
 
-__all__ = ["Calls", "Flow", "Runs", "State", "Values"]
+__all__ = ["Calls", "Flow", "Runs", "State", "Turns", "Values"]

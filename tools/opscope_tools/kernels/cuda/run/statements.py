@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from opscope_schemas.formula import Formula
+
 from opscope_tools.kernels.cuda.names.values import UNKNOWN, UNTOLD, Value, lane_step
 from opscope_tools.kernels.cuda.run.calls import Calls
 from opscope_tools.kernels.cuda.run.decisions import OPEN, Decision, Guards
@@ -36,10 +38,11 @@ from opscope_tools.kernels.cuda.syntax.nodes import (
     While,
     leaves,
     spelled,
+    within,
 )
 from opscope_tools.kernels.run.events import TooManyStepsError, Unknown
 from opscope_tools.kernels.values.conditions import negated
-from opscope_tools.kernels.values.expressions import render
+from opscope_tools.kernels.values.expressions import call, combine, leaf, render
 
 
 class Statements:
@@ -113,6 +116,8 @@ class Statements:
         """Run an `if`: both sides, each for the threads that take it; says how it ended."""
         state.statement = node.test
         test = self.value(state, node.test)
+        if (split := _by_turn(state, node, test)) is not None:
+            return self._turns(state, node, *split)
         left = leaves(node.then) or (node.other is None and _gives_up(node.then))
         decision = self.guards.decide(test, state.threads, not (left or _idle(node.then)), left)
         if decision.outcome == "threads" and decision.yes is not None and decision.no is not None:
@@ -155,6 +160,17 @@ class Statements:
         ends, scope.blocks, scope.types = scope.blocks, blocks, types
         vars(state).update(kept)
         return flow, ends
+
+    def _turns(self, state: State, node: If, first: Formula, last: Formula) -> Flow:
+        """Each side in its turns of the loop around."""
+        kept, changed = state.times, _changed(state, node.then, node.other)
+        for side, times in ((node.then, first), (node.other, last)):
+            state.times = times
+            with state.on(node, node.text, side is node.then, "some"):
+                self.inner(state, side)
+        state.times = kept
+        forget(state, changed, "loop", even(state, changed, [node.then, node.other], kept=True))
+        return ""
 
     def _by_threads(self, state: State, node: If, decision: Decision) -> Flow:
         """Each side with its threads."""
@@ -262,6 +278,27 @@ class Statements:
         if subject.number is not None and numbers[0]:
             state.log.answers.equal[name] = numbers[0][0]
         return 0
+
+
+def _by_turn(state: State, node: If, test: Value) -> tuple[Formula, Formula] | None:
+    """How often the sides of `if (k + 1 < n)` run in a loop whose `k` counts up to `n`; None for other tests."""
+    turns = state.turns
+    if turns is None or len(test.test) != 3 or test.test[0] not in {"<", ">"}:
+        return None
+    a, b = test.test[1:] if test.test[0] == "<" else test.test[:0:-1]
+    if a.number is None or b.number is None or b.number != turns.bound:
+        return None
+    if any(isinstance(one, Jump | Return) for one in within(node)):
+        return None
+    ahead = (state.log.counts.read(a.number) - state.log.counts.read(leaf(turns.counter))).constant()
+    if ahead is None or ahead < 0 or ahead.denominator != 1:
+        return None
+    n, c = turns.each, int(ahead)
+    whole = isinstance(n, int)
+    first = max(n - c, 0) if whole else call("max", combine("-", n, c), 0) if c else n
+    last = min(n, c) if whole else call("min", n, c) if c else 0
+    counts = state.log.counts
+    return turns.around * counts.factor(first), turns.around * counts.factor(last)
 
 
 def _join(state: State, names: Iterable[str], ends: list[dict[str, Value]]) -> None:
