@@ -226,3 +226,18 @@ __global__ void last_turns(const float* x, float* y, int n, int m) {
     if (k + 2 < n) y[threadIdx.x] = v;
   }
 }
+
+template <typename F>
+__device__ void often(F f, int m) {
+  for (int j = 0; j < m; ++j) f();
+}
+
+// turns within turns, and of a loop elsewhere, are taken for granted and said to be
+__global__ void within_turns(const float* x, float* y, int n, int m) {
+  for (int k = 0; k < n; ++k) {
+    if (k + 2 < n) {
+      if (k + 1 < n) y[threadIdx.x] = x[threadIdx.x];
+    }
+    often([&] { if (k + 3 < n) y[threadIdx.x] = 1.0f; }, m);
+  }
+}

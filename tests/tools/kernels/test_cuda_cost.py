@@ -124,6 +124,14 @@ def test_a_block_costs_what_its_threads_do(
     compare(cost_of(own, case.name, case), case, traps[number])
 
 
+def test_turns_within_turns_are_taken_for_granted_and_said_to_be(own: tuple[Repository, Inventory]) -> None:
+    cost = cost_of(own, "within_turns", CudaCase("within_turns", (), sizes={"n": 9, "m": 2}))
+    assert any("k + 1 < n" in text for text in cost.conditions)
+    assert any("k + 3 < n" in text for text in cost.conditions)
+    assert not any("k + 2 < n" in text for text in cost.conditions)
+    assert cost.evaluated["write_bytes"] == (7 + 9 * 2) * 64 * 4
+
+
 @pytest.fixture(scope="module")
 def exllama(tmp_path_factory: pytest.TempPathFactory) -> tuple[Repository, Inventory]:
     return inventory(kernel_sources(tmp_path_factory.mktemp("sources"))["exllamav2"] / "exllamav2")

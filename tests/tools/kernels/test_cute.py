@@ -312,6 +312,31 @@ def test_what_a_block_does_with_tensors_is_counted_once(
     assert [evaluate(t, {}) for t in (cost.flops, cost.read_bytes, cost.write_bytes)] == [*figures]
 
 
+@pytest.mark.parametrize("mma", ["d, a, b, c", "a, b, d"])
+def test_a_product_adds_up_along_k_wherever_its_result_is_put(mma: str, tmp_path: Path) -> None:
+    body = (
+        "TiledMMA<MMA_Atom<UniversalFMA<float>>, Layout<Shape<_8, _8, _1>>> mma; Tensor a = make_tensor<float>(make_shape(_1{}, _4{}, _8{}));"
+        "Tensor b = make_tensor<float>(make_shape(_1{}, _2{}, _8{})); Tensor c = make_tensor<float>(make_shape(_1{}, _4{}, _2{}));"
+        f"Tensor d = make_fragment_like(c); gemm(mma, {mma});"
+    )
+    cost = own(tmp_path, body).cost
+    assert cost is not None
+    assert evaluate(cost.matmul_flops, {}) == 64 * 2 * 4 * 2 * 8
+
+
+def test_a_pointer_of_a_type_that_is_not_told_is_not_taken_for_shared_memory(tmp_path: Path) -> None:
+    body = "Tensor t = make_tensor(make_gmem_ptr(p.from), make_shape(_64{})); y[threadIdx.x] = t(threadIdx.x);"
+    cost = own(tmp_path, body, "Given p, float* y", "p, y").cost
+    assert cost is not None
+    assert cost.not_counted
+    assert not cost.read_bytes
+
+
+def test_only_a_file_that_speaks_of_cute_is_read_as_such() -> None:
+    assert CSource("a.cu", "#include <cute/tensor.hpp>").of_cute
+    assert not CSource("a.cu", "// blocks that execute; executed").of_cute
+
+
 def test_lanes_of_a_partition_lie_side_by_side_along_the_mode_that_does(tmp_path: Path) -> None:
     body = (
         "Tensor t = make_tensor(make_gmem_ptr(x), make_layout(make_shape(_64{{}}, _64{{}}), {order}{{}}));"
@@ -384,6 +409,7 @@ struct Tiles : public Base {
   using Within = decltype(complement(Layout<Shape<_4, Int<kPage>>, Stride<_2, _16>>{}, Int<kRows * kColumns * 64>{}));
   using Back = decltype(right_inverse(Ordered{}));
   using Tiled = decltype(tiled_divide(Ordered{}, Shape<_8, _1, _32>{}));
+  using Kept = decltype(logical_divide(Padded{}, make_tile(_, Int<16>{})));
   using Grouped = decltype(group<1, 3>(Ordered{}));
   static constexpr int kSwizzledBytes = size(Whole{}) * sizeof(Element);
   static constexpr int kPaddedBytes = cosize_v<Padded> * sizeof(Element);
@@ -405,6 +431,7 @@ _LAYOUTS = (
     "Back",
     "Tiled",
     "Grouped",
+    "Kept",
 )
 _CONSTANTS = ("Wide", "kPage", "kThreads", "kEach", "kSwizzledBytes", "kPaddedBytes", "kBytes")
 

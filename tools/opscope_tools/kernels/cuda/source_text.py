@@ -45,7 +45,7 @@ class CSource(CppText):
     @cached_property
     def of_cute(self) -> bool:
         """Whether it speaks of CuTe."""
-        return "cute" in self.original
+        return re.search(r"\bcute\b", self.original) is not None
 
     @cached_property
     def namespaces(self) -> frozenset[str]:

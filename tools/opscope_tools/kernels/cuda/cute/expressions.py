@@ -34,15 +34,15 @@ from opscope_tools.kernels.values.expressions import Expression
 from opscope_tools.kernels.values.layouts import Layout, LayoutError, Swizzle
 
 #: types that are tuples of sizes
-_TUPLES = frozenset("Shape Stride Step Coord Tile tuple Underscore".split())
+_TUPLES = frozenset("Shape Stride Step Coord Tile tuple".split())
 _INTEGER = re.compile(r"_(\d+)$")
 _INTEGERS = frozenset("Int C constant integral_constant".split())
 #: layouts of shared memory that tensor cores read, by the bits of a row: `Layout_K_SW128_Atom<half_t>`
 _ROWS = {"INTER": (128, 0), "SW32": (256, 1), "SW64": (512, 2), "SW128": (1024, 3)}
 _ATOM = re.compile(r"Layout_(K|MN)_(INTER|SW\d+)_(?:32B_)?Atom$")
-_PLAIN = {
-    "make_shape": tuple, "make_stride": tuple, "make_coord": tuple, "make_step": tuple, "make_tile": tuple, "make_tuple": tuple,
-}  # fmt: skip
+_MADE = frozenset(f"make_{name}" for name in "shape stride coord step tile tuple".split())
+#: what makes a pointer -> the memory that it leads to
+_POINTERS = {"make_gmem_ptr": "global", "make_smem_ptr": "shared", "make_rmem_ptr": "local", "raw_pointer_cast": ""}
 
 
 class Around(Protocol):
@@ -60,8 +60,8 @@ class Around(Protocol):
     def constant(self, text: str) -> Any:
         """A whole number that a template argument spells; None for others."""
 
-    def pointer(self, node: Node) -> Value | None:
-        """The address that a tensor starts from."""
+    def pointer(self, node: Node, space: str) -> Value:
+        """The address that a tensor starts from, in the memory that its maker names; '': as its type says."""
 
     def bits(self, text: str) -> int | None:
         """Of an element of a type."""
@@ -196,9 +196,7 @@ class Cute:
         moved = inner.removesuffix(">").strip()
         wide = self.around.bits(moved) if re.fullmatch(r"[\w:]+", moved) else None
         one_by_one = moved == element or plain.startswith(("Auto", "Default")) or (not inner and "_" in plain)
-        return Atom(
-            plain.rpartition("::")[2], element=element, width=(wide or 0) // 8, told=wide is not None or one_by_one
-        )
+        return Atom(plain.rpartition("::")[2], width=(wide or 0) // 8, told=wide is not None or one_by_one)
 
     def _mma(self, plain: str, arguments: Sequence[str]) -> Any:
         atom = self._written(arguments[0])
@@ -223,11 +221,11 @@ class Cute:
         if isinstance(variable, Tensor | Layout | Swizzled):
             return self._indexed(variable, arguments)
         template = function.arguments or ()
-        if plain in {"make_gmem_ptr", "make_smem_ptr", "make_rmem_ptr", "raw_pointer_cast"} and len(arguments) == 1:
-            return self.around.pointer(arguments[0])
+        if plain in _POINTERS and len(arguments) == 1:
+            return self.around.pointer(arguments[0], _POINTERS[plain])
         if plain == "make_tensor" and arguments:
             return self._tensor(template, arguments)
-        if plain in _PLAIN:
+        if plain in _MADE:
             made = tuple(self._given(a) for a in arguments)
             return None if None in made else made
         known = _tma if re.match(r"make_tma_(?:atom|copy)(?:_|$)", plain) else _FUNCTIONS.get(plain)
@@ -287,7 +285,7 @@ class Cute:
         base = self._given(arguments[0])
         parts = [self._given(a) for a in arguments[1:]]
         if not template and parts and not isinstance(base, tuple | Layout | Value):  # a pointer as it is
-            base = self.around.pointer(arguments[0])
+            base = self.around.pointer(arguments[0], "")
         if isinstance(base, Value) and base.type.kind in {"pointer", "array"}:
             layout = _layout(parts) if parts and None not in parts else None
             return None if layout is None else Tensor(layout, base)
@@ -416,15 +414,24 @@ def _on(of: Any, change: Callable[[Layout], Layout]) -> Any:
     return Swizzled(of.swizzle, change(of.layout)) if isinstance(of, Swizzled) else change(of)
 
 
+def _tiler(of: Any) -> Any:
+    """A tiler as the algebra takes it: None keeps a mode whole."""
+    if isinstance(of, Free):
+        return None
+    if not isinstance(of, tuple | int | Expression | Layout):
+        raise LayoutError("a tiler of no sizes")
+    return tuple(map(_tiler, of)) if isinstance(of, tuple) else of
+
+
 def _by(operation: Callable[[Layout, Any], Layout]) -> _Function:
-    return lambda _, given, __: _on(given[0], lambda layout: operation(layout, given[1]))
+    return lambda _, given, __: _on(given[0], lambda layout: operation(layout, _tiler(given[1])))
 
 
 def _composition(_: Cute, given: Sequence[Any], __: Sequence[str]) -> Any:
     outer, *inner = given
     if isinstance(outer, Swizzle):
         return Swizzled(outer, inner[-1])
-    return _on(outer, lambda layout: layouts.composition(layout, inner[0]))
+    return _on(outer, lambda layout: layouts.composition(layout, _tiler(inner[0])))
 
 
 def _tile_to_shape(_: Cute, given: Sequence[Any], __: Sequence[str]) -> Any:
@@ -441,7 +448,7 @@ def _local_tile(_: Cute, given: Sequence[Any], __: Sequence[str]) -> Any:
     tensor, tiler, at, *projection = given
     if projection:
         tiler, at = cute.diced(projection[0], tiler), cute.diced(projection[0], at)
-    return cute.local_tile(tensor, tiler, at)
+    return cute.local_tile(tensor, _tiler(tiler), at)
 
 
 def _local_partition(_: Cute, given: Sequence[Any], __: Sequence[str]) -> Any:

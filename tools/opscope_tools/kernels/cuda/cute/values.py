@@ -48,13 +48,12 @@ class Swizzled:
 
 @dataclass(frozen=True)
 class Atom:
-    """One instruction: of a copy `element` bytes wide, or of a product of `shape` (m, n, k) by so many threads."""
+    """One instruction: of a copy, or of a product of `shape` (m, n, k) by so many threads."""
 
     name: str
     shape: tuple[int, int, int] = (1, 1, 1)
     threads: int = 1
-    #: the type of what is copied, as written; and bytes that one instruction moves, 0: as its type says
-    element: str = ""
+    #: bytes that one instruction of a copy moves; 0: as its type says
     width: int = 0
     #: whether it is told how many elements one instruction moves
     told: bool = True
@@ -366,7 +365,7 @@ def _both(name: str, a: Any, b: Any) -> Any:
     if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
         made = tuple(_both(f"{name}_{place}", x, y) for place, (x, y) in enumerate(zip(a, b, strict=True)))
         return None if any(one is None for one in made) else made
-    if isinstance(a, int) and isinstance(b, int):
+    if (isinstance(a, int) or a == Quantity(name)) and isinstance(b, int):
         return Quantity(name)
     return leaf(name) if all(isinstance(one, int | Expression) for one in (a, b)) else None
 
@@ -406,7 +405,11 @@ def told_whole(value: Any) -> bool:
         return told_whole(value.layout)
     if isinstance(value, Tma):
         return told_whole(value.tile)
-    return isinstance(value, int | Atom | TiledCopy | TiledMma)
+    if isinstance(value, TiledCopy):
+        return told_whole(value.threads) and told_whole(value.values)
+    if isinstance(value, TiledMma):
+        return told_whole(value.layout)
+    return isinstance(value, int | Atom)
 
 
 #: what each kind of value is, for a reader

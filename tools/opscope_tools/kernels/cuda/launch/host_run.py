@@ -999,7 +999,7 @@ class _Around:
         found = self.run.formula_of(text)
         return found if isinstance(found, int | Expression) else None
 
-    def pointer(self, node: Node) -> Value | None:
+    def pointer(self, node: Node, space: str) -> Value:
         kinds = {
             name: kind
             for frame in self.run.frames[:1]
@@ -1009,7 +1009,7 @@ class _Around:
         kind = kinds.get(node.text) if isinstance(node, Name) else None
         name = kind.name if kind is not None and not kind.arguments else "T"
         element = named_type(name) or Type("generic", name, f"sizeof({name})")
-        return Value(pointer(element), space="global", origin=(squeeze(spelled(node)),))
+        return Value(pointer(element), space=space or "global", origin=(squeeze(spelled(node)),))
 
     def type(self, text: str) -> str:
         return self.run.aliases.get(text.strip(), text)

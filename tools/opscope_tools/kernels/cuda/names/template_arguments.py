@@ -11,9 +11,11 @@ from opscope_tools.kernels.cuda.cute.expressions import Cute, bits_of, parsed
 from opscope_tools.kernels.cuda.cute.values import is_cute, shown, told_whole
 from opscope_tools.kernels.cuda.launch.host_expressions import formula
 from opscope_tools.kernels.cuda.names.definitions import template_names
+from opscope_tools.kernels.cuda.names.values import Value
 from opscope_tools.kernels.cuda.source_text import CSource, matching_angle, split_arguments
 from opscope_tools.kernels.cuda.syntax.nodes import Name, Node, spelled
 from opscope_tools.kernels.values.expressions import Expression, Opaque, Quantity, render
+from opscope_tools.kernels.values.layouts import LayoutError
 
 Load = Callable[[str], CSource | None]
 
@@ -110,8 +112,9 @@ class Members:
         """As `constant`."""
         return self.constant(spelled(node))
 
-    def pointer(self, _: Node) -> None:
+    def pointer(self, _: Node, __: str) -> Value:
         """A class holds no tensors."""
+        raise LayoutError("a tensor in a class of traits")
 
     def bits(self, text: str) -> int | None:
         """Of an element of a type."""

@@ -61,7 +61,7 @@ class Functions:
         }
         inner = replace(
             owner, threads=state.threads, times=state.times, path=state.path, depth=state.depth + 1, returned=[], left=set(),
-            loops_around=state.deep - len(owner.loops),
+            turns=state.turns if state is owner else None, loops_around=state.deep - len(owner.loops),
         )  # fmt: skip
         deep = len(scope.blocks)
         scope.blocks.append(given)

@@ -110,8 +110,9 @@ class Loops:
             )
         for text in made.conditions:
             state.condition(text, node)
-        ones = start.number == 0 and operator == "<" and step.operator == "+" and amount.number == 1 and not after
-        turns = Turns(name, bound.number, each, state.times) if ones and made.threads is state.threads else None
+        by_ones = start.number == 0 and operator == "<" and step.operator == "+" and amount.number == 1
+        alike = isinstance(node, For) and made.threads is state.threads
+        turns = Turns(name, bound.number, each, state.times) if by_ones and alike else None
         return self.repeat(state, node, each, made.threads, name, turns)
 
     def _by_test(self, state: State, node: For | While) -> tuple[str, list[int]] | None:

@@ -163,12 +163,13 @@ class Statements:
 
     def _turns(self, state: State, node: If, first: Formula, last: Formula) -> Flow:
         """Each side in its turns of the loop around."""
-        kept, changed = state.times, _changed(state, node.then, node.other)
+        kept, turns, changed = state.times, state.turns, _changed(state, node.then, node.other)
+        state.turns = None  # within them turns are counted anew
         for side, times in ((node.then, first), (node.other, last)):
             state.times = times
             with state.on(node, node.text, side is node.then, "some"):
                 self.inner(state, side)
-        state.times = kept
+        state.times, state.turns = kept, turns
         forget(state, changed, "loop", even(state, changed, [node.then, node.other], kept=True))
         return ""
 
@@ -286,7 +287,7 @@ def _by_turn(state: State, node: If, test: Value) -> tuple[Formula, Formula] | N
     if turns is None or len(test.test) != 3 or test.test[0] not in {"<", ">"}:
         return None
     a, b = test.test[1:] if test.test[0] == "<" else test.test[:0:-1]
-    if a.number is None or b.number is None or b.number != turns.bound:
+    if a.number is None or a.varies != {"loop"} or b.number is None or b.number != turns.bound:
         return None
     if any(isinstance(one, Jump | Return) for one in within(node)):
         return None

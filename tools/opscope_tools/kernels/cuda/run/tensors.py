@@ -90,14 +90,11 @@ class _Around:
             return known
         return self.state.scope.number_of(text) if re.fullmatch(r"[\w:\s+*/%()-]+", text) else None
 
-    def pointer(self, node: Node) -> Value | None:
+    def pointer(self, node: Node, space: str) -> Value:
         found = self.values.value(self.state, node)
-        if found.type.kind == "array" and found.type.of is not None:
-            return replace(found, space=found.space or found.where or "shared")
-        if found.type.kind == "pointer":
-            return found
-        shared = any(isinstance(o, str) for o in found.origin) or found.where == "shared" or found.space == "shared"
-        return Value(Type("pointer", "", "8", UNKNOWN), space="shared" if shared else "local")
+        if found.type.kind in {"pointer", "array"}:
+            return replace(found, space=space or found.space)
+        return Value(Type("pointer", "", "8", UNKNOWN), space=space, origin=found.origin, varies=found.varies)
 
     def type(self, text: str) -> str:
         return text
@@ -121,12 +118,10 @@ class Tensors:
 
     def alias(self, state: State, name: str, kind: TypeName | None) -> None:
         """`using Layout = decltype(...)`: what the type stands for."""
-        found = (
-            self.cute(state).written(kind.name if not kind.arguments else f"{kind.name}<{', '.join(kind.arguments)}>")
-            if kind
-            else None
-        )
-        if found is not None and _of_cute(state):
+        if kind is None or not _of_cute(state):
+            return
+        arguments = f"<{', '.join(kind.arguments)}>" if kind.arguments else ""
+        if (found := self.cute(state).written(f"{kind.name}{arguments}")) is not None:
             state.scope.cute[name] = found
 
     def unpack(self, state: State, names: Sequence[str], found: Value) -> None:
@@ -196,7 +191,7 @@ class Tensors:
     def _element(tensor: Tensor) -> Value:
         """One element, as a place."""
         base, kind = tensor.base, tensor.kind or UNKNOWN
-        if base is None or base.space not in {"global", "shared"}:
+        if base is None or base.space == "local":
             return Value(kind, varies=_DATA)
         return _place(tensor, kind)
 
@@ -218,6 +213,7 @@ class Tensors:
             summand, result = tensors
             with _each(state, result.plain.size):
                 state.put(node, "arithmetic", 3)
+            state.condition("the last factor of axpby is not 0", node)
             self._moved(state, node, summand, "load", "axpby", None)
             self._moved(state, node, result, "load", "axpby", None)
             self._moved(state, node, result, "store", "axpby", None)
@@ -288,12 +284,14 @@ class Tensors:
         size = int(element.size)
         if atom is not None and atom.width:
             return max(atom.width // size, 1)
-        return max(n for n in (1, 2, 4, 8, 16) if run % n == 0 and n * size <= max(_WIDEST, size))
+        static = all(isinstance(one, int) for mode in flat for one in mode)  # `copy` takes no other for aligned
+        together = _WIDEST if static or atom is not None else size
+        return max(n for n in (1, 2, 4, 8, 16) if run % n == 0 and n * size <= max(together, size))
 
     @staticmethod
     def _multiplied(state: State, node: Call, mma: TiledMma | Atom | None, tensors: Sequence[Tensor]) -> None:
-        """D = A B + C: each result of a thread adds up along K."""
-        a, result = tensors[0].plain, tensors[-1].plain
+        """C += A B, or D = A B + C: each result of a thread adds up along K."""
+        result, a = (t.plain for t in (tensors[:2] if len(tensors) == 4 else (tensors[2], tensors[0])))
         depth: Any = 1
         if mma is not None:
             depth = settled(
@@ -354,7 +352,7 @@ def _place(tensor: Tensor, element: Type) -> Value:
     assert base is not None
     at = along(tensor.offset, read_size(element.size)) if element.size else tensor.offset
     return Value(
-        element, varies=base.varies | tensor.offset.varies | _DATA, where=base.space, origin=base.origin, step=told(lane_step(at)),
+        element, varies=base.varies | tensor.offset.varies | _DATA, where=base.space or "unknown", origin=base.origin, step=told(lane_step(at)),
         definition=base.definition,
     )  # fmt: skip
 
