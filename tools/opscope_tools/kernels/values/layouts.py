@@ -13,7 +13,7 @@ from functools import reduce
 from itertools import chain
 from typing import Any, TypeAlias
 
-from opscope_tools.kernels.values.expressions import Expression, ceil_div, operand, settled
+from opscope_tools.kernels.values.expressions import Expression, ceil_div, settled
 
 #: a size, or tuples of them however deep
 Nested: TypeAlias = "int | Expression | tuple[Nested, ...]"
@@ -187,39 +187,23 @@ def _written(nested: Nested) -> str:
     return nested.text if isinstance(nested, Expression) else str(nested)
 
 
-def place(coordinate: Nested, shape: Nested, stride: Nested) -> Any:
-    """Where a coordinate leads to: a tuple of a shape's own form, or a number that counts its first mode fastest."""
+def place(coordinate: Any, shape: Any, stride: Any) -> Any:
+    """Where a coordinate of whole numbers leads to: a tuple of a shape's own form, or one that counts its first mode fastest."""
+    if not isinstance(shape, tuple):
+        return coordinate * stride
     if isinstance(coordinate, tuple):
-        if not isinstance(shape, tuple) or len(shape) != len(coordinate):
+        if len(shape) != len(coordinate):
             raise UndividedError("a coordinate of another shape")
-        parts = [place(c, s, d) for c, s, d in zip(coordinate, shape, stride, strict=True)]  # type: ignore[arg-type]
-        return reduce(lambda a, b: settled("+", a, b), parts, 0)
-    if isinstance(shape, tuple):
-        total: Any = 0
-        for index, (one, step) in enumerate(zip(shape, stride, strict=True)):  # type: ignore[arg-type]
-            size = product(one)
-            inner = coordinate if index == len(shape) - 1 else _rest(coordinate, size)
-            coordinate = _quotient(coordinate, size)
-            total = settled("+", total, place(inner, one, step))
-        return total
-    return times(coordinate, stride)
+        return sum(place(c, s, d) for c, s, d in zip(coordinate, shape, stride, strict=True))
+    total = 0
+    for one, step in zip(shape[:-1], stride[:-1], strict=True):
+        coordinate, inner = divmod(coordinate, product(one))
+        total += place(inner, one, step)
+    return total + place(coordinate, shape[-1], stride[-1])
 
 
-def _rest(a: Any, b: Any) -> Any:
-    return 0 if b == 1 or a == 0 else settled("%", a, b)
-
-
-def _quotient(a: Any, b: Any) -> Any:
-    return 0 if a == 0 else settled("//", a, b) if b != 1 else a
-
-
-def coalesced(layout: Layout, profile: Nested = 1) -> Layout:
-    """The same function of a number with as few modes as can be; by mode where `profile` is a tuple."""
-    if isinstance(profile, tuple):
-        if len(profile) > len(layout.modes):
-            raise UndividedError("more modes asked for than there are")
-        own = layout.modes
-        return Layout.joined([*(coalesced(m, p) for m, p in zip(own, profile, strict=False)), *own[len(profile) :]])
+def coalesced(layout: Layout) -> Layout:
+    """The same function of a number with as few modes as can be."""
     modes: list[tuple[Any, Any]] = []
     for size, stride in layout.flat:
         if size == 1:
@@ -307,9 +291,8 @@ def complement(layout: Layout, within: Nested = 1) -> Layout:
         gap = 1 if stride == current else _exactly(stride, current)
         modes.append((gap, current))
         current = times(size, stride)
-    rest = rounded_up(coalesced(Layout.of(within)).shape if isinstance(within, tuple) else within, current)
-    rests = coalesced(Layout(rest, compact(rest, current)))
-    return coalesced(Layout.joined([_plain(modes), rests]))
+    rest = rounded_up(within, current)
+    return coalesced(Layout.joined([_plain(modes), Layout(rest, compact(rest, current))]))
 
 
 def _exactly(a: Any, b: Any) -> Any:
@@ -319,19 +302,17 @@ def _exactly(a: Any, b: Any) -> Any:
         return a // b
     if b == 1:
         return a
-    raise UntoldError(f"how {operand(a)} and {operand(b)} divide each other")
+    raise UntoldError(f"how {_written(a)} and {_written(b)} divide each other")
 
 
 def right_inverse(layout: Layout) -> Layout:
     """What leads back: layout(result(i)) == i, as far as places follow each other without a gap."""
     modes: list[tuple[Any, Any]] = []
     flat = coalesced(layout).flat
-    steps = compact(tuple(s for s, _ in flat))
+    steps = flatten(compact(tuple(s for s, _ in flat)))
     current: Any = 1
-    for size, stride, step in sorted(
-        ((s, d, b) for (s, d), b in zip(flat, steps, strict=True) if not isinstance(d, Expression)),  # type: ignore[arg-type]
-        key=lambda m: m[1],
-    ):
+    known = [(s, d, b) for (s, d), b in zip(flat, steps, strict=True) if not isinstance(d, Expression)]
+    for size, stride, step in sorted(known, key=lambda m: m[1]):
         if size == 1 or stride == 0:
             continue
         if stride != current:

@@ -563,24 +563,4 @@ _FUNCTIONS: dict[str, _Function] = {
 }  # fmt: skip
 
 
-def bits_of(name: str) -> int | None:
-    """Bits of an element of a type that CUDA or CUTLASS names."""
-    plain = name.strip().rpartition("::")[2].strip()
-    if (wide := re.fullmatch(r"u?int(\d+)b?_t|u?int(\d+)_t|uint_bit_t<(\d+)>", plain)) is not None:
-        return int(next(g for g in wide.groups() if g))
-    named = {
-        "half_t": 16,
-        "bfloat16_t": 16,
-        "tfloat32_t": 32,
-        "float_e4m3_t": 8,
-        "float_e5m2_t": 8,
-        "float_e2m1_t": 4,
-        "float_ue8m0_t": 8,
-    }
-    if plain in named:
-        return named[plain]
-    kind = named_type(plain)
-    return int(kind.size) * 8 if kind is not None and kind.size.isdigit() else None
-
-
-__all__ = ["Around", "Cute", "bits_of", "parsed"]
+__all__ = ["Around", "Cute", "parsed"]

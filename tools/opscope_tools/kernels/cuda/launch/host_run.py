@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from opscope_tools.kernels.cuda.cute.expressions import Cute, bits_of
+from opscope_tools.kernels.cuda.cute.expressions import Cute
 from opscope_tools.kernels.cuda.cute.values import is_cute
 from opscope_tools.kernels.cuda.launch.cutlass import LAUNCHERS, cluster_fields
 from opscope_tools.kernels.cuda.launch.host_expressions import formula
@@ -35,6 +35,7 @@ from opscope_tools.kernels.cuda.launch.host_values import (
     joined,
 )
 from opscope_tools.kernels.cuda.names.definitions import LAUNCH_CALLS
+from opscope_tools.kernels.cuda.names.element_types import element_bits
 from opscope_tools.kernels.cuda.names.structures import Struct
 from opscope_tools.kernels.cuda.names.values import Type, Value, named_type, pointer
 from opscope_tools.kernels.cuda.source_text import CSource, squeeze, whole_words
@@ -1015,7 +1016,7 @@ class _Around:
         return self.run.aliases.get(text.strip(), text)
 
     def bits(self, text: str) -> int | None:
-        return bits_of(text)
+        return element_bits(text)
 
 
 def _changes(kind: TypeName) -> bool:

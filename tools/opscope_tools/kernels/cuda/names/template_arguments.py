@@ -7,10 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from opscope_tools.kernels.cuda.cute.expressions import Cute, bits_of, parsed
+from opscope_tools.kernels.cuda.cute.expressions import Cute, parsed
 from opscope_tools.kernels.cuda.cute.values import is_cute, shown, told_whole
 from opscope_tools.kernels.cuda.launch.host_expressions import formula
 from opscope_tools.kernels.cuda.names.definitions import template_names
+from opscope_tools.kernels.cuda.names.element_types import element_bits
 from opscope_tools.kernels.cuda.names.values import Value
 from opscope_tools.kernels.cuda.source_text import CSource, matching_angle, split_arguments
 from opscope_tools.kernels.cuda.syntax.nodes import Name, Node, spelled
@@ -118,7 +119,7 @@ class Members:
 
     def bits(self, text: str) -> int | None:
         """Of an element of a type."""
-        return bits_of(self.type(text))
+        return element_bits(self.type(text))
 
     def type(self, text: str) -> str:
         """A type, aliases followed as far as they lead to one."""
@@ -142,7 +143,7 @@ class Members:
 
         def same(match: re.Match[str]) -> str:
             one, other = (self.type(part).rpartition("::")[2] for part in split_arguments(match[1]))
-            told = one == other or (bits_of(one) is not None and bits_of(other) is not None)
+            told = one == other or (element_bits(one) is not None and element_bits(other) is not None)
             return str(int(one == other)) if told else match[0]
 
         text = re.sub(r"\b(?:std::|cute::)?is_same_v\s*<([^<>]*)>", same, text)

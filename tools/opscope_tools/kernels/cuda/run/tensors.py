@@ -12,7 +12,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from opscope_tools.kernels.cuda.cute.expressions import Cute, bits_of
+from opscope_tools.kernels.cuda.cute.expressions import Cute
 from opscope_tools.kernels.cuda.cute.values import (
     Atom,
     Free,
@@ -24,6 +24,7 @@ from opscope_tools.kernels.cuda.cute.values import (
     Tma,
     along,
 )
+from opscope_tools.kernels.cuda.names.element_types import element_bits
 from opscope_tools.kernels.cuda.names.values import (
     BOOL,
     INT,
@@ -103,7 +104,7 @@ class _Around:
         kind = self.state.scope.read_type(text)
         if kind is not None and kind.size.isdigit():
             return int(kind.size) * 8
-        return bits_of(text)
+        return element_bits(text)
 
 
 class Tensors:

@@ -34,16 +34,7 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 _ASM = frozenset({"asm", "__asm__", "__asm"})
 _STORAGE = frozenset({"__shared__", "extern", "static", "const", "volatile"})
 _IGNORED = frozenset(
-    {
-        "static_assert",
-        "CUTE_STATIC_ASSERT",
-        "CUTE_STATIC_ASSERT_V",
-        "_Pragma",
-        "__pragma",
-        "assert",
-        "__builtin_assume",
-        "__assume",
-    }
+    "static_assert CUTE_STATIC_ASSERT CUTE_STATIC_ASSERT_V _Pragma __pragma assert __builtin_assume __assume".split()
 )
 
 
