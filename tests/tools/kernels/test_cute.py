@@ -17,7 +17,7 @@ from opscope_schemas.tiling import Cost, KernelTiling
 from opscope_tools.kernels import describe, scan, select
 from opscope_tools.kernels.cuda.cute import values as cute
 from opscope_tools.kernels.cuda.cute.values import Atom, Slice, Tensor, TiledCopy, TiledMma
-from opscope_tools.kernels.cuda.names.template_arguments import trait_constants
+from opscope_tools.kernels.cuda.names.template_arguments import members
 from opscope_tools.kernels.cuda.names.values import Value, thread_index
 from opscope_tools.kernels.cuda.source_text import CSource
 from opscope_tools.kernels.values import layouts
@@ -436,6 +436,12 @@ _LAYOUTS = (
 _CONSTANTS = ("Wide", "kPage", "kThreads", "kEach", "kSwizzledBytes", "kPaddedBytes", "kBytes")
 
 
+def constants_of(spelled: str) -> dict[str, str]:
+    found = members([CSource("traits.h", TRAITS)], spelled)
+    assert found is not None
+    return {constant.name: constant.value for constant in found.constants.values()}
+
+
 @pytest.mark.skipif(not usable(), reason=f"{CANNOT}no g++ or no headers of CUDA's C++ library")
 def test_members_of_traits_are_what_the_compiler_makes_of_them(cutlass: Path, tmp_path: Path) -> None:
     draw = random.Random(8)
@@ -450,7 +456,7 @@ def test_members_of_traits_are_what_the_compiler_makes_of_them(cutlass: Path, tm
         printed.append(f'std::printf("%d\\n", int(size(typename {one}::Product{{}})));')
     out = iter(compiled(TRAITS, printed, cutlass / "include", tmp_path))
     for one in spelled:
-        found = {c.name: c.value for c in trait_constants([CSource("traits.h", TRAITS)], one)}
+        found = constants_of(one)
         for name in _LAYOUTS:
             assert found[name] == next(out).replace("_", "").replace(" o 0", ""), (one, name)
         for name in _CONSTANTS:
@@ -461,7 +467,7 @@ def test_members_of_traits_are_what_the_compiler_makes_of_them(cutlass: Path, tm
 
 
 def test_what_hangs_on_a_type_that_is_not_told_is_not_told() -> None:
-    found = {c.name: c.value for c in trait_constants([CSource("traits.h", TRAITS)], "Tiles<64, 64, 4, T>")}
+    found = constants_of("Tiles<64, 64, 4, T>")
     assert not {"Product", "Threads", "Raked"} & set(found)
     assert found["Whole"] == "Sw<3,3,3> o ((8,8),(64,1)):((64,512),(1,0))"
     assert found["kSwizzledBytes"] == "4096 * sizeof(Element)"

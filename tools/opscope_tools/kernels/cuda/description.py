@@ -19,11 +19,11 @@ from opscope_schemas.tiling import (
     TileSize,
 )  # fmt: skip
 
-from opscope_tools.kernels.cuda.cute.values import KINDS, common, is_cute, shown, told_whole
+from opscope_tools.kernels.cuda.handed import Handed, handed, tiles
 from opscope_tools.kernels.cuda.launch.cutlass import operators
 from opscope_tools.kernels.cuda.launch.sites import CudaContext, CudaSite, read_sites
 from opscope_tools.kernels.cuda.names.definitions import Definition
-from opscope_tools.kernels.cuda.names.template_arguments import members, trait_constants
+from opscope_tools.kernels.cuda.names.template_arguments import Members, members
 from opscope_tools.kernels.cuda.run.kernel import run_cuda
 from opscope_tools.kernels.cuda.source_text import CSource, split_arguments, squeeze
 from opscope_tools.kernels.projections import cuda_lists as lists
@@ -62,25 +62,15 @@ def describe_cuda(
     cut = [f"Only the first {_LAUNCHES} launches are described."] if len(lines) > _LAUNCHES or read[_LAUNCHES:] else []
     grids = tuple(site.launch for site in sites)
     constexprs = tuple(_with_values(t, index, sites) for index, t in enumerate(template))
-    traits = _traits(constexprs, launches, context)
-    handed, chosen = _handed(parameters, sites)
-    near = (
-        list({s.path: s for launch in launches for s in context.around(launch.file)}.values()) if source.of_cute else []
-    )
+    spelled_traits = _spelled(constexprs, launches, context)
+    of_cute = handed(parameters, constexprs, sites, spelled_traits)
     log = _run(
-        found,
-        source,
-        constexprs,
-        chosen or grids,
-        context,
-        given,
-        sizes,
-        {**_of_traits(constexprs, near), **_typed(constexprs, sites), **handed},
+        found, source, constexprs, (of_cute.chosen,) if of_cute.chosen else grids, context, given, sizes, of_cute,
         kernel=reference.role == "kernel",
-    )
-    if chosen:
+    )  # fmt: skip
+    if (one := of_cute.chosen) is not None:
         log.assumptions.setdefault(
-            f"Launched as at {_where(chosen[0], reference.file)}: other launches hand other layouts."
+            f"Launched as at {one.file or reference.file}:{one.line}: others hand other layouts."
         )
     every = log.events
     loads, stores = lists.loads_and_stores(every)
@@ -99,7 +89,7 @@ def describe_cuda(
         macro=found.macro,
         parameters=tuple(parameters),
         constexpr=constexprs,
-        tile=(*_tiles(log, constexprs), *_of_cute(parameters, sites), *traits, *spelled.tiles),
+        tile=(*_tiles(log, constexprs), *tiles(parameters, sites), *_traits(spelled_traits), *spelled.tiles),
         grid=grids,
         num_tiles=next(iter(log.shared_tiles)) if persistent else common_tiles(grids),
         mapping=lists.mapping(every),
@@ -128,7 +118,7 @@ def describe_cuda(
 
 def _run(
     found: Definition, source: CSource, constexprs: tuple[Constexpr, ...], grids: tuple[Launch, ...], context: CudaContext,
-    given: Mapping[str, object], sizes: Mapping[str, int], handed: Mapping[int | str, object], *, kernel: bool,
+    given: Mapping[str, object], sizes: Mapping[str, int], of_cute: Handed, *, kernel: bool,
 ) -> Log:  # fmt: skip
     """What running the body abstractly meets."""
     settled: dict[str, object] = {}
@@ -142,63 +132,7 @@ def _run(
     library = context.library.around(source, found.body)
     body = _with_callees(source, found, context)
     block = block_sizes(grids, body) if kernel else {axis: leaf(f"blockDim.{axis}") for axis in "xyz"}
-    return run_cuda(library.function(source, found), library, block, settled, compile_time, handed)
-
-
-def _handed(
-    parameters: Sequence[Parameter], sites: Sequence[CudaSite]
-) -> tuple[dict[int | str, object], tuple[Launch, ...]]:
-    """What CuTe makes of each argument, as far as all launches hand the same; where they hand other kinds, what the first launch
-    hands for which most is told, and that launch."""
-    ways = [(site, way) for site in sites for way in site.handed if any(map(is_cute, way))]
-    found: dict[int | str, object] = {}
-    for place, parameter in enumerate(parameters):
-        values = [way[place] if place < len(way) else None for _, way in ways]
-        if not any(map(is_cute, values)):
-            continue
-        made = common(parameter.name, values) if all(map(is_cute, values)) else None
-        if made is None:
-            site, way = max(ways, key=lambda one: sum(map(is_cute, one[1])))
-            return {n: value for n, value in enumerate(way) if is_cute(value)}, (site.launch,)
-        found[place] = made
-    return found, ()
-
-
-def _of_cute(parameters: Sequence[Parameter], sites: Sequence[CudaSite]) -> Iterable[TileSize]:
-    """Tiles, layouts, copies and products that launches hand a kernel, as far as the compiler knows them whole."""
-    for place, parameter in enumerate(parameters):
-        values = [way[place] for site in sites for way in site.handed if place < len(way)]
-        known = [value for value in values if type(value) in KINDS and told_whole(value)]
-        if known:
-            kinds = tuple(dict.fromkeys(KINDS[type(value)] for value in known))
-            texts = tuple(dict.fromkeys(map(shown, known)))
-            yield TileSize(line=parameter.line, name=parameter.name, values=texts, used_as=kinds, basis="evaluated")
-
-
-def _typed(constexprs: Sequence[Constexpr], sites: Sequence[CudaSite]) -> dict[int | str, object]:
-    """What the template parameters stand for that are given a layout's type, as far as all launches give the same."""
-    ways, found = [way for site in sites for way in site.typed], dict[int | str, object]()
-    for place, parameter in enumerate(constexprs):
-        values = [way[place] if place < len(way) else None for way in ways]
-        if values and all(map(is_cute, values)) and (made := common(parameter.name, values)) is not None:
-            found[parameter.name] = made
-    return found
-
-
-def _of_traits(constexprs: Sequence[Constexpr], sources: list[CSource]) -> dict[int | str, object]:
-    """Numbers and layouts of a class of traits that is the only one a kernel is given, by their names in the kernel."""
-    found: dict[int | str, object] = {}
-    for parameter in constexprs:
-        spelled = {v.value for v in parameter.values}
-        held = members(sources, spelled.pop()) if len(spelled) == 1 else None
-        if held is not None:
-            own = {**{n: v for n, v in held.numbers.items() if isinstance(v, int)}, **held.values}
-            found |= {f"{parameter.name}::{name}": value for name, value in own.items()}
-    return found
-
-
-def _where(launch: Launch, file: str) -> str:
-    return f"{launch.file or file}:{launch.line}"
+    return run_cuda(library.function(source, found), library, block, settled, compile_time, of_cute.values)
 
 
 def _with_callees(source: CSource, found: Definition, context: CudaContext) -> str:
@@ -353,19 +287,27 @@ def _with_values(parameter: Constexpr, index: int, sites: list[CudaSite]) -> Con
     return parameter.model_copy(update={"values": tuple(values)})
 
 
-def _traits(constexprs: tuple[Constexpr, ...], launches: Iterable[LaunchRef], context: CudaContext) -> list[TileSize]:
-    """Tile constants of the traits classes that are passed as template arguments."""
-    spelled = [(c, v) for c in constexprs for v in c.values if re.match(r"^[\w:]+\s*+<", v.value)]
+def _spelled(
+    constexprs: Iterable[Constexpr], launches: Iterable[LaunchRef], context: CudaContext
+) -> list[tuple[Constexpr, str, Members]]:
+    """The traits classes that are passed as template arguments, each as it is spelled."""
+    spelled = [(c, v.value) for c in constexprs for v in c.values if re.match(r"^[\w:]+\s*+<", v.value)]
     files = dict.fromkeys(launch.file for launch in launches)
     sources = {s.path: s for f in files for s in context.around(f)} if spelled else {}
+    read = ((c, text, members(list(sources.values()), text)) for c, text in spelled)
+    return [(c, text, found) for c, text, found in read if found is not None]
+
+
+def _traits(spelled: Sequence[tuple[Constexpr, str, Members]]) -> list[TileSize]:
+    """Their tile constants; of few of them their layouts, copies and products too."""
     found: dict[tuple[str, int], tuple[str, list[str], list[str]]] = {}
-    for parameter, bound in spelled:
-        for constant in trait_constants(list(sources.values()), bound.value):
+    for parameter, text, held in spelled:
+        for constant in held.constants.values():
             listed = _TILE_NAME.search(constant.name) or (constant.of_cute and len(spelled) <= _SPELLED)
             if listed and not constant.name.startswith(("Is_", "Share")):
                 entry = found.setdefault((constant.file, constant.line), (f"{parameter.name}::{constant.name}", [], []))
                 entry[1].append(constant.value)
-                entry[2].append(f"{constant.value} in {bound.value}")
+                entry[2].append(f"{constant.value} in {text}")
     return [
         TileSize(
             name=name,

@@ -250,9 +250,7 @@ class Cute:
             return of if name == "size" and not template else None
         if isinstance(of, Tensor):
             of = of.layout
-        if isinstance(of, Swizzled) and not template and name == "cosize":
-            return cute.cosize_of(of)
-        of = of.layout if isinstance(of, Swizzled) else of
+        of = cute.unswizzled(of)
         path = [self.around.constant(t) for t in template]
         if not all(isinstance(p, int) for p in path):
             return None
@@ -499,8 +497,7 @@ def _tma(_: Cute, given: Sequence[Any], __: Sequence[str]) -> Any:
     atom, tensor, stage, *tile = given
     if not isinstance(atom, Atom) or not isinstance(tensor, Tensor):
         return None
-    inner = stage.layout if isinstance(stage, Swizzled) else stage
-    return Tma(atom, tensor, tile[0] if tile else inner.shape)
+    return Tma(atom, tensor, tile[0] if tile else cute.unswizzled(stage).shape)
 
 
 def _tma_partition(_: Cute, given: Sequence[Any], __: Sequence[str]) -> Any:

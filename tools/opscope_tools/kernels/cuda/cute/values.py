@@ -46,6 +46,11 @@ class Swizzled:
         return f"{self.swizzle} o {self.layout}"
 
 
+def unswizzled(layout: Any) -> Any:
+    """The layout under a swizzle; whatever else it is, as it is."""
+    return layout.layout if isinstance(layout, Swizzled) else layout
+
+
 @dataclass(frozen=True)
 class Atom:
     """One instruction: of a copy, or of a product of `shape` (m, n, k) by so many threads."""
@@ -72,7 +77,8 @@ class Tensor:
     @property
     def plain(self) -> Layout:
         """Its layout, unswizzled."""
-        return self.layout.layout if isinstance(self.layout, Swizzled) else self.layout
+        found: Layout = unswizzled(self.layout)
+        return found
 
     @property
     def kind(self) -> Type | None:
@@ -418,11 +424,6 @@ KINDS: dict[type, str] = {
 }  # fmt: skip
 
 
-def cosize_of(value: Layout | Swizzled) -> Any:
-    """Elements from the first to the last."""
-    return (value.layout if isinstance(value, Swizzled) else value).cosize
-
-
 __all__ = [
-    "FREE", "KINDS", "OPERANDS", "Atom", "Compact", "Free", "Major", "OperandCopy", "Slice", "Swizzled", "Tensor", "TiledCopy", "TiledMma", "Tma", "common", "copied_part", "cosize_of", "covered", "diced", "in_registers", "is_cute", "local_partition", "local_tile", "mma_atom", "multiplied_part", "shown", "sliced", "told_whole",
+    "FREE", "KINDS", "OPERANDS", "Atom", "Compact", "Free", "Major", "OperandCopy", "Slice", "Swizzled", "Tensor", "TiledCopy", "TiledMma", "Tma", "common", "copied_part", "covered", "diced", "in_registers", "is_cute", "local_partition", "local_tile", "mma_atom", "multiplied_part", "shown", "sliced", "told_whole", "unswizzled",
 ]  # fmt: skip

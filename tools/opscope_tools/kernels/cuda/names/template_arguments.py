@@ -69,15 +69,8 @@ class TraitConstant:
     of_cute: bool = False
 
 
-def trait_constants(sources: list[CSource], spelled: str) -> list[TraitConstant]:
-    """Integer constants of the class that `spelled` names (`Traits<128, 64>`), and its layouts, copies and products; its base
-    classes' included."""
-    found = members(sources, spelled)
-    return list(found.constants.values()) if found is not None else []
-
-
 def members(sources: list[CSource], spelled: str) -> Members | None:
-    """All members of the class that `spelled` names; None where it is not found."""
+    """Members of the class that `spelled` names (`Traits<128, 64>`), its base classes' included; None where it is not found."""
     return _read(sources, spelled, 4)
 
 
