@@ -10,6 +10,7 @@ import pytest
 import report_toy as toy
 from opscope_schemas.analysis import TensorInfo
 from opscope_schemas.formula import Formula
+from opscope_schemas.notes import OWN_TRACE, SECOND_TRACE
 from opscope_tools.report.components import LongFormulas
 from opscope_tools.report.facts import ImplementationFacts, role_of
 from opscope_tools.report.markdown import Page
@@ -240,12 +241,14 @@ def test_a_tensor_of_another_dtype_has_its_own_width() -> None:
     assert tensor_bytes(tensor, "float32") == Formula.parse("3 * {seq_len} * {a_bytes}")
 
 
-def test_conditions_do_not_bound_figures_that_were_traced_anew(facts: ImplementationFacts) -> None:
+@pytest.mark.parametrize(
+    "note", [f"prefill: The general formulas need {{seq_len}} != 1: {OWN_TRACE}", f"prefill: {SECOND_TRACE}"]
+)
+def test_conditions_do_not_bound_figures_that_were_traced_anew(note: str, facts: ImplementationFacts) -> None:
     many = facts.main.model_copy(update={"conditions": tuple(f"{{seq_len}} > {n}" for n in range(5))})
     plain = summarise(replace(facts, documents=(many,), graphs=facts.graphs[:1], notes=()), "x.md", ()).limitations
     assert "The formulas of prefill hold where the conditions of section 3.3 do." in plain
     assert not any("seq_len >" in line for line in plain)  # they stand there
-    note = "prefill: A second trace at these values gave the same figures."
     anew = summarise(replace(facts, documents=(many,), graphs=facts.graphs[:1], notes=(note,)), "x.md", ()).limitations
     assert any("the reported values were traced anew" in line for line in anew)
     assert not any("seq_len >" in line for line in anew)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from opscope_schemas.analysis import ModelAnalysis
 from opscope_schemas.dataflow import Dataflow
 from opscope_schemas.formula import Rational
+from opscope_schemas.notes import of_its_point
 from opscope_schemas.report import ReportSummary
 from opscope_schemas.units import amount, counted, plain_bytes, things
 
@@ -123,8 +124,7 @@ def _limitations(facts: ImplementationFacts) -> list[str]:
 
 def _traced_anew(facts: ImplementationFacts, document: ModelAnalysis) -> bool:
     """Whether the reported point was traced itself, so that no condition bounds the figures."""
-    notes = [note for note in facts.notes if note.startswith(f"{document.phase}: ")]
-    return any("traced anew" in note or "second trace" in note for note in notes)
+    return any(note.startswith(f"{document.phase}: ") and of_its_point(note) for note in facts.notes)
 
 
 def _validity(facts: ImplementationFacts, documents: Sequence[ModelAnalysis]) -> list[str]:

@@ -24,6 +24,7 @@ from opscope_schemas.analysis import Evaluated, ModelTreeResult, is_element
 from opscope_schemas.common import Repository
 from opscope_schemas.errors import CancelledError, OpscopeError, TraceError, WorkerError
 from opscope_schemas.formula import Rational, evaluate, holds, variables
+from opscope_schemas.notes import OWN_TRACE, SECOND_TRACE
 from pydantic import TypeAdapter, ValidationError
 
 from opscope_tools.children import UNLIMITED, Limits
@@ -38,10 +39,6 @@ from opscope_tools.trace.variables import RUN_HINTS, is_depth
 
 T = TypeVar("T")
 _KEPT = 32
-#: what is said of a document that is not the general one
-_OWN = "these figures are of a trace of its own at these very values, whose formulas hold under its own conditions."
-#: what is said where a trace on plain numbers has the totals of the general formulas
-_SECOND = "A second trace, on plain numbers and layer by layer, gave the same figures."
 #: seconds between two looks at whether a caller that waits has given up
 _POLL_SECONDS = 0.05
 #: what the worker says of a configuration: its whole numbers by name
@@ -247,7 +244,7 @@ class TraceEngine:
             ):
                 return Found(tree, call, values)
             why = f"The general formulas need {broken}" if broken else "The stack of layers differs"
-            return Found(ones, own_call, values, (f"{why}: {_OWN}",))
+            return Found(ones, own_call, values, (f"{why}: {OWN_TRACE}",))
         if not special:
             raise TraceError(
                 f"No trace for more than these values holds at them: it would need {broken or fitted or deeper}."
@@ -264,16 +261,16 @@ class TraceEngine:
         figures = _figures(plain, documents.find_instance(plain, class_name, instance), values)
         same = figures is not None and _figures(tree, call, values) == figures
         if same and not broken:
-            return Found(tree, call, values, (_SECOND,))
+            return Found(tree, call, values, (SECOND_TRACE,))
         anew, called = self._special(there, class_name, instance, values, running)
         if same and _kept_alike((anew, called), (tree, call), values):
-            return Found(tree, call, values, (_SECOND,))
+            return Found(tree, call, values, (SECOND_TRACE,))
         if _figures(anew, called, values) != figures:
             said = "The formulas of a trace on symbols say otherwise: this document is of a run on plain numbers, at these alone."
             return Found(plain, documents.find_instance(plain, class_name, instance), values, (said,))
         other = "The fitted formulas say otherwise" if fitted else "The stack of layers differs"
         why = f"The general formulas need {broken}" if broken else other
-        return Found(anew, called, values, (f"{why}: {_OWN}",))
+        return Found(anew, called, values, (f"{why}: {OWN_TRACE}",))
 
     def _special(
         self, request: TraceRequest, class_name: str, instance: str, values: Mapping[str, Rational], running: Running

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from opscope_tools.kernels.cuda.cute.expressions import Cute
-from opscope_tools.kernels.cuda.cute.values import is_cute
 from opscope_tools.kernels.cuda.launch.cutlass import LAUNCHERS, cluster_fields
+from opscope_tools.kernels.cuda.launch.host_cute import HostAround
 from opscope_tools.kernels.cuda.launch.host_expressions import formula
 from opscope_tools.kernels.cuda.launch.host_syntax import HostFunction, HostFunctions, Launch, called_at
 from opscope_tools.kernels.cuda.launch.host_text import LONGEST, Names
@@ -35,9 +35,7 @@ from opscope_tools.kernels.cuda.launch.host_values import (
     joined,
 )
 from opscope_tools.kernels.cuda.names.definitions import LAUNCH_CALLS
-from opscope_tools.kernels.cuda.names.element_types import element_bits
 from opscope_tools.kernels.cuda.names.structures import Struct
-from opscope_tools.kernels.cuda.names.values import Type, Value, named_type, pointer
 from opscope_tools.kernels.cuda.source_text import CSource, squeeze, whole_words
 from opscope_tools.kernels.cuda.syntax.nodes import (
     Alias,
@@ -202,13 +200,18 @@ class _Run:
         #: where the outermost function calls what is being run
         self.calls: list[tuple[int, tuple[str, int] | None]] = []
         self.steps = _STEPS
-        self.cute = Cute(_Around(self))
+        self.cute = Cute(HostAround(self))
         #: types by their aliases, as written
         self.aliases: dict[str, str] = {}
         #: lambdas that nothing has called yet, and what holds where they are made
         self.waiting: dict[Lambda, tuple[Closure, State]] = {}
 
     # names -----------------------------------------------------------------------------------------------------------
+
+    @property
+    def parameters(self) -> Sequence[tuple[TypeName, str]]:
+        """Of the outermost function."""
+        return self.frames[0].function.parameters
 
     @property
     def frame(self) -> _Frame:
@@ -959,64 +962,9 @@ class _Run:
         place, origin = self.calls[0] if self.calls else called_at(node)
         grid, block = (replace(p, value=self._lone(p.text, p.value)) for p in parts[:2])
         shared, stream = parts[2:4]
-        self.events.append(
-            Event(
-                place,
-                origin,
-                callee,
-                kernels,
-                certain,
-                grid,
-                block,
-                shared,
-                stream,
-                cluster or Told(),
-                self.state.way,
-                handed,
-            )
-        )
-
-
-class _Around:
-    """The host function around one of CuTe's expressions."""
-
-    def __init__(self, run: _Run) -> None:
-        self.run = run
-
-    def named(self, name: str) -> Any:
-        found = self.run.state.find(name)
-        return found.value if found is not None and is_cute(found.value) else None
-
-    def declared(self, name: str) -> bool:
-        return self.run.state.find(name) is not None
-
-    def scalar(self, node: Node) -> Any:
-        found = self.run.value(node)
-        return found if isinstance(found, int | Expression) or is_cute(found) else None
-
-    def constant(self, text: str) -> Any:
-        if re.fullmatch(r"[\w:\s+*/%()-]+", text) is None:
-            return None
-        found = self.run.formula_of(text)
-        return found if isinstance(found, int | Expression) else None
-
-    def pointer(self, node: Node, space: str) -> Value:
-        kinds = {
-            name: kind
-            for frame in self.run.frames[:1]
-            for kind, name in frame.function.parameters
-            if kind.pointers == 1
-        }
-        kind = kinds.get(node.text) if isinstance(node, Name) else None
-        name = kind.name if kind is not None and not kind.arguments else "T"
-        element = named_type(name) or Type("generic", name, f"sizeof({name})")
-        return Value(pointer(element), space=space or "global", origin=(squeeze(spelled(node)),))
-
-    def type(self, text: str) -> str:
-        return self.run.aliases.get(text.strip(), text)
-
-    def bits(self, text: str) -> int | None:
-        return element_bits(text)
+        where = (place, origin, callee, kernels, certain)
+        asked = (grid, block, shared, stream, cluster or Told())
+        self.events.append(Event(*where, *asked, self.state.way, handed))
 
 
 def _changes(kind: TypeName) -> bool:
