@@ -40,23 +40,28 @@ class HostAround:
         self.run = run
 
     def named(self, name: str) -> Any:
+        """What a variable holds, where that is one of CuTe's values."""
         found = self.run.state.find(name)
         return found.value if found is not None and is_cute(found.value) else None
 
     def declared(self, name: str) -> bool:
+        """Whether a variable is called so here."""
         return self.run.state.find(name) is not None
 
     def scalar(self, node: Node) -> Any:
+        """A number or a formula; one of CuTe's values where the run has made it one."""
         found = self.run.value(node)
         return found if isinstance(found, int | Expression) or is_cute(found) else None
 
     def constant(self, text: str) -> Any:
+        """The number that an argument of a template spells, with what is known of its names."""
         if re.fullmatch(r"[\w:\s+*/%()-]+", text) is None:
             return None
         found = self.run.formula_of(text)
         return found if isinstance(found, int | Expression) else None
 
     def pointer(self, node: Node, space: str) -> Value:
+        """An address that the host hands on: of the type that a parameter declares, else of one that is not told."""
         kinds = {name: kind for kind, name in self.run.parameters if kind.pointers == 1}
         kind = kinds.get(node.text) if isinstance(node, Name) else None
         name = kind.name if kind is not None and not kind.arguments else "T"
@@ -64,9 +69,11 @@ class HostAround:
         return Value(pointer(element), space=space or "global", origin=(squeeze(spelled(node)),))
 
     def type(self, text: str) -> str:
+        """What an alias of the function stands for, as written."""
         return self.run.aliases.get(text.strip(), text)
 
     def bits(self, text: str) -> int | None:
+        """Of an element, by the name of its type."""
         return element_bits(text)
 
 
