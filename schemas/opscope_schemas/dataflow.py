@@ -126,6 +126,9 @@ class Dataflow(Frozen):
     peak_activations: FormulaText = Field(
         description="The most bytes that tensors of the module take at once, each freed after its last reader; empty: not known."
     )
+    inputs: FormulaText = Field(
+        default="", description="Bytes of the model's inputs that it reads, which the caller keeps; empty: not known."
+    )
     peaks: tuple[PeakPoint, ...] = Field(default=(), description="Where that may be, by sizes.")
     cache: CacheGrowth | None = Field(default=None, description="Of the whole module, all layers; null: it keeps none.")
     weights: FormulaText = Field(default="0", description="Bytes.")

@@ -189,8 +189,11 @@ class MemoryUse(Frozen):
     activation_bytes: int | None = Field(
         description="Peak of the pass in the view asked for; of a training step what is saved for its way back. null: not known."
     )
+    input_bytes: int = Field(
+        default=0, description="Of what the pass is called with and its caller keeps: token ids, pixels, sound."
+    )
     capacity_bytes: int
-    usable_bytes: int = Field(description="Of the capacity, what engines give these three: 90 %.")
+    usable_bytes: int = Field(description="Of the capacity, what engines give these four: 90 %.")
     fits: bool
     largest_batch: int | None = Field(
         default=None,
@@ -198,6 +201,16 @@ class MemoryUse(Frozen):
     )
     longest_context: int | None = Field(default=None, description="Tokens that each sequence of this batch may have.")
     training: TrainingMemory | None = None
+
+    @property
+    def needed_bytes(self) -> int:
+        """Of weights, cache, inputs and activations together."""
+        return self.weights_bytes + self.cache_bytes + self.input_bytes + (self.activation_bytes or 0)
+
+    @property
+    def notable_inputs(self) -> int:
+        """Bytes of the inputs where they are half a percent or more of what comes beside the weights; else 0."""
+        return self.input_bytes if 200 * self.input_bytes >= self.needed_bytes - self.weights_bytes else 0
 
 
 class Communication(Frozen):

@@ -117,8 +117,9 @@ def _show_memory(page: Page, memory: MemoryUse) -> None:
         room += f"; at most {memory.largest_batch:,} sequences like these"
     if memory.longest_context:
         room += f"; {memory.longest_context:,} tokens each with this batch"
+    inputs = f" inputs {_bytes(memory.input_bytes)}," if memory.notable_inputs else ""
     page.say(
-        f"memory: weights {_bytes(memory.weights_bytes)}, cache {_bytes(memory.cache_bytes)}, activations "
+        f"memory: weights {_bytes(memory.weights_bytes)}, cache {_bytes(memory.cache_bytes)},{inputs} activations "
         f"{_bytes(memory.activation_bytes)} of {_bytes(memory.usable_bytes)} (90 % of {_bytes(memory.capacity_bytes)}): {room}"
     )
     if (step := memory.training) is not None:

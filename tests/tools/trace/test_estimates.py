@@ -205,6 +205,28 @@ def test_limits_do_not_depend_on_the_point_that_was_asked_and_hold_where_other_t
         assert not found(batch_size=one.largest_batch + 1, cache_len=length).fits
 
 
+@pytest.mark.parametrize(
+    ("target", "config", "each"),
+    [
+        ("vit", {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128}, 3 * 224 * 224 * 2),
+        ("llama", SMALL, 8 * 48),
+    ],
+)  # fmt: skip
+def test_what_a_pass_is_called_with_takes_memory_too(
+    context: ToolContext, target: str, config: dict[str, Any], each: int
+) -> None:
+    """Pixels, three of 2 bytes each, and token ids, of 8 bytes: a batch of images is limited by both them and the activations."""
+    for batch in (3, 500):
+        values = {"batch_size": batch, **({"seq_len": 48} if target == "llama" else {})}
+        memory = estimate(context, target, config=config, values=values, phase="prefill").memory
+        assert memory.input_bytes == batch * each
+        assert memory.activation_bytes is not None
+        assert memory.largest_batch is not None
+        by_batch = memory.cache_bytes + memory.activation_bytes + memory.input_bytes
+        fitting = batch * (memory.usable_bytes - memory.weights_bytes) / by_batch
+        assert memory.largest_batch == pytest.approx(fitting, rel=0.02)
+
+
 def test_limits_are_not_traced_for_at_lengths_that_a_loop_would_run_over(
     context: ToolContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:

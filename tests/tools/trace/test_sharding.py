@@ -160,7 +160,7 @@ def test_what_fits_leaves_the_runtime_its_part(
 ) -> None:
     """On a device that holds the bytes to the last one, and on one whose nine tenths do."""
     memory = estimate(context, "llama", SMALL).memory
-    needed = memory.weights_bytes + memory.cache_bytes + (memory.activation_bytes or 0)
+    needed = memory.weights_bytes + memory.cache_bytes + memory.input_bytes + (memory.activation_bytes or 0)
     table = tmp_path / "devices.json"
     monkeypatch.setattr(context.workspace, "device_files", (table,))
     for capacity, fits in ((needed, False), (-(-needed * 10 // 9) + 9, True)):

@@ -77,6 +77,15 @@ class Memory:
         """Their peak; None: not known."""
         return _whole(self._peak, values) if self._peak else None
 
+    def inputs(self, values: Numbers) -> int:
+        """Of what the pass is called with, which its caller keeps until it ends."""
+        return _whole(self.flow.inputs, values) if self.flow.inputs else 0
+
+    def needed(self, values: Numbers, held: Numbers, parallel: Parallel = ALONE) -> int:
+        """All four together; `held`: the point of the sequences whose cache it keeps."""
+        inside = self.inputs(values) + (self.activations(values) or 0)
+        return self.weights(values, parallel) + self.cache(held, parallel) + inside
+
 
 def _share(values: Numbers, parallel: Parallel) -> float:
     """The part of the layers that the largest stage has."""
@@ -107,19 +116,18 @@ def memory_use(
 ) -> MemoryUse:
     """Bytes at the point. Raises `ValuesError` where the point lacks a variable."""
     flow, here, held = memory.flow, of_rank(values, parallel), of_rank(values, parallel, held=True)
-    weights, cache, activations = memory.weights(here, parallel), memory.cache(held, parallel), memory.activations(here)
+    cache = memory.cache(held, parallel)
 
     def most(name: str) -> int | None:
         return _most(name, memory, values, device.usable, parallel, elsewhere)
 
     length = "cache_len" if flow.phase == "decode" else "seq_len"
     per_token = _whole(flow.cache.per_token, here) if flow.cache is not None and flow.cache.per_token else None
-    total = weights + cache + (activations or 0)
     return MemoryUse(
-        weights_bytes=weights, cache_bytes=cache,
+        weights_bytes=memory.weights(here, parallel), cache_bytes=cache, input_bytes=memory.inputs(here), activation_bytes=memory.activations(here),
         cache_bytes_per_token=round(per_token / here["batch_size"] * (cache / memory.cache(held) if parallel.devices > 1 else 1))
         if per_token and here.get("batch_size") else None,
-        activation_bytes=activations, capacity_bytes=device.capacity, usable_bytes=device.usable, fits=total <= device.usable,
+        capacity_bytes=device.capacity, usable_bytes=device.usable, fits=memory.needed(here, held, parallel) <= device.usable,
         largest_batch=most("batch_size") if "batch_size" in values else None,
         longest_context=most(length) if length in values and flow.cache is not None else None,
     )  # fmt: skip
@@ -140,9 +148,7 @@ def _most(
 
         def needs(size: int, of: Memory = of) -> int:
             there = {**values, name: size}
-            rank = of_rank(there, parallel)
-            kept = of.cache(of_rank(there, parallel, held=True), parallel)
-            return of.weights(rank, parallel) + kept + (of.activations(rank) or 0)
+            return of.needed(of_rank(there, parallel), of_rank(there, parallel, held=True), parallel)
 
         found = largest(needs, capacity)
         then = elsewhere(name, found or (_SOME if found == 0 else _MOST))

@@ -55,7 +55,8 @@ class Timing:
         def make() -> Memory:
             tree, call = self.found.tree, self.found.call
             flow = dataflow(tree, call)
-            return Memory(self.of, flow, flow.peak_activations if self.eager else served_peak(tree, call), self.whole)
+            peak = flow.peak_activations if self.eager else served_peak(tree, call)
+            return Memory(self.of, flow, peak, self.whole)
 
         return make() if self.whole else self._once("memory", make)
 
@@ -238,7 +239,7 @@ def swept(replica: Replica, phase: Phase, batch: int, length: int) -> SweepPoint
     here = of_rank(timing.at(**{"batch_size": batch, _LENGTH[phase]: length}), parallel)
     found = replica.times(phase, here["batch_size"], length)
     weights, cache = timing.memory.weights(here, parallel), timing.memory.cache(here, parallel)
-    fits = weights + cache + (timing.memory.activations(here) or 0) <= device.usable
+    fits = timing.memory.needed(here, here, parallel) <= device.usable
     said = totals(found, batch * (length if phase == "prefill" else 1), fits)
     return SweepPoint(
         batch=batch, context=length, flops=said.flops, bytes=said.bytes, bound_seconds=said.bound_seconds, calibrated_seconds=said.calibrated_seconds,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _WIDTH, _HEIGHT = 9.0, 5.6
-_LAYERS = {"weights": "#0072b2", "cache": "#d55e00", "activations": "#8c8c8c"}
+_LAYERS = {"weights": "#0072b2", "cache": "#d55e00", "inputs and activations": "#8c8c8c"}
 
 
 def memory(
@@ -43,7 +43,7 @@ def memory(
         field.set_xlim(found[0][0], found[-1][0])
         parts = {
             "weights": [use.weights_bytes / 1e9 for _, use in found], "cache": [use.cache_bytes / 1e9 for _, use in found],
-            **({"activations": [(use.activation_bytes or 0) / 1e9 for _, use in found]} if known else {}),
+            **({"inputs and activations": [(use.input_bytes + (use.activation_bytes or 0)) / 1e9 for _, use in found]} if known else {}),
         }  # fmt: skip
         tint = {name: _LAYERS[name] for name in parts}
         field.stackplot([x for x, _ in found], *parts.values(), colors=list(tint.values()), alpha=0.75)

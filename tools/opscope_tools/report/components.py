@@ -34,7 +34,7 @@ from opscope_tools.report.system import parts
 __all__ = ["ComponentText", "LongFormulas", "component_titles", "components", "data_flow", "grouped", "settled"]
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
-_LIBRARY = "library operators choose their own tiles"
+_LIBRARY = "the library's own"
 #: boxes of one data-flow diagram; more lines than this no reader follows, so the cheapest are left out
 _MOST_BOXES = 30
 #: characters of a formula beyond which it stands in the appendix, and of a line of an interface
@@ -234,7 +234,7 @@ def _pseudocode(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
     values = facts.point(module)
     notes = [
         f"{facts.role(module.class_name).capitalize()}, from {path}:{node.lineno if node else module.line}",
-        f"Tiling: {'; '.join(_tiles(facts, module.kernels)) or f'not analysed: {_LIBRARY}'}",
+        f"Tiling: {'; '.join(_tiles(facts, module.kernels)) or _LIBRARY}",
         f"Memory: {_said(Figures.sum(module.kernels, values))} at the values of section 3.1",
     ]
     if node is None:

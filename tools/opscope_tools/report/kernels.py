@@ -21,7 +21,7 @@ from opscope_tools.report.overview import hooks_that_ran
 from opscope_tools.report.pseudocode import Call, pseudocode
 from opscope_tools.report.quotes import in_code as in_span
 
-__all__ = ["kernel_components", "kernel_graphs", "kernel_note", "kernel_rows", "kernel_tasks", "kernel_titles"]
+__all__ = ["kernel_components", "kernel_graphs", "kernel_rows", "kernel_tasks", "kernel_titles"]
 
 Row = tuple[str, str, str]
 _ROWS = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "NUM_STAGES", "NUM_WARPS")
@@ -47,7 +47,8 @@ def kernel_rows(facts: ImplementationFacts) -> list[Row]:
     found = _settings(facts)
     rows = [row for kernel in found for row in _of_kernel(kernel)]
     if not rows:
-        rows = [(", ".join(f"`{name}`" for name in _ROWS), "n/a", "library kernels")]
+        why = f"`{facts.modeling_file}` launches kernels of libraries only, which choose tiles, stages and warps themselves"
+        rows = [(", ".join(f"`{name}`" for name in _ROWS), "not in source", why)]
     hooks = hooks_that_ran(facts)
     return [
         *rows,
@@ -117,16 +118,6 @@ def _values(kernel: KernelSettings, setting: Setting) -> str:
 
 def _purpose(kernel: KernelSettings, setting: Setting, spelt: str) -> str:
     return f"{_PURPOSE[setting.kind]} of {kernel.name}{spelt}: `{setting.file or kernel.file}:{setting.line}`"
-
-
-def kernel_note(facts: ImplementationFacts) -> str:
-    """Why the table of kernel settings is empty; nothing where it is not."""
-    if _settings(facts):
-        return ""
-    return (
-        f"`n/a`: not analysed. `{facts.modeling_file}` launches library kernels only, which choose tiles, stages and "
-        "warps themselves."
-    )
 
 
 # ---- 5 --------------------------------------------------------------------------------------------------------------

@@ -99,6 +99,7 @@ def _document(
         "weights": document.weights,
         "cache": graph.cache.after if graph.cache is not None else "",
         "per_token": graph.cache.per_token if graph.cache is not None else "",
+        "inputs": graph.inputs,
         "peaks": [peak.bytes for peak in graph.peaks],
     }  # fmt: skip
 

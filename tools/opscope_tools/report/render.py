@@ -136,7 +136,6 @@ def _context(facts: ImplementationFacts, quotes: Quotes, catalogue: Sequence[Tas
             table(TABLES["3.1"], configuration.configuration_rows(facts, quotes)), configuration.DOCSTRINGS, configuration.configuration_note(facts),
         ))),
         "kernels": table(TABLES["3.2"], kernels.kernel_rows(facts)),
-        "kernel_note": kernels.kernel_note(facts),
         "constraints": configuration.constraint_lines(facts),
         "components": [*components.components(facts, quotes, long), *kernels.kernel_components(facts)],
         "unavailable": [f"`{short(name)}`: not analysed: {why}" for name, why in facts.unavailable.items()],

@@ -328,8 +328,9 @@ def _fits(phase: str, found: RooflineResult, facts: ImplementationFacts, quotes:
         parts.append(f"cache {quotes.said(f'{key}.cache', use.cache_bytes)}")
     if use.activation_bytes is not None:
         parts.append(f"activations {quotes.said(f'{key}.activations', use.activation_bytes)}")
-    needed = use.weights_bytes + use.cache_bytes + (use.activation_bytes or 0)
-    spare = use.usable_bytes - needed
+    if use.notable_inputs:
+        parts.append(f"inputs {quotes.said(f'{key}.inputs', use.input_bytes)}")
+    spare = use.usable_bytes - use.needed_bytes
     room = "fits" if use.fits else "does not fit"
     if use.fits and spare < _BARELY * use.usable_bytes:
         room += f" with {quotes.said(f'{key}.spare', spare)} to spare, which the runtime's own buffers may take"
@@ -381,7 +382,7 @@ def _turns(facts: ImplementationFacts, quotes: Quotes) -> Iterator[str]:
     elif per_token and not sliding_window(facts):
         tokens = quotes("decode.cache_passes_weights", math.ceil(weights / per_token))
         each = quotes.said("decode.cache_per_token", per_token)
-        room = use.usable_bytes - weights - (use.activation_bytes or 0)
+        room = use.usable_bytes - use.needed_bytes + use.cache_bytes
         beyond = ", more than fit beside them" if weights > room else ""
         yield f"From {tokens} cached tokens on, of all sequences together{beyond}, the cache ({each} a token) takes more memory than the weights."
 

@@ -25,7 +25,7 @@ _MOST_PEAKS = 200
 _EQUAL = re.compile(r"\{(\w+)\} == \{(\w+)\}")
 ASSUMPTIONS = (
     "A tensor lives from the operator that makes it to the last that reads it; eager Python frees it no sooner, and later where a name still holds it.",
-    "Peaks are of activations: weights, the cache and temporary workspaces of kernels come on top.",
+    "Peaks are of activations: weights, the cache, the inputs that the caller keeps and temporary workspaces of kernels come on top.",
 )  # fmt: skip
 
 
@@ -48,9 +48,15 @@ def dataflow(tree: CallTree, call: CallRecord) -> Dataflow:
     peaks = scope.peaks()
     cache = cache_growth(tree, call)
     peak = str(Formula.maximum(*(p for _, p in peaks))) if peaks else ""
-    weights = Formula.parse(call.weights)
+    inputs, weights = _inputs(tree, call), Formula.parse(call.weights)
     trace = tree.trace
-    texts = [peak, str(weights), *(t.bytes for t in tensors), *(s for t in tensors for s in t.shape if s != "?")]
+    texts = [
+        peak,
+        inputs,
+        str(weights),
+        *(t.bytes for t in tensors),
+        *(s for t in tensors for s in t.shape if s != "?"),
+    ]
     texts += [o.repeat for o in operators] + (
         [cache.before, cache.after, *([cache.per_token] if cache.per_token else [])] if cache else []
     )
@@ -58,7 +64,7 @@ def dataflow(tree: CallTree, call: CallRecord) -> Dataflow:
         class_name=call.class_name, file=call.file, line=call.line, instance=tree.pattern(call), model_class=trace.model_class,
         phase=trace.phase, attention=trace.attention, dtype=trace.dtype,  # type: ignore[arg-type]  # a trace keeps its phase as text
         operators=tuple(operators), tensors=tuple(tensors), depth=max((o.level for o in operators), default=-1) + 1,
-        peak_activations=peak, cache=cache, weights=str(weights),
+        peak_activations=peak, inputs=inputs, cache=cache, weights=str(weights),
         peaks=tuple(PeakPoint(operator=o, bytes=str(p), tensors=scope.living(o)) for o, p in peaks),
         variables=_used(trace.variables, texts), assumptions=(*ASSUMPTIONS, *trace.assumptions),
         conditions=shown_conditions(tree, call), not_counted=not_counted(tree.ops_below(call)),
@@ -217,6 +223,13 @@ def served_peak(tree: CallTree, call: CallRecord) -> str:
     runs_at = {part.order: kernel.ops[0].order for kernel in kernels(tree, call) for part in kernel.ops[1:]}
     peaks = _Scope(tree, [placed.op for placed in _placed(tree, call, "", _ONE)], runs_at).peaks()
     return str(Formula.maximum(*(peak for _, peak in peaks))) if peaks else ""
+
+
+def _inputs(tree: CallTree, call: CallRecord) -> str:
+    """Bytes of the model's inputs that the call reads. "" where a size is not known."""
+    read = {index for op in tree.ops_below(call) for index in op.reads}
+    sizes = [t.size for t in tree.trace.tensors if t.kind == "input" and t.index in read]
+    return str(sum(map(Formula.parse, sizes), _ZERO)) if all(sizes) else ""
 
 
 def _traced_at(tree: CallTree) -> dict[str, Rational]:

@@ -111,7 +111,7 @@
     const figure = formula => { try { return formula === "" ? null : Formula.of(formula)(values); } catch { return null; } };
     const peaks = doc.peaks.map(figure).filter(size => size !== null);
     return {
-      rows, flops: sum("flops"), matmul: sum("matmul"), bytes: sum("bytes"), time: sum("time"), weights: figure(doc.weights), cache: figure(doc.cache),
+      rows, flops: sum("flops"), matmul: sum("matmul"), bytes: sum("bytes"), time: sum("time"), weights: figure(doc.weights), cache: figure(doc.cache), inputs: figure(doc.inputs),
       token: figure(doc.per_token), activations: peaks.length ? Math.max(...peaks) : null, tokens: (values.batch_size ?? 1) * (values.seq_len ?? 1),
     };
   };
@@ -275,11 +275,11 @@
   };
 
   const cards = (figures, one) => {
-    const on = device(), known = one.holds || one.compared, held = [figures.weights, figures.cache, figures.activations].filter(v => v !== null).reduce((a, b) => a + b, 0);
+    const on = device(), known = one.holds || one.compared, held = [figures.weights, figures.cache, figures.inputs, figures.activations].filter(v => v !== null).reduce((a, b) => a + b, 0);
     const told = {
       "FLOPs": [figures.flops, flops], "in matrix products": [figures.matmul, flops], "Bytes moved": [figures.bytes, bytes], "FLOPs per byte": [figures.bytes ? figures.flops / figures.bytes : 0, digits],
       [`Roofline time on ${on.name}, ${digits(rate(on).peak / 1e12)} TFLOP/s ${rate(on).name}`]: [figures.time, seconds], "Tokens per second of the eager pass, at most": [figures.time ? figures.tokens / figures.time : 0, digits],
-      "Weights": [figures.weights, bytes], "Cache after the pass": [figures.cache, bytes], "Activations at their peak": [figures.activations, bytes],
+      "Weights": [figures.weights, bytes], "Cache after the pass": [figures.cache, bytes], "Inputs": [figures.inputs, bytes], "Activations at their peak": [figures.activations, bytes],
       [`In memory, of ${bytes(on.usable)}`]: [held, size => `${bytes(size)} ${size <= on.usable ? "fits" : "does not fit"}`],
     };
     const run = engine(one), modelled = {};

@@ -100,6 +100,8 @@ class SymbolicMath(ModuleType):
         return function
 
 
+#: what holds of a batch whose attention mask nobody gives
+UNPADDED = "No padding and no packed sequences: no attention mask is given, and masks that the model makes itself are all ones."
 _DTYPE = re.compile(r"\btorch\.\w+\(.*\bdtype=(int|float)\b")
 #: tensors of up to this many known values keep them on the way: grids of patches, sizes of images
 KNOWN_VALUES = 1 << 16
@@ -426,7 +428,7 @@ class Rewriter(TorchFunctionMode):  # type: ignore[misc]  # torch is untyped her
         """Whether a mask is all ones decides the path: it is, where nobody padded. Other data has no answer here."""
         file = sys._getframe(2).f_code.co_filename
         if file.endswith(("transformers/masking_utils.py", "transformers/modeling_attn_mask_utils.py")):
-            self.assumed["No padding and no packed sequences: masks that the model makes itself are all ones."] = None
+            self.assumed[UNPADDED] = None
             return True
         if file.endswith("torch/__init__.py") and sys._getframe(2).f_code.co_name == "_check_tensor_all_with":
             self.assumed["The checks that a model makes of its inputs' values hold."] = None

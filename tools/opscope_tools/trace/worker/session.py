@@ -360,6 +360,8 @@ class Session:
             else:
                 self._forward(recorder)
         self.assumptions.update(rewriter.assumed)
+        if "attention_mask" in self._parameters() and all(given.name != "attention_mask" for given in self.given):
+            self.assumptions[patches.UNPADDED] = None
         if self.stored is not None and self.stored.said:
             self.assumptions[self.stored.said] = None
         self._say_what_data_decided(recorder)
