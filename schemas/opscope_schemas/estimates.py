@@ -443,6 +443,11 @@ class RooflineResult(ToolResult):
     assumptions: tuple[str, ...] = ()
     not_counted: tuple[str, ...] = ()
 
+    def seconds_of(self, one: OperatorTime) -> float:
+        """All runs of a kernel as the totals have them: calibrated where every kernel is, else bounds; the two are never added."""
+        calibrated = one.calibrated_seconds if self.totals.calibrated_seconds is not None else None
+        return one.bound_seconds if calibrated is None else calibrated
+
 
 __all__ = [
     "ALONE",

@@ -7,22 +7,6 @@ import textwrap
 import pytest
 from opscope_tools.kernels.triton.definitions import find_in_python, worth_parsing
 
-CUTE = """
-import cutlass.cute as cute
-
-class Gemm:
-    @cute.jit
-    def __call__(self, a, b):
-        self.kernel(a, b).launch(grid=[1, 1, 1], block=[128, 1, 1])
-
-    @cute.kernel
-    def kernel(self, a, b):
-        self.load(a)
-
-    @cute.jit
-    def load(self, a):
-        pass
-"""
 GLUON = """
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -87,7 +71,6 @@ def run(x, y):
 @pytest.mark.parametrize(
     ("source", "form", "kernels"),
     [
-        (CUTE, "CuTe-DSL", {"kernel"}),
         (GLUON, "Gluon", {"fill", "once"}),
         (PALLAS, "Pallas", {"add_kernel", "scale_kernel"}),
     ],

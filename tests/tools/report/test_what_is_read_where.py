@@ -143,7 +143,7 @@ def test_a_size_that_no_formula_names_and_one_that_follows_another_say_so(facts:
     assert "which no formula of this pass names" in told["`intermediate_size`"]
     assert "no formula" not in told["`hidden_size`"]
     (call,) = [text for name, text in told.items() if "`seq_len`" in name]
-    assert "sequences; new tokens, which has to equal `{hidden_size}`; " in call
+    assert "sequences; new tokens, which the formulas take to equal `{hidden_size}`; " in call
 
 
 @pytest.mark.parametrize("count", [0, 1])

@@ -205,6 +205,16 @@ def test_limits_do_not_depend_on_the_point_that_was_asked_and_hold_where_other_t
         assert not found(batch_size=one.largest_batch + 1, cache_len=length).fits
 
 
+@pytest.mark.parametrize(("target", "calibrated"), [("llama", True), ("falcon_h1", False)])
+def test_kernels_and_totals_stand_on_one_basis(context: ToolContext, target: str, calibrated: bool) -> None:
+    """falcon_h1's scan was measured nowhere: its pass is a bound, and so are its kernels wherever they are added."""
+    config, values = {"num_hidden_layers": 2}, {"batch_size": 1, "seq_len": 512}
+    found = estimate(context, target=target, config=config, values=values, phase="prefill")
+    assert (found.totals.calibrated_seconds is not None) is calibrated
+    expected = found.totals.calibrated_seconds if calibrated else found.totals.bound_seconds
+    assert sum(map(found.seconds_of, found.operators)) == pytest.approx(expected)
+
+
 @pytest.mark.parametrize(
     ("target", "config", "each"),
     [

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from cost_comparison import overrides
 from inside_points import check, inside, points
+from opscope_schemas.analysis import ModuleAnalysisResult
 from opscope_schemas.formula import holds
 from opscope_tools.costing.arguments import CostArguments, model_spec, running
 from opscope_tools.count_flops import count_flops
@@ -163,3 +164,25 @@ def _own(values: dict[str, int]) -> dict[str, int]:
         "num_kv_heads": "num_key_value_heads",
     }
     return {names.get(name, name): value for name, value in values.items()}
+
+
+def test_what_fills_tokens_up_to_a_multiple_is_in_no_formula_where_the_conditions_leave_nothing_to_fill(
+    context: ToolContext,
+) -> None:
+    """falcon_h1 pads its tokens to chunks of 256 and cuts the padding off again only where there is some."""
+    config = {
+        "num_hidden_layers": 2, "hidden_size": 128, "intermediate_size": 256, "vocab_size": 512, "mamba_d_ssm": 128, "mamba_n_heads": 4
+    }  # fmt: skip
+
+    def found(length: int) -> ModuleAnalysisResult:
+        values = {"batch_size": 1, "seq_len": length}
+        asked = {"target": "falcon_h1", "phase": "prefill", "config": config, "values": values}
+        return count_flops(CostArguments.model_validate(asked), context)
+
+    one, other = found(512), found(768)
+    assert "{seq_len} % 256 == 0" in one.document.conditions
+    told = one.document.model_dump_json()
+    assert told.count("% 256") == told.count("{seq_len} % 256 == 0") == 1
+    assert one.evaluated is not None
+    assert other.evaluated is not None
+    assert other.document.totals == one.document.totals

@@ -14,6 +14,7 @@ from opscope_tools.kernels.cuda.description import CudaContext, describe_cuda
 from opscope_tools.kernels.cuda.names.definitions import KernelMacros
 from opscope_tools.kernels.cuda.names.element_types import element_bytes
 from opscope_tools.kernels.cuda.source_text import CSource
+from opscope_tools.kernels.cutedsl.description import describe_cutedsl
 from opscope_tools.kernels.host.modules import Modules
 from opscope_tools.kernels.projections.levels import levels
 from opscope_tools.kernels.records import Inventory, KernelRef, LaunchRef, WrapperRef
@@ -24,6 +25,8 @@ from opscope_tools.source.cpp.text import decoded
 from opscope_tools.source.files import PYTHON, SUFFIXES, read_bytes, walk
 
 _WHOLE = {"", "*", "."}
+#: languages whose kernels are named by what they stand in, and that has their launches
+_WITHIN = {"tilelang", "cute_dsl"}
 
 
 def select(inventory: Inventory, target: str) -> list[KernelRef]:
@@ -50,7 +53,7 @@ def select(inventory: Inventory, target: str) -> list[KernelRef]:
 
 def _called(kernel: KernelRef, name: str) -> bool:
     """Whether a name is a kernel's own, or that of a function around its grid."""
-    return kernel.name == name or (kernel.language == "tilelang" and name in kernel.name.split("."))
+    return kernel.name == name or (kernel.language in _WITHIN and name in kernel.name.split("."))
 
 
 def named_file(target: str) -> str:
@@ -112,11 +115,13 @@ def describe(
     for index, kernel in enumerate(kernels):
         checkpoint()
         progress(index, len(kernels), f"reading {kernel.name}")
-        launches = launches_of(inventory, kernel) if kernel.language != "tilelang" else []
+        launches = launches_of(inventory, kernel) if kernel.language not in _WITHIN else []
         if kernel.language in {"triton", "cutile"}:
             described.append(describe_triton(kernel, launches, context, given or {}, sizes or {}))
         elif kernel.language == "tilelang":
             described.append(describe_tilelang(kernel, modules, given or {}, sizes or {}, checkpoint))
+        elif kernel.language == "cute_dsl":
+            described.append(describe_cutedsl(kernel, modules, given or {}, checkpoint))
         else:
             described.append(describe_cuda(kernel, launches, cuda, given or {}, sizes or {}))
     return [k.model_copy(update={"levels": levels(k, element_bytes)}) for k in described]

@@ -84,6 +84,8 @@ def configuration_rows(facts: ImplementationFacts, quotes: Quotes) -> list[Row]:
             facts.classes_of("feed-forward network") or facts.classes_of("mixture of experts")
         ):
             meaning = "inner width of a layer"
+        elif name == "intermediate_size" and "moe_intermediate_size" in known:
+            meaning = "width of the feed-forward layers without experts"
         meaning += " of the encoder" * _decoder_has_its_own(facts, attribute)
         if parts:
             rows.append(_of_parts(facts, name, meaning, parts, quotes))
@@ -141,7 +143,7 @@ def _equal(facts: ImplementationFacts, variable: Variable) -> str:
     """What a size of the call has to be equal to."""
     name, pairs = f"{{{variable.name}}}", [c.split(" == ") for c in facts.main.conditions if c.count(" == ") == 1]
     others = [other for a, b in pairs for one, other in ((a, b), (b, a)) if one == name and variables(other)]
-    return f", which has to equal {' and '.join(f'`{other}`' for other in others)}" if others else ""
+    return f", which the formulas take to equal {' and '.join(f'`{other}`' for other in others)}" if others else ""
 
 
 def _meaning(facts: ImplementationFacts, variable: Variable) -> str:

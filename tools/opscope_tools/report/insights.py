@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from opscope_schemas.analysis import Kernel, ModelAnalysis, ModuleAnalysis
 from opscope_schemas.estimates import OperatorTime
-from opscope_schemas.formula import Rational, evaluate, holds, variables
+from opscope_schemas.formula import Rational, exactly, holds, variables
 from opscope_schemas.units import amount, plain_bytes
 
 from opscope_tools.report.facts import Figures, ImplementationFacts, outermost, short
@@ -26,6 +26,8 @@ _OTHERS = 3
 _WHOLE = 99
 #: share of every pass up to which a class is told beside others
 _LITTLE = 0.001
+#: of what a line takes: another that takes as much of it takes as good as the same
+_NEARLY = 0.995
 #: operators that a list names
 _NAMED = 4
 
@@ -146,6 +148,8 @@ def _line(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) ->
     first = (
         f"`{most[0][0].file}:{most[0][0].line}` ({named(most[0])}) takes {computes} % of its FLOPs{_alike(most, flops)}"
     )
+    if all(value >= _NEARLY * widest[1] for _, value in moved):
+        return f"{first}; its {len(moved)} lines move about as many bytes each."
     if most[0] is widest[0]:
         return f"{first} and {moves} % of its bytes{_alike(widest, moved)}."
     figures = Figures.sum(widest[0], values)
@@ -158,10 +162,11 @@ def _line(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) ->
 
 def _alike(most: tuple[Sequence[Kernel], int], rows: Sequence[tuple[Sequence[Kernel], int]]) -> str:
     """The other lines that come to the same."""
-    others = [kernels for kernels, value in rows if value == most[1] and kernels is not most[0]]
+    others = [kernels for kernels, value in rows if value >= _NEARLY * most[1] and kernels is not most[0]]
+    nearly = any(value < most[1] for kernels, value in rows if kernels in others)
     lines = ", ".join(f":{kernels[0].line}" for kernels in others[:_OTHERS])
     return (
-        f" (as {lines}{' and more do' if len(others) > _OTHERS else ' does' if len(others) == 1 else ' do'})"
+        f" ({'nearly ' if nearly else ''}as {lines}{' and more do' if len(others) > _OTHERS else ' does' if len(others) == 1 else ' do'})"
         if others
         else ""
     )
@@ -178,13 +183,10 @@ def _bound(facts: ImplementationFacts, module: ModuleAnalysis, kernels: Sequence
 def share_of_time(facts: ImplementationFacts, document: ModelAnalysis, module: ModuleAnalysis) -> float:
     """What its calls take of the pass's time as engines run it; 0 where that is not known."""
     found = facts.estimates.get(document.phase)
-    whole = sum(map(_seconds, found.operators)) if found is not None and found.parallel is None else 0.0
-    own = _own(facts, document, module)
-    return sum(map(_seconds, own)) / whole if whole else 0.0
-
-
-def _seconds(one: OperatorTime) -> float:
-    return one.bound_seconds if one.calibrated_seconds is None else one.calibrated_seconds
+    if found is None or found.parallel is not None:
+        return 0.0
+    whole = sum(map(found.seconds_of, found.operators))
+    return sum(map(found.seconds_of, _own(facts, document, module))) / whole if whole else 0.0
 
 
 def _own(facts: ImplementationFacts, document: ModelAnalysis, module: ModuleAnalysis) -> list[OperatorTime]:
@@ -204,7 +206,9 @@ def _served(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) 
             continue
         own = _own(facts, document, module)
         eager, moved = _all(facts, document, module).bytes, sum(one.bytes for one in own)
-        text = f"{phase} {quotes.said(f'{key}.{phase}.time', sum(map(_seconds, own)))}"
+        found = facts.estimates[phase]
+        least = "" if found.totals.calibrated_seconds is not None else "at least "
+        text = f"{phase} {least}{quotes.said(f'{key}.{phase}.time', sum(map(found.seconds_of, own)))}"
         text += f" ({quotes.decimal(f'{key}.{phase}.share_of_time', 100 * share, 1)} % of the pass)"
         if moved < (1 - _WORTH) * eager:
             less = quotes.said(f"{key}.{phase}.served_bytes", moved)
@@ -229,7 +233,8 @@ def _growth(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) 
             name, what = "cache_len", "In decode what it moves for each cached token"
             curve, of = _polynomial(texts, name, values), "its bytes"
         elif document.phase == "prefill":
-            name, what = "seq_len", "In prefill what grows with the square of the new tokens"
+            whose = "decoder's " if any(one.name.startswith("decoder_") for one in document.model_inputs) else ""
+            name, what = "seq_len", f"In prefill what grows with the square of the {whose}new tokens"
             curve, of = _polynomial([k.flops for k in calls], name, values), "its FLOPs"
         else:
             continue
@@ -287,7 +292,7 @@ def _polynomial(
         return None
     here = int(values[name])
     points = [max(here, 8) + step for step in (0, 2, 4, 6, 40)]
-    ys = [Fraction(sum(evaluate(text, {**values, name: x}) for text in used)) for x in points]
+    ys = [sum((Fraction(exactly(text, {**values, name: x})) for text in used), Fraction(0)) for x in points]
     (x0, x1, x2), (y0, y1, y2) = points[:3], ys[:3]
     c2 = ((y2 - y0) / (x2 - x0) - (y1 - y0) / (x1 - x0)) / (x2 - x1)
     c1 = (y1 - y0) / (x1 - x0) - c2 * (x0 + x1)

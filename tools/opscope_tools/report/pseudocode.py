@@ -59,7 +59,7 @@ def pseudocode(function: Function, name: str, notes: Sequence[str], call: Call) 
     rest = function.args.kwarg
     head = ", ".join([*taken, *([f"**{rest.arg}"] if rest and rest.arg in read else [])])
     head = head if call.whole else _signature(function)
-    nothing = ", ".join(name for name in taken if name in empty)
+    nothing = ", ".join(a.arg for a in arguments if a.arg in empty)
     notes = [*notes[:-1], f"{notes[-1]}. None here: {nothing}"] if nothing else notes
     # a quote inside would end the docstring
     text = [line.replace("\\", "/").replace('"""', "'''") for line in notes]

@@ -24,7 +24,7 @@ from opscope_tools.report.nodes import node_of, weights_of
 from opscope_tools.report.overview import attention_kind
 from opscope_tools.report.quotes import Quotes, as_source, joined
 
-__all__ = ["purpose"]
+__all__ = ["purpose", "shared_experts"]
 
 #: pointers of calls that one sentence lists, characters of a docstring that are quoted
 _SITES, _QUOTED = 3, 160
@@ -238,6 +238,9 @@ def _normalisation(of: _Subject) -> str:
 
 
 def _embedding(of: _Subject) -> str:
+    filters = list(dict.fromkeys(short(k.class_name) for k in of.called if re.search(r"Conv\d?d", short(k.class_name))))
+    if filters:
+        return f"slides filters that are learned over what it is given ({_listed(f'`{name}`' for name in filters)}): each place where they stop becomes a vector"
     if of.called:
         placed = any(re.search(r"(^|[._])pos", k.attribute) for k in of.called)
         placed = placed or any(".add" in k.operator and re.search(r"\bself\.\w*pos", k.code) for k in of.module.kernels)
@@ -275,9 +278,15 @@ def _experts(of: _Subject) -> str:
         how = f"{chosen} of {among}" if chosen and among else "some of the"
         return f"chooses for each token {how} experts, and how much each of them counts"
     if of.called and not re.search(r"Experts?$", name):
-        return "sends each token to the experts that its router chose and adds up what they give"
+        shared = ", and what the experts give that every token meets" if shared_experts(of.called) else ""
+        return f"sends each token to the experts that its router chose and adds up what they give{shared}"
     how = f" ({chosen} of {among} for each)" if chosen and among else ""
     return f"holds the experts' weights and runs those that were chosen{how} on their tokens"
+
+
+def shared_experts(called: Iterable[Kernel]) -> bool:
+    """Whether a mixture of experts calls one that no router chooses."""
+    return any("shared" in kernel.attribute and "gate" not in kernel.attribute for kernel in called)
 
 
 def _layer(of: _Subject) -> str:

@@ -100,7 +100,7 @@ def faq(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
 def _variable_lengths(facts: ImplementationFacts, quotes: Quotes) -> str:
     here = f"`{short(facts.main.class_name)}` ({facts.pointer(facts.main.class_name)})"
     if not any(v.name == "seq_len" for v in facts.main.variables):
-        return f"{here} has no seq_len: its inputs are of one length, but for what the conditions of section 3.3 leave open."
+        return f"{here} has no seq_len: its formulas are those of inputs whose sizes the conditions of section 3.3 leave open; others need a trace of their own."
     # a line may choose between several: `mask_function = create_causal_mask if ... else create_sliding_window_causal_mask`
     masks = _forward_lines(facts, r"\b(create_\w*mask\w*|_prepare_\w*mask\w*|_update_causal_mask)\b", every=True)
     windows = traits_of(facts).held["windows"].holds
@@ -165,7 +165,7 @@ def _longest(facts: ImplementationFacts, quotes: Quotes) -> str:
     if facts.table_weight is not None:
         name, rows = facts.table_weight[0], quotes("table_positions", facts.table_weight[1])
         others = _forward_lines(facts, r"\b(interpolate_pos\w*)\b")[:1]
-        more = f"; {_listed(others)} makes others of them where that is asked for" if others else ""
+        more = f"; {_listed(others)} fits them to inputs of other sizes" if others else ""
         return f"The weight `{name}` holds {rows} positions; section 3.3 says which inputs have as many{more}."
     return f"None declared: searched `{short(facts.tree.config_class)}` ({where}) and what it holds for max_position_embeddings."
 

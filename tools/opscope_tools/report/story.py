@@ -20,6 +20,7 @@ from opscope_tools.report.findings import repeated
 from opscope_tools.report.kinds import sliding_window, windowed
 from opscope_tools.report.overview import attention_kind
 from opscope_tools.report.point import point_said
+from opscope_tools.report.purposes import shared_experts
 from opscope_tools.report.quotes import Quotes, in_code
 
 __all__ = ["story", "times_said"]
@@ -176,7 +177,9 @@ def _experts(facts: ImplementationFacts, quotes: Quotes) -> str:
     chosen, among = values.get("num_experts_per_tok"), values.get("num_experts")
     if not isinstance(chosen, int) or not isinstance(among, int):
         return ""
-    return f" ({quotes('experts.chosen', chosen)} of {quotes('experts', among)} a token)"
+    mixtures = [facts.calls[name] for name in facts.classes_of("mixture of experts") if name in facts.calls]
+    shared = " and a shared one" if any(shared_experts(call.kernels or ()) for call in mixtures) else ""
+    return f" ({quotes('experts.chosen', chosen)} of {quotes('experts', among)}{shared} a token)"
 
 
 def _cost(facts: ImplementationFacts, document: ModelAnalysis, quotes: Quotes) -> str:
@@ -279,11 +282,9 @@ def _dominant(phase: str, found: RooflineResult, quotes: Quotes | None) -> str:
         f"{one.name} {quotes.decimal(f'{phase}.time.{one.name}', 100 * one.share, 0) if quotes else f'{100 * one.share:.0f}'} %"
         for one in parts
     ]
-    slowest, *others = sorted(
-        found.operators, key=lambda one: one.calibrated_seconds or one.bound_seconds, reverse=True
-    )
-    least = _ALIKE * (slowest.calibrated_seconds or slowest.bound_seconds)
-    alike = sum(1 for one in others if (one.calibrated_seconds or one.bound_seconds) >= least)
+    slowest, *others = sorted(found.operators, key=found.seconds_of, reverse=True)
+    least = _ALIKE * found.seconds_of(slowest)
+    alike = sum(1 for one in others if found.seconds_of(one) >= least)
     pointer = f"{slowest.file}:{slowest.line}"
     names = slowest.operation.split(", ")
     operation = (
@@ -335,10 +336,7 @@ def _fits(phase: str, found: RooflineResult, facts: ImplementationFacts, quotes:
     if use.fits and spare < _BARELY * use.usable_bytes:
         room += f" with {quotes.said(f'{key}.spare', spare)} to spare, which the runtime's own buffers may take"
     if use.largest_batch:
-        document = _document(facts, phase)
-        pictures = re.match(r"\d+ image", point_said(document, facts.point(document)))
-        what = "images" if pictures else "sequences"
-        room += f"; at most {quotes(f'{key}.largest_batch', use.largest_batch)} {what} like these"
+        room += f"; at most {quotes(f'{key}.largest_batch', use.largest_batch)} {_units(facts, phase)} like these"
     if use.longest_context and facts.table_rows is not None and use.longest_context > facts.table_rows:
         room += f", or in this batch all {quotes('table_positions', facts.table_rows)} tokens that a table has positions for"
     elif use.longest_context:
@@ -353,6 +351,12 @@ def _fits(phase: str, found: RooflineResult, facts: ImplementationFacts, quotes:
             room += f", more than the {quotes('positions', facts.limit)} positions that the configuration states"
     of = quotes.said(f"{key}.usable", use.usable_bytes)
     return f"{phase.capitalize()}: {', '.join(parts)} of {of} that engines use, {100 * use.usable_bytes / use.capacity_bytes:.0f} % of the memory: {room}."
+
+
+def _units(facts: ImplementationFacts, phase: str) -> str:
+    """What a batch of a pass is made of."""
+    document = _document(facts, phase)
+    return "images" if re.match(r"\d+ image", point_said(document, facts.point(document))) else "sequences"
 
 
 def _turns(facts: ImplementationFacts, quotes: Quotes) -> Iterator[str]:
@@ -429,7 +433,7 @@ def _saved(facts: ImplementationFacts, quotes: Quotes) -> str:
         experts = " (each then reads more of the experts)" if facts.classes_of("mixture of experts") else ""
         parts.insert(
             0,
-            f"Fewer kernels, or more sequences for each{experts}, as their fixed time is most of {_STEP[phase]}; the bound is {share} % of it.",
+            f"Fewer kernels, or more {_units(facts, phase)} for each{experts}, as their fixed time is most of {_STEP[phase]}; the bound is {share} % of it.",
         )
     return " ".join(parts)
 

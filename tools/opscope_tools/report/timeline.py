@@ -7,7 +7,7 @@ device, where nobody measured their kind as long as the bound.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
 from opscope_schemas.estimates import OperatorTime, RooflineResult
@@ -46,12 +46,13 @@ def timelines(facts: ImplementationFacts) -> list[Graph]:
 
 
 def _graph(phase: str, found: RooflineResult) -> Graph:
-    whole = sum(map(_time, found.operators))
+    time_of = found.seconds_of
+    whole = sum(map(time_of, found.operators))
     vertices, at, named = [], 0.0, _names(found.operators)
-    for place, run in enumerate(_joined(found.operators)):
-        time = sum(map(_time, run))
+    for place, run in enumerate(_joined(found.operators, time_of)):
+        time = sum(map(time_of, run))
         share = time / whole if whole else 0.0
-        lines = (_label(run, named), f"{seconds(time):>8}", f"{100 * share:4.1f} %", _said(run))
+        lines = (_label(run, named, time_of), f"{seconds(time):>8}", f"{100 * share:4.1f} %", _said(run, found))
         vertices.append(Vertex(f"s{place}", lines, weight=share, span=Span(at, share)))
         at += share
     basis = "calibrated" if found.totals.calibrated_seconds is not None else "at least"
@@ -59,23 +60,19 @@ def _graph(phase: str, found: RooflineResult) -> Graph:
     return Graph(tuple(vertices), layout="timeline", title=title)
 
 
-def _time(one: OperatorTime) -> float:
-    return one.bound_seconds if one.calibrated_seconds is None else one.calibrated_seconds
-
-
-def _joined(operators: Sequence[OperatorTime]) -> list[list[OperatorTime]]:
+def _joined(operators: Sequence[OperatorTime], time_of: Callable[[OperatorTime], float]) -> list[list[OperatorTime]]:
     """The kernels with those neighbours put together that take the least, until few enough bars are left."""
-    runs = [[one] for one in operators if _time(one)]
-    whole = sum(map(_time, operators))
+    runs = [[one] for one in operators if time_of(one)]
+    whole = sum(map(time_of, operators))
     while True:
-        times = [sum(map(_time, run)) for run in runs]
+        times = [sum(map(time_of, run)) for run in runs]
         if len(runs) <= _MOST and all(a + b >= _SMALL * whole for a, b in pairwise(times)):
             return runs
         at = min(range(len(runs) - 1), key=lambda place: times[place] + times[place + 1])
         runs[at : at + 2] = [runs[at] + runs[at + 1]]
 
 
-def _label(run: Sequence[OperatorTime], named: Mapping[str, str]) -> str:
+def _label(run: Sequence[OperatorTime], named: Mapping[str, str], time_of: Callable[[OperatorTime], float]) -> str:
     """`sdpa (self_attn) ×32  :257`; of several kernels the first and the last, how many they are, and one that is most of them."""
     first, last = run[0], run[-1]
     times = f" ×{first.count}" if first.count > 1 and len({one.count for one in run}) == 1 else ""
@@ -83,8 +80,8 @@ def _label(run: Sequence[OperatorTime], named: Mapping[str, str]) -> str:
         ends = " to ".join(f"{_operations([one])}{named[one.module]}" for one in (first, last))
         runs = sum(one.count for one in run)
         often = f", {runs} runs" if runs > len(run) and not times else times
-        most = max(run, key=_time)
-        between = most not in (first, last) and _time(most) > sum(map(_time, run)) / 2
+        most = max(run, key=time_of)
+        between = most not in (first, last) and time_of(most) > sum(map(time_of, run)) / 2
         return f"{ends}: {len(run)} kernels{often}{f', most of it {_operations([most])}{named[most.module]}' if between else ''}"
     return f"{_operations(run)}{named[first.module]}{times}  :{first.line}"
 
@@ -107,9 +104,9 @@ def _names(operators: Sequence[OperatorTime]) -> dict[str, str]:
     return found
 
 
-def _said(run: Sequence[OperatorTime]) -> str:
+def _said(run: Sequence[OperatorTime], found: RooflineResult) -> str:
     """What limits it, how much of its time that explains, and how much of that it computes or moves."""
-    moved, whole = plain_bytes(sum(one.bytes for one in run)), sum(map(_time, run))
+    moved, whole = plain_bytes(sum(one.bytes for one in run)), sum(map(found.seconds_of, run))
     explained: dict[str, float] = {}
     for one in run:
         if one.limited_by:
@@ -117,7 +114,7 @@ def _said(run: Sequence[OperatorTime]) -> str:
     if not explained:
         return moved
     limit = max(explained, key=lambda name: explained[name])
-    started = sum(one.launch_seconds or 0.0 for one in run if one.calibrated_seconds)
+    started = sum(one.launch_seconds or 0.0 for one in run if found.totals.calibrated_seconds)
     if started > whole / 2:  # as `launches` says of one kernel
         limit, explained["launch"] = "launch", started
     share = min(1.0, explained[limit] / whole)

@@ -67,6 +67,8 @@ class _Known:
         self._quotients: dict[str, tuple[Formula, Formula]] = {}
         #: call -> what it is equal to by a relation that is shown
         self._same: dict[Call, Formula] = {}
+        #: call -> a number that it is never below, by a relation that is shown
+        self._lows: dict[Call, int] = {}
         self._simple: dict[Formula, Formula] = {}
         self._effort, self._spent = 0, 0
 
@@ -92,6 +94,8 @@ class _Known:
                 return
             if fact.kind == "eq" and (same := _equated(fact.form)) is not None:
                 self._same[same[0]] = same[1]
+            if fact.kind == "ge" and (least := _least_call(fact.form)) is not None:
+                self._lows[least[0]] = max(least[1], self._lows.get(least[0], 0))
             self.facts.append(fact)
 
     def _divides(self, dividend: Formula, divisor: Formula) -> None:
@@ -269,9 +273,9 @@ class _Known:
             return (math.ceil((max if atom.op == "max" else min)(ends)), None) if known else (-(1 << 62), None)
         if any(not self._positive(argument) for argument in atom.args):
             return -(1 << 62), None
-        low = 1 if atom.op == "ceildiv" else 0
+        low = max(1 if atom.op == "ceildiv" else 0, self._lows.get(atom, 0))
         if atom.op == "floordiv" and any((a, b) == atom.args for a, b in self.exact):
-            low = 1
+            low = max(low, 1)
         number = atom.args[-1].constant() if atom.op == "mod" else None
         return low, None if number is None else int(number) - 1
 
@@ -457,6 +461,14 @@ def _defined(form: Formula) -> tuple[str, Formula] | None:
         if name and abs(coefficient) == 1 and name not in rest.variables() and _plain_product(rest):
             return name, rest
     return None
+
+
+def _least_call(form: Formula) -> tuple[Call, int] | None:
+    """(a call, a number) where a form is the call less the number."""
+    calls = [m[0][0] for m, c in form.terms.items() if c == 1 and len(m) == 1 and m[0][1] == 1]
+    number = -form.terms.get((), Fraction(0))
+    known = len(calls) == 1 and len(form.terms) == 1 + (number != 0) and number.denominator == 1
+    return (calls[0], int(number)) if known and isinstance(calls[0], Call) else None
 
 
 def _equated(form: Formula) -> tuple[Call, Formula] | None:

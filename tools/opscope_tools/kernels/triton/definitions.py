@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from opscope_schemas.tiling import Unanalysed
 
+from opscope_tools.kernels.cutedsl import definitions as cutedsl
 from opscope_tools.kernels.host.modules import Modules, PyModule, make_module
 from opscope_tools.kernels.host.reaching import HostFunction, Place, enclosing
 from opscope_tools.kernels.records import FileFacts, KernelRef, LaunchRef
@@ -52,7 +53,7 @@ def find_in_python(path: str, text: str) -> FileFacts:
         return FileFacts(note=f"{path} is nested too deeply to be read; it was left out.")
     launches = tuple(_launches(module))
     return FileFacts(
-        kernels=(*_kernels(module), *tilelang.kernels(module)),
+        kernels=(*_kernels(module), *tilelang.kernels(module), *cutedsl.kernels(module)),
         launches=launches,
         not_analysed=tuple(_other_languages(module, launches)),
     )
@@ -256,7 +257,6 @@ _CUTILE = re.compile(r"(^|\.)(cuda\.tile|cuda_tile|cutile|ct)\.kernel$")
 #: how a decorator's or caller's dotted name ends -> the language that it belongs to
 _OTHER = (
     (re.compile(r"(^|\.)gluon\.jit$"), "Gluon"),
-    (re.compile(r"(^|\.)cute\.kernel$"), "CuTe-DSL"),
     (re.compile(r"(^|\.)numba\.cuda\.jit$"), "Numba CUDA"),
 )
 #: what makes a kernel of a function that it is handed

@@ -224,6 +224,8 @@ class Symbols:
                     left, right = self._sides(e.lhs, e.rhs)
                 except NoFormulaError:
                     return self._pinned(e)
+                if (sign == "<=" and _is_rest(left, right)) or (sign == ">=" and _is_rest(right, left)):
+                    sign = "=="  # a rest is not negative
                 if sign == "==":
                     self._learn(left, right)
                 left, right = self.simplified(left), self.simplified(right)
@@ -252,14 +254,14 @@ class Symbols:
     def _learn(self, left: Formula, right: Formula) -> None:
         """From `a % b == 0`, or `a == k * (a // b)`-like equalities: that b divides a."""
         if (found := division(left, right)) is not None:
-            self._divisible.add(found)
+            self._divisible.add(_without_rest(*found))
         for one, other in ((left, right), (right, left)):
             if len(one.terms) != 1:
                 continue
             (monomial, coefficient), *_ = one.terms.items()
             calls = [a for a, e in monomial if isinstance(a, Call) and e == 1]
             if other == Formula({}) and len(monomial) == 1 and calls and calls[0].op == "mod":
-                self._divisible.add((calls[0].args[0], calls[0].args[1]))
+                self._divisible.add(_without_rest(*calls[0].args))
             if len(calls) == 1 and calls[0].op == "floordiv":
                 call = calls[0]
                 rest = Formula({tuple((a, e) for a, e in monomial if a != call): coefficient})
@@ -326,7 +328,7 @@ class Symbols:
             case "floordiv":
                 return args[0] // args[1]
             case "mod":
-                return args[0] % args[1]
+                return Formula({}) if call.args in self._divisible else args[0] % args[1]
             case "ceildiv":
                 return args[0].ceildiv(args[1])
             case "min":
@@ -365,6 +367,27 @@ class Symbols:
                 if nested.op == "floordiv" and nested.args[0] == dividend and nested.args in self._divisible:
                     return self.simplified(nested.args[1])
         return None
+
+
+def _is_rest(one: Formula, other: Formula) -> bool:
+    """Whether the one is a remainder and the other zero."""
+    calls = [m[0][0] for m, c in one.terms.items() if c > 0 and len(m) == 1]
+    return (
+        other == Formula({})
+        and len(calls) == len(one.terms) == 1
+        and isinstance(calls[0], Call)
+        and calls[0].op == "mod"
+    )
+
+
+def _without_rest(dividend: Formula, divisor: Formula) -> tuple[Formula, Formula]:
+    """Of `(n - x % n) % n`, which fills x up to a multiple of n, x and n: it is 0 where n divides x."""
+    rest = divisor - dividend
+    calls = [m[0][0] for m, c in rest.terms.items() if c == 1 and len(m) == 1 and m[0][1] == 1]
+    filled = calls[0] if len(calls) == len(rest.terms) == 1 else None
+    if isinstance(filled, Call) and filled.op == "mod" and filled.args[1] == divisor:
+        return filled.args[0], filled.args[1]
+    return dividend, divisor
 
 
 def _call_of(op: str, *args: Formula) -> Formula:

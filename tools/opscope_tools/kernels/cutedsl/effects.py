@@ -1,0 +1,310 @@
+"""What the abstract run of a CuTe-DSL kernel meets beside values: copies, products, allocations and barriers, put down as events."""
+
+from __future__ import annotations
+
+import ast
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from opscope_tools.kernels.cutedsl import library
+from opscope_tools.kernels.cutedsl.definitions import Marked
+from opscope_tools.kernels.cutedsl.values import (
+    Allocator,
+    Class,
+    Either,
+    Instance,
+    Pointer,
+    Storage,
+    Tensor,
+    Threaded,
+    Tiled,
+)  # fmt: skip
+from opscope_tools.kernels.host.evaluate import Scope
+from opscope_tools.kernels.host.modules import Modules, PyModule
+from opscope_tools.kernels.host.worlds import UnresolvedError
+from opscope_tools.kernels.run.events import Access, Allocation, Event, Instruction, Loop, Unknown
+from opscope_tools.kernels.run.log import Log
+from opscope_tools.kernels.run.paths import Path, Step
+from opscope_tools.kernels.values.expressions import Expression, Quantity, leaf, render
+from opscope_tools.kernels.values.layouts import Layout
+
+#: functions that copy from their first tensor to their second, and how many arguments stand before
+COPIES = {"copy": 1, "copy_atom_call": 1, "autovec_copy": 0, "basic_copy": 0, "basic_copy_if": 1}
+#: words in names of `cute.arch` and `cute.nvgpu` that decide how a tile is computed
+_INSTRUCTIONS = ("barrier", "mbar", "sync", "fence", "cp_async", "commit", "wait", "cluster", "wgmma", "warpgroup", "tcgen05", "elect", "tmem", "shuffle", "reduce", "setmaxregister")  # fmt: skip
+#: methods of pipelines
+_PIPELINE = {"producer_acquire", "producer_commit", "producer_tail", "consumer_wait", "consumer_release", "producer_try_acquire", "consumer_try_wait"}  # fmt: skip
+#: methods of tensors, tiled copies and products that give a view of the tensor that they are handed
+_PARTITIONS = {
+    "partition_S",
+    "partition_D",
+    "partition_A",
+    "partition_B",
+    "partition_C",
+    "retile",
+    "retile_S",
+    "retile_D",
+    "partition_S_bulk",
+}
+#: characters up to which a call is shown
+LONGEST = 160
+#: columns that a line does not have
+_STORED = 1000
+
+
+@dataclass(frozen=True)
+class Launched:
+    """A launch as it was reached."""
+
+    node: ast.Call
+    kernel: ast.Call
+    given: Mapping[str, Any]
+    path: Path
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A tile that a line cuts from a tensor."""
+
+    name: str
+    shape: tuple[Any, ...]
+    text: str
+    line: int
+    file: str
+
+
+class Effects(ABC):
+    """The state of a run, and what it puts down."""
+
+    def __init__(self, modules: Modules, module: PyModule, one: Marked, log: Log) -> None:
+        self.modules = modules
+        self.source, self.one, self.log = module, one, log
+        self.launches: list[Launched] = []
+        self.tiles: list[Tile] = []
+        #: parameters of the class: (argument, annotation, default)
+        self.settings: list[tuple[ast.arg, str, str]] = []
+        #: parameters that were taken to be as their defaults say
+        self.defaults: dict[str, str] = {}
+        #: optional tensors that are taken to be given
+        self.present: dict[str, None] = {}
+        #: long formulas, by the names of the source that stand for them
+        self.names: dict[str, str] = {}
+        #: whether names are bound to what a loop runs over
+        self._plain = False
+        #: types of elements, as asserts say that they are: those of tensors by how they are called
+        self._types: dict[str, Any] = {}
+        #: whether the kernel's own body was run
+        self.entered = False
+        self._inside = False
+        self._path: Path = ()
+        self._via: tuple[str, ...] = ()
+        self._file = ""
+        self._around = 0
+        self._instances: list[Instance] = []
+
+    @abstractmethod
+    def eval(self, node: ast.expr, scope: Scope) -> Any:
+        """The value of an expression."""
+
+    @abstractmethod
+    def arguments(self, node: ast.Call, scope: Scope) -> tuple[list[Any], dict[str, Any]]:
+        """Positional and keyword values of a call."""
+
+    @abstractmethod
+    def _elements(self, nodes: Iterable[ast.expr], scope: Scope) -> list[Any]:
+        """The values of expressions, those with a star opened."""
+
+    @contextmanager
+    def _taking(self, text: str, holds: bool, line: int) -> Iterator[None]:
+        path, answers = self._path, self.log.answers
+        self._path = (*path, Step(text, holds, "open", line))
+        self.log.answers = answers.supposing(text, holds)
+        try:
+            yield
+        finally:
+            self._path, self.log.answers = path, answers
+
+    # what the kernel does --------------------------------------------------------------------------------------------
+
+    def _method_of(self, holder: Any, name: str, node: ast.Call, scope: Scope) -> tuple[Any] | None:
+        """The value of a method that is known, in a tuple."""
+        if isinstance(holder, Either) and holder.present is not None:
+            holder = holder.present
+        if isinstance(holder, Tensor) and name in ("load", "store", "fill", "to"):
+            self._elements(node.args, scope)
+            if name in ("load", "store"):
+                self._access("load" if name == "load" else "store", holder, node, name)
+            return (leaf(shortened(ast.unparse(node))),)
+        if isinstance(holder, Tensor) and name == "get_tensor":  # a field of the storage, looked at through a layout
+            shape = next((v for v in self._elements(node.args, scope)[:1] if isinstance(v, Layout)), None)
+            return (
+                holder.seen_as(
+                    holder.text, shape.shape if shape is not None and isinstance(shape.shape, tuple) else None
+                ),
+            )
+        if isinstance(holder, Tensor) and name == "data_ptr":
+            return (Pointer(holder),)
+        if isinstance(holder, Allocator):
+            return (self._allocated(name, node, scope),)
+        if name in _PARTITIONS and isinstance(holder, Tiled | Quantity):
+            given = self._elements(node.args, scope)
+            if given and isinstance(given[0], Either) and given[0].present is not None:
+                given[0] = given[0].present
+            return (given[0].seen_as(f"{name}({given[0].text})"),) if given and isinstance(given[0], Tensor) else None
+        if name == "get_slice" and isinstance(holder, Tiled | Quantity):
+            self._elements(node.args, scope)
+            return (holder if isinstance(holder, Tiled) else Quantity(f"{holder.name}.get_slice", holder.run_time),)
+        if name in _PIPELINE and self._inside:
+            self._elements(node.args, scope)
+            self._put(Instruction, node, operation=name, text=shortened(ast.unparse(node)))
+            return (leaf(shortened(ast.unparse(node))),)
+        if isinstance(holder, Quantity):
+            shown = ", ".join(render(a) for a in self._elements(node.args, scope))
+            return (holder.with_text(shortened(f"{holder.name}.{name}({shown})")),)
+        if isinstance(holder, Expression | Pointer | Threaded | Layout | Tiled):
+            return (leaf(shortened(ast.unparse(node))),)
+        return None
+
+    def _allocated(self, name: str, node: ast.Call, scope: Scope) -> Any:
+        """What `SmemAllocator` hands out, by the name that it is bound to."""
+        positional, keywords = self.arguments(node, scope)
+        text = shortened(ast.unparse(node))
+        if name == "allocate" and not (positional and isinstance(positional[0], Class)):
+            self._unfollowed(node)
+        elif name == "allocate":
+            self._fields(positional[0])
+            return Storage(positional[0])
+        if name == "allocate_tensor":
+            dtype, layout = [*positional, None, None][:2]
+            dtype, layout = keywords.get("element_type", dtype), keywords.get("layout", layout)
+            shape = layout.shape if isinstance(layout, Layout) else None
+            self._allocation(node, text, dtype, layout.cosize if isinstance(layout, Layout) else None, shape)
+            named = shape if isinstance(shape, tuple) else None
+            return Tensor(self._named(node), "shared", self._named(node), named, dtype)
+        if name == "allocate_array":
+            dtype, count = (
+                keywords.get("element_type", positional[0] if positional else None),
+                keywords.get("num_elems", positional[1] if len(positional) > 1 else 1),
+            )
+            self._allocation(node, text, dtype, count, (count,) if isinstance(count, Expression | int) else None)
+            return leaf(text)
+        return leaf(text)
+
+    def _named(self, node: ast.Call) -> str:
+        """The variable that a call's value is bound to, else the call."""
+        for module in (self.modules.load(self._file) if self._file else None, self.source):
+            for each in ast.walk(module.tree) if module is not None else ():
+                if isinstance(each, ast.Assign) and each.value is node and isinstance(each.targets[0], ast.Name):
+                    return each.targets[0].id
+        return shortened(ast.unparse(node))
+
+    def _allocation(self, node: ast.AST, text: str, dtype: Any, elements: Any, shape: Any, name: str = "") -> None:
+        size = library.bytes_of(dtype, elements) if elements is not None else None
+        dimensions = tuple(map(render, shape)) if isinstance(shape, tuple) else ()
+        self._put(
+            Allocation, node, name=name or (self._named(node) if isinstance(node, ast.Call) else text), space="shared",
+            type=render(dtype) if dtype is not None else "", dimensions=dimensions, bytes=size if type(size) is int else None,
+            formula=render(size) if isinstance(size, Expression) else "", text=text,
+        )  # fmt: skip
+
+    def _fields(self, of: Class) -> None:
+        """The fields of a `@cute.struct`: `MemRange[type, count]`, aligned or not, or one element of a type."""
+        for field in of.node.body:
+            if not isinstance(field, ast.AnnAssign) or not isinstance(field.target, ast.Name):
+                continue
+            annotation: ast.expr = field.annotation
+            while (
+                isinstance(annotation, ast.Subscript)
+                and ast.unparse(annotation.value).endswith("Align")
+                and isinstance(annotation.slice, ast.Tuple)
+            ):
+                annotation = annotation.slice.elts[0]
+            ranged = isinstance(annotation, ast.Subscript) and ast.unparse(annotation.value).endswith("MemRange")
+            parts = (
+                annotation.slice.elts
+                if ranged and isinstance(annotation, ast.Subscript) and isinstance(annotation.slice, ast.Tuple)
+                else [annotation]
+            )
+            try:
+                dtype = self.eval(parts[0], of.scope)
+                count = self.eval(parts[1], of.scope) if len(parts) > 1 else 1
+            except UnresolvedError:
+                dtype, count = None, None
+            known = count if isinstance(count, Expression | int) else None
+            self._allocation(
+                field, ast.unparse(field), dtype, known, (known,) if known is not None else (), field.target.id
+            )
+
+    def _met(self, last: str, positional: list[Any], keywords: Mapping[str, Any], node: ast.Call) -> None:
+        """Put down what a call of the library does beside its value."""
+        text = shortened(ast.unparse(node))
+        if last in COPIES:
+            tensors = [
+                v.present if isinstance(v, Either) and v.present is not None else v for v in positional[COPIES[last] :]
+            ]
+            if len(tensors) < 2 or not all(isinstance(t, Tensor) and t.space != "unknown" for t in tensors[:2]):
+                self._lost(f"where `{text}` copies from and to", node)
+            mask = render(keywords["pred"]) if keywords.get("pred") is not None else ""
+            for what, tensor in zip(("load", "store"), tensors, strict=False):
+                if isinstance(tensor, Tensor):
+                    self._access(what, tensor, node, f"cute.{last}", mask)
+        elif last == "gemm":
+            self._put(Instruction, node, operation="cute.gemm", text=text)
+        elif any(word in last for word in _INSTRUCTIONS):
+            self._put(Instruction, node, operation=last, text=text)
+
+    def _access(self, what: str, tensor: Tensor, node: ast.AST, operation: str, mask: str = "") -> None:
+        if self._inside and tensor.space in ("global", "shared"):
+            self._put(
+                Access, node, what=what, operation=operation, space=tensor.space, roots=(tensor.root,), text=shortened(tensor.text), shape=None,
+                mask=mask,
+            )  # fmt: skip
+
+    # the log ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def _where(self) -> str:
+        return "" if self._file in ("", self.source.path) else self._file
+
+    def _put(self, event: type[Event], node: ast.AST, **facts: Any) -> None:
+        """Put down an event at a node; a copy stands twice, as what it reads and as what it writes."""
+        place = getattr(node, "col_offset", 0) + (_STORED if facts.get("what") == "store" else 0)
+        self.log.put(
+            event(
+                file=self._where,
+                line=getattr(node, "lineno", 0),
+                node=place,
+                via=" > ".join(self._via),
+                path=self._path,
+                loop=0 if self._via or event is Loop else self._around,
+                **facts,
+            )
+        )
+
+    def _unfollowed(self, node: ast.Call) -> None:
+        """Say that what a call does with tensors is not read."""
+        if self._inside:
+            self._lost(f"what `{shortened(ast.unparse(node))}` does", node)
+
+    def _lost(self, what: str, node: ast.AST) -> None:
+        self._put(Unknown, node, what=what)
+
+
+def touches(given: Iterable[Any]) -> bool:
+    """Whether something of them lies in memory that loads and stores are listed of."""
+    return any(
+        (isinstance(one, Tensor) and one.space in ("global", "shared", "unknown")) or isinstance(one, Pointer)
+        or (isinstance(one, tuple | list) and touches(one))
+        for one in given
+    )  # fmt: skip
+
+
+def shortened(text: str) -> str:
+    """A text as far as it is shown."""
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+
+
+__all__ = ["COPIES", "LONGEST", "Effects", "Launched", "Tile", "shortened", "touches"]
