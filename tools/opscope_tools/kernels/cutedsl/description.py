@@ -11,6 +11,7 @@ from opscope_schemas.resources import Resources
 from opscope_schemas.tiling import (
     BoundValue,
     Constexpr,
+    Cost,
     KernelTiling,
     Launch,
     Level,
@@ -36,6 +37,7 @@ from opscope_tools.kernels.values.notation import product
 _MOST_STEPS = 60_000
 _LEVELS: dict[str, Level] = {"global": "global", "shared": "shared"}
 _MOST_LOST = 12
+_NO_COST = "FLOPs and bytes of CuTe-DSL kernels are not worked out; tiles, launches, memory and instructions are."
 
 
 def describe_cutedsl(
@@ -55,7 +57,7 @@ def describe_cutedsl(
         num_tiles=grids[0].num_tiles if grids else "", mapping=tuple(lines.mapping(log)), loads=tuple(_accesses(log, "load")),
         stores=tuple(_accesses(log, "store")), shared_memory=shared_memory(e for e in log.events if getattr(e, "space", "") == "shared"),
         instructions=tuple(lines.instructions(log)), loops=tuple(lines.loops(log)), constraints=tuple(lines.constraints(log)),
-        calls=tuple(lines.calls(log)), resources=Resources(), notes=tuple(_notes(run, one, log)),
+        calls=tuple(lines.calls(log)), cost=Cost(flops="", matmul_flops="", read_bytes="", write_bytes="", not_counted=(_NO_COST,)), resources=Resources(), notes=tuple(_notes(run, one, log)),
     )  # fmt: skip
 
 
@@ -175,7 +177,6 @@ def _accesses(log: Log, what: str) -> Iterator[MemoryOperation]:
 
 
 def _notes(run: Run, one: Marked, log: Log) -> Iterable[str]:
-    yield "FLOPs and bytes of CuTe-DSL kernels are not worked out; tiles, launches, memory and instructions are."
     if one.host is None:
         yield "Nothing in its file launches it with `.launch(...)`: the grid is its caller's."
     elif not run.launches:
