@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import textwrap
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -201,6 +202,25 @@ def test_no_source_ends_the_reading(tmp_path: Path, part: str, text: str) -> Non
     (tmp_path / "k.py").write_text(HOSTILE.format(**parts))
     kernel = described(tmp_path, "k.py", "K.kernel")
     assert kernel.name == "K.kernel"
+
+
+def test_a_test_that_is_not_followed_is_another_one_for_other_values(tmp_path: Path) -> None:
+    """Of what a function makes of unknown things nothing is told; what it says of one size it need not say of the next."""
+    imports = "import elsewhere\ndef fits(n, limit):\n    return any([k < limit for k in elsewhere.of(n)])"
+    lines = [
+        "wide = 256",
+        "for limit in (64, 128):",
+        "    if fits(self.n, limit):",
+        "        wide = limit",
+        "        break",
+        "self.n = wide",
+    ]
+    parts = {"imports": imports, "init": "", "host": textwrap.indent("\n".join(lines), " " * 8), "body": "        pass"}
+    (tmp_path / "k.py").write_text(HOSTILE.format(**parts))
+    (grid,) = described(tmp_path, "k.py", "K.kernel").grid
+    for answers, expected in ({0}, 256), ({128}, 128), ({64}, 64), ({64, 128}, 64):
+        names = _Names(grid.definitions, n=1, fits=lambda _, limit, answers=answers: limit in answers)
+        assert value(grid.dimensions[0], names) == expected, (answers, grid)
 
 
 def test_kernels_of_a_library_are_read(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -209,7 +209,10 @@ def configuration_note(facts: ImplementationFacts) -> str:
         if _concerns(own, parameter) and _unread(parameter) and not parameter.is_given:
             where = f"{f'{own.path}.' if own.path else ''}{_named_at(facts, own, parameter)}"
             through = _read_by(facts, own, parameter)
-            based = ", but by code that all models share" if parameter.name in _OF_THE_BASE else ""
+            shared = parameter.name in _OF_THE_BASE or parameter.name.startswith(
+                "output_"
+            )  # what a pass records is asked there
+            based = ", but by code that all models share" if shared else ""
             how = f"Declared and {through or f'{_NOWHERE}{based}'}"
             left.setdefault(how, []).append(f"{where}{_held_value(facts, own, parameter)}")
         elif not _concerns(own, parameter):

@@ -7,13 +7,14 @@ statements, effects.py what the kernel does beside computing values.
 from __future__ import annotations
 
 import ast
+import copy
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
 from opscope_tools.kernels.cutedsl import library
 from opscope_tools.kernels.cutedsl.definitions import FunctionNode, Marked, launch_of
-from opscope_tools.kernels.cutedsl.effects import COPIES, Launched, Tile, shortened, touches
+from opscope_tools.kernels.cutedsl.effects import COPIES, LONGEST, Launched, Tile, touches
 from opscope_tools.kernels.cutedsl.statements import Statements
 from opscope_tools.kernels.cutedsl.values import (
     BITS,
@@ -223,6 +224,15 @@ class Run(Interpreter, Statements):
             if ids:
                 axis = ids[0] if isinstance(value, Quantity) else ""
                 self._put(Mapped, statement, axis=axis, variable=name, text=ast.unparse(statement.value))
+
+    # expressions ----------------------------------------------------------------------------------------------------
+
+    def eval(self, node: ast.expr, scope: Scope) -> Any:
+        """The value of an expression; one that stays as it is written is written with the values that its names have now."""
+        value = super().eval(node, scope)
+        if isinstance(value, Quantity) and not isinstance(node, ast.Name) and value.name == ast.unparse(node):
+            return Quantity(_written(node, scope), value.run_time)
+        return value
 
     # tests -----------------------------------------------------------------------------------------------------------
 
@@ -523,22 +533,22 @@ class Run(Interpreter, Statements):
             return call_library(self, dotted, node, scope)
         positional, keywords = self.arguments(node, scope)
         positional, keywords = [*extra[0], *positional], {**extra[1], **keywords}
-        text = ast.unparse(node)
+        text = _written(node, scope)
         if self._inside:
             self._met(last, positional, keywords, node)
         if name := library.known(dotted):
             try:
-                made = library.apply(name, positional, keywords, shortened(text))
+                made = library.apply(name, positional, keywords, text)
             except UnresolvedError:
-                return leaf(shortened(text))
+                return leaf(text)
             if name == "local_tile" and isinstance(made, Tensor) and made.shape is not None and self._inside:
                 tiler = node.args[1] if len(node.args) > 1 else node
-                self.tiles.append(Tile(ast.unparse(tiler), made.shape, text, node.lineno, self._where))
+                self.tiles.append(Tile(ast.unparse(tiler), made.shape, ast.unparse(node), node.lineno, self._where))
             return made
         if last not in COPIES and not last.startswith(_HARMLESS) and touches([*positional, *keywords.values()]):
             self._unfollowed(node)
         named = any(isinstance(n, ast.Name) for a in node.args for n in ast.walk(a))
-        return Quantity(shortened(text), run_time=named)
+        return Quantity(text, run_time=named)
 
     def _launch(self, node: ast.Call, inner: ast.Call, scope: Scope) -> Any:
         """The launch, and the kernel as the first launch runs it."""
@@ -567,6 +577,41 @@ class Run(Interpreter, Statements):
         finally:
             self._inside, self._path = False, path
         return None
+
+
+class _Filled(ast.NodeTransformer):
+    """Names of a scope as what they hold, where that is a number, a text or a formula of other names."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.values: Mapping[str, Any] = scope.values if isinstance(scope, LocalScope) else {}
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:  # as the library calls it
+        """The value of a name."""
+        return _shown(self.values.get(node.id, self), node, node.id)
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        """The value of an attribute of an object."""
+        holder = self.values.get(node.value.id) if isinstance(node.value, ast.Name) else None
+        if isinstance(holder, Instance) and node.attr in holder.values:
+            return _shown(holder.values[node.attr], node, ast.unparse(node))
+        self.generic_visit(node)
+        return node
+
+
+def _shown(value: Any, node: ast.expr, text: str) -> ast.expr:
+    """A number, a text or a formula of other names in the place of a name; the name where it stands for something else."""
+    if value is None or isinstance(value, int | float | str):
+        return ast.Constant(value)
+    if isinstance(value, Expression) and value.text not in (text, f"{{{text}}}"):
+        plain = value.text.replace("{", "").replace("}", "")
+        return ast.Name(plain if plain.replace(".", "").isidentifier() else f"({plain})")
+    return node
+
+
+def _written(node: ast.expr, scope: Scope) -> str:
+    """An expression as written, with the values that its names have: the same text means the same."""
+    text = ast.unparse(_Filled(scope).visit(copy.deepcopy(node)))
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}… (line {node.lineno})"
 
 
 def _kind(function: Function) -> str:

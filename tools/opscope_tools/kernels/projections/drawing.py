@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
 from opscope_schemas.resources import Resources
-from opscope_schemas.tiling import Constraint, IndexMapping, KernelTiling, MemoryOperation
+from opscope_schemas.tiling import Constraint, IndexMapping, KernelTiling, MemoryOperation, SharedArray
 
 #: characters that a box holds at least, and pixels of one character
 _NARROWEST = 44
@@ -47,13 +47,20 @@ def picture(kernel: KernelTiling) -> Picture:
         tile=_most([f"{t.name} = {_values(t.values)}" for t in kernel.tile]),
         reads=_most(_accesses(kernel.loads)),
         shared=_most([
-            *(f"{s.name} {s.type}[{']['.join(s.dimensions)}]: {s.bytes if s.bytes is not None else s.formula} bytes"
-              if not s.dynamic else f"{s.name} {s.type}[]: bytes given at the launch" for s in kernel.shared_memory),
+            *map(_array, kernel.shared_memory),
             *(["operands of tl.dot, placed by the compiler"] if any(i.operation == "tl.dot" for i in fast) else []),
         ]),
         work=_most(_folded([(i.operation, i.line, "") for i in fast])),
         writes=_most(_accesses(kernel.stores)),
     )  # fmt: skip
+
+
+def _array(array: SharedArray) -> str:
+    if array.dynamic:
+        return f"{array.name} {array.type}[]: bytes given at the launch"
+    size = array.formula if array.bytes is None else str(array.bytes)
+    told = f"[{']['.join(array.dimensions)}]: {size} bytes" if size else ": its size is not told"
+    return f"{array.name} {array.type}{told}"
 
 
 def _values(values: Sequence[str]) -> str:
