@@ -6,8 +6,7 @@ import re
 from collections.abc import Sequence
 
 _FLIP = {"<": ">=", "<=": ">", "!=": "==", "is not": "is", "not in": "in"}
-_COMPARISON = re.compile(r"^(.*?[^<>=!]) (<=|>=|==|!=|<|>|is not|is|not in|in) (.*)$")
-
+_OPERATOR = re.compile(r" (<=|>=|==|!=|<|>|is not|is|not in|in) ")
 #: of several tests: the opposite is not that of one of them
 _JOINED = re.compile(r"\b(?:and|or|if)\b|&&|\|\||\?")
 
@@ -15,22 +14,40 @@ _JOINED = re.compile(r"\b(?:and|or|if)\b|&&|\|\||\?")
 def canonical(text: str) -> tuple[str, bool]:
     """A test without braces, in the one of its two forms that is kept, and whether that is the asked one."""
     plain = text.replace("{", "").replace("}", "")
-    if plain.startswith("not "):
+    if plain.startswith("not ") and not _JOINED.search(_outside(plain)):  # else it is the opposite of the first part alone
         inner, positive = canonical(plain[4:])
         return inner, not positive
-    found = _COMPARISON.match(plain)
-    if found and found[2] in _FLIP and not _JOINED.search(plain):
-        return f"{found[1]} {_FLIP[found[2]]} {found[3]}", False
+    found = _compared(plain)
+    if found and found[1] in _FLIP:
+        return f"{found[0]} {_FLIP[found[1]]} {found[2]}", False
     return plain, True
 
 
 def negated(text: str) -> str:
     """The opposite of a test, for reading."""
-    found = _COMPARISON.match(text)
-    if found and not _JOINED.search(text):
+    found = _compared(text)
+    if found:
         opposite = {**_FLIP, **{v: k for k, v in _FLIP.items()}}
-        return f"{found[1]} {opposite[found[2]]} {found[3]}"
+        return f"{found[0]} {opposite[found[1]]} {found[2]}"
     return f"not {text}" if re.match(r"^[\w.]+(\([^()]*\))?$", text) else f"not ({text})"
+
+
+def _compared(text: str) -> tuple[str, str, str] | None:
+    """Both sides of a single comparison and its operator; None of a chain of them, of several tests, and of what compares nothing."""
+    found = [] if _JOINED.search(text) else list(_OPERATOR.finditer(_outside(text)))
+    if len(found) != 1 or text.startswith("not "):
+        return None
+    return text[: found[0].start()], found[0][1], text[found[0].end() :]
+
+
+def _outside(text: str) -> str:
+    """A text of the same length in which what stands in brackets is blotted out."""
+    made, depth = [], 0
+    for letter in text:
+        depth -= letter in ")]"
+        made.append("_" if depth > 0 else letter)
+        depth += letter in "(["
+    return "".join(made)
 
 
 def when_text(trails: Sequence[Sequence[tuple[str, bool]]]) -> str:
