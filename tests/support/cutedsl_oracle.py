@@ -15,9 +15,12 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Type:
-    """An element type."""
+    """An element type; of numbers that it is called with the whole part."""
 
     width: int
+
+    def __call__(self, value: Any) -> int:
+        return int(value)
 
 
 class _Anything:

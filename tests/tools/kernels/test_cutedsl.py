@@ -38,7 +38,7 @@ class _Names(dict[str, Any]):
     """Names of a formula: sizes, and what definitions say that others are."""
 
     def __init__(self, definitions: tuple[str, ...], **known: Any) -> None:
-        super().__init__(cdiv=lambda a, b: -(-a // b), min=min, max=max, math=math, **known)
+        super().__init__(cdiv=lambda a, b: -(-a // b), min=min, max=max, int=int, math=math, **known)
         self.definitions = dict(text.split(" = ", 1) for text in definitions)
 
     def __missing__(self, name: str) -> Any:
@@ -112,10 +112,12 @@ def test_what_is_copied_from_where_to_where() -> None:
         ("cute.copy(copy, tXgX, tXsX)", "global", "mX", ""),
         ("cute.autovec_copy(tXsX, tXrX)", "shared", "", ""),
         ("x = x * mW[bidx]", "global", "mW", ""),
+        ("x = buffer[lane]", "shared", "", "total"),
     }
     assert stores == {
         ("cute.copy(copy, tXgX, tXsX)", "shared", "", ""),
         ("cute.copy(copy, tXrX, tYgY)", "global", "mY", ""),
+        ("buffer[cute.arch.warp_idx()] = x", "shared", "", "total"),
     }
     assert {(c.file, c.condition, c.kind, c.message) for c in kernel.constraints} == {
         ("", "mX.element_type == self.dtype", "assert", ""),
@@ -158,7 +160,10 @@ def test_a_kernel_that_its_file_does_not_launch_says_so() -> None:
     assert kernel.grid == ()
     assert any("Nothing in its file launches it" in note for note in kernel.notes)
     (places,) = kernel.shared_memory
-    assert (places.bytes, places.formula) == (None, "{places} * 4"), "what a loop of the device changes is no number"
+    assert places.bytes is None
+    assert re.fullmatch(r"\{places of line \d+\} \* 4", places.formula), (
+        "what a loop of the device changes is no number"
+    )
 
 
 HOSTILE = """
@@ -202,6 +207,190 @@ def test_no_source_ends_the_reading(tmp_path: Path, part: str, text: str) -> Non
     (tmp_path / "k.py").write_text(HOSTILE.format(**parts))
     kernel = described(tmp_path, "k.py", "K.kernel")
     assert kernel.name == "K.kernel"
+
+
+HOSTS = """
+import math
+from dataclasses import dataclass, field
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Int32
+
+@dataclass
+class Plain:
+    threads: int = 128
+    stages: int = 2
+
+@dataclass
+class More(Plain):
+    extra: int = 0
+
+@dataclass
+class Checked:
+    threads: int
+    def __post_init__(self):
+        self.threads = max(self.threads, 64)
+
+@dataclass
+class Spelled:
+    threads: int = field(default=96)
+
+class A:
+    def width(self):
+        return 128
+class B(A):
+    pass
+class C(A):
+    def width(self):
+        return 256
+class D(B, C):
+    pass
+
+class R:
+    def __init__(self):
+        self.t = 32
+class P(R):
+    def __init__(self):
+        super().__init__()
+        self.t = self.t * 2
+class Q(R):
+    def __init__(self):
+        super().__init__()
+        self.t = self.t + 32
+class M(P, Q):
+    pass
+
+class K:
+    threads = 128
+{init}
+    @cute.jit
+    def __call__(self, mX: cute.Tensor):
+        self.kernel(mX).launch(grid=[{grid}, 1, 1], block=[{block}, 1, 1])
+    @cute.kernel
+    def kernel(self, mX: cute.Tensor):
+        pass
+"""
+#: what stands in `__init__` (an indented function stands beside it), grid, block; "?": what a loop leaves need not be told
+CASES = {
+    "a default of the class on one side": ("if n > 4096:\n    self.threads = 256", "1", "self.threads"),
+    "a default of the class on the other": (
+        "if n > 4096:\n    pass\nelse:\n    self.threads = 64",
+        "1",
+        "self.threads",
+    ),
+    "a loop that changes an attribute?": (
+        "self.s = 4\nwhile self.s * n > 65536 and self.s > 1:\n    self.s -= 1",
+        "1",
+        "self.s * 32",
+    ),
+    "a loop that changes a parameter?": ("while n > 1024:\n    n = n // 2\nself.n = n", "self.n", "32"),
+    "a loop that fills a list?": (
+        "found = []\nfor i in range(n):\n    found.append(i)\nself.t = len(found) + 1",
+        "1",
+        "self.t",
+    ),
+    "a loop that changes an item?": ("s = [1]\nfor i in range(n % 7):\n    s[0] *= 2\nself.t = s[0]", "1", "self.t"),
+    "a table that a method changes": (
+        "c = {'t': 128}\nself.tune(c, n)\nself.t = c['t']\n    def tune(self, c, n):\n        if n > 4096:\n            c['t'] = 256",
+        "1",
+        "self.t",
+    ),
+    "a list that a method changes": (
+        "c = [128]\nself.tune(c, n)\nself.t = c[0]\n    def tune(self, c, n):\n        if n > 4096:\n            c[0] = 256",
+        "1",
+        "self.t",
+    ),
+    "a list within a list": ("s = [[1], [2]]\nif n > 100:\n    s[0][0] = 9\nself.t = s[0][0]", "1", "self.t"),
+    "a list that grows on one side?": ("s = [1]\nif n > 100:\n    s.append(2)\nself.t = len(s)", "1", "self.t"),
+    "two names of one list": (
+        "a = [128]\nb = a\nk = 1\nif n > 100:\n    k = 2\na[0] = 256\nself.t = b[0] * k",
+        "1",
+        "self.t",
+    ),
+    "a way out of a turn in a way out": (
+        "t = 0\nfor k in (1, 2):\n    if n > 100:\n        if n > 1000:\n            continue\n        t = t * 2\n    t = t + k\nself.t = t",
+        "1",
+        "self.t",
+    ),
+    "a chain": ("if 64 <= n <= 1024:\n    self.t = 128\nelse:\n    self.t = 256", "1", "self.t"),
+    "not a chain": ("self.t = 128 if not 64 <= n <= 1024 else 256", "1", "self.t"),
+    "not before and": (
+        "t = 32\nif not n > 100 and n > 50:\n    t = 64\nelif n > 100 and n > 50:\n    t = 128\nself.t = t",
+        "1",
+        "self.t",
+    ),
+    "a name of itself": (
+        "n = cute.ceil_div(n, 128) * 128 + (n // 64 + 3) * (n // 32 + 5) + (n % 64) * 17\nself.n = n",
+        "self.n",
+        "32",
+    ),
+    "a parameter and another of its name": (
+        "self.n = n\n    def pad(self, n):\n        n = cute.ceil_div(n, 128) * 128 + (n // 64 + 3) * (n // 32 + 5) + n % 64 * 17\n        return n",
+        "self.pad(self.n)",
+        "self.n",
+    ),
+    "a name used again?": (
+        "t = cute.ceil_div(n, 128) * 128 + (n // 64 + 3) * (n // 32 + 5) + n % 64 * 17\nself.a = t\nfor i in range(n):\n    t = i * 2\nself.b = t",
+        "self.a",
+        "self.b",
+    ),
+    "whole numbers": ("self.n = n", "Int32(self.n / 3)", "int(self.n / 48) * 32"),
+    "a name around": (
+        "t = 128\ndef widen():\n    nonlocal t\n    t = 256\nif n > 9:\n    widen()\nself.t = t",
+        "1",
+        "self.t",
+    ),
+    "what is done at last": ("try:\n    t = 32\nfinally:\n    t = 64\nself.t = t", "1", "self.t"),
+    "or and and as values": ("self.t = n % 8 or 128\nself.u = n % 8 and 64", "self.u", "self.t"),
+    "tests as numbers": ("self.t = 32 * (1 + (n > 64) + (n > 128))", "1", "self.t"),
+    "flags": (
+        "big = False\nif n > 1024:\n    big = True\nodd = True\nif n % 2 == 0:\n    odd = False\nself.t, self.u = 256 if big else 128, 3 if odd else 2",
+        "self.u",
+        "self.t",
+    ),
+    "none on two ways": (
+        "x = None\nif n > 100:\n    x = None\nelif n > 10:\n    x = 5\nself.t = 64 if x is None else 128",
+        "1",
+        "self.t",
+    ),
+    "dataclasses": (
+        "self.a, self.b, self.c = More(32, 512).threads, Checked(8).threads, Spelled().threads",
+        "self.a * self.b",
+        "self.c",
+    ),
+    "whose method it is": ("self.a, self.b = D().width(), M().t", "self.a", "self.b"),
+    "a walrus": ("if (k := n // 2) > 4:\n    self.t = k\nelse:\n    self.t = 2 * k", "1", "self.t"),
+    "objects by a test": (
+        "c = Plain(64) if n > 100 else Plain(32, stages=n)\nself.t, self.u = c.threads, c.stages",
+        "self.u",
+        "self.t",
+    ),
+    "tables by a test": (
+        "c = [(10, 1), (100, 2)] if n % 2 else [(20, 3), (200, 4)]\nself.t = 8\nfor limit, t in c:\n    if n <= limit:\n        self.t = t\n        break\nelse:\n    self.t = 7",
+        "1",
+        "self.t",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_host_code_is_followed_as_python_runs_it(case: str, tmp_path: Path) -> None:
+    """Whatever a formula says is so at every size; only what a loop over an unknown number leaves may stay open."""
+    init, grid, block = CASES[case]
+    own, _, beside = init.partition("\n    def ")
+    body = f"    def __init__(self, n: int):\n{textwrap.indent(own, ' ' * 8)}\n"
+    body += f"    def {beside}\n" if beside else ""
+    (tmp_path / "rows.py").write_text(HOSTS.format(init=body, grid=grid, block=block))
+    kernel = described(tmp_path, "rows.py", "K.kernel")
+    (told,) = kernel.grid
+    names = [*told.dimensions, *told.block, *told.definitions]
+    open_ = any(" of line " in text for text in names) or not told.dimensions or not told.block
+    assert open_ <= case.endswith("?"), names
+    for n in (1, 3, 8, 11, 64, 96, 100, 101, 500, 1000, 1001, 1024, 1025, 4096, 5000, 70000) if not open_ else ():
+        expected = launch(tmp_path, f"K({n})", SimpleNamespace())
+        found = at(kernel, n=n)
+        assert (found["grid"], found["block"]) == (expected["grid"], expected["block"]), (n, names)
 
 
 def test_a_test_that_is_not_followed_is_another_one_for_other_values(tmp_path: Path) -> None:

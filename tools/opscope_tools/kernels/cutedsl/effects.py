@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -15,16 +15,17 @@ from opscope_tools.kernels.cutedsl.values import (
     Allocator,
     Class,
     Either,
-    Instance,
     Pointer,
+    Range,
     Storage,
     Tensor,
     Threaded,
     Tiled,
+    chosen,
 )  # fmt: skip
 from opscope_tools.kernels.host.evaluate import Scope
+from opscope_tools.kernels.host.interpreter import LocalScope
 from opscope_tools.kernels.host.modules import Modules, PyModule
-from opscope_tools.kernels.host.worlds import UnresolvedError
 from opscope_tools.kernels.run.events import Access, Allocation, Event, Instruction, Loop, Unknown
 from opscope_tools.kernels.run.log import Log
 from opscope_tools.kernels.run.paths import Path, Step
@@ -92,6 +93,8 @@ class Effects(ABC):
         self.present: dict[str, None] = {}
         #: long formulas, by the names of the source that stand for them
         self.names: dict[str, str] = {}
+        #: whether a turn of a loop is tried for what it changes
+        self._dry = False
         #: whether names are bound to what a loop runs over
         self._plain = False
         #: types of elements, as asserts say that they are: those of tensors by how they are called
@@ -103,7 +106,11 @@ class Effects(ABC):
         self._via: tuple[str, ...] = ()
         self._file = ""
         self._around = 0
-        self._instances: list[Instance] = []
+        #: scopes of functions that are run, outermost first
+        self._frames: list[LocalScope] = []
+        #: names of parameters, which a formula's own names are none of; names that loops count by, with their lines
+        self._parameters: set[str] = set()
+        self._counters: dict[str, int] = {}
 
     @abstractmethod
     def eval(self, node: ast.expr, scope: Scope) -> Any:
@@ -116,6 +123,18 @@ class Effects(ABC):
     @abstractmethod
     def _elements(self, nodes: Iterable[ast.expr], scope: Scope) -> list[Any]:
         """The values of expressions, those with a star opened."""
+
+    def _each(self, value: Either, action: Callable[[Any], Any], name: str) -> Any:
+        """What an action makes of one of two values: of the one that is there, or of each on its own path."""
+        if value.present is not None:
+            return action(value.present)
+        if value.first is None or value.second is None:
+            return action(value.second if value.first is None else value.first)
+        made = []
+        for side, holds in ((value.first, True), (value.second, False)):
+            with self._taking(render(value.test), holds, 0):
+                made.append(action(side))
+        return chosen(value.test, made[0], made[1], name)
 
     @contextmanager
     def _taking(self, text: str, holds: bool, line: int) -> Iterator[None]:
@@ -131,41 +150,52 @@ class Effects(ABC):
 
     def _method_of(self, holder: Any, name: str, node: ast.Call, scope: Scope) -> tuple[Any] | None:
         """The value of a method that is known, in a tuple."""
-        if isinstance(holder, Either) and holder.present is not None:
-            holder = holder.present
-        if isinstance(holder, Tensor) and name in ("load", "store", "fill", "to"):
+        text = shortened(ast.unparse(node))
+        if isinstance(holder, Either):
+            return (
+                self._each(holder, lambda one: (self._method_of(one, name, node, scope) or (leaf(text),))[0], text),
+            )
+        if isinstance(holder, Tensor | Pointer) and name in ("load", "store", "fill", "to"):
             self._elements(node.args, scope)
-            if name in ("load", "store"):
-                self._access("load" if name == "load" else "store", holder, node, name)
-            return (leaf(shortened(ast.unparse(node))),)
+            tensor = holder.tensor if isinstance(holder, Pointer) else holder
+            if name != "to":
+                self._access("load" if name == "load" else "store", tensor, node, name)
+            return (leaf(text),)
         if isinstance(holder, Tensor) and name == "get_tensor":  # a field of the storage, looked at through a layout
-            shape = next((v for v in self._elements(node.args, scope)[:1] if isinstance(v, Layout)), None)
+            layout = next((v for v in self._elements(node.args, scope)[:1] if isinstance(v, Layout)), None)
             return (
                 holder.seen_as(
-                    holder.text, shape.shape if shape is not None and isinstance(shape.shape, tuple) else None
+                    holder.text, layout.shape if layout is not None and isinstance(layout.shape, tuple) else None
                 ),
             )
         if isinstance(holder, Tensor) and name == "data_ptr":
             return (Pointer(holder),)
+        if isinstance(holder, Pointer) and name in ("align", "data_ptr"):
+            return (holder,)
         if isinstance(holder, Allocator):
             return (self._allocated(name, node, scope),)
         if name in _PARTITIONS and isinstance(holder, Tiled | Quantity):
-            given = self._elements(node.args, scope)
-            if given and isinstance(given[0], Either) and given[0].present is not None:
-                given[0] = given[0].present
-            return (given[0].seen_as(f"{name}({given[0].text})"),) if given and isinstance(given[0], Tensor) else None
+            given = next(iter(self._elements(node.args, scope)), None)
+            if isinstance(given, Either):
+                return (self._each(given, lambda one: _part(one, name, text), text),)
+            return (_part(given, name, text),) if isinstance(given, Tensor) else None
         if name == "get_slice" and isinstance(holder, Tiled | Quantity):
             self._elements(node.args, scope)
             return (holder if isinstance(holder, Tiled) else Quantity(f"{holder.name}.get_slice", holder.run_time),)
         if name in _PIPELINE and self._inside:
             self._elements(node.args, scope)
-            self._put(Instruction, node, operation=name, text=shortened(ast.unparse(node)))
-            return (leaf(shortened(ast.unparse(node))),)
+            self._put(Instruction, node, operation=name, text=text)
+            return (leaf(text),)
         if isinstance(holder, Quantity):
-            shown = ", ".join(render(a) for a in self._elements(node.args, scope))
+            given = [*self._elements(node.args, scope), *(self.eval(k.value, scope) for k in node.keywords)]
+            if touches(given):
+                self._unfollowed(node)
+            shown = ", ".join(map(render, given))
             return (holder.with_text(shortened(f"{holder.name}.{name}({shown})")),)
         if isinstance(holder, Expression | Pointer | Threaded | Layout | Tiled):
-            return (leaf(shortened(ast.unparse(node))),)
+            if touches(self._elements(node.args, scope)):
+                self._unfollowed(node)
+            return (leaf(text),)
         return None
 
     def _allocated(self, name: str, node: ast.Call, scope: Scope) -> Any:
@@ -190,7 +220,7 @@ class Effects(ABC):
                 keywords.get("num_elems", positional[1] if len(positional) > 1 else 1),
             )
             self._allocation(node, text, dtype, count, (count,) if isinstance(count, Expression | int) else None)
-            return leaf(text)
+            return Pointer(Tensor(self._named(node), "shared", self._named(node), None, dtype))
         return leaf(text)
 
     def _named(self, node: ast.Call) -> str:
@@ -211,53 +241,42 @@ class Effects(ABC):
         )  # fmt: skip
 
     def _fields(self, of: Class) -> None:
-        """The fields of a `@cute.struct`: `MemRange[type, count]`, aligned or not, or one element of a type."""
+        """The fields of a `@cute.struct`: `MemRange[type, count]`, a struct within, or one element of a type."""
         for field in of.node.body:
             if not isinstance(field, ast.AnnAssign) or not isinstance(field.target, ast.Name):
                 continue
-            annotation: ast.expr = field.annotation
-            while (
-                isinstance(annotation, ast.Subscript)
-                and ast.unparse(annotation.value).endswith("Align")
-                and isinstance(annotation.slice, ast.Tuple)
-            ):
-                annotation = annotation.slice.elts[0]
-            ranged = isinstance(annotation, ast.Subscript) and ast.unparse(annotation.value).endswith("MemRange")
-            parts = (
-                annotation.slice.elts
-                if ranged and isinstance(annotation, ast.Subscript) and isinstance(annotation.slice, ast.Tuple)
-                else [annotation]
-            )
-            try:
-                dtype = self.eval(parts[0], of.scope)
-                count = self.eval(parts[1], of.scope) if len(parts) > 1 else 1
-            except UnresolvedError:
-                dtype, count = None, None
+            made = of.fields.get(field.target.id)
+            if isinstance(made, Class) and made.is_struct:
+                self._fields(made)
+                continue
+            dtype, count = (made.dtype, made.count) if isinstance(made, Range) else (made, 1)
             known = count if isinstance(count, Expression | int) else None
-            self._allocation(
-                field, ast.unparse(field), dtype, known, (known,) if known is not None else (), field.target.id
-            )
+            sizes = (known,) if known is not None else ()
+            self._allocation(field, ast.unparse(field), dtype, known, sizes, field.target.id)
 
     def _met(self, last: str, positional: list[Any], keywords: Mapping[str, Any], node: ast.Call) -> None:
         """Put down what a call of the library does beside its value."""
         text = shortened(ast.unparse(node))
         if last in COPIES:
-            tensors = [
-                v.present if isinstance(v, Either) and v.present is not None else v for v in positional[COPIES[last] :]
-            ]
-            if len(tensors) < 2 or not all(isinstance(t, Tensor) and t.space != "unknown" for t in tensors[:2]):
+            tensors = positional[COPIES[last] :][:2]
+            if len(tensors) < 2 or not all(map(_lies_somewhere, tensors)):
                 self._lost(f"where `{text}` copies from and to", node)
             mask = render(keywords["pred"]) if keywords.get("pred") is not None else ""
             for what, tensor in zip(("load", "store"), tensors, strict=False):
-                if isinstance(tensor, Tensor):
-                    self._access(what, tensor, node, f"cute.{last}", mask)
+                self._access(what, tensor, node, f"cute.{last}", mask)
+        elif last in ("alloc_smem", "get_dyn_smem"):
+            dtype, count = [*positional, None, None][:2]
+            self._allocation(node, text, dtype, count if last == "alloc_smem" else None, None)
         elif last == "gemm":
             self._put(Instruction, node, operation="cute.gemm", text=text)
         elif any(word in last for word in _INSTRUCTIONS):
             self._put(Instruction, node, operation=last, text=text)
 
-    def _access(self, what: str, tensor: Tensor, node: ast.AST, operation: str, mask: str = "") -> None:
-        if self._inside and tensor.space in ("global", "shared"):
+    def _access(self, what: str, tensor: Any, node: ast.AST, operation: str, mask: str = "") -> None:
+        """Note what is read or written; of one of two tensors each on its own path."""
+        if isinstance(tensor, Either):
+            self._each(tensor, lambda one: self._access(what, one, node, operation, mask), "")
+        elif self._inside and isinstance(tensor, Tensor) and tensor.space in ("global", "shared"):
             self._put(
                 Access, node, what=what, operation=operation, space=tensor.space, roots=(tensor.root,), text=shortened(tensor.text), shape=None,
                 mask=mask,
@@ -293,11 +312,23 @@ class Effects(ABC):
         self._put(Unknown, node, what=what)
 
 
+def _part(tensor: Any, name: str, text: str) -> Any:
+    return tensor.seen_as(f"{name}({tensor.text})") if isinstance(tensor, Tensor) else leaf(text)
+
+
+def _lies_somewhere(tensor: Any) -> bool:
+    """Whether it is known in which memory a tensor lies, or which of two it is."""
+    if isinstance(tensor, Either):
+        return all(one is None or _lies_somewhere(one) for one in (tensor.first, tensor.second))
+    return isinstance(tensor, Tensor) and tensor.space != "unknown"
+
+
 def touches(given: Iterable[Any]) -> bool:
     """Whether something of them lies in memory that loads and stores are listed of."""
     return any(
         (isinstance(one, Tensor) and one.space in ("global", "shared", "unknown")) or isinstance(one, Pointer)
         or (isinstance(one, tuple | list) and touches(one))
+        or (isinstance(one, Either) and touches([one.first, one.second]))
         for one in given
     )  # fmt: skip
 

@@ -6,13 +6,23 @@ a product, an allocation) is put down by the run.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from opscope_tools.kernels.cutedsl.values import BITS, Allocator, Either, Pointer, Tensor, Threaded, Tiled, is_size
 from opscope_tools.kernels.host.worlds import ImportRef, UnresolvedError
 from opscope_tools.kernels.values import layouts
-from opscope_tools.kernels.values.expressions import Quantity, ceil_div, combine, leaf, render, settled
+from opscope_tools.kernels.values.expressions import (
+    Expression,
+    Quantity,
+    call,
+    ceil_div,
+    combine,
+    leaf,
+    render,
+    settled,
+)
 from opscope_tools.kernels.values.layouts import Layout, LayoutError
 
 WARP = 32
@@ -56,13 +66,22 @@ def apply(name: str, positional: Sequence[Any], keywords: Mapping[str, Any], tex
     if name in _SAME and name not in _TABLE:
         if not positional:
             raise UnresolvedError(text)
-        return positional[0]
+        return whole(positional[0]) if "Int" in name or "int" in name else positional[0]
     if name in _REGISTERS:
         return Tensor(text, "unknown" if name == "make_tmem_tensor" else "register", text)
     try:
         return _TABLE[name](*[_present(v) for v in positional], **{**keywords, "text": text})
     except (LayoutError, TypeError, ValueError, IndexError, ZeroDivisionError) as error:
         raise UnresolvedError(text) from error
+
+
+def whole(value: Any) -> Any:
+    """A value as a whole number: what may be none is rounded in the formula."""
+    if isinstance(value, float):
+        return int(value)
+    if isinstance(value, Expression) and re.search(r"(?<!/)/(?!/)|\.\d|\d\.|\*\* -|log|sqrt|exp|pow|float", value.text):
+        return value if value.text.startswith("int(") else call("int", value)
+    return value
 
 
 def _present(value: Any) -> Any:
@@ -264,4 +283,4 @@ _TABLE: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(_VIEWS, _view),
 }  # fmt: skip
 
-__all__ = ["WARP", "apply", "bytes_of", "known", "render", "shape_of", "width"]
+__all__ = ["WARP", "apply", "bytes_of", "known", "render", "shape_of", "whole", "width"]

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+import re
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
 from typing import Any
 
 from opscope_tools.kernels.cutedsl import library
@@ -24,6 +25,7 @@ from opscope_tools.kernels.cutedsl.values import (
     Method,
     Partial,
     Pointer,
+    Range,
     Storage,
     Tensor,
     Threaded,
@@ -63,6 +65,8 @@ _HARMLESS = (
     "idx2crd",
     "tma_",
 )
+#: words in what is no memory but sizes, coordinates or ids
+_SIZES = re.compile(r"shape|stride|layout|size|idx|Idx|coord|block|thread|tile|stage|phase|state|rank|iter|params")
 #: characters up to which a formula stands for itself where it is used
 _SHORT = 40
 
@@ -73,6 +77,8 @@ class Run(Interpreter, Statements):
     def __init__(self, modules: Modules, module: PyModule, one: Marked, log: Log) -> None:
         Interpreter.__init__(self, modules, Oracle())
         Statements.__init__(self, modules, module, one, log)
+        #: by a scope's id, names that its function binds in a scope around it
+        self._lent: dict[int, set[str]] = {}
 
     # the way to the kernel -------------------------------------------------------------------------------------------
 
@@ -97,10 +103,14 @@ class Run(Interpreter, Statements):
             values = {a.arg: self._parameter(a, default, given) for a, default in with_defaults(function)}
             if instance is not None and function.args.args:
                 values[function.args.args[0].arg] = instance
+            self._parameters |= values.keys()
             scope = LocalScope(around, values)
             if instance is not None:
-                scope.values["__class__"] = instance.of
+                owner = self._method(instance.of, function.name)
+                scope.values["__class__"] = owner[0] if owner is not None else instance.of
+            self._frames.append(scope)
             self._flow(list(function.body), scope)
+            self._frames.pop()
         except (TooManyStepsError, RecursionError):
             self._lost("what comes behind the first steps of a very long run", node)
         except UnresolvedError as error:
@@ -108,18 +118,20 @@ class Run(Interpreter, Statements):
 
     def _made(self, of: Class, given: Mapping[str, Any]) -> Instance:
         """The object whose kernel it is: the parameters of its class stay names where nobody gives them."""
-        made = self._instance(of)
-        found = self._method(of, "__init__")
-        if found is None:
-            return made
-        owner, function = found
-        values: dict[str, Any] = {}
-        for argument, default in with_defaults(function.node)[1:]:  # type: ignore[arg-type]  # a method is no lambda
-            values[argument.arg] = self._setting(argument, default, given)
-        with suppress(
-            UnresolvedError, RecursionError, TooManyStepsError
-        ):  # attributes that were not reached stay names
-            self._run(function, values, owner, made)
+        made, found = Instance(of), self._method(of, "__init__")
+        with suppress(UnresolvedError, RecursionError, TooManyStepsError):  # attributes not reached stay names
+            if found is not None:
+                owner, function = found
+                arguments = with_defaults(function.node)[1:]  # type: ignore[arg-type]  # a method is no lambda
+                values = {argument.arg: self._setting(argument, default, given) for argument, default in arguments}
+                self._parameters |= values.keys()
+                self._run(function, values, owner, made)
+            elif fields := self._fields_of(of):
+                for name, (statement, _) in fields.items():
+                    argument = ast.copy_location(ast.arg(name, statement.annotation), statement)
+                    made.values[name] = self._setting(argument, statement.value, given)
+                self._parameters |= fields.keys()
+                self._after_init(made)
         return made
 
     def _setting(self, argument: ast.arg, default: ast.expr | None, given: Mapping[str, Any]) -> Any:
@@ -136,9 +148,13 @@ class Run(Interpreter, Statements):
     def _parameter(self, argument: ast.arg, default: ast.expr | None, given: Mapping[str, Any]) -> Any:
         """A parameter of the host function, or of a kernel that nothing launches."""
         name, shown = argument.arg, ast.unparse(argument.annotation) if argument.annotation is not None else ""
+        if name in given:
+            return given[name]
         if "Constexpr" in shown or "TiledMma" in shown or "TiledCopy" in shown or "Layout" in shown:
-            return given.get(name, Quantity(name))
-        if "Tensor" in shown and "SSA" not in shown:
+            return Quantity(name)
+        if re.fullmatch(r"(\w+\.)*Pointer", shown):
+            return Pointer(Tensor(name, "global", name))
+        if re.fullmatch(r"(\w+\.)*(Optional\[)?(\w+\.)*Tensor\]?( \| None)?", shown):
             if isinstance(default, ast.Constant) and default.value is None:
                 self.defaults[name] = "None"
                 return None
@@ -148,28 +164,33 @@ class Run(Interpreter, Statements):
         if isinstance(default, ast.Constant) and (default.value is None or isinstance(default.value, bool)):
             self.defaults[name] = repr(default.value)
             return default.value
-        return given.get(name, leaf(name))
+        return leaf(name)
 
     # classes ---------------------------------------------------------------------------------------------------------
 
-    def _instance(self, of: Class) -> Instance:
-        made = Instance(of)
-        self._instances.append(made)
-        return made
-
-    def _bases(self, of: Class) -> Iterator[Class]:
-        """The class and those that it is made from, the nearest first."""
-        yield of
+    def _bases(self, of: Class) -> list[Class]:
+        """The class and those that it is made from, in the order in which Python looks through them."""
+        lines = []
         for base in of.node.bases:
-            try:
+            with suppress(UnresolvedError):
                 value = self.eval(base, of.scope)
-            except UnresolvedError:
-                continue
-            if isinstance(value, Class) and value.node is not of.node:
-                yield from self._bases(value)
+                if isinstance(value, Class) and value.node is not of.node:
+                    lines.append(self._bases(value))
+        lines.append([line[0] for line in lines])
+        found = [of]
+        while lines := [line for line in lines if line]:
+            heads = [line[0] for line in lines]
+            behind = [one.node for line in lines for one in line[1:]]
+            first = next((head for head in heads if head.node not in behind), heads[0])
+            found.append(first)
+            lines = [[one for one in line if one.node is not first.node] for line in lines]
+        return found
 
-    def _method(self, of: Class, name: str, *, above: bool = False) -> tuple[Class, Function] | None:
-        for each in list(self._bases(of))[int(above) :]:
+    def _method(self, of: Class, name: str, *, behind: Class | None = None) -> tuple[Class, Function] | None:
+        """A function of a class, and the class that has it; `behind`: of those that come after this one."""
+        line = self._bases(of)
+        start = next((place + 1 for place, one in enumerate(line) if behind is not None and one.node is behind.node), 0)
+        for each in line[start:]:
             for statement in each.node.body:
                 if isinstance(statement, FunctionNode) and statement.name == name:
                     return each, Function(statement, each.scope)
@@ -184,24 +205,50 @@ class Run(Interpreter, Statements):
             kind = _kind(function)
             if kind == "property":
                 return self._run(function, {}, owner, instance)
-            return Method(function, owner, instance) if not kind else _of_class(function, kind, instance.of)
-        for each in self._bases(instance.of):
+            return Method(function, owner, instance) if not kind else _bound_to(function, kind, instance.of)
+        held = self._of_class(instance.of, name)
+        return held[0] if held is not None else Quantity(f"self.{name}")
+
+    def _of_class(self, of: Class, name: str) -> tuple[Any] | None:
+        for each in self._bases(of):
             for statement in each.node.body:
-                target = (
-                    statement.targets[0]
-                    if isinstance(statement, ast.Assign)
-                    else statement.target
-                    if isinstance(statement, ast.AnnAssign)
-                    else None
-                )
+                if isinstance(statement, ast.Assign):
+                    target: ast.expr | None = statement.targets[0]
+                else:
+                    target = statement.target if isinstance(statement, ast.AnnAssign) else None
                 value = statement.value if isinstance(statement, ast.Assign | ast.AnnAssign) else None
                 if isinstance(target, ast.Name) and target.id == name and value is not None:
-                    return self.eval(value, each.scope)
-        return Quantity(f"self.{name}")
+                    return (self.eval(_default(value), each.scope),)
+        return None
+
+    def _fields_of(self, of: Class) -> dict[str, tuple[ast.AnnAssign, Class]]:
+        """The fields of a dataclass, those of what it is made from first."""
+        found: dict[str, tuple[ast.AnnAssign, Class]] = {}
+        for each in reversed(self._bases(of)):
+            for statement in each.node.body if each.is_dataclass else ():
+                if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+                    found[statement.target.id] = statement, each
+        return found
+
+    def _after_init(self, made: Instance) -> None:
+        found = self._method(made.of, "__post_init__")
+        if found is not None:
+            self._run(found[1], {}, found[0], made)
+
+    def _begin(self) -> None:
+        self.steps = 0
 
     def _execute_one(self, statement: ast.stmt, scope: LocalScope) -> None:
         if isinstance(statement, ast.ClassDef):
-            scope.values[statement.name] = Class(statement, scope)
+            made = Class(statement, scope)
+            if made.is_struct:  # its sizes are those of now
+                for field in statement.body:
+                    if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+                        with suppress(UnresolvedError):
+                            made.fields[field.target.id] = self.eval(field.annotation, scope)
+            scope.values[statement.name] = made
+        elif isinstance(statement, ast.Nonlocal):
+            self._lent.setdefault(id(scope), set()).update(statement.names)
         elif isinstance(statement, ast.Delete):
             return
         elif isinstance(statement, ast.AugAssign) and not isinstance(statement.target, ast.Name):
@@ -212,7 +259,8 @@ class Run(Interpreter, Statements):
                 self._mapped(statement, scope)
 
     def _aug(self, statement: ast.AugAssign, scope: LocalScope) -> Any:
-        source = ast.parse(ast.unparse(statement.target), mode="eval").body
+        source = copy.deepcopy(statement.target)
+        source.ctx = ast.Load()
         return self.eval(ast.copy_location(ast.BinOp(source, statement.op, statement.value), statement), scope)
 
     def _mapped(self, statement: ast.Assign, scope: LocalScope) -> None:
@@ -241,14 +289,14 @@ class Run(Interpreter, Statements):
         try:
             value = self.eval(test, scope)
         except UnresolvedError:
-            value = leaf(ast.unparse(test))
+            value = leaf(_written(test, scope))
         if isinstance(value, Expression):
             known = self.log.answers.known(render(value))
             return value if known is None else known
         if isinstance(value, Either):
-            return leaf(ast.unparse(test))
+            return leaf(_written(test, scope))
         if isinstance(value, ImportRef):
-            return Opaque(ast.unparse(test))
+            return Opaque(_written(test, scope))
         return bool(value) if is_concrete(value) else True
 
     def decide(self, test: ast.expr, scope: Scope) -> bool:
@@ -268,6 +316,30 @@ class Run(Interpreter, Statements):
         with self._taking(text, False, node.lineno):
             other = self.eval(node.orelse, scope)
         return chosen(value, one, other, ast.unparse(node)[:60])
+
+    def _boolop(self, node: ast.BoolOp, scope: Scope) -> Any:
+        """Values one after the other, each asked for where those before it do not decide."""
+        values, taken = [], ExitStack()
+        stop = isinstance(node.op, ast.Or)
+        with taken:
+            for part in node.values:
+                value = self.eval(part, scope)
+                values.append(value)
+                if isinstance(value, Expression):
+                    taken.enter_context(self._taking(render(value), not stop, part.lineno))
+                elif is_concrete(value) and bool(value) == stop:
+                    break
+        if all(isinstance(value, bool | Expression) for value in values):
+            return self.joined(node, values)
+        if not any(isinstance(value, Expression) for value in values):
+            return values[-1]
+        made = values[-1]
+        for value in reversed(values[:-1]):
+            if isinstance(value, Expression):
+                made = chosen(value, value, made, "") if stop else chosen(value, made, value, "")
+            elif isinstance(value, Either):
+                return leaf(_written(node, scope))
+        return made
 
     def _compare(self, node: ast.Compare, scope: Scope) -> Any:
         if len(node.ops) == 1:
@@ -310,19 +382,28 @@ class Run(Interpreter, Statements):
             return
         if isinstance(target, ast.Subscript):
             holder = self.eval(target.value, scope)
-            if isinstance(holder, Tensor):
-                self._access("store", holder, target, "element")
+            if isinstance(holder, Tensor | Either | Pointer):
+                self.eval(target.slice, scope)
+                self._access("store", holder.tensor if isinstance(holder, Pointer) else holder, target, "element")
                 return
+            if isinstance(holder, Expression) and self._inside:
+                self._lost(f"where `{ast.unparse(target)}` is stored to", target)
         if isinstance(target, ast.Name):
             value = self._called_by(target.id, value)
+            around = scope
+            while isinstance(around, LocalScope) and target.id in self._lent.get(id(scope), ()):
+                around = around.parent
+                if isinstance(around, LocalScope) and target.id in around.values:
+                    around.values[target.id] = value
+                    return
         super().assign(target, value, scope)
 
     def _called_by(self, name: str, value: Any) -> Any:
         """A long formula under the name that it is bound to; where that stands for another already, with a number."""
         if not isinstance(value, Expression) or len(value.text) <= _SHORT or self._plain:
             return value
-        known, number = name, 1
-        while self.names.setdefault(known, value.text) != value.text:
+        known, number, used = name, 1, set(re.findall(r"(?<![\w.])[A-Za-z_][\w.]*", value.text))
+        while known in self._parameters | used or self.names.setdefault(known, value.text) != value.text:
             number += 1
             known = f"{name}_{number}"
         return leaf(known) if "{" in value.text else Quantity(known)
@@ -331,9 +412,9 @@ class Run(Interpreter, Statements):
         return self._of(self.eval(node.value, scope), node.attr, node, scope)
 
     def _of(self, holder: Any, name: str, node: ast.expr, scope: Scope) -> Any:
-        if isinstance(holder, Either) and holder.present is not None:
-            holder = holder.present
         match holder:
+            case Either():
+                return self._each(holder, lambda one: self._of(one, name, node, scope), ast.unparse(node))
             case Instance():
                 return self._member(holder, name)
             case Tensor():
@@ -342,7 +423,9 @@ class Run(Interpreter, Statements):
                 if name in ("element_type", "dtype"):
                     unknown = Quantity(f"{holder.root}.element_type")
                     return holder.dtype if holder.dtype is not None else self._types.get(unknown.text, unknown)
-                return Pointer(holder) if name == "iterator" else leaf(f"{holder.text}.{name}")
+                return Pointer(holder) if name in ("iterator", "ptr") else leaf(f"{holder.text}.{name}")
+            case Pointer():
+                return leaf(f"{holder}.{name}")
             case Tiled():
                 if name == "layout_tv_tiled":
                     return holder.layout if holder.layout is not None else Threaded(f"{holder}.{name}", holder.threads)
@@ -352,12 +435,16 @@ class Run(Interpreter, Statements):
             case Layout():
                 return {"shape": holder.shape, "stride": holder.stride}.get(name, leaf(ast.unparse(node)))
             case Storage():
-                return Tensor(name, "shared", name)
+                inner = holder.of.fields.get(name)
+                if isinstance(inner, Class) and inner.is_struct:
+                    return Storage(inner)
+                return Tensor(name, "shared", name, dtype=inner.dtype if isinstance(inner, Range) else None)
             case Class():
                 found = self._method(holder, name)
-                return (
-                    _of_class(found[1], _kind(found[1]), holder) if found is not None else Quantity(f"{holder}.{name}")
-                )
+                if found is not None:
+                    return _bound_to(found[1], _kind(found[1]), holder)
+                held = self._of_class(holder, name)
+                return held[0] if held is not None else Quantity(f"{holder}.{name}")
             case ImportRef():
                 if name == "width" and (bits := BITS.get(holder.dotted.rpartition(".")[2])) is not None:
                     return bits
@@ -369,23 +456,36 @@ class Run(Interpreter, Statements):
         return leaf(ast.unparse(node))
 
     def _subscript(self, node: ast.Subscript, scope: Scope) -> Any:
-        holder = self.eval(node.value, scope)
-        if isinstance(holder, Either) and holder.present is not None:
-            holder = holder.present
-        if isinstance(holder, Tensor):
+        return self._item(self.eval(node.value, scope), node, scope)
+
+    def _item(self, holder: Any, node: ast.Subscript, scope: Scope) -> Any:
+        if isinstance(holder, Either):
+            return self._each(holder, lambda one: self._item(one, node, scope), ast.unparse(node))
+        if isinstance(holder, Tensor | Pointer):
+            tensor = holder.tensor if isinstance(holder, Pointer) else holder
             index = self.eval(node.slice, scope) if not isinstance(node.slice, ast.Slice) else None
-            text = f"{holder.text}[{ast.unparse(node.slice)}]"
+            text = f"{tensor.text}[{ast.unparse(node.slice)}]"
             if index is None or _open(index):
-                return holder.seen_as(text)
-            self._access("load", holder, node, "element")
-            return leaf(text)
+                return tensor.seen_as(text)
+            self._access("load", tensor, node, "element")
+            return leaf(f"{tensor.text}[{render(index)}]")
+        if isinstance(holder, ImportRef) and holder.dotted.rpartition(".")[2] in ("MemRange", "Align"):
+            parts = self.eval(node.slice, scope)
+            if isinstance(parts, tuple) and len(parts) == 2:
+                return Range(*parts) if holder.dotted.endswith("MemRange") else parts[0]
         if isinstance(holder, Class | Function | Method | Instance | Tiled | Layout | ImportRef):
-            return leaf(ast.unparse(node))
+            return leaf(_written(node, scope))
         if isinstance(holder, tuple | list) and not isinstance(node.slice, ast.Slice):
             index = self.eval(node.slice, scope)
             if isinstance(index, int) and not isinstance(index, bool) and -len(holder) <= index < len(holder):
                 return holder[index]
-            return leaf(ast.unparse(node))
+            if self._inside and touches(holder):
+                self._lost(f"what `{ast.unparse(node)}` is", node)
+            return leaf(_written(node, scope))
+        if isinstance(holder, Quantity) and self._inside and not _SIZES.search(holder.name):
+            index = self.eval(node.slice, scope) if not isinstance(node.slice, ast.Slice) else None
+            if not _open(index):
+                self._lost(f"what `{ast.unparse(node)}` reads", node)
         return super()._subscript(node, scope)
 
     def _binop(self, node: ast.BinOp, scope: Scope) -> Any:
@@ -452,25 +552,29 @@ class Run(Interpreter, Statements):
 
     def _super(self, name: str, node: ast.Call, scope: Scope) -> Any:
         owner, instance = scope.lookup("__class__", self), scope.lookup("self", self)
-        found = self._method(owner, name, above=True) if isinstance(owner, Class) else None
-        if found is None or not isinstance(instance, Instance):
+        if not isinstance(instance, Instance) or not isinstance(owner, Class):
+            raise UnresolvedError(ast.unparse(node))
+        found = self._method(instance.of, name, behind=owner)
+        if found is None:
             return None
         positional, keywords = self.arguments(node, scope)
         return self._entered(found[1], positional, keywords, node, found[0], instance)
 
     def _constructed(self, of: Class, node: ast.Call, scope: Scope) -> Any:
-        if any(ast.unparse(d).endswith("struct") for d in of.node.decorator_list):
+        if of.is_struct:
             return Storage(of)
-        made = self._instance(of)
-        found = self._method(of, "__init__")
+        made, found = Instance(of), self._method(of, "__init__")
         positional, keywords = self.arguments(node, scope)
-        if found is None:  # a dataclass: its fields in order
-            fields = [s for s in of.node.body if isinstance(s, ast.AnnAssign) and isinstance(s.target, ast.Name)]
-            names = [s.target.id for s in fields if isinstance(s.target, ast.Name)]
-            made.values.update(zip(names, positional, strict=False))
-            made.values.update(keywords)
+        if found is not None:
+            self._entered(found[1], positional, keywords, node, found[0], made)
             return made
-        self._entered(found[1], positional, keywords, node, found[0], made)
+        fields = self._fields_of(of)
+        given = {**dict(zip(fields, positional, strict=False)), **keywords}
+        for name, (statement, owner) in fields.items():
+            if name not in given and statement.value is not None:
+                given[name] = self.eval(_default(statement.value), owner.scope)
+        made.values.update(given)
+        self._after_init(made)
         return made
 
     def _entered(
@@ -510,9 +614,11 @@ class Run(Interpreter, Statements):
             scope.values["__class__"] = owner
         outer, self._file = self._file, function.scope.module.path
         self.depth += 1
+        self._frames.append(scope)
         try:
             ended = self._flow(list(node.body), scope)
         finally:
+            self._frames.remove(scope)
             self.depth, self._file = self.depth - 1, outer
         if ended is not None and ended.dropped:
             raise UnresolvedError(node.name)
@@ -530,17 +636,17 @@ class Run(Interpreter, Statements):
         if not dotted.startswith(("cutlass.", "cute.")):
             if not dotted.startswith(_PLAIN):
                 self._unfollowed(node)
-            return call_library(self, dotted, node, scope)
+            made = call_library(self, dotted, node, scope)
+            return library.whole(made) if dotted == "builtins.int" else made
         positional, keywords = self.arguments(node, scope)
         positional, keywords = [*extra[0], *positional], {**extra[1], **keywords}
         text = _written(node, scope)
         if self._inside:
             self._met(last, positional, keywords, node)
+        if last in ("alloc_smem", "get_dyn_smem"):
+            return Pointer(Tensor(self._named(node), "shared", self._named(node), dtype=next(iter(positional), None)))
         if name := library.known(dotted):
-            try:
-                made = library.apply(name, positional, keywords, text)
-            except UnresolvedError:
-                return leaf(text)
+            made = self._applied(name, positional, keywords, text)
             if name == "local_tile" and isinstance(made, Tensor) and made.shape is not None and self._inside:
                 tiler = node.args[1] if len(node.args) > 1 else node
                 self.tiles.append(Tile(ast.unparse(tiler), made.shape, ast.unparse(node), node.lineno, self._where))
@@ -549,6 +655,20 @@ class Run(Interpreter, Statements):
             self._unfollowed(node)
         named = any(isinstance(n, ast.Name) for a in node.args for n in ast.walk(a))
         return Quantity(text, run_time=named)
+
+    def _applied(self, name: str, positional: list[Any], keywords: Mapping[str, Any], text: str) -> Any:
+        """What a function of the library gives; of one of two arguments, for each."""
+        for place, value in enumerate(positional):
+            if isinstance(value, Either) and value.first is not None and value.second is not None:
+
+                def with_one(one: Any, place: int = place) -> Any:
+                    return self._applied(name, [*positional[:place], one, *positional[place + 1 :]], keywords, text)
+
+                return self._each(value, with_one, text)
+        try:
+            return library.apply(name, positional, keywords, text)
+        except UnresolvedError:
+            return leaf(text)
 
     def _launch(self, node: ast.Call, inner: ast.Call, scope: Scope) -> Any:
         """The launch, and the kernel as the first launch runs it."""
@@ -570,6 +690,7 @@ class Run(Interpreter, Statements):
         values = self._bind(function, positional, keywords)
         self.entered = self._inside = True
         path, self._path = self._path, ()
+        self._parameters |= values.keys()
         try:
             self._run(function, values, owner, None)
         except UnresolvedError as error:
@@ -622,7 +743,14 @@ def _kind(function: Function) -> str:
     return next((name for name in ("staticmethod", "classmethod") if name in names), "")
 
 
-def _of_class(function: Function, kind: str, of: Class) -> Any:
+def _default(node: ast.expr) -> ast.expr:
+    """What a field of a dataclass is by default: 96 of `field(default=96)`."""
+    if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "field":
+        return next((k.value for k in node.keywords if k.arg == "default"), node)
+    return node
+
+
+def _bound_to(function: Function, kind: str, of: Class) -> Any:
     return Partial(function, [of], {}) if kind == "classmethod" else function
 
 

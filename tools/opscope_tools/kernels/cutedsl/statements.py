@@ -11,17 +11,18 @@ import ast
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from opscope_tools.kernels.cutedsl.effects import LONGEST, Effects, shortened
 from opscope_tools.kernels.cutedsl.values import (
     Class,
+    Either,
     Instance,
-    Storage,
-    Tensor,
-    Tiled,
+    Method,
+    Partial,
     chosen,
     opposite,
+    same,
 )  # fmt: skip
 from opscope_tools.kernels.host.interpreter import LocalScope, Scope
 from opscope_tools.kernels.host.worlds import DroppedError, Function, ImportRef, UnresolvedError
@@ -41,6 +42,10 @@ class Ended:
     dropped: bool = False
 
 
+#: by its id, what holds something, and what it held
+State: TypeAlias = dict[int, tuple[Any, Any]]
+
+
 class _Bound(ast.Assign):
     """The item of a turn, bound to what a loop calls it."""
 
@@ -57,6 +62,14 @@ class Statements(Effects):
         """A statement without others in it."""
 
     @abstractmethod
+    def _begin(self) -> None:
+        """A statement begins: what it takes to work it out counts from here."""
+
+    @abstractmethod
+    def _of_class(self, of: Class, name: str) -> tuple[Any] | None:
+        """What a class sets a name to, in a tuple."""
+
+    @abstractmethod
     def _called_by(self, name: str, value: Any) -> Any:
         """A long formula under the name that it is bound to."""
 
@@ -67,6 +80,7 @@ class Statements(Effects):
         while todo:
             statement = todo.pop(0)
             self.log.step()
+            self._begin()
             match statement:
                 case ast.If(test=test, body=body, orelse=orelse):
                     value = self._test(test, scope)
@@ -81,11 +95,14 @@ class Statements(Effects):
                     ended = self._for(statement, todo, scope)
                     if ended is not None:
                         return ended
-                case ast.While(test=test, body=body):
+                case ast.While(test=test, body=body, orelse=orelse):
                     self._put(Loop, statement, variable="", text=ast.unparse(test), kind="while")
                     self._turn(statement, body, scope)
-                case ast.With(body=body) | ast.Try(body=body):
+                    todo[:0] = orelse
+                case ast.With(body=body):
                     todo[:0] = body
+                case ast.Try(body=body, orelse=orelse, finalbody=finalbody):
+                    todo[:0] = [*body, *orelse, *finalbody]
                 case ast.Return(value=value):
                     return Ended(None if value is None else self.eval(value, scope))
                 case ast.Raise():
@@ -116,17 +133,18 @@ class Statements(Effects):
             if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value
             else ""
         )
+        line = getattr(statement, "lineno", 0)
         for node in ast.walk(statement):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                scope.values[node.id] = leaf(node.id)
+                scope.values[node.id] = leaf(f"{node.id} of line {line}")
                 if source and not self._inside:
-                    self.names.setdefault(node.id, f"{shortened(source)} (line {statement.lineno})")  # type: ignore[attr-defined]
+                    self.names.setdefault(f"{node.id} of line {line}", shortened(source))
             elif (
                 isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and isinstance(node.value, ast.Name)
             ):
                 holder = scope.values.get(node.value.id)
                 if isinstance(holder, Instance):
-                    holder.values[node.attr] = Quantity(f"self.{node.attr}")
+                    holder.values[node.attr] = leaf(f"self.{node.attr} of line {line}")
 
     def _assert(self, statement: ast.Assert, scope: LocalScope) -> None:
         try:
@@ -135,7 +153,7 @@ class Statements(Effects):
             value = Opaque("")
         if value is True:
             return
-        if isinstance(value, Operation) and value.operator == "==":
+        if isinstance(value, Operation) and value.operator == "==" and not self._path:
             self._learnt(statement.test, scope)
         message = (
             statement.msg.value
@@ -162,11 +180,11 @@ class Statements(Effects):
     def _branch(self, test: Any, statement: ast.If, rest: list[ast.stmt], scope: LocalScope) -> Ended | None:
         """Both sides, each with what comes behind where one may leave; what they leave is a choice between them."""
         text = render(test)
-        before = self._kept(scope)
+        before = self._state()
         with self._taking(text, True, statement.lineno):
             one = self._flow([*statement.body, *rest], scope)
-            first = self._kept(scope)
-        self._back(before, scope)
+            first = self._state()
+        _back(before)
         with self._taking(text, False, statement.lineno):
             other = self._flow([*statement.orelse, *rest], scope)
         if one is not None and one.dropped:
@@ -174,40 +192,80 @@ class Statements(Effects):
             return other
         if other is not None and other.dropped:
             self._put(Check, statement, kind="raise", condition=text)
-            self._back(first, scope)
+            _back(first)
             return one
-        self._merge(test, first, scope)
+        self._merge(test, first, statement.lineno)
         if one is None and other is None:
             return None
         left, right = (ended.value if ended is not None else None for ended in (one, other))
-        return Ended(chosen(test, left, right, ast.unparse(statement.test)[:40]))
+        return Ended(chosen(test, left, right, f"what line {statement.lineno} gives"))
 
-    def _kept(self, scope: LocalScope) -> tuple[dict[str, Any], list[tuple[Instance, dict[str, Any]]]]:
-        def copied(values: Mapping[str, Any]) -> dict[str, Any]:
-            return {
-                n: list(v) if isinstance(v, list) else dict(v) if isinstance(v, dict) else v for n, v in values.items()
-            }
+    def _state(self) -> State:
+        """What names, attributes and containers hold, of all that the functions that are run can reach."""
+        found: State = {}
+        pending: list[Any] = list(self._frames)
+        while pending:
+            one = pending.pop()
+            if id(one) in found:
+                continue
+            match one:
+                case LocalScope() | Instance():
+                    found[id(one)] = one, dict(one.values)
+                    pending += one.values.values()
+                    if isinstance(one, LocalScope):
+                        pending.append(one.parent)
+                case list():
+                    found[id(one)] = one, list(one)
+                    pending += one
+                case dict():
+                    found[id(one)] = one, dict(one)
+                    pending += one.values()
+                case tuple():
+                    pending += one
+                case Function(scope=inner):
+                    pending.append(inner)
+                case Method(function=function, instance=instance):
+                    pending += [function, instance]
+                case Partial(function=function, positional=positional, keywords=keywords):
+                    pending += [function, *positional, *keywords.values()]
+                case Either(first=first, second=second):
+                    pending += [first, second]
+        return found
 
-        return copied(scope.values), [(each, copied(each.values)) for each in self._instances]
-
-    def _back(self, kept: tuple[dict[str, Any], list[tuple[Instance, dict[str, Any]]]], scope: LocalScope) -> None:
-        scope.values = dict(kept[0])
-        for instance, values in kept[1]:
-            instance.values = dict(values)
-
-    def _merge(
-        self, test: Any, first: tuple[dict[str, Any], list[tuple[Instance, dict[str, Any]]]], scope: LocalScope
-    ) -> None:
+    def _merge(self, test: Any, first: State, line: int) -> None:
         """Into what the other side left, what the first side did."""
-        self._joined_values(test, first[0], scope.values, "")
-        for instance, values in first[1]:
-            self._joined_values(test, values, instance.values, "self.")
+        for one, held in first.values():
+            if isinstance(one, list):
+                if len(one) == len(held):
+                    one[:] = [
+                        chosen(test, a, b, f"item {i} of line {line}")
+                        for i, (a, b) in enumerate(zip(held, one, strict=True))
+                    ]
+                else:
+                    self._blur(one, line)
+                continue
+            values = one if isinstance(one, dict) else one.values
+            for name in {**held, **values}:
+                own = isinstance(one, Instance) and name not in ("__class__",)
+                sides = [self._of_side(one, name, side) for side in (held, values)]
+                known = [side[0] for side in sides if side is not None]
+                made = chosen(test, known[0], known[1], f"{'self.' * own}{name}") if len(known) == 2 else known[0]
+                long = isinstance(made, Expression) and len(made.text) > LONGEST
+                values[name] = self._called_by(f"{'self.' * own}{name}", made) if long else made
 
-    def _joined_values(self, test: Any, one: Mapping[str, Any], other: dict[str, Any], prefix: str) -> None:
-        for name, value in one.items():
-            made = chosen(test, value, other[name], f"{prefix}{name}") if name in other else value
-            long = isinstance(made, Expression) and len(made.text) > LONGEST
-            other[name] = self._called_by(f"{prefix}{name}", made) if long else made
+    def _of_side(self, one: Any, name: str, held: Mapping[str, Any]) -> tuple[Any] | None:
+        """What a name holds on one side, in a tuple: an attribute that is not set there is the class' own."""
+        if name in held:
+            return (held[name],)
+        return self._of_class(one.of, name) if isinstance(one, Instance) else None
+
+    def _blur(self, container: Any, line: int) -> None:
+        """Of a container whose length is not known nothing is."""
+        for one, held in self._state().values():
+            if not isinstance(one, list):
+                values = one if isinstance(one, dict) else one.values
+                for name in [name for name, value in held.items() if value is container]:
+                    values[name] = leaf(f"{name} of line {line}")
 
     # loops -----------------------------------------------------------------------------------------------------------
 
@@ -226,6 +284,7 @@ class Statements(Effects):
             kind="for",
         )
         self._turn(statement, statement.body, scope)
+        todo[:0] = statement.orelse
         return None
 
     def _items(self, statement: ast.For, scope: LocalScope) -> list[Any] | None:
@@ -261,21 +320,45 @@ class Statements(Effects):
 
     def _turn(self, statement: ast.For | ast.While, body: list[ast.stmt], scope: LocalScope) -> None:
         """One turn for all: what a turn changes is not known at its begin, nor behind the loop."""
-        changed = {
-            n.id for s in [statement] for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-        }
-        self._forget(changed, scope)
-        loop, self._around = self._around, statement.lineno
-        text = f"in the loop at line {statement.lineno}"
+        line, loop = statement.lineno, self._around
+        counters = (
+            [n.id for n in ast.walk(statement.target) if isinstance(n, ast.Name)]
+            if isinstance(statement, ast.For)
+            else []
+        )
+        before = self._state()
+        if self._dry:
+            self._go_through(statement, body, scope, counters)
+            return
+        places, tiles, launches, self._dry = len(self.log.events), len(self.tiles), len(self.launches), True
         try:
-            if not any(isinstance(n, ast.Return | ast.Break | ast.Continue) for n in _own(statement)):
-                self._flow(list(body), scope)
-            else:
-                for each in body:
-                    self._flow_of_a_turn(each, scope, text)
+            self._go_through(statement, body, scope, counters)
+        finally:
+            self._dry = False
+            del self.log.events[places:], self.tiles[tiles:], self.launches[launches:]
+        changed = [(one, name) for one, held in before.values() for name in _changes(one, held)]
+        _back(before)
+        self._around = line
+        try:
+            self._forget(changed, line)
+            self._go_through(statement, body, scope, counters)
         finally:
             self._around = loop
-        self._forget(changed, scope)
+        self._forget(changed, line)
+        for name in counters:
+            scope.values[name] = leaf(f"{name} of line {line}")
+
+    def _go_through(
+        self, statement: ast.For | ast.While, body: list[ast.stmt], scope: LocalScope, counters: Sequence[str]
+    ) -> None:
+        for name in counters:
+            own = self._counters.setdefault(name, statement.lineno) == statement.lineno and name not in self._parameters
+            scope.values[name] = leaf(name if own else f"{name} of line {statement.lineno}")
+        if not any(isinstance(n, ast.Return | ast.Break | ast.Continue) for n in _own(statement)):
+            self._flow(list(body), scope)
+            return
+        for each in body:
+            self._flow_of_a_turn(each, scope, f"in the loop at line {statement.lineno}")
 
     def _flow_of_a_turn(self, statement: ast.stmt, scope: LocalScope, text: str) -> None:
         if any(isinstance(n, ast.Return | ast.Break | ast.Continue) for n in (statement, *_own(statement))):
@@ -284,12 +367,38 @@ class Statements(Effects):
         else:
             self._flow([statement], scope)
 
-    def _forget(self, names: set[str], scope: LocalScope) -> None:
-        for name in names:
-            if name in scope.values and not isinstance(
-                scope.values[name], Tensor | Instance | Tiled | Storage | Function | Class
-            ):
-                scope.values[name] = leaf(name)
+    def _forget(self, changed: Sequence[tuple[Any, Any]], line: int) -> None:
+        """What a loop changes is something else from here on."""
+        for one, name in changed:
+            if isinstance(one, list):
+                self._blur(one, line)
+            else:
+                values = one if isinstance(one, dict) else one.values
+                values[name] = leaf(f"{'self.' * isinstance(one, Instance)}{name} of line {line}")
+
+
+def _back(state: State) -> None:
+    """Let everything hold again what it held."""
+    for one, held in state.values():
+        if isinstance(one, list):
+            one[:] = held
+        elif isinstance(one, dict):
+            one.clear()
+            one.update(held)
+        else:
+            one.values = dict(held)
+
+
+def _changes(one: Any, held: Any) -> Iterator[Any]:
+    """The names of what holds something else than before; of a list that does, one."""
+    if isinstance(one, list):
+        if len(one) != len(held) or not all(map(same, one, held)):
+            yield 0
+        return
+    values = one if isinstance(one, dict) else one.values
+    for name, value in held.items():
+        if name not in values or not same(values[name], value):
+            yield name
 
 
 def _unrolled(loop: ast.For, items: Sequence[Any]) -> list[ast.stmt]:
@@ -311,12 +420,8 @@ def _unrolled(loop: ast.For, items: Sequence[Any]) -> list[ast.stmt]:
             if _leaves(statement):
                 if not isinstance(statement, ast.If):
                     raise UnresolvedError(ast.unparse(statement))
-                sides = [
-                    behind(side, number)
-                    if any(map(_leaves, side))
-                    else [*side, *behind(statements[place + 1 :], number)]
-                    for side in (statement.body, statement.orelse)
-                ]
+                rest = statements[place + 1 :]
+                sides = [behind([*side, *rest], number) for side in (statement.body, statement.orelse)]
                 made = ast.If(statement.test, *sides)
                 return [*before, ast.copy_location(made, statement)]
         return [*statements, *turn(number + 1)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,9 +27,32 @@ class Class:
 
     node: ast.ClassDef
     scope: Any
+    #: of a `@cute.struct`: what its annotations were when it was made
+    fields: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_struct(self) -> bool:
+        """Whether it lays out memory."""
+        return any(ast.unparse(d).rpartition(".")[2] == "struct" for d in self.node.decorator_list)
+
+    @property
+    def is_dataclass(self) -> bool:
+        """Whether its annotations are the parameters of its constructor."""
+        return any(re.search(r"\bdataclass\b", ast.unparse(d)) for d in self.node.decorator_list)
 
     def __repr__(self) -> str:
         return self.node.name
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Range:
+    """`MemRange[type, count]` of a struct."""
+
+    dtype: Any
+    count: Any
+
+    def __repr__(self) -> str:
+        return f"MemRange[{render(self.dtype)}, {render(self.count)}]"
 
 
 @dataclass(eq=False, repr=False)
@@ -149,8 +173,10 @@ class Either:
 
     @property
     def present(self) -> Any:
-        """What it is where it is not None: whoever uses it takes it not to be."""
-        return self.second if self.first is None else self.first if self.second is None else None
+        """What it is where it is not None, if that is one value: whoever uses it takes it not to be None."""
+        sides = [one.present if isinstance(one, Either) else one for one in (self.first, self.second)]
+        known = [one for one in sides if one is not None]
+        return known[0] if len(known) == 1 and None in (self.first, self.second) else None
 
 
 def is_size(value: Any) -> bool:
@@ -176,26 +202,34 @@ def chosen(test: Any, one: Any, other: Any, name: str) -> Any:
     if same(one, other):
         return one
     if is_size(one) and is_size(other):
-        if one is True and other is False:
-            return test
-        return Choice(one, test, other) if not isinstance(one, bool) and not isinstance(other, bool) else Opaque(name)
+        if isinstance(one, bool) and isinstance(other, bool):
+            return test if one else opposite(test)
+        return Choice(one, test, other)
     if type(one) is type(other) and isinstance(one, tuple | list) and len(one) == len(other):
         return type(one)(chosen(test, a, b, f"{name}[{i}]") for i, (a, b) in enumerate(zip(one, other, strict=True)))
-    if one is None or other is None:
-        return Either(test, one, other)
     if isinstance(one, Tensor) and isinstance(other, Tensor) and (one.root, one.space) == (other.root, other.space):
         return one.seen_as(name)
-    return leaf(name)
+    if isinstance(one, Instance) and isinstance(other, Instance) and one.of.node is other.of.node:
+        held = one.values.keys() & other.values.keys()
+        return Instance(
+            one.of, {key: chosen(test, one.values[key], other.values[key], f"{name}.{key}") for key in held}
+        )
+    return Either(test, one, other)
 
 
 def is_none(value: Any) -> Any:
     """Whether a value is None: a truth, or the test that says so."""
     if value is None:
         return True
-    if isinstance(value, Either) and value.first is None and value.second is not None:
-        return value.test
-    if isinstance(value, Either) and value.second is None:
-        return opposite(value.test)
+    if isinstance(value, Either):
+        one, other = is_none(value.first), is_none(value.second)
+        if isinstance(one, bool) and isinstance(other, bool):
+            return one if one == other else value.test if one else opposite(value.test)
+        if isinstance(one, bool):
+            return Operation("or", value.test, other) if one else Operation("and", opposite(value.test), other)
+        if isinstance(other, bool):
+            return Operation("or", opposite(value.test), one) if other else Operation("and", value.test, one)
+        return leaf(f"{render(value)} is None")
     return Operation("is", value, Opaque("None")) if isinstance(value, Expression) else False
 
 
@@ -205,6 +239,6 @@ def opposite(test: Any) -> Any:
 
 
 __all__ = [
-    "BITS", "Allocator", "Class", "Either", "Instance", "Method", "Partial", "Pointer", "Storage", "Tensor", "Threaded", "Tiled", "chosen",
+    "BITS", "Allocator", "Class", "Either", "Instance", "Method", "Partial", "Pointer", "Range", "Storage", "Tensor", "Threaded", "Tiled", "chosen",
     "is_none", "is_size", "opposite", "same",
 ]  # fmt: skip

@@ -14,7 +14,9 @@ _JOINED = re.compile(r"\b(?:and|or|if)\b|&&|\|\||\?")
 def canonical(text: str) -> tuple[str, bool]:
     """A test without braces, in the one of its two forms that is kept, and whether that is the asked one."""
     plain = text.replace("{", "").replace("}", "")
-    if plain.startswith("not ") and not _JOINED.search(_outside(plain)):  # else it is the opposite of the first part alone
+    if plain.startswith("not ") and not _JOINED.search(
+        _outside(plain)
+    ):  # else it is the opposite of the first part alone
         inner, positive = canonical(plain[4:])
         return inner, not positive
     found = _compared(plain)
