@@ -158,7 +158,7 @@ def test_a_function_and_its_storage() -> None:
 def test_a_kernel_that_its_file_does_not_launch_says_so() -> None:
     kernel = own("alone")
     assert kernel.grid == ()
-    assert any("Nothing in its file launches it" in note for note in kernel.notes)
+    assert any("No call such as" in note for note in kernel.notes)
     (places,) = kernel.shared_memory
     assert places.bytes is None
     assert re.fullmatch(r"\{places of line \d+\} \* 4", places.formula), (
@@ -391,6 +391,133 @@ def test_host_code_is_followed_as_python_runs_it(case: str, tmp_path: Path) -> N
         expected = launch(tmp_path, f"K({n})", SimpleNamespace())
         found = at(kernel, n=n)
         assert (found["grid"], found["block"]) == (expected["grid"], expected["block"]), (n, names)
+
+
+BODIES = {
+    "two ways out of a test": (
+        "if 0 < tidx < 32:\n    mA[0] = 1.0\nelse:\n    mB[0] = 1.0",
+        [("store", "mA", "0 < tidx < 32"), ("store", "mB", "not (0 < tidx < 32)")],
+    ),
+    "asked for where what stands before does not decide": (
+        "if tidx < n and mA[tidx] > 0.0:\n    mB[0] = 1.0",
+        [("load", "mA", "threadIdx.x < n"), ("store", "mB", "threadIdx.x < n and mA[threadIdx.x] > 0.0")],
+    ),
+    "one of two tensors": (
+        "u = mA if n > 3 else mB\nu[tidx] = 1.0",
+        [("store", "mA", "n > 3"), ("store", "mB", "n <= 3")],
+    ),
+    "perhaps none": ("w = None\nif n > 3:\n    w = mA\nif w is not None:\n    w[0] = 1.0", [("store", "mA", "n > 3")]),
+    "filled": ("mA.fill(0)\nmB.store(mA.load())", [("load", "mA", ""), ("store", "mA", ""), ("store", "mB", "")]),
+    "behind a loop": (
+        "for i in cutlass.range(n):\n    x = mA[i]\nelse:\n    mB[0] = 1.0",
+        [("load", "mA", ""), ("store", "mB", "")],
+    ),
+    "a counter of the same name": (
+        "for i in cutlass.range(n):\n    if i < 2:\n        helper(mA, mB, n)",
+        [("load", "mA", "i < 2 and i of line 6 < 2"), ("load", "mB", "i < 2 and i of line 6 >= 2")],
+    ),
+    "what a loop changes": (
+        "x = n\nif x > 0:\n    for j in cutlass.range(4):\n        x = x - 7\n    if x > 0:\n        y = mA[0]\n    else:\n        y = mB[0]",
+        [("load", "mA", "n > 0 and x of line 16 > 0"), ("load", "mB", "n > 0 and x of line 16 <= 0")],
+    ),
+    "added to": ("mA[tidx] += 1.0", [("load", "mA", ""), ("store", "mA", "")]),
+    "swapped by a loop": ("a, b = mA, mB\nfor i in cutlass.range(n):\n    a[0] = 1.0\n    a, b = b, a", None),
+    "handed to a stranger": ("n.take(mA)", None),
+    "a list of tensors": ("c = many[0]\nc[0] = 1.0", None),
+}
+BODY = """import cutlass
+import cutlass.cute as cute
+from typing import List
+@cute.jit
+def helper(mA, mB, n):
+    for i in cutlass.range(n):
+        if i < 2:
+            x = mA[i]
+        else:
+            x = mB[i]
+@cute.kernel
+def kern(mA: cute.Tensor, mB: cute.Tensor, n: cutlass.Int32, many: List[cute.Tensor]):
+    tidx, _, _ = cute.arch.thread_idx()
+{body}
+"""
+
+
+@pytest.mark.parametrize("case", BODIES)
+def test_what_a_body_reads_and_writes_is_listed_or_said_not_to_be_followed(case: str, tmp_path: Path) -> None:
+    body, expected = BODIES[case]
+    (tmp_path / "k.py").write_text(BODY.format(body=textwrap.indent(body, "    ")))
+    kernel = described(tmp_path, "k.py", "kern")
+    found = [("load", o.parameter, o.when) for o in kernel.loads] + [
+        ("store", o.parameter, o.when) for o in kernel.stores
+    ]
+    if expected is None:
+        assert any("Not followed" in note for note in kernel.notes)
+    else:
+        assert sorted(found) == sorted(expected)
+    line = len(BODY.partition("{body}")[0].splitlines()) + 1
+    for operation in (*kernel.loads, *kernel.stores):
+        assert operation.line >= (6 if operation.via else line)
+
+
+LAUNCHES = """import cutlass.cute as cute
+class Base:
+    def __init__(self, n):
+        self.n = n
+    def threads(self):
+        return 128
+    @cute.jit
+    def __call__(self, mX: cute.Tensor):
+        self.kernel(mX).launch(grid=[self.n, 1, 1], block=[self.threads(), 1, 1])
+    @cute.jit
+    def rows(self, mX: cute.Tensor):
+        self.kernel(mX).launch(grid=[self.n, 2, 1], block=[64, 1, 1])
+    @cute.kernel
+    def kernel(self, mX: cute.Tensor):
+        mX[0] = 1.0
+class Sub(Base):
+    def threads(self):
+        return 64
+    @cute.kernel
+    def kernel(self, mX: cute.Tensor):
+        mX[1] = 2.0
+class Low:
+    @cute.kernel
+    def kernel(self, mX: cute.Tensor):
+        mX[0] = 1.0
+class High(Low):
+    def __init__(self, n, threads):
+        self.n, self.threads = n, threads
+    @cute.jit
+    def __call__(self, mX: cute.Tensor):
+        self.kernel(mX).launch(grid=[self.n, 1, 1], block=[self.threads, 1, 1])
+@cute.kernel
+def twice(mX: cute.Tensor, mY: cute.Tensor):
+    mY[0] = mX[0]
+@cute.jit
+def both(mX: cute.Tensor, mY: cute.Tensor, n):
+    if n > 3:
+        twice(mX, mY).launch(grid=[n, 1, 1], block=[32, 1, 1])
+    else:
+        twice(mY, mX).launch(grid=[1, 1, 1], block=[32, 1, 1])
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "grid", "block", "note"),
+    [
+        ("Base.kernel", "n", "128", "rows (k.py:11) launches it too"),
+        ("Sub.kernel", "n", "64", "rows (k.py:11) launches it too"),
+        ("Low.kernel", "n", "threads", ""),
+        ("twice", "{n}", "32", "as the launch at line 38 has it"),
+    ],
+)
+def test_what_launches_a_kernel_may_stand_in_a_class_above_or_below(
+    name: str, grid: str, block: str, note: str, tmp_path: Path
+) -> None:
+    (tmp_path / "k.py").write_text(LAUNCHES)
+    kernel = described(tmp_path, "k.py", name)
+    assert (kernel.grid[0].dimensions[0], kernel.grid[0].block[0]) == (grid, block)
+    assert any(note in told for told in kernel.notes) if note else not kernel.notes
 
 
 def test_a_test_that_is_not_followed_is_another_one_for_other_values(tmp_path: Path) -> None:

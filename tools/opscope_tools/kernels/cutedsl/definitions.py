@@ -16,6 +16,8 @@ from opscope_tools.kernels.records import KernelRef
 from opscope_tools.source.python.imports import chain
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+#: classes that stand on one another
+_DEPTH = 8
 _KERNEL = re.compile(r"(^|\.)cute\.kernel$")
 
 
@@ -25,9 +27,10 @@ class Marked:
 
     function: FunctionNode
     owner: ast.ClassDef | None
-    #: the function that holds the launches, and these: (call of `launch`, call of the kernel)
+    #: the function that launches it, the class that this is a method of, and others of its file that do
     host: FunctionNode | None = None
-    launches: tuple[tuple[ast.Call, ast.Call], ...] = ()
+    holder: ast.ClassDef | None = None
+    others: tuple[FunctionNode, ...] = ()
 
     @property
     def name(self) -> str:
@@ -51,12 +54,27 @@ def marked(module: PyModule) -> list[Marked]:
     found = []
     for function in sorted(functions, key=lambda f: f.lineno):
         owner = next((one for one in classes if function in one.body), None)
-        hosts = [f for f in (owner.body if owner is not None else module.functions) if isinstance(f, FunctionNode)]
-        host, launches = next(
-            ((h, s) for h in hosts if (s := _launches(h, function.name, owner is not None))), (None, ())
-        )
-        found.append(Marked(function, owner, host, launches))
+        places: list[tuple[ast.ClassDef | None, FunctionNode]] = []
+        if owner is not None:
+            family = sorted((c for c in classes if _kin(c, owner, classes)), key=lambda c, owner=owner: c is not owner)  # type: ignore[misc]
+            places = [(c, f) for c in family for f in c.body if isinstance(f, FunctionNode)]
+        else:
+            places = [(None, f) for f in module.functions]
+        hosts = [(c, f) for c, f in places if _launches(f, function.name, owner is not None)]
+        holder, host = hosts[0] if hosts else (None, None)
+        found.append(Marked(function, owner, host, holder, tuple(f for _, f in hosts[1:])))
     return found
+
+
+def _kin(one: ast.ClassDef, other: ast.ClassDef, classes: list[ast.ClassDef]) -> bool:
+    """Whether two classes of a file are one, or the one is made from the other."""
+    return one is other or _made_from(one, other, classes) or _made_from(other, one, classes)
+
+
+def _made_from(one: ast.ClassDef, other: ast.ClassDef, classes: list[ast.ClassDef], depth: int = 0) -> bool:
+    names = {ast.unparse(base).rpartition(".")[2] for base in one.bases}
+    above = [c for c in classes if c.name in names and c is not one]
+    return depth < _DEPTH and (other in above or any(_made_from(c, other, classes, depth + 1) for c in above))
 
 
 def launch_of(node: ast.Call) -> ast.Call | None:
@@ -65,20 +83,14 @@ def launch_of(node: ast.Call) -> ast.Call | None:
     return inner if isinstance(inner, ast.Call) else None
 
 
-def _launches(host: FunctionNode, name: str, method: bool) -> tuple[tuple[ast.Call, ast.Call], ...]:
-    found = []
+def _launches(host: FunctionNode, name: str, method: bool) -> bool:
+    """Whether a function launches the kernel of that name."""
     for node in ast.walk(host):
         inner = launch_of(node) if isinstance(node, ast.Call) else None
-        if inner is None or not isinstance(node, ast.Call):
-            continue
-        called = inner.func
-        if method:
-            own = isinstance(called, ast.Attribute) and ast.unparse(called) == f"self.{name}"
-        else:
-            own = isinstance(called, ast.Name) and called.id == name
-        if own:
-            found.append((node, inner))
-    return tuple(sorted(found, key=lambda pair: pair[0].lineno))
+        called = ast.unparse(inner.func) if inner is not None else ""
+        if called == (f"self.{name}" if method else name):
+            return True
+    return False
 
 
 def kernels(module: PyModule) -> Iterator[KernelRef]:

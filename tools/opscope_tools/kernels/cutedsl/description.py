@@ -149,6 +149,10 @@ def _launch(launched: Launched, one: Marked, run: Run) -> Launch:
     )  # fmt: skip
 
 
+def _handed(launched: Launched) -> Iterable[ast.expr]:
+    return [*launched.kernel.args, *(keyword.value for keyword in launched.kernel.keywords)]
+
+
 def _shown(value: Any) -> str:
     if value is None:
         return ""
@@ -178,9 +182,14 @@ def _accesses(log: Log, what: str) -> Iterator[MemoryOperation]:
 
 def _notes(run: Run, one: Marked, log: Log) -> Iterable[str]:
     if one.host is None:
-        yield "Nothing in its file launches it with `.launch(...)`: the grid is its caller's."
+        yield "No call such as `self.kernel(...).launch(...)` was found in its file: what launches it, and with which grid, is not told."
     elif not run.launches:
         yield f"The launch in {one.host.name} was not reached: what stands before it is not followed."
+    for other in one.others:
+        yield f"{other.name} ({run.source.path}:{other.lineno}) launches it too, which is not told here."
+    if len({tuple(map(ast.unparse, _handed(each))) for each in run.launches}) > 1:
+        line = run.launches[0].node.lineno
+        yield f"What it reads and writes is told as the launch at line {line} has it; other launches hand it other arguments."
     if run.present:
         yield f"Taken to be given, though they may be None: {', '.join(run.present)}."
     for name, value in run.defaults.items():

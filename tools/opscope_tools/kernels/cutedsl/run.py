@@ -88,11 +88,17 @@ class Run(Interpreter, Statements):
         outside = ModuleScope(self.source)
         instance = None
         if self.one.owner is not None:
-            instance = self._made(Class(self.one.owner, outside), given)
+            of = self.one.holder if self.one.holder is not None and self._is_below(self.one.holder) else self.one.owner
+            instance = self._made(Class(of, outside), given)
         if self.one.host is not None:
             self._guarded(self.one.host, self.one.host, instance, outside, given)
         if not self.entered:
             self._guarded(self.one.function, self.one.function, instance, outside, given)
+
+    def _is_below(self, holder: ast.ClassDef) -> bool:
+        """Whether the class that launches the kernel is made from the kernel's own."""
+        own = Class(holder, ModuleScope(self.source))
+        return any(base.node is self.one.owner for base in self._bases(own))
 
     def _guarded(
         self, function: FunctionNode, node: ast.AST, instance: Instance | None, around: Scope, given: Mapping[str, Any]
