@@ -60,6 +60,11 @@ _OF_THE_BASE = (
     "initializer_range",
     "init_std",
     "initializer_factor",
+    "bos_token_id",
+    "eos_token_id",
+    "decoder_start_token_id",
+    "forced_bos_token_id",
+    "forced_eos_token_id",
 )
 
 

@@ -333,9 +333,8 @@ def references(facts: ImplementationFacts) -> list[str]:
     configured = f"configured by {facts.tree.config_class} ({facts.pointer(facts.tree.config_class)})"
     lines.append(f"Model: {facts.tree.model_class} ({facts.pointer(facts.tree.model_class)}), {configured}")
     lines += paper_lines(facts)
-    lines.append(
-        f"Conventions, whose names of fields are those of the answer of `count_flops`: {' '.join(facts.main.conventions)}"
-    )
+    told = " ".join(text for text in facts.main.conventions if "`repeat`" not in text)  # which no listing here shows
+    lines.append(f"Conventions, whose names of fields are those of the answer of `count_flops`: {told}")
     for label, texts in (("Assumptions", facts.main.assumptions), ("Not counted", facts.main.not_counted)):
         lines += [f"{label}: {' '.join(text if text.endswith('.') else f'{text}.' for text in texts)}"] if texts else []
     return [*lines, *(f"Note: {text}" for text in facts.notes)]
